@@ -1,0 +1,226 @@
+/* gradwire.h - the communication stack of distributed deep learning: the only public header.
+ *
+ * A process joins a job with gw_init, which gives it a communicator: `gw_size` ranks that exchange data by
+ * collectives. Every rank calls the same collectives on a communicator in the same order; the library checks that
+ * they agree (kind, count, type, operation, root) and returns GW_MISMATCH on every rank where they do not.
+ *
+ * Errors. Every call returns a gw_status; GW_OK is 0. On failure outputs are untouched unless said otherwise (the
+ * contents of a receive buffer are undefined after a failed collective). The first error of a communicator is kept:
+ * every later call on it returns that status, and gw_last_error tells the whole sentence, until the communicator is
+ * shrunk or finalised. No call waits for ever: each has the communicator's deadline.
+ *
+ * Threads. Different communicators may be used from different threads at the same time. One communicator may be used
+ * by one thread at a time (the order of collectives is the order of calls), except gw_abort, gw_last_error, gw_rank,
+ * gw_size, gw_local_rank and gw_local_size, which any thread may call at any time before gw_finalize. A request may
+ * be tested or waited for by any one thread.
+ *
+ * Memory. Buffers belong to the caller and must stay valid until the call, or the request, is complete. Buffers from
+ * gw_alloc can be reduced in place by other ranks of the same host and are fastest; any other memory works.
+ */
+#ifndef GRADWIRE_H
+#define GRADWIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GW_VERSION_MAJOR 0
+#define GW_VERSION_MINOR 1
+#define GW_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define GW_API __attribute__((visibility("default")))
+#else
+#define GW_API
+#endif
+
+/* name, value, text */
+#define GW_STATUS_LIST(X)                                                                                              \
+    X(OK, 0, "no error")                                                                                               \
+    X(INVALID, 1, "an argument is not valid")                                                                          \
+    X(MEMORY, 2, "out of memory")                                                                                      \
+    X(SYSTEM, 3, "the operating system refused something")                                                             \
+    X(UNSUPPORTED, 4, "this combination is not possible")                                                              \
+    X(PEER_LOST, 5, "a peer went away")                                                                                \
+    X(TIMEOUT, 6, "the deadline passed")                                                                               \
+    X(MISMATCH, 7, "ranks disagree about a collective")                                                                \
+    X(PROTOCOL, 8, "a peer sent something unexpected")                                                                 \
+    X(DENIED, 9, "a peer did not prove that it belongs to the job")                                                    \
+    X(ABORTED, 10, "the communicator was aborted")
+
+typedef enum gw_status {
+#define GW_STATUS_ENUM(name, value, text) GW_##name = value,
+    GW_STATUS_LIST(GW_STATUS_ENUM)
+#undef GW_STATUS_ENUM
+} gw_status;
+
+/* name, value, bytes of one element */
+#define GW_DTYPE_LIST(X)                                                                                               \
+    X(F32, 0, 4, "f32")                                                                                                \
+    X(F64, 1, 8, "f64")                                                                                                \
+    X(F16, 2, 2, "f16")                                                                                                \
+    X(BF16, 3, 2, "bf16")                                                                                              \
+    X(I8, 4, 1, "i8")                                                                                                  \
+    X(U8, 5, 1, "u8")                                                                                                  \
+    X(I32, 6, 4, "i32")                                                                                                \
+    X(I64, 7, 8, "i64")
+
+typedef enum gw_dtype {
+#define GW_DTYPE_ENUM(name, value, bytes, text) GW_##name = value,
+    GW_DTYPE_LIST(GW_DTYPE_ENUM)
+#undef GW_DTYPE_ENUM
+    GW_DTYPES /* how many there are */
+} gw_dtype;
+
+/* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum for
+ * i8, u8 and i32). f16 and bf16 are summed in f32 and rounded once, whatever the number of ranks. Integer sums and
+ * products wrap. */
+#define GW_REDOP_LIST(X)                                                                                               \
+    X(SUM, 0, "sum")                                                                                                   \
+    X(AVG, 1, "avg")                                                                                                   \
+    X(MIN, 2, "min")                                                                                                   \
+    X(MAX, 3, "max")                                                                                                   \
+    X(PROD, 4, "prod")
+
+typedef enum gw_redop {
+#define GW_REDOP_ENUM(name, value, text) GW_##name = value,
+    GW_REDOP_LIST(GW_REDOP_ENUM)
+#undef GW_REDOP_ENUM
+    GW_REDOPS /* how many there are */
+} gw_redop;
+
+typedef struct gw_comm gw_comm;
+typedef struct gw_request gw_request;
+
+/* How to join a job. Start from GW_OPTIONS_DEFAULT; every field that keeps its default is read from the environment
+ * (docs/environment.md). Strings are copied. */
+typedef struct gw_options {
+    const char *strategy;    /* the five-axis line, e.g. "arch=ring transport=tcp"; NULL: GRADWIRE_STRATEGY */
+    int rank;                /* -1: RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK or SLURM_PROCID; alone: 0 */
+    int world;               /* -1: WORLD_SIZE and its like; alone: 1 */
+    const char *master_addr; /* where rank 0 can be reached, NULL: MASTER_ADDR, else loopback */
+    int master_port;         /* -1: MASTER_PORT, else a port derived from the job's name */
+    const char *token;       /* the job's secret; NULL: GRADWIRE_TOKEN or the file GRADWIRE_TOKEN_FILE */
+    const char *interfaces;  /* "eth,ib" prefixes, "^docker" excludes, "=eth0" exact; NULL: GRADWIRE_INTERFACE */
+    const char *ports;       /* "29500-29599" for listening sockets; NULL: GRADWIRE_PORTS, else any */
+    double deadline_s;       /* longest wait without progress; 0: GRADWIRE_DEADLINE, else 30 */
+} gw_options;
+
+#define GW_OPTIONS_DEFAULT                                                                                             \
+    {                                                                                                                  \
+        .strategy = NULL, .rank = -1, .world = -1, .master_addr = NULL, .master_port = -1, .token = NULL,              \
+        .interfaces = NULL, .ports = NULL, .deadline_s = 0                                                             \
+    }
+
+/* Joins the job; returns when all ranks have. options may be NULL: everything from the environment. On failure *comm
+ * is NULL and gw_last_error(NULL) tells the calling thread what went wrong. */
+GW_API gw_status gw_init(gw_comm **comm, const gw_options *options);
+/* Leaves the job and frees the communicator (and those split from it must have been finalised before). Waits, up to
+ * the deadline, for what this rank has started; not for other ranks. NULL is fine. */
+GW_API gw_status gw_finalize(gw_comm *comm);
+
+GW_API int gw_rank(const gw_comm *comm);
+GW_API int gw_size(const gw_comm *comm);
+GW_API int gw_local_rank(const gw_comm *comm); /* among the ranks of this host, in rank order */
+GW_API int gw_local_size(const gw_comm *comm);
+
+/* One new communicator for each colour, ranks ordered by key, then by old rank. A collective call. A negative colour
+ * takes part and gets *out = NULL. */
+GW_API gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out);
+/* Ends a communicator on every rank, from any thread: pending and later calls return GW_ABORTED with this reason. */
+GW_API gw_status gw_abort(gw_comm *comm, const char *reason);
+/* After an error: a new communicator of the ranks that still answer, in the old order. Every survivor calls it. The
+ * old one stays failed and is finalised as usual. */
+GW_API gw_status gw_shrink(gw_comm *comm, gw_comm **out);
+
+/* Memory that ranks of this host reach without a copy. Page aligned, zeroed. Not a collective call. NULL when memory
+ * ran out. gw_free(comm, NULL) is fine. */
+GW_API void *gw_alloc(gw_comm *comm, size_t bytes);
+GW_API void gw_free(gw_comm *comm, void *memory);
+
+GW_API const char *gw_status_text(gw_status status); /* never NULL */
+/* The sentence of the communicator's first error; of this thread's last failed call where comm is NULL. Never NULL.
+ * Valid until the communicator is finalised, or the thread's next failure. */
+GW_API const char *gw_last_error(const gw_comm *comm);
+GW_API const char *gw_version(void);
+GW_API size_t gw_dtype_bytes(gw_dtype dtype);
+
+/* Collectives. `in` and `out` may be the same buffer where both have the same length (in place); otherwise they must
+ * not overlap. Counts are elements; 0 is fine. For gather, scatter, all-gather and reduce-scatter the in-place form is
+ * the rank's own part of the large buffer. */
+
+/* out[0..count) on every rank: the combination of all ranks' in. */
+GW_API gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
+/* out on root only; elsewhere out may be NULL. */
+GW_API gw_status gw_reduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
+                           int root);
+/* in is read on root only; elsewhere in may be NULL. */
+GW_API gw_status gw_broadcast(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
+/* in has size*count elements, out count: rank r gets the r-th part of the combination. */
+GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
+                                   gw_redop op);
+/* Uneven: rank r gets counts[r] elements; counts (size entries) is the same on all ranks and is copied. */
+GW_API gw_status gw_reduce_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
+                                    gw_redop op);
+/* in has count elements, out size*count. */
+GW_API gw_status gw_allgather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
+GW_API gw_status gw_allgatherv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype);
+/* in has count elements on every rank; out size*count on root. */
+GW_API gw_status gw_gather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
+GW_API gw_status gw_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
+/* Both buffers have size*count elements: part r of in goes to rank r. */
+GW_API gw_status gw_alltoall(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
+GW_API gw_status gw_barrier(gw_comm *comm);
+
+/* Point to point: the n-th send from a to b meets the n-th receive of b from a. Both sides name the same count and
+ * type. */
+GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer);
+GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);
+
+/* The same, begun here and driven by the library's progress thread while the caller computes. On GW_OK *request is to
+ * be given to gw_wait exactly once (or to gw_test until that says done); otherwise it is NULL. */
+GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
+                                    gw_redop op, gw_request **request);
+GW_API gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
+                                 int root, gw_request **request);
+GW_API gw_status gw_broadcast_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
+                                    gw_request **request);
+GW_API gw_status gw_reduce_scatter_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
+                                         gw_redop op, gw_request **request);
+GW_API gw_status gw_reduce_scatterv_start(gw_comm *comm, const void *in, void *out, const size_t *counts,
+                                          gw_dtype dtype, gw_redop op, gw_request **request);
+GW_API gw_status gw_allgather_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
+                                    gw_request **request);
+GW_API gw_status gw_allgatherv_start(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
+                                     gw_request **request);
+GW_API gw_status gw_gather_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
+                                 gw_request **request);
+GW_API gw_status gw_scatter_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
+                                  gw_request **request);
+GW_API gw_status gw_alltoall_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
+                                   gw_request **request);
+GW_API gw_status gw_barrier_start(gw_comm *comm, gw_request **request);
+GW_API gw_status gw_send_start(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer,
+                               gw_request **request);
+GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer,
+                               gw_request **request);
+
+/* Waits for a request and frees it, whatever the status. NULL is fine. */
+GW_API gw_status gw_wait(gw_request *request);
+/* Never blocks. When *done comes back true the request is freed and the status is its own. */
+GW_API gw_status gw_test(gw_request *request, bool *done);
+
+/* Calls between gw_group_start and gw_group_end are gathered and carried out together at gw_group_end, which blocks:
+ * small all-reduces of the same type and operation travel as one, so many small tensors cost one round. Every rank
+ * makes the same calls in the same order. A _start call inside a group is refused (GW_INVALID). */
+GW_API gw_status gw_group_start(gw_comm *comm);
+GW_API gw_status gw_group_end(gw_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

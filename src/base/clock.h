@@ -1,0 +1,15 @@
+/* clock.h - the monotonic clock. Only drivers (progress loops, benchmarks, the launcher) read it; rooms are given the
+ * time as an argument. */
+#ifndef GW_BASE_CLOCK_H
+#define GW_BASE_CLOCK_H
+
+#include <stdint.h>
+
+typedef uint64_t gw_time; /* nanoseconds; the origin is the driver's */
+
+#define GW_SECOND UINT64_C(1000000000)
+#define GW_MILLISECOND UINT64_C(1000000)
+
+gw_time gw_clock_now(void);
+
+#endif

@@ -1,0 +1,40 @@
+/* reduce.h - the arithmetic of reductions, at memory speed, for every type and operation.
+ *
+ * Two types occur in one reduction: the `raw` type of the user's buffers and the `wide` type gw_accumulator gives
+ * (often the same). Each function takes the raw type and the operation, and a flag for each operand that may be wide.
+ * Summation order is the order of the arguments, element by element, so results do not depend on how a range is cut.
+ * Results are the same bits at every CPU level. Buffers need only the alignment of their element. */
+#ifndef GW_BASE_REDUCE_H
+#define GW_BASE_REDUCE_H
+
+#include "gradwire.h"
+
+typedef struct gw_reduction {
+    gw_dtype dtype; /* of the user's buffers */
+    gw_redop op;
+    int world;      /* GW_AVG divides by it where a result is finished */
+} gw_reduction;
+
+/* dst = a op b. dst may be a or b (the same address), or, where dst is wide and b is raw, b may lie in the last
+ * count*raw bytes of dst's range (a landing slot that is widened in place). finish: dst is raw, and averages are
+ * divided. Without finish dst is wide. */
+void gw_reduce_pair(gw_reduction r, void *dst, const void *a, bool a_wide, const void *b, bool b_wide, size_t count,
+                    bool finish);
+
+/* dst = src[0] op src[1] op ... op src[sources-1], all raw, accumulated wide, finished (raw). dst may be one of the
+ * sources. */
+void gw_reduce_many(gw_reduction r, void *dst, const void *const *src, int sources, size_t count);
+
+/* The same into several destinations at once, each element computed once (dst[i] may be any of the sources). */
+void gw_reduce_push(gw_reduction r, void *const *dst, int destinations, const void *const *src, int sources,
+                    size_t count);
+
+/* dst = finish(src) or widen, for one operand: copies, divides averages, converts. */
+void gw_reduce_finish(gw_reduction r, void *dst, const void *src, bool src_wide, size_t count);
+
+/* Plain references, one element after the other: what the tests compare with. */
+void gw_reduce_pair_reference(gw_reduction r, void *dst, const void *a, bool a_wide, const void *b, bool b_wide,
+                              size_t count, bool finish);
+void gw_reduce_many_reference(gw_reduction r, void *dst, const void *const *src, int sources, size_t count);
+
+#endif

@@ -1,0 +1,40 @@
+/* frame.h - the header in front of everything that crosses a link between ranks once both have proved the job token.
+ *
+ * 64 bytes, little-endian, fixed. It carries the signature of the collective (what, how many, of which type, by which
+ * operation, to which root, by which plan), so that ranks that disagree find out from the first message. */
+#ifndef GW_TRANSPORT_FRAME_H
+#define GW_TRANSPORT_FRAME_H
+
+#include "base/status.h"
+
+#define GW_FRAME_BYTES 64
+#define GW_FRAME_PAYLOAD_MAX ((uint64_t)1 << 40)
+
+typedef enum gw_frame_kind {
+    GW_FRAME_DATA = 1, /* message `index` of (comm, op, channel); length bytes follow */
+    GW_FRAME_GRANT,    /* the receiver has landing space for messages 0..index-1 of (comm, op, channel) */
+    GW_FRAME_CREDIT,   /* nothing but `credits` */
+} gw_frame_kind;
+
+#define GW_FRAME_EAGER 1u /* flag of DATA: sent without a grant, uses one credit */
+
+typedef struct gw_frame {
+    uint8_t kind;
+    uint8_t flags;
+    uint8_t collective, dtype, redop, builder; /* signature */
+    uint16_t credits;                          /* eager credits that the sender gives back to the receiver */
+    uint32_t comm;
+    uint32_t channel;
+    uint64_t op;
+    uint64_t index;
+    uint64_t count; /* signature: elements, or a hash of uneven counts */
+    int32_t root;   /* signature */
+    uint32_t reserved; /* 0 */
+    uint64_t length; /* payload bytes that follow */
+} gw_frame;
+
+void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]);
+/* Checks magic, kind, ranges. On failure the sentence says which field was wrong. */
+gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error);
+
+#endif

@@ -1,0 +1,70 @@
+/* transport.h - what carries frames between this rank and its peers.
+ *
+ * A transport is polled: nothing happens but inside its functions, none of them blocks, sleeps or reads a clock, and
+ * all are called by one thread at a time (the holder of the engine's lane). Frames from one peer arrive in the order
+ * sent where the transport says `ordered`; otherwise in any order. Nothing is lost or doubled while the peer lives.
+ *
+ * The engine guarantees that it sends DATA only where the receiver has landing space (grants and eager credits,
+ * engine/flow.h), so a transport always may deliver what came, and never has to buffer payloads of its own accord. */
+#ifndef GW_TRANSPORT_H
+#define GW_TRANSPORT_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/frame.h"
+
+/* One frame on its way out. Owned by the engine, lent to the transport from send() until sent(). */
+typedef struct gw_packet {
+    gw_frame frame;
+    const void *data;       /* frame.length bytes, lent too */
+    struct gw_packet *next; /* the transport's, while queued */
+    void *owner;            /* the engine's */
+    uint64_t progress;      /* the transport's: bytes already handed to the kernel, or its own position */
+} gw_packet;
+
+/* What a transport tells the engine, from within poll() or send(). */
+typedef struct gw_sink {
+    void *ctx;
+    /* A DATA frame begins: where its payload is to be put (frame->length bytes), NULL if there is no place: the
+     * connection then fails with GW_PROTOCOL. Only for transports that land data (tcp); shm calls arrived() with the
+     * peer's own memory instead. */
+    void *(*landing)(void *ctx, int peer, const gw_frame *frame);
+    /* The frame and its payload are here. data is what landing() gave, or, for a transport that shows the sender's
+     * memory, a view that stays valid until release(peer, ticket) (ticket 0: nothing to release). */
+    void (*arrived)(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket);
+    /* The packet and its data may be reused. */
+    void (*sent)(void *ctx, int peer, gw_packet *packet);
+    /* The link to this peer is gone; said once. detail is a clause ("connection reset by peer"). */
+    void (*lost)(void *ctx, int peer, gw_status status, const char *detail);
+} gw_sink;
+
+typedef struct gw_transport gw_transport;
+
+typedef struct gw_transport_ops {
+    const char *name;
+    bool ordered;
+    /* Queues a packet; it may be sent, and sent() called, at once. Connects first where there is no connection yet. */
+    void (*send)(gw_transport *transport, int peer, gw_packet *packet);
+    /* The engine has done with a view that arrived() showed. */
+    void (*release)(gw_transport *transport, int peer, uint64_t ticket);
+    /* Moves what can be moved. True if anything did. */
+    bool (*poll)(gw_transport *transport, gw_time now);
+    /* About to sleep: an fd that becomes readable when poll() would find something. -1: none. */
+    int (*wait_fd)(gw_transport *transport);
+    /* Asks to be woken through wait_fd (true), or no longer (false). True if poll() should be called once more before
+     * sleeping, because something came in the meantime. */
+    bool (*arm)(gw_transport *transport, bool sleeping);
+    /* Drops all links, gives every queued packet back (no sent() calls) and forgets landings: after it the transport
+     * touches no memory of the engine or the user. Links are made anew when next used, with the given generation
+     * (both sides must agree). */
+    void (*reset)(gw_transport *transport, uint32_t generation);
+    void (*close)(gw_transport *transport);
+} gw_transport_ops;
+
+/* Every transport's struct begins with this. */
+struct gw_transport {
+    const gw_transport_ops *ops;
+    gw_sink sink;
+};
+
+#endif
