@@ -86,6 +86,21 @@ static void last_words_then_closed(void) {
     mesh_close(m);
 }
 
+/* What the kernel took before close() arrives, though the closer has left something unread. */
+static void close_is_no_reset(void) {
+    mesh *m = mesh_open(2, 1, false, true);
+    node *a = &m->nodes[0], *b = &m->nodes[1];
+    post(a, 1, 10);
+    POLL_UNTIL(m, complete(m));
+    for (int i = 0; i < 20; i++) post(b, 0, 50000);
+    post(a, 1, 77);
+    uint64_t taken = b->sent[0];
+    node_close(b);
+    expect_loss(m, GW_PEER_LOST, "closed by the peer");
+    CHECK_EQ(taken, a->arrived[1]);
+    mesh_close(m);
+}
+
 static void closed_says_so(void) {
     mesh *m;
     close(lone(&m));
@@ -268,6 +283,6 @@ static void close_takes_everything(void) {
     mesh_close(m);
 }
 
-TEST_MAIN(CASE(fragments), CASE(last_words_then_closed), CASE(closed_says_so), CASE(closed_in_a_message),
-          CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed), CASE(nonsense), CASE(refusals),
+TEST_MAIN(CASE(fragments), CASE(last_words_then_closed), CASE(close_is_no_reset), CASE(closed_says_so),
+          CASE(closed_in_a_message), CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed), CASE(nonsense), CASE(refusals),
           CASE(reset_in_mid_transfer), CASE(generations), CASE(close_takes_everything))

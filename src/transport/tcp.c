@@ -261,14 +261,10 @@ static void shut(tcp *t, gw_tcp_conn *conn) {
 }
 
 /* The peer is lost if one of its connections broke, or all were closed. One of several that was closed in order may be
- * the one on which nothing came, so the others are read to their end first. */
+ * the one on which nothing came: the others are read to their end first. */
 static void settle_peer(tcp *t, gw_tcp_conn *ended) {
     bool all = true;
-    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {
-        if (conn->peer != ended->peer || conn->status != GW_OK) continue;
-        if (!ended->orderly) gw_tcp_conn_read(conn, &t->base.sink);
-        all &= conn->status != GW_OK;
-    }
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) all &= conn->peer != ended->peer || conn->status != GW_OK;
     shut(t, ended);
     if (ended->orderly && !all) return;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {

@@ -157,8 +157,7 @@ static int gather(const gw_packet *packet, struct iovec pieces[GATHER], uint8_t 
         if (left == 0) continue;
         size_t bytes = left < TURN_BYTES ? (size_t)left : TURN_BYTES;
         pieces[count++] = (struct iovec){(uint8_t *)(uintptr_t)packet->data + (done - GW_FRAME_BYTES), bytes};
-        *total += bytes;
-        if (bytes < left) break;
+        *total += bytes; /* a payload that was cut short has filled the turn: nothing can follow it */
     }
     return count;
 }
