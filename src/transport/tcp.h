@@ -1,0 +1,43 @@
+/* tcp.h - the transport over TCP: one connection for each peer and stream, made when first used.
+ *
+ * Who listens, dials and proves the job token is the gateway; this transport asks for a connection with gw_dial and is
+ * given finished ones with gw_tcp_adopt. A connection carries frames both ways: whoever comes first, ours or the
+ * peer's, is the one this rank sends on from then on, so that frames stay in order. Two ranks that dial each other at
+ * the same moment end up with two connections, read both, and each sends on one.
+ *
+ * With several streams DATA frames are spread by frame.index and the transport is not `ordered`; all other frames take
+ * stream 0. A frame without payload has no landing: arrived() is called at once, with data NULL.
+ *
+ * Everything but gw_tcp_adopt and gw_tcp_refused belongs to the one thread that polls. lost() is said from within
+ * poll() only. reset() and close() must not be called from within a callback; send() may be. */
+#ifndef GW_TRANSPORT_TCP_H
+#define GW_TRANSPORT_TCP_H
+
+#include "transport/transport.h"
+
+typedef struct gw_tcp_options {
+    int rank, world;
+    int streams;            /* connections for each peer, 1..64 */
+    const char *congestion; /* "auto" (cubic where the system's default is bbr, which is slower on fast links), "system"
+                             * (left alone), "cubic", "bbr" or "reno"; NULL is "auto" */
+    size_t socket_buffer;   /* bytes, for each direction; 0: the kernel tunes them. Below 128 KiB loopback, whose
+                             * segments are 64 KiB, crawls */
+} gw_tcp_options;
+
+/* Asks for a connection of this generation to peer, from within send(). Answered by gw_tcp_adopt or gw_tcp_refused,
+ * from any thread, at any time, also from within. Does not block. */
+typedef void (*gw_dial)(void *ctx, int peer, int stream, uint32_t generation);
+
+/* The generation is 0 until reset() gives another. */
+gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink sink, gw_dial dial, void *dial_ctx,
+                      gw_error *error);
+
+/* Hands over an authenticated, non-blocking socket, dialled by this rank or by the peer. Any thread, until close().
+ * The socket is the transport's from now on, whatever happens; a poller that sleeps wakes. A connection of an older
+ * generation than the current one is closed; one of a newer generation waits for reset(). */
+void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+/* The peer could not be reached; it is lost, for this reason, unless it has connected to us meanwhile. Any thread,
+ * until close(). A refusal of an older generation is ignored. detail is copied. */
+void gw_tcp_refused(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
+
+#endif
