@@ -15,7 +15,8 @@
  *
  * Units are elements of the user's type. Buffers: IN and OUT are the user's (they may be one and the same: a plan must
  * be right in place), WORK is scratch of `work_count` elements of the accumulator type (gw_accumulator), on every rank
- * its own. A slot in WORK is addressed in accumulator elements, whatever is stored there.
+ * its own. A slot in WORK is addressed in accumulator elements, whatever is stored there; what is stored raw begins
+ * where the slot begins (but for the landing of RECV_REDUCE, whose place inside its slot is the executor's choice).
  *
  * Invariants that the tests check for every builder and world up to 17: sends and receives pair up one to one with the
  * same count and width; the graph of waits has no cycle; no two steps that may run at the same time write the same
@@ -50,9 +51,9 @@ typedef struct gw_topology {
     bool board;         /* the ranks of a host share memory (see GW_STEP_BOARD) */
 } gw_topology;
 
-/* What is asked for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the others the part of one rank
- * (gather, scatter, alltoall, even allgather and reduce-scatter). counts: world entries, only for uneven all-gather
- * and reduce-scatter (count is then 0), NULL otherwise; must outlive the plan. */
+/* What is asked for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the others the part
+ * of one rank (gather, scatter, alltoall, even allgather and reduce-scatter). counts: world entries, only for uneven
+ * all-gather and reduce-scatter (count is then 0), NULL otherwise; must outlive the plan. */
 typedef struct gw_plan_request {
     gw_collective collective;
     gw_topology topology;
@@ -62,6 +63,8 @@ typedef struct gw_plan_request {
     int root;            /* -1 where the collective has none */
     size_t chunk_count;  /* the largest message, in elements; > 0 */
     int pipeline;        /* messages of a stream that may be in flight at once (landing slots); > 0 */
+    bool apart;          /* on this rank IN and OUT do not overlap, so that messages may land in OUT before IN is read;
+                            false is always right, and ranks need not agree */
 } gw_plan_request;
 
 typedef enum gw_space { GW_SPACE_NONE, GW_SPACE_IN, GW_SPACE_OUT, GW_SPACE_WORK } gw_space;
@@ -74,8 +77,8 @@ typedef struct gw_slot {
 
 typedef enum gw_step_kind {
     GW_STEP_SEND,        /* send src */
-    GW_STEP_RECV,        /* receive into dst */
-    GW_STEP_RECV_REDUCE, /* receive into dst (in WORK or OUT), then dst = src op received (finish: see below) */
+    GW_STEP_RECV,        /* receive into dst; land is the same slot */
+    GW_STEP_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
     GW_STEP_COPY,        /* dst = src, raw */
     GW_STEP_FOLD,        /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
                             (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
@@ -94,8 +97,9 @@ typedef struct gw_waits {
 /* What the ranks of a host do together on their shared buffers, each element in rank order. */
 typedef enum gw_board_task {
     GW_BOARD_ALLREDUCE,      /* slices are reduced from all IN and pushed into all OUT */
-    GW_BOARD_REDUCE_SCATTER, /* part l of [offset, offset+count) (split over `lanes`) is reduced into OUT of local rank l */
-    GW_BOARD_ALLGATHER,      /* part l is pushed from OUT of local rank l into all other OUT */
+    GW_BOARD_REDUCE_SCATTER, /* part l (gw_part) of src, split over `lanes`, is reduced into dst of local rank l; dst of
+                                a rank that owns no part is GW_SPACE_NONE */
+    GW_BOARD_ALLGATHER,      /* part l of dst, split over `lanes`, is pushed from local rank l into dst of all others */
     GW_BOARD_BROADCAST,      /* src of the local root into all OUT */
     GW_BOARD_BARRIER
 } gw_board_task;
@@ -103,9 +107,13 @@ typedef enum gw_board_task {
 typedef struct gw_step {
     gw_step_kind kind;
     gw_slot src, dst;
-    bool wide;   /* what travels is of the accumulator type (SEND from WORK; RECV_REDUCE of a partial result) */
-    bool src_wide; /* RECV_REDUCE: src is of the accumulator type */
-    bool finish; /* RECV_REDUCE: the result is final: averages are divided, and it is stored raw */
+    gw_slot land;      /* receives: where the message lands; its count is what travels */
+    bool wide;         /* what travels is of the accumulator type (SEND from WORK; RECV_REDUCE of a partial result) */
+    bool src_wide;     /* RECV_REDUCE: src is of the accumulator type */
+    bool landed_first; /* RECV_REDUCE: dst = landed op src, so that operands stand in rank order. Shows only in the bits
+                          of zeros and NaNs; where raw lands in a wider slot the operands may stay exchanged. */
+    bool finish;       /* RECV_REDUCE: the result is final: averages are divided, and it is stored raw */
+    bool dst_wide;     /* BOARD reduce-scatter: the result is partial: not finished, of the accumulator type, in WORK */
     size_t fold_base, fold_stride; /* FOLD: accumulator elements */
     gw_board_task task;            /* BOARD: on src (IN) and dst (OUT) */
     int lanes;                     /* BOARD: local ranks 0..lanes-1 own a part each */
@@ -155,23 +163,30 @@ struct gw_plan_builder {
     gw_cost (*cost)(const gw_plan_request *request); /* request->rank is ignored */
 };
 
-extern const gw_plan_builder gw_plan_ring;         /* allreduce, reduce_scatter, allgather */
-extern const gw_plan_builder gw_plan_halving;      /* allreduce, reduce_scatter, allgather */
-extern const gw_plan_builder gw_plan_tree;         /* allreduce, reduce, broadcast */
-extern const gw_plan_builder gw_plan_direct;       /* one host with a board: allreduce, reduce_scatter, allgather, reduce, broadcast, barrier */
-extern const gw_plan_builder gw_plan_exchange;     /* direct by messages, same bits: allreduce, reduce_scatter, allgather, alltoall, gather, scatter, reduce, broadcast */
-extern const gw_plan_builder gw_plan_hierarchical; /* allreduce, reduce_scatter?, allgather?: at least allreduce */
-extern const gw_plan_builder gw_plan_dissemination;/* barrier */
-extern const gw_plan_builder gw_plan_pair;         /* send, recv */
+extern const gw_plan_builder gw_plan_ring;          /* allreduce, reduce_scatter, allgather */
+extern const gw_plan_builder gw_plan_halving;       /* allreduce, reduce_scatter, allgather */
+extern const gw_plan_builder gw_plan_tree;          /* allreduce, reduce, broadcast */
+extern const gw_plan_builder gw_plan_direct;        /* one host with a board: allreduce, even reduce_scatter and
+                                                       allgather, broadcast, barrier */
+extern const gw_plan_builder gw_plan_exchange;      /* direct by messages, same bits: allreduce, reduce_scatter,
+                                                       allgather, alltoall, gather, scatter, reduce, broadcast */
+extern const gw_plan_builder gw_plan_hierarchical;  /* allreduce */
+extern const gw_plan_builder gw_plan_dissemination; /* barrier */
+extern const gw_plan_builder gw_plan_pair;          /* send, recv */
+extern const gw_plan_builder gw_plan_alone;         /* world 1, whatever was asked for: IN is copied to OUT */
 
 /* All of them, NULL at the end: the one table. */
 extern const gw_plan_builder *const gw_plan_builders[];
 const gw_plan_builder *gw_plan_find(const char *name);
 
-/* Checks the request (world, rank, root, counts) and lays the plan out. */
+/* Checks the request (world, rank, root, counts) and lays the plan out. In a world of one plan->builder becomes
+ * gw_plan_alone. The request's arrays (host_of, counts) must outlive the plan. */
 gw_status gw_plan_make(gw_plan *plan, const gw_plan_builder *builder, const gw_plan_request *request, gw_error *error);
 void gw_plan_stream(const gw_plan *plan, uint32_t index, gw_stream *out);
 void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_step *out);
+
+/* The request's cost, zero in a world of one. */
+gw_cost gw_plan_cost(const gw_plan_builder *builder, const gw_plan_request *request);
 
 /* Elements of IN and OUT that the request's rank has. */
 size_t gw_plan_in_count(const gw_plan_request *request);

@@ -1,0 +1,165 @@
+/* ring.c - reduce-scatter and all-gather around a ring of all ranks (Patarasuk and Yuan 2009; Gibiansky 2017).
+ *
+ * Every rank sends to the next one only. The data is worked through in segments of a few messages per rank, so partial
+ * sums stay in cache and the next segment follows without a pause. Each element is summed around the ring, beginning
+ * behind its owner.
+ *
+ * In place: a rank reads each element of IN once, as it passes the partial sum on, and the finished value returns only
+ * after all have done so; OUT is never written too early.
+ *
+ * Cost of an all-reduce of n elements: each rank sends 2 (p-1)/p n, which is the least possible, in 2 (p-1) rounds. */
+#include "plan/around.h"
+
+typedef struct shape {
+    gw_around ring;
+    uint32_t copy; /* stream number, all-gather only */
+} shape;
+
+static const char *refuses(const gw_plan_request *request) {
+    bool carries = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE_SCATTER ||
+                   request->collective == GW_COLL_ALLGATHER;
+    return carries ? NULL : "carries only allreduce, reduce_scatter and allgather";
+}
+
+static gw_segments cut_of(const gw_plan_request *request) {
+    if (request->collective == GW_COLL_ALLREDUCE)
+        return gw_segments_cut(request->count, (uint64_t)request->topology.world, request->chunk_count,
+                               request->pipeline);
+    return gw_segments_cut(gw_plan_part_max(request), 1, request->chunk_count, request->pipeline);
+}
+
+static void lay_out(gw_plan *plan) {
+    const gw_plan_request *request = &plan->request;
+    bool scatters = request->collective != GW_COLL_ALLGATHER;
+    shape s = {.ring = {.cut = cut_of(request),
+                        .size = (uint32_t)request->topology.world,
+                        .member = (uint32_t)request->rank,
+                        .rs_send = 0,
+                        .rs_recv = 1,
+                        .ag_send = scatters ? 2 : 0,
+                        .ag_recv = scatters ? 3 : 1},
+               .copy = 2};
+    s.ring.slots = scatters ? gw_around_slots(&s.ring.cut, s.ring.size, request->pipeline) : 0;
+    plan->work_count = s.ring.slots * s.ring.cut.piece;
+    plan->streams = request->collective == GW_COLL_ALLREDUCE ? 4 : scatters ? 2 : 3;
+    GW_PLAN_KEEP(plan, &s);
+}
+
+static bool is_copy(const gw_plan *plan, const shape *s, uint32_t index) {
+    return plan->request.collective == GW_COLL_ALLGATHER && index == s->copy;
+}
+
+static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
+    shape s;
+    GW_PLAN_RECALL(plan, &s);
+    int world = plan->request.topology.world, rank = plan->request.rank;
+    if (is_copy(plan, &s, index)) {
+        *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = s.ring.cut.columns};
+        return;
+    }
+    bool sends = index % 2 == 0;
+    *out = (gw_stream){.flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV,
+                       .peer = sends ? (rank + 1) % world : (rank + world - 1) % world,
+                       .channel = index / 2,
+                       .steps = gw_around_steps(&s.ring)};
+}
+
+/* Where a block's piece lies in the large buffer. */
+static gw_range piece_at(const gw_plan *plan, const gw_segments *cut, const gw_segment *segment, uint32_t block,
+                         uint64_t column) {
+    if (plan->request.collective == GW_COLL_ALLREDUCE)
+        return gw_piece_of(gw_segment_range(cut, segment), cut->ways * segment->columns,
+                           block * segment->columns + column);
+    gw_range part = gw_plan_part(&plan->request, (int)block);
+    size_t offset = (size_t)(segment->before + column) * cut->piece;
+    size_t from = part.from + gw_min_size(offset, part.to - part.from);
+    return (gw_range){from, from + gw_min_size(cut->piece, part.to - from)};
+}
+
+static gw_range pass_at(const gw_plan *plan, const shape *s, const gw_pass *pass) {
+    return piece_at(plan, &s->ring.cut, &pass->segment, pass->block, pass->column);
+}
+
+/* The large buffer's range as a slot of the buffer that holds only this rank's part. */
+static gw_slot own_slot(const gw_plan *plan, gw_space space, gw_range at) {
+    return gw_slot_at(space, at.from - gw_plan_part(&plan->request, plan->request.rank).from, at.to - at.from);
+}
+
+static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+    gw_pass pass = gw_around_rs_send(&s->ring, index, out);
+    gw_range at = pass_at(plan, s, &pass);
+    out->wide = !pass.first;
+    out->src = pass.first ? gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)
+                          : gw_around_slot(&s->ring, index - pass.segment.columns, at.to - at.from);
+}
+
+static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+    gw_pass pass = gw_around_rs_recv(&s->ring, index, out);
+    gw_range at = pass_at(plan, s, &pass);
+    out->wide = !pass.first;
+    out->src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from);
+    out->land = out->dst = gw_around_slot(&s->ring, index, at.to - at.from);
+    if (pass.last)
+        out->dst = plan->request.collective == GW_COLL_ALLREDUCE ? gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)
+                                                                 : own_slot(plan, GW_SPACE_OUT, at);
+}
+
+static void ag_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+    gw_pass pass = gw_around_ag_send(&s->ring, index, out);
+    gw_range at = pass_at(plan, s, &pass);
+    bool from_in = pass.first && plan->request.collective == GW_COLL_ALLGATHER;
+    out->src = from_in ? own_slot(plan, GW_SPACE_IN, at) : gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
+    if (pass.first && !from_in) {
+        uint64_t result = gw_around_through(&s->ring, &pass.segment, s->ring.size - 2, pass.column);
+        out->ready[0] = gw_after(s->ring.rs_recv, result);
+    }
+}
+
+static void ag_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+    gw_pass pass = gw_around_ag_recv(&s->ring, index, out);
+    gw_range at = pass_at(plan, s, &pass);
+    out->land = out->dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
+}
+
+static void copy(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+    gw_segment segment = gw_segment_of_step(&s->ring.cut, 1, index);
+    gw_range at = piece_at(plan, &s->ring.cut, &segment, s->ring.member, segment.within);
+    *out = (gw_step){.kind = GW_STEP_COPY,
+                     .src = own_slot(plan, GW_SPACE_IN, at),
+                     .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
+}
+
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+    shape s;
+    GW_PLAN_RECALL(plan, &s);
+    if (is_copy(plan, &s, index))
+        copy(plan, &s, i, out);
+    else if (index == s.ring.ag_send)
+        ag_send(plan, &s, i, out);
+    else if (index == s.ring.ag_recv)
+        ag_recv(plan, &s, i, out);
+    else if (index == s.ring.rs_send)
+        rs_send(plan, &s, i, out);
+    else
+        rs_recv(plan, &s, i, out);
+}
+
+static gw_cost cost(const gw_plan_request *request) {
+    uint64_t p = (uint64_t)request->topology.world, n = gw_plan_total(request), columns = cut_of(request).columns;
+    bool scatters = request->collective != GW_COLL_ALLGATHER, gathers = request->collective != GW_COLL_REDUCE_SCATTER;
+    uint64_t phases = (uint64_t)scatters + (uint64_t)gathers;
+    return (gw_cost){.messages = phases * p * (p - 1) * columns,
+                     .elements = (scatters ? n : 0) + (gathers ? (p - 1) * n : 0),
+                     .wide_elements = scatters ? (p - 2) * n : 0,
+                     .start_ups = n ? phases * (p - 1) : 0};
+}
+
+const gw_plan_builder gw_plan_ring = {
+    .name = "ring",
+    .about = "reduce-scatter and all-gather around a ring: the fewest bytes, 2(p-1) rounds",
+    .refuses = refuses,
+    .lay_out = lay_out,
+    .stream = stream,
+    .step = step,
+    .cost = cost,
+};

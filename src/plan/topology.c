@@ -1,0 +1,33 @@
+/* topology.c - who shares a host with whom. Linear in the number of ranks: asked when a plan is laid out, not per step.
+ */
+#include "plan/plan.h"
+
+int gw_topology_host(const gw_topology *topology, int rank) {
+    return topology->host_of ? topology->host_of[rank] : rank;
+}
+
+int gw_topology_hosts(const gw_topology *topology) {
+    if (!topology->host_of) return topology->world;
+    int hosts = 0;
+    for (int rank = 0; rank < topology->world; rank++)
+        if (topology->host_of[rank] >= hosts) hosts = topology->host_of[rank] + 1;
+    return hosts;
+}
+
+int gw_topology_local_rank(const gw_topology *topology, int rank) {
+    int host = gw_topology_host(topology, rank), local = 0;
+    for (int other = 0; other < rank; other++) local += gw_topology_host(topology, other) == host;
+    return local;
+}
+
+int gw_topology_local_size(const gw_topology *topology, int host) {
+    int size = 0;
+    for (int rank = 0; rank < topology->world; rank++) size += gw_topology_host(topology, rank) == host;
+    return size;
+}
+
+int gw_topology_rank(const gw_topology *topology, int host, int local_rank) {
+    for (int rank = 0; rank < topology->world; rank++)
+        if (gw_topology_host(topology, rank) == host && local_rank-- == 0) return rank;
+    return -1;
+}
