@@ -147,7 +147,10 @@ void gw_dial_pump(gw_gateway *g, gw_link *link, gw_time now) {
     gw_status status;
     const char *why;
     gw_link_verdict verdict = gw_link_pump(link, &status, &why);
-    if (verdict == GW_LINK_WAITS) return;
+    if (verdict == GW_LINK_WAITS) { /* one that has proved itself is worth waiting for */
+        if (link->auth.state == GW_AUTH_INTRO) dial->wake = dial->deadline;
+        return;
+    }
     dial->link = NULL;
     if (verdict == GW_LINK_DONE) {
         established(g, dial, link, now);

@@ -35,6 +35,8 @@ gw_status gw_endpoint_describe(int rank, const gw_address *address, gw_endpoint 
     uint8_t digest[EVP_MAX_MD_SIZE];
     gw_endpoint made = {.rank = rank, .pid = (uint32_t)getpid(), .address = *address};
     if (gethostname(made.host, sizeof made.host - 1) != 0 || !made.host[0]) strcpy(made.host, "unnamed");
+    for (char *c = made.host; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
     system_facts(facts, sizeof facts);
     if (EVP_Digest(facts, strlen(facts), digest, NULL, EVP_sha256(), NULL) != 1)
         return gw_fail(error, GW_SYSTEM, "libcrypto cannot compute SHA-256: check its installation");

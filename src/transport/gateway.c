@@ -93,9 +93,9 @@ gw_status gw_gateway_listen(gw_gateway *g, const gw_address *address, int low, i
     return status;
 }
 
-gw_status gw_gateway_adopt(gw_gateway *g, int fd, gw_error *error) {
+gw_status gw_gateway_adopt(gw_gateway *g, int fd, int low, int high, gw_error *error) {
     gw_address bound;
-    gw_status status = gw_listen_adopt(fd, &bound, error);
+    gw_status status = gw_listen_adopt(fd, low, high, &bound, error);
     return status == GW_OK ? add_listener(g, fd, &bound, error) : status;
 }
 

@@ -41,8 +41,8 @@ void gw_gateway_close(gw_gateway *gateway);
 
 /* Listens at the first free port of low..high (0..0: any). */
 gw_status gw_gateway_listen(gw_gateway *gateway, const gw_address *address, int low, int high, gw_error *error);
-/* The same with an inherited socket, which the gateway owns from then on; on failure it does not. */
-gw_status gw_gateway_adopt(gw_gateway *gateway, int fd, gw_error *error);
+/* The same with an inherited socket that listens at such a port; the gateway owns it from then on, if it succeeds. */
+gw_status gw_gateway_adopt(gw_gateway *gateway, int fd, int low, int high, gw_error *error);
 /* Of the n-th listener, port included; NULL: there is none. */
 const gw_address *gw_gateway_address(const gw_gateway *gateway, int listener);
 

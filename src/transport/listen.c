@@ -54,19 +54,18 @@ gw_status gw_listen_open(const gw_address *address, int low, int high, int *fd, 
     return status;
 }
 
-gw_status gw_listen_adopt(int fd, gw_address *bound, gw_error *error) {
-    int listens = 0, family = 0;
+gw_status gw_listen_adopt(int fd, int low, int high, gw_address *bound, gw_error *error) {
+    int listens = 0;
     socklen_t length = sizeof listens;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens)
-        return gw_fail(error, GW_INVALID,
-                       "file descriptor %d (GRADWIRE_LISTEN_FD) is no listening socket: unset it unless the launcher "
-                       "set it",
-                       fd);
+        return gw_fail(error, GW_INVALID, "file descriptor %d is no listening socket", fd);
     gw_status status = bound_address(fd, bound, error);
     if (status != GW_OK) return status;
-    family = bound->any.sa_family;
-    if (family != AF_INET && family != AF_INET6)
-        return gw_fail(error, GW_INVALID, "file descriptor %d (GRADWIRE_LISTEN_FD) is no internet socket", fd);
+    if (bound->any.sa_family != AF_INET && bound->any.sa_family != AF_INET6)
+        return gw_fail(error, GW_INVALID, "file descriptor %d is no internet socket", fd);
+    int port = gw_address_port(bound);
+    if (port < low || port > high)
+        return gw_fail(error, GW_INVALID, "file descriptor %d listens at port %d, not at %d-%d", fd, port, low, high);
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
         return gw_fail(error, GW_SYSTEM, "cannot take over the listening socket %d: %s", fd, strerror(errno));

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "transport/auth.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,13 +179,14 @@ static gw_status find_port(const gw_options *options, int in_address, int *port,
 }
 
 gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error) {
-    gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1};
+    gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1, .listen_fd = -1};
     const launcher *from = find_launcher();
     bool by_hand = (options && options->rank >= 0) || !from || from == &launchers[0];
     int in_address, port;
     gw_status status = find_rank(options, from, &found, error);
     if (status == GW_OK) status = find_master(options, variable("SLURM_PROCID") != NULL, &found, &in_address, error);
     if (status == GW_OK) status = find_port(options, in_address, &port, error);
+    if (status == GW_OK && found.rank == 0) status = number("GRADWIRE_LISTEN_FD", 0, INT_MAX, &found.listen_fd, error);
     if (status != GW_OK) return status;
     name_job(by_hand, port > 0, &found);
     choose_ports(port, &found);

@@ -17,6 +17,7 @@ typedef struct gw_place {
     int local_rank, local_world; /* -1 where the environment does not say */
     char master[GW_HOST_TEXT];   /* name or literal address of rank 0's host, without brackets */
     int port_low, port_high;     /* rank 0 listens on one of these */
+    int listen_fd;               /* GRADWIRE_LISTEN_FD: a socket of the launcher's for rank 0; -1: none */
     char job[GW_JOB_TEXT];       /* the same on all ranks; jobs with other names are strangers (auth.h) */
 } gw_place;
 
