@@ -1,0 +1,195 @@
+/* place.c - see place.h. */
+#include "transport/place.h"
+
+#include "base/units.h"
+#include "transport/auth.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PORTS_TO_TRY 16
+#define DERIVED_PORT_LOW 20000
+#define DERIVED_PORTS 10000
+
+/* Names of the variables of one launcher; where PMIx alone is there, Slurm or PMI knows the size. */
+typedef struct launcher {
+    const char *rank, *world[3], *local_rank, *local_world;
+} launcher;
+
+static const launcher launchers[] = {
+    {"RANK", {"WORLD_SIZE"}, "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", {"PMI_SIZE"}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"PMIX_RANK", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE"}, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+};
+#define LAUNCHERS (int)(sizeof launchers / sizeof launchers[0])
+
+/* An empty variable counts as not set. */
+static const char *variable(const char *name) {
+    const char *text = name ? getenv(name) : NULL;
+    return text && text[0] ? text : NULL;
+}
+
+/* *value is left alone where the variable is not set. */
+static gw_status number(const char *name, int low, int high, int *value, gw_error *error) {
+    const char *text = variable(name);
+    int64_t read;
+    if (!text) return GW_OK;
+    if (!gw_integer_parse(text, low, high, &read))
+        return gw_fail(error, GW_INVALID, "%s is \"%.64s\", but must be a whole number from %d to %d", name, text, low,
+                       high);
+    *value = (int)read;
+    return GW_OK;
+}
+
+static const launcher *find_launcher(void) {
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (variable(launchers[i].rank)) return &launchers[i];
+    return NULL;
+}
+
+static const char *world_variable(const launcher *from) {
+    for (int i = 0; i < 3; i++)
+        if (variable(from->world[i])) return from->world[i];
+    return from->world[0];
+}
+
+static gw_status read_launcher(const launcher *from, gw_place *place, gw_error *error) {
+    gw_status status = number(from->rank, 0, GW_WORLD_MAX - 1, &place->rank, error);
+    if (status == GW_OK) status = number(world_variable(from), 1, GW_WORLD_MAX, &place->world, error);
+    if (status == GW_OK) status = number(from->local_rank, 0, GW_WORLD_MAX - 1, &place->local_rank, error);
+    if (status == GW_OK) status = number(from->local_world, 1, GW_WORLD_MAX, &place->local_world, error);
+    return status;
+}
+
+static gw_status find_rank(const gw_options *options, const launcher *from, gw_place *place, gw_error *error) {
+    const char *rank_name = from ? from->rank : "RANK", *world_name = from ? world_variable(from) : "WORLD_SIZE";
+    gw_status status = read_launcher(from ? from : &launchers[0], place, error);
+    if (status != GW_OK) return status;
+    if (options && options->rank >= 0) {
+        place->rank = options->rank;
+        rank_name = "the option rank";
+    }
+    if (options && options->world >= 0) {
+        place->world = options->world;
+        world_name = "the option world";
+    }
+    if (place->rank < 0 && place->world <= 1) place->rank = 0;
+    if (place->world < 0 && place->rank == 0 && !from && !(options && options->rank >= 0)) place->world = 1;
+    if (place->rank < 0)
+        return gw_fail(error, GW_INVALID, "%s is %d, but %s is not set: set both or neither", world_name, place->world,
+                       rank_name);
+    if (place->world < 0)
+        return gw_fail(error, GW_INVALID, "%s is %d, but %s is not set: set both or neither", rank_name, place->rank,
+                       world_name);
+    if (place->world < 1 || place->world > GW_WORLD_MAX)
+        return gw_fail(error, GW_INVALID, "%s is %d, but must be from 1 to %d", world_name, place->world, GW_WORLD_MAX);
+    if (place->rank >= place->world)
+        return gw_fail(error, GW_INVALID, "%s is %d, but %s is %d: ranks count from 0 to %d", rank_name, place->rank,
+                       world_name, place->world, place->world - 1);
+    return GW_OK;
+}
+
+static bool torchrun(void) { return variable("TORCHELASTIC_RUN_ID") != NULL; }
+
+/* Ranks placed by hand (RANK, options) may be started from anywhere, so only what torchrun says is sure to be common;
+ * a restarted torchrun job must not meet what is left of its earlier life. */
+static void name_job(bool by_hand, bool port_given, gw_place *place) {
+    const char *pmix = variable("PMIX_NAMESPACE"), *ompi = variable("OMPI_MCA_ess_base_jobid");
+    const char *slurm = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID"), *pmi = variable("PMI_JOBID");
+    const char *restart = variable("TORCHELASTIC_RESTART_COUNT");
+    char *job = place->job;
+    if (torchrun()) snprintf(job, GW_JOB_TEXT, "torch %s.%s", variable("TORCHELASTIC_RUN_ID"), restart ? restart : "0");
+    else if (by_hand && port_given) snprintf(job, GW_JOB_TEXT, "job");
+    else if (pmix) snprintf(job, GW_JOB_TEXT, "pmix %s", pmix);
+    else if (ompi) snprintf(job, GW_JOB_TEXT, "ompi %s", ompi);
+    else if (slurm) snprintf(job, GW_JOB_TEXT, "slurm %s.%s", slurm, step ? step : "");
+    else if (pmi) snprintf(job, GW_JOB_TEXT, "pmi %s", pmi);
+    else snprintf(job, GW_JOB_TEXT, "user %u", (unsigned)geteuid());
+}
+
+/* FNV-1a: any even spread would do, but every rank of every version must find the same port. */
+static int derived_port(const char *job) {
+    uint32_t hash = UINT32_C(2166136261);
+    for (; *job; job++) hash = (hash ^ (uint8_t)*job) * UINT32_C(16777619);
+    return DERIVED_PORT_LOW + (int)(hash % (DERIVED_PORTS - PORTS_TO_TRY + 1));
+}
+
+static void choose_ports(int port, gw_place *place) {
+    if (port > 0) {
+        size_t used = strlen(place->job);
+        snprintf(place->job + used, GW_JOB_TEXT - used, " port %d", port);
+    }
+    bool alone = port > 0 && !torchrun();
+    place->port_low = port <= 0 ? derived_port(place->job) : torchrun() ? port + 1 : port;
+    place->port_high = alone ? port : place->port_low + PORTS_TO_TRY - 1;
+    if (place->port_high > 65535) place->port_high = 65535;
+}
+
+/* "node[03-17,20],login1" -> "node03". Rank 0 is on the first node of a step. */
+static bool first_slurm_node(char host[GW_HOST_TEXT]) {
+    const char *list = variable("SLURM_STEP_NODELIST"), *nodes = variable("SLURM_STEP_NUM_NODES");
+    if (!list) list = variable("SLURM_JOB_NODELIST");
+    if (!nodes) nodes = variable("SLURM_NNODES");
+    if (!list || !nodes || strcmp(nodes, "1") == 0) return false;
+    size_t name = strcspn(list, "[,"), digits = 0;
+    if (list[name] == '[') digits = strcspn(list + name + 1, "-,]");
+    if (name + digits == 0 || name + digits >= GW_HOST_TEXT) return false;
+    snprintf(host, GW_HOST_TEXT, "%.*s%.*s", (int)name, list, (int)digits, list + name + (digits ? 1 : 0));
+    return true;
+}
+
+/* *port is -1 unless the address names one ("[::1]:29500"). */
+static gw_status find_master(const gw_options *options, bool slurm, gw_place *place, int *port, gw_error *error) {
+    const char *given = options && options->master_addr ? options->master_addr : variable("MASTER_ADDR");
+    *port = -1;
+    if (!given) {
+        if (!slurm || !first_slurm_node(place->master)) snprintf(place->master, sizeof place->master, "127.0.0.1");
+        return GW_OK;
+    }
+    if (!gw_address_split(given, place->master, port))
+        return gw_fail(error, GW_INVALID,
+                       "MASTER_ADDR is \"%.128s\", but must be a host name or an address (10.0.0.1, ::1, [::1]:29500)",
+                       given);
+    return GW_OK;
+}
+
+static gw_status find_port(const gw_options *options, int in_address, int *port, gw_error *error) {
+    *port = -1;
+    gw_status status = GW_OK;
+    if (options && options->master_port >= 0) {
+        if (options->master_port < 1 || options->master_port > 65535)
+            return gw_fail(error, GW_INVALID, "the option master_port is %d, but must be from 1 to 65535",
+                           options->master_port);
+        *port = options->master_port;
+    } else {
+        status = number("MASTER_PORT", 1, 65535, port, error);
+    }
+    if (status == GW_OK && in_address > 0 && *port > 0 && in_address != *port)
+        return gw_fail(error, GW_INVALID, "MASTER_ADDR says port %d and MASTER_PORT says %d: give one of them",
+                       in_address, *port);
+    if (in_address > 0) *port = in_address;
+    if (status == GW_OK && torchrun() && *port == 65535)
+        return gw_fail(error, GW_INVALID, "MASTER_PORT is 65535, which leaves no port above torchrun's own");
+    return status;
+}
+
+gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error) {
+    gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1, .listen_fd = -1};
+    const launcher *from = find_launcher();
+    bool by_hand = (options && options->rank >= 0) || !from || from == &launchers[0];
+    int in_address, port;
+    gw_status status = find_rank(options, from, &found, error);
+    if (status == GW_OK) status = find_master(options, variable("SLURM_PROCID") != NULL, &found, &in_address, error);
+    if (status == GW_OK) status = find_port(options, in_address, &port, error);
+    if (status == GW_OK && found.rank == 0) status = number("GRADWIRE_LISTEN_FD", 0, INT_MAX, &found.listen_fd, error);
+    if (status != GW_OK) return status;
+    name_job(by_hand, port > 0, &found);
+    choose_ports(port, &found);
+    *place = found;
+    return GW_OK;
+}

@@ -1,0 +1,27 @@
+/* place.h - this process's place in its job, from the options and the environment.
+ *
+ * Rank and world: RANK and WORLD_SIZE (gradwire run, torchrun), else those of Open MPI, PMI (MPICH, Intel MPI), PMIx and
+ * Slurm; with none of them the process is alone. Rank 0 is met at MASTER_ADDR:MASTER_PORT. Without an address that is
+ * loopback (under srun on several nodes: the step's first node); without a port one in 20000-29999 is derived from the
+ * job's name. A derived port may be taken, and that of torchrun is, by torchrun itself: there the meeting point is one
+ * of sixteen ports. */
+#ifndef GW_TRANSPORT_PLACE_H
+#define GW_TRANSPORT_PLACE_H
+
+#include "transport/address.h"
+
+#define GW_JOB_TEXT 256
+
+typedef struct gw_place {
+    int rank, world;
+    int local_rank, local_world; /* -1 where the environment does not say */
+    char master[GW_HOST_TEXT];   /* name or literal address of rank 0's host, without brackets */
+    int port_low, port_high;     /* rank 0 listens on one of these */
+    int listen_fd;               /* GRADWIRE_LISTEN_FD: a socket of the launcher's for rank 0; -1: none */
+    char job[GW_JOB_TEXT];       /* the same on all ranks; jobs with other names are strangers (auth.h) */
+} gw_place;
+
+/* options NULL: everything from the environment. A malformed value gets a sentence that names its variable. */
+gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error);
+
+#endif

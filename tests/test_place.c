@@ -1,0 +1,138 @@
+/* test_place.c - rank, world and meeting point as each launcher says it. */
+#include "transport/place.h"
+
+#include "test.h"
+
+/* Starts from an environment with nothing in it but these: name, value, ..., NULL. */
+static gw_status find(const gw_options *options, const char *const *environment, gw_place *place, gw_error *error) {
+    clearenv();
+    for (int i = 0; environment[i]; i += 2) setenv(environment[i], environment[i + 1], 1);
+    *error = (gw_error){0};
+    return gw_place_find(options, place, error);
+}
+#define ENV(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static void alone(void) {
+    gw_place place;
+    gw_error error;
+    CHECK_EQ(GW_OK, find(NULL, ENV(), &place, &error));
+    CHECK_EQ(0, place.rank);
+    CHECK_EQ(1, place.world);
+    CHECK_STR("127.0.0.1", place.master);
+    CHECK_EQ(-1, place.listen_fd);
+    CHECK(place.port_low >= 20000 && place.port_high == place.port_low + 15 && place.port_high <= 29999);
+    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "", "WORLD_SIZE", "1"), &place, &error));
+    CHECK_EQ(0, place.rank);
+}
+
+static void launchers_are_understood(void) {
+    static const char *const rows[][9] = {
+        {"RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "1", "LOCAL_WORLD_SIZE", "2"},
+        {"OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "8", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
+         "OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+        {"PMI_RANK", "3", "PMI_SIZE", "8", "MPI_LOCALRANKID", "1", "MPI_LOCALNRANKS", "2"},
+        {"PMIX_RANK", "3", "SLURM_NTASKS", "8", "SLURM_LOCALID", "1", "SLURM_NTASKS_PER_NODE", "2"},
+        {"SLURM_PROCID", "3", "SLURM_NTASKS", "8", "SLURM_LOCALID", "1", "SLURM_NTASKS_PER_NODE", "2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_place place;
+        gw_error error;
+        CHECK_EQ(GW_OK, find(NULL, rows[i], &place, &error));
+        CHECK_EQ(3, place.rank);
+        CHECK_EQ(8, place.world);
+        CHECK_EQ(1, place.local_rank);
+        CHECK_EQ(2, place.local_world);
+    }
+}
+
+static void masters(void) {
+    gw_place place;
+    gw_error error;
+    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "node1", "MASTER_PORT", "29500",
+                                   "GRADWIRE_LISTEN_FD", "7"), &place, &error));
+    CHECK_STR("node1", place.master);
+    CHECK_EQ(29500, place.port_low);
+    CHECK_EQ(29500, place.port_high);
+    CHECK_EQ(7, place.listen_fd);
+    CHECK_EQ(GW_OK, find(NULL, ENV("MASTER_ADDR", "[fd00::1]:29501"), &place, &error));
+    CHECK_STR("fd00::1", place.master);
+    CHECK_EQ(29501, place.port_high);
+    CHECK_EQ(GW_OK, find(NULL, ENV("MASTER_ADDR", "fd00::1", "MASTER_PORT", "1"), &place, &error));
+    CHECK_STR("fd00::1", place.master);
+    CHECK_EQ(GW_INVALID, find(NULL, ENV("MASTER_ADDR", "n:5", "MASTER_PORT", "6"), &place, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "29500", "TORCHELASTIC_RUN_ID", "none"),
+                         &place, &error));
+    CHECK_EQ(29501, place.port_low);
+    CHECK_EQ(29516, place.port_high);
+    CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "4",
+                                   "SLURM_STEP_NODELIST", "gpu[03-05,9],login"), &place, &error));
+    CHECK_STR("gpu03", place.master);
+    CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "2", "SLURM_JOB_NODELIST",
+                                   "alpha,beta"), &place, &error));
+    CHECK_STR("alpha", place.master);
+}
+
+static void options_come_first(void) {
+    gw_place place;
+    gw_error error;
+    gw_options options = GW_OPTIONS_DEFAULT;
+    options.rank = 1;
+    options.world = 4;
+    options.master_addr = "::1";
+    options.master_port = 4000;
+    CHECK_EQ(GW_OK, find(&options, ENV("RANK", "9", "WORLD_SIZE", "10", "MASTER_ADDR", "x", "MASTER_PORT", "1"), &place,
+                         &error));
+    CHECK_EQ(1, place.rank);
+    CHECK_EQ(4, place.world);
+    CHECK_STR("::1", place.master);
+    CHECK_EQ(4000, place.port_low);
+    options.rank = 4;
+    CHECK_EQ(GW_INVALID, find(&options, ENV(), &place, &error));
+    CHECK(strstr(error.text, "option rank") != NULL);
+}
+
+static void malformed_values_are_named(void) {
+    static const char *const bad[][5] = {
+        {"RANK", "x", "WORLD_SIZE", "2"},       {"RANK", "-1", "WORLD_SIZE", "2"},
+        {"WORLD_SIZE", "0", "RANK", "0"},       {"WORLD_SIZE", "two", "RANK", "0"},
+        {"RANK", "2", "WORLD_SIZE", "2"},       {"RANK", "1"},
+        {"WORLD_SIZE", "2"},                    {"MASTER_PORT", "70000"},
+        {"MASTER_PORT", "0"},                   {"MASTER_ADDR", "[::1"},
+        {"OMPI_COMM_WORLD_RANK", "1x"},         {"PMIX_RANK", "1"},
+        {"GRADWIRE_LISTEN_FD", "-3"},           {"SLURM_PROCID", "0x1", "SLURM_NTASKS", "3"},
+        {"RANK", "99999999999999999999", "WORLD_SIZE", "2"}, {"LOCAL_RANK", "a", "RANK", "0"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        gw_place place;
+        gw_error error;
+        CHECK_EQ(GW_INVALID, find(NULL, bad[i], &place, &error));
+        CHECK(strstr(error.text, bad[i][0]) != NULL);
+    }
+}
+
+/* Ranks of one job agree on name and port; other jobs, and earlier lives of the same, have other names. */
+static void jobs_have_names(void) {
+    gw_place a, b, c;
+    gw_error error;
+    CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "2", "PMIX_NAMESPACE", "job-7"),
+                         &a, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2", "PMIX_NAMESPACE", "job-7"),
+                         &b, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2", "PMIX_NAMESPACE", "job-8"),
+                         &c, &error));
+    CHECK_STR(a.job, b.job);
+    CHECK_EQ(a.port_low, b.port_low);
+    CHECK(strcmp(a.job, c.job) != 0 && a.port_low != c.port_low);
+    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "1"), &a,
+                         &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "2"), &b,
+                         &error));
+    CHECK(strcmp(a.job, b.job) != 0);
+    /* Started by hand from different shells, one of them inside an allocation. */
+    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "9", "SLURM_JOB_ID", "5"), &a, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "9"), &b, &error));
+    CHECK_STR(a.job, b.job);
+}
+
+TEST_MAIN(CASE(alone), CASE(launchers_are_understood), CASE(masters), CASE(options_come_first),
+          CASE(malformed_values_are_named), CASE(jobs_have_names))
