@@ -24,6 +24,7 @@
 #ifndef GW_PLAN_H
 #define GW_PLAN_H
 
+#include "base/board_task.h"
 #include "base/status.h"
 
 typedef enum gw_collective {
@@ -93,16 +94,6 @@ typedef struct gw_waits {
 } gw_waits;
 
 #define GW_STEP_WAITS 3
-
-/* What the ranks of a host do together on their shared buffers, each element in rank order. */
-typedef enum gw_board_task {
-    GW_BOARD_ALLREDUCE,      /* slices are reduced from all IN and pushed into all OUT */
-    GW_BOARD_REDUCE_SCATTER, /* part l (gw_part) of src, split over `lanes`, is reduced into dst of local rank l; dst of
-                                a rank that owns no part is GW_SPACE_NONE */
-    GW_BOARD_ALLGATHER,      /* part l of dst, split over `lanes`, is pushed from local rank l into dst of all others */
-    GW_BOARD_BROADCAST,      /* src of the local root into all OUT */
-    GW_BOARD_BARRIER
-} gw_board_task;
 
 typedef struct gw_step {
     gw_step_kind kind;

@@ -43,6 +43,7 @@ typedef struct gw_transport gw_transport;
 typedef struct gw_transport_ops {
     const char *name;
     bool ordered;
+    bool hangs_up; /* says lost() by itself, after everything else, when a peer closes its end */
     /* Queues a packet; it may be sent, and sent() called, at once. Connects first where there is no connection yet. */
     void (*send)(gw_transport *transport, int peer, gw_packet *packet);
     /* The engine has done with a view that arrived() showed. */

@@ -1,0 +1,447 @@
+/* comm.c - communicators: opening, splitting, shrinking, aborting, closing; shared memory; running operations. */
+#include "engine/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "transport/shm.h"
+
+static _Thread_local gw_error last_error; /* of this thread's last failed call */
+
+gw_status gw_comm_told(const gw_error *error) {
+    last_error = *error;
+    return error->status;
+}
+
+const char *gw_last_error(const gw_comm *comm) {
+    if (comm && atomic_load(&comm->failed)) return comm->error.text;
+    return last_error.text;
+}
+
+/* Opening and closing. */
+
+/* Waits for the members of a board to come, polled because there is nothing to be woken by yet. (L) is held. */
+static gw_status attach_board(gw_comm *comm, gw_error *error) {
+    gw_node *node = comm->node;
+    gw_time until = gw_clock_now() + node->deadline;
+    for (useconds_t nap = 10;; nap = nap < 1000 ? nap * 2 : 1000) {
+        bool attached = false;
+        gw_status status = gw_board_attach(comm->board, &attached, error);
+        if (status || attached) return status;
+        const gw_error *failed = gw_engine_error(gw_core_engine(node->core));
+        if (failed->status) {
+            *error = *failed;
+            return failed->status;
+        }
+        if (gw_clock_now() > until)
+            return gw_fail(error, GW_TIMEOUT, "not all ranks on %s joined a communicator before the deadline",
+                           node->endpoints[node->rank].host);
+        gw_node_unlock(node);
+        usleep(nap);
+        gw_node_lock(node);
+    }
+}
+
+static gw_status open_board(gw_comm *comm, uint32_t id, const int *members, int size, gw_error *error) {
+    gw_node *node = comm->node;
+    if (!node->boards || comm->local_size < 2) return GW_OK;
+    int *local = malloc((size_t)comm->local_size * sizeof *local);
+    if (!local) return gw_fail(error, GW_MEMORY, "out of memory for a communicator");
+    int count = 0;
+    for (int r = 0; r < size; r++)
+        if (node->host_of[members[r]] == node->host_of[node->rank]) local[count++] = members[r];
+    uint64_t key = (uint64_t)comm->generation << 32 | (id + UINT64_C(1));
+    gw_status status = gw_board_open(&comm->board, node->shm, local, count, comm->local_rank, key, error);
+    free(local);
+    return status ? status : attach_board(comm, error);
+}
+
+/* Hosts numbered in the order in which their lowest ranks appear, as plans want them. */
+static void number_hosts(const gw_node *node, const int *members, int size, int *host_of) {
+    int hosts = 0;
+    for (int r = 0; r < size; r++) {
+        int same = 0;
+        while (same < r && node->host_of[members[same]] != node->host_of[members[r]]) same++;
+        host_of[r] = same < r ? host_of[same] : hosts++;
+    }
+}
+
+static void close_parts(gw_comm *comm) {
+    gw_board_close(comm->board);
+    gw_team_close(comm->team);
+    free(comm->calls);
+    free(comm);
+}
+
+gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *members, int size, int rank,
+                       gw_error *error) {
+    gw_comm *comm = calloc(1, sizeof *comm);
+    int *host_of = malloc((size_t)size * sizeof *host_of);
+    gw_status status = GW_OK;
+    if (!comm || !host_of) {
+        free(comm);
+        free(host_of);
+        return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+    }
+    number_hosts(node, members, size, host_of);
+    gw_node_lock(node);
+    *comm = (gw_comm){.node = node, .rank = rank, .size = size, .error = {.rank = -1},
+                      .generation = gw_control_generation(gw_core_control(node->core))};
+    for (int r = 0; r < size; r++) {
+        comm->local_size += host_of[r] == host_of[rank];
+        comm->local_rank += host_of[r] == host_of[rank] && r < rank;
+    }
+    status = open_board(comm, id, members, size, error);
+    if (!status)
+        status = gw_team_open(&comm->team, gw_core_engine(node->core), id, rank, members, size, host_of, comm->board,
+                              error);
+    if (!status) {
+        comm->next = node->comms;
+        node->comms = comm;
+        *out = comm;
+    } else {
+        close_parts(comm);
+    }
+    gw_node_unlock(node);
+    free(host_of);
+    return status;
+}
+
+static bool unlink_comm(gw_comm *comm) {
+    gw_comm **at = &comm->node->comms;
+    while (*at != comm) at = &(*at)->next;
+    *at = comm->next;
+    return comm->node->comms == NULL;
+}
+
+gw_status gw_finalize(gw_comm *comm) {
+    if (!comm) return GW_OK;
+    gw_node *node = comm->node;
+    gw_free(comm, comm->fuse);
+    gw_node_lock(node);
+    bool last = unlink_comm(comm);
+    gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
+    close_parts(comm);
+    gw_node_unlock(node);
+    if (last) gw_node_leave(node);
+    return status;
+}
+
+/* All ranks must agree whether boards are used: one small all-reduce by messages tells. */
+static gw_status agree_on_boards(gw_node *node, gw_comm *world, gw_error *error) {
+    int32_t mine = node->shm_everywhere, all = 0;
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = &mine, .out = &all,
+                       .count = 1, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+    gw_status status = gw_comm_run(world, &spec);
+    if (status) *error = last_error;
+    else node->boards = all == 1;
+    return status;
+}
+
+static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
+    int *members = malloc((size_t)node->world * sizeof *members);
+    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
+    for (int r = 0; r < node->world; r++) members[r] = r;
+    gw_comm *first = NULL;
+    gw_status status = gw_comm_open(&first, node, node->next_comm++, members, node->world, node->rank, error);
+    if (!status && node->world > 1) {
+        status = agree_on_boards(node, first, error);
+        gw_comm *bare = first; /* without a board: it has served */
+        if (!status) status = gw_comm_open(&first, node, node->next_comm++, members, node->world, node->rank, error);
+        gw_node_lock(node);
+        unlink_comm(bare);
+        close_parts(bare);
+        gw_node_unlock(node);
+    }
+    free(members);
+    if (!status) *comm = first;
+    return status;
+}
+
+gw_status gw_init(gw_comm **comm, const gw_options *options) {
+    gw_error error = {.rank = -1};
+    gw_node *node = NULL;
+    if (!comm) {
+        gw_fail(&error, GW_INVALID, "gw_init: the place for the communicator is NULL");
+        return gw_comm_told(&error);
+    }
+    *comm = NULL;
+    gw_status status = gw_node_join(&node, options, &error);
+    if (!status) {
+        status = open_world(node, comm, &error);
+        if (status) gw_node_leave(node);
+    }
+    return status ? gw_comm_told(&error) : GW_OK;
+}
+
+int gw_rank(const gw_comm *comm) { return comm->rank; }
+int gw_size(const gw_comm *comm) { return comm->size; }
+int gw_local_rank(const gw_comm *comm) { return comm->local_rank; }
+int gw_local_size(const gw_comm *comm) { return comm->local_size; }
+
+/* Running operations. */
+
+static gw_status told_failed(gw_comm *comm, const gw_error *error) {
+    return gw_comm_told(atomic_load(&comm->failed) ? &comm->error : error);
+}
+
+/* (L) is held. */
+static gw_status start(gw_comm *comm, const gw_op_spec *spec, gw_op **op, gw_error *error) {
+    gw_node *node = comm->node;
+    if (atomic_load(&comm->failed)) {
+        *error = comm->error;
+        return error->status;
+    }
+    gw_time now = gw_clock_now();
+    gw_status status = gw_core_start(node->core, op, comm->team, spec, now, error);
+    if (!status) gw_flight_begin(&node->flight, *op, now);
+    return status;
+}
+
+/* (L) is held; the operation is done. */
+static gw_status end(gw_node *node, gw_op *op) {
+    gw_status status = gw_op_status(op);
+    gw_flight_end(&node->flight, op, gw_clock_now());
+    gw_op_release(op);
+    return status;
+}
+
+gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec) {
+    gw_node *node = comm->node;
+    gw_error error = {.rank = -1};
+    gw_op *op = NULL;
+    gw_node_lock(node);
+    gw_status status = start(comm, spec, &op, &error);
+    if (!status) {
+        gw_node_drive(node, op);
+        status = end(node, op);
+    }
+    gw_node_unlock(node);
+    return status ? told_failed(comm, &error) : GW_OK;
+}
+
+gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **out) {
+    gw_node *node = comm->node;
+    gw_error error = {.rank = -1};
+    gw_node_lock(node);
+    gw_request *request = node->spare_requests;
+    if (request) node->spare_requests = request->next;
+    else request = calloc(1, sizeof *request);
+    gw_status status = request ? GW_OK : gw_fail(&error, GW_MEMORY, "out of memory for a request");
+    if (!status) status = start(comm, spec, &request->op, &error);
+    if (!status) {
+        request->comm = comm;
+        *out = request;
+        gw_node_started(node);
+    } else if (request) {
+        request->next = node->spare_requests;
+        node->spare_requests = request;
+    }
+    gw_node_unlock(node);
+    return status ? told_failed(comm, &error) : GW_OK;
+}
+
+static gw_status retire(gw_request *request) {
+    gw_node *node = request->comm->node;
+    gw_status status = end(node, request->op);
+    request->next = node->spare_requests;
+    node->spare_requests = request;
+    return status;
+}
+
+gw_status gw_wait(gw_request *request) {
+    if (!request) return GW_OK;
+    gw_comm *comm = request->comm;
+    gw_node *node = comm->node;
+    gw_error error = {.rank = -1};
+    gw_node_lock(node);
+    gw_node_drive(node, request->op);
+    gw_status status = retire(request);
+    gw_node_unlock(node);
+    return status ? told_failed(comm, &error) : GW_OK;
+}
+
+gw_status gw_test(gw_request *request, bool *done) {
+    *done = true;
+    if (!request) return GW_OK;
+    gw_comm *comm = request->comm;
+    gw_node *node = comm->node;
+    gw_error error = {.rank = -1};
+    gw_node_lock(node);
+    if (!gw_op_done(request->op) && !node->driven) gw_core_poll(node->core, gw_clock_now());
+    *done = gw_op_done(request->op);
+    gw_status status = *done ? retire(request) : GW_OK;
+    gw_node_unlock(node);
+    return status ? told_failed(comm, &error) : GW_OK;
+}
+
+/* Memory. */
+
+void *gw_alloc(gw_comm *comm, size_t bytes) {
+    gw_node *node = comm->node;
+    gw_error error = {.rank = -1};
+    void *memory = NULL;
+    gw_node_lock(node);
+    if (node->shm) memory = gw_shm_alloc(node->shm, bytes, &error);
+    else if (posix_memalign(&memory, 4096, bytes ? bytes : 1) == 0) memset(memory, 0, bytes);
+    else memory = NULL;
+    gw_node_unlock(node);
+    if (!memory) {
+        gw_fail(&error, GW_MEMORY, "out of memory for %zu bytes", bytes);
+        gw_comm_told(&error);
+    }
+    return memory;
+}
+
+void gw_free(gw_comm *comm, void *memory) {
+    if (!comm || !memory) return;
+    gw_node *node = comm->node;
+    gw_node_lock(node);
+    if (node->shm) gw_shm_free(node->shm, memory);
+    else free(memory);
+    gw_node_unlock(node);
+}
+
+/* Splitting. */
+
+typedef struct split_entry {
+    int32_t colour, key, rank;
+    uint32_t next_comm;
+} split_entry;
+
+static int by_colour_and_key(const void *left, const void *right) {
+    const split_entry *a = left, *b = right;
+    if (a->colour != b->colour) return a->colour < b->colour ? -1 : 1;
+    if (a->key != b->key) return a->key < b->key ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* Of the sorted entries: the members of my colour, my place among them, and how many colours stand before mine. */
+static int pick_members(const split_entry *all, int size, int colour, int rank, int *members, int *place,
+                        uint32_t *colours_before, uint32_t *colours) {
+    int count = 0;
+    *colours = *colours_before = 0;
+    for (int i = 0; i < size; i++) {
+        if (all[i].colour < 0) continue;
+        if (i == 0 || all[i].colour != all[i - 1].colour) {
+            ++*colours;
+            if (all[i].colour < colour) ++*colours_before;
+        }
+        if (all[i].colour != colour) continue;
+        if (all[i].rank == rank) *place = count;
+        members[count++] = all[i].rank;
+    }
+    return count;
+}
+
+gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
+    gw_error error = {.rank = -1};
+    if (!comm || !out) {
+        gw_fail(&error, GW_INVALID, "gw_comm_split: the communicator or the place for the new one is NULL");
+        return gw_comm_told(&error);
+    }
+    *out = NULL;
+    gw_node *node = comm->node;
+    split_entry *all = malloc((size_t)comm->size * sizeof *all);
+    int *members = malloc((size_t)comm->size * sizeof *members), place = 0;
+    gw_status status = GW_OK;
+    if (!all || !members) {
+        gw_fail(&error, GW_MEMORY, "out of memory for splitting a communicator of %d ranks", comm->size);
+        status = gw_comm_told(&error);
+    }
+    split_entry mine = {.colour = colour, .key = key, .rank = comm->rank, .next_comm = node->next_comm};
+    if (!status) status = gw_allgather(comm, &mine, all, sizeof mine, GW_U8);
+    if (!status) {
+        uint32_t id = 0, before = 0, colours = 0;
+        for (int i = 0; i < comm->size; i++)
+            if (all[i].next_comm > id) id = all[i].next_comm;
+        qsort(all, (size_t)comm->size, sizeof *all, by_colour_and_key);
+        int count = pick_members(all, comm->size, colour, comm->rank, members, &place, &before, &colours);
+        for (int i = 0; i < count; i++) members[i] = gw_team_member(comm->team, members[i]);
+        node->next_comm = id + colours;
+        if (colour >= 0) status = gw_comm_open(out, node, id + before, members, count, place, &error);
+        if (error.status) gw_comm_told(&error);
+    }
+    free(all);
+    free(members);
+    return status;
+}
+
+/* Aborting and shrinking. */
+
+gw_status gw_abort(gw_comm *comm, const char *reason) {
+    gw_error error = {.rank = -1};
+    if (!comm) {
+        gw_fail(&error, GW_INVALID, "gw_abort: the communicator is NULL");
+        return gw_comm_told(&error);
+    }
+    gw_node *node = comm->node;
+    gw_fail_rank(&error, GW_ABORTED, node->rank, "rank %d on %s aborted: %s", node->rank,
+                 node->endpoints[node->rank].host, reason ? reason : "no reason given");
+    gw_node_lock(node);
+    gw_core_abort(node->core, &error, gw_clock_now());
+    gw_node_unlock(node);
+    return GW_OK;
+}
+
+/* (L) is held. Waits for the survivors' decision, which the progress thread brings. */
+static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
+    gw_node *node = comm->node;
+    gw_control *control = gw_core_control(node->core);
+    gw_time until = gw_clock_now() + 2 * node->deadline;
+    gw_control_shrink(control, gw_clock_now());
+    while (!gw_control_shrunk(control, member)) {
+        if (gw_clock_now() > until)
+            return gw_fail(error, GW_TIMEOUT, "the surviving ranks did not agree on who goes on before the deadline: "
+                                              "every survivor must call gw_shrink");
+        gw_node_unlock(node);
+        usleep(500);
+        gw_node_lock(node);
+    }
+    gw_engine_renew(gw_core_engine(node->core));
+    node->next_comm = (gw_control_generation(control) << 20) + 1;
+    return GW_OK;
+}
+
+static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
+    if (!comm) return gw_fail(error, GW_INVALID, "gw_shrink: the communicator is NULL");
+    gw_node *node = comm->node;
+    if (!atomic_load(&comm->failed))
+        return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
+    if (comm->generation != gw_control_generation(gw_core_control(node->core)))
+        return gw_fail(error, GW_INVALID, "gw_shrink: the job has been shrunk since this communicator failed");
+    if (node->world > GW_CONTROL_WORLD_MAX)
+        return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: a job of more than %d ranks cannot be shrunk",
+                       GW_CONTROL_WORLD_MAX);
+    return GW_OK;
+}
+
+gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
+    gw_error error = {.rank = -1};
+    if (out) *out = NULL;
+    if (check_shrinkable(comm, &error) != GW_OK) return gw_comm_told(&error);
+    gw_node *node = comm->node;
+    bool *member = calloc((size_t)node->world, sizeof *member);
+    int *members = malloc((size_t)comm->size * sizeof *members), count = 0, place = 0;
+    gw_status status = member && members ? GW_OK : gw_fail(&error, GW_MEMORY, "out of memory for shrinking");
+    if (!status) {
+        gw_node_lock(node);
+        status = await_survivors(comm, member, &error);
+        gw_node_unlock(node);
+    }
+    if (!status) {
+        for (int r = 0; r < comm->size; r++) {
+            int job_rank = gw_team_member(comm->team, r);
+            if (!member[job_rank]) continue;
+            if (r == comm->rank) place = count;
+            members[count++] = job_rank;
+        }
+        status = gw_comm_open(out, node, node->next_comm++, members, count, place, &error);
+    }
+    free(member);
+    free(members);
+    return status ? gw_comm_told(&error) : GW_OK;
+}

@@ -1,0 +1,49 @@
+/* comm.h - communicators: what stands behind the handles of gradwire.h. */
+#ifndef GW_ENGINE_COMM_H
+#define GW_ENGINE_COMM_H
+
+#include "engine/node.h"
+#include "transport/board.h"
+
+/* One call noted between gw_group_start and gw_group_end. */
+typedef struct gw_grouped {
+    gw_op_spec spec;
+    bool fused; /* travels in a fused operation */
+} gw_grouped;
+
+struct gw_comm {
+    gw_node *node;
+    gw_comm *next;        /* of the node's communicators; (L) of node.h */
+    gw_team *team;
+    gw_board *board;      /* NULL: alone on this host, or no shared memory */
+    int rank, size, local_rank, local_size;
+    uint32_t generation;  /* that it belongs to */
+    gw_error error;       /* the first; written once under the lock, before failed */
+    _Atomic bool failed;
+    bool grouping;        /* between gw_group_start and gw_group_end */
+    gw_grouped *calls;    /* noted so far */
+    int call_count, call_room;
+    void *fuse;           /* what grouped small tensors are packed into; from gw_alloc */
+    size_t fuse_bytes;
+};
+
+struct gw_request {
+    gw_comm *comm;
+    gw_op *op;
+    gw_request *next; /* spare ones of the node */
+};
+
+/* A communicator of these job ranks; takes a reference of the node. rank: the own index in members. */
+gw_status gw_comm_open(gw_comm **comm, gw_node *node, uint32_t id, const int *members, int size, int rank,
+                       gw_error *error);
+/* Sets the calling thread's last error, and returns its status. */
+gw_status gw_comm_told(const gw_error *error);
+/* Runs one operation in the caller's thread. */
+gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec);
+gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **request);
+/* The plan for this call under the communicator's strategy. */
+void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec);
+/* Notes the call if a group is open. */
+bool gw_group_takes(gw_comm *comm, const gw_op_spec *spec, gw_status *status);
+
+#endif

@@ -1,0 +1,150 @@
+/* core.c - see core.h. */
+#include "engine/core.h"
+
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+
+/* A lost data link may be the echo of something else (an aborted peer that closes). The control plane is given this
+ * long to tell the cause before the link's own news counts. */
+#define GRACE (50 * GW_MILLISECOND)
+
+struct gw_core {
+    gw_core_config config;
+    gw_engine *engine;
+    gw_control *control;
+    gw_error suspicion; /* a lost link whose cause the control plane may still tell */
+    gw_time suspected_at;
+    bool unsettled; /* the control plane has failed the generation, the engine is to follow */
+    gw_time now;
+};
+
+static void engine_failed(void *ctx, const gw_error *error) {
+    gw_core *core = ctx;
+    if (error->status == GW_PEER_LOST) {
+        core->suspicion = *error;
+        core->suspected_at = core->now;
+    } else {
+        gw_control_abort(core->control, error);
+    }
+}
+
+static void engine_waiting(void *ctx, int awaited, const char *what) {
+    gw_core *core = ctx;
+    gw_control_waiting(core->control, awaited, what, core->now);
+}
+
+static void engine_overdue(void *ctx, int awaited, const char *what) {
+    gw_core *core = ctx;
+    gw_control_overdue(core->control, awaited, what, core->now);
+}
+
+static const char *host_name(void *ctx, int rank) {
+    gw_core *core = ctx;
+    return core->config.host_name(core->config.ctx, rank);
+}
+
+static void control_send(void *ctx, int neighbour, const gw_control_message *message) {
+    gw_core *core = ctx;
+    core->config.send(core->config.ctx, neighbour, message);
+}
+
+static void control_aborted(void *ctx, const gw_error *error) {
+    (void)error;
+    gw_core *core = ctx;
+    core->unsettled = true;
+}
+
+static void control_gone(void *ctx, int rank, bool left, const char *detail) {
+    gw_core *core = ctx;
+    gw_engine_gone(core->engine, rank, left, detail);
+}
+
+static void control_slow(void *ctx, const char *sentence) {
+    gw_core *core = ctx;
+    core->config.slow(core->config.ctx, sentence);
+}
+
+gw_status gw_core_open(gw_core **out, const gw_core_config *config, gw_time now, gw_error *error) {
+    gw_core *core = calloc(1, sizeof *core);
+    if (!core) return gw_fail(error, GW_MEMORY, "out of memory for a rank");
+    core->config = *config;
+    core->now = now;
+    gw_engine_config engine = {.rank = config->rank, .world = config->world, .deadline = config->deadline,
+                               .events = {.ctx = core, .failed = engine_failed, .waiting = engine_waiting,
+                                          .overdue = engine_overdue},
+                               .host_name = host_name};
+    gw_control_events events = {.ctx = core, .send = control_send, .aborted = control_aborted, .gone = control_gone,
+                                .slow = control_slow, .host_name = host_name};
+    gw_status status = gw_engine_open(&core->engine, &engine, error);
+    if (!status)
+        status = gw_control_open(&core->control, config->rank, config->world, config->deadline, &events, now, error);
+    if (status) gw_core_close(core);
+    else *out = core;
+    return status;
+}
+
+void gw_core_close(gw_core *core) {
+    if (!core) return;
+    gw_control_close(core->control);
+    gw_engine_close(core->engine);
+    free(core);
+}
+
+gw_engine *gw_core_engine(gw_core *core) { return core->engine; }
+gw_control *gw_core_control(gw_core *core) { return core->control; }
+
+/* Carries out what callbacks decided, when no transport or engine function is on the stack. */
+static void settle(gw_core *core) {
+    if (core->suspicion.status && core->now >= core->suspected_at + GRACE) {
+        gw_control_abort(core->control, &core->suspicion);
+        core->suspicion = (gw_error){0};
+    }
+    if (!core->unsettled) return;
+    core->unsettled = false;
+    core->suspicion = (gw_error){0};
+    gw_engine *engine = core->engine;
+    gw_engine_fail(engine, gw_control_error(core->control));
+    for (int t = 0; t < engine->transport_count; t++)
+        engine->transports[t]->ops->reset(engine->transports[t], gw_control_generation(core->control) + 1);
+    core->config.failed(core->config.ctx, gw_control_error(core->control));
+}
+
+bool gw_core_poll(gw_core *core, gw_time now) {
+    core->now = now;
+    bool any = gw_engine_poll(core->engine, now);
+    settle(core);
+    return any;
+}
+
+void gw_core_poll_control(gw_core *core, gw_time now) {
+    core->now = now;
+    gw_control_poll(core->control, now);
+    settle(core);
+}
+
+gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now,
+                        gw_error *error) {
+    core->now = now;
+    gw_status status = gw_op_start(op, team, spec, now, error);
+    settle(core);
+    return status;
+}
+
+void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *message, gw_time now) {
+    core->now = now;
+    gw_control_receive(core->control, neighbour, message, now);
+    settle(core);
+}
+
+void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now) {
+    core->now = now;
+    gw_control_link_lost(core->control, neighbour, detail, now);
+    settle(core);
+}
+
+void gw_core_abort(gw_core *core, const gw_error *error, gw_time now) {
+    core->now = now;
+    gw_control_abort(core->control, error);
+    settle(core);
+}

@@ -1,0 +1,36 @@
+/* core.h - one rank: its engine and its control plane, and what they tell each other. The same object file runs in
+ * production (engine/node.c) and in the simulator (sim/world.c). Polled; one thread at a time. */
+#ifndef GW_ENGINE_CORE_H
+#define GW_ENGINE_CORE_H
+
+#include "engine/control.h"
+#include "engine/engine.h"
+
+typedef struct gw_core gw_core;
+
+typedef struct gw_core_config {
+    int rank, world;
+    gw_time deadline;
+    void *ctx;
+    const char *(*host_name)(void *ctx, int rank);
+    void (*send)(void *ctx, int neighbour, const gw_control_message *message);
+    /* The job's generation has failed; every operation is done. Links have been reset. */
+    void (*failed)(void *ctx, const gw_error *error);
+    void (*slow)(void *ctx, const char *sentence);
+} gw_core_config;
+
+gw_status gw_core_open(gw_core **core, const gw_core_config *config, gw_time now, gw_error *error);
+void gw_core_close(gw_core *core);
+gw_engine *gw_core_engine(gw_core *core);
+gw_control *gw_core_control(gw_core *core);
+
+/* As the functions of engine.h and control.h, and then settled. */
+bool gw_core_poll(gw_core *core, gw_time now);
+void gw_core_poll_control(gw_core *core, gw_time now);
+gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now,
+                        gw_error *error);
+void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *message, gw_time now);
+void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now);
+void gw_core_abort(gw_core *core, const gw_error *error, gw_time now);
+
+#endif

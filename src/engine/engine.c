@@ -1,0 +1,148 @@
+/* engine.c - engines and teams: set-up, routes, failure. */
+#include "engine/engine_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gw_status gw_engine_open(gw_engine **out, const gw_engine_config *config, gw_error *error) {
+    gw_engine *engine = calloc(1, sizeof *engine);
+    gw_peer *peers = calloc((size_t)config->world, sizeof *peers);
+    if (!engine || !peers) {
+        free(engine);
+        free(peers);
+        return gw_fail(error, GW_MEMORY, "out of memory for %d peers", config->world);
+    }
+    engine->config = *config;
+    engine->peers = peers;
+    gw_flow_discard(engine);
+    *out = engine;
+    return GW_OK;
+}
+
+static void free_ops(gw_op *op) {
+    while (op) {
+        gw_op *next = op->next;
+        free(op->counts);
+        free(op->lanes);
+        free(op->work);
+        free(op);
+        op = next;
+    }
+}
+
+void gw_engine_close(gw_engine *engine) {
+    if (!engine) return;
+    for (int r = 0; r < engine->config.world; r++) {
+        for (int i = 0; i < GW_EAGER_SLOTS; i++) free(engine->peers[r].stash[i].bytes);
+        free(engine->peers[r].early);
+    }
+    free_ops(engine->active);
+    free_ops(engine->spare);
+    free(engine->peers);
+    free(engine);
+}
+
+void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport) {
+    engine->peers[peer].transport = transport;
+    for (int t = 0; t < engine->transport_count; t++)
+        if (engine->transports[t] == transport) return;
+    engine->transports[engine->transport_count++] = transport;
+}
+
+void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...) {
+    if (engine->error.status) return;
+    gw_error error = {.status = status, .rank = rank};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error.text, sizeof error.text, format, args);
+    va_end(args);
+    engine->error = error;
+    engine->config.events.failed(engine->config.events.ctx, &error);
+}
+
+void gw_engine_fail(gw_engine *engine, const gw_error *error) {
+    engine->error = *error;
+    while (engine->active) {
+        gw_op *op = engine->active;
+        engine->active = op->next;
+        op->next = NULL;
+        op->active = false;
+        op->done = true;
+        op->status = error->status;
+        engine->pending--;
+    }
+    gw_flow_discard(engine);
+}
+
+void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {
+    gw_peer *peer = &engine->peers[rank];
+    if (engine->error.status || !peer->transport) return;
+    /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
+    if (left && peer->transport->ops->hangs_up) return;
+    if (left) peer->transport->ops->poll(peer->transport, engine->now);
+    peer->lost = true;
+    peer->lost_status = GW_PEER_LOST;
+    snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
+    for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
+}
+
+const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error; }
+void gw_engine_renew(gw_engine *engine) { engine->error = (gw_error){.rank = -1}; }
+int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
+gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }
+
+gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
+                       const int *host_of, struct gw_board *board, gw_error *error) {
+    size_t n = (size_t)size;
+    gw_team *team = calloc(1, sizeof *team);
+    if (!team) goto memory;
+    team->members = malloc(n * sizeof *team->members);
+    team->host_of = malloc(n * sizeof *team->host_of);
+    team->sent_to = calloc(n, sizeof *team->sent_to);
+    team->received_from = calloc(n, sizeof *team->received_from);
+    team->sources = calloc(n, sizeof *team->sources);
+    if (!team->members || !team->host_of || !team->sent_to || !team->received_from || !team->sources) goto memory;
+    memcpy(team->members, members, n * sizeof *members);
+    memcpy(team->host_of, host_of, n * sizeof *host_of);
+    team->engine = engine;
+    team->id = id;
+    team->rank = rank;
+    team->size = size;
+    team->board = board;
+    team->topology = (gw_topology){.world = size, .host_of = team->host_of, .board = board != NULL};
+    team->next = engine->teams;
+    engine->teams = team;
+    *out = team;
+    return GW_OK;
+memory:
+    if (team) {
+        free(team->members);
+        free(team->host_of);
+        free(team->sent_to);
+        free(team->received_from);
+        free(team->sources);
+    }
+    free(team);
+    return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+}
+
+void gw_team_close(gw_team *team) {
+    if (!team) return;
+    gw_team **at = &team->engine->teams;
+    while (*at != team) at = &(*at)->next;
+    *at = team->next;
+    free(team->members);
+    free(team->host_of);
+    free(team->sent_to);
+    free(team->received_from);
+    free(team->sources);
+    free(team);
+}
+
+uint32_t gw_team_id(const gw_team *team) { return team->id; }
+int gw_team_rank(const gw_team *team) { return team->rank; }
+int gw_team_size(const gw_team *team) { return team->size; }
+int gw_team_member(const gw_team *team, int rank) { return team->members[rank]; }
+const gw_topology *gw_team_topology(const gw_team *team) { return &team->topology; }

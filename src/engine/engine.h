@@ -1,0 +1,112 @@
+/* engine.h - runs plans: one engine for each rank, one executor for every plan, over any transport.
+ *
+ * The engine is a polled state machine. It never blocks, sleeps or reads a clock; the driver (engine/node.c in
+ * production, sim/world.c in the simulator) gives it the time and polls it. All functions are called by one thread at
+ * a time.
+ *
+ * Flow control. A message larger than GW_EAGER_BYTES is sent only when its receiver has granted it: a grant says that
+ * the receiving step's landing space is free. Smaller ones may go ahead of the grant, one credit each; a receiver has
+ * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. Credits come back with
+ * the next frame. When all places of a peer are taken the receiver grants explicitly even small messages that it is
+ * ready for, so operations started early can never block those that others wait for. */
+#ifndef GW_ENGINE_H
+#define GW_ENGINE_H
+
+#include "base/clock.h"
+#include "base/reduce.h"
+#include "base/status.h"
+#include "plan/plan.h"
+#include "transport/transport.h"
+
+#define GW_EAGER_BYTES 16384
+#define GW_EAGER_SLOTS 8
+#define GW_PIPELINE 8           /* messages of a stream in flight */
+#define GW_CHUNK_BYTES (256 * 1024)
+#define GW_TEXT_BYTES 160
+
+typedef struct gw_engine gw_engine;
+typedef struct gw_team gw_team;
+typedef struct gw_op gw_op;
+struct gw_board;
+
+/* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
+typedef struct gw_op_spec {
+    gw_collective collective;
+    const gw_plan_builder *builder;
+    const void *in;
+    void *out;
+    size_t count;
+    const size_t *counts; /* uneven all-gather and reduce-scatter: copied */
+    gw_dtype dtype;
+    gw_redop redop;
+    int root;             /* team rank; the peer for send and recv; -1: none */
+    size_t chunk_bytes;   /* 0: GW_CHUNK_BYTES */
+} gw_op_spec;
+
+/* What the engine tells its driver, from within its functions. */
+typedef struct gw_engine_events {
+    void *ctx;
+    /* Something went wrong here: the driver is to spread the news and then call gw_engine_fail. */
+    void (*failed)(void *ctx, const gw_error *error);
+    /* An operation has made no progress for a third of the deadline (and again when it goes on: awaited -1). */
+    void (*waiting)(void *ctx, int awaited, const char *what);
+    /* The deadline passed. The driver decides whom to blame, spreads the news and calls gw_engine_fail. */
+    void (*overdue)(void *ctx, int awaited, const char *what);
+} gw_engine_events;
+
+typedef struct gw_engine_config {
+    int rank, world;     /* in the job */
+    gw_time deadline;    /* longest time without progress of an operation, ns */
+    gw_engine_events events;
+    const char *(*host_name)(void *ctx, int rank); /* for messages; ctx is events.ctx */
+} gw_engine_config;
+
+gw_status gw_engine_open(gw_engine **engine, const gw_engine_config *config, gw_error *error);
+void gw_engine_close(gw_engine *engine);
+/* The sink to open a transport with. */
+gw_sink gw_engine_sink(gw_engine *engine);
+/* Frames to and from this peer go by this transport (which the engine does not own). */
+void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
+
+/* A team is a communicator as the engine knows it: some ranks in an order. members (size entries, job ranks) and
+ * host_of (size entries, numbered as in gw_topology) are copied. board may be NULL. */
+gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
+                       const int *host_of, struct gw_board *board, gw_error *error);
+/* All its operations must have been released. */
+void gw_team_close(gw_team *team);
+uint32_t gw_team_id(const gw_team *team);
+int gw_team_rank(const gw_team *team);
+int gw_team_size(const gw_team *team);
+int gw_team_member(const gw_team *team, int rank); /* job rank */
+const gw_topology *gw_team_topology(const gw_team *team);
+
+/* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
+ * builder refuses, or when the engine has failed. */
+gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
+bool gw_op_done(const gw_op *op);
+gw_status gw_op_status(const gw_op *op); /* once done */
+void gw_op_release(gw_op *op);           /* done, or the engine has failed */
+/* "allreduce #12 (1024 x f32, sum, ring)" */
+const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
+
+/* Moves everything that can move, of all operations. True if anything did. */
+bool gw_engine_poll(gw_engine *engine, gw_time now);
+/* Operations not yet done. */
+int gw_engine_pending(const gw_engine *engine);
+/* Ends every operation with this error and refuses later ones, until gw_engine_renew. The driver resets transports. */
+void gw_engine_fail(gw_engine *engine, const gw_error *error);
+const gw_error *gw_engine_error(const gw_engine *engine);
+/* A rank is gone (or left in order): operations that still need something of it fail. What it sent before is taken
+ * first. */
+void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
+/* Forgets the failure: a new generation of teams begins with fresh links. All operations must have been released. */
+void gw_engine_renew(gw_engine *engine);
+
+typedef struct gw_engine_counters {
+    uint64_t messages_sent, bytes_sent; /* DATA frames and their payload */
+    uint64_t grants_sent, stashed;      /* stashed: messages that came before their operation was started */
+} gw_engine_counters;
+
+gw_engine_counters gw_engine_count(const gw_engine *engine);
+
+#endif

@@ -1,0 +1,147 @@
+/* engine_internal.h - what flow.c (peers, grants, credits) and executor.c (operations) share. */
+#ifndef GW_ENGINE_INTERNAL_H
+#define GW_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+
+#define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
+#define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
+
+/* What ranks must agree on. */
+typedef struct gw_signature {
+    uint8_t collective, dtype, redop, builder;
+    int32_t root;
+    uint64_t count;
+} gw_signature;
+
+/* A message that came before its operation was started here. */
+typedef struct gw_stashed {
+    bool used;
+    bool complete; /* the payload is here */
+    gw_frame frame;
+    uint8_t *bytes; /* GW_EAGER_BYTES, allocated when the peer is first heard of */
+} gw_stashed;
+
+typedef struct gw_early_grant {
+    uint32_t comm, channel;
+    uint64_t op, granted;
+    gw_signature signature;
+} gw_early_grant;
+
+typedef struct gw_peer {
+    gw_transport *transport;
+    bool lost;
+    gw_status lost_status;
+    char why_lost[96]; /* a clause */
+    uint16_t credits; /* small messages that may be sent without a grant */
+    uint16_t owed;    /* credits to give back */
+    int stash_used;
+    gw_stashed stash[GW_EAGER_SLOTS];
+    gw_early_grant *early; /* grants for operations not yet started here; grows to the peer's pending operations */
+    int early_count, early_room;
+    gw_packet credit_packet;
+    bool credit_queued;
+} gw_peer;
+
+typedef struct gw_landing {
+    uint8_t *at;       /* where the payload is put */
+    uint64_t bytes;    /* its exact length */
+    bool arrived;
+    bool acted;        /* already reduced or copied straight from the sender's memory */
+} gw_landing;
+
+/* Execution state of one stream of a plan. */
+typedef struct gw_lane {
+    gw_stream stream;
+    int peer;         /* job rank, -1 for local streams */
+    uint64_t posted;  /* receive: steps with landing space; send: handed to the transport */
+    uint64_t done;    /* steps complete, in order */
+    uint64_t granted; /* receive: told to the sender; send: told by the receiver */
+    uint64_t large_to; /* receive: one past the last posted step that is too large to come without a grant */
+    gw_landing land[GW_PIPELINE]; /* receive: by index modulo GW_PIPELINE */
+    bool left[GW_PIPELINE];       /* send: the packet's data has left */
+    bool grant_queued;            /* receive */
+    bool board_running;           /* local: the board works on step `done` */
+    uint64_t board_ticket;        /* local: its number among the team's board tasks */
+    /* Filled when used; what stands above is cleared when an operation starts. */
+    gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
+    gw_packet grant_packet;        /* receive */
+} gw_lane;
+
+struct gw_op {
+    gw_engine *engine;
+    gw_team *team;
+    gw_op *next;      /* in the engine's list of active, or free, operations */
+    uint64_t number;
+    int pair_peer;    /* job rank of the other side, -1 for collectives */
+    gw_op_spec spec;
+    size_t *counts;   /* own copy, NULL: even */
+    size_t counts_room;
+    gw_signature signature;
+    gw_reduction reduction;
+    size_t raw, wide; /* bytes of an element */
+    gw_plan plan;
+    gw_lane *lanes;   /* plan.streams in use of lane_room */
+    size_t lane_room;
+    uint8_t *work;
+    size_t work_room; /* bytes */
+    uint64_t board_steps, board_started; /* of the plan on this rank */
+    bool dirty;       /* something happened that may let a step go on */
+    bool active, done;
+    gw_status status;
+    gw_time progress_at; /* when a step last completed */
+    bool warned;
+};
+
+struct gw_team {
+    gw_engine *engine;
+    gw_team *next;
+    uint32_t id;
+    int rank, size;
+    int *members;      /* team rank -> job rank */
+    int *host_of;
+    gw_topology topology;
+    struct gw_board *board; /* not owned */
+    uint64_t board_tickets; /* board tasks started so far */
+    uint64_t next_op;
+    const void **sources; /* size entries, scratch of fold steps */
+    uint64_t *sent_to, *received_from; /* point-to-point operations started so far, by team rank */
+    gw_signature history[GW_HISTORY];  /* of finished collectives, by number modulo GW_HISTORY */
+};
+
+struct gw_engine {
+    gw_engine_config config;
+    gw_peer *peers;
+    gw_transport *transports[4];
+    int transport_count;
+    gw_team *teams;
+    gw_op *active, *spare;
+    int pending;
+    gw_error error;      /* OK: none yet */
+    gw_time now;         /* of the poll or start under way */
+    gw_engine_counters counters;
+    bool board_moved;    /* a board did something in this poll */
+};
+
+/* flow.c */
+gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
+void gw_flow_claim_early(gw_op *op);                   /* a started operation takes over early grants */
+bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
+void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
+bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */
+void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: credits that peers may need */
+void gw_flow_discard(gw_engine *engine);               /* after a failure: empties stashes, credits anew */
+void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
+uint64_t gw_signature_hash(const gw_signature *signature);
+bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
+
+/* executor.c */
+void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data); /* a message for a posted step */
+bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
+void gw_op_mark(gw_op *op);
+gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
+void gw_op_sent(gw_op *op, gw_packet *packet);
+void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

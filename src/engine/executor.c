@@ -1,0 +1,520 @@
+/* executor.c - runs the plan of an operation: posts landings, sends, reduces, copies, as soon as a step's waits hold.
+ *
+ * State is a few counters for each stream of the plan, whatever the size of the data. */
+#include "engine/engine_internal.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "transport/board.h"
+
+void gw_op_mark(gw_op *op) { op->dirty = true; }
+
+gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel) {
+    for (uint32_t i = 0; i < op->plan.streams; i++) {
+        gw_lane *lane = &op->lanes[i];
+        if (lane->stream.flow == flow && lane->peer == peer && lane->stream.channel == channel) return lane;
+    }
+    return NULL;
+}
+
+static bool holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]) {
+    for (int w = 0; w < GW_STEP_WAITS; w++)
+        for (uint32_t s = 0; s < waits[w].streams; s++)
+            if (op->lanes[waits[w].first + s].done < waits[w].steps) return false;
+    return true;
+}
+
+static uint8_t *address(const gw_op *op, const gw_slot *slot) {
+    switch (slot->space) {
+    case GW_SPACE_IN: return (uint8_t *)(uintptr_t)op->spec.in + slot->offset * op->raw;
+    case GW_SPACE_OUT: return (uint8_t *)op->spec.out + slot->offset * op->raw;
+    case GW_SPACE_WORK: return op->work + slot->offset * op->wide;
+    case GW_SPACE_NONE: break;
+    }
+    return NULL;
+}
+
+/* A raw message that is going to be widened in its landing slot is put at the slot's end (base/reduce.h). */
+static uint8_t *landing_address(const gw_op *op, const gw_step *step, uint64_t bytes) {
+    uint8_t *at = address(op, &step->land);
+    bool widened = step->kind == GW_STEP_RECV_REDUCE && step->land.space == GW_SPACE_WORK && !step->wide;
+    return widened ? at + step->land.count * op->wide - bytes : at;
+}
+
+static uint64_t step_bytes(const gw_op *op, const gw_step *step) {
+    size_t count = step->kind == GW_STEP_SEND ? step->src.count : step->land.count;
+    return (uint64_t)count * (step->wide ? op->wide : op->raw);
+}
+
+static void complete(gw_op *op, gw_lane *lane) {
+    lane->done++;
+    op->progress_at = op->engine->now;
+    if (op->warned) {
+        op->warned = false;
+        op->engine->config.events.waiting(op->engine->config.events.ctx, -1, "");
+    }
+}
+
+/* Receives. */
+
+static void reduce_landed(gw_op *op, const gw_step *step, uint8_t *dst, const void *data) {
+    const uint8_t *src = address(op, &step->src);
+    /* A raw message that is widened in its own slot must be the second operand (base/reduce.h). */
+    bool widened = step->land.space == GW_SPACE_WORK && !step->wide && op->raw != op->wide;
+    if (step->landed_first && !widened)
+        gw_reduce_pair(op->reduction, dst, data, step->wide, src, step->src_wide, step->dst.count, step->finish);
+    else
+        gw_reduce_pair(op->reduction, dst, src, step->src_wide, data, step->wide, step->dst.count, step->finish);
+}
+
+static void act_on(gw_op *op, const gw_step *step, const void *data) {
+    uint8_t *dst = address(op, &step->dst);
+    if (step->kind == GW_STEP_RECV_REDUCE)
+        reduce_landed(op, step, dst, data);
+    else if (data != dst && step->dst.count) memcpy(dst, data, step->dst.count * op->raw);
+}
+
+static bool post_receives(gw_op *op, uint32_t stream) {
+    gw_lane *lane = &op->lanes[stream];
+    bool moved = false;
+    while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
+        gw_step step;
+        gw_plan_step(&op->plan, stream, lane->posted, &step);
+        if (!holds(op, step.free)) break;
+        uint64_t bytes = step_bytes(op, &step);
+        lane->land[lane->posted % GW_PIPELINE] =
+            (gw_landing){.at = landing_address(op, &step, bytes), .bytes = bytes};
+        lane->posted++;
+        if (bytes > GW_EAGER_BYTES) lane->large_to = lane->posted;
+        moved = true;
+    }
+    gw_flow_grant(op, lane);
+    return moved;
+}
+
+static bool act_on_receives(gw_op *op, uint32_t stream) {
+    gw_lane *lane = &op->lanes[stream];
+    bool moved = false;
+    while (lane->done < lane->posted) {
+        gw_landing *landing = &lane->land[lane->done % GW_PIPELINE];
+        if (!landing->arrived && !gw_flow_unstash(op, lane, lane->done)) break;
+        gw_step step;
+        gw_plan_step(&op->plan, stream, lane->done, &step);
+        if (!holds(op, step.ready)) break;
+        if (!landing->acted) act_on(op, &step, landing->at);
+        complete(op, lane);
+        moved = true;
+    }
+    return moved;
+}
+
+/* Called with a view of the sender's memory, or with the landing itself: reduces straight from the view if the step's
+ * turn has come, else keeps the data in its landing. */
+void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data) {
+    gw_landing *landing = &lane->land[index % GW_PIPELINE];
+    landing->arrived = true;
+    gw_op_mark(op);
+    if (data == landing->at || landing->bytes == 0) return;
+    gw_step step;
+    gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
+    if (index == lane->done && holds(op, step.ready)) {
+        act_on(op, &step, data);
+        landing->acted = true;
+    } else {
+        memcpy(landing->at, data, landing->bytes);
+    }
+}
+
+/* Sends. */
+
+static bool send_steps(gw_op *op, uint32_t stream) {
+    gw_lane *lane = &op->lanes[stream];
+    bool moved = false;
+    while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
+        gw_step step;
+        gw_plan_step(&op->plan, stream, lane->posted, &step);
+        if (!holds(op, step.ready)) break;
+        if (!gw_flow_send(op, lane, address(op, &step.src), step_bytes(op, &step))) break;
+        moved = true;
+    }
+    return moved;
+}
+
+void gw_op_sent(gw_op *op, gw_packet *packet) {
+    gw_lane *lane = &op->lanes[(size_t)((uint8_t *)packet - (uint8_t *)op->lanes) / sizeof *lane];
+    gw_op_mark(op);
+    if (packet == &lane->grant_packet) {
+        lane->grant_queued = false;
+        return;
+    }
+    lane->left[packet - lane->packet] = true;
+    while (lane->done < lane->posted && lane->left[lane->done % GW_PIPELINE]) {
+        lane->left[lane->done % GW_PIPELINE] = false;
+        complete(op, lane);
+    }
+}
+
+/* Local work. */
+
+static void fold(gw_op *op, const gw_step *step) {
+    const void **sources = op->team->sources;
+    size_t base = step->fold_base;
+    for (int r = 0; r < op->team->size; r++) {
+        if (r == op->team->rank) {
+            sources[r] = address(op, &step->src);
+        } else {
+            sources[r] = op->work + base * op->wide;
+            base += step->fold_stride;
+        }
+    }
+    gw_reduce_many(op->reduction, address(op, &step->dst), sources, op->team->size, step->dst.count);
+}
+
+/* Board tasks are matched by their order, so every rank starts them in the order of the operations. */
+static bool board_turn(const gw_op *op) {
+    for (const gw_op *earlier = op->engine->active; earlier != op; earlier = earlier->next)
+        if (earlier->team == op->team && earlier->board_started < earlier->board_steps) return false;
+    return gw_board_free(op->team->board);
+}
+
+static void start_board(gw_op *op, gw_lane *lane, const gw_step *step) {
+    gw_board_op task = {.task = step->task, .number = op->number, .signature = gw_signature_hash(&op->signature),
+                        .reduction = op->reduction, .in = address(op, &step->src), .out = address(op, &step->dst),
+                        .count = step->src.count, .lanes = step->lanes, .root = step->board_root,
+                        .dst_wide = step->dst_wide};
+    gw_board_start(op->team->board, &task);
+    op->board_started++;
+    lane->board_ticket = ++op->team->board_tickets;
+    lane->board_running = true;
+}
+
+/* True when the board has finished this step. */
+static bool run_board(gw_op *op, gw_lane *lane, const gw_step *step) {
+    gw_team *team = op->team;
+    if (!lane->board_running) {
+        if (!board_turn(op)) return false;
+        start_board(op, lane, step);
+    }
+    uint64_t completed = 0;
+    gw_error error = {.rank = -1};
+    if (gw_board_poll(team->board, &completed, &op->engine->board_moved, &error) != GW_OK) {
+        gw_engine_report(op->engine, error.status, error.rank, "%s", error.text);
+        return false;
+    }
+    lane->board_running = completed < lane->board_ticket;
+    return !lane->board_running;
+}
+
+static bool run_local(gw_op *op, uint32_t stream) {
+    gw_lane *lane = &op->lanes[stream];
+    bool moved = false;
+    while (lane->done < lane->stream.steps) {
+        gw_step step;
+        gw_plan_step(&op->plan, stream, lane->done, &step);
+        if (!holds(op, step.ready)) break;
+        if (step.kind == GW_STEP_COPY) {
+            uint8_t *dst = address(op, &step.dst);
+            const uint8_t *src = address(op, &step.src);
+            if (dst != src && step.dst.count) memmove(dst, src, step.dst.count * op->raw);
+        } else if (step.kind == GW_STEP_FOLD) {
+            fold(op, &step);
+        } else if (!run_board(op, lane, &step)) {
+            break;
+        }
+        complete(op, lane);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool advance_lane(gw_op *op, uint32_t stream) {
+    switch (op->lanes[stream].stream.flow) {
+    case GW_FLOW_RECV: {
+        bool posted = post_receives(op, stream);
+        bool acted = act_on_receives(op, stream);
+        return posted || acted;
+    }
+    case GW_FLOW_SEND: return send_steps(op, stream);
+    case GW_FLOW_LOCAL: return run_local(op, stream);
+    }
+    return false;
+}
+
+/* A board is at work: it has no events of its own, so it is polled. */
+static bool on_board(const gw_op *op) { return op->board_steps > 0; }
+
+/* A peer whose link is gone, and from or to which this operation still needs something; -1: none. */
+static int needs_lost_peer(const gw_op *op) {
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        const gw_lane *lane = &op->lanes[s];
+        if (lane->peer < 0 || !op->engine->peers[lane->peer].lost || lane->done == lane->stream.steps) continue;
+        return lane->peer;
+    }
+    for (int r = 0; on_board(op) && r < op->team->size; r++)
+        if (op->engine->peers[op->team->members[r]].lost) return op->team->members[r];
+    return -1;
+}
+
+static void finish(gw_op *op, gw_status status) {
+    gw_engine *engine = op->engine;
+    gw_op **at = &engine->active;
+    while (*at != op) at = &(*at)->next;
+    *at = op->next;
+    op->next = NULL;
+    op->active = false;
+    op->done = true;
+    op->status = status;
+    engine->pending--;
+    if (op->pair_peer < 0) op->team->history[op->number % GW_HISTORY] = op->signature;
+}
+
+static bool is_complete(const gw_op *op) {
+    for (uint32_t s = 0; s < op->plan.streams; s++)
+        if (op->lanes[s].done < op->lanes[s].stream.steps || op->lanes[s].grant_queued) return false;
+    return true;
+}
+
+static bool advance(gw_op *op) {
+    bool any = false, moved = true;
+    while (moved && op->engine->error.status == GW_OK) {
+        op->dirty = false;
+        moved = false;
+        for (uint32_t s = 0; s < op->plan.streams; s++) moved |= advance_lane(op, s);
+        any |= moved;
+    }
+    if (op->engine->error.status) return any;
+    if (is_complete(op)) {
+        finish(op, GW_OK);
+        return true;
+    }
+    int lost = needs_lost_peer(op);
+    if (lost >= 0) {
+        char text[GW_TEXT_BYTES];
+        const gw_peer *peer = &op->engine->peers[lost];
+        gw_engine_report(op->engine, peer->lost_status, lost, "lost rank %d on %s during %s: %s", lost,
+                         op->engine->config.host_name(op->engine->config.events.ctx, lost), gw_op_text(op, text),
+                         peer->why_lost);
+    }
+    return any;
+}
+
+/* Starting. */
+
+static bool room(void **memory, size_t *have, size_t need, size_t size) {
+    if (need <= *have) return true;
+    void *grown = realloc(*memory, need * size);
+    if (!grown) return false;
+    *memory = grown;
+    *have = need;
+    return true;
+}
+
+static uint64_t count_hash(const size_t *counts, int world) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int r = 0; r < world; r++) hash = (hash ^ counts[r]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint8_t builder_number(const gw_plan_builder *builder) {
+    uint8_t number = 0;
+    while (gw_plan_builders[number] && gw_plan_builders[number] != builder) number++;
+    return number;
+}
+
+static void sign(gw_op *op, const gw_op_spec *spec) {
+    bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
+    op->signature = (gw_signature){
+        .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
+        .redop = (uint8_t)spec->redop, .builder = builder_number(spec->builder), .root = pair ? -1 : spec->root,
+        .count = spec->counts ? count_hash(spec->counts, op->team->size) : spec->count};
+}
+
+static uint64_t board_steps(const gw_op *op, uint32_t stream) {
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < op->lanes[stream].stream.steps; i++) {
+        gw_step step;
+        gw_plan_step(&op->plan, stream, i, &step);
+        count += step.kind == GW_STEP_BOARD;
+    }
+    return count;
+}
+
+static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
+    gw_team *team = op->team;
+    op->spec = *spec;
+    op->spec.counts = NULL;
+    op->board_steps = op->board_started = 0;
+    op->reduction = (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size};
+    op->raw = gw_dtype_bytes(spec->dtype);
+    op->wide = gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
+    sign(op, spec);
+    if (spec->counts) {
+        if (!room((void **)&op->counts, &op->counts_room, (size_t)team->size, sizeof *op->counts)) goto memory;
+        memcpy(op->counts, spec->counts, (size_t)team->size * sizeof *op->counts);
+        op->spec.counts = op->counts;
+    }
+    size_t chunk = (spec->chunk_bytes ? spec->chunk_bytes : GW_CHUNK_BYTES) / op->wide;
+    gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
+                               .count = spec->count, .counts = op->spec.counts, .root = spec->root,
+                               .chunk_count = chunk ? chunk : 1, .pipeline = GW_PIPELINE,
+                               .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
+    request.topology.board = team->board != NULL;
+    gw_status status = gw_plan_make(&op->plan, spec->builder, &request, error);
+    if (status) return status;
+    if (!room((void **)&op->lanes, &op->lane_room, op->plan.streams, sizeof *op->lanes)) goto memory;
+    if (!room((void **)&op->work, &op->work_room, op->plan.work_count * op->wide, 1)) goto memory;
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        gw_lane *lane = &op->lanes[s];
+        memset(lane, 0, offsetof(gw_lane, packet));
+        gw_plan_stream(&op->plan, s, &lane->stream);
+        lane->peer = lane->stream.peer < 0 ? -1 : team->members[lane->stream.peer];
+        if (team->board && lane->stream.flow == GW_FLOW_LOCAL) op->board_steps += board_steps(op, s);
+    }
+    return GW_OK;
+memory:
+    return gw_fail(error, GW_MEMORY, "out of memory for %s of %zu elements", gw_collective_name(spec->collective),
+                   spec->count);
+}
+
+/* Point-to-point operations of a pair are numbered for each direction. */
+static uint64_t pair_number(const gw_team *team, gw_collective collective, int peer) {
+    bool sends = collective == GW_COLL_SEND;
+    int sender = sends ? team->rank : peer, receiver = sends ? peer : team->rank;
+    uint64_t n = sends ? team->sent_to[peer] : team->received_from[peer];
+    return GW_PAIR_OP | (sender < receiver ? 0 : UINT64_C(1) << 62) | n;
+}
+
+bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number) {
+    if (!team) return false;
+    for (int r = 0; r < team->size; r++)
+        if (team->members[r] == peer) return (number & ~(UINT64_C(3) << 62)) < team->sent_to[r];
+    return false;
+}
+
+static void number_op(gw_op *op) {
+    gw_team *team = op->team;
+    op->pair_peer = -1;
+    if (op->spec.collective != GW_COLL_SEND && op->spec.collective != GW_COLL_RECV) {
+        op->number = team->next_op++;
+        return;
+    }
+    op->number = pair_number(team, op->spec.collective, op->spec.root);
+    op->pair_peer = team->members[op->spec.root];
+    if (op->spec.collective == GW_COLL_SEND) team->sent_to[op->spec.root]++;
+    else team->received_from[op->spec.root]++;
+}
+
+gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error) {
+    gw_engine *engine = team->engine;
+    if (engine->error.status) {
+        if (error && error->status == GW_OK) *error = engine->error;
+        return engine->error.status;
+    }
+    gw_op *op = engine->spare;
+    if (op) engine->spare = op->next;
+    else op = calloc(1, sizeof *op);
+    if (!op) return gw_fail(error, GW_MEMORY, "out of memory for an operation");
+    op->engine = engine;
+    op->team = team;
+    gw_status status = lay_out(op, spec, error);
+    if (status) {
+        op->next = engine->spare;
+        engine->spare = op;
+        return status;
+    }
+    number_op(op);
+    op->done = op->warned = false;
+    op->active = true;
+    op->next = NULL;
+    gw_op **tail = &engine->active;
+    while (*tail) tail = &(*tail)->next;
+    *tail = op;
+    engine->pending++;
+    engine->now = op->progress_at = now;
+    gw_flow_claim_early(op);
+    advance(op);
+    *out = op;
+    return GW_OK;
+}
+
+bool gw_op_done(const gw_op *op) { return op->done; }
+gw_status gw_op_status(const gw_op *op) { return op->status; }
+
+void gw_op_release(gw_op *op) {
+    op->next = op->engine->spare;
+    op->engine->spare = op;
+}
+
+const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]) {
+    char signature[GW_TEXT_BYTES];
+    gw_signature_text(&op->signature, signature);
+    if (op->pair_peer >= 0)
+        snprintf(text, GW_TEXT_BYTES, "%.130s %s rank %d", signature, op->spec.collective == GW_COLL_SEND ? "to" : "from",
+                 op->pair_peer);
+    else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.130s", op->number, signature);
+    return text;
+}
+
+/* Polling. */
+
+/* Whom the operation waits for (a job rank, or -1) and what for, as a clause. */
+static int awaited(const gw_op *op, char *what, size_t size) {
+    char text[GW_TEXT_BYTES];
+    gw_op_text(op, text);
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        const gw_lane *lane = &op->lanes[s];
+        if (lane->stream.flow != GW_FLOW_RECV || lane->done == lane->posted) continue;
+        if (lane->land[lane->done % GW_PIPELINE].arrived) continue;
+        snprintf(what, size, "message %" PRIu64 " of %" PRIu64 " from rank %d in %s", lane->done + 1,
+                 lane->stream.steps, lane->peer, text);
+        return lane->peer;
+    }
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        const gw_lane *lane = &op->lanes[s];
+        if (lane->stream.flow != GW_FLOW_SEND || lane->done == lane->stream.steps) continue;
+        bool queued = lane->posted > lane->done;
+        snprintf(what, size, "rank %d to %s message %" PRIu64 " of %" PRIu64 " in %s", lane->peer,
+                 queued ? "take" : "make room for", lane->done + 1, lane->stream.steps, text);
+        return lane->peer;
+    }
+    int rank = op->team->board ? gw_board_awaited(op->team->board) : -1;
+    if (rank >= 0) snprintf(what, size, "rank %d to reach %s", rank, text);
+    else snprintf(what, size, "%s", text);
+    return rank;
+}
+
+static void check_deadline(gw_op *op) {
+    gw_engine *engine = op->engine;
+    gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
+    if (waited < engine->config.deadline / 3) return;
+    char what[GW_TEXT_BYTES + 80];
+    if (!op->warned) {
+        op->warned = true;
+        int rank = awaited(op, what, sizeof what);
+        engine->config.events.waiting(engine->config.events.ctx, rank, what);
+    }
+    if (waited >= engine->config.deadline) {
+        int rank = awaited(op, what, sizeof what);
+        engine->config.events.overdue(engine->config.events.ctx, rank, what);
+    }
+}
+
+bool gw_engine_poll(gw_engine *engine, gw_time now) {
+    bool any = false;
+    engine->now = now;
+    engine->board_moved = false;
+    for (int t = 0; t < engine->transport_count; t++)
+        any |= engine->transports[t]->ops->poll(engine->transports[t], now);
+    for (gw_op *op = engine->active, *next; op && engine->error.status == GW_OK; op = next) {
+        next = op->next;
+        if (op->dirty || on_board(op)) any |= advance(op);
+    }
+    if (engine->error.status == GW_OK) gw_flow_settle(engine);
+    for (gw_op *op = engine->active; op && engine->error.status == GW_OK; op = op->next) check_deadline(op);
+    return any || engine->board_moved;
+}

@@ -1,0 +1,53 @@
+/* flight.c - see flight.h. An entry costs two stores of the time; its text is made when the record is written for
+ * operations that still run, and kept from the start for those that end. */
+#include "engine/flight.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void gw_flight_begin(gw_flight *flight, const gw_op *op, gw_time now) {
+    gw_flight_entry *entry = &flight->entries[flight->count++ % GW_FLIGHT_ENTRIES];
+    entry->op = op;
+    entry->started = now;
+    entry->ended = 0;
+    entry->status = GW_OK;
+    gw_op_text(op, entry->text);
+}
+
+void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now) {
+    for (uint64_t back = 1; back <= GW_FLIGHT_ENTRIES && back <= flight->count; back++) {
+        gw_flight_entry *entry = &flight->entries[(flight->count - back) % GW_FLIGHT_ENTRIES];
+        if (entry->op != op || entry->ended) continue;
+        entry->ended = now;
+        entry->status = gw_op_status(op);
+        return;
+    }
+}
+
+static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
+    double ago = (double)(now - entry->started) / 1e9;
+    if (entry->ended)
+        fprintf(file, "%10.6f s ago  %-12s %10.1f us  %s\n", ago, entry->status ? gw_status_text(entry->status) : "done",
+                (double)(entry->ended - entry->started) / 1e3, entry->text);
+    else fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "under way", "", entry->text);
+}
+
+bool gw_flight_write(const gw_flight *flight, int rank, const gw_error *error, char *path, size_t size) {
+    const char *folder = getenv("GRADWIRE_FLIGHT_DIR");
+    if (!folder || !*folder) folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    int length = snprintf(path, size, "%s/gradwire-flight-%d-%d.txt", folder, rank, (int)getpid());
+    if (length < 0 || (size_t)length >= size) return false;
+    unlink(path); /* of an earlier process with the same number */
+    FILE *file = fopen(path, "wxe");
+    if (!file) return false;
+    gw_time now = gw_clock_now();
+    fprintf(file, "rank %d: %s: %s\nlast operations, oldest first:\n", rank, gw_status_text(error->status),
+            error->text);
+    uint64_t first = flight->count > GW_FLIGHT_ENTRIES ? flight->count - GW_FLIGHT_ENTRIES : 0;
+    for (uint64_t i = first; i < flight->count; i++) write_entry(file, &flight->entries[i % GW_FLIGHT_ENTRIES], now);
+    return fclose(file) == 0;
+}

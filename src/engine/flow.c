@@ -1,0 +1,433 @@
+/* flow.c - what passes between this rank and its peers: frames to operations, grants, credits, early messages.
+ *
+ * Cost: one grant frame for every GW_PIPELINE/2 large messages of a stream, none for small ones; one copy for a small
+ * message that comes before its operation was started here. */
+#include "engine/engine_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+static const char *host(gw_engine *engine, int rank) {
+    return engine->config.host_name(engine->config.events.ctx, rank);
+}
+
+static gw_signature frame_signature(const gw_frame *frame) {
+    return (gw_signature){.collective = frame->collective, .dtype = frame->dtype, .redop = frame->redop,
+                          .builder = frame->builder, .root = frame->root, .count = frame->count};
+}
+
+bool gw_signature_equal(const gw_signature *a, const gw_signature *b) {
+    return a->collective == b->collective && a->dtype == b->dtype && a->redop == b->redop && a->builder == b->builder &&
+           a->root == b->root && a->count == b->count;
+}
+
+uint64_t gw_signature_hash(const gw_signature *s) {
+    uint64_t packed = (uint64_t)s->collective << 24 | (uint64_t)s->dtype << 16 | (uint64_t)s->redop << 8 | s->builder;
+    uint64_t hash = (packed ^ (uint64_t)(uint32_t)s->root << 32) * UINT64_C(0x9e3779b97f4a7c15);
+    return (hash ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9) + s->count;
+}
+
+void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
+    int builders = 0;
+    while (gw_plan_builders[builders]) builders++;
+    const char *builder = s->builder < builders ? gw_plan_builders[s->builder]->name : "unknown plan";
+    const char *name = s->collective < GW_COLLECTIVES ? gw_collective_name((gw_collective)s->collective) : "unknown";
+    const char *dtype = s->dtype < GW_DTYPES ? gw_dtype_name((gw_dtype)s->dtype) : "unknown type";
+    const char *redop = s->redop < GW_REDOPS ? gw_redop_name((gw_redop)s->redop) : "unknown operation";
+    bool reduces = s->collective == GW_COLL_ALLREDUCE || s->collective == GW_COLL_REDUCE ||
+                   s->collective == GW_COLL_REDUCE_SCATTER;
+    int used = snprintf(text, GW_TEXT_BYTES, "%s of %" PRIu64 " x %s", name, s->count, dtype);
+    if (reduces && used < GW_TEXT_BYTES)
+        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
+    if (s->root >= 0 && s->collective < GW_COLL_SEND && used < GW_TEXT_BYTES)
+        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
+    if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s", builder);
+}
+
+static void mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
+    char ours[GW_TEXT_BYTES], theirs[GW_TEXT_BYTES];
+    gw_signature their_signature = frame_signature(frame);
+    gw_signature_text(mine, ours);
+    gw_signature_text(&their_signature, theirs);
+    gw_engine_report(engine, GW_MISMATCH, peer,
+                     "ranks disagree about collective #%" PRIu64 " of communicator %u: rank %d on %s called %s; "
+                     "rank %d on %s called %s; every rank must make the same calls in the same order",
+                     frame->op & ~GW_PAIR_OP, frame->comm, engine->config.rank, host(engine, engine->config.rank), ours,
+                     peer, host(engine, peer), theirs);
+}
+
+static gw_team *find_team(gw_engine *engine, uint32_t id) {
+    gw_team *team = engine->teams;
+    while (team && team->id != id) team = team->next;
+    return team;
+}
+
+/* A collective that is over here, or not started yet? Reports what cannot be. True: it is over. */
+static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
+    gw_team *team = find_team(engine, frame->comm);
+    if (!team || (frame->op & GW_PAIR_OP) || frame->op >= team->next_op) return false;
+    if (team->next_op - frame->op > GW_HISTORY) return true;
+    const gw_signature *past = &team->history[frame->op % GW_HISTORY];
+    gw_signature theirs = frame_signature(frame);
+    if (!gw_signature_equal(past, &theirs)) mismatch(engine, peer, frame, past);
+    return true;
+}
+
+gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
+    for (gw_op *op = engine->active; op; op = op->next) {
+        if (op->number != frame->op || op->team->id != frame->comm) continue;
+        if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
+        gw_signature theirs = frame_signature(frame);
+        if (gw_signature_equal(&op->signature, &theirs)) return op;
+        mismatch(engine, peer, frame, &op->signature);
+        return NULL;
+    }
+    return NULL;
+}
+
+/* Early messages. */
+
+static gw_stashed *stash_slot(gw_engine *engine, int peer, const gw_frame *frame) {
+    gw_peer *from = &engine->peers[peer];
+    if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_EAGER_BYTES || from->stash_used == GW_EAGER_SLOTS)
+        return NULL;
+    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
+        gw_stashed *slot = &from->stash[i];
+        if (slot->used) continue;
+        if (!slot->bytes) slot->bytes = malloc(GW_EAGER_BYTES);
+        if (!slot->bytes) return NULL;
+        slot->used = true;
+        slot->complete = false;
+        slot->frame = *frame;
+        from->stash_used++;
+        return slot;
+    }
+    return NULL;
+}
+
+static void unstash(gw_peer *peer, gw_stashed *slot) {
+    slot->used = false;
+    peer->stash_used--;
+    peer->owed++;
+}
+
+static void mark_all(gw_engine *engine) {
+    for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
+}
+
+bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
+    gw_peer *peer = &op->engine->peers[lane->peer];
+    if (!peer->stash_used) return false;
+    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
+        gw_stashed *slot = &peer->stash[i];
+        if (!slot->used || !slot->complete || slot->frame.comm != op->team->id || slot->frame.op != op->number ||
+            slot->frame.channel != lane->stream.channel || slot->frame.index != index)
+            continue;
+        gw_landing *landing = &lane->land[index % GW_PIPELINE];
+        gw_signature theirs = frame_signature(&slot->frame);
+        if (!gw_signature_equal(&op->signature, &theirs)) {
+            mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
+            return false;
+        }
+        if (slot->frame.length) memcpy(landing->at, slot->bytes, slot->frame.length);
+        landing->arrived = true;
+        unstash(peer, slot);
+        return true;
+    }
+    return false;
+}
+
+/* An early message whose operation has just been started with another signature would wait for ever. */
+static void check_stash(gw_op *op) {
+    for (int r = 0; r < op->team->size; r++) {
+        int job_rank = op->team->members[r];
+        gw_peer *peer = &op->engine->peers[job_rank];
+        for (int i = 0; peer->stash_used && i < GW_EAGER_SLOTS; i++) {
+            gw_stashed *slot = &peer->stash[i];
+            if (!slot->used || slot->frame.comm != op->team->id || slot->frame.op != op->number) continue;
+            if (op->pair_peer >= 0 && op->pair_peer != job_rank) continue;
+            gw_signature theirs = frame_signature(&slot->frame);
+            if (!gw_signature_equal(&op->signature, &theirs))
+                mismatch(op->engine, job_rank, &slot->frame, &op->signature);
+        }
+    }
+}
+
+/* Grants. */
+
+static void remember_grant(gw_engine *engine, int from, const gw_frame *frame) {
+    gw_peer *peer = &engine->peers[from];
+    for (int i = 0; i < peer->early_count; i++) {
+        gw_early_grant *early = &peer->early[i];
+        if (early->comm == frame->comm && early->op == frame->op && early->channel == frame->channel) {
+            if (frame->index > early->granted) early->granted = frame->index;
+            return;
+        }
+    }
+    if (peer->early_count == peer->early_room) {
+        int room = peer->early_room ? 2 * peer->early_room : 8;
+        gw_early_grant *grown = realloc(peer->early, (size_t)room * sizeof *grown);
+        if (!grown) {
+            gw_engine_report(engine, GW_MEMORY, -1, "out of memory for grants of rank %d", from);
+            return;
+        }
+        peer->early = grown;
+        peer->early_room = room;
+    }
+    peer->early[peer->early_count++] = (gw_early_grant){.comm = frame->comm, .channel = frame->channel, .op = frame->op,
+                                                        .granted = frame->index, .signature = frame_signature(frame)};
+}
+
+static void claim_from(gw_op *op, int job_rank) {
+    gw_peer *peer = &op->engine->peers[job_rank];
+    for (int i = 0; i < peer->early_count;) {
+        gw_early_grant *early = &peer->early[i];
+        if (early->comm != op->team->id || early->op != op->number) {
+            i++;
+            continue;
+        }
+        gw_lane *lane = gw_op_lane(op, GW_FLOW_SEND, job_rank, early->channel);
+        if (!gw_signature_equal(&early->signature, &op->signature)) {
+            gw_signature s = early->signature;
+            gw_frame frame = {.comm = early->comm, .op = early->op, .collective = s.collective, .dtype = s.dtype,
+                              .redop = s.redop, .builder = s.builder, .root = s.root, .count = s.count};
+            mismatch(op->engine, job_rank, &frame, &op->signature);
+        } else if (lane && early->granted > lane->granted) {
+            lane->granted = early->granted;
+        }
+        peer->early[i] = peer->early[--peer->early_count];
+    }
+}
+
+void gw_flow_claim_early(gw_op *op) {
+    if (op->pair_peer >= 0) {
+        claim_from(op, op->pair_peer);
+    } else {
+        for (int r = 0; r < op->team->size; r++) claim_from(op, op->team->members[r]);
+    }
+    check_stash(op);
+}
+
+static void fill_frame(gw_op *op, gw_lane *lane, gw_frame *frame, gw_frame_kind kind) {
+    gw_peer *peer = &op->engine->peers[lane->peer];
+    *frame = (gw_frame){.kind = (uint8_t)kind, .collective = op->signature.collective, .dtype = op->signature.dtype,
+                        .redop = op->signature.redop, .builder = op->signature.builder, .root = op->signature.root,
+                        .count = op->signature.count, .comm = op->team->id, .op = op->number,
+                        .channel = lane->stream.channel, .credits = peer->owed};
+    peer->owed = 0;
+}
+
+void gw_flow_grant(gw_op *op, gw_lane *lane) {
+    gw_peer *peer = &op->engine->peers[lane->peer];
+    if (lane->grant_queued || lane->granted >= lane->posted || peer->lost) return;
+    bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
+    bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
+    if (!wanted || !(starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) return;
+    lane->granted = lane->posted;
+    lane->grant_queued = true;
+    lane->grant_packet = (gw_packet){.owner = op};
+    fill_frame(op, lane, &lane->grant_packet.frame, GW_FRAME_GRANT);
+    lane->grant_packet.frame.index = lane->granted;
+    op->engine->counters.grants_sent++;
+    peer->transport->ops->send(peer->transport, lane->peer, &lane->grant_packet);
+}
+
+bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
+    gw_peer *peer = &op->engine->peers[lane->peer];
+    bool eager = lane->posted >= lane->granted;
+    if (eager && (bytes > GW_EAGER_BYTES || peer->credits == 0)) return false;
+    if (eager) peer->credits--;
+    int slot = (int)(lane->posted % GW_PIPELINE);
+    gw_packet *packet = &lane->packet[slot];
+    *packet = (gw_packet){.data = data, .owner = op};
+    fill_frame(op, lane, &packet->frame, GW_FRAME_DATA);
+    packet->frame.index = lane->posted;
+    packet->frame.length = bytes;
+    if (eager) packet->frame.flags |= GW_FRAME_EAGER;
+    lane->left[slot] = false;
+    lane->posted++;
+    op->engine->counters.messages_sent++;
+    op->engine->counters.bytes_sent += bytes;
+    peer->transport->ops->send(peer->transport, lane->peer, packet);
+    return true;
+}
+
+/* Credits go back with other frames, or on their own when the sender may be running out of them. */
+static void return_credits(gw_engine *engine, int rank) {
+    gw_peer *peer = &engine->peers[rank];
+    bool needed = peer->owed >= GW_EAGER_SLOTS / 2 || (peer->owed && peer->owed + peer->stash_used >= GW_EAGER_SLOTS);
+    if (!needed || peer->credit_queued || peer->lost || !peer->transport) return;
+    peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1}};
+    peer->owed = 0;
+    peer->credit_queued = true;
+    peer->transport->ops->send(peer->transport, rank, &peer->credit_packet);
+}
+
+void gw_flow_settle(gw_engine *engine) {
+    for (int r = 0; r < engine->config.world; r++)
+        if (engine->peers[r].owed) return_credits(engine, r);
+}
+
+/* The sink: what transports tell. */
+
+/* The landing of a DATA frame whose step has been posted, or NULL. Reports a frame that fits no posted step. */
+static gw_landing *posted_landing(gw_engine *engine, gw_op *op, int peer, const gw_frame *frame, gw_lane **found) {
+    gw_lane *lane = gw_op_lane(op, GW_FLOW_RECV, peer, frame->channel);
+    *found = lane;
+    if (!lane || frame->index >= lane->stream.steps || frame->index < lane->done) {
+        gw_engine_report(engine, GW_PROTOCOL, peer,
+                         "rank %d on %s sent message %" PRIu64 " on channel %u of operation #%" PRIu64
+                         ", which expects no such message: do all ranks run the same version of gradwire?",
+                         peer, host(engine, peer), frame->index, frame->channel, frame->op & ~GW_PAIR_OP);
+        return NULL;
+    }
+    if (frame->index >= lane->posted) return NULL;
+    gw_landing *landing = &lane->land[frame->index % GW_PIPELINE];
+    if (landing->bytes != frame->length || landing->arrived) {
+        gw_engine_report(engine, GW_PROTOCOL, peer,
+                         "message %" PRIu64 " of operation #%" PRIu64 " from rank %d on %s has %" PRIu64
+                         " bytes, %" PRIu64 " were expected: do all ranks run the same version of gradwire?",
+                         frame->index, frame->op & ~GW_PAIR_OP, peer, host(engine, peer), frame->length,
+                         landing->bytes);
+        return NULL;
+    }
+    return landing;
+}
+
+static void not_granted(gw_engine *engine, int peer, const gw_frame *frame) {
+    gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent %" PRIu64 " bytes that were not granted", peer,
+                     host(engine, peer), frame->length);
+}
+
+static void over_already(gw_engine *engine, int peer, const gw_frame *frame) {
+    gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent data for operation #%" PRIu64 ", which is over",
+                     peer, host(engine, peer), frame->op & ~GW_PAIR_OP);
+}
+
+static void *sink_landing(void *ctx, int peer, const gw_frame *frame) {
+    gw_engine *engine = ctx;
+    gw_op *op = gw_engine_find(engine, peer, frame);
+    if (engine->error.status) return NULL;
+    gw_lane *lane;
+    gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
+    if (engine->error.status) return NULL;
+    if (landing) return landing->at;
+    if (!op && is_over(engine, peer, frame)) {
+        over_already(engine, peer, frame);
+        return NULL;
+    }
+    gw_stashed *slot = stash_slot(engine, peer, frame);
+    if (!slot) not_granted(engine, peer, frame);
+    return slot ? slot->bytes : NULL;
+}
+
+/* The stash place that sink_landing gave for this payload, if it did. */
+static gw_stashed *stash_holding(gw_peer *peer, const void *data) {
+    for (int i = 0; data && peer->stash_used && i < GW_EAGER_SLOTS; i++)
+        if (peer->stash[i].used && peer->stash[i].bytes == data) return &peer->stash[i];
+    return NULL;
+}
+
+static void keep_early(gw_engine *engine, gw_stashed *slot) {
+    slot->complete = true;
+    engine->counters.stashed++;
+    /* The operation may have been started, or its step posted, in the meantime; and a full stash calls for grants. */
+    mark_all(engine);
+}
+
+static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, const void *data) {
+    gw_peer *from = &engine->peers[peer];
+    gw_stashed *slot = stash_holding(from, data);
+    if (slot) {
+        keep_early(engine, slot);
+        return;
+    }
+    gw_op *op = gw_engine_find(engine, peer, frame);
+    if (engine->error.status) return;
+    gw_lane *lane = NULL;
+    gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
+    if (engine->error.status) return;
+    if (landing) {
+        if (frame->flags & GW_FRAME_EAGER) from->owed++;
+        gw_op_arrived(op, lane, frame->index, data);
+        return;
+    }
+    if (!op && is_over(engine, peer, frame)) {
+        over_already(engine, peer, frame);
+        return;
+    }
+    slot = stash_slot(engine, peer, frame);
+    if (!slot) {
+        not_granted(engine, peer, frame);
+        return;
+    }
+    if (frame->length) memcpy(slot->bytes, data, frame->length);
+    keep_early(engine, slot);
+}
+
+static void grant_arrived(gw_engine *engine, int peer, const gw_frame *frame) {
+    gw_op *op = gw_engine_find(engine, peer, frame);
+    if (engine->error.status) return;
+    if (!op) {
+        gw_team *team = find_team(engine, frame->comm);
+        bool over = (frame->op & GW_PAIR_OP) ? gw_team_pair_over(team, peer, frame->op) : is_over(engine, peer, frame);
+        if (!over) remember_grant(engine, peer, frame);
+        return;
+    }
+    gw_lane *lane = gw_op_lane(op, GW_FLOW_SEND, peer, frame->channel);
+    if (lane && frame->index > lane->granted) {
+        lane->granted = frame->index;
+        gw_op_mark(op);
+    }
+}
+
+static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
+    gw_engine *engine = ctx;
+    gw_peer *from = &engine->peers[peer];
+    if (engine->error.status == GW_OK) {
+        if (frame->credits) {
+            from->credits = (uint16_t)(from->credits + frame->credits);
+            if (from->credits > GW_EAGER_SLOTS) from->credits = GW_EAGER_SLOTS;
+            mark_all(engine);
+        }
+        if (frame->kind == GW_FRAME_DATA) data_arrived(engine, peer, frame, data);
+        else if (frame->kind == GW_FRAME_GRANT) grant_arrived(engine, peer, frame);
+    }
+    if (ticket) from->transport->ops->release(from->transport, peer, ticket);
+}
+
+static void sink_sent(void *ctx, int peer, gw_packet *packet) {
+    gw_engine *engine = ctx;
+    if (packet->owner) gw_op_sent(packet->owner, packet);
+    else engine->peers[peer].credit_queued = false;
+}
+
+static void sink_lost(void *ctx, int peer, gw_status status, const char *detail) {
+    gw_engine *engine = ctx;
+    engine->peers[peer].lost = true;
+    snprintf(engine->peers[peer].why_lost, sizeof engine->peers[peer].why_lost, "%s", detail);
+    engine->peers[peer].lost_status = status;
+    mark_all(engine);
+}
+
+gw_sink gw_engine_sink(gw_engine *engine) {
+    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived, .sent = sink_sent,
+                     .lost = sink_lost};
+}
+
+void gw_flow_discard(gw_engine *engine) {
+    for (int r = 0; r < engine->config.world; r++) {
+        gw_peer *peer = &engine->peers[r];
+        for (int i = 0; i < GW_EAGER_SLOTS; i++) peer->stash[i].used = false;
+        peer->stash_used = 0;
+        peer->early_count = 0;
+        peer->credits = GW_EAGER_SLOTS;
+        peer->owed = 0;
+        peer->credit_queued = false;
+        peer->lost = false;
+    }
+}

@@ -1,0 +1,91 @@
+/* node.h - one process's membership of a job: the core, its transports, the gateway, and the thread that keeps them
+ * going. Communicators (comm.h) stand on it.
+ *
+ * Threads. `lock` guards the core, the transports and everything marked (L). One thread at a time is the driver: it
+ * polls the core until what it waits for is done, giving the lock away while it sleeps. A blocking call drives in the
+ * caller's own thread; the progress thread drives what was started asynchronously and is not waited for, and besides
+ * keeps heartbeats, control links and handshakes going. Fields marked (P) belong to the progress thread (to the
+ * joining thread before it is started). */
+#ifndef GW_ENGINE_NODE_H
+#define GW_ENGINE_NODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/core.h"
+#include "engine/flight.h"
+#include "strategy/strategy.h"
+#include "transport/endpoint.h"
+#include "transport/gateway.h"
+#include "transport/transport.h"
+
+#define GW_LINK_QUEUE 128 /* control messages waiting for a slow neighbour */
+
+/* A control connection to a neighbour. (L) */
+typedef struct gw_control_link {
+    int rank;
+    int fd; /* -1: not yet, or no longer */
+    uint8_t in[GW_CONTROL_BYTES];
+    size_t in_have;
+    uint8_t *out; /* GW_LINK_QUEUE messages, a ring of bytes */
+    size_t out_first, out_used;
+} gw_control_link;
+
+typedef struct gw_node {
+    int rank, world;
+    gw_time deadline; /* ns */
+    gw_strategy strategy;
+    gw_endpoint *endpoints; /* world entries; constant after joining */
+    int *host_of;           /* world entries; constant after joining */
+    gw_gateway *gateway;    /* (P), but for gw_gateway_dial */
+
+    pthread_mutex_t lock;
+    _Atomic int lock_wanted;  /* threads that wait for the lock: the driver lets them in between polls */
+    pthread_cond_t turn;      /* (L) signalled when operations end and when the driver stops driving */
+    bool driven;              /* (L) a thread is the driver */
+    int takers;               /* (L) callers that would rather drive themselves than wait for the progress thread */
+    gw_core *core;            /* (L) */
+    gw_transport *tcp, *shm;  /* (L); NULL where the strategy has none, or the world is one rank */
+    gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
+    int link_count;
+    uint32_t next_comm;       /* (L) id of the next communicator */
+    gw_comm *comms;           /* (L) */
+    gw_request *spare_requests; /* (L) */
+    gw_flight flight;         /* (L) the last operations */
+    bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
+    bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
+    gw_error join_error;      /* (L) while joining */
+
+    pthread_t thread;
+    bool threaded;
+    int wake;      /* eventfd: the sleeping driver is to look again */
+    int kick;      /* eventfd: the progress thread is to look again */
+    int events;    /* epoll: gateway, kick, control links. (P) */
+    _Atomic bool stop;
+    int spin_yield; /* more local ranks than cores: give the core away while spinning */
+} gw_node;
+
+/* node.c: joins the job and starts the progress thread; leaves it. */
+gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
+void gw_node_leave(gw_node *node);
+bool gw_node_same_host(const gw_node *node, int a, int b);
+
+/* progress.c */
+void gw_node_lock(gw_node *node);
+void gw_node_unlock(gw_node *node);
+/* Drives until the operation is done; (L) held, and given away while sleeping. */
+void gw_node_drive(gw_node *node, const gw_op *op);
+/* Something was started that nobody waits for yet: (L) held. */
+void gw_node_started(gw_node *node);
+void gw_node_wake(gw_node *node);
+void *gw_node_progress(void *node);
+
+/* links.c: control connections, (L) held. */
+void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message);
+void gw_links_adopt(gw_node *node, int neighbour, int fd);
+void gw_links_poll(gw_node *node, gw_time now);
+bool gw_links_up(const gw_node *node);
+void gw_links_flush(gw_node *node, int link);
+void gw_links_close(gw_node *node);
+
+#endif

@@ -1,0 +1,166 @@
+/* progress.c - who drives: the caller that waits, or the progress thread while callers compute.
+ *
+ * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
+ * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
+ * longer than SPIN. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/node.h"
+
+#define SPIN (100 * GW_MILLISECOND / 1000)
+#define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
+
+void gw_node_lock(gw_node *node) {
+    if (pthread_mutex_trylock(&node->lock) == 0) return;
+    atomic_fetch_add(&node->lock_wanted, 1);
+    pthread_mutex_lock(&node->lock);
+    atomic_fetch_sub(&node->lock_wanted, 1);
+}
+
+void gw_node_unlock(gw_node *node) { pthread_mutex_unlock(&node->lock); }
+
+static void ring(int fd) {
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written; /* full means rung */
+}
+
+static void hush(int fd) {
+    uint64_t count;
+    ssize_t got = read(fd, &count, sizeof count);
+    (void)got; /* empty is fine */
+}
+
+void gw_node_wake(gw_node *node) { ring(node->wake); }
+
+void gw_node_started(gw_node *node) {
+    if (!node->driven) ring(node->kick);
+}
+
+static void relax(const gw_node *node) {
+    if (node->spin_yield) sched_yield();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#endif
+}
+
+/* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
+ * up for, or -1. */
+static void sleep_on(gw_node *node, int extra, int timeout_ms) {
+    gw_transport *transports[2] = {node->tcp, node->shm};
+    struct pollfd fds[4] = {{.fd = node->wake, .events = POLLIN}, {.fd = extra, .events = POLLIN}};
+    bool busy = false;
+    for (int t = 0; t < 2; t++) {
+        fds[2 + t] = (struct pollfd){.fd = -1, .events = POLLIN};
+        if (!transports[t]) continue;
+        busy |= transports[t]->ops->arm(transports[t], true);
+        fds[2 + t].fd = transports[t]->ops->wait_fd(transports[t]);
+    }
+    /* What arrived between the last poll and the arming rings no bell: look once more. */
+    busy |= gw_core_poll(node->core, gw_clock_now());
+    if (!busy) {
+        gw_node_unlock(node);
+        poll(fds, 4, timeout_ms);
+        gw_node_lock(node);
+    }
+    for (int t = 0; t < 2; t++)
+        if (transports[t]) transports[t]->ops->arm(transports[t], false);
+    if (fds[0].revents) hush(node->wake);
+}
+
+static void let_others_in(gw_node *node) {
+    if (atomic_load_explicit(&node->lock_wanted, memory_order_relaxed) == 0) return;
+    gw_node_unlock(node);
+    sched_yield();
+    gw_node_lock(node);
+}
+
+/* One turn of the driver. *spin_until is kept between turns. */
+static void turn(gw_node *node, gw_time *spin_until, int extra) {
+    int pending = gw_engine_pending(gw_core_engine(node->core));
+    gw_time now = gw_clock_now();
+    bool moved = gw_core_poll(node->core, now);
+    if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
+    if (moved) *spin_until = now + SPIN;
+    else if (now < *spin_until) relax(node);
+    else sleep_on(node, extra, SLEEP_MAX_MS);
+    let_others_in(node);
+}
+
+static void wait_for_turn(gw_node *node) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 10 * 1000 * 1000;
+    if (until.tv_nsec >= 1000 * 1000 * 1000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000 * 1000 * 1000;
+    }
+    pthread_cond_timedwait(&node->turn, &node->lock, &until);
+}
+
+void gw_node_drive(gw_node *node, const gw_op *op) {
+    gw_time spin_until = 0;
+    while (!gw_op_done(op)) {
+        if (node->driven) {
+            node->takers++;
+            ring(node->wake);
+            wait_for_turn(node);
+            node->takers--;
+            continue;
+        }
+        node->driven = true;
+        spin_until = gw_clock_now() + SPIN;
+        while (!gw_op_done(op)) turn(node, &spin_until, -1);
+        node->driven = false;
+        pthread_cond_broadcast(&node->turn);
+        /* What else is pending was started asynchronously: the progress thread takes over. */
+        if (gw_engine_pending(gw_core_engine(node->core))) ring(node->kick);
+    }
+}
+
+static int sleep_ms(gw_node *node, gw_time now) {
+    gw_time next = gw_control_next(gw_core_control(node->core));
+    gw_time door = gw_gateway_next_deadline(node->gateway);
+    if (door < next) next = door;
+    gw_time ms = next > now ? (next - now) / GW_MILLISECOND + 1 : 0;
+    return ms > 1000 ? 1000 : (int)ms;
+}
+
+/* Drives while there is something that no caller waits for, and the progress thread's own duties do not call. */
+static void drive_unwatched(gw_node *node) {
+    gw_time spin_until = 0;
+    if (node->driven) return;
+    node->driven = true;
+    while (gw_engine_pending(gw_core_engine(node->core)) && !node->takers && !atomic_load(&node->stop)) {
+        struct pollfd duties = {.fd = node->events, .events = POLLIN};
+        if (poll(&duties, 1, 0) > 0 || gw_clock_now() >= gw_control_next(gw_core_control(node->core))) break;
+        turn(node, &spin_until, node->events);
+    }
+    node->driven = false;
+    pthread_cond_broadcast(&node->turn);
+}
+
+void *gw_node_progress(void *argument) {
+    gw_node *node = argument;
+    while (!atomic_load(&node->stop)) {
+        gw_node_lock(node);
+        gw_time now = gw_clock_now();
+        gw_links_poll(node, now);
+        if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
+        drive_unwatched(node);
+        bool idle = !gw_engine_pending(gw_core_engine(node->core)) || node->driven;
+        int timeout = idle ? sleep_ms(node, now) : 0;
+        gw_node_unlock(node);
+        struct epoll_event event;
+        epoll_wait(node->events, &event, 1, timeout);
+        hush(node->kick);
+        gw_gateway_poll(node->gateway, gw_clock_now()); /* its callbacks take the lock themselves */
+    }
+    return NULL;
+}
