@@ -239,13 +239,16 @@ static void rs_recv(const gw_plan *plan, const shape *s, int level, uint64_t seg
     }
 }
 
-/* Before doubling at a level: own block is there, and everything that came at the levels below. Receives count only in
- * this order, so that the wait for one level stands for all below it. */
+/* Before doubling at a level (0: before the result goes to the pair's odd rank): own block is there, and everything
+ * that came at the levels below. Receives count only in this order, so that the wait for one level stands for all below
+ * it; levels at which nothing came in this segment cannot stand for anything. */
 static void after_below(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_step *out) {
-    if (level < s->levels) {
-        out->ready[0] = after_segment(plan, s, AG_RECV, level + 1, segment);
+    int below = level + 1;
+    while (below <= s->levels && steps_in(plan, s, AG_RECV, below, segment) == 0) below++;
+    if (below <= s->levels) {
+        out->ready[0] = after_segment(plan, s, AG_RECV, below, segment);
     } else if (plan->request.collective == GW_COLL_ALLREDUCE) {
-        out->ready[0] = after_segment(plan, s, RS_RECV, level, segment);
+        out->ready[0] = after_segment(plan, s, RS_RECV, s->levels, segment);
     } else {
         out->ready[0] = after_segment(plan, s, COPY, 0, 0);
         out->ready[1] = after_segment(plan, s, FOLD_IN, 0, 0);
@@ -272,7 +275,7 @@ static void fold_out(const gw_plan *plan, const shape *s, uint64_t segment, uint
     }
     *out = (gw_step){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
     if (request->collective != GW_COLL_REDUCE_SCATTER) {
-        out->ready[0] = after_segment(plan, s, AG_RECV, 1, segment);
+        after_below(plan, s, 0, segment, out);
         return;
     }
     span block = kept(request, s, 0, s->core, s->levels);
@@ -364,6 +367,14 @@ static uint64_t folded_elements(const gw_plan_request *request, const shape *s) 
     return elements;
 }
 
+/* The longest way of a message leads from a core to its opposite, and back again in an all-reduce. It begins and ends
+ * with a pair's odd rank if there is such a core, whose opposite is one too where only one way is gone. */
+static uint64_t start_ups(const gw_plan_request *request, const shape *s) {
+    uint64_t levels = (uint64_t)s->levels;
+    if (request->collective == GW_COLL_ALLREDUCE) return 2 * levels + (s->folded ? 2 : 0);
+    return levels + (2 * s->folded > s->cores ? 2 : s->folded ? 1 : 0);
+}
+
 static gw_cost cost(const gw_plan_request *request) {
     shape s = shape_of(request);
     bool scatters = request->collective != GW_COLL_ALLGATHER, gathers = request->collective != GW_COLL_REDUCE_SCATTER;
@@ -371,7 +382,7 @@ static gw_cost cost(const gw_plan_request *request) {
     uint64_t moved = n * (uint64_t)(s.cores - 1), raw = 0, full = s.segments - 1;
     gw_cost cost = {.messages = full * (phases * exchanged(request, &s, 0) + folds(request, &s, 0)) +
                                 phases * exchanged(request, &s, full) + folds(request, &s, full),
-                    .start_ups = n ? phases * (uint64_t)s.levels + (s.folded ? 2 : 0) : 0};
+                    .start_ups = n ? start_ups(request, &s) : 0};
     if (scatters) raw = full * raw_first(request, &s, 0) + raw_first(request, &s, full);
     cost.elements = folded_elements(request, &s) + raw + (gathers ? moved : 0);
     cost.wide_elements = scatters ? moved - raw : 0;

@@ -1,0 +1,502 @@
+/* plan_machine.h - runs the plans of all ranks in one process, in any order that their waits allow.
+ *
+ * A raw element has 32 bits; a wide one 64, of which half are a mark, so that mixing them up shows. Finishing changes
+ * the value, so that doing it twice or never shows. Orders are adversarial: kinds of events have priorities drawn from
+ * the seed (landing space granted as early as allowed and used as late as possible, and the other way round), a stream
+ * reads what it sends either at once or at the last moment, sources must not change in between, and landing space in
+ * WORK is overwritten with garbage when it is granted. */
+#ifndef GW_TEST_PLAN_MACHINE_H
+#define GW_TEST_PLAN_MACHINE_H
+
+#include "plan/plan.h"
+#include "test.h"
+
+#define MARK (UINT64_C(0xA5C31E77) << 32)
+
+typedef enum combine { COMBINE_SUM, COMBINE_ORDER } combine; /* ORDER neither commutes nor associates */
+
+static uint32_t combined(combine op, uint32_t a, uint32_t b) {
+    return op == COMBINE_SUM ? a + b : a * 31 + (b ^ 77) * 17;
+}
+static uint32_t finished(uint32_t value) { return value * 3 + 1; }
+
+typedef struct packet {
+    struct packet *next;
+    gw_step step;
+    unsigned char data[];
+} packet;
+
+typedef struct cursor {
+    gw_stream stream;
+    int rank;
+    uint32_t number;               /* of the stream in its plan */
+    struct cursor *other;          /* the other end */
+    uint64_t posted, landed, done; /* send streams: posted are started */
+    bool eager;                    /* send streams: read at once */
+    packet *head, **tail;          /* eager messages on their way */
+    gw_step step[2];               /* cached: at `posted` and at `done` */
+    uint64_t cached[2];            /* their indices + 1 */
+    uint64_t snapshot;             /* of the oldest started, not yet moved source */
+    uint16_t *depth;               /* messages in a row, through step i */
+} cursor;
+
+typedef struct member {
+    gw_plan plan;
+    unsigned char *in, *out, *work;
+    size_t in_count, out_count;
+    cursor *cursors;
+} member;
+
+typedef struct machine {
+    int world;
+    combine op;
+    bool in_place, depths;
+    uint64_t random;
+    member *members;
+    cursor *cursors;
+    size_t cursor_count;
+    gw_cost spent;
+    int failures;
+} machine;
+
+static uint64_t machine_random(uint64_t *state) { /* splitmix64 */
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+#define ENSURE(m, condition)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            if (!(m)->failures) printf("    %s:%d: %s\n", __FILE__, __LINE__, #condition);                             \
+            (m)->failures++;                                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+/* --- memory --- */
+
+static unsigned char *place(machine *m, int rank, gw_slot slot) {
+    member *r = &m->members[rank];
+    switch (slot.space) {
+    case GW_SPACE_IN:
+        ENSURE(m, slot.offset + slot.count <= r->in_count);
+        return r->in + 4 * slot.offset;
+    case GW_SPACE_OUT:
+        ENSURE(m, slot.offset + slot.count <= r->out_count);
+        return r->out + 4 * slot.offset;
+    case GW_SPACE_WORK:
+        ENSURE(m, slot.offset + slot.count <= r->plan.work_count);
+        return r->work + 8 * slot.offset;
+    default:
+        ENSURE(m, slot.count == 0);
+        return r->work;
+    }
+}
+
+static uint32_t load(machine *m, const unsigned char *at, bool wide, size_t i) {
+    if (!wide) {
+        uint32_t raw;
+        memcpy(&raw, at + 4 * i, 4);
+        return raw;
+    }
+    uint64_t value;
+    memcpy(&value, at + 8 * i, 8);
+    ENSURE(m, (value & ~UINT64_C(0xFFFFFFFF)) == MARK);
+    return (uint32_t)value;
+}
+
+static void store(unsigned char *at, bool wide, size_t i, uint32_t value) {
+    uint64_t marked = MARK | value;
+    if (wide)
+        memcpy(at + 8 * i, &marked, 8);
+    else
+        memcpy(at + 4 * i, &value, 4);
+}
+
+/* A raw message that is reduced lands at the end of its wide slot, as in the executor. */
+static unsigned char *landing(machine *m, int rank, const gw_step *step) {
+    unsigned char *at = place(m, rank, step->land);
+    bool at_end = step->kind == GW_STEP_RECV_REDUCE && !step->wide && step->land.space == GW_SPACE_WORK;
+    return at_end ? at + 4 * step->land.count : at;
+}
+
+static size_t message_bytes(const gw_step *step, size_t count) { return count * (step->wide ? 8 : 4); }
+
+static uint64_t source_sum(machine *m, int rank, const gw_step *step) {
+    const unsigned char *at = place(m, rank, step->src);
+    uint64_t sum = UINT64_C(1469598103934665603);
+    for (size_t i = 0; i < message_bytes(step, step->src.count); i++) sum = (sum ^ at[i]) * UINT64_C(1099511628211);
+    return sum;
+}
+
+/* --- waits --- */
+
+static const gw_step *step_at(machine *m, cursor *c, int which, uint64_t index) {
+    if (c->cached[which] != index + 1) {
+        gw_plan_step(&m->members[c->rank].plan, c->number, index, &c->step[which]);
+        c->cached[which] = index + 1;
+    }
+    return &c->step[which];
+}
+
+static bool hold(machine *m, int rank, const gw_waits waits[GW_STEP_WAITS]) {
+    bool all = true;
+    for (int w = 0; w < GW_STEP_WAITS; w++) {
+        ENSURE(m, waits[w].first + waits[w].streams <= m->members[rank].plan.streams);
+        for (uint32_t s = 0; s < waits[w].streams; s++) {
+            const cursor *c = &m->members[rank].cursors[waits[w].first + s];
+            ENSURE(m, waits[w].steps <= c->stream.steps);
+            all &= c->done >= waits[w].steps;
+        }
+    }
+    return all;
+}
+
+static uint16_t depth_through(const cursor *c, uint64_t steps) { return steps ? c->depth[steps - 1] : 0; }
+
+static uint16_t ready_depth(machine *m, int rank, const gw_step *step) {
+    uint16_t depth = 0;
+    for (int w = 0; w < GW_STEP_WAITS; w++)
+        for (uint32_t s = 0; s < step->ready[w].streams; s++) {
+            uint16_t d = depth_through(&m->members[rank].cursors[step->ready[w].first + s], step->ready[w].steps);
+            if (d > depth) depth = d;
+        }
+    return depth;
+}
+
+/* Counts a step: its own depth, and never less than those before it in the stream have when all are one message. */
+static void complete(machine *m, cursor *c, const gw_step *step, uint16_t arrived) {
+    if (m->depths) {
+        uint16_t depth = ready_depth(m, c->rank, step);
+        if (c->stream.flow == GW_FLOW_SEND) depth++;
+        if (arrived > depth) depth = arrived;
+        if (depth_through(c, c->done) > depth) depth = depth_through(c, c->done);
+        c->depth[c->done] = depth;
+        if (depth > m->spent.start_ups) m->spent.start_ups = depth;
+    }
+    c->done++;
+}
+
+/* --- events; each returns whether it happened --- */
+
+static bool post(machine *m, cursor *c) {
+    if (c->stream.flow != GW_FLOW_RECV || c->posted == c->stream.steps) return false;
+    const gw_step *step = step_at(m, c, 0, c->posted);
+    if (!hold(m, c->rank, step->free)) return false;
+    ENSURE(m, step->kind == GW_STEP_RECV || step->kind == GW_STEP_RECV_REDUCE);
+    ENSURE(m, step->kind == GW_STEP_RECV || step->land.space == GW_SPACE_WORK);
+    unsigned char *at = place(m, c->rank, step->land);
+    if (step->land.space == GW_SPACE_WORK)
+        memset(at, 0xEE, 8 * step->land.count);
+    else if (!m->in_place)
+        memset(at, 0xEE, 4 * step->land.count);
+    c->posted++;
+    return true;
+}
+
+static bool start(machine *m, cursor *c) {
+    if (c->stream.flow != GW_FLOW_SEND || c->posted == c->stream.steps) return false;
+    if (!c->eager && c->posted > c->landed) return false;
+    const gw_step *step = step_at(m, c, 0, c->posted);
+    if (!hold(m, c->rank, step->ready)) return false;
+    ENSURE(m, step->kind == GW_STEP_SEND);
+    m->spent.messages++;
+    if (step->wide)
+        m->spent.wide_elements += step->src.count;
+    else
+        m->spent.elements += step->src.count;
+    c->posted++;
+    if (!c->eager) {
+        c->snapshot = source_sum(m, c->rank, step);
+        return true;
+    }
+    size_t bytes = message_bytes(step, step->src.count);
+    packet *p = malloc(sizeof *p + bytes);
+    p->next = NULL;
+    p->step = *step;
+    memcpy(p->data, place(m, c->rank, step->src), bytes);
+    *c->tail = p;
+    c->tail = &p->next;
+    complete(m, c, step, 0);
+    return true;
+}
+
+static void land(machine *m, cursor *to, const gw_step *sent, const unsigned char *data) {
+    gw_step step;
+    gw_plan_step(&m->members[to->rank].plan, to->number, to->landed, &step);
+    ENSURE(m, step.wide == sent->wide);
+    ENSURE(m, step.land.count == sent->src.count);
+    if (step.land.count == sent->src.count && step.wide == sent->wide)
+        memcpy(landing(m, to->rank, &step), data, message_bytes(sent, sent->src.count));
+    to->landed++;
+}
+
+static bool move(machine *m, cursor *c) {
+    if (c->stream.flow != GW_FLOW_SEND || c->landed == c->posted || c->other->posted <= c->other->landed) return false;
+    if (c->eager) {
+        packet *p = c->head;
+        land(m, c->other, &p->step, p->data);
+        c->head = p->next;
+        if (!c->head) c->tail = &c->head;
+        free(p);
+        c->landed++;
+        return true;
+    }
+    gw_step step = *step_at(m, c, 1, c->landed);
+    ENSURE(m, source_sum(m, c->rank, &step) == c->snapshot);
+    land(m, c->other, &step, place(m, c->rank, step.src));
+    c->landed++;
+    complete(m, c, &step, 0);
+    return true;
+}
+
+static void reduce(machine *m, int rank, const gw_step *s) {
+    const unsigned char *src = place(m, rank, s->src), *landed = landing(m, rank, s);
+    unsigned char *dst = place(m, rank, s->dst);
+    ENSURE(m, s->src.count == s->land.count && s->dst.count == s->land.count);
+    for (size_t i = 0; i < s->land.count; i++) {
+        uint32_t a = load(m, src, s->src_wide, i), b = load(m, landed, s->wide, i);
+        uint32_t value = s->landed_first ? combined(m->op, b, a) : combined(m->op, a, b);
+        store(dst, !s->finish, i, s->finish ? finished(value) : value);
+    }
+}
+
+static bool act(machine *m, cursor *c) {
+    if (c->stream.flow != GW_FLOW_RECV || c->done == c->landed) return false;
+    const gw_step *step = step_at(m, c, 1, c->done);
+    if (!hold(m, c->rank, step->ready)) return false;
+    if (step->kind == GW_STEP_RECV_REDUCE) reduce(m, c->rank, step);
+    complete(m, c, step, m->depths ? c->other->depth[c->done] : 0);
+    return true;
+}
+
+static void fold(machine *m, int rank, const gw_step *s) {
+    ENSURE(m, s->src.count == s->dst.count);
+    for (size_t i = 0; i < s->src.count; i++) {
+        uint32_t value = 0;
+        for (int q = 0; q < m->world; q++) {
+            size_t index = (size_t)(q < rank ? q : q - 1);
+            gw_slot slot = {GW_SPACE_WORK, s->fold_base + index * s->fold_stride, s->src.count};
+            uint32_t theirs = load(m, place(m, rank, q == rank ? s->src : slot), false, i);
+            value = q ? combined(m->op, value, theirs) : theirs;
+        }
+        store(place(m, rank, s->dst), false, i, finished(value));
+    }
+}
+
+/* --- the board: when all ranks of a host have come to it --- */
+
+typedef struct party {
+    int size, host;
+    cursor **at;
+    const gw_step **step;
+} party;
+
+static void board_reduce(machine *m, const party *p, size_t from, size_t length, int to, bool all) {
+    const gw_step *own = p->step[to];
+    for (size_t i = 0; i < length; i++) {
+        uint32_t value = 0;
+        for (int l = 0; l < p->size; l++) {
+            uint32_t theirs = load(m, place(m, p->at[l]->rank, p->step[l]->src), false, from + i);
+            value = l ? combined(m->op, value, theirs) : theirs;
+        }
+        if (!all) store(place(m, p->at[to]->rank, own->dst), own->dst_wide, i, own->dst_wide ? value : finished(value));
+        for (int l = 0; all && l < p->size; l++)
+            store(place(m, p->at[l]->rank, p->step[l]->dst), false, from + i, finished(value));
+    }
+    uint64_t size = (uint64_t)p->size;
+    m->spent.board_elements += length * (size + (all ? size : 1));
+}
+
+static void board_part(machine *m, const party *p, int lane) {
+    const gw_step *own = p->step[lane];
+    size_t from, length, size = (size_t)p->size;
+    gw_part(own->task == GW_BOARD_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
+    switch (own->task) {
+    case GW_BOARD_ALLREDUCE:
+        board_reduce(m, p, from, length, lane, true);
+        break;
+    case GW_BOARD_REDUCE_SCATTER:
+        ENSURE(m, own->dst.count == length);
+        board_reduce(m, p, from, length, lane, false);
+        break;
+    case GW_BOARD_ALLGATHER:
+        for (int l = 0; l < p->size; l++)
+            if (l != lane)
+                memcpy(place(m, p->at[l]->rank, p->step[l]->dst) + 4 * from,
+                       place(m, p->at[lane]->rank, own->dst) + 4 * from, 4 * length);
+        m->spent.board_elements += size * length;
+        break;
+    default:
+        break;
+    }
+}
+
+static void board_run(machine *m, const party *p) {
+    const gw_step *first = p->step[0];
+    for (int l = 0; l < p->size; l++)
+        ENSURE(m, p->step[l]->kind == GW_STEP_BOARD && p->step[l]->task == first->task &&
+                      p->step[l]->lanes == first->lanes && p->step[l]->board_root == first->board_root);
+    ENSURE(m, first->lanes <= p->size);
+    if (first->task == GW_BOARD_BROADCAST) {
+        int root = first->board_root;
+        size_t count = p->step[root]->src.count;
+        for (int l = 0; l < p->size; l++)
+            memmove(place(m, p->at[l]->rank, p->step[l]->dst), place(m, p->at[root]->rank, p->step[root]->src),
+                    4 * count);
+        m->spent.board_elements += count * (uint64_t)(p->size + 1);
+        return;
+    }
+    for (int lane = 0; lane < first->lanes; lane++) board_part(m, p, lane);
+}
+
+static bool board(machine *m, cursor *c) {
+    const gw_topology *topology = &m->members[c->rank].plan.request.topology;
+    party p = {.host = gw_topology_host(topology, c->rank)};
+    p.size = gw_topology_local_size(topology, p.host);
+    p.at = calloc((size_t)p.size, sizeof *p.at);
+    p.step = calloc((size_t)p.size, sizeof *p.step);
+    bool here = true;
+    for (int l = 0; l < p.size && here; l++) {
+        cursor *other = &m->members[gw_topology_rank(topology, p.host, l)].cursors[c->number];
+        here = other->stream.flow == GW_FLOW_LOCAL && other->done == c->done && other->done < other->stream.steps;
+        if (!here) break;
+        p.at[l] = other;
+        p.step[l] = step_at(m, other, 1, other->done);
+        here = hold(m, other->rank, p.step[l]->ready);
+    }
+    if (here) board_run(m, &p);
+    for (int l = 0; here && l < p.size; l++) complete(m, p.at[l], p.step[l], 0);
+    free(p.step);
+    free(p.at);
+    return here;
+}
+
+static bool local(machine *m, cursor *c) {
+    if (c->stream.flow != GW_FLOW_LOCAL || c->done == c->stream.steps) return false;
+    const gw_step *step = step_at(m, c, 1, c->done);
+    if (!hold(m, c->rank, step->ready)) return false;
+    switch (step->kind) {
+    case GW_STEP_BOARD:
+        return board(m, c);
+    case GW_STEP_FOLD:
+        fold(m, c->rank, step);
+        break;
+    case GW_STEP_COPY:
+        ENSURE(m, step->src.count == step->dst.count);
+        memmove(place(m, c->rank, step->dst), place(m, c->rank, step->src), 4 * step->src.count);
+        break;
+    default:
+        ENSURE(m, !"a local stream has only copies, folds and board steps");
+    }
+    complete(m, c, step, 0);
+    return true;
+}
+
+/* --- running --- */
+
+static int by_link(const void *a, const void *b) {
+    const cursor *x = *(cursor *const *)a, *y = *(cursor *const *)b;
+    bool sx = x->stream.flow == GW_FLOW_SEND, sy = y->stream.flow == GW_FLOW_SEND;
+    int fx = sx ? x->rank : x->stream.peer, fy = sy ? y->rank : y->stream.peer;
+    int tx = sx ? x->stream.peer : x->rank, ty = sy ? y->stream.peer : y->rank;
+    if (fx != fy) return fx < fy ? -1 : 1;
+    if (tx != ty) return tx < ty ? -1 : 1;
+    if (x->stream.channel != y->stream.channel) return x->stream.channel < y->stream.channel ? -1 : 1;
+    return (int)sy - (int)sx;
+}
+
+/* Every send stream that has steps must meet exactly one receive stream with as many. */
+static void link_streams(machine *m) {
+    cursor **links = calloc(m->cursor_count + 1, sizeof *links);
+    size_t count = 0;
+    for (size_t i = 0; i < m->cursor_count; i++)
+        if (m->cursors[i].stream.flow != GW_FLOW_LOCAL && m->cursors[i].stream.steps) links[count++] = &m->cursors[i];
+    qsort(links, count, sizeof *links, by_link);
+    ENSURE(m, count % 2 == 0);
+    for (size_t i = 0; i + 1 < count && !m->failures; i += 2) {
+        cursor *send = links[i], *recv = links[i + 1];
+        ENSURE(m, send->stream.flow == GW_FLOW_SEND && recv->stream.flow == GW_FLOW_RECV);
+        ENSURE(m, send->stream.peer == recv->rank && recv->stream.peer == send->rank);
+        ENSURE(m, send->stream.channel == recv->stream.channel && send->stream.steps == recv->stream.steps);
+        send->other = recv;
+        recv->other = send;
+    }
+    free(links);
+}
+
+static void set_up_cursor(machine *m, cursor *c, int rank, uint32_t number) {
+    c->rank = rank;
+    c->number = number;
+    gw_plan_stream(&m->members[rank].plan, number, &c->stream);
+    c->eager = machine_random(&m->random) % 2;
+    c->tail = &c->head;
+    if (m->depths) c->depth = calloc(c->stream.steps + 1, sizeof *c->depth);
+}
+
+/* True when every stream came to its end. */
+static bool machine_run(machine *m) {
+    static bool (*const events[])(machine *, cursor *) = {post, start, move, act, local};
+    enum { EVENTS = sizeof events / sizeof events[0] };
+    int order[EVENTS];
+    for (int i = 0; i < EVENTS; i++) {
+        int j = (int)(machine_random(&m->random) % (uint64_t)(i + 1));
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int kind = 0; kind < EVENTS && !m->failures;) {
+        bool moved = false;
+        size_t offset = machine_random(&m->random) % m->cursor_count;
+        for (size_t i = 0; i < m->cursor_count; i++)
+            moved |= events[order[kind]](m, &m->cursors[(i + offset) % m->cursor_count]);
+        kind = moved ? 0 : kind + 1;
+    }
+    bool ended = true;
+    for (size_t i = 0; i < m->cursor_count; i++) ended &= m->cursors[i].done == m->cursors[i].stream.steps;
+    return ended && !m->failures;
+}
+
+static void machine_free(machine *m) {
+    for (size_t i = 0; i < m->cursor_count; i++) {
+        for (packet *p = m->cursors[i].head, *next; p; p = next) next = p->next, free(p);
+        free(m->cursors[i].depth);
+    }
+    for (int r = 0; r < m->world; r++) free(m->members[r].work);
+    free(m->cursors);
+    free(m->members);
+}
+
+/* Lays out the plans of all ranks (send: rank 0 sends to rank 1); the caller then gives each member its buffers. False:
+ * the builder refuses. */
+static bool machine_make(machine *m, const gw_plan_builder *builder, gw_plan_request request, uint64_t seed) {
+    m->random = seed;
+    m->world = request.topology.world;
+    m->members = calloc((size_t)m->world, sizeof *m->members);
+    for (int r = 0; r < m->world; r++) {
+        member *own = &m->members[r];
+        gw_error error = {0};
+        request.rank = r;
+        if (request.collective == GW_COLL_SEND) request.root = 1;
+        if (request.collective == GW_COLL_SEND && r == 1) request.collective = GW_COLL_RECV, request.root = 0;
+        if (gw_plan_make(&own->plan, builder, &request, &error) != GW_OK) {
+            machine_free(m);
+            return false;
+        }
+        m->cursor_count += own->plan.streams;
+        own->in_count = gw_plan_in_count(&request);
+        own->out_count = gw_plan_out_count(&request);
+        own->work = malloc(8 * own->plan.work_count + 8);
+        memset(own->work, 0xDD, 8 * own->plan.work_count + 8);
+    }
+    m->cursors = calloc(m->cursor_count, sizeof *m->cursors);
+    cursor *next = m->cursors;
+    for (int r = 0; r < m->world; r++) {
+        m->members[r].cursors = next;
+        for (uint32_t s = 0; s < m->members[r].plan.streams; s++) set_up_cursor(m, next++, r, s);
+    }
+    link_streams(m);
+    return true;
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* test_plan.c - every builder, collective and world up to 17 against the reference: results, pairing, no deadlock in
+ * any order of events, messages and elements as cost() says. */
+#include "plan_machine.h"
+
+enum { WORLD_MAX = 17 };
+
+typedef struct setting {
+    const gw_plan_builder *builder;
+    gw_plan_request request;
+    combine op;
+    bool in_place, depths;
+    uint64_t seed;
+} setting;
+
+static size_t total_of(const gw_plan_request *q) {
+    size_t total = 0;
+    switch (q->collective) {
+    case GW_COLL_REDUCE_SCATTER:
+    case GW_COLL_ALLGATHER:
+    case GW_COLL_GATHER:
+    case GW_COLL_SCATTER:
+    case GW_COLL_ALLTOALL:
+        for (int r = 0; r < q->topology.world; r++) total += q->counts ? q->counts[r] : q->count;
+        return total;
+    default:
+        return q->count;
+    }
+}
+
+static size_t part_begin(const gw_plan_request *q, int rank) {
+    size_t begin = 0;
+    for (int r = 0; r < rank; r++) begin += q->counts ? q->counts[r] : q->count;
+    return begin;
+}
+
+/* What rank puts in at element i of its IN. */
+static uint32_t input(int rank, size_t i) {
+    uint64_t state = (uint64_t)rank * 1000003 + i * 7919;
+    return (uint32_t)machine_random(&state);
+}
+
+/* --- the references --- */
+
+static uint32_t in_rank_order(combine op, int world, size_t i) {
+    uint32_t value = input(0, i);
+    for (int r = 1; r < world; r++) value = combined(op, value, input(r, i));
+    return value;
+}
+
+/* Pairs fold, then halves combine, from the greatest distance to the least, lower rank first. */
+static uint32_t in_halving_order(combine op, int world, size_t i) {
+    static uint32_t v[WORLD_MAX];
+    int cores = 1;
+    while (cores * 2 <= world) cores *= 2;
+    int folded = world - cores;
+    for (int c = 0; c < cores; c++)
+        v[c] = c < folded ? combined(op, input(2 * c, i), input(2 * c + 1, i)) : input(c + folded, i);
+    for (int hop = cores / 2; hop >= 1; hop /= 2)
+        for (int c = 0; c < hop; c++) v[c] = combined(op, v[c], v[c + hop]);
+    return v[0];
+}
+
+static uint32_t reduced(const setting *s, size_t i) {
+    int world = s->request.topology.world;
+    if (world == 1) return input(0, i);
+    return finished(s->builder == &gw_plan_halving ? in_halving_order(s->op, world, i)
+                                                   : in_rank_order(s->op, world, i));
+}
+
+static uint32_t expected(const setting *s, int rank, size_t i) {
+    const gw_plan_request *q = &s->request;
+    int from = 0;
+    switch (q->collective) {
+    case GW_COLL_ALLREDUCE:
+    case GW_COLL_REDUCE:
+        return reduced(s, i);
+    case GW_COLL_REDUCE_SCATTER:
+        return reduced(s, part_begin(q, rank) + i);
+    case GW_COLL_BROADCAST:
+        return input(q->root, i);
+    case GW_COLL_SCATTER:
+        return input(q->root, part_begin(q, rank) + i);
+    case GW_COLL_ALLTOALL:
+        return input((int)(i / q->count), (size_t)rank * q->count + i % q->count);
+    case GW_COLL_SEND:
+        return input(0, i);
+    default: /* gather, all-gather */
+        while (part_begin(q, from + 1) <= i) from++;
+        return input(from, i - part_begin(q, from));
+    }
+}
+
+/* --- buffers --- */
+
+static unsigned char *fresh(size_t count) {
+    unsigned char *memory = malloc(4 * count + 4);
+    memset(memory, 0xCC, 4 * count + 4);
+    return memory;
+}
+
+static void give_buffers(machine *m, const setting *s, unsigned char **keep) {
+    for (int r = 0; r < m->world; r++) {
+        member *own = &m->members[r];
+        bool shares = s->in_place && own->in_count && own->out_count;
+        size_t small = own->in_count < own->out_count ? own->in_count : own->out_count;
+        size_t large = own->in_count + own->out_count - small;
+        if (shares) {
+            size_t offset = 4 * (small == large ? 0 : part_begin(&s->request, r));
+            keep[2 * r] = fresh(large);
+            keep[2 * r + 1] = NULL;
+            own->in = keep[2 * r] + (own->in_count == small ? offset : 0);
+            own->out = keep[2 * r] + (own->out_count == small ? offset : 0);
+        } else {
+            own->in = keep[2 * r] = fresh(own->in_count);
+            own->out = keep[2 * r + 1] = fresh(own->out_count);
+        }
+        for (size_t i = 0; i < own->in_count; i++) store(own->in, false, i, input(r, i));
+    }
+}
+
+static void describe(const setting *s) {
+    const gw_plan_request *q = &s->request;
+    printf("    %s %s world %d count %zu%s chunk %zu pipeline %d root %d%s%s %s seed %" PRIu64 "\n", s->builder->name,
+           gw_collective_name(q->collective), q->topology.world, q->count, q->counts ? " (uneven)" : "", q->chunk_count,
+           q->pipeline, q->root, s->in_place ? " in place" : "", q->topology.board ? " board" : "",
+           s->op == COMBINE_SUM ? "sum" : "order", s->seed);
+}
+
+/* Only orders that do not depend on the position can be compared exactly; the others must agree between ranks. */
+static bool fixed_order(const setting *s) {
+    return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_exchange ||
+           s->builder == &gw_plan_direct;
+}
+
+static void check_results(machine *m, const setting *s) {
+    for (int r = 0; r < m->world; r++)
+        for (size_t i = 0; i < m->members[r].out_count; i++) {
+            uint32_t got = load(m, m->members[r].out, false, i);
+            if (fixed_order(s))
+                ENSURE(m, got == expected(s, r, i));
+            else if (s->request.collective == GW_COLL_ALLREDUCE)
+                ENSURE(m, got == load(m, m->members[0].out, false, i));
+        }
+    for (int r = 0; r < m->world && !s->in_place; r++)
+        for (size_t i = 0; i < m->members[r].in_count; i++)
+            ENSURE(m, load(m, m->members[r].in, false, i) == input(r, i));
+}
+
+static void check_cost(machine *m, const setting *s) {
+    gw_cost said = gw_plan_cost(s->builder, &s->request);
+    ENSURE(m, said.messages == m->spent.messages);
+    ENSURE(m, said.elements == m->spent.elements);
+    ENSURE(m, said.wide_elements == m->spent.wide_elements);
+    ENSURE(m, said.board_elements == m->spent.board_elements);
+    if (s->depths) ENSURE(m, said.start_ups == m->spent.start_ups);
+}
+
+/* False where the builder refuses. */
+static bool run(const setting *s) {
+    machine m = {.op = s->op, .in_place = s->in_place, .depths = s->depths};
+    if (!machine_make(&m, s->builder, s->request, s->seed)) return false;
+    unsigned char **keep = calloc(2 * (size_t)m.world, sizeof *keep);
+    give_buffers(&m, s, keep);
+    if (!m.failures) ENSURE(&m, machine_run(&m));
+    if (!m.failures) check_results(&m, s);
+    if (!m.failures) check_cost(&m, s);
+    if (m.failures) describe(s);
+    CHECK(!m.failures);
+    for (int r = 0; r < 2 * m.world; r++) free(keep[r]);
+    free(keep);
+    machine_free(&m);
+    return true;
+}
+
+/* --- drawing settings --- */
+
+static uint64_t draw(uint64_t *state, uint64_t bound) { return machine_random(state) % bound; }
+
+static size_t draw_count(uint64_t *state) {
+    static const size_t counts[] = {0, 1, 2, 3, 7, 8, 9, 16, 17, 31, 64, 97, 128, 129, 255, 300};
+    return counts[draw(state, sizeof counts / sizeof counts[0])];
+}
+
+/* Hosts numbered in the order of their lowest ranks: blocks, round robin, one, or anything. */
+static void draw_hosts(uint64_t *state, int world, int *host_of) {
+    int kind = (int)draw(state, 4), size = 1 + (int)draw(state, (uint64_t)world), hosts = 0;
+    for (int r = 0; r < world; r++) {
+        switch (kind) {
+        case 0:
+            host_of[r] = r / size;
+            break;
+        case 1:
+            host_of[r] = r % size;
+            break;
+        case 2:
+            host_of[r] = 0;
+            break;
+        default:
+            host_of[r] = (int)draw(state, (uint64_t)(hosts < size ? hosts + 1 : hosts));
+        }
+        if (host_of[r] >= hosts) hosts = host_of[r] + 1;
+    }
+}
+
+static setting draw_setting(const gw_plan_builder *builder, gw_collective collective, int world, uint64_t seed) {
+    static int host_of[WORLD_MAX];
+    static size_t counts[WORLD_MAX];
+    uint64_t state = seed;
+    bool grouped = builder == &gw_plan_hierarchical || builder == &gw_plan_direct;
+    if (builder == &gw_plan_direct)
+        memset(host_of, 0, sizeof host_of);
+    else
+        draw_hosts(&state, world, host_of);
+    setting s = {.builder = builder,
+                 .request = {.collective = collective,
+                             .topology = {.world = world, .host_of = grouped ? host_of : NULL},
+                             .count = draw_count(&state),
+                             .root = (int)draw(&state, (uint64_t)world),
+                             .chunk_count = 1 + draw(&state, 40),
+                             .pipeline = 1 + (int)draw(&state, 4)},
+                 .op = draw(&state, 2) ? COMBINE_SUM : COMBINE_ORDER,
+                 .in_place = draw(&state, 2),
+                 .seed = seed};
+    s.request.apart = !s.in_place && draw(&state, 2);
+    s.request.topology.board = builder == &gw_plan_direct || draw(&state, 2);
+    bool uneven = collective == GW_COLL_REDUCE_SCATTER || collective == GW_COLL_ALLGATHER;
+    if (uneven && builder != &gw_plan_direct && draw(&state, 2)) {
+        for (int r = 0; r < world; r++) counts[r] = draw(&state, 3) ? draw(&state, 40) : 0;
+        s.request.counts = counts;
+        s.request.count = 0;
+    }
+    if (total_of(&s.request) > 600 && s.request.chunk_count < 7) s.request.chunk_count = 7;
+    return s;
+}
+
+static void draw_and_run(const gw_plan_builder *builder, int draws) {
+    for (int collective = 0; collective < GW_COLL_RECV; collective++) {
+        gw_plan_request probe = {.collective = (gw_collective)collective, .topology = {.world = 2, .board = true}};
+        static const int one_host[2] = {0, 0};
+        probe.topology.host_of = one_host;
+        if (builder->refuses(&probe)) continue;
+        for (int world = collective == GW_COLL_SEND ? 2 : 1; world <= WORLD_MAX; world++) {
+            if (collective == GW_COLL_SEND && world > 2) break;
+            for (int d = 0; d < draws && test_failures < 5; d++) {
+                setting s = draw_setting(builder, (gw_collective)collective, world,
+                                         (uint64_t)(collective * 100 + world) * 1000 + (uint64_t)d);
+                CHECK(run(&s));
+            }
+        }
+    }
+}
+
+static void ring(void) { draw_and_run(&gw_plan_ring, 40); }
+static void halving(void) { draw_and_run(&gw_plan_halving, 60); }
+static void tree(void) { draw_and_run(&gw_plan_tree, 60); }
+static void direct(void) { draw_and_run(&gw_plan_direct, 20); }
+static void exchange(void) { draw_and_run(&gw_plan_exchange, 16); }
+static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 150); }
+static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 10); }
+static void pair(void) { draw_and_run(&gw_plan_pair, 60); }
+
+/* The rounds of each collective when every message is one chunk. */
+static void start_ups(void) {
+    for (int b = 0; gw_plan_builders[b]; b++)
+        for (int collective = 0; collective < GW_COLL_SEND; collective++)
+            for (int world = 2; world <= WORLD_MAX; world++) {
+                setting s = draw_setting(gw_plan_builders[b], (gw_collective)collective, world, (uint64_t)world);
+                int host_of[WORLD_MAX];
+                for (int r = 0; r < world; r++) host_of[r] = world % 3 ? world % 2 ? 0 : r % 2 : r / 3;
+                s.request.count = 40;
+                s.request.counts = NULL;
+                s.request.chunk_count = 1000;
+                if (s.builder == &gw_plan_hierarchical) s.request.topology.host_of = host_of;
+                s.depths = true;
+                run(&s);
+            }
+}
+
+TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(hierarchical), CASE(dissemination),
+          CASE(pair), CASE(start_ups))
