@@ -1,10 +1,10 @@
 /* reduce_body.h - the reduction kernels, written once over vectors of VECTOR_BYTES and compiled for each CPU level.
  *
- * The including file sets VECTOR_BYTES, TABLE (the name of the table of kernels), and the target, and defines
- * what intrinsics do better than vector arithmetic (declared below). A group
- * of four vectors is accumulated in registers over all sources and then stored to all destinations: each element is
- * read once and written once. A job's last, shorter group goes through a padded copy. Stores are ordinary ones:
- * streaming past the cache hurts whoever reads the result next.
+ * The including file sets VECTOR_BYTES, TABLE (the name of the table of kernels) and the target, and defines what
+ * intrinsics do better than vector arithmetic (declared below). A group of four vectors is accumulated in registers
+ * over all sources and then stored to all destinations: each element is read once and written once. A job's last,
+ * shorter group goes through a padded copy. Stores are ordinary ones: streaming past the cache hurts whoever reads
+ * the result next.
  *
  * Functions are always inlined with constant types and operations, so that each kernel keeps one arm of every
  * switch. */
