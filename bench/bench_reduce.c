@@ -59,11 +59,14 @@ static void run(const setting *s, char *const *buffer, size_t bytes) {
     gw_reduction r = {s->dtype, s->op, s->sources};
     size_t count = bytes / gw_dtype_bytes(s->dtype);
     char *dst = buffer[BUFFERS - 1];
-    if (s->sources == 1) memcpy(dst, buffer[0], bytes);
+    if (s->sources == 1)
+        memcpy(dst, buffer[0], bytes);
     else if (s->destinations > 1)
         gw_reduce_push(r, (void *const *)buffer, s->destinations, (const void *const *)buffer, s->sources, count);
-    else if (s->sources > 2) gw_reduce_many(r, dst, (const void *const *)buffer, s->sources, count);
-    else gw_reduce_pair(r, dst, buffer[0], false, buffer[1], false, count, true);
+    else if (s->sources > 2)
+        gw_reduce_many(r, dst, (const void *const *)buffer, s->sources, count);
+    else
+        gw_reduce_pair(r, dst, buffer[0], false, buffer[1], false, count, true);
 }
 
 static bool right(const setting *s, char *const *buffer, size_t bytes) {
@@ -94,7 +97,6 @@ static int bench(size_t bytes) {
     size_t repeats = bytes < 16 << 20 ? (16 << 20) / bytes : 1;
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < SETTINGS; i++) {
-            for (int b = 0; b < BUFFERS && round == 0 && i == 0; b++) memset(buffer[b], 0, bytes);
             gw_time start = gw_clock_now();
             for (size_t n = 0; n < repeats; n++) run(&settings[i], buffer, bytes);
             seconds[i][round] = (double)(gw_clock_now() - start) / 1e9 / (double)repeats;

@@ -37,8 +37,10 @@ static double rounded(double value, int digits, int lowest, double largest) {
 static void f16_widens_every_pattern(void) {
     for (unsigned bits = 0; bits < 0x10000; bits++) {
         float value = gw_f16_to_f32((uint16_t)bits);
-        if ((bits & 0x7fff) > 0x7c00) CHECK(isnan(value) && (float_bits(value) & 0x400000));
-        else CHECK(value == f16_value(bits) && !signbit(value) == !(bits >> 15));
+        if ((bits & 0x7fff) > 0x7c00)
+            CHECK(isnan(value) && (float_bits(value) & 0x400000));
+        else
+            CHECK(value == f16_value(bits) && !signbit(value) == !(bits >> 15));
         uint16_t back = gw_f32_to_f16(value);
         CHECK_EQ((bits & 0x7fff) > 0x7c00 ? bits | 0x200 : bits, back);
     }
@@ -77,13 +79,14 @@ static void rounds_to_nearest_even(void) {
 static uint16_t half[0x10000], half_back[0x10000];
 static float single[0x10000];
 
-static void check_arrays(size_t count, size_t from) {
+/* low: the bits of the floats below those that a bf16 keeps. */
+static void check_arrays(size_t count, size_t from, uint32_t low) {
     for (size_t i = 0; i < count; i++) half[i] = (uint16_t)(from + i);
     gw_f16_to_f32_array(single, half, count);
     for (size_t i = 0; i < count; i++) CHECK_EQ(float_bits(gw_f16_to_f32(half[i])), float_bits(single[i]));
     gw_bf16_to_f32_array(single, half, count);
     for (size_t i = 0; i < count; i++) CHECK_EQ(float_bits(gw_bf16_to_f32(half[i])), float_bits(single[i]));
-    for (size_t i = 0; i < count; i++) single[i] = bits_float((uint32_t)((from + i) * 65521 + (i & 1 ? 0 : 0x7800)));
+    for (size_t i = 0; i < count; i++) single[i] = bits_float((uint32_t)(from + i) << 16 | low);
     gw_f32_to_f16_array(half_back, single, count);
     for (size_t i = 0; i < count; i++) CHECK_EQ(gw_f32_to_f16(single[i]), half_back[i]);
     gw_f32_to_bf16_array(half_back, single, count);
@@ -91,10 +94,11 @@ static void check_arrays(size_t count, size_t from) {
 }
 
 static void arrays_equal_scalars(void) {
+    static const uint32_t lows[] = {0, 0x8000, 0x7fff, 0x8001, 0x1000, 0x0fff, 0x3000, 0xffff}; /* ties among them */
     for (int level = GW_CPU_PLAIN; level <= GW_CPU_AVX512; level++) {
         if ((int)gw_cpu_limit((gw_cpu_level)level) != level) continue;
-        check_arrays(0x10000, 0);
-        for (size_t count = 0; count < 70; count++) check_arrays(count, 0x7bf0 + count * 3);
+        for (int i = 0; i < 8; i++) check_arrays(0x10000, 0, lows[i]);
+        for (size_t count = 0; count < 70; count++) check_arrays(count, 0x7bf0 + count * 3, lows[count % 8]);
     }
     gw_cpu_limit(GW_CPU_AVX512);
 }

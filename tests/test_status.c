@@ -61,14 +61,18 @@ static void logged(const char *setting, int width, char *text, size_t bytes) {
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        if (setting) setenv("GRADWIRE_LOG", setting, 1);
-        else unsetenv("GRADWIRE_LOG");
-        for (int level = GW_LOG_ERROR; level <= GW_LOG_TRACE; level++) gw_log((gw_log_level)level, level - 1, "n%0*d", width, 7);
+        if (setting)
+            setenv("GRADWIRE_LOG", setting, 1);
+        else
+            unsetenv("GRADWIRE_LOG");
+        for (int level = GW_LOG_ERROR; level <= GW_LOG_TRACE; level++)
+            gw_log((gw_log_level)level, level - 1, "n%0*d", width, 7);
         _exit(0);
     }
     close(ends[1]);
     size_t used = 0;
-    for (ssize_t got; used + 1 < bytes && (got = read(ends[0], text + used, bytes - 1 - used)) > 0;) used += (size_t)got;
+    for (ssize_t got; used + 1 < bytes && (got = read(ends[0], text + used, bytes - 1 - used)) > 0;)
+        used += (size_t)got;
     text[used] = '\0';
     close(ends[0]);
     waitpid(child, NULL, 0);

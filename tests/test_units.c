@@ -25,8 +25,22 @@ static void bytes_are_read(void) {
 }
 
 static void bad_bytes_are_refused(void) {
-    static const char *const bad[] = {"", "K", "-1", "+1", " 1", "1 ", "1 K", "1.5K", "1k", "1KB", "1Ki", "0x10", "1T",
-                                      "18446744073709551616", "17179869184G", "99999999999999999999999"};
+    static const char *const bad[] = {"",
+                                      "K",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "1 ",
+                                      "1 K",
+                                      "1.5K",
+                                      "1k",
+                                      "1KB",
+                                      "1Ki",
+                                      "0x10",
+                                      "1T",
+                                      "18446744073709551616",
+                                      "17179869184G",
+                                      "99999999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes;
         if (gw_bytes_parse(bad[i], &bytes)) printf("    \"%s\" was taken\n", bad[i]), test_failures++;
@@ -39,8 +53,8 @@ static void rates_are_read(void) {
     CHECK(gw_rate_parse("100mbit", &rate) && rate == 1e8);
     CHECK(gw_rate_parse("250kbit", &rate) && rate == 250e3);
     CHECK(gw_rate_parse("2.5gbit", &rate) && rate == 2.5e9);
-    static const char *const bad[] = {"", "1", "gbit", "0gbit", "0.0mbit", "-1gbit", "1Gbit", "1gbits", "1.gbit", ".5gbit",
-                                      "1e3mbit", "infgbit", "nangbit", "1 gbit", "1gbit "};
+    static const char *const bad[] = {"",       "1",      "gbit",    "0gbit",   "0.0mbit", "-1gbit", "1Gbit", "1gbits",
+                                      "1.gbit", ".5gbit", "1e3mbit", "infgbit", "nangbit", "1 gbit", "1gbit "};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) CHECK(!gw_rate_parse(bad[i], &rate));
     CHECK(rate == 2.5e9);
 }
@@ -49,7 +63,8 @@ static void durations_are_read(void) {
     static const struct {
         const char *text;
         double seconds;
-    } good[] = {{"30", 30}, {"0.5", 0.5}, {"30s", 30}, {"500ms", 0.5}, {"20us", 20e-6}, {"2m", 120}, {"0", 0}, {"1.25m", 75}};
+    } good[] = {{"30", 30},      {"0.5", 0.5}, {"30s", 30}, {"500ms", 0.5},
+                {"20us", 20e-6}, {"2m", 120},  {"0", 0},    {"1.25m", 75}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         double seconds = -1;
         CHECK(gw_duration_parse(good[i].text, &seconds));
@@ -67,8 +82,18 @@ static void integers_are_read(void) {
     CHECK(gw_integer_parse("-7", -10, 10, &value) && value == -7);
     CHECK(gw_integer_parse("-9223372036854775808", INT64_MIN, INT64_MAX, &value) && value == INT64_MIN);
     CHECK(gw_integer_parse("9223372036854775807", INT64_MIN, INT64_MAX, &value) && value == INT64_MAX);
-    static const char *const bad[] = {"", "-", "--1", "+1", "1x", "1.0", " 1", "101", "-1", "9223372036854775808",
-                                      "18446744073709551615", "18446744073709551616"};
+    static const char *const bad[] = {"",
+                                      "-",
+                                      "--1",
+                                      "+1",
+                                      "1x",
+                                      "1.0",
+                                      " 1",
+                                      "101",
+                                      "-1",
+                                      "9223372036854775808",
+                                      "18446744073709551615",
+                                      "18446744073709551616"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) CHECK(!gw_integer_parse(bad[i], 0, 100, &value));
     CHECK(!gw_integer_parse("9223372036854775808", INT64_MIN, INT64_MAX, &value));
     CHECK(!gw_integer_parse("-9223372036854775809", INT64_MIN, INT64_MAX, &value));

@@ -12,14 +12,24 @@ uint16_t gw_f32_to_bf16(float value) { return gw_bf16_round(value); }
 
 static void widen(gw_dtype dtype, float *dst, const uint16_t *src, size_t count) {
     gw_reduce_run(dtype, GW_SUM,
-                  &(gw_reduce_job){.src = (const void *[]){src}, .sources = 1, .dst = (void *[]){dst}, .destinations = 1,
-                                   .dst_wide = true, .divisor = 1, .count = count});
+                  &(gw_reduce_job){.src = (const void *[]){src},
+                                   .sources = 1,
+                                   .dst = (void *[]){dst},
+                                   .destinations = 1,
+                                   .dst_wide = true,
+                                   .divisor = 1,
+                                   .count = count});
 }
 
 static void narrow(gw_dtype dtype, uint16_t *dst, const float *src, size_t count) {
     gw_reduce_run(dtype, GW_SUM,
-                  &(gw_reduce_job){.src = (const void *[]){src}, .sources = 1, .dst = (void *[]){dst}, .destinations = 1,
-                                   .first_wide = true, .divisor = 1, .count = count});
+                  &(gw_reduce_job){.src = (const void *[]){src},
+                                   .sources = 1,
+                                   .dst = (void *[]){dst},
+                                   .destinations = 1,
+                                   .first_wide = true,
+                                   .divisor = 1,
+                                   .count = count});
 }
 
 void gw_f16_to_f32_array(float *dst, const uint16_t *src, size_t count) { widen(GW_F16, dst, src, count); }

@@ -20,9 +20,9 @@ typedef struct gw_reduction {
     int world;      /* GW_AVG divides by it where a result is finished */
 } gw_reduction;
 
-/* dst = a op b. dst may be a or b (the same address, if dst is not the wider one of the two), or, where dst is wide and b is raw, b may lie in the last
- * count*raw bytes of dst's range (a landing slot that is widened in place). finish: dst is raw, and averages are
- * divided. Without finish dst is wide. */
+/* dst = a op b. dst may be a or b (the same address, if dst is not the wider one of the two), or, where dst is wide
+ * and b is raw, b may lie in the last count*raw bytes of dst's range (a landing slot that is widened in place).
+ * finish: dst is raw, and averages are divided. Without finish dst is wide. */
 void gw_reduce_pair(gw_reduction r, void *dst, const void *a, bool a_wide, const void *b, bool b_wide, size_t count,
                     bool finish);
 

@@ -1,10 +1,10 @@
 /* reduce_body.h - the reduction kernels, written once over vectors of VECTOR_BYTES and compiled for each CPU level.
  *
- * The including file sets VECTOR_BYTES, TABLE (the name of the table of kernels), and the target, and defines
- * what intrinsics do better than vector arithmetic (declared below). A group
- * of four vectors is accumulated in registers over all sources and then stored to all destinations: each element is
- * read once and written once. A job's last, shorter group goes through a padded copy. Stores are ordinary ones:
- * streaming past the cache hurts whoever reads the result next.
+ * The including file sets VECTOR_BYTES, TABLE (the name of the table of kernels) and the target, and defines what
+ * intrinsics do better than vector arithmetic (declared below). A group of four vectors is accumulated in registers
+ * over all sources and then stored to all destinations: each element is read once and written once. A job's last,
+ * shorter group goes through a padded copy. Stores are ordinary ones: streaming past the cache hurts whoever reads
+ * the result next.
  *
  * Functions are always inlined with constant types and operations, so that each kernel keeps one arm of every
  * switch. */
@@ -104,7 +104,8 @@ INLINE vec combine(gw_dtype type, gw_redop op, vec a, vec b) {
     return (a & ~take_b) | (b & take_b);
 }
 
-/* Towards zero: negative numbers are lifted before the shift. There is no arithmetic shift of 64 bits before AVX-512. */
+/* Towards zero: negative numbers are lifted before the shift, which is made of a logical one because AVX2 has no
+ * arithmetic shift of 64 bits. */
 INLINE vec divide_i64_power(vec value, int divisor) {
     int shift = __builtin_ctz((unsigned)divisor);
     vec_u64 negative = (vec_u64)((vec_i64)value < 0), sign = (vec_u64){0} + (UINT64_C(1) << 63 >> shift);
@@ -134,8 +135,8 @@ INLINE vec bf16_load(const char *from) { return (vec)((vec_u32)u16_load(from) <<
 
 INLINE void bf16_store(char *to, vec value) {
     vec_u32 bits = (vec_u32)value, nan = (vec_u32)is_nan(GW_F32, value);
-    vec_u32 number = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet_nan = bits >> 16 | 0x40;
-    u16_store(to, (vec)((number & ~nan) | (quiet_nan & nan)));
+    vec_u32 rounding = (0x7fff + (bits >> 16 & 1)) & ~nan, quiet = nan & 0x400000;
+    u16_store(to, (vec)(((bits + rounding) | quiet) >> 16));
 }
 
 /* One vector of `compute` elements from as many of type `stored`. */

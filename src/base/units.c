@@ -15,7 +15,8 @@ static bool take_digits(const char **text, uint64_t *value) {
     const char *at = *text;
     uint64_t sum = 0;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (__builtin_mul_overflow(sum, 10, &sum) || __builtin_add_overflow(sum, (uint64_t)(*at - '0'), &sum)) return false;
+        if (__builtin_mul_overflow(sum, 10, &sum) || __builtin_add_overflow(sum, (uint64_t)(*at - '0'), &sum))
+            return false;
     }
     if (at == *text) return false;
     *text = at;
@@ -92,8 +93,10 @@ static const char *format(double value, const char *unit_name, bool trim, char t
     double size = fabs(value);
     int decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
     char number[GW_UNIT_TEXT - 8];
-    if (size < 1e9) snprintf(number, sizeof number, "%.*f", decimals, value);
-    else snprintf(number, sizeof number, "%.3g", value);
+    if (size < 1e9)
+        snprintf(number, sizeof number, "%.*f", decimals, value);
+    else
+        snprintf(number, sizeof number, "%.3g", value);
     if (trim && decimals > 0) {
         size_t end = strlen(number);
         while (number[end - 1] == '0') end--;
