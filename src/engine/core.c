@@ -17,6 +17,7 @@ struct gw_core {
     gw_time suspected_at;
     bool unsettled; /* the control plane has failed the generation, the engine is to follow */
     gw_time now;
+    gw_time polled_at; /* when operations were last looked at */
 };
 
 static void engine_failed(void *ctx, const gw_error *error) {
@@ -110,8 +111,16 @@ static void settle(gw_core *core) {
     core->config.failed(core->config.ctx, gw_control_error(core->control));
 }
 
+/* A driver looks many times a second; a longer gap means that this process was stopped. */
+static void forgive_own_sleep(gw_core *core, gw_time now) {
+    gw_time gap = now - core->polled_at;
+    if (gap > core->config.deadline / 10 && gap > GW_SECOND / 5) gw_engine_forgive(core->engine, gap);
+    core->polled_at = now;
+}
+
 bool gw_core_poll(gw_core *core, gw_time now) {
     core->now = now;
+    forgive_own_sleep(core, now);
     bool any = gw_engine_poll(core->engine, now);
     settle(core);
     return any;
@@ -126,6 +135,7 @@ void gw_core_poll_control(gw_core *core, gw_time now) {
 gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now,
                         gw_error *error) {
     core->now = now;
+    if (gw_engine_pending(core->engine) == 0) core->polled_at = now; /* nobody looked because there was nothing */
     gw_status status = gw_op_start(op, team, spec, now, error);
     settle(core);
     return status;

@@ -52,18 +52,19 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport) {
 }
 
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...) {
-    if (engine->error.status) return;
+    if (engine->halted) return;
     gw_error error = {.status = status, .rank = rank};
     va_list args;
     va_start(args, format);
     vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
-    engine->error = error;
+    engine->halted = true;
     engine->config.events.failed(engine->config.events.ctx, &error);
 }
 
 void gw_engine_fail(gw_engine *engine, const gw_error *error) {
     engine->error = *error;
+    engine->halted = true;
     while (engine->active) {
         gw_op *op = engine->active;
         engine->active = op->next;
@@ -78,7 +79,7 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
 
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {
     gw_peer *peer = &engine->peers[rank];
-    if (engine->error.status || !peer->transport) return;
+    if (engine->halted || !peer->transport) return;
     /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
     if (left && peer->transport->ops->hangs_up) return;
     if (left) peer->transport->ops->poll(peer->transport, engine->now);
@@ -89,7 +90,16 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
 }
 
 const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error; }
-void gw_engine_renew(gw_engine *engine) { engine->error = (gw_error){.rank = -1}; }
+
+void gw_engine_renew(gw_engine *engine) {
+    engine->error = (gw_error){.rank = -1};
+    engine->halted = false;
+}
+
+void gw_engine_forgive(gw_engine *engine, gw_time gap) {
+    for (gw_op *op = engine->active; op; op = op->next) op->progress_at += gap;
+}
+
 int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
 gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }
 

@@ -46,7 +46,8 @@ typedef struct gw_op_spec {
 /* What the engine tells its driver, from within its functions. */
 typedef struct gw_engine_events {
     void *ctx;
-    /* Something went wrong here: the driver is to spread the news and then call gw_engine_fail. */
+    /* Something went wrong here and nothing moves any more: the driver is to spread the news and then call
+     * gw_engine_fail. */
     void (*failed)(void *ctx, const gw_error *error);
     /* An operation has made no progress for a third of the deadline (and again when it goes on: awaited -1). */
     void (*waiting)(void *ctx, int awaited, const char *what);
@@ -101,6 +102,9 @@ const gw_error *gw_engine_error(const gw_engine *engine);
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
 /* Forgets the failure: a new generation of teams begins with fresh links. All operations must have been released. */
 void gw_engine_renew(gw_engine *engine);
+
+/* The process did not run for a while: that time does not count against the deadlines of its peers. */
+void gw_engine_forgive(gw_engine *engine, gw_time gap);
 
 typedef struct gw_engine_counters {
     uint64_t messages_sent, bytes_sent; /* DATA frames and their payload */

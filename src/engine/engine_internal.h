@@ -117,6 +117,7 @@ struct gw_engine {
     gw_team *teams;
     gw_op *active, *spare;
     int pending;
+    bool halted;         /* something went wrong: nothing moves until the driver has called gw_engine_fail */
     gw_error error;      /* OK: none yet */
     gw_time now;         /* of the poll or start under way */
     gw_engine_counters counters;

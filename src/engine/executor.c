@@ -281,13 +281,13 @@ static bool is_complete(const gw_op *op) {
 
 static bool advance(gw_op *op) {
     bool any = false, moved = true;
-    while (moved && op->engine->error.status == GW_OK) {
+    while (moved && !op->engine->halted) {
         op->dirty = false;
         moved = false;
         for (uint32_t s = 0; s < op->plan.streams; s++) moved |= advance_lane(op, s);
         any |= moved;
     }
-    if (op->engine->error.status) return any;
+    if (op->engine->halted) return any;
     if (is_complete(op)) {
         finish(op, GW_OK);
         return true;
@@ -437,7 +437,7 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     engine->pending++;
     engine->now = op->progress_at = now;
     gw_flow_claim_early(op);
-    advance(op);
+    if (!engine->halted) advance(op);
     *out = op;
     return GW_OK;
 }
@@ -510,11 +510,11 @@ bool gw_engine_poll(gw_engine *engine, gw_time now) {
     engine->board_moved = false;
     for (int t = 0; t < engine->transport_count; t++)
         any |= engine->transports[t]->ops->poll(engine->transports[t], now);
-    for (gw_op *op = engine->active, *next; op && engine->error.status == GW_OK; op = next) {
+    for (gw_op *op = engine->active, *next; op && !engine->halted; op = next) {
         next = op->next;
         if (op->dirty || on_board(op)) any |= advance(op);
     }
-    if (engine->error.status == GW_OK) gw_flow_settle(engine);
-    for (gw_op *op = engine->active; op && engine->error.status == GW_OK; op = op->next) check_deadline(op);
+    if (!engine->halted) gw_flow_settle(engine);
+    for (gw_op *op = engine->active; op && !engine->halted; op = op->next) check_deadline(op);
     return any || engine->board_moved;
 }

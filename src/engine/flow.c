@@ -311,10 +311,10 @@ static void over_already(gw_engine *engine, int peer, const gw_frame *frame) {
 static void *sink_landing(void *ctx, int peer, const gw_frame *frame) {
     gw_engine *engine = ctx;
     gw_op *op = gw_engine_find(engine, peer, frame);
-    if (engine->error.status) return NULL;
+    if (engine->halted) return NULL;
     gw_lane *lane;
     gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
-    if (engine->error.status) return NULL;
+    if (engine->halted) return NULL;
     if (landing) return landing->at;
     if (!op && is_over(engine, peer, frame)) {
         over_already(engine, peer, frame);
@@ -347,10 +347,10 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
         return;
     }
     gw_op *op = gw_engine_find(engine, peer, frame);
-    if (engine->error.status) return;
+    if (engine->halted) return;
     gw_lane *lane = NULL;
     gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
-    if (engine->error.status) return;
+    if (engine->halted) return;
     if (landing) {
         if (frame->flags & GW_FRAME_EAGER) from->owed++;
         gw_op_arrived(op, lane, frame->index, data);
@@ -371,7 +371,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
 
 static void grant_arrived(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_op *op = gw_engine_find(engine, peer, frame);
-    if (engine->error.status) return;
+    if (engine->halted) return;
     if (!op) {
         gw_team *team = find_team(engine, frame->comm);
         bool over = (frame->op & GW_PAIR_OP) ? gw_team_pair_over(team, peer, frame->op) : is_over(engine, peer, frame);
@@ -388,7 +388,7 @@ static void grant_arrived(gw_engine *engine, int peer, const gw_frame *frame) {
 static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
     gw_engine *engine = ctx;
     gw_peer *from = &engine->peers[peer];
-    if (engine->error.status == GW_OK) {
+    if (!engine->halted) {
         if (frame->credits) {
             from->credits = (uint16_t)(from->credits + frame->credits);
             if (from->credits > GW_EAGER_SLOTS) from->credits = GW_EAGER_SLOTS;
