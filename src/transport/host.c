@@ -127,6 +127,7 @@ static void check_in(host *h, visitor *v) {
                      zero->host, zero->pid, h->world);
     } else if (h->arrived[e.rank]) {
         const gw_endpoint *first = &h->all[e.rank];
+        h->expected++;
         gw_fail_rank(h->error, GW_MISMATCH, e.rank,
                      "rank %d has come twice: from %s (process %u) and from %s (process %u): give every process a RANK "
                      "of its own, and every job a MASTER_PORT of its own", e.rank, first->host, first->pid, e.host,
