@@ -15,7 +15,6 @@ static const double patience_s = 2.6; /* two seconds, and some slack for a busy 
 
 typedef struct rank {
     int number;
-    gw_address master;
     gw_gateway *gateway;
     gw_meeting meeting;
     int fd[WORLD]; /* data connections of rank 0, by rank; of the others: fd[0] */
