@@ -4,10 +4,20 @@
 #include "test.h"
 
 static gw_frame sample(void) {
-    return (gw_frame){.kind = GW_FRAME_DATA, .flags = GW_FRAME_EAGER, .collective = 3, .dtype = GW_I64, .redop = GW_PROD,
-                      .builder = 200, .credits = 0xfedc, .comm = 0x01020304, .channel = 0xfffffffe,
-                      .op = UINT64_C(0x1122334455667788), .index = UINT64_MAX, .count = UINT64_C(0x8000000000000001),
-                      .root = 77, .length = GW_FRAME_PAYLOAD_MAX};
+    return (gw_frame){.kind = GW_FRAME_DATA,
+                      .flags = GW_FRAME_EAGER,
+                      .collective = 3,
+                      .dtype = GW_I64,
+                      .redop = GW_PROD,
+                      .builder = 200,
+                      .credits = 0xfedc,
+                      .comm = 0x01020304,
+                      .channel = 0xfffffffe,
+                      .op = UINT64_C(0x1122334455667788),
+                      .index = UINT64_MAX,
+                      .count = UINT64_C(0x8000000000000001),
+                      .root = 77,
+                      .length = GW_FRAME_PAYLOAD_MAX};
 }
 
 static gw_status through(gw_frame frame, gw_error *error) {
@@ -58,7 +68,8 @@ static void refuses_a_stream_out_of_step(void) {
     uint8_t bytes[2 * GW_FRAME_BYTES];
     gw_frame_write(&in, bytes);
     gw_frame_write(&in, bytes + GW_FRAME_BYTES);
-    for (int shift = 1; shift < GW_FRAME_BYTES; shift++) CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes + shift, NULL));
+    for (int shift = 1; shift < GW_FRAME_BYTES; shift++)
+        CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes + shift, NULL));
     CHECK_EQ(99, out.kind);
     bytes[GW_FRAME_BYTES - 1] = 1;
     CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes, NULL));

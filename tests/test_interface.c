@@ -34,7 +34,8 @@ static void texts(void) {
     CHECK_STR("fd00::1:2", host);
     CHECK(gw_address_split("node1:5", host, &port) && port == 5);
     CHECK(gw_address_split("[::1]", host, &port) && port == -1);
-    static const char *const bad[] = {"", "[::1", "[::1]x", "[]:5", ":5", "node1:", "node1:0", "node1:65536", "node1:5x"};
+    static const char *const bad[] = {"",       "[::1",    "[::1]x",      "[]:5",    ":5",
+                                      "node1:", "node1:0", "node1:65536", "node1:5x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) CHECK(!gw_address_split(bad[i], host, &port));
 }
 
@@ -42,8 +43,8 @@ static void ports(void) {
     int low = -1, high = -1;
     CHECK(gw_ports_parse("29500-29599", &low, &high, NULL) == GW_OK && low == 29500 && high == 29599);
     CHECK(gw_ports_parse("7", &low, &high, NULL) == GW_OK && low == 7 && high == 7);
-    static const char *const bad[] = {"", "-", "1-", "-5", "0-5", "9-8", "1-65536", "a-b", "1-2-3",
-                                      "000000000000000000000000001-5x"};
+    static const char *const bad[] = {"",    "-",       "1-",  "-5",    "0-5",
+                                      "9-8", "1-65536", "a-b", "1-2-3", "000000000000000000000000001-5x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_EQ(GW_INVALID, gw_ports_parse(bad[i], &low, &high, NULL));
 }
@@ -84,19 +85,21 @@ static void selection(void) {
 }
 
 static void picks(void) {
-    const gw_interface list[] = {interface("lo", "127.0.0.1", true),     interface("lo", "::1", true),
+    const gw_interface list[] = {interface("lo", "127.0.0.1", true),       interface("lo", "::1", true),
                                  interface("docker0", "172.17.0.1", true), interface("eth0", "fe80::1", true),
-                                 interface("eth0", "10.0.0.5", true),    interface("eth0", "fd00::5", true),
-                                 interface("ib0", "192.168.9.5", true),  interface("ib1", "192.168.8.5", false)};
+                                 interface("eth0", "10.0.0.5", true),      interface("eth0", "fd00::5", true),
+                                 interface("ib0", "192.168.9.5", true),    interface("ib1", "192.168.8.5", false)};
     struct {
         const char *selection;
         int family;
         const char *expected;
     } cases[] = {
-        {"eth", AF_INET, "10.0.0.5"},        {"eth", AF_INET6, "fd00::5"},   {"ib,eth", AF_INET, "192.168.9.5"},
-        {"eth,ib", AF_INET, "10.0.0.5"},     {"=ib0", AF_INET, "192.168.9.5"}, {"=ib0", AF_INET6, "192.168.9.5"},
-        {"^docker,ib", AF_INET, "10.0.0.5"}, {"^eth,docker", AF_INET, "192.168.9.5"}, {"lo", AF_INET, "127.0.0.1"},
-        {"lo", AF_INET6, "::1"},             {"=ib1,eth0", AF_INET, "10.0.0.5"},
+        {"eth", AF_INET, "10.0.0.5"},        {"eth", AF_INET6, "fd00::5"},
+        {"ib,eth", AF_INET, "192.168.9.5"},  {"eth,ib", AF_INET, "10.0.0.5"},
+        {"=ib0", AF_INET, "192.168.9.5"},    {"=ib0", AF_INET6, "192.168.9.5"},
+        {"^docker,ib", AF_INET, "10.0.0.5"}, {"^eth,docker", AF_INET, "192.168.9.5"},
+        {"lo", AF_INET, "127.0.0.1"},        {"lo", AF_INET6, "::1"},
+        {"=ib1,eth0", AF_INET, "10.0.0.5"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_address chosen;
@@ -107,9 +110,11 @@ static void picks(void) {
     gw_error error = {0};
     gw_address chosen;
     CHECK_EQ(GW_INVALID, gw_interface_pick("wlan", AF_INET, list, 8, &chosen, &error));
-    CHECK(strstr(error.text, "wlan") && strstr(error.text, "eth0 10.0.0.5") && strstr(error.text, "ib1 192.168.8.5 (down)"));
+    CHECK(strstr(error.text, "wlan") && strstr(error.text, "eth0 10.0.0.5") &&
+          strstr(error.text, "ib1 192.168.8.5 (down)"));
     CHECK_EQ(GW_INVALID, gw_interface_pick("=ib1", AF_INET, list, 8, &chosen, NULL));
-    CHECK_EQ(GW_INVALID, gw_interface_pick("^eth,ib,docker", AF_INET, list, 8, &chosen, NULL)); /* lo is not an accident */
+    CHECK_EQ(GW_INVALID,
+             gw_interface_pick("^eth,ib,docker", AF_INET, list, 8, &chosen, NULL)); /* lo is not an accident */
 }
 
 static void this_host(void) {

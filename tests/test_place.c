@@ -48,8 +48,10 @@ static void launchers_are_understood(void) {
 static void masters(void) {
     gw_place place;
     gw_error error;
-    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "node1", "MASTER_PORT", "29500",
-                                   "GRADWIRE_LISTEN_FD", "7"), &place, &error));
+    CHECK_EQ(GW_OK, find(NULL,
+                         ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "node1", "MASTER_PORT", "29500",
+                             "GRADWIRE_LISTEN_FD", "7"),
+                         &place, &error));
     CHECK_STR("node1", place.master);
     CHECK_EQ(29500, place.port_low);
     CHECK_EQ(29500, place.port_high);
@@ -60,15 +62,20 @@ static void masters(void) {
     CHECK_EQ(GW_OK, find(NULL, ENV("MASTER_ADDR", "fd00::1", "MASTER_PORT", "1"), &place, &error));
     CHECK_STR("fd00::1", place.master);
     CHECK_EQ(GW_INVALID, find(NULL, ENV("MASTER_ADDR", "n:5", "MASTER_PORT", "6"), &place, &error));
-    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "29500", "TORCHELASTIC_RUN_ID", "none"),
-                         &place, &error));
+    CHECK_EQ(GW_OK,
+             find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "29500", "TORCHELASTIC_RUN_ID", "none"),
+                  &place, &error));
     CHECK_EQ(29501, place.port_low);
     CHECK_EQ(29516, place.port_high);
-    CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "4",
-                                   "SLURM_STEP_NODELIST", "gpu[03-05,9],login"), &place, &error));
+    CHECK_EQ(GW_OK, find(NULL,
+                         ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "4", "SLURM_STEP_NODELIST",
+                             "gpu[03-05,9],login"),
+                         &place, &error));
     CHECK_STR("gpu03", place.master);
-    CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "2", "SLURM_JOB_NODELIST",
-                                   "alpha,beta"), &place, &error));
+    CHECK_EQ(GW_OK, find(NULL,
+                         ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_NNODES", "2", "SLURM_JOB_NODELIST",
+                             "alpha,beta"),
+                         &place, &error));
     CHECK_STR("alpha", place.master);
 }
 
@@ -93,14 +100,22 @@ static void options_come_first(void) {
 
 static void malformed_values_are_named(void) {
     static const char *const bad[][5] = {
-        {"RANK", "x", "WORLD_SIZE", "2"},       {"RANK", "-1", "WORLD_SIZE", "2"},
-        {"WORLD_SIZE", "0", "RANK", "0"},       {"WORLD_SIZE", "two", "RANK", "0"},
-        {"RANK", "2", "WORLD_SIZE", "2"},       {"RANK", "1"},
-        {"WORLD_SIZE", "2"},                    {"MASTER_PORT", "70000"},
-        {"MASTER_PORT", "0"},                   {"MASTER_ADDR", "[::1"},
-        {"OMPI_COMM_WORLD_RANK", "1x"},         {"PMIX_RANK", "1"},
-        {"GRADWIRE_LISTEN_FD", "-3"},           {"SLURM_PROCID", "0x1", "SLURM_NTASKS", "3"},
-        {"RANK", "99999999999999999999", "WORLD_SIZE", "2"}, {"LOCAL_RANK", "a", "RANK", "0"},
+        {"RANK", "x", "WORLD_SIZE", "2"},
+        {"RANK", "-1", "WORLD_SIZE", "2"},
+        {"WORLD_SIZE", "0", "RANK", "0"},
+        {"WORLD_SIZE", "two", "RANK", "0"},
+        {"RANK", "2", "WORLD_SIZE", "2"},
+        {"RANK", "1"},
+        {"WORLD_SIZE", "2"},
+        {"MASTER_PORT", "70000"},
+        {"MASTER_PORT", "0"},
+        {"MASTER_ADDR", "[::1"},
+        {"OMPI_COMM_WORLD_RANK", "1x"},
+        {"PMIX_RANK", "1"},
+        {"GRADWIRE_LISTEN_FD", "-3"},
+        {"SLURM_PROCID", "0x1", "SLURM_NTASKS", "3"},
+        {"RANK", "99999999999999999999", "WORLD_SIZE", "2"},
+        {"LOCAL_RANK", "a", "RANK", "0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         gw_place place;
@@ -123,13 +138,14 @@ static void jobs_have_names(void) {
     CHECK_STR(a.job, b.job);
     CHECK_EQ(a.port_low, b.port_low);
     CHECK(strcmp(a.job, c.job) != 0 && a.port_low != c.port_low);
-    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "1"), &a,
-                         &error));
-    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "2"), &b,
-                         &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "1"),
+                         &a, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("TORCHELASTIC_RUN_ID", "x", "MASTER_PORT", "9", "TORCHELASTIC_RESTART_COUNT", "2"),
+                         &b, &error));
     CHECK(strcmp(a.job, b.job) != 0);
     /* Started by hand from different shells, one of them inside an allocation. */
-    CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "9", "SLURM_JOB_ID", "5"), &a, &error));
+    CHECK_EQ(GW_OK,
+             find(NULL, ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "9", "SLURM_JOB_ID", "5"), &a, &error));
     CHECK_EQ(GW_OK, find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "9"), &b, &error));
     CHECK_STR(a.job, b.job);
 }

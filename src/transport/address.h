@@ -7,7 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#define GW_ADDRESS_TEXT 80      /* "[fe80::1%enp1s0f0np0]:29500" and its like */
+#define GW_ADDRESS_TEXT 80       /* "[fe80::1%enp1s0f0np0]:29500" and its like */
 #define GW_ADDRESS_WIRE_BYTES 20 /* family, zero, port, 16 bytes of address */
 #define GW_HOST_TEXT 256
 
@@ -20,8 +20,8 @@ typedef union gw_address {
 socklen_t gw_address_bytes(const gw_address *address);
 int gw_address_port(const gw_address *address);
 void gw_address_set_port(gw_address *address, int port);
-bool gw_address_loopback(const gw_address *address); /* 127.0.0.0/8, ::1 */
-bool gw_address_link_local(const gw_address *address); /* 169.254.0.0/16, fe80::/10 */
+bool gw_address_loopback(const gw_address *address);                 /* 127.0.0.0/8, ::1 */
+bool gw_address_link_local(const gw_address *address);               /* 169.254.0.0/16, fe80::/10 */
 bool gw_address_same_host(const gw_address *a, const gw_address *b); /* ports are not compared */
 
 /* "10.0.0.1:29500", "[::1]:29500". Writes into text and returns it. */
@@ -33,7 +33,8 @@ const char *gw_address_host_text(const gw_address *address, char text[GW_ADDRESS
 bool gw_address_literal(const char *text, gw_address *address);
 /* "host", "host:port", "::1", "[::1]", "[::1]:port": host without brackets, port -1 where none is given. */
 bool gw_address_split(const char *text, char host[GW_HOST_TEXT], int *port);
-/* All addresses of a name or literal, port 0. *count <= room. Asks the system's resolver, which has its own deadline. */
+/* All addresses of a name or literal, port 0. *count <= room. Asks the system's resolver, which has its own deadline.
+ */
 gw_status gw_address_resolve(const char *host, gw_address *list, int room, int *count, gw_error *error);
 /* "29500-29599" or "29500". */
 gw_status gw_ports_parse(const char *text, int *low, int *high, gw_error *error);

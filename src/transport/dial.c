@@ -28,8 +28,8 @@ struct gw_dial {
     gw_address candidates[];
 };
 
-gw_status gw_gateway_dial(gw_gateway *g, const gw_address *addresses, int count, const gw_intro *mine,
-                          gw_time deadline, gw_error *error) {
+gw_status gw_gateway_dial(gw_gateway *g, const gw_address *addresses, int count, const gw_intro *mine, gw_time deadline,
+                          gw_error *error) {
     if (count < 1 || count > GW_DIAL_CANDIDATES_MAX)
         return gw_fail(error, GW_INVALID, "a dial takes 1 to %d addresses, not %d", GW_DIAL_CANDIDATES_MAX, count);
     gw_dial *dial = calloc(1, sizeof *dial + (size_t)count * sizeof addresses[0]);
@@ -88,8 +88,10 @@ static void next_attempt(gw_gateway *g, gw_dial *dial, gw_time now) {
 
 /* The link is gone already. */
 static void attempt_failed(gw_gateway *g, gw_dial *dial, gw_time now) {
-    if (dial->told == SAYS_DENIED && dial->count == 1) give_up(g, dial);
-    else next_attempt(g, dial, now);
+    if (dial->told == SAYS_DENIED && dial->count == 1)
+        give_up(g, dial);
+    else
+        next_attempt(g, dial, now);
 }
 
 static gw_link *connect_to(gw_gateway *g, gw_dial *dial, const char **why) {
@@ -121,8 +123,10 @@ static void attempt(gw_gateway *g, gw_dial *dial, gw_time now) {
 static void attempt_took_too_long(gw_gateway *g, gw_dial *dial, gw_time now) {
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&dial->link->peer, where);
-    if (dial->link->connecting) note(dial, SAYS_UNREACHED, GW_TIMEOUT, "%s does not answer", where);
-    else note(dial, SAYS_BROKEN, GW_TIMEOUT, "%s accepted the connection but did not answer the handshake", where);
+    if (dial->link->connecting)
+        note(dial, SAYS_UNREACHED, GW_TIMEOUT, "%s does not answer", where);
+    else
+        note(dial, SAYS_BROKEN, GW_TIMEOUT, "%s accepted the connection but did not answer the handshake", where);
     gw_link_close(dial->link);
     dial->link = NULL;
     attempt_failed(g, dial, now);
@@ -132,8 +136,8 @@ static void established(gw_gateway *g, gw_dial *dial, gw_link *link, gw_time now
     gw_intro peer = link->auth.peer;
     if (peer.from != dial->mine.to) {
         char where[GW_ADDRESS_TEXT];
-        note(dial, SAYS_OTHER_RANK, GW_PROTOCOL, "%s is rank %d of %d, not rank %d", gw_address_text(&link->peer, where),
-             peer.from, peer.world, dial->mine.to);
+        note(dial, SAYS_OTHER_RANK, GW_PROTOCOL, "%s is rank %d of %d, not rank %d",
+             gw_address_text(&link->peer, where), peer.from, peer.world, dial->mine.to);
         gw_link_close(link);
         attempt_failed(g, dial, now);
         return;
@@ -158,8 +162,10 @@ void gw_dial_pump(gw_gateway *g, gw_link *link, gw_time now) {
     }
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&link->peer, where);
-    if (status == GW_DENIED) note(dial, SAYS_DENIED, status, "%s: %s", where, why);
-    else note(dial, link->connecting ? SAYS_UNREACHED : SAYS_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
+    if (status == GW_DENIED)
+        note(dial, SAYS_DENIED, status, "%s: %s", where, why);
+    else
+        note(dial, link->connecting ? SAYS_UNREACHED : SAYS_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
     gw_link_close(link);
     attempt_failed(g, dial, now);
 }
@@ -185,9 +191,12 @@ static void serve(gw_gateway *g, gw_dial *dial, gw_time now) {
     }
     if (dial->link) attempt_took_too_long(g, dial, now);
     if (dial->over) return;
-    if (now >= dial->deadline) give_up(g, dial);
-    else if (!dial->link && dial->wake <= now) attempt(g, dial, now);
-    else if (dial->wake < g->dial_wake) g->dial_wake = dial->wake;
+    if (now >= dial->deadline)
+        give_up(g, dial);
+    else if (!dial->link && dial->wake <= now)
+        attempt(g, dial, now);
+    else if (dial->wake < g->dial_wake)
+        g->dial_wake = dial->wake;
 }
 
 static void sweep(gw_gateway *g) {

@@ -73,8 +73,10 @@ static bool hexadecimal(const uint8_t *bytes, size_t count) {
 }
 
 static gw_status wrong(gw_error *error, const char *what) {
-    return gw_fail(error, GW_PROTOCOL, "%s in a message of the rendezvous makes no sense: do all ranks run the same "
-                   "version of gradwire?", what);
+    return gw_fail(error, GW_PROTOCOL,
+                   "%s in a message of the rendezvous makes no sense: do all ranks run the same "
+                   "version of gradwire?",
+                   what);
 }
 
 gw_status gw_endpoint_read(gw_endpoint *endpoint, const uint8_t bytes[GW_ENDPOINT_BYTES], int world, gw_error *error) {

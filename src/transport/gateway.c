@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define EVENTS_PER_POLL 64
-#define ACCEPTS_PER_POLL 64                        /* then those already inside get their turn */
-#define ACCEPT_PAUSE (100 * GW_MILLISECOND)        /* when the process has no descriptors left */
+#define ACCEPTS_PER_POLL 64                 /* then those already inside get their turn */
+#define ACCEPT_PAUSE (100 * GW_MILLISECOND) /* when the process has no descriptors left */
 
 gw_status gw_gateway_open(gw_gateway **gateway, int rank, int world, const gw_token *token, const char *job,
                           gw_error *error) {
@@ -41,10 +41,14 @@ fail:
 }
 
 static void forget_half_open(gw_gateway *g, gw_link *link) {
-    if (link->older) link->older->newer = link->newer;
-    else g->oldest = link->newer;
-    if (link->newer) link->newer->older = link->older;
-    else g->newest = link->older;
+    if (link->older)
+        link->older->newer = link->newer;
+    else
+        g->oldest = link->newer;
+    if (link->newer)
+        link->newer->older = link->older;
+    else
+        g->newest = link->older;
     g->half_open--;
 }
 
@@ -180,8 +184,10 @@ static void pump_accepted(gw_gateway *g, gw_link *link) {
     gw_intro peer = link->auth.peer;
     forget_half_open(g, link);
     int fd = gw_link_release(link);
-    if (peer.to == g->rank) gw_gateway_deliver(g, &peer, fd, false);
-    else close(fd); /* our answer told it who we are */
+    if (peer.to == g->rank)
+        gw_gateway_deliver(g, &peer, fd, false);
+    else
+        close(fd); /* our answer told it who we are */
 }
 
 static void admit(gw_gateway *g, int fd, const gw_address *from, gw_time now) {
@@ -197,8 +203,10 @@ static void admit(gw_gateway *g, int fd, const gw_address *from, gw_time now) {
     gw_auth_begin(&link->auth, true, g->key, nonce, &mine);
     link->deadline = now + GW_GATEWAY_PATIENCE;
     link->older = g->newest;
-    if (g->newest) g->newest->newer = link;
-    else g->oldest = link;
+    if (g->newest)
+        g->newest->newer = link;
+    else
+        g->oldest = link;
     g->newest = link;
     g->half_open++;
 }
@@ -255,8 +263,10 @@ static bool handle_events(gw_gateway *g, gw_time now) {
             (void)got; /* the queues are looked at anyway */
         } else {
             gw_link *link = tag;
-            if (link->dial) gw_dial_pump(g, link, now);
-            else pump_accepted(g, link);
+            if (link->dial)
+                gw_dial_pump(g, link, now);
+            else
+                pump_accepted(g, link);
         }
     }
     for (int i = 0; i < count; i++)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_TIME GW_SECOND     /* to get the answer out, beyond the deadline */
+#define ANSWER_TIME GW_SECOND      /* to get the answer out, beyond the deadline */
 #define LATECOMERS (2 * GW_SECOND) /* how long bad news waits for those still on their way */
 
 /* One that has joined, or tries to. */
@@ -98,8 +98,8 @@ static void fail_missing(host *h) {
     unsigned long long strangers = gw_gateway_strangers(h->gateway);
     gw_fail(h->error, GW_TIMEOUT,
             "%s of %d %s not arrived at %s after %.0f s: check that they run, that MASTER_ADDR and MASTER_PORT are the "
-            "same everywhere, that no firewall is between, and that all have the same token (%llu strangers were "
-            "refused)",
+            "same everywhere, that no firewall is between, and that all have the same token (strangers refused: "
+            "%llu)",
             who, h->world, h->missing == 1 ? "has" : "have", h->where, seconds(h), strangers);
 }
 
@@ -123,14 +123,15 @@ static void check_in(host *h, visitor *v) {
     } else if (v->intro.world != h->world) {
         gw_fail_rank(h->error, GW_MISMATCH, e.rank,
                      "ranks disagree about the size of the job: rank %d on %s (process %u) says %d, rank 0 on %s "
-                     "(process %u) says %d: give all the same WORLD_SIZE", e.rank, e.host, e.pid, v->intro.world,
-                     zero->host, zero->pid, h->world);
+                     "(process %u) says %d: give all the same WORLD_SIZE",
+                     e.rank, e.host, e.pid, v->intro.world, zero->host, zero->pid, h->world);
     } else if (h->arrived[e.rank]) {
         const gw_endpoint *first = &h->all[e.rank];
+        h->expected++;
         gw_fail_rank(h->error, GW_MISMATCH, e.rank,
                      "rank %d has come twice: from %s (process %u) and from %s (process %u): give every process a RANK "
-                     "of its own, and every job a MASTER_PORT of its own", e.rank, first->host, first->pid, e.host,
-                     e.pid);
+                     "of its own, and every job a MASTER_PORT of its own",
+                     e.rank, first->host, first->pid, e.host, e.pid);
     } else {
         h->all[e.rank] = e;
         h->arrived[e.rank] = true;
@@ -142,14 +143,15 @@ static void check_in(host *h, visitor *v) {
 static void hear(host *h, visitor *v) {
     uint8_t beyond;
     bool complete = v->have == sizeof v->record;
-    ssize_t got = complete ? recv(v->fd, &beyond, 1, 0)
-                           : recv(v->fd, v->record + v->have, sizeof v->record - v->have, 0);
+    ssize_t got =
+        complete ? recv(v->fd, &beyond, 1, 0) : recv(v->fd, v->record + v->have, sizeof v->record - v->have, 0);
     if (got < 0 && would_block()) return;
     if (got <= 0) {
         if (complete && h->error->status == GW_OK) fail_lost(h, v, got == 0 ? "end of stream" : strerrordesc_np(errno));
         leave(v);
     } else if (complete) {
-        gw_fail_rank(h->error, GW_PROTOCOL, v->intro.from, "rank %d sent more than its record to rank 0", v->intro.from);
+        gw_fail_rank(h->error, GW_PROTOCOL, v->intro.from, "rank %d sent more than its record to rank 0",
+                     v->intro.from);
         leave(v);
     } else {
         v->have += (size_t)got;
@@ -200,8 +202,10 @@ static void serve(host *h, gw_time deadline) {
 
 static void gather(host *h, gw_time deadline) {
     while (h->error->status == GW_OK && h->missing > 0) {
-        if (gw_clock_now() >= deadline) fail_missing(h);
-        else serve(h, deadline);
+        if (gw_clock_now() >= deadline)
+            fail_missing(h);
+        else
+            serve(h, deadline);
     }
 }
 
@@ -249,8 +253,10 @@ gw_status gw_rendezvous_host(gw_gateway *gateway, const gw_meeting *meeting, con
     all[0] = *mine;
     gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&h, on_established, NULL});
     gather(&h, deadline);
-    if (write_answer(&h)) answer(&h, deadline);
-    else gw_fail(error, GW_MEMORY, "out of memory for the table of %d ranks", world);
+    if (write_answer(&h))
+        answer(&h, deadline);
+    else
+        gw_fail(error, GW_MEMORY, "out of memory for the table of %d ranks", world);
     gw_gateway_shut(gateway, GW_PURPOSE_JOIN);
 done:
     for (int i = 0; i < h.count; i++)

@@ -9,10 +9,10 @@
 typedef struct gw_dial gw_dial;
 
 typedef struct gw_link {
-    int fd;                        /* owned until gw_link_release */
-    int epoll;                     /* the gateway's, where the socket is watched */
-    uint32_t watched;              /* epoll events asked for */
-    bool connecting;               /* a dial whose connection is not made yet */
+    int fd;           /* owned until gw_link_release */
+    int epoll;        /* the gateway's, where the socket is watched */
+    uint32_t watched; /* epoll events asked for */
+    bool connecting;  /* a dial whose connection is not made yet */
     gw_auth auth;
     gw_address peer;
     gw_time deadline;              /* of the handshake */

@@ -49,8 +49,10 @@ gw_status gw_listen_open(const gw_address *address, int low, int high, int *fd, 
                        code == EADDRINUSE ? " (another program has it: choose another MASTER_PORT or range)" : "");
     }
     gw_status status = bound_address(opened, bound, error);
-    if (status == GW_OK) *fd = opened;
-    else close(opened);
+    if (status == GW_OK)
+        *fd = opened;
+    else
+        close(opened);
     return status;
 }
 
@@ -90,7 +92,8 @@ static bool met_itself(int fd) {
     socklen_t local_bytes = sizeof local, remote_bytes = sizeof remote;
     memset(&local, 0, sizeof local);
     memset(&remote, 0, sizeof remote);
-    if (getsockname(fd, &local.any, &local_bytes) != 0 || getpeername(fd, &remote.any, &remote_bytes) != 0) return false;
+    if (getsockname(fd, &local.any, &local_bytes) != 0 || getpeername(fd, &remote.any, &remote_bytes) != 0)
+        return false;
     return gw_address_same_host(&local, &remote) && gw_address_port(&local) == gw_address_port(&remote);
 }
 

@@ -56,8 +56,10 @@ static gw_status listen_as_meeting_point(gw_gateway *gateway, const gw_place *pl
 /* Ranks beside rank 0 on a host leave the meeting ports to it. */
 static void keep_clear(const gw_place *place, int *low, int *high) {
     if (*low > place->port_high || *high < place->port_low) return;
-    if (*high > place->port_high) *low = place->port_high + 1;
-    else if (*low < place->port_low) *high = place->port_low - 1;
+    if (*high > place->port_high)
+        *low = place->port_high + 1;
+    else if (*low < place->port_low)
+        *high = place->port_low - 1;
 }
 
 gw_status gw_meeting_listen(gw_gateway *gateway, const gw_place *place, const gw_meeting *meeting,

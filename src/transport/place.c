@@ -24,7 +24,10 @@ static const launcher launchers[] = {
     {"OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", {"PMI_SIZE"}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"PMIX_RANK", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE"}, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
-    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"SLURM_PROCID",
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
+     "SLURM_LOCALID",
+     "SLURM_NTASKS_PER_NODE"},
 };
 #define LAUNCHERS (int)(sizeof launchers / sizeof launchers[0])
 
@@ -103,13 +106,20 @@ static void name_job(bool by_hand, bool port_given, gw_place *place) {
     const char *slurm = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID"), *pmi = variable("PMI_JOBID");
     const char *restart = variable("TORCHELASTIC_RESTART_COUNT");
     char *job = place->job;
-    if (torchrun()) snprintf(job, GW_JOB_TEXT, "torch %s.%s", variable("TORCHELASTIC_RUN_ID"), restart ? restart : "0");
-    else if (by_hand && port_given) snprintf(job, GW_JOB_TEXT, "job");
-    else if (pmix) snprintf(job, GW_JOB_TEXT, "pmix %s", pmix);
-    else if (ompi) snprintf(job, GW_JOB_TEXT, "ompi %s", ompi);
-    else if (slurm) snprintf(job, GW_JOB_TEXT, "slurm %s.%s", slurm, step ? step : "");
-    else if (pmi) snprintf(job, GW_JOB_TEXT, "pmi %s", pmi);
-    else snprintf(job, GW_JOB_TEXT, "user %u", (unsigned)geteuid());
+    if (torchrun())
+        snprintf(job, GW_JOB_TEXT, "torch %s.%s", variable("TORCHELASTIC_RUN_ID"), restart ? restart : "0");
+    else if (by_hand && port_given)
+        snprintf(job, GW_JOB_TEXT, "job");
+    else if (pmix)
+        snprintf(job, GW_JOB_TEXT, "pmix %s", pmix);
+    else if (ompi)
+        snprintf(job, GW_JOB_TEXT, "ompi %s", ompi);
+    else if (slurm)
+        snprintf(job, GW_JOB_TEXT, "slurm %s.%s", slurm, step ? step : "");
+    else if (pmi)
+        snprintf(job, GW_JOB_TEXT, "pmi %s", pmi);
+    else
+        snprintf(job, GW_JOB_TEXT, "user %u", (unsigned)geteuid());
 }
 
 /* FNV-1a: any even spread would do, but every rank of every version must find the same port. */

@@ -33,18 +33,21 @@ static double seconds_since(gw_time start) { return (double)(gw_clock_now() - st
 static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     guest *me = ctx;
     (void)peer;
-    if (!dialled || me->fd >= 0) close(fd);
-    else me->fd = fd;
+    if (!dialled || me->fd >= 0)
+        close(fd);
+    else
+        me->fd = fd;
 }
 
 static void on_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
     guest *me = ctx;
     const char *where = me->meeting->text;
     if (status == GW_DENIED)
-        gw_fail_rank(me->error, status, 0,
-                     "rank %d cannot join at %s (%s): give all ranks the same GRADWIRE_TOKEN or GRADWIRE_TOKEN_FILE, or "
-                     "choose another MASTER_PORT if that one belongs to another job",
-                     mine->from, where, detail);
+        gw_fail_rank(
+            me->error, status, 0,
+            "rank %d cannot join at %s (%s): give all ranks the same GRADWIRE_TOKEN or GRADWIRE_TOKEN_FILE, or "
+            "choose another MASTER_PORT if something else answers at that one",
+            mine->from, where, detail);
     else
         gw_fail_rank(me->error, status, 0,
                      "rank %d cannot reach rank 0 at %s after %.0f s (%s): check that rank 0 runs, that MASTER_ADDR "
@@ -80,8 +83,10 @@ static bool read_more(guest *me, uint8_t *into, size_t *have, size_t want) {
 static bool converse(guest *me) {
     if (me->sent < sizeof me->record) {
         ssize_t sent = send(me->fd, me->record + me->sent, sizeof me->record - me->sent, MSG_NOSIGNAL);
-        if (sent > 0) me->sent += (size_t)sent;
-        else if (sent < 0 && !would_block()) lost(me, strerrordesc_np(errno));
+        if (sent > 0)
+            me->sent += (size_t)sent;
+        else if (sent < 0 && !would_block())
+            lost(me, strerrordesc_np(errno));
     }
     if (!me->body) {
         if (!read_more(me, me->header, &me->header_have, sizeof me->header)) return false;
@@ -145,10 +150,15 @@ gw_status gw_rendezvous(gw_gateway *gateway, const gw_meeting *meeting, const gw
                         gw_time deadline, gw_endpoint *all, gw_error *error) {
     gw_error own = {0};
     gw_status status = GW_OK;
-    if (world == 1) all[0] = *mine;
-    else if (mine->rank == 0) status = gw_rendezvous_host(gateway, meeting, mine, world, deadline, all, &own);
-    else status = be_guest(gateway, meeting, mine, world, deadline, all, &own);
-    if (status == GW_OK) add_scope(mine, all, world);
-    else gw_fail_rank(error, status, own.rank, "%s", own.text);
+    if (world == 1)
+        all[0] = *mine;
+    else if (mine->rank == 0)
+        status = gw_rendezvous_host(gateway, meeting, mine, world, deadline, all, &own);
+    else
+        status = be_guest(gateway, meeting, mine, world, deadline, all, &own);
+    if (status == GW_OK)
+        add_scope(mine, all, world);
+    else
+        gw_fail_rank(error, status, own.rank, "%s", own.text);
     return status;
 }

@@ -17,9 +17,9 @@
 #include "transport/endpoint.h"
 #include "transport/meeting.h"
 
-/* Blocks, at most until a little after `deadline` (on gw_clock_now's clock), and drives the gateway meanwhile. `all` gets
- * world entries; on failure its contents are undefined. Who is missing, which ranks disagree about the world, and who
- * came twice is told to every rank that got so far. */
+/* Blocks, at most until a little after `deadline` (on gw_clock_now's clock), and drives the gateway meanwhile. `all`
+ * gets world entries; on failure its contents are undefined. Who is missing, which ranks disagree about the world, and
+ * who came twice is told to every rank that got so far. */
 gw_status gw_rendezvous(gw_gateway *gateway, const gw_meeting *meeting, const gw_endpoint *mine, int world,
                         gw_time deadline, gw_endpoint *all, gw_error *error);
 

@@ -73,14 +73,13 @@ static ssize_t read_all(int fd, char *buffer, size_t room) {
 }
 
 gw_status gw_token_read_file(const char *path, gw_token *token, gw_error *error) {
-    char text[GW_TOKEN_LENGTH_MAX + 16]; /* some room for the end of the line */
+    char text[GW_TOKEN_LENGTH_MAX + 16];                               /* some room for the end of the line */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make us wait */
     if (fd < 0) return gw_fail(error, GW_SYSTEM, "cannot open the token file %s: %s", path, strerror(errno));
     gw_status status = check_owner(fd, path, error);
     if (status == GW_OK) {
         ssize_t length = read_all(fd, text, sizeof text);
-        if (length < 0)
-            status = gw_fail(error, GW_SYSTEM, "cannot read the token file %s: %s", path, strerror(errno));
+        if (length < 0) status = gw_fail(error, GW_SYSTEM, "cannot read the token file %s: %s", path, strerror(errno));
         while (length > 0 && strchr(" \t\r\n", text[length - 1])) length--;
         if (status == GW_OK) status = take(text, (size_t)length, path, token, error);
     }

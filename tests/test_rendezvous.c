@@ -1,0 +1,282 @@
+/* test_rendezvous.c - ranks as threads meet on loopback, or learn, all of them, why they cannot. */
+#include "transport/rendezvous.h"
+
+#include "test.h"
+#include "transport/listen.h"
+
+#include <pthread.h>
+
+typedef struct member {
+    gw_place place;
+    const char *secret;
+    const char *ports;
+    int wait_ms; /* before it starts */
+    double deadline_s;
+    bool leaves; /* joins, then goes away */
+    /* results */
+    gw_status status;
+    gw_error error;
+    gw_endpoint all[16];
+    double took_s;
+    pthread_t thread;
+} member;
+
+static member make(int rank, int world, const char *master, int port) {
+    member m = {.place = {.rank = rank, .world = world, .listen_fd = -1, .port_low = port, .port_high = port},
+                .secret = "a token of this test",
+                .deadline_s = 5};
+    snprintf(m.place.master, sizeof m.place.master, "%s", master);
+    snprintf(m.place.job, sizeof m.place.job, "test");
+    return m;
+}
+
+/* Joins as a true rank would, up to its record, and hangs up. */
+static void leave_early(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+    uint8_t bytes[GW_ENDPOINT_BYTES];
+    (void)peer;
+    CHECK(dialled);
+    gw_endpoint_write(ctx, bytes);
+    CHECK_EQ(sizeof bytes, write(fd, bytes, sizeof bytes));
+    close(fd);
+    ((gw_endpoint *)ctx)->rank = -1;
+}
+
+static gw_status join_and_leave(gw_gateway *gateway, const gw_meeting *meeting, gw_endpoint mine, int world) {
+    gw_intro intro = {.purpose = GW_PURPOSE_JOIN, .from = mine.rank, .world = world};
+    gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&mine, leave_early, NULL});
+    gw_time deadline = gw_clock_now() + 2 * GW_SECOND;
+    gw_gateway_dial(gateway, meeting->at, meeting->count, &intro, deadline, NULL);
+    while (mine.rank >= 0 && gw_clock_now() < deadline) {
+        gw_gateway_poll(gateway, gw_clock_now());
+        usleep(1000);
+    }
+    return GW_OK;
+}
+
+static void *run(void *arg) {
+    member *m = arg;
+    gw_gateway *gateway = NULL;
+    gw_token token = {0};
+    gw_meeting meeting;
+    gw_address address;
+    gw_endpoint mine;
+    usleep((useconds_t)m->wait_ms * 1000);
+    snprintf(token.text, sizeof token.text, "%s", m->secret);
+    gw_time start = gw_clock_now();
+    m->status = gw_gateway_open(&gateway, m->place.rank, m->place.world, &token, m->place.job, &m->error);
+    if (m->status == GW_OK) m->status = gw_meeting_find(&m->place, NULL, &meeting, &m->error);
+    if (m->status == GW_OK)
+        m->status = gw_meeting_listen(gateway, &m->place, &meeting, NULL, m->ports, &address, &m->error);
+    if (m->status == GW_OK) m->status = gw_endpoint_describe(m->place.rank, &address, &mine, &m->error);
+    if (m->status == GW_OK) {
+        memset(mine.shm, 100 + m->place.rank, sizeof mine.shm);
+        if (m->leaves)
+            m->status = join_and_leave(gateway, &meeting, mine, m->place.world);
+        else
+            m->status = gw_rendezvous(gateway, &meeting, &mine, m->place.world,
+                                      start + (gw_time)(m->deadline_s * (double)GW_SECOND), m->all, &m->error);
+    }
+    m->took_s = (double)(gw_clock_now() - start) / (double)GW_SECOND;
+    gw_gateway_close(gateway);
+    return NULL;
+}
+
+static void run_all(member *members, int count) {
+    for (int i = 0; i < count; i++) CHECK_EQ(0, pthread_create(&members[i].thread, NULL, run, &members[i]));
+    for (int i = 0; i < count; i++) pthread_join(members[i].thread, NULL);
+}
+
+/* A listening socket such as a launcher makes for rank 0. */
+static int launcher_socket(const char *host, int *port) {
+    gw_address address, bound;
+    int fd = -1;
+    CHECK(gw_address_literal(host, &address));
+    CHECK_EQ(GW_OK, gw_listen_open(&address, 0, 0, &fd, &bound, NULL));
+    *port = gw_address_port(&bound);
+    return fd;
+}
+
+static int free_port(void) {
+    int port;
+    close(launcher_socket("127.0.0.1", &port));
+    return port;
+}
+
+static void check_tables(const member *members, int world) {
+    for (int i = 0; i < world; i++) {
+        CHECK_EQ(GW_OK, members[i].status);
+        CHECK_STR("", members[i].error.text);
+        for (int rank = 0; rank < world; rank++) {
+            const gw_endpoint *e = &members[i].all[rank];
+            CHECK_EQ(rank, e->rank);
+            CHECK_EQ(getpid(), e->pid);
+            CHECK_EQ(100 + rank, e->shm[63]);
+            CHECK_STR(members[0].all[0].identity, e->identity);
+            CHECK_EQ(32, strlen(e->identity));
+            CHECK(gw_address_port(&e->address) == gw_address_port(&members[0].all[rank].address));
+        }
+    }
+}
+
+static void meets(const char *host) {
+    for (int world = 1; world <= 8; world++) {
+        member members[8];
+        int port, fd = launcher_socket(host, &port);
+        for (int i = 0; i < world; i++) members[i] = make(i, world, host, port);
+        members[0].place.listen_fd = fd;
+        run_all(members, world);
+        check_tables(members, world);
+        for (int i = 0; i < world; i++) CHECK(members[i].took_s < 2);
+    }
+}
+
+static void meets_v4(void) { meets("127.0.0.1"); }
+static void meets_v6(void) { meets("::1"); }
+static void meets_localhost(void) {
+    int port = free_port();
+    member members[3];
+    for (int i = 0; i < 3; i++) members[i] = make(i, 3, "localhost", port);
+    run_all(members, 3);
+    check_tables(members, 3);
+}
+
+static void rank_0_comes_last(void) {
+    int port = free_port();
+    member members[3];
+    for (int i = 0; i < 3; i++) members[i] = make(i, 3, "127.0.0.1", port);
+    members[0].wait_ms = 400;
+    run_all(members, 3);
+    check_tables(members, 3);
+}
+
+/* Of the ports that may be tried one is silent and one belongs to another job; a range keeps clear of them all. */
+static void one_of_sixteen_ports(void) {
+    gw_address loopback, bound;
+    int silent, base = 0, other_port;
+    member members[3], other[2];
+    CHECK(gw_address_literal("127.0.0.1", &loopback));
+    for (base = 23000 + (int)getpid() % 1000; base < 25000; base += 40)
+        if (gw_listen_open(&loopback, base, base, &silent, &bound, NULL) == GW_OK) break;
+    for (int i = 0; i < 3; i++) {
+        members[i] = make(i, 3, "127.0.0.1", base);
+        members[i].place.port_high = base + 15;
+        members[i].ports = "23000-25100";
+    }
+    int other_fd = -1;
+    CHECK_EQ(GW_OK, gw_listen_open(&loopback, base + 1, base + 1, &other_fd, &bound, NULL));
+    other_port = base + 1;
+    for (int i = 0; i < 2; i++) {
+        other[i] = make(i, 2, "127.0.0.1", other_port);
+        snprintf(other[i].place.job, sizeof other[i].place.job, "another");
+    }
+    other[0].place.listen_fd = other_fd;
+    other[1].wait_ms = 2600; /* the other job waits all the while */
+    for (int i = 0; i < 2; i++) CHECK_EQ(0, pthread_create(&other[i].thread, NULL, run, &other[i]));
+    run_all(members, 3);
+    for (int i = 0; i < 2; i++) pthread_join(other[i].thread, NULL);
+    check_tables(members, 3);
+    CHECK_EQ(GW_OK, other[0].status);
+    CHECK_EQ(GW_OK, other[1].status);
+    CHECK_EQ(base + 2, gw_address_port(&members[0].all[0].address));
+    close(silent);
+}
+
+static void missing_ranks_are_named(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    static const int present[] = {0, 1, 4};
+    member members[3];
+    for (int i = 0; i < 3; i++) {
+        members[i] = make(present[i], 7, "127.0.0.1", port);
+        members[i].deadline_s = 0.6;
+    }
+    members[0].place.listen_fd = fd;
+    run_all(members, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(GW_TIMEOUT, members[i].status);
+        CHECK(strstr(members[i].error.text, "ranks 2, 3, 5, 6 of 7 have not arrived at 127.0.0.1:") != NULL);
+        CHECK(members[i].took_s > 0.5 && members[i].took_s < 2.5);
+    }
+}
+
+static void two_worlds(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    member members[3] = {make(0, 3, "127.0.0.1", port), make(9, 12, "127.0.0.1", port), make(2, 3, "127.0.0.1", port)};
+    members[0].place.listen_fd = fd;
+    members[2].wait_ms = 300; /* comes when it is already known */
+    run_all(members, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(GW_MISMATCH, members[i].status);
+        CHECK_EQ(9, members[i].error.rank);
+        CHECK(strstr(members[i].error.text, "says 12, rank 0 on ") && strstr(members[i].error.text, "says 3"));
+        CHECK(members[i].took_s < 3.5);
+    }
+}
+
+static void the_same_rank_twice(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    member members[5] = {make(0, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port),
+                         make(2, 4, "127.0.0.1", port), make(3, 4, "127.0.0.1", port)};
+    members[0].place.listen_fd = fd;
+    members[4].wait_ms = 300;
+    run_all(members, 5);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(GW_MISMATCH, members[i].status);
+        CHECK(strstr(members[i].error.text, "rank 1 has come twice: from ") != NULL);
+    }
+}
+
+static void one_that_leaves(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    member members[4] = {make(0, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port), make(3, 4, "127.0.0.1", port),
+                         make(2, 4, "127.0.0.1", port)};
+    members[0].place.listen_fd = fd;
+    members[2].wait_ms = 600; /* comes when it is already known */
+    members[3].leaves = true;
+    members[3].wait_ms = 200;
+    run_all(members, 4);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(GW_PEER_LOST, members[i].status);
+        CHECK_EQ(2, members[i].error.rank);
+        CHECK(strstr(members[i].error.text, "for rank 3") != NULL);
+        CHECK(members[i].took_s < 4);
+    }
+}
+
+static void another_token(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    member members[2] = {make(0, 2, "127.0.0.1", port), make(1, 2, "127.0.0.1", port)};
+    members[0].place.listen_fd = fd;
+    members[0].deadline_s = 0.6;
+    members[1].secret = "not the same token";
+    run_all(members, 2);
+    CHECK_EQ(GW_DENIED, members[1].status);
+    CHECK(members[1].took_s < 0.5);
+    CHECK(strstr(members[1].error.text, "GRADWIRE_TOKEN") != NULL);
+    CHECK_EQ(GW_TIMEOUT, members[0].status);
+    CHECK(strstr(members[0].error.text, "rank 1 of 2 has not arrived") != NULL);
+    CHECK(strstr(members[0].error.text, "strangers refused: 1") != NULL);
+}
+
+static void nobody_there(void) {
+    member m = make(1, 2, "127.0.0.1", free_port());
+    m.deadline_s = 0.4;
+    run_all(&m, 1);
+    CHECK_EQ(GW_TIMEOUT, m.status);
+    CHECK(strstr(m.error.text, "Connection refused") && strstr(m.error.text, "MASTER_ADDR"));
+    CHECK(m.took_s < 1);
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    m = make(0, 2, "127.0.0.1", port); /* rank 0 whose port is taken */
+    run_all(&m, 1);
+    CHECK_EQ(GW_SYSTEM, m.status);
+    CHECK(strstr(m.error.text, "another program has it") != NULL);
+    m = make(1, 2, "127.0.0.1", port); /* one that accepts but never speaks */
+    m.deadline_s = 0.3;
+    run_all(&m, 1);
+    CHECK_EQ(GW_TIMEOUT, m.status);
+    CHECK(strstr(m.error.text, "did not answer the handshake") != NULL);
+    close(fd);
+}
+
+TEST_MAIN(CASE(meets_v4), CASE(meets_v6), CASE(meets_localhost), CASE(rank_0_comes_last), CASE(one_of_sixteen_ports),
+          CASE(missing_ranks_are_named), CASE(two_worlds), CASE(the_same_rank_twice), CASE(one_that_leaves),
+          CASE(another_token), CASE(nobody_there))
