@@ -1,8 +1,8 @@
 /* tcp_mesh.h - what the tests of the TCP transport share: nodes that play the engine (they check every byte, the order,
  * and that callbacks come when they may), real loopback sockets between them, and deadlines.
  *
- * Message k from rank s to rank d has bytes that are a function of (s, d, k, offset). Landings are malloc'd to the byte,
- * so that the address sanitizer sees a stray write. */
+ * Message k from rank s to rank d has bytes that are a function of (s, d, k, offset). Landings are malloc'd to the
+ * byte, so that the address sanitizer sees a stray write. */
 #ifndef GW_TESTS_TCP_MESH_H
 #define GW_TESTS_TCP_MESH_H
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 static const size_t sizes[] = {0,     1,     63,    64,    65,    1000,  16383,   16384,   16385,
-                               32703, 32704, 32705, 65536, 98304, 4,     1048576, 1048577, 5 << 20};
+                               32703, 32704, 32705, 65536, 98304, 4,     1048576, 1048577, 3 << 20};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
 static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
@@ -139,7 +139,7 @@ static void sending_from_callbacks(void) {
 
 /* ---- with threads: pollers that sleep, and somebody else who connects ---- */
 
-#define TURNS 300
+#define TURNS 100
 
 typedef struct dialler {
     mesh *m;

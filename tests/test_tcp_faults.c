@@ -284,5 +284,5 @@ static void close_takes_everything(void) {
 }
 
 TEST_MAIN(CASE(fragments), CASE(last_words_then_closed), CASE(close_is_no_reset), CASE(closed_says_so),
-          CASE(closed_in_a_message), CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed), CASE(nonsense), CASE(refusals),
-          CASE(reset_in_mid_transfer), CASE(generations), CASE(close_takes_everything))
+          CASE(closed_in_a_message), CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed),
+          CASE(nonsense), CASE(refusals), CASE(reset_in_mid_transfer), CASE(generations), CASE(close_takes_everything))

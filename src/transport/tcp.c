@@ -104,11 +104,11 @@ static void post(tcp *t, gw_tcp_conn *conn) {
 
 void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled) {
     tcp *t = (tcp *)transport;
-    assert(peer >= 0 && peer < t->world && peer != t->rank);
-    gw_tcp_conn *conn = stream >= 0 && stream < t->streams ? gw_tcp_conn_make(peer, stream, generation, fd) : NULL;
+    bool exists = peer >= 0 && peer < t->world && peer != t->rank && stream >= 0 && stream < t->streams;
+    gw_tcp_conn *conn = exists ? gw_tcp_conn_make(peer, stream, generation, fd) : NULL;
     if (!conn) { /* the peer sees it close, and the job ends with that cause */
         gw_log(GW_LOG_ERROR, t->rank, "stream %d of rank %d was refused: %s", stream, peer,
-               stream >= 0 && stream < t->streams ? "out of memory" : "this rank has fewer; set them alike");
+               exists ? "out of memory" : "there is none here; set world and streams alike on all ranks");
         close(fd);
         return;
     }
@@ -264,7 +264,9 @@ static void shut(tcp *t, gw_tcp_conn *conn) {
  * the one on which nothing came: the others are read to their end first. */
 static void settle_peer(tcp *t, gw_tcp_conn *ended) {
     bool all = true;
-    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) all &= conn->peer != ended->peer || conn->status != GW_OK;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {
+        if (conn->peer == ended->peer && conn->status == GW_OK) all = false;
+    }
     shut(t, ended);
     if (ended->orderly && !all) return;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {
@@ -418,7 +420,7 @@ static gw_status set_up(tcp *t, gw_error *error) {
     t->epoll = epoll_create1(EPOLL_CLOEXEC);
     t->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->epoll < 0 || t->bell < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->bell, &event) != 0)
-        return gw_fail(error, GW_SYSTEM, "tcp: the kernel gave no epoll or eventfd: %s; see ulimit -n", strerror(errno));
+        return gw_fail(error, GW_SYSTEM, "tcp: no epoll or eventfd: %s; see ulimit -n", strerror(errno));
     return GW_OK;
 }
 
