@@ -206,6 +206,13 @@ supervisor_killed() {
     has sentence "$err" 'was lost with ranks 0 to 2: its supervisor ended with exit code 137'
     nothing_left 0
 }
+both_killed() { # then the kernel ends the ranks
+    start -n 3 -- sleep "$forever"
+    until_true 5 at_least 4 || echo "the ranks did not start"
+    kill -9 "$launcher" "$(cat "/proc/$launcher/task/$launcher/children")"
+    finish
+    nothing_left 3
+}
 interrupt() {
     start -n 2 -- bash -c "trap 'echo caught; exit 0' INT; sleep $forever & wait"
     until_true 5 at_least 5 || echo "the ranks did not start"
@@ -398,7 +405,7 @@ tell() { # CASE
 for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
-    grandchildren launcher_killed supervisor_killed interrupt second_interrupt_kills terminate reader_goes_away \
+    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate reader_goes_away \
     reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
     one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"

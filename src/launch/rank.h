@@ -10,10 +10,8 @@
 #include "launch/wire.h"
 
 typedef struct gw_rank_process {
-    pid_t pid;       /* and process group; 0: not running (not started, or reaped) */
-    int stream[2];   /* its standard output and error, non-blocking; -1: at its end */
-    int status;      /* as from waitpid, once it has ended */
-    bool unreported; /* it has ended and the launcher was not told */
+    pid_t pid;     /* and process group; 0: not running (not started, or reaped) */
+    int stream[2]; /* its standard output and error, non-blocking; -1: at its end */
     gw_time started;
 } gw_rank_process;
 

@@ -75,30 +75,19 @@ static void drain(supervisor *s, int local) {
         for (int i = 0; i < DRAIN_CHUNKS && forward(s, local, stream); i++) continue;
 }
 
-static void report_exit(supervisor *s, int local) {
+static void rank_exited(supervisor *s, int local, int status) {
     gw_rank_process *rank = &s->ranks[local];
+    rank->pid = 0;
     drain(s, local); /* its last words come before the news of its end */
     uint32_t ms = (uint32_t)((gw_clock_now() - rank->started) / GW_MILLISECOND);
-    gw_wire_put_numbers(&s->to_launcher, GW_WIRE_EXITED, 0, local, (uint32_t)rank->status, ms);
-    rank->unreported = false;
+    gw_wire_put_numbers(&s->to_launcher, GW_WIRE_EXITED, 0, local, (uint32_t)status, ms);
 }
 
-/* waitpid does not tell who was first. Where several have ended, those killed by a signal are told first: the others
- * most likely ended because of them. */
 static void reap(supervisor *s) {
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        for (int i = 0; i < s->order.local_ranks; i++) {
-            gw_rank_process *rank = &s->ranks[i];
-            if (rank->pid != pid) continue;
-            rank->pid = 0;
-            rank->status = status;
-            rank->unreported = true;
-        }
-    }
-    for (int pass = 0; pass < 2; pass++)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         for (int i = 0; i < s->order.local_ranks; i++)
-            if (s->ranks[i].unreported && (pass == 1 || WIFSIGNALED(s->ranks[i].status))) report_exit(s, i);
+            if (s->ranks[i].pid == pid) rank_exited(s, i, status);
 }
 
 static int running(const supervisor *s) {
