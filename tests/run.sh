@@ -405,8 +405,8 @@ tell() { # CASE
 for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
-    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate reader_goes_away \
-    reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
+    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
+    reader_goes_away reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
     one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"
 done
