@@ -9,6 +9,7 @@
 
 /* Every command, in the order of the help. */
 static const gw_command *const commands[] = {
+    &gw_command_run,
     &gw_command_list,
 };
 
@@ -55,6 +56,7 @@ static int dispatch(int argc, char **argv) {
     }
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(word, commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
+    if (strcmp(word, gw_command_supervise.name) == 0) return gw_command_supervise.run(argc - 1, argv + 1);
     return unknown(word);
 }
 

@@ -1,0 +1,277 @@
+/* run.c - gradwire run: starts the ranks of a job, on this machine or on others. The work is in launch/; here the
+ * options become a job. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "launch/job.h"
+#include "launch/wire.h"
+#include "strategy/strategy.h"
+#include "transport/listen.h"
+#include "transport/token.h"
+
+enum { DEFAULT_PORT = 29500, SECONDS_MAX = 30 * 24 * 3600 };
+
+#define DEFAULT_RSH "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15"
+
+extern char **environ;
+
+typedef struct settings {
+    int64_t ranks; /* 0: as many as there are slots */
+    int64_t port;  /* 0: chosen */
+    const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
+    const char *strategy, *interface, *ports, *log; /* NULL: as in the environment */
+    double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
+    bool no_prefix;
+    int port_low, port_high; /* of ports; 0: any */
+} settings;
+
+/* The environment that all ranks share. */
+typedef struct variables {
+    char **list; /* "NAME=value", owned, NULL at the end */
+    int count;
+    bool failed; /* memory ran out; stays set */
+} variables;
+
+static void add_variable(variables *v, const char *name, const char *value) {
+    char *text = NULL;
+    char **list = realloc(v->list, ((size_t)v->count + 2) * sizeof *list);
+    if (list) v->list = list;
+    if (!list || asprintf(&text, "%s=%s", name, value) < 0) {
+        v->failed = true;
+        return;
+    }
+    v->list[v->count++] = text;
+    v->list[v->count] = NULL;
+}
+
+static void add_given(variables *v, const char *name, const char *value) {
+    if (value) add_variable(v, name, value);
+}
+
+static void free_variables(variables *v) {
+    for (int i = 0; i < v->count; i++) {
+        explicit_bzero(v->list[i], strlen(v->list[i])); /* the token is among them */
+        free(v->list[i]);
+    }
+    free(v->list);
+}
+
+/* What is set for the library here counts on the other hosts too, except what belongs to one job or one process. */
+static void forward_variables(variables *v) {
+    static const char *const own[] = {"GRADWIRE_TOKEN", "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD"};
+    for (char **entry = environ; *entry; entry++) {
+        char name[128];
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, "GRADWIRE_", 9) != 0 || (*entry)[length] != '=' || length >= sizeof name) continue;
+        memcpy(name, *entry, length);
+        name[length] = 0;
+        bool skip = false;
+        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) skip |= strcmp(name, own[i]) == 0;
+        if (!skip) add_variable(v, name, *entry + length + 1);
+    }
+}
+
+static gw_status collect_variables(variables *v, const settings *s, const char *address, int port, gw_error *error) {
+    char text[32];
+    gw_token token;
+    gw_status status = gw_token_random(&token, error);
+    if (status != GW_OK) return status;
+    forward_variables(v);
+    add_given(v, "GRADWIRE_STRATEGY", s->strategy);
+    add_given(v, "GRADWIRE_INTERFACE", s->interface);
+    add_given(v, "GRADWIRE_PORTS", s->ports);
+    add_given(v, "GRADWIRE_LOG", s->log);
+    if (s->deadline > 0) {
+        snprintf(text, sizeof text, "%.9g", s->deadline);
+        add_variable(v, "GRADWIRE_DEADLINE", text);
+    }
+    add_variable(v, "GRADWIRE_TOKEN", token.text);
+    gw_token_wipe(&token);
+    add_variable(v, "MASTER_ADDR", address);
+    snprintf(text, sizeof text, "%d", port);
+    add_variable(v, "MASTER_PORT", text);
+    return v->failed ? gw_fail(error, GW_MEMORY, "there is no memory for the environment of the ranks") : GW_OK;
+}
+
+static gw_status find_hosts(gw_hosts *hosts, const settings *s, gw_error *error) {
+    gw_status status;
+    if (s->hosts)
+        status = gw_hosts_parse(hosts, s->hosts, error);
+    else if (s->hostfile)
+        status = gw_hosts_read(hosts, s->hostfile, error);
+    else
+        status = gw_hosts_local(hosts, s->ranks ? (int)s->ranks : 1, error);
+    return status == GW_OK ? gw_hosts_place(hosts, (int)s->ranks, error) : status;
+}
+
+/* Where rank 0 will be found. */
+typedef struct master {
+    int listen_fd; /* inherited by rank 0, so that nobody takes the port before it does; -1: it opens its own */
+    int port;
+    char address[GW_HOST_NAME_BYTES];
+} master;
+
+static gw_status listen_on_loopback(master *m, const settings *s, gw_error *error) {
+    int low = s->port ? (int)s->port : s->port_low, high = s->port ? (int)s->port : s->port_high;
+    gw_address loopback, bound;
+    char text[GW_ADDRESS_TEXT];
+    gw_error ignored = {0};
+    gw_address_literal("127.0.0.1", &loopback);
+    gw_status status = gw_listen_open(&loopback, low, high, &m->listen_fd, &bound, error);
+    if (status != GW_OK) {
+        gw_address_literal("::1", &loopback);
+        status = gw_listen_open(&loopback, low, high, &m->listen_fd, &bound, &ignored);
+    }
+    if (status != GW_OK) return error->status;
+    *error = (gw_error){0};
+    m->port = gw_address_port(&bound);
+    snprintf(m->address, sizeof m->address, "%s", gw_address_host_text(&bound, text));
+    return GW_OK;
+}
+
+static gw_status find_master(master *m, const settings *s, const gw_hosts *hosts, gw_error *error) {
+    const gw_host *first = &hosts->list[0];
+    m->listen_fd = -1;
+    if (gw_hosts_all_local(hosts) && !s->master_addr) return listen_on_loopback(m, s, error);
+    m->port = s->port ? (int)s->port : s->port_low ? s->port_low : DEFAULT_PORT;
+    const char *login = strchr(first->name, '@');
+    snprintf(m->address, sizeof m->address, "%s", s->master_addr ? s->master_addr : login ? login + 1 : first->name);
+    if (!s->master_addr && first->local && gethostname(m->address, sizeof m->address - 1) != 0)
+        return gw_fail(error, GW_SYSTEM, "this host has no name: %s; use --master-addr", strerror(errno));
+    return GW_OK;
+}
+
+static gw_console_options console_options(const settings *s) {
+    gw_console_options options = {.prefix = !s->no_prefix};
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool colours = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
+    for (int i = 0; i < 2; i++) {
+        options.fd[i] = i + 1;
+        options.terminal[i] = isatty(i + 1);
+        options.colour[i] = options.terminal[i] && colours;
+    }
+    return options;
+}
+
+static gw_time nanoseconds(double seconds) { return (gw_time)(seconds * (double)GW_SECOND); }
+
+static int complain(const gw_error *error) {
+    fprintf(stderr, "gradwire run: %s\n", error->text);
+    return error->status == GW_INVALID ? GW_EXIT_USAGE : GW_EXIT_FAILED;
+}
+
+static int start(const settings *s, char **argv) {
+    gw_error error = {0};
+    gw_hosts hosts = {0};
+    master rank0 = {.listen_fd = -1};
+    variables env = {0};
+    char own_path[PATH_MAX] = "";
+    char *directory = get_current_dir_name();
+    int code = -1;
+    if (!directory) gw_fail(&error, GW_SYSTEM, "the current directory is gone: %s", strerror(errno));
+    if (!s->remote_path && readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
+        gw_fail(&error, GW_SYSTEM, "cannot find my own program file: %s; use --remote-path", strerror(errno));
+    if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
+        find_master(&rank0, s, &hosts, &error) == GW_OK &&
+        collect_variables(&env, s, rank0.address, rank0.port, &error) == GW_OK) {
+        gw_job_options job = {
+            .hosts = &hosts,
+            .directory = directory,
+            .argv = argv,
+            .env = env.list,
+            .outpost = {s->rsh, s->remote_path ? s->remote_path : own_path, rank0.listen_fd},
+            .console = console_options(s),
+            .grace = nanoseconds(s->grace),
+            .timeout = nanoseconds(s->timeout),
+        };
+        code = gw_job_run(&job);
+    }
+    if (code < 0) code = complain(&error);
+    free_variables(&env);
+    gw_hosts_free(&hosts);
+    free(directory);
+    return code;
+}
+
+/* -1, or an exit code. */
+static int check(settings *s, int argc) {
+    gw_error error = {0};
+    gw_strategy strategy;
+    const char *ports = s->ports ? s->ports : getenv("GRADWIRE_PORTS");
+    if (argc < 2)
+        return gw_usage_error(&gw_command_run, "no program to run is given (usage: gradwire run %s)",
+                              gw_command_run.usage);
+    if (s->hosts && s->hostfile) return gw_usage_error(&gw_command_run, "--hosts and --hostfile cannot both be given");
+    if (s->grace > SECONDS_MAX || s->timeout > SECONDS_MAX)
+        return gw_usage_error(&gw_command_run, "--grace and --timeout cannot be longer than 30 days");
+    if (s->strategy && gw_strategy_parse(s->strategy, &strategy, &error) != GW_OK) return complain(&error);
+    if (ports && gw_ports_parse(ports, &s->port_low, &s->port_high, &error) != GW_OK) return complain(&error);
+    return -1;
+}
+
+/* A pipe must not land where standard output belongs. */
+static void open_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return;
+}
+
+static int run(int argc, char **argv) {
+    static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
+    settings s = {.rsh = DEFAULT_RSH, .grace = 2};
+    const gw_option options[] = {
+        /* clang-format off */
+        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &s.ranks, .lowest = 1,
+         .highest = GW_WIRE_MAX_RANKS,
+         .about = "how many ranks (default: the slots of the hosts; on this machine 1)"},
+        {.name = "hosts", .letter = 'H', .kind = GW_OPTION_STRING, .value = "A:4,B:4", .string = &s.hosts,
+         .about = "the hosts and their slots"},
+        {.name = "hostfile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.hostfile,
+         .about = "the hosts, one a line: host slots=4"},
+        {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = &s.rsh,
+         .about = "the remote shell, to which host and command line are added (default: ssh)"},
+        {.name = "remote-path", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.remote_path,
+         .about = "this program on the other hosts (default: where it is here)"},
+        {.name = "master-addr", .kind = GW_OPTION_STRING, .value = "ADDRESS", .string = &s.master_addr,
+         .about = "where the ranks find rank 0 (default: the first host, or loopback)"},
+        {.name = "port", .kind = GW_OPTION_INTEGER, .integer = &s.port, .lowest = 1, .highest = 65535,
+         .about = "of rank 0 (default: the first of --ports, else 29500; on this machine any)"},
+        {.name = "ports", .kind = GW_OPTION_STRING, .value = "LOW-HIGH", .string = &s.ports,
+         .about = "the ports that all ranks may listen on, for firewalls"},
+        {.name = "interface", .kind = GW_OPTION_STRING, .value = "LIST", .string = &s.interface,
+         .about = "the network interfaces to use: eth,ib are prefixes, ^docker excludes, =eth0 is exact"},
+        {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
+         .about = "the strategy line for all ranks (gradwire list)"},
+        {.name = "deadline", .kind = GW_OPTION_DURATION, .seconds = &s.deadline,
+         .about = "the longest wait without progress (default: 30)"},
+        {.name = "log", .kind = GW_OPTION_CHOICE, .value = "LEVEL", .string = &s.log, .choices = levels,
+         .about = "what the library says"},
+        {.name = "timeout", .kind = GW_OPTION_DURATION, .seconds = &s.timeout,
+         .about = "ends the whole job after this time, with exit code 124 (default: none)"},
+        {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,
+         .about = "from SIGTERM to SIGKILL when ranks are ended (default: 2)"},
+        {.name = "no-prefix", .kind = GW_OPTION_FLAG, .flag = &s.no_prefix,
+         .about = "print what the ranks print as it is, without the rank"},
+        /* clang-format on */
+        {.name = NULL},
+    };
+    open_standard_streams();
+    int code = gw_args_parse(&gw_command_run, options, &argc, argv);
+    if (code < 0) code = check(&s, argc);
+    return code < 0 ? start(&s, argv + 1) : code;
+}
+
+const gw_command gw_command_run = {
+    .name = "run",
+    .about = "starts the ranks of a job, here or on other hosts",
+    .usage = "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
+    .example = "gradwire run -n 4 -- ./train --epochs 3\n"
+               "gradwire run -H node1:4,node2:4 --strategy 'arch=ring' -- python3 train.py",
+    .wraps_program = true,
+    .run = run,
+};

@@ -1,0 +1,130 @@
+/* console.c - see console.h. One queue for both streams keeps their order, and keeps a line whole where both are the
+ * same terminal. */
+#include "launch/console.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct segment {
+    int stream;
+    size_t bytes; /* of the queue */
+} segment;
+
+static void put(gw_console *c, int stream, const char *data, size_t bytes) {
+    if (bytes == 0 || c->closed[stream]) return;
+    gw_buffer_add(&c->bytes, data, bytes);
+    segment last = {.stream = -1};
+    if (gw_buffer_size(&c->segments)) memcpy(&last, c->segments.data + c->segments.end - sizeof last, sizeof last);
+    if (last.stream == stream) {
+        last.bytes += bytes;
+        memcpy(c->segments.data + c->segments.end - sizeof last, &last, sizeof last);
+    } else {
+        last = (segment){stream, bytes};
+        gw_buffer_add(&c->segments, &last, sizeof last);
+    }
+}
+
+static void put_label(gw_console *c, int stream, int rank, const char *name) {
+    static const char *const colours[] = {"36", "33", "32", "35", "34", "31", "96", "93", "92", "95", "94", "91"};
+    char label[GW_LABEL_BYTES], text[GW_LABEL_BYTES / 2 + 128];
+    if (rank >= 0)
+        snprintf(text, sizeof text, "[%d]", rank);
+    else
+        snprintf(text, sizeof text, "[%s]", name);
+    if (c->options.colour[stream] && rank >= 0)
+        snprintf(label, sizeof label, "\033[%sm%s\033[0m ", colours[rank % (int)(sizeof colours / sizeof colours[0])],
+                 text);
+    else
+        snprintf(label, sizeof label, "%s ", text);
+    put(c, stream, label, strlen(label));
+}
+
+static void put_line(gw_console *c, int stream, int rank, const char *name, const char *data, size_t bytes) {
+    bool label = c->options.prefix || rank < 0;
+    if (label) put_label(c, stream, rank, name);
+    put(c, stream, data, bytes);
+    char last = bytes ? data[bytes - 1] : 0;
+    if (label && last != '\n' && !(last == '\r' && c->options.terminal[stream])) put(c, stream, "\n", 1);
+}
+
+/* Bytes up to and with the end of the first line; 0: it has not come yet. */
+static size_t line_bytes(const gw_line *line, bool terminal) {
+    const char *data = gw_buffer_head(&line->bytes);
+    size_t size = gw_buffer_size(&line->bytes);
+    const char *from = data + line->searched;
+    const char *newline = memchr(from, '\n', size - line->searched);
+    const char *end = newline ? newline : data + size;
+    for (const char *r = from; terminal && (r = memchr(r, '\r', (size_t)(end - r))); r++)
+        if (r + 1 < data + size && r[1] != '\n') return (size_t)(r - data) + 1;
+    if (newline) return (size_t)(newline - data) + 1;
+    return size > GW_LINE_MAX_BYTES ? GW_LINE_MAX_BYTES : 0;
+}
+
+void gw_console_lines(gw_console *console, gw_line *line, int stream, int rank, const char *name, const char *data,
+                      size_t bytes) {
+    bool terminal = console->options.terminal[stream];
+    gw_buffer_add(&line->bytes, data, bytes);
+    for (size_t length; gw_buffer_size(&line->bytes) && (length = line_bytes(line, terminal));) {
+        put_line(console, stream, rank, name, gw_buffer_head(&line->bytes), length);
+        gw_buffer_take(&line->bytes, length);
+        line->searched = 0;
+    }
+    size_t size = gw_buffer_size(&line->bytes);
+    line->searched = terminal && size ? size - 1 : size; /* a last \r is looked at again, with what follows it */
+}
+
+void gw_console_flush_line(gw_console *console, gw_line *line, int stream, int rank, const char *name) {
+    size_t size = gw_buffer_size(&line->bytes);
+    if (size) put_line(console, stream, rank, name, gw_buffer_head(&line->bytes), size);
+    gw_buffer_take(&line->bytes, size);
+    line->searched = 0;
+}
+
+void gw_console_say(gw_console *console, const char *text) {
+    put(console, 1, "gradwire: ", 10);
+    put(console, 1, text, strlen(text));
+    put(console, 1, "\n", 1);
+}
+
+int gw_console_fd(const gw_console *console) {
+    if (gw_buffer_size(&console->segments) == 0) return -1;
+    segment first;
+    memcpy(&first, gw_buffer_head(&console->segments), sizeof first);
+    return console->options.fd[first.stream];
+}
+
+static void drop(gw_console *c, segment *first, size_t bytes) {
+    gw_buffer_take(&c->bytes, bytes);
+    first->bytes -= bytes;
+    memcpy(c->segments.data + c->segments.start, first, sizeof *first);
+    if (first->bytes == 0) gw_buffer_take(&c->segments, sizeof *first);
+}
+
+int gw_console_write(gw_console *console) {
+    if (console->bytes.failed || console->segments.failed) {
+        gw_console_free(console);
+        console->closed[0] = console->closed[1] = true;
+        return ENOMEM;
+    }
+    segment first;
+    memcpy(&first, gw_buffer_head(&console->segments), sizeof first);
+    size_t bytes = first.bytes < PIPE_BUF ? first.bytes : PIPE_BUF;
+    ssize_t written = write(console->options.fd[first.stream], gw_buffer_head(&console->bytes), bytes);
+    if (written >= 0) {
+        drop(console, &first, (size_t)written);
+        return 0;
+    }
+    if (errno == EINTR || errno == EAGAIN) return 0;
+    int number = errno;
+    console->closed[first.stream] = true;
+    drop(console, &first, first.bytes);
+    return number;
+}
+
+void gw_console_free(gw_console *console) {
+    gw_buffer_free(&console->bytes);
+    gw_buffer_free(&console->segments);
+}

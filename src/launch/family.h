@@ -1,0 +1,14 @@
+/* family.h - no process is left behind: a process that calls gw_family_adopt becomes the parent of every descendant
+ * whose own parent dies, whatever session or group it moved to, and so can end them all. */
+#ifndef GW_LAUNCH_FAMILY_H
+#define GW_LAUNCH_FAMILY_H
+
+#include "base/clock.h"
+
+void gw_family_adopt(void);
+
+/* Kills and reaps every child of this process, those that are adopted meanwhile too, for at most `budget`. Returns how
+ * many were still there at the end. */
+int gw_family_end(gw_time budget);
+
+#endif

@@ -1,0 +1,435 @@
+/* job.c - see job.h. One thread, one poll loop. A job goes through these states: the hosts are greeted, the ranks run,
+ * one fails and the others have a second to say what they saw of it, the ranks are ended, all connections are closed.
+ */
+#include "launch/job.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launch/family.h"
+#include "launch/order.h"
+#include "launch/verdict.h"
+#include "launch/wire.h"
+
+enum { BACKLOG_BYTES = 256 << 10, FIXED_POLLS = 2, POLLS_PER_OUTPOST = 3 };
+
+static const gw_time greet_budget = 30 * GW_SECOND; /* for all hosts to answer */
+static const gw_time settle_budget = GW_SECOND;     /* for survivors to end with an error of their own */
+static const gw_time finish_budget = 5 * GW_SECOND; /* beyond the grace, for hosts to say that they are done */
+static const gw_time close_budget = 2 * GW_SECOND;  /* for a remote shell to end after its output did */
+static const gw_time never = UINT64_MAX;
+
+typedef struct job {
+    const gw_job_options *options;
+    gw_outpost *outposts; /* one a host */
+    gw_line (*lines)[2];  /* of each rank */
+    struct pollfd *polls; /* FIXED_POLLS and POLLS_PER_OUTPOST for each outpost */
+    gw_console console;
+    int world;
+    int signals; /* signalfd */
+    gw_verdict verdict;
+    bool announced;                                              /* the verdict was printed */
+    gw_time greet_until, settle_until, timeout_at, finish_until; /* `never` where not in force */
+    int interrupts;                                              /* signals that asked us to end */
+} job;
+
+static int hosts_of(const job *j) { return j->options->hosts->count; }
+
+static void announce(job *j) {
+    if (j->verdict.weight == GW_VERDICT_NONE || j->announced) return;
+    j->announced = true;
+    if (j->verdict.text[0]) gw_console_say(&j->console, j->verdict.text);
+}
+
+/* Hosts without an order have started nothing: their remote shell is all there is to end. */
+static void end_job(job *j, int number, gw_time grace) {
+    gw_time until = gw_clock_now() + grace + finish_budget;
+    if (until < j->finish_until) j->finish_until = until;
+    j->settle_until = j->greet_until = j->timeout_at = never;
+    announce(j);
+    for (int i = 0; i < hosts_of(j); i++) {
+        gw_outpost *outpost = &j->outposts[i];
+        if (outpost->ordered) {
+            gw_wire_put_numbers(&outpost->out, GW_WIRE_END, number, 0, (uint32_t)(grace / GW_MILLISECOND), 0);
+        } else if (outpost->pid) {
+            gw_outpost_close_fd(&outpost->to);
+            kill(-outpost->pid, SIGTERM);
+        }
+    }
+}
+
+static bool ending(const job *j) { return j->finish_until != never; }
+
+static void settle(job *j) {
+    if (!ending(j) && j->settle_until == never) j->settle_until = gw_clock_now() + settle_budget;
+}
+
+/* ---- news from the hosts ---- */
+
+static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
+    int rank = outpost->host->first_rank + frame->rank;
+    for (int stream = 0; stream < 2; stream++)
+        gw_console_flush_line(&j->console, &j->lines[rank][stream], stream, rank, NULL);
+    if (ending(j)) return;
+    if (gw_verdict_exited(&j->verdict, rank, outpost->host->name, (int)gw_wire_number(frame, 0),
+                          gw_wire_number(frame, 1)))
+        settle(j);
+}
+
+static void host_done(job *j, gw_outpost *outpost, int left) {
+    char text[GW_ERROR_TEXT_BYTES];
+    outpost->done = true;
+    if (left == 0) return;
+    snprintf(text, sizeof text, "%d processes on host %s could not be ended", left, outpost->host->name);
+    gw_console_say(&j->console, text);
+}
+
+static void take_frame(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
+    int rank = outpost->host->first_rank + frame->rank, stream = frame->detail - 1;
+    switch (frame->kind) {
+    case GW_WIRE_OUTPUT:
+        if (stream != 0 && stream != 1) return;
+        gw_console_lines(&j->console, &j->lines[rank][stream], stream, rank, NULL, frame->payload, frame->bytes);
+        return;
+    case GW_WIRE_EXITED:
+        rank_exited(j, outpost, frame);
+        return;
+    case GW_WIRE_NO_START:
+        if (ending(j)) return;
+        gw_verdict_no_start(&j->verdict, rank, outpost->host->name, (gw_start_step)frame->detail,
+                            (int)gw_wire_number(frame, 0), j->options->argv[0], j->options->directory);
+        end_job(j, SIGKILL, 0);
+        return;
+    case GW_WIRE_DONE:
+        host_done(j, outpost, (int)gw_wire_number(frame, 0));
+        return;
+    case GW_WIRE_ORDER:
+    case GW_WIRE_END:
+        return;
+    }
+}
+
+static void take_frames(job *j, gw_outpost *outpost) {
+    gw_wire_frame frame;
+    for (;;) {
+        gw_wire_state state = gw_wire_peek(&outpost->in, &frame);
+        if (state == GW_WIRE_PARTIAL) return;
+        if (state == GW_WIRE_BROKEN || frame.rank >= outpost->host->ranks) {
+            gw_outpost_close_fd(&outpost->from); /* no supervisor of ours; ends as a lost host */
+            outpost->closed_at = gw_clock_now();
+            return;
+        }
+        take_frame(j, outpost, &frame);
+        gw_wire_take(&outpost->in, &frame);
+    }
+}
+
+static void give_order(job *j, gw_outpost *outpost) {
+    const gw_host *host = outpost->host;
+    gw_order order = {
+        .first_rank = host->first_rank,
+        .local_ranks = host->ranks,
+        .world = j->world,
+        .group = (int)(outpost - j->outposts),
+        .listen_fd = host->first_rank == 0 ? j->options->outpost.listen_fd : -1,
+        .grace_ms = (int)(j->options->grace / GW_MILLISECOND),
+        .directory = j->options->directory,
+        .argv = j->options->argv,
+        .env = j->options->env,
+    };
+    gw_buffer bytes = {0};
+    gw_order_pack(&order, &bytes);
+    gw_wire_put(&outpost->out, GW_WIRE_ORDER, 0, 0, gw_buffer_head(&bytes), (uint32_t)gw_buffer_size(&bytes));
+    gw_buffer_free(&bytes);
+    outpost->ordered = true;
+}
+
+/* Nothing is started before every host has answered. */
+static void start_when_all_greeted(job *j) {
+    for (int i = 0; i < hosts_of(j); i++)
+        if (!j->outposts[i].greeted) return;
+    j->greet_until = never;
+    for (int i = 0; i < hosts_of(j); i++) give_order(j, &j->outposts[i]);
+}
+
+static void hear(job *j, gw_outpost *outpost) {
+    if (gw_buffer_read(&outpost->in, outpost->from) == 0) {
+        gw_outpost_close_fd(&outpost->from);
+        outpost->closed_at = gw_clock_now();
+    }
+    if (!outpost->greeted) {
+        gw_outpost_greet(outpost, &j->console);
+        if (outpost->greeted && !ending(j)) start_when_all_greeted(j);
+    }
+    if (outpost->greeted) take_frames(j, outpost);
+}
+
+static void hear_errors(job *j, gw_outpost *outpost) {
+    gw_buffer text = {0};
+    long bytes;
+    while ((bytes = gw_buffer_read(&text, outpost->errors)) > 0) continue;
+    if (gw_buffer_size(&text))
+        gw_console_lines(&j->console, &outpost->error_line, 1, -1, outpost->host->name, gw_buffer_head(&text),
+                         gw_buffer_size(&text));
+    if (bytes == 0) gw_outpost_close_fd(&outpost->errors);
+    gw_buffer_free(&text);
+}
+
+/* ---- the ends of things ---- */
+
+static void finish_outpost(job *j, gw_outpost *outpost) {
+    bool heard_all = outpost->from < 0 && (outpost->pid == 0 || gw_clock_now() >= outpost->closed_at + close_budget);
+    if (outpost->over || !heard_all) return;
+    outpost->over = true;
+    if (outpost->errors >= 0) hear_errors(j, outpost);
+    if (!outpost->greeted && gw_buffer_size(&outpost->in))
+        gw_console_lines(&j->console, &outpost->error_line, 1, -1, outpost->host->name, gw_buffer_head(&outpost->in),
+                         gw_buffer_size(&outpost->in));
+    gw_console_flush_line(&j->console, &outpost->error_line, 1, -1, outpost->host->name);
+    gw_outpost_close_fd(&outpost->errors);
+    gw_outpost_close_fd(&outpost->to);
+    if (outpost->done || ending(j)) return;
+    gw_verdict_host_lost(&j->verdict, outpost->host, outpost->greeted, outpost->status,
+                         j->options->outpost.remote_path);
+    if (outpost->greeted)
+        settle(j);
+    else
+        end_job(j, SIGTERM, j->options->grace);
+}
+
+static int open_outposts(const job *j) {
+    int count = 0;
+    for (int i = 0; i < hosts_of(j); i++) count += !j->outposts[i].over;
+    return count;
+}
+
+static void reap(job *j) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (int i = 0; i < hosts_of(j); i++) {
+            if (j->outposts[i].pid != pid) continue;
+            j->outposts[i].pid = 0;
+            j->outposts[i].status = status;
+        }
+    }
+}
+
+/* The first signal goes to the ranks, which may end in their own way; the second is meant seriously. */
+static void interrupted(job *j, int number) {
+    if (++j->interrupts > 1) {
+        end_job(j, SIGKILL, 0);
+        return;
+    }
+    if (!ending(j))
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 128 + number, "ended by signal %d (%s)", number,
+                       strsignal(number));
+    end_job(j, number, j->options->grace);
+}
+
+static void take_signals(job *j) {
+    struct signalfd_siginfo info;
+    while (read(j->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD) interrupted(j, (int)info.ssi_signo);
+    reap(j);
+}
+
+static void print_some(job *j) {
+    int number = gw_console_write(&j->console);
+    if (number == 0 || ending(j)) return;
+    if (number == EPIPE) /* as for any program in front of head(1), there is nothing to say */
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 128 + SIGPIPE, "%s", "");
+    else
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 1, "cannot write the output of the ranks: %s", strerror(number));
+    end_job(j, SIGTERM, j->options->grace);
+}
+
+static const char *silent_host(const job *j) {
+    for (int i = 0; i < hosts_of(j); i++)
+        if (!j->outposts[i].greeted) return j->outposts[i].host->name;
+    return "";
+}
+
+static void check_clocks(job *j) {
+    gw_time now = gw_clock_now();
+    if (now >= j->greet_until) {
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
+                       "host %s did not answer within %d s; try the remote shell by hand", silent_host(j),
+                       (int)(greet_budget / GW_SECOND));
+        end_job(j, SIGTERM, j->options->grace);
+    }
+    if (now >= j->timeout_at) {
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, GW_JOB_TIMEOUT, "the job did not end within %g s (--timeout)",
+                       (double)j->options->timeout / (double)GW_SECOND);
+        end_job(j, SIGTERM, j->options->grace);
+    }
+    if (now >= j->settle_until) end_job(j, SIGTERM, j->options->grace);
+}
+
+/* ---- the loop ---- */
+
+static gw_time next_clock(const job *j) {
+    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until};
+    gw_time next = never;
+    for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
+        if (clocks[i] < next) next = clocks[i];
+    for (int i = 0; i < hosts_of(j); i++) {
+        const gw_outpost *outpost = &j->outposts[i];
+        if (!outpost->over && outpost->closed_at && outpost->closed_at + close_budget < next)
+            next = outpost->closed_at + close_budget;
+    }
+    return next;
+}
+
+static int milliseconds_until(gw_time when) {
+    gw_time now = gw_clock_now();
+    if (when <= now) return 0;
+    gw_time ms = (when - now) / GW_MILLISECOND + 1;
+    return ms > INT_MAX ? -1 : (int)ms;
+}
+
+static int fill_polls(job *j) {
+    bool room = gw_buffer_size(&j->console.bytes) < BACKLOG_BYTES;
+    struct pollfd *p = j->polls;
+    *p++ = (struct pollfd){.fd = j->signals, .events = POLLIN};
+    *p++ = (struct pollfd){.fd = gw_console_fd(&j->console), .events = POLLOUT};
+    for (int i = 0; i < hosts_of(j); i++) {
+        const gw_outpost *outpost = &j->outposts[i];
+        *p++ = (struct pollfd){.fd = room ? outpost->from : -1, .events = POLLIN};
+        *p++ = (struct pollfd){.fd = room ? outpost->errors : -1, .events = POLLIN};
+        *p++ = (struct pollfd){.fd = gw_buffer_size(&outpost->out) ? outpost->to : -1, .events = POLLOUT};
+    }
+    return (int)(p - j->polls);
+}
+
+static void serve_outpost(job *j, gw_outpost *outpost, const struct pollfd *p) {
+    if (p[2].revents && !gw_buffer_write(&outpost->out, outpost->to)) gw_outpost_close_fd(&outpost->to);
+    if (p[1].revents) hear_errors(j, outpost);
+    if (p[0].revents) hear(j, outpost);
+}
+
+static void run_loop(job *j) {
+    while (open_outposts(j) && gw_clock_now() < j->finish_until) {
+        int count = fill_polls(j);
+        int ready = poll(j->polls, (nfds_t)count, milliseconds_until(next_clock(j)));
+        if (ready > 0) {
+            if (j->polls[1].revents) print_some(j);
+            for (int i = 0; i < hosts_of(j); i++)
+                serve_outpost(j, &j->outposts[i], &j->polls[FIXED_POLLS + i * POLLS_PER_OUTPOST]);
+            if (j->polls[0].revents) take_signals(j);
+        }
+        for (int i = 0; i < hosts_of(j); i++) finish_outpost(j, &j->outposts[i]);
+        check_clocks(j);
+    }
+}
+
+/* What is left to print. The reader may be a pager that takes its time, but not after we were told to end. */
+static void print_rest(job *j) {
+    gw_time until = ending(j) ? gw_clock_now() + finish_budget : never;
+    while (gw_console_fd(&j->console) >= 0 && gw_clock_now() < until && j->interrupts < 2) {
+        struct pollfd polls[2] = {{.fd = j->signals, .events = POLLIN},
+                                  {.fd = gw_console_fd(&j->console), .events = POLLOUT}};
+        if (poll(polls, 2, milliseconds_until(until)) <= 0) continue;
+        if (polls[1].revents) print_some(j);
+        if (polls[0].revents) take_signals(j);
+        if (j->interrupts && until == never) until = gw_clock_now() + finish_budget;
+    }
+}
+
+static void close_all(job *j) {
+    char text[GW_ERROR_TEXT_BYTES];
+    announce(j);
+    for (int i = 0; i < hosts_of(j); i++) {
+        const gw_outpost *outpost = &j->outposts[i];
+        if (outpost->over || outpost->host->local || !outpost->ordered) continue;
+        snprintf(text, sizeof text, "host %s did not say that its ranks have ended; look there for what is left",
+                 outpost->host->name);
+        gw_console_say(&j->console, text);
+    }
+    gw_family_end(finish_budget);
+    print_rest(j);
+}
+
+/* A signal that is ignored (nohup, a background job) stays ignored. */
+static bool catch_signals(job *j, sigset_t *before) {
+    const int wanted[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        struct sigaction action;
+        if (sigaction(wanted[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, wanted[i]);
+    }
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &set, before);
+    j->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return j->signals >= 0;
+}
+
+static void open_all(job *j) {
+    gw_error error = {0};
+    for (int i = 0; i < hosts_of(j); i++) {
+        const gw_host *host = &j->options->hosts->list[i];
+        gw_outpost_options options = j->options->outpost;
+        if (host->first_rank != 0) options.listen_fd = -1;
+        if (gw_outpost_open(&j->outposts[i], host, &options, &error) == GW_OK) continue;
+        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 1, "%s", error.text);
+        for (; i < hosts_of(j); i++) j->outposts[i].over = true;
+        end_job(j, SIGTERM, 0);
+    }
+    if (j->options->outpost.listen_fd >= 0) close(j->options->outpost.listen_fd);
+}
+
+static bool allocate(job *j) {
+    size_t hosts = (size_t)hosts_of(j);
+    j->outposts = calloc(hosts, sizeof *j->outposts);
+    j->lines = calloc((size_t)j->world, sizeof *j->lines);
+    j->polls = calloc(FIXED_POLLS + hosts * POLLS_PER_OUTPOST, sizeof *j->polls);
+    for (size_t i = 0; j->outposts && i < hosts; i++)
+        j->outposts[i] = (gw_outpost){.host = &j->options->hosts->list[i], .to = -1, .from = -1, .errors = -1};
+    return j->outposts && j->lines && j->polls;
+}
+
+static void free_job(job *j) {
+    for (int i = 0; j->outposts && i < hosts_of(j); i++) gw_outpost_free(&j->outposts[i]);
+    for (int i = 0; j->lines && i < j->world; i++)
+        for (int stream = 0; stream < 2; stream++) gw_buffer_free(&j->lines[i][stream].bytes);
+    gw_console_free(&j->console);
+    free(j->polls);
+    free(j->lines);
+    free(j->outposts);
+}
+
+int gw_job_run(const gw_job_options *options) {
+    gw_time now = gw_clock_now();
+    job j = {.options = options,
+             .world = gw_hosts_world(options->hosts),
+             .console = {.options = options->console},
+             .greet_until = now + greet_budget,
+             .timeout_at = options->timeout ? now + options->timeout : never,
+             .settle_until = never,
+             .finish_until = never};
+    sigset_t before;
+    if (!allocate(&j) || !catch_signals(&j, &before)) {
+        gw_console_say(&j.console, "there is not enough memory to start a job");
+        gw_console_write(&j.console);
+        free_job(&j);
+        return 1;
+    }
+    gw_family_adopt();
+    open_all(&j);
+    run_loop(&j);
+    close_all(&j);
+    close(j.signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free_job(&j);
+    return j.verdict.code;
+}

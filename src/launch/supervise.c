@@ -1,0 +1,257 @@
+/* supervise.c - see supervise.h. One thread, one poll loop; the end of `in` means that the launcher is gone. */
+#include "launch/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launch/family.h"
+#include "launch/rank.h"
+
+enum {
+    CHUNK_BYTES = 32 << 10,    /* of output in one frame */
+    BACKLOG_BYTES = 256 << 10, /* while more waits for the launcher, the ranks have to wait too */
+    DRAIN_CHUNKS = 64,         /* read at most from one stream of a rank that has ended: a grandchild may go on */
+    FIXED_POLLS = 3
+};
+
+static const gw_time order_budget = 60 * GW_SECOND; /* for the order to come */
+static const gw_time kill_budget = 5 * GW_SECOND;   /* for the kernel to end what was killed */
+
+typedef struct supervisor {
+    int in, out, signals;
+    gw_buffer from_launcher, to_launcher;
+    gw_order order; /* its strings lie in order_bytes */
+    gw_buffer order_bytes;
+    gw_rank_process *ranks; /* order.local_ranks; NULL until the order has come */
+    struct pollfd *polls;   /* FIXED_POLLS and two for each rank */
+    bool orphaned;          /* the launcher is gone; output is thrown away */
+    gw_time kill_at;        /* when the ranks are killed; UINT64_MAX: not ending */
+    gw_time give_up_at;     /* when those that do not die are left alone */
+} supervisor;
+
+static void signal_ranks(supervisor *s, int number) {
+    for (int i = 0; i < s->order.local_ranks; i++)
+        if (s->ranks && s->ranks[i].pid) kill(-s->ranks[i].pid, number);
+}
+
+static void end_ranks(supervisor *s, int number, gw_time grace) {
+    gw_time now = gw_clock_now();
+    signal_ranks(s, number);
+    if (now + grace < s->kill_at) s->kill_at = now + grace;
+}
+
+static void lose_launcher(supervisor *s) {
+    if (s->orphaned) return;
+    s->orphaned = true;
+    end_ranks(s, SIGTERM, (gw_time)s->order.grace_ms * GW_MILLISECOND);
+}
+
+/* One chunk of a stream; false when there is no more now. */
+static bool forward(supervisor *s, int local, int stream) {
+    char chunk[CHUNK_BYTES];
+    int *fd = &s->ranks[local].stream[stream];
+    if (*fd < 0) return false;
+    ssize_t bytes = read(*fd, chunk, sizeof chunk);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (bytes <= 0) {
+        close(*fd);
+        *fd = -1;
+        return false;
+    }
+    if (!s->orphaned) gw_wire_put(&s->to_launcher, GW_WIRE_OUTPUT, stream + 1, local, chunk, (uint32_t)bytes);
+    return true;
+}
+
+static void drain(supervisor *s, int local) {
+    for (int stream = 0; stream < 2; stream++)
+        for (int i = 0; i < DRAIN_CHUNKS && forward(s, local, stream); i++) continue;
+}
+
+static void rank_exited(supervisor *s, int local, int status) {
+    gw_rank_process *rank = &s->ranks[local];
+    rank->pid = 0;
+    drain(s, local); /* its last words come before the news of its end */
+    uint32_t ms = (uint32_t)((gw_clock_now() - rank->started) / GW_MILLISECOND);
+    gw_wire_put_numbers(&s->to_launcher, GW_WIRE_EXITED, 0, local, (uint32_t)status, ms);
+}
+
+static void reap(supervisor *s) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (int i = 0; i < s->order.local_ranks; i++)
+            if (s->ranks[i].pid == pid) rank_exited(s, i, status);
+}
+
+static int running(const supervisor *s) {
+    int count = 0;
+    for (int i = 0; i < s->order.local_ranks; i++) count += s->ranks[i].pid != 0;
+    return count;
+}
+
+static gw_status start_ranks(supervisor *s, const gw_wire_frame *frame, gw_error *error) {
+    gw_buffer_add(&s->order_bytes, frame->payload, frame->bytes);
+    if (s->order_bytes.failed) return gw_fail(error, GW_MEMORY, "there is no memory for the order");
+    gw_status status = gw_order_unpack(&s->order, gw_buffer_head(&s->order_bytes), frame->bytes, error);
+    if (status != GW_OK) return status;
+    size_t count = (size_t)s->order.local_ranks;
+    s->ranks = calloc(count, sizeof *s->ranks);
+    s->polls = calloc(FIXED_POLLS + 2 * count, sizeof *s->polls);
+    if (!s->ranks || !s->polls) return gw_fail(error, GW_MEMORY, "there is no memory for %zu ranks", count);
+    for (size_t i = 0; i < count; i++) s->ranks[i].stream[0] = s->ranks[i].stream[1] = -1;
+    if (s->order.listen_fd >= 0) fcntl(s->order.listen_fd, F_SETFD, FD_CLOEXEC); /* for rank 0 alone */
+    for (int i = 0; i < s->order.local_ranks; i++) {
+        gw_start_step step;
+        int number = gw_rank_start(&s->ranks[i], &s->order, i, &step);
+        if (number == 0) continue;
+        gw_wire_put_numbers(&s->to_launcher, GW_WIRE_NO_START, (int)step, i, (uint32_t)number, 0);
+        end_ranks(s, SIGKILL, 0);
+        break;
+    }
+    if (s->order.listen_fd >= 0) close(s->order.listen_fd);
+    return GW_OK;
+}
+
+static gw_status obey(supervisor *s, gw_error *error) {
+    gw_wire_frame frame;
+    gw_wire_state state;
+    gw_status status = GW_OK;
+    while (status == GW_OK && (state = gw_wire_peek(&s->from_launcher, &frame)) != GW_WIRE_PARTIAL) {
+        bool first = s->ranks == NULL;
+        if (state == GW_WIRE_BROKEN || (frame.kind == GW_WIRE_ORDER) != first)
+            return gw_fail(error, GW_PROTOCOL, "this is not the launcher of the same version on the other side");
+        if (first)
+            status = start_ranks(s, &frame, error);
+        else if (frame.kind == GW_WIRE_END)
+            end_ranks(s, frame.detail, (gw_time)gw_wire_number(&frame, 0) * GW_MILLISECOND);
+        gw_wire_take(&s->from_launcher, &frame);
+    }
+    return status;
+}
+
+static gw_status listen_to_launcher(supervisor *s, gw_error *error) {
+    if (gw_buffer_read(&s->from_launcher, s->in) != 0) return obey(s, error);
+    lose_launcher(s);
+    return GW_OK;
+}
+
+static void talk_to_launcher(supervisor *s) {
+    if (!s->orphaned && !gw_buffer_write(&s->to_launcher, s->out)) lose_launcher(s);
+    if (s->orphaned) gw_buffer_take(&s->to_launcher, gw_buffer_size(&s->to_launcher));
+}
+
+static void take_signals(supervisor *s) {
+    struct signalfd_siginfo info;
+    while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD) end_ranks(s, SIGTERM, (gw_time)s->order.grace_ms * GW_MILLISECOND);
+    reap(s);
+}
+
+static int milliseconds_until(gw_time when) {
+    gw_time now = gw_clock_now();
+    if (when <= now) return 0;
+    gw_time ms = (when - now) / GW_MILLISECOND + 1;
+    return ms > INT_MAX ? -1 : (int)ms;
+}
+
+static int fill_polls(supervisor *s) {
+    bool room = gw_buffer_size(&s->to_launcher) < BACKLOG_BYTES;
+    s->polls[0] = (struct pollfd){.fd = s->signals, .events = POLLIN};
+    s->polls[1] = (struct pollfd){.fd = s->orphaned ? -1 : s->in, .events = POLLIN};
+    s->polls[2] = (struct pollfd){.fd = gw_buffer_size(&s->to_launcher) ? s->out : -1, .events = POLLOUT};
+    int count = FIXED_POLLS;
+    for (int i = 0; i < s->order.local_ranks; i++)
+        for (int stream = 0; stream < 2; stream++)
+            s->polls[count++] = (struct pollfd){.fd = room ? s->ranks[i].stream[stream] : -1, .events = POLLIN};
+    return count;
+}
+
+static void kill_in_time(supervisor *s) {
+    if (s->give_up_at != UINT64_MAX || gw_clock_now() < s->kill_at) return;
+    signal_ranks(s, SIGKILL);
+    s->give_up_at = gw_clock_now() + kill_budget;
+}
+
+static gw_status watch_ranks(supervisor *s, gw_error *error) {
+    while (running(s) && gw_clock_now() < s->give_up_at) {
+        kill_in_time(s);
+        gw_time next = s->give_up_at != UINT64_MAX ? s->give_up_at : s->kill_at;
+        int count = fill_polls(s);
+        if (poll(s->polls, (nfds_t)count, milliseconds_until(next)) <= 0) continue;
+        if (s->polls[2].revents) talk_to_launcher(s);
+        if (s->polls[1].revents && listen_to_launcher(s, error) != GW_OK) return error->status;
+        for (int i = FIXED_POLLS; i < count; i++)
+            if (s->polls[i].revents) forward(s, (i - FIXED_POLLS) / 2, (i - FIXED_POLLS) % 2);
+        if (s->polls[0].revents) take_signals(s);
+        if (s->to_launcher.failed) return gw_fail(error, GW_MEMORY, "there is no memory for the output of the ranks");
+    }
+    return GW_OK;
+}
+
+/* The launcher may be slow to read (its own output may be a pager), so this waits as long as it lives. */
+static void say_goodbye(supervisor *s) {
+    char ignored[256];
+    while (!s->orphaned && gw_buffer_size(&s->to_launcher)) {
+        struct pollfd polls[2] = {{.fd = s->in, .events = POLLIN}, {.fd = s->out, .events = POLLOUT}};
+        if (poll(polls, 2, -1) < 0) continue;
+        if (polls[0].revents && read(s->in, ignored, sizeof ignored) <= 0) return;
+        if (polls[1].revents) talk_to_launcher(s);
+    }
+}
+
+static gw_status await_order(supervisor *s, gw_error *error) {
+    gw_time deadline = gw_clock_now() + order_budget;
+    while (!s->ranks && !s->orphaned) {
+        struct pollfd polls[2] = {{.fd = s->in, .events = POLLIN},
+                                  {.fd = gw_buffer_size(&s->to_launcher) ? s->out : -1, .events = POLLOUT}};
+        int ready = poll(polls, 2, milliseconds_until(deadline));
+        if (ready == 0) return gw_fail(error, GW_TIMEOUT, "the launcher gave no order within 60 s");
+        if (polls[1].revents) talk_to_launcher(s);
+        if (polls[0].revents && listen_to_launcher(s, error) != GW_OK) return error->status;
+    }
+    return GW_OK;
+}
+
+static bool catch_signals(supervisor *s) {
+    sigset_t set;
+    sigemptyset(&set);
+    const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) sigaddset(&set, caught[i]);
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signals >= 0;
+}
+
+gw_status gw_supervise(int in, int out, gw_error *error) {
+    supervisor s = {.in = in, .out = out, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
+    gw_status status = GW_OK;
+    if (!catch_signals(&s)) return gw_fail(error, GW_SYSTEM, "cannot watch signals: %s", strerror(errno));
+    gw_family_adopt();
+    gw_buffer_add(&s.to_launcher, GW_WIRE_HELLO, strlen(GW_WIRE_HELLO));
+    status = await_order(&s, error);
+    if (status == GW_OK && s.ranks) status = watch_ranks(&s, error);
+    int left = gw_family_end(kill_budget);
+    for (int i = 0; s.ranks && i < s.order.local_ranks; i++) drain(&s, i);
+    gw_wire_put_numbers(&s.to_launcher, GW_WIRE_DONE, 0, 0, (uint32_t)left, 0);
+    if (status == GW_OK) say_goodbye(&s);
+    for (int i = 0; s.ranks && i < s.order.local_ranks; i++)
+        for (int stream = 0; stream < 2; stream++)
+            if (s.ranks[i].stream[stream] >= 0) close(s.ranks[i].stream[stream]);
+    close(s.signals);
+    free(s.polls);
+    free(s.ranks);
+    gw_order_free(&s.order);
+    gw_buffer_free(&s.order_bytes);
+    gw_buffer_free(&s.to_launcher);
+    gw_buffer_free(&s.from_launcher);
+    return status;
+}

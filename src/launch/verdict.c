@@ -1,0 +1,65 @@
+/* verdict.c - see verdict.h. */
+#include "launch/verdict.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "launch/job.h"
+
+void gw_verdict_set(gw_verdict *verdict, gw_verdict_weight weight, int code, const char *format, ...) {
+    if (weight <= verdict->weight || (weight == GW_VERDICT_FINAL && verdict->weight != GW_VERDICT_NONE)) return;
+    verdict->weight = weight;
+    verdict->code = code;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(verdict->text, sizeof verdict->text, format, args);
+    va_end(args);
+}
+
+bool gw_verdict_exited(gw_verdict *verdict, int rank, const char *host, int status, uint32_t after_ms) {
+    double seconds = after_ms / 1000.0;
+    if (WIFSIGNALED(status)) {
+        int number = WTERMSIG(status);
+        gw_verdict_set(verdict, GW_VERDICT_DEATH, 128 + number,
+                       "rank %d on host %s was killed by signal %d (%s%s) after %.1f s", rank, host, number,
+                       strsignal(number), WCOREDUMP(status) ? ", core dumped" : "", seconds);
+        return true;
+    }
+    int code = WEXITSTATUS(status);
+    if (code == 0) return false;
+    gw_verdict_set(verdict, GW_VERDICT_EXIT_CODE, code, "rank %d on host %s ended with exit code %d after %.1f s", rank,
+                   host, code, seconds);
+    return true;
+}
+
+void gw_verdict_no_start(gw_verdict *verdict, int rank, const char *host, gw_start_step step, int number,
+                         const char *program, const char *directory) {
+    int code = step == GW_START_PROGRAM && number == ENOENT ? GW_JOB_NOT_FOUND : GW_JOB_NOT_RUNNABLE;
+    if (step == GW_START_DIRECTORY)
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot enter the directory %s on host %s for rank %d: %s",
+                       directory, host, rank, strerror(number));
+    else
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot start %s on host %s as rank %d: %s", program, host,
+                       rank, strerror(number));
+}
+
+void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted, int wait_status,
+                          const char *remote_path) {
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    const char *what = host->local ? "supervisor" : "remote shell";
+    if (greeted)
+        gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST,
+                       "host %s was lost with ranks %d to %d: its %s ended with exit code %d", host->name,
+                       host->first_rank, host->first_rank + host->ranks - 1, what, code);
+    else if (!host->local && (code == 127 || code == 126))
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
+                       "cannot start %s on host %s (the remote shell ended with exit code %d); install gradwire there "
+                       "or name its place with --remote-path",
+                       remote_path, host->name, code);
+    else
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
+                       "cannot reach host %s: the %s ended with exit code %d", host->name, what, code);
+}

@@ -1,0 +1,424 @@
+#!/bin/bash
+# run.sh - gradwire run seen from outside: run.sh BUILD_DIRECTORY [WORD]
+#
+# Real jobs of small shell programs. Each case is a function that prints what is wrong, or nothing. With WORD given only
+# cases whose names contain it are run. As root, and where namespaces can be made, two of them stand in for hosts.
+# shellcheck disable=SC2016  # what stands in single quotes is for the ranks
+
+build=$(cd "${1:?usage: run.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
+only=${2:-}
+gradwire=$build/gradwire
+top=$(mktemp -d) || exit 2
+scratch=$top      # a directory of its own for each case
+forever=97531.$$  # seconds to sleep, and how processes are found; each case adds its number
+printf '%s' "$forever" >"$scratch/marker"
+spaces=()
+clean_up() {
+    for process in $(processes); do kill -9 "$process"; done
+    for space in "${spaces[@]}"; do ip netns del "$space" 2>/dev/null; done
+    rm -rf "$top"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+unset GRADWIRE_STRATEGY GRADWIRE_PORTS GRADWIRE_LOG NO_COLOR
+passed=0 failed=0
+
+# ---- tools ----
+
+run() { # OPTIONS...: a job, at most 20 s; $out, $err and $code are what came of it
+    timeout -k 1 20 "$gradwire" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    code=$?
+    out=$(tr -d '\0' <"$scratch/out") err=$(tr -d '\0' <"$scratch/err")
+}
+start() { # OPTIONS...: the same in the background, as $launcher
+    env --default-signal=INT "$gradwire" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
+    launcher=$!
+}
+finish() { # waits for $launcher; $code, $out and $err as above
+    until_true 20 ended || { echo "the launcher does not end"; kill -9 "$launcher"; }
+    wait "$launcher" 2>/dev/null
+    code=$?
+    out=$(cat "$scratch/out") err=$(cat "$scratch/err")
+}
+is() { [ "$2" = "$3" ] || printf '%s is %s\nnot %s\n' "$1" "$2" "$3"; }         # WHAT GOT WANTED
+has() { [[ $2 =~ $3 ]] || printf '%s is %s\nand does not match %s\n' "$1" "$2" "$3"; } # WHAT GOT PATTERN
+processes() { grep -slaF -f "$scratch/marker" /proc/[0-9]*/cmdline | cut -d/ -f3; }
+count() { processes | wc -l; }
+until_true() { # SECONDS COMMAND...
+    local end=$((${EPOCHREALTIME/./} + $1 * 1000000))
+    shift
+    until "$@"; do
+        [ "${EPOCHREALTIME/./}" -lt "$end" ] || return 1
+        sleep 0.02
+    done
+}
+ended() { ! kill -0 "$launcher" 2>/dev/null; }
+at_least() { [ "$(count)" -ge "$1" ]; }
+none() { [ "$(count)" = 0 ]; }
+nothing_left() { # SECONDS
+    until_true "$1" none || echo "left behind: $(for p in $(processes); do tr '\0' ' ' <"/proc/$p/cmdline"; done)"
+}
+clock() { echo $((${EPOCHREALTIME/./} / 1000)); }
+within() { [ $(($(clock) - $1)) -le "$2" ] || echo "took $(($(clock) - $1)) ms, not $2"; } # SINCE MS
+
+# ---- cases ----
+
+environment_local() {
+    run -n 2 --strategy arch=ring --deadline 500ms --interface =lo --log info -- bash -c \
+        'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR ${#GRADWIRE_TOKEN} \
+        $GRADWIRE_STRATEGY $GRADWIRE_DEADLINE $GRADWIRE_INTERFACE $GRADWIRE_LOG "$PWD"'
+    is code "$code" 0
+    is output "$(sort <<<"$out")" "[0] 0 2 0 2 0 127.0.0.1 64 arch=ring 0.5 =lo info $PWD
+[1] 1 2 1 2 0 127.0.0.1 64 arch=ring 0.5 =lo info $PWD"
+}
+environment_of_the_launcher() {
+    export GRADWIRE_LOG=debug GRADWIRE_TOKEN=old GRADWIRE_TOKEN_FILE=/old GRADWIRE_LISTEN_FD=77
+    run -n 1 --rsh "sh -c 'shift; exec env -i \"\$@\"' sh" -H far -- /bin/sh -c \
+        'echo $GRADWIRE_LOG ${#GRADWIRE_TOKEN} x$GRADWIRE_TOKEN_FILE x$GRADWIRE_LISTEN_FD'
+    unset GRADWIRE_LOG GRADWIRE_TOKEN GRADWIRE_TOKEN_FILE GRADWIRE_LISTEN_FD
+    is output "$out" "[0] debug 64 x x"
+}
+socket_of_rank_0() {
+    run -n 2 -- bash -c 'if [ $RANK = 0 ]; then
+        [[ $(readlink /proc/$$/fd/$GRADWIRE_LISTEN_FD) == socket:* ]] && echo has
+        sleep 0.5; else exec 5<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo reached ${GRADWIRE_LISTEN_FD-none}; fi'
+    is output "$(sort <<<"$out")" "[0] has
+[1] reached none"
+    run --ports 29510-29519 -- bash -c 'echo $MASTER_PORT $GRADWIRE_PORTS'
+    has output "$out" '^\[0\] 295[0-9][0-9] 29510-29519$'
+}
+token_is_on_no_command_line() {
+    run -H a:1,b:1 --rsh "sh -c 'shift; exec \"\$@\"' sh" -- bash -c \
+        'printf %s "$GRADWIRE_TOKEN" >"'"$scratch"'/token.$RANK"; sleep 0.3
+         grep -slaF -f "'"$scratch"'/token.$RANK" /proc/[0-9]*/cmdline; exit 0'
+    is output "$out$err" ""
+    is tokens "$(cat "$scratch/token.1")" "$(cat "$scratch/token.0")"
+}
+exit_codes() {
+    run -n 2 -- true; is true "$code" 0
+    run -n 3 -- sh -c 'exit $((RANK == 1 ? 42 : 0))'; is exit "$code" 42
+    has sentence "$err" '^gradwire: rank 1 on host [^ ]+ ended with exit code 42 after [0-9.]+ s$'
+    run -n 2 -- sh -c 'test $RANK = 1 && kill -SEGV $$; sleep 5'; is signal "$code" 139
+    has sentence "$err" 'rank 1 on host [^ ]+ was killed by signal 11 \(Segmentation fault.*\) after [0-9.]+ s$'
+}
+wrong_use() {
+    local words
+    while IFS='|' read -r words code_wanted sentence; do
+        eval "run $words"
+        is "code of $words" "$code" "$code_wanted"
+        has "sentence of $words" "$err" "^gradwire( run)?: ${sentence}[^"$'\n'"]*\$"
+    done <<'CASES'
+-n 0 true|2|--ranks cannot be "0"
+-n x true|2|--ranks cannot be "x"
+-n 2|2|no program to run is given
+-H a:x true|2|"x" is not a number of slots for host a
+-H a -n 2 true|2|2 ranks do not fit into the 1 slots
+-H a --hostfile b true|2|--hosts and --hostfile cannot both be given
+--hostfile /nonexistent true|2|cannot read the host file /nonexistent: No such file
+--ports 9-1 true|2|.*9-1
+--strategy arch=rign true|2|.*rign
+--log loud true|2|--log cannot be "loud"
+--grace -1 true|2|--grace cannot be "-1"
+--wrong true|2|unknown option "--wrong"
+-n 3 /nonexistent|127|cannot start /nonexistent on host .* as rank 0: No such file or directory
+-n 3 no-such-program-here|127|cannot start no-such-program-here on host .*: No such file or directory
+-n 3 /etc/passwd|126|cannot start /etc/passwd on host .*: Permission denied
+-H far --rsh 'exit 255; ' true|255|cannot reach host far: the remote shell ended with exit code 255
+-H far --remote-path /no/gw --rsh 'sh -c "shift; exec \"\$@\" 2>/dev/null" sh' true|255|cannot start /no/gw on host far
+CASES
+}
+streams_and_labels() {
+    run -n 2 -- sh -c 'echo out $RANK; echo err $RANK >&2; printf "tail %s" $RANK'
+    is output "$(sort <<<"$out")" "$(printf '[0] out 0\n[0] tail 0\n[1] out 1\n[1] tail 1')"
+    is errors "$(sort <<<"$err")" "$(printf '[0] err 0\n[1] err 1')"
+}
+bytes_without_labels() {
+    head -c 3000000 /dev/urandom >"$scratch/bytes"
+    "$gradwire" run --no-prefix -- cat "$scratch/bytes" | cmp - "$scratch/bytes"
+}
+lines_are_not_mixed() {
+    run -n 4 -- bash -c 'for i in {1..300}; do printf "%0*d\n" $((i * 37 % 9000 + 1)) 0 | tr 0 $RANK
+        printf "%0300d\n" 0 | tr 0 $RANK >&2; done'
+    is code "$code" 0
+    is "mixed lines" "$(cat "$scratch/out" "$scratch/err" | tr -s 0-3 | grep -cvE '^\[([0-3])\] \1$')" 0
+    is lines "$(cat "$scratch/out" "$scratch/err" | wc -l)" 2400
+}
+colours() {
+    local term
+    has "on a terminal" "$(TERM=xterm script -qec "$gradwire run -n 1 echo hi" /dev/null)" \
+        $'\033\[[0-9]+m\[0\]\033\[0m hi'
+    for term in "TERM=xterm NO_COLOR=1" "TERM=dumb"; do
+        # shellcheck disable=SC2086  # several words
+        has "$term" "$(env $term script -qec "$gradwire run -n 1 echo hi" /dev/null)" '^\[0\] hi'
+    done
+}
+first_failure_ends_all() {
+    local since
+    since=$(clock)
+    run -n 4 -- sh -c "test \$RANK = 2 && { sleep 0.2; exit 5; }; sleep $forever"
+    is code "$code" 5
+    has sentence "$err" "rank 2 .* exit code 5"
+    nothing_left 0
+    within "$since" 6000
+}
+survivors_have_a_moment() {
+    run -n 3 -- bash -c 'if [ $RANK = 1 ]; then kill -9 $$; else sleep 0.4; echo "lost rank 1" >&2; exit 1; fi'
+    is code "$code" 137
+    is errors "$(head -n 2 <<<"$err" | sort)" "$(printf '[0] lost rank 1\n[2] lost rank 1')"
+    has "last line" "$(tail -n 1 <<<"$err")" '^gradwire: rank 1 .* killed by signal 9 \(Killed\)'
+}
+the_killed_rank_is_the_cause() { # though the others end first in the eyes of the launcher
+    run -n 4 -- bash -c 'if [ $RANK = 3 ]; then sleep 0.3; kill -9 $$; else sleep 0.25; exit 1; fi'
+    is code "$code" 137
+}
+stubborn_ranks_are_killed() {
+    local since
+    since=$(clock)
+    run -n 2 --grace 0.3 -- bash -c "trap '' TERM; [ \$RANK = 0 ] && exit 3; while :; do sleep $forever; done"
+    is code "$code" 3
+    nothing_left 0
+    within "$since" 6000
+}
+polite_ranks_may_end_in_their_way() {
+    run -n 2 --grace 5 -- bash -c \
+        'trap "echo saved; exit 0" TERM; [ $RANK = 0 ] && exit 3; while :; do sleep 0.05; done'
+    is output "$out" "[1] saved"
+}
+grandchildren() { # in the group, in a session of their own, and after their parents went well
+    run -n 2 -- bash -c \
+        "sleep $forever & setsid sleep $forever & (setsid bash -c 'sleep $forever & wait' &) ; sleep 0.2"
+    is code "$code" 0
+    nothing_left 0
+}
+launcher_killed() {
+    start -n 3 --grace 0.3 -- bash -c "trap '' TERM; setsid sleep $forever & sleep $forever; sleep $forever"
+    until_true 5 at_least 10 || echo "the ranks did not start"
+    kill -9 "$launcher"
+    finish
+    nothing_left 3
+}
+supervisor_killed() {
+    start -n 3 -- bash -c "setsid sleep $forever & sleep $forever & wait"
+    until_true 5 at_least 10 || echo "the ranks did not start"
+    kill -9 "$(cat "/proc/$launcher/task/$launcher/children")"
+    finish
+    is code "$code" 255
+    has sentence "$err" 'was lost with ranks 0 to 2: its supervisor ended with exit code 137'
+    nothing_left 0
+}
+both_killed() { # then the kernel ends the ranks
+    start -n 3 -- sleep "$forever"
+    until_true 5 at_least 4 || echo "the ranks did not start"
+    kill -9 "$launcher" "$(cat "/proc/$launcher/task/$launcher/children")"
+    finish
+    nothing_left 3
+}
+interrupt() {
+    start -n 2 -- bash -c "trap 'echo caught; exit 0' INT; sleep $forever & wait"
+    until_true 5 at_least 5 || echo "the ranks did not start"
+    kill -INT "$launcher"
+    finish
+    is code "$code" 130
+    is output "$(sort <<<"$out")" "$(printf '[0] caught\n[1] caught')"
+    has sentence "$err" '^gradwire: ended by signal 2 \(Interrupt\)$'
+    nothing_left 0
+}
+second_interrupt_kills() {
+    local since
+    start -n 2 --grace 60 -- bash -c "trap '' INT TERM; sleep $forever; sleep $forever"
+    until_true 5 at_least 5 || echo "the ranks did not start"
+    kill -INT "$launcher"
+    sleep 0.2
+    since=$(clock)
+    kill -INT "$launcher"
+    finish
+    is code "$code" 130
+    nothing_left 0
+    within "$since" 6000
+}
+terminate() {
+    start -n 2 -- sleep "$forever"
+    until_true 5 at_least 3 || echo "the ranks did not start"
+    kill -TERM "$launcher"
+    finish
+    is code "$code" 143
+    nothing_left 0
+}
+reader_goes_away() {
+    timeout 20 "$gradwire" run -n 2 -- sh -c "while :; do echo y; done; : $forever" 2>"$scratch/err" |
+        head -n 1 >"$scratch/out"
+    is code "${PIPESTATUS[0]}" 141
+    is errors "$(cat "$scratch/err")" ""
+    nothing_left 0
+}
+reader_does_not_read() {
+    mkfifo "$scratch/fifo"
+    sleep 15 3<>"$scratch/fifo" &
+    local reader=$!
+    env --default-signal=INT "$gradwire" run -n 2 --grace 0.2 -- sh -c "yes; : $forever" \
+        >"$scratch/fifo" 2>"$scratch/err" &
+    launcher=$!
+    sleep 0.5
+    kill -INT "$launcher"
+    sleep 0.2
+    kill -INT "$launcher"
+    until_true 8 ended || echo "the launcher is stuck"
+    kill "$reader"
+    wait 2>/dev/null
+    nothing_left 0
+}
+time_is_up() {
+    local since
+    since=$(clock)
+    run -n 2 --timeout 300ms -- sleep "$forever"
+    is code "$code" 124
+    is errors "$err" "gradwire: the job did not end within 0.3 s (--timeout)"
+    nothing_left 0
+    within "$since" 6000
+}
+many_ranks() {
+    run -n 64 -- sh -c 'echo $RANK'
+    is ranks "$(sort -t'[' -k2n <<<"$out")" "$(for i in {0..63}; do echo "[$i] $i"; done)"
+}
+closed_standard_streams() {
+    "$gradwire" run -n 2 -- sh -c 'echo $RANK' <&- >"$scratch/out" 2>&-
+    is output "$(sort "$scratch/out")" "$(printf '[0] 0\n[1] 1')"
+    "$gradwire" run -n 2 -- sh -c 'echo $RANK' >&- 2>&- <&-
+    is code $? 0
+}
+stand_in() { # a remote shell as ssh: joins its words for a shell, and greets
+    printf '#!/bin/sh\nhost=$1; shift\necho "Welcome to $host"\n%s\neval "exec $*"\n' "${1:-}" >"$scratch/rsh"
+    chmod +x "$scratch/rsh"
+}
+remote_by_shell() {
+    stand_in
+    cp "$gradwire" "$scratch/the program's"
+    printf '# hosts\nalpha slots=2\nbeta:1\n' >"$scratch/hosts"
+    run --hostfile "$scratch/hosts" --rsh "$scratch/rsh" --remote-path "$scratch/the program's" --ports 29600-29700 -- \
+        sh -c 'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT "$@"' \
+        sh "a  b" "'"
+    is code "$code" 0
+    is output "$(sort <<<"$out")" "[0] 0 3 0 2 0 alpha:29600 a  b '
+[1] 1 3 1 2 0 alpha:29600 a  b '
+[2] 2 3 0 1 1 alpha:29600 a  b '"
+    is greetings "$(sort <<<"$err")" "$(printf '[alpha] Welcome to alpha\n[beta] Welcome to beta')"
+}
+remote_failure() {
+    stand_in
+    run -H alpha:2,beta:2 --rsh "$scratch/rsh" -- sh -c "test \$RANK = 2 && exit 9; sleep $forever"
+    is code "$code" 9
+    has sentence "$err" 'gradwire: rank 2 on host beta ended with exit code 9'
+    nothing_left 0
+}
+one_host_unreachable() { # then nothing is started on the others
+    stand_in '[ "$host" = beta ] && { sleep 0.3; echo "no route" >&2; exit 255; }'
+    run -H alpha:2,beta:2 --rsh "$scratch/rsh" -- touch "$scratch/started"
+    is code "$code" 255
+    has sentence "$err" 'gradwire: cannot reach host beta: the remote shell ended with exit code 255'
+    has "its own words" "$err" '\[beta\] no route'
+    [ ! -e "$scratch/started" ] || echo "a rank was started"
+}
+remote_directory_missing() {
+    mkdir "$scratch/here"
+    stand_in "rmdir '$scratch/here'"
+    cd "$scratch/here" || return
+    run -H alpha --rsh "$scratch/rsh" -- true
+    cd / || return
+    is code "$code" 126
+    has sentence "$err" "cannot enter the directory .*/here on host alpha for rank 0: No such file or directory"
+}
+remote_launcher_killed() {
+    stand_in
+    start -H alpha:2,beta:2 --rsh "$scratch/rsh" -- bash -c "setsid sleep $forever & sleep $forever"
+    until_true 5 at_least 13 || echo "the ranks did not start"
+    kill -9 "$launcher"
+    finish
+    nothing_left 3
+}
+host_is_lost() {
+    stand_in "echo \$\$ >'$scratch/pid.'\$host"
+    start -H alpha:2,beta:2 --rsh "$scratch/rsh" -- bash -c "sleep $forever & wait"
+    until_true 5 at_least 9 || echo "the ranks did not start"
+    kill -9 "$(cat "$scratch/pid.beta")"
+    finish
+    is code "$code" 255
+    has sentence "$err" 'gradwire: host beta was lost with ranks 2 to 3: its remote shell ended with exit code 137'
+    nothing_left 0
+}
+
+# Two namespaces joined by a wire, as $spaces.
+make_spaces() {
+    local a=gw$$a b=gw$$b
+    spaces=("$a" "$b")
+    ip netns add "$a" && ip netns add "$b" && ip link add eth0 netns "$a" type veth peer name eth0 netns "$b" &&
+        ip -n "$a" addr add 10.213.77.1/24 dev eth0 && ip -n "$b" addr add 10.213.77.2/24 dev eth0 &&
+        ip -n "$a" link set eth0 up && ip -n "$b" link set eth0 up
+}
+namespaces_as_hosts() {
+    run -H "${spaces[0]}:2,${spaces[1]}:2" --rsh "ip netns exec" --master-addr 10.213.77.1 -- bash -c \
+        'echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR:$MASTER_PORT \
+            $(ip -o -4 addr show eth0 | cut -d" " -f7)'
+    is code "$code" 0
+    is output "$(sort <<<"$out")" "[0] 0 4 0 0 10.213.77.1:29500 10.213.77.1/24
+[1] 1 4 1 0 10.213.77.1:29500 10.213.77.1/24
+[2] 2 4 0 1 10.213.77.1:29500 10.213.77.2/24
+[3] 3 4 1 1 10.213.77.1:29500 10.213.77.2/24"
+}
+namespace_dies() {
+    start -H "${spaces[0]}:2,${spaces[1]}:2" --rsh "ip netns exec" --master-addr 10.213.77.1 -- \
+        bash -c "sleep $forever & wait"
+    until_true 5 at_least 9 || echo "the ranks did not start"
+    ip netns pids "${spaces[1]}" | xargs kill -9 2>/dev/null # some go with their supervisor
+    finish
+    has sentence "$err" \
+        "gradwire: (host ${spaces[1]} was lost with ranks 2 to 3|rank [23] on host ${spaces[1]} was killed by signal 9)"
+    nothing_left 0
+    is "processes in the other" "$(ip netns pids "${spaces[0]}")" ""
+}
+
+# ---- all of them ----
+
+names=()
+try() { # CASE: in the background, four at a time, since they mostly wait
+    [[ $1 == *"$only"* ]] || return 0
+    names+=("$1")
+    while [ "$(jobs -rp | wc -l)" -ge 4 ]; do wait -n; done
+    (
+        trap - EXIT
+        scratch=$top/$1 forever=$forever$(printf %03d "${#names[@]}")
+        mkdir "$scratch"
+        printf '%s' "$forever" >"$scratch/marker"
+        "$1" 2>&1 | grep -v ': line [0-9]*: .* Killed ' >"$scratch/reason" # the shell tells of what it killed itself
+    ) &
+}
+tell() { # CASE
+    if [ -s "$top/$1/reason" ]; then
+        echo "FAIL $1"
+        sed 's/^/    /' "$top/$1/reason"
+        failed=$((failed + 1))
+    else
+        echo "ok   $1"
+        passed=$((passed + 1))
+    fi
+}
+
+for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
+    wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
+    survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
+    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
+    reader_goes_away reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
+    one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
+    try "$case"
+done
+if command -v script >/dev/null; then try colours; else echo "skip colours: there is no script(1)"; fi
+if [ "$(id -u)" = 0 ] && make_spaces 2>/dev/null; then
+    try namespaces_as_hosts
+    wait
+    try namespace_dies
+else
+    echo "skip namespaces_as_hosts namespace_dies: namespaces cannot be made here"
+fi
+wait
+for case in "${names[@]}"; do tell "$case"; done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
