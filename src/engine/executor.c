@@ -478,6 +478,9 @@ static int awaited(const gw_op *op, char *what, size_t size) {
         const gw_lane *lane = &op->lanes[s];
         if (lane->stream.flow != GW_FLOW_SEND || lane->done == lane->stream.steps) continue;
         bool queued = lane->posted > lane->done;
+        gw_step step;
+        if (!queued) gw_plan_step(&op->plan, s, lane->posted, &step);
+        if (!queued && !holds(op, step.ready)) continue; /* it waits for another stream of this rank */
         snprintf(what, size, "rank %d to %s message %" PRIu64 " of %" PRIu64 " in %s", lane->peer,
                  queued ? "take" : "make room for", lane->done + 1, lane->stream.steps, text);
         return lane->peer;
@@ -488,6 +491,7 @@ static int awaited(const gw_op *op, char *what, size_t size) {
     return rank;
 }
 
+/* Only the oldest operation is looked at: what holds it up holds up those behind it. */
 static void check_deadline(gw_op *op) {
     gw_engine *engine = op->engine;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
@@ -515,6 +519,6 @@ bool gw_engine_poll(gw_engine *engine, gw_time now) {
         if (op->dirty || on_board(op)) any |= advance(op);
     }
     if (!engine->halted) gw_flow_settle(engine);
-    for (gw_op *op = engine->active; op && !engine->halted; op = op->next) check_deadline(op);
+    if (engine->active && !engine->halted) check_deadline(engine->active);
     return any || engine->board_moved;
 }

@@ -67,9 +67,11 @@ gw_status gw_sim_scenario_make(gw_sim_scenario *s, uint64_t seed, int world, gw_
     s->second_victim = (s->victim + 1 + pick(&rng, s->world)) % s->world;
     s->mismatch_call = pick(&rng, s->calls);
     for (int c = 0; c < s->calls; c++) s->call[c] = random_call(s, &rng);
-    if (s->fault == GW_SIM_MISMATCH) s->call[s->mismatch_call].collective = GW_COLL_ALLREDUCE;
-    if (s->fault == GW_SIM_MISMATCH) s->call[s->mismatch_call].builder = &gw_plan_ring;
-    if (s->fault == GW_SIM_MISMATCH) s->call[s->mismatch_call].root = -1;
+    if (s->fault == GW_SIM_MISMATCH) { /* one that makes every rank wait for every other */
+        gw_sim_call *call = &s->call[s->mismatch_call];
+        *call = (gw_sim_call){.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .dtype = call->dtype,
+                              .redop = call->redop, .count = call->count + (size_t)s->world, .root = -1};
+    }
     return GW_OK;
 }
 
