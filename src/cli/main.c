@@ -10,6 +10,7 @@
 /* Every command, in the order of the help. */
 static const gw_command *const commands[] = {
     &gw_command_list,
+    &gw_command_plan,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
