@@ -251,10 +251,60 @@ static const char *const collectives[] = {"allreduce", "reduce_scatter", "allgat
                                           "gather",    "scatter",        "alltoall",  "barrier", NULL};
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", NULL};
 
-static int run(int argc, char **argv) {
+/* Exit code, -1 to go on. */
+static int ask(answers *a, int argc, char **argv) {
     const char *archs[16] = {NULL};
     for (int i = 0, n = 0; gw_plan_builders[i]; i++)
         if (gw_plan_builders[i] != &gw_plan_pair) archs[n++] = gw_plan_builders[i]->name;
+    const gw_option options[] = {
+        {.name = "arch", .kind = GW_OPTION_CHOICE, .string = &a->arch, .choices = archs, .about = "the builder (ring)"},
+        {.name = "collective",
+         .kind = GW_OPTION_CHOICE,
+         .string = &a->collective,
+         .choices = collectives,
+         .about = "what is to be done (allreduce)"},
+        {.name = "ranks",
+         .letter = 'n',
+         .kind = GW_OPTION_INTEGER,
+         .integer = &a->ranks,
+         .lowest = 1,
+         .highest = RANKS_MAX,
+         .about = "how many ranks (4)"},
+        {.name = "hosts",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &a->hosts,
+         .lowest = 1,
+         .highest = RANKS_MAX,
+         .about = "over how many hosts they are spread, in blocks (1)"},
+        {.name = "bytes",
+         .kind = GW_OPTION_BYTES,
+         .bytes = &a->bytes,
+         .about = "the buffer, or one rank's part where the collective has parts (1M)"},
+        {.name = "dtype",
+         .kind = GW_OPTION_CHOICE,
+         .string = &a->dtype,
+         .choices = dtypes,
+         .about = "element type (f32)"},
+        {.name = "rank",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &a->rank,
+         .highest = RANKS_MAX - 1,
+         .about = "print only this rank's steps"},
+        {.name = "root", .kind = GW_OPTION_INTEGER, .integer = &a->root, .highest = RANKS_MAX - 1, .about = "root (0)"},
+        {.name = "chunk", .kind = GW_OPTION_BYTES, .bytes = &a->chunk, .about = "the largest message (256K)"},
+        {.name = "pipeline",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &a->pipeline,
+         .lowest = 1,
+         .highest = 64,
+         .about = "messages in flight (4)"},
+        {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "as JSON, for programs"},
+        {.name = NULL},
+    };
+    return gw_args_parse(&gw_command_plan, options, &argc, argv);
+}
+
+static int run(int argc, char **argv) {
     answers a = {.arch = "ring",
                  .collective = "allreduce",
                  .dtype = "f32",
@@ -264,55 +314,9 @@ static int run(int argc, char **argv) {
                  .pipeline = 4,
                  .bytes = 1 << 20,
                  .chunk = 256 << 10};
-    const gw_option options[] = {
-        {.name = "arch", .kind = GW_OPTION_CHOICE, .string = &a.arch, .choices = archs, .about = "the builder (ring)"},
-        {.name = "collective",
-         .kind = GW_OPTION_CHOICE,
-         .string = &a.collective,
-         .choices = collectives,
-         .about = "what is to be done (allreduce)"},
-        {.name = "ranks",
-         .letter = 'n',
-         .kind = GW_OPTION_INTEGER,
-         .integer = &a.ranks,
-         .lowest = 1,
-         .highest = RANKS_MAX,
-         .about = "how many ranks (4)"},
-        {.name = "hosts",
-         .kind = GW_OPTION_INTEGER,
-         .integer = &a.hosts,
-         .lowest = 1,
-         .highest = RANKS_MAX,
-         .about = "over how many hosts they are spread, in blocks (1)"},
-        {.name = "bytes",
-         .kind = GW_OPTION_BYTES,
-         .bytes = &a.bytes,
-         .about = "the buffer, or one rank's part where the collective has parts (1M)"},
-        {.name = "dtype",
-         .kind = GW_OPTION_CHOICE,
-         .string = &a.dtype,
-         .choices = dtypes,
-         .about = "element type (f32)"},
-        {.name = "rank",
-         .kind = GW_OPTION_INTEGER,
-         .integer = &a.rank,
-         .highest = RANKS_MAX - 1,
-         .about = "print only this rank's steps"},
-        {.name = "root", .kind = GW_OPTION_INTEGER, .integer = &a.root, .highest = RANKS_MAX - 1, .about = "root (0)"},
-        {.name = "chunk", .kind = GW_OPTION_BYTES, .bytes = &a.chunk, .about = "the largest message (256K)"},
-        {.name = "pipeline",
-         .kind = GW_OPTION_INTEGER,
-         .integer = &a.pipeline,
-         .lowest = 1,
-         .highest = 64,
-         .about = "messages in flight (4)"},
-        {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a.json, .about = "as JSON, for programs"},
-        {.name = NULL},
-    };
-    int code = gw_args_parse(&gw_command_plan, options, &argc, argv);
-    if (code >= 0) return code;
     job j = {0};
-    code = fill(&j, &a);
+    int code = ask(&a, argc, argv);
+    if (code < 0) code = fill(&j, &a);
     if (code >= 0) return code;
     gw_error error = {0};
     if (print_job(&j, a.json, &error) == GW_OK) return 0;

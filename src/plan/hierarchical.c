@@ -10,7 +10,7 @@
  * In place: every element of IN is read once on each rank, and comes back finished only after that.
  *
  * Cost of an all-reduce of n elements over h hosts of m ranks: between hosts h * 2 (h-1)/h n in 2 (h-1) rounds; by
- * messages inside hosts 2 (m-1) n for each host and two rounds more. */
+ * messages inside hosts 2 (m-1) n for each host and two rounds more (fewer where hosts have one rank only). */
 #include "plan/around.h"
 
 /* Streams: the ring's four, the board, and by messages inside the host one per peer: pieces to the lanes' owners and

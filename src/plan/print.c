@@ -12,15 +12,20 @@ static bool hold(const gw_plan_walk *walk, const gw_waits waits[GW_STEP_WAITS]) 
     return true;
 }
 
+static bool may_run(const gw_plan_walk *walk, uint32_t stream, bool receives, gw_step *step) {
+    gw_stream info;
+    gw_plan_stream(walk->plan, stream, &info);
+    if (walk->done[stream] == info.steps) return false;
+    gw_plan_step(walk->plan, stream, walk->done[stream], step);
+    return (step->kind == GW_STEP_RECV) == receives && hold(walk, step->free) && hold(walk, step->ready);
+}
+
+/* Plain receives wait for nothing on this rank but come late in truth, so they are taken when all else must wait. */
 bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_step *step) {
     uint32_t streams = walk->plan->streams;
-    for (uint32_t i = 0; i < streams; i++) {
+    for (uint32_t i = 0; i < 2 * streams; i++) {
         uint32_t s = (walk->turn + i) % streams;
-        gw_stream info;
-        gw_plan_stream(walk->plan, s, &info);
-        if (walk->done[s] == info.steps) continue;
-        gw_plan_step(walk->plan, s, walk->done[s], step);
-        if (!hold(walk, step->free) || !hold(walk, step->ready)) continue;
+        if (!may_run(walk, s, i >= streams, step)) continue;
         *stream = s;
         *index = walk->done[s]++;
         walk->turn = (s + 1) % streams;

@@ -7,7 +7,7 @@
 #define GW_STEP_TEXT 192
 
 /* Goes through a plan's steps so that every wait holds, taking turns between streams; messages are taken to be there
- * when they are received. */
+ * when they are received, and nothing is received before it has to be. */
 typedef struct gw_plan_walk {
     const gw_plan *plan;
     uint64_t *done; /* the caller's; plan->streams entries, zero to begin with */
