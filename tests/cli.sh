@@ -127,6 +127,34 @@ axes = json.load(sys.stdin)[\"axes\"]
 print(axes[0][\"techniques\"][0][\"name\"], \",\".join(axis[\"name\"] for axis in axes))"'
 fi
 
+# ---- gradwire plan ----
+
+check "plan: ring of two" 0 "rank 0
+STEP  DO           PEER  BYTES  WHERE                                   AFTER    LANDS AFTER
+#0.0  send            1     16  in[4,8)                                 -        -
+#1.0  recv_reduce     1     16  out[0,4) = in[0,4) op landed, finished  -        -
+#2.0  send            1     16  out[0,4)                                #1 >= 1  -
+#3.0  recv            1     16  out[4,8)                                -        -
+
+ALL RANKS       MESSAGES  BYTES  OF PARTIAL SUMS  IN SHARED MEMORY  IN A ROW
+counted                4     64                0                 -         -
+by the formula         4     64                0                 0         2" "" \
+    gradwire plan -n 2 --bytes 32 --rank 0
+check "plan: wrong pair" 2 "" \
+    'gradwire plan: broadcast cannot be carried by ring, which carries only allreduce, reduce_scatter and allgather' \
+    gradwire plan --arch ring --collective broadcast
+check "plan: half an element" 2 "" 'gradwire plan: --bytes 6 is not a whole number of f32 elements' \
+    gradwire plan --bytes 6
+check "plan: unknown arch" 2 "" '~^gradwire plan: .*"rign".*ring' gradwire plan --arch rign
+if command -v python3 >/dev/null; then
+    check "plan: JSON, and every formula" 0 "" "" bash -c 'for arch in ring halving tree direct exchange hierarchical; do
+        gradwire plan --arch $arch -n 6 --bytes 100K --chunk 4K --json | python3 -c "
+import json, sys
+plan = json.load(sys.stdin)
+for key in (\"messages\", \"elements\", \"wide_elements\"): assert plan[\"counted\"][key] == plan[\"formula\"][key], plan[\"arch\"]
+assert len(plan[\"ranks\"]) == 6"; done'
+fi
+
 for file in "$root"/docs/*.md "$root"/README.md; do
     [ ! -f "$file" ] || document "$file"
 done

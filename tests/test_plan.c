@@ -2,7 +2,7 @@
  * any order of events, messages and elements as cost() says. */
 #include "plan_machine.h"
 
-enum { WORLD_MAX = 17 };
+enum { WORLD_MAX = 17, LARGE_WORLD_MAX = 1024 };
 
 typedef struct setting {
     const gw_plan_builder *builder;
@@ -10,6 +10,7 @@ typedef struct setting {
     combine op;
     bool in_place, depths;
     uint64_t seed;
+    uint32_t *sums; /* the reference of every element of a reduction */
 } setting;
 
 static size_t total_of(const gw_plan_request *q) {
@@ -49,7 +50,7 @@ static uint32_t in_rank_order(combine op, int world, size_t i) {
 
 /* Pairs fold, then halves combine, from the greatest distance to the least, lower rank first. */
 static uint32_t in_halving_order(combine op, int world, size_t i) {
-    static uint32_t v[WORLD_MAX];
+    static uint32_t v[LARGE_WORLD_MAX];
     int cores = 1;
     while (cores * 2 <= world) cores *= 2;
     int folded = world - cores;
@@ -67,6 +68,12 @@ static uint32_t reduced(const setting *s, size_t i) {
                                                    : in_rank_order(s->op, world, i));
 }
 
+static void find_sums(setting *s) {
+    size_t total = total_of(&s->request);
+    s->sums = calloc(total + 1, sizeof *s->sums);
+    for (size_t i = 0; i < total; i++) s->sums[i] = reduced(s, i);
+}
+
 static uint32_t expected(const setting *s, int rank, size_t i) {
     const gw_plan_request *q = &s->request;
     int from = 0;
@@ -75,7 +82,7 @@ static uint32_t expected(const setting *s, int rank, size_t i) {
     case GW_COLL_REDUCE:
         return reduced(s, i);
     case GW_COLL_REDUCE_SCATTER:
-        return reduced(s, part_begin(q, rank) + i);
+        return s->sums[part_begin(q, rank) + i];
     case GW_COLL_BROADCAST:
         return input(q->root, i);
     case GW_COLL_SCATTER:
@@ -85,6 +92,7 @@ static uint32_t expected(const setting *s, int rank, size_t i) {
     case GW_COLL_SEND:
         return input(0, i);
     default: /* gather, all-gather */
+        if (!q->counts) return input((int)(i / q->count), i % q->count);
         while (part_begin(q, from + 1) <= i) from++;
         return input(from, i - part_begin(q, from));
     }
@@ -156,18 +164,20 @@ static void check_cost(machine *m, const setting *s) {
 }
 
 /* False where the builder refuses. */
-static bool run(const setting *s) {
+static bool run(setting *s) {
     machine m = {.op = s->op, .in_place = s->in_place, .depths = s->depths};
     if (!machine_make(&m, s->builder, s->request, s->seed)) return false;
     unsigned char **keep = calloc(2 * (size_t)m.world, sizeof *keep);
     give_buffers(&m, s, keep);
     if (!m.failures) ENSURE(&m, machine_run(&m));
+    find_sums(s);
     if (!m.failures) check_results(&m, s);
     if (!m.failures) check_cost(&m, s);
     if (m.failures) describe(s);
     CHECK(!m.failures);
     for (int r = 0; r < 2 * m.world; r++) free(keep[r]);
     free(keep);
+    free(s->sums);
     machine_free(&m);
     return true;
 }
@@ -250,13 +260,13 @@ static void draw_and_run(const gw_plan_builder *builder, int draws) {
     }
 }
 
-static void ring(void) { draw_and_run(&gw_plan_ring, 40); }
-static void halving(void) { draw_and_run(&gw_plan_halving, 60); }
-static void tree(void) { draw_and_run(&gw_plan_tree, 60); }
-static void direct(void) { draw_and_run(&gw_plan_direct, 20); }
-static void exchange(void) { draw_and_run(&gw_plan_exchange, 16); }
-static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 150); }
-static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 10); }
+static void ring(void) { draw_and_run(&gw_plan_ring, 16); }
+static void halving(void) { draw_and_run(&gw_plan_halving, 16); }
+static void tree(void) { draw_and_run(&gw_plan_tree, 24); }
+static void direct(void) { draw_and_run(&gw_plan_direct, 12); }
+static void exchange(void) { draw_and_run(&gw_plan_exchange, 10); }
+static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 100); }
+static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 4); }
 static void pair(void) { draw_and_run(&gw_plan_pair, 60); }
 
 /* The rounds of each collective when every message is one chunk. */
@@ -276,5 +286,120 @@ static void start_ups(void) {
             }
 }
 
+/* A barrier is one: while a rank has not come, nobody leaves. */
+static void barrier_holds(void) {
+    for (int world = 2; world <= WORLD_MAX; world++)
+        for (int absent = 0; absent < world; absent++) {
+            machine m = {0};
+            gw_plan_request request = {.collective = GW_COLL_BARRIER,
+                                       .topology = {.world = world},
+                                       .root = -1,
+                                       .chunk_count = 1,
+                                       .pipeline = 1};
+            CHECK(machine_make(&m, &gw_plan_dissemination, request, (uint64_t)(world * 100 + absent)));
+            m.absent = &m.members[absent];
+            CHECK(!machine_run(&m));
+            CHECK(!m.failures);
+            for (int r = 0; r < world; r++) {
+                bool left = true;
+                for (uint32_t i = 0; i < m.members[r].plan.streams; i++)
+                    left &= m.members[r].cursors[i].done == m.members[r].cursors[i].stream.steps;
+                CHECK(!left);
+            }
+            machine_free(&m);
+        }
+}
+
+/* Worlds as large as they come, with little data. */
+static void large_worlds(void) {
+    static const struct {
+        const gw_plan_builder *builder;
+        gw_collective collective;
+        int world;
+    } cases[] = {
+        {&gw_plan_ring, GW_COLL_ALLREDUCE, 150},         {&gw_plan_halving, GW_COLL_ALLREDUCE, 1000},
+        {&gw_plan_tree, GW_COLL_ALLREDUCE, 1024},        {&gw_plan_tree, GW_COLL_BROADCAST, 1023},
+        {&gw_plan_dissemination, GW_COLL_BARRIER, 1024}, {&gw_plan_exchange, GW_COLL_REDUCE_SCATTER, 100},
+        {&gw_plan_hierarchical, GW_COLL_ALLREDUCE, 256}, {&gw_plan_exchange, GW_COLL_GATHER, 1024},
+        {&gw_plan_halving, GW_COLL_REDUCE_SCATTER, 200},
+    };
+    static int host_of[LARGE_WORLD_MAX];
+    for (int r = 0; r < LARGE_WORLD_MAX; r++) host_of[r] = r / 16;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool parts = cases[i].collective == GW_COLL_REDUCE_SCATTER || cases[i].collective == GW_COLL_GATHER;
+        setting s = {.builder = cases[i].builder,
+                     .request = {.collective = cases[i].collective,
+                                 .topology = {.world = cases[i].world, .host_of = host_of, .board = i % 2},
+                                 .count = parts ? 2 : 260,
+                                 .root = 3,
+                                 .chunk_count = 100,
+                                 .pipeline = 2},
+                     .seed = i};
+        CHECK(run(&s));
+    }
+}
+
+/* Nothing overflows or is stored for each step: a terabyte is laid out like a kilobyte. */
+static void large_counts(void) {
+    for (int b = 0; gw_plan_builders[b]; b++) {
+        static const int host_of[6] = {0, 0, 0, 0, 0, 0};
+        gw_plan_request request = {.collective = GW_COLL_ALLREDUCE,
+                                   .topology = {.world = 6, .host_of = host_of, .board = true},
+                                   .rank = 5,
+                                   .count = (size_t)1 << 40,
+                                   .root = -1,
+                                   .chunk_count = 1 << 16,
+                                   .pipeline = 4};
+        gw_plan plan;
+        if (gw_plan_make(&plan, gw_plan_builders[b], &request, NULL) != GW_OK) continue;
+        CHECK(plan.work_count < (size_t)100 << 16);
+        for (uint32_t i = 0; i < plan.streams; i++) {
+            gw_stream stream;
+            gw_step step;
+            gw_plan_stream(&plan, i, &stream);
+            if (stream.steps == 0) continue;
+            gw_plan_step(&plan, i, stream.steps - 1, &step);
+            CHECK(step.dst.offset + step.dst.count <= request.count);
+            CHECK(step.src.offset + step.src.count <= request.count);
+        }
+    }
+}
+
+static void check_refusal(gw_plan_request request, const gw_plan_builder *builder, gw_status status, const char *text) {
+    gw_plan plan;
+    gw_error error = {0};
+    CHECK_EQ(status, gw_plan_make(&plan, builder, &request, &error));
+    CHECK_STR(text, error.text);
+}
+
+static void refusals(void) {
+    gw_plan_request good = {.collective = GW_COLL_ALLREDUCE,
+                            .topology = {.world = 4},
+                            .root = -1,
+                            .count = 1,
+                            .chunk_count = 1,
+                            .pipeline = 1};
+    gw_plan_request bad = good;
+    bad.rank = 4;
+    check_refusal(bad, &gw_plan_ring, GW_INVALID, "allreduce: rank 4 is not in a world of 4");
+    bad = good;
+    bad.collective = GW_COLL_REDUCE;
+    check_refusal(bad, &gw_plan_tree, GW_INVALID, "reduce: root or peer -1 is not in a world of 4");
+    bad.root = 0;
+    check_refusal(bad, &gw_plan_ring, GW_UNSUPPORTED,
+                  "reduce cannot be carried by ring, which carries only allreduce, reduce_scatter and allgather");
+    bad.collective = GW_COLL_SEND;
+    check_refusal(bad, &gw_plan_pair, GW_INVALID, "send: rank 0 names itself as its peer");
+    bad.collective = GW_COLL_ALLTOALL;
+    bad.count = SIZE_MAX / 2;
+    check_refusal(bad, &gw_plan_exchange, GW_INVALID,
+                  "alltoall: the parts of 4 ranks together exceed the address space");
+    check_refusal(good, &gw_plan_direct, GW_UNSUPPORTED,
+                  "allreduce cannot be carried by direct, which needs ranks that share memory");
+    bad = good;
+    bad.pipeline = 0;
+    check_refusal(bad, &gw_plan_ring, GW_INVALID, "allreduce: the chunk and the pipeline depth must be at least 1");
+}
+
 TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(hierarchical), CASE(dissemination),
-          CASE(pair), CASE(start_ups))
+          CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds), CASE(large_counts), CASE(refusals))

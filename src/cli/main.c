@@ -11,6 +11,7 @@
 static const gw_command *const commands[] = {
     &gw_command_run,
     &gw_command_list,
+    &gw_command_plan,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -61,11 +61,11 @@ typedef struct gw_plan_request {
     int rank;
     size_t count;
     const size_t *counts;
-    int root;            /* -1 where the collective has none */
-    size_t chunk_count;  /* the largest message, in elements; > 0 */
-    int pipeline;        /* messages of a stream that may be in flight at once (landing slots); > 0 */
-    bool apart;          /* on this rank IN and OUT do not overlap, so that messages may land in OUT before IN is read;
-                            false is always right, and ranks need not agree */
+    int root;           /* -1 where the collective has none */
+    size_t chunk_count; /* the largest message, in elements; > 0 */
+    int pipeline;       /* messages of a stream that may be in flight at once (landing slots); > 0 */
+    bool apart;         /* on this rank IN and OUT do not overlap, so that messages may land in OUT before IN is read;
+                           false is always right, and ranks need not agree */
 } gw_plan_request;
 
 typedef enum gw_space { GW_SPACE_NONE, GW_SPACE_IN, GW_SPACE_OUT, GW_SPACE_WORK } gw_space;
@@ -81,10 +81,10 @@ typedef enum gw_step_kind {
     GW_STEP_RECV,        /* receive into dst; land is the same slot */
     GW_STEP_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
     GW_STEP_COPY,        /* dst = src, raw */
-    GW_STEP_FOLD,        /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
-                            (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
-                            the other ranks in rank order */
-    GW_STEP_BOARD,       /* the part of the collective inside one host, by shared memory: see gw_board_task */
+    GW_STEP_FOLD,  /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
+                      (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
+                      the other ranks in rank order */
+    GW_STEP_BOARD, /* the part of the collective inside one host, by shared memory: see gw_board_task */
 } gw_step_kind;
 
 /* At least `steps` steps of each of the streams first .. first+streams-1 are complete. streams 0: nothing. */
@@ -136,9 +136,9 @@ typedef struct gw_plan {
  * chunk), and the longest chain of messages that follow each other when every message is one chunk. */
 typedef struct gw_cost {
     uint64_t messages;
-    uint64_t elements;      /* sent raw, summed over ranks */
-    uint64_t wide_elements; /* sent in the accumulator type */
-    uint64_t start_ups;     /* messages on the critical path */
+    uint64_t elements;       /* sent raw, summed over ranks */
+    uint64_t wide_elements;  /* sent in the accumulator type */
+    uint64_t start_ups;      /* messages on the critical path */
     uint64_t board_elements; /* read or written by BOARD steps, summed over ranks */
 } gw_cost;
 

@@ -1,0 +1,152 @@
+/* print.c - see print.h. */
+#include "plan/print.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static bool hold(const gw_plan_walk *walk, const gw_waits waits[GW_STEP_WAITS]) {
+    for (int w = 0; w < GW_STEP_WAITS; w++)
+        for (uint32_t s = 0; s < waits[w].streams; s++)
+            if (walk->done[waits[w].first + s] < waits[w].steps) return false;
+    return true;
+}
+
+static bool may_run(const gw_plan_walk *walk, uint32_t stream, bool receives, gw_step *step) {
+    gw_stream info;
+    gw_plan_stream(walk->plan, stream, &info);
+    if (walk->done[stream] == info.steps) return false;
+    gw_plan_step(walk->plan, stream, walk->done[stream], step);
+    return (step->kind == GW_STEP_RECV) == receives && hold(walk, step->free) && hold(walk, step->ready);
+}
+
+/* Plain receives wait for nothing on this rank but come late in truth, so they are taken when all else must wait. */
+bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_step *step) {
+    uint32_t streams = walk->plan->streams;
+    for (uint32_t i = 0; i < 2 * streams; i++) {
+        uint32_t s = (walk->turn + i) % streams;
+        if (!may_run(walk, s, i >= streams, step)) continue;
+        *stream = s;
+        *index = walk->done[s]++;
+        walk->turn = (s + 1) % streams;
+        return true;
+    }
+    return false;
+}
+
+const char *gw_flow_name(gw_flow flow) {
+    static const char *const names[] = {[GW_FLOW_SEND] = "send", [GW_FLOW_RECV] = "recv", [GW_FLOW_LOCAL] = "local"};
+    return names[flow];
+}
+
+const char *gw_space_name(gw_space space) {
+    static const char *const names[] = {
+        [GW_SPACE_NONE] = "none", [GW_SPACE_IN] = "in", [GW_SPACE_OUT] = "out", [GW_SPACE_WORK] = "work"};
+    return names[space];
+}
+
+const char *gw_step_kind_name(gw_step_kind kind) {
+    static const char *const names[] = {
+        [GW_STEP_SEND] = "send", [GW_STEP_RECV] = "recv", [GW_STEP_RECV_REDUCE] = "recv_reduce",
+        [GW_STEP_COPY] = "copy", [GW_STEP_FOLD] = "fold", [GW_STEP_BOARD] = "board"};
+    return names[kind];
+}
+
+const char *gw_board_task_name(gw_board_task task) {
+    static const char *const names[] = {[GW_BOARD_ALLREDUCE] = "allreduce",
+                                        [GW_BOARD_REDUCE_SCATTER] = "reduce_scatter",
+                                        [GW_BOARD_ALLGATHER] = "allgather",
+                                        [GW_BOARD_BROADCAST] = "broadcast",
+                                        [GW_BOARD_BARRIER] = "barrier"};
+    return names[task];
+}
+
+size_t gw_step_count(const gw_step *step) {
+    switch (step->kind) {
+    case GW_STEP_RECV:
+    case GW_STEP_RECV_REDUCE:
+        return step->land.count;
+    default:
+        return step->src.count;
+    }
+}
+
+/* Text that grows and is cut off where it ends. */
+typedef struct line {
+    char *text;
+    size_t length;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int written = vsnprintf(l->text + l->length, GW_STEP_TEXT - l->length, format, args);
+    va_end(args);
+    if (written > 0) l->length += (size_t)written;
+    if (l->length >= GW_STEP_TEXT) l->length = GW_STEP_TEXT - 1;
+}
+
+static void add_slot(line *l, gw_slot slot) {
+    if (slot.space == GW_SPACE_NONE)
+        add(l, "nothing");
+    else
+        add(l, "%s[%zu,%zu)", gw_space_name(slot.space), slot.offset, slot.offset + slot.count);
+}
+
+static void add_reduce(line *l, const gw_step *step) {
+    add_slot(l, step->dst);
+    add(l, " = ");
+    if (step->landed_first) add(l, "landed op ");
+    add_slot(l, step->src);
+    add(l, "%s%s", step->landed_first ? "" : " op landed", step->finish ? ", finished" : "");
+}
+
+static void add_board(line *l, const gw_step *step) {
+    add(l, "%s", gw_board_task_name(step->task));
+    if (step->task == GW_BOARD_BARRIER) return;
+    add(l, " ");
+    add_slot(l, step->src);
+    add(l, " to ");
+    add_slot(l, step->dst);
+    add(l, ", %d lanes", step->lanes);
+}
+
+const char *gw_step_where_text(const gw_step *step, char text[GW_STEP_TEXT]) {
+    line l = {.text = text};
+    text[0] = '\0';
+    switch (step->kind) {
+    case GW_STEP_SEND:
+        add_slot(&l, step->src);
+        break;
+    case GW_STEP_RECV:
+        add_slot(&l, step->dst);
+        break;
+    case GW_STEP_RECV_REDUCE:
+        add_reduce(&l, step);
+        break;
+    case GW_STEP_COPY:
+    case GW_STEP_FOLD:
+        add_slot(&l, step->dst);
+        add(&l, step->kind == GW_STEP_COPY ? " = " : " = all ranks in order, own ");
+        add_slot(&l, step->src);
+        if (step->kind == GW_STEP_FOLD) add(&l, ", others work[%zu + q*%zu]", step->fold_base, step->fold_stride);
+        break;
+    case GW_STEP_BOARD:
+        add_board(&l, step);
+        break;
+    }
+    return text;
+}
+
+const char *gw_waits_text(const gw_waits waits[GW_STEP_WAITS], char text[GW_STEP_TEXT]) {
+    line l = {.text = text};
+    text[0] = '\0';
+    for (int w = 0; w < GW_STEP_WAITS; w++) {
+        if (waits[w].streams == 0) continue;
+        add(&l, "%s#%" PRIu32, l.length ? ", " : "", waits[w].first);
+        if (waits[w].streams > 1) add(&l, "..%" PRIu32, waits[w].first + waits[w].streams - 1);
+        add(&l, " >= %" PRIu64, waits[w].steps);
+    }
+    if (l.length == 0) add(&l, "-");
+    return text;
+}

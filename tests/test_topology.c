@@ -1,0 +1,70 @@
+/* test_topology.c - hosts and local ranks, and the cutting of ranges. */
+#include "plan/build.h"
+
+#include "test.h"
+
+static void hosts(void) {
+    static const int host_of[] = {0, 1, 0, 2, 1, 0};
+    gw_topology topology = {.world = 6, .host_of = host_of};
+    CHECK_EQ(3, gw_topology_hosts(&topology));
+    CHECK_EQ(3, gw_topology_local_size(&topology, 0));
+    CHECK_EQ(2, gw_topology_local_rank(&topology, 5));
+    CHECK_EQ(1, gw_topology_local_rank(&topology, 4));
+    CHECK_EQ(2, gw_topology_rank(&topology, 0, 1));
+    CHECK_EQ(-1, gw_topology_rank(&topology, 2, 1));
+    for (int r = 0; r < 6; r++)
+        CHECK_EQ(r, gw_topology_rank(&topology, gw_topology_host(&topology, r), gw_topology_local_rank(&topology, r)));
+}
+
+static void without_hosts_everyone_is_alone(void) {
+    gw_topology topology = {.world = 5};
+    CHECK_EQ(5, gw_topology_hosts(&topology));
+    CHECK_EQ(1, gw_topology_local_size(&topology, 3));
+    CHECK_EQ(0, gw_topology_local_rank(&topology, 3));
+    CHECK_EQ(3, gw_topology_rank(&topology, 3, 0));
+}
+
+static void parts_cover(void) {
+    for (size_t count = 0; count < 40; count++)
+        for (int parts = 1; parts < 12; parts++) {
+            size_t next = 0, offset, length;
+            for (int i = 0; i < parts; i++) {
+                gw_part(count, parts, i, &offset, &length);
+                CHECK_EQ(next, offset);
+                CHECK(length == count / (size_t)parts || length == count / (size_t)parts + 1);
+                next = offset + length;
+            }
+            CHECK_EQ(count, next);
+        }
+}
+
+/* Segments follow each other without gaps, are not empty, and their pieces are no larger than a message. */
+static void check_cut(size_t count, uint64_t ways, size_t chunk, int depth) {
+    gw_segments cut = gw_segments_cut(count, ways, chunk, depth);
+    size_t next = 0;
+    uint64_t step = 0;
+    for (uint64_t number = 0; number < cut.segments; number++) {
+        gw_segment segment = gw_segment_number(&cut, number);
+        gw_range range = gw_segment_range(&cut, &segment);
+        CHECK_EQ(next, range.from);
+        CHECK(range.to > range.from);
+        CHECK(segment.columns >= 1 && segment.columns <= (uint64_t)depth);
+        gw_range piece = gw_piece_of(range, ways * segment.columns, 0);
+        CHECK(piece.to - piece.from <= cut.piece && cut.piece <= chunk);
+        for (uint64_t i = 0; i < 3 * segment.columns; i++, step++) {
+            gw_segment found = gw_segment_of_step(&cut, 3, step);
+            CHECK(found.number == number && found.within == i && found.before == segment.before);
+        }
+        next = range.to;
+    }
+    CHECK_EQ(count, next);
+}
+
+static void segments_cover(void) {
+    for (size_t count = 0; count < 400; count += 7)
+        for (uint64_t ways = 1; ways < 6; ways++)
+            for (size_t chunk = 1; chunk < 70; chunk += 11)
+                for (int depth = 1; depth < 5; depth++) check_cut(count, ways, chunk, depth);
+}
+
+TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(segments_cover))
