@@ -58,6 +58,7 @@ static void rank_run(rank_env *env) {
     for (int r = 0; r < env->ranks; r++)
         if (r != env->rank) CHECK_EQ(GW_OK, gw_shm_attach(env->transport, r, env->common->endpoints[r], &error));
     CHECK_STR("", error.text);
+    rank_meet(env);
     env->body(env);
     rank_meet(env);
     env->transport->ops->close(env->transport);
@@ -93,10 +94,19 @@ __attribute__((unused)) static void run_processes(rank_env *envs, int ranks) {
         fflush(stdout);
         exit(test_failures != 0);
     }
-    for (int r = 0; r < ranks; r++) {
-        int status = 0;
-        waitpid(pids[r], &status, 0);
-        CHECK_EQ(atomic_load(&envs[r].common->dying) == r + 1 ? SIGKILL : 0, status);
+    bool failed = false;
+    for (int ended = 0; ended < ranks; ended++) {
+        int status = 0, r = 0;
+        pid_t pid = waitpid(-1, &status, 0);
+        while (r < ranks && pids[r] != pid) r++;
+        if (r == ranks) break;
+        pids[r] = 0;
+        int expected = atomic_load(&envs[r].common->dying) == r + 1 ? SIGKILL : 0;
+        if (!failed) CHECK_EQ(expected, status);
+        if (failed || status == expected) continue;
+        failed = true; /* the others would wait for it */
+        for (int other = 0; other < ranks; other++)
+            if (pids[other]) kill(pids[other], SIGKILL);
     }
 }
 

@@ -90,7 +90,7 @@ static void store_value(gw_dtype dtype, uint8_t *at, uint32_t bits, bool product
                           : ((float)(bits & 0x3ff) - 512) * (float)(1 << (bits >> 28)) / 4096;
     double wide = (double)value * (1 + 1e-10 * (bits >> 20));
     uint16_t half = dtype == GW_F16 ? gw_f32_to_f16(value) : gw_f32_to_bf16(value);
-    int64_t whole = (int64_t)bits * 2654435761;
+    uint64_t whole = (uint64_t)bits * 2654435761;
     const void *from = dtype == GW_F32                       ? (const void *)&value
                        : dtype == GW_F64                     ? (const void *)&wide
                        : dtype == GW_F16 || dtype == GW_BF16 ? (const void *)&half
@@ -177,7 +177,7 @@ static void run_trial(player *p, trial *t) {
     size_t element = gw_dtype_bytes(t->op.reduction.dtype), bytes = t->op.count * element;
     size_t out_bytes = t->op.dst_wide ? bytes * 4 : bytes, shift = t->seed % 3 * element;
     uint8_t *in = (is_shared(p, t, 0) ? p->shared_in : p->private_in) + shift;
-    uint8_t *out = t->in_place ? in : (is_shared(p, t, 1) ? p->shared_out : p->private_out) + 2 * shift;
+    uint8_t *out = t->in_place ? in : (is_shared(p, t, 1) ? p->shared_out : p->private_out) + t->seed % 3 * 8;
     uint8_t *before = p->expected + POOL_BYTES - out_bytes - 64;
     if (!t->in_place) memset(out, 0xee, out_bytes + 16);
     make_input(t, self_of(p), t->op.task == GW_BOARD_ALLGATHER ? out : in);

@@ -279,22 +279,23 @@ static bool all_arrived(gw_board *board) {
     return board->seen == board->members;
 }
 
-static gw_status begin(gw_board *board, gw_error *error) {
-    gw_status status = compare_signatures(board, error);
-    for (int m = 0; m < board->members && !status && board->mode != BOARD_INLINE; m++)
-        status = resolve_side(board, m, error);
-    if (status) return status;
-    if (board->mode != BOARD_INLINE) plan_steps(board);
-    board->arrived = true;
-    return GW_OK;
-}
-
 static gw_status check_abort(gw_board *board, gw_error *error) {
     uint32_t by = atomic_load_explicit(&board->page->aborted, memory_order_acquire);
     if (!by) return GW_OK;
     int rank = board->ranks[by - 1];
     return gw_fail_rank(error, GW_ABORTED, rank, "rank %d gave up operation %llu among the ranks of its host", rank,
                         (unsigned long long)board_head(board)->number);
+}
+
+static gw_status begin(gw_board *board, gw_error *error) {
+    gw_status status = check_abort(board, error);
+    if (!status) status = compare_signatures(board, error);
+    for (int m = 0; m < board->members && !status && board->mode != BOARD_INLINE; m++)
+        status = resolve_side(board, m, error);
+    if (status) return status;
+    if (board->mode != BOARD_INLINE) plan_steps(board);
+    board->arrived = true;
+    return GW_OK;
 }
 
 static void finish(gw_board *board) {
