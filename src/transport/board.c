@@ -1,0 +1,376 @@
+/* board.c - opening a board, arriving at operations, choosing their way, leaving them. */
+#include "transport/board.h"
+
+#include "base/dtype.h"
+#include "transport/board_page.h"
+#include "transport/shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_NEEDED 2u /* as the version of a buffer: nobody will touch it (versions of living memory are odd) */
+
+static size_t entries_bytes(int members) {
+    return GW_BOARD_DEPTH * (size_t)members * sizeof(board_entry);
+}
+
+static size_t segment_bytes(int members) {
+    return gw_segment_round(sizeof(board_page) + (size_t)members * sizeof(board_progress) + entries_bytes(members)) +
+           (size_t)members * gw_board_stage_bytes(members);
+}
+
+/* Every member sees the same layout. */
+static void lay_out(gw_board *board, void *base) {
+    uint8_t *at = base;
+    size_t members = (size_t)board->members;
+    board->page = base;
+    board->progress = (board_progress *)(at + sizeof(board_page));
+    board->entries = (board_entry *)(at + sizeof(board_page) + members * sizeof(board_progress));
+    board->stage = at + segment_bytes(board->members) - members * gw_board_stage_bytes(board->members);
+}
+
+void gw_board_ring(gw_board *board) {
+    for (int m = 0; m < board->members; m++) {
+        gw_harbour_peer *peer = &board->harbour->peers[board->ranks[m]];
+        if (m != board->self && gw_harbour_sleeps(peer->page)) gw_harbour_ring(board->harbour, board->ranks[m]);
+    }
+}
+
+gw_status gw_board_open(gw_board **out, gw_transport *transport, const int *members, int count, int self,
+                        uint64_t key, gw_error *error) {
+    for (int m = 0; m < count; m++)
+        if (m != self && !gw_shm_reaches(transport, members[m]))
+            return gw_fail_rank(error, GW_UNSUPPORTED, members[m], "rank %d cannot be reached through shared memory",
+                                members[m]);
+    gw_board *board = calloc(1, sizeof *board);
+    if (!board) return gw_fail(error, GW_MEMORY, "no memory for a board");
+    *board = (gw_board){.harbour = gw_shm_harbour(transport), .members = count, .self = self, .key = key};
+    board->ranks = malloc((size_t)count * sizeof *board->ranks);
+    board->sides = calloc((size_t)count, sizeof *board->sides);
+    board->src = calloc((size_t)count, sizeof *board->src);
+    board->dst = calloc((size_t)count + 1, sizeof *board->dst);
+    gw_status status = GW_OK;
+    if (!board->ranks || !board->sides || !board->src || !board->dst)
+        status = gw_fail(error, GW_MEMORY, "no memory for a board of %d members", count);
+    if (!status) memcpy(board->ranks, members, (size_t)count * sizeof *members);
+    if (!status && self == 0) {
+        void *base = gw_harbour_share(board->harbour, segment_bytes(count), key, false, error);
+        if (base) lay_out(board, base);
+        else status = GW_MEMORY;
+    }
+    if (status) gw_board_close(board);
+    else *out = board;
+    return status;
+}
+
+/* Looks for what the first member has published. */
+static gw_status find_page(gw_board *board, gw_error *error) {
+    uint64_t bytes;
+    gw_shared where = gw_harbour_lookup(board->harbour, board->ranks[0], board->key, &bytes);
+    if (!where.version) return GW_OK;
+    if (bytes != segment_bytes(board->members))
+        return gw_fail_rank(error, GW_MISMATCH, board->ranks[0],
+                            "rank %d opened this board for another number of members than %d", board->ranks[0],
+                            board->members);
+    board->mapping = gw_harbour_pin(board->harbour, board->ranks[0], where, error);
+    if (!board->mapping) return GW_SYSTEM;
+    lay_out(board, board->mapping->segment.base);
+    return GW_OK;
+}
+
+gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error) {
+    *attached = false;
+    gw_status status = board->page ? GW_OK : find_page(board, error);
+    if (status || !board->page) return status;
+    if (!board->joined) {
+        board->joined = true;
+        atomic_fetch_add(&board->page->joined, 1);
+        gw_board_ring(board);
+    }
+    *attached = atomic_load(&board->page->joined) == (uint32_t)board->members;
+    return GW_OK;
+}
+
+bool gw_board_free(const gw_board *board) { return board->started - board->finished < GW_BOARD_DEPTH; }
+
+/* Every member reads all inline data, so what pays shrinks with their number. */
+static bool goes_inline(const gw_board *board, const gw_board_op *op) {
+    size_t limit = board->members <= 2 ? BOARD_INLINE_BYTES / 2 : BOARD_INLINE_BYTES / 4;
+    return op->task == GW_BOARD_BARRIER || op->count * gw_dtype_bytes(op->reduction.dtype) <= limit;
+}
+
+static bool needs_in(const gw_board_op *op, int member) {
+    return board_reduces(op) || (op->task == GW_BOARD_BROADCAST && member == op->root);
+}
+
+/* The range of a member's out that the head operation touches, in bytes; false: none. */
+static bool needs_out(const gw_board *board, const gw_board_op *op, int member, size_t *offset, size_t *bytes) {
+    size_t element = gw_dtype_bytes(op->reduction.dtype);
+    *offset = 0;
+    *bytes = op->count * element;
+    if (!board_only_owner_gets(op)) return true;
+    if (op->dst_wide) element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
+    *offset = board->sides[member].offset * element;
+    *bytes = board->sides[member].length * element;
+    return *bytes != 0;
+}
+
+/* What lies where. Offsets are those of the buffer's beginning, which may lie before the segment where only a later
+ * range of it is used. */
+static void describe(gw_board *board, board_entry *entry, const gw_board_op *op) {
+    size_t offset, bytes, in_bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
+    entry->in = entry->out = (gw_shared){.version = NOT_NEEDED};
+    if (needs_in(op, board->self)) gw_harbour_find(board->harbour, op->in, in_bytes, &entry->in);
+    if (!needs_out(board, op, board->self, &offset, &bytes)) return;
+    gw_harbour_find(board->harbour, (const void *)((uintptr_t)op->out + offset), bytes, &entry->out);
+    entry->out.offset -= offset;
+}
+
+/* The slot is free when all have left the operation that used it before. */
+static bool slot_is_free(gw_board *board) {
+    if (board->all_left + GW_BOARD_DEPTH > board->published) return true;
+    uint64_t least = UINT64_MAX;
+    for (int m = 0; m < board->members; m++) {
+        uint64_t left = atomic_load(&board->progress[m].left);
+        least = left < least ? left : least;
+    }
+    board->all_left = least;
+    return least + GW_BOARD_DEPTH > board->published;
+}
+
+/* Cuts the head operation into parts. */
+static void prepare(gw_board *board) {
+    const gw_board_op *op = board_head(board);
+    gw_board_cut(board);
+    board->mode = goes_inline(board, op) ? BOARD_INLINE : BOARD_DIRECT;
+    board->seen = 0;
+    board->prepared = true;
+}
+
+static void plan_steps(gw_board *board) {
+    size_t bytes = board->mode == BOARD_STAGED ? gw_board_piece_bytes(board->members) : BOARD_DIRECT_BYTES;
+    size_t longest = 0;
+    for (int m = 0; m < board->members; m++)
+        if (board->sides[m].length > longest) longest = board->sides[m].length;
+    board->step = bytes / board->element;
+    board->steps = (longest + board->step - 1) / board->step;
+}
+
+/* Private memory means staging, whatever the others have: copying in need not wait for them. */
+static void plan_early(gw_board *board, const board_entry *entry) {
+    if (entry->in.version && entry->out.version) return;
+    board->mode = BOARD_STAGED;
+    board->sides[board->self].in_private = !entry->in.version;
+    plan_steps(board);
+}
+
+/* Only the head is published where buffers are described, because parts are known for the head alone. */
+static bool publish(gw_board *board) {
+    const gw_board_op *op = &board->ops[board->published % GW_BOARD_DEPTH];
+    bool at_head = board->published == board->finished, inlined = goes_inline(board, op);
+    if ((!inlined && !at_head) || !slot_is_free(board)) return false;
+    board_entry *entry = board_entry_of(board, board->published, board->self);
+    if (at_head) prepare(board);
+    entry->signature = op->signature;
+    entry->left = board->finished;
+    if (inlined) gw_board_fill_inline(board, entry, op);
+    else describe(board, entry, op);
+    if (!inlined) plan_early(board, entry);
+    atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
+    board->published++;
+    atomic_store(&entry->arrived, board->published);
+    gw_board_ring(board);
+    return true;
+}
+
+void gw_board_start(gw_board *board, const gw_board_op *op) {
+    board->ops[board->started % GW_BOARD_DEPTH] = *op;
+    board->started++;
+    if (board->page && !board->failed) publish(board);
+}
+
+/* The signature most members have; the first of those in a tie. */
+static uint64_t usual_signature(gw_board *board) {
+    uint64_t best = 0;
+    int most = 0;
+    for (int m = 0; m < board->members; m++) {
+        uint64_t signature = board_entry_of(board, board->finished, m)->signature;
+        int same = 0;
+        for (int n = 0; n < board->members; n++)
+            same += board_entry_of(board, board->finished, n)->signature == signature;
+        if (same > most) {
+            most = same;
+            best = signature;
+        }
+    }
+    return best;
+}
+
+static gw_status compare_signatures(gw_board *board, gw_error *error) {
+    uint64_t own = board_head(board)->signature, least = UINT64_MAX;
+    bool agree = true;
+    for (int m = 0; m < board->members; m++) {
+        const board_entry *entry = board_entry_of(board, board->finished, m);
+        agree = agree && entry->signature == own;
+        least = entry->left < least ? entry->left : least;
+    }
+    if (least > board->all_left) board->all_left = least;
+    if (agree) return GW_OK;
+    uint64_t usual = usual_signature(board);
+    int odd = 0;
+    while (board_entry_of(board, board->finished, odd)->signature == usual) odd++;
+    return gw_fail_rank(error, GW_MISMATCH, board->ranks[odd],
+                        "rank %d called operation %llu with another kind, count, type, operation or root than the "
+                        "other ranks of its host",
+                        board->ranks[odd], (unsigned long long)board_head(board)->number);
+}
+
+/* Maps one buffer of a peer; *at stays NULL where it is private. */
+static gw_status reach(gw_board *board, int member, gw_shared where, uint64_t bytes_from, uint64_t bytes,
+                       gw_mapping **mapping, uint8_t **at, gw_error *error) {
+    if (!where.version || where.version == NOT_NEEDED) return GW_OK;
+    *mapping = gw_harbour_pin(board->harbour, board->ranks[member], where, error);
+    if (!*mapping) return GW_PROTOCOL;
+    const gw_segment *segment = &(*mapping)->segment;
+    uint64_t from = where.offset + bytes_from;
+    if (from > segment->bytes || bytes > segment->bytes - from)
+        return gw_fail_rank(error, GW_PROTOCOL, board->ranks[member],
+                            "rank %d published a buffer that does not lie in its shared memory", board->ranks[member]);
+    *at = (uint8_t *)((uintptr_t)segment->base + where.offset);
+    return GW_OK;
+}
+
+static gw_status resolve_side(gw_board *board, int member, gw_error *error) {
+    const gw_board_op *op = board_head(board);
+    const board_entry *entry = board_entry_of(board, board->finished, member);
+    board_side *side = &board->sides[member];
+    size_t offset, bytes;
+    bool out = needs_out(board, op, member, &offset, &bytes);
+    uint8_t *in_at = NULL;
+    side->in_private = !entry->in.version;
+    side->out_private = !entry->out.version;
+    if (side->in_private || side->out_private) board->mode = BOARD_STAGED;
+    if (member == board->self) {
+        side->in = op->in;
+        side->out = op->out;
+        return GW_OK;
+    }
+    gw_status status = reach(board, member, entry->in, 0, op->count * board->element, &side->in_mapping, &in_at, error);
+    if (!status && out) status = reach(board, member, entry->out, offset, bytes, &side->out_mapping, &side->out, error);
+    side->in = in_at;
+    return status;
+}
+
+static void release_sides(gw_board *board) {
+    for (int m = 0; m < board->members; m++) {
+        board_side *side = &board->sides[m];
+        gw_harbour_unpin(side->in_mapping);
+        gw_harbour_unpin(side->out_mapping);
+        *side = (board_side){0};
+    }
+}
+
+/* True once all members have come to the head operation. */
+static bool all_arrived(gw_board *board) {
+    while (board->seen < board->members &&
+           atomic_load(&board_entry_of(board, board->finished, board->seen)->arrived) == board->finished + 1)
+        board->seen++;
+    return board->seen == board->members;
+}
+
+static gw_status check_abort(gw_board *board, gw_error *error) {
+    uint32_t by = atomic_load_explicit(&board->page->aborted, memory_order_acquire);
+    if (!by) return GW_OK;
+    int rank = board->ranks[by - 1];
+    return gw_fail_rank(error, GW_ABORTED, rank, "rank %d gave up operation %llu among the ranks of its host", rank,
+                        (unsigned long long)board_head(board)->number);
+}
+
+static gw_status begin(gw_board *board, gw_error *error) {
+    gw_status status = check_abort(board, error);
+    if (!status) status = compare_signatures(board, error);
+    for (int m = 0; m < board->members && !status && board->mode != BOARD_INLINE; m++)
+        status = resolve_side(board, m, error);
+    if (status) return status;
+    if (board->mode != BOARD_INLINE) plan_steps(board);
+    board->arrived = true;
+    return GW_OK;
+}
+
+static void finish(gw_board *board) {
+    if (board->mode != BOARD_INLINE) release_sides(board);
+    if (board->mode == BOARD_STAGED) board->window += board->steps;
+    board->prepared = board->arrived = false;
+    board->finished++;
+    atomic_store(&board->progress[board->self].left, board->finished);
+    gw_board_ring(board);
+}
+
+/* Works on the head operation. */
+static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error *error) {
+    bool done = false;
+    if (!board->prepared) prepare(board);
+    if (!board->arrived) {
+        if (!all_arrived(board)) {
+            if (board->mode == BOARD_STAGED) *moved = gw_board_fill_staged(board, budget) || *moved;
+            return GW_OK;
+        }
+        gw_status status = begin(board, error);
+        if (status) return status;
+    }
+    switch (board->mode) {
+    case BOARD_INLINE: *moved = gw_board_work_inline(board, &done) || *moved; break;
+    case BOARD_DIRECT: *moved = gw_board_work_direct(board, budget, &done) || *moved; break;
+    case BOARD_STAGED: *moved = gw_board_work_staged(board, budget, &done) || *moved; break;
+    }
+    if (!done) return GW_OK;
+    gw_status status = check_abort(board, error);
+    if (!status) finish(board);
+    return status;
+}
+
+gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_error *error) {
+    size_t budget = BOARD_QUANTUM_BYTES;
+    uint64_t before;
+    bool any = false;
+    gw_status status = board->failed ? gw_fail(error, GW_ABORTED, "this board has failed before") : GW_OK;
+    do {
+        before = board->finished;
+        while (!status && board->published < board->started && publish(board)) any = true;
+        if (!status && board->finished < board->published) status = advance(board, &budget, &any, error);
+    } while (!status && board->finished > before && budget);
+    if (!status && !any && board->finished < board->started) status = check_abort(board, error);
+    if (status) board->failed = true;
+    if (moved) *moved = any;
+    *completed = board->finished;
+    return status;
+}
+
+/* What peers may still write into is put out of their reach before it is handed back. */
+static void quarantine(gw_board *board) {
+    uint32_t none = 0;
+    atomic_compare_exchange_strong(&board->page->aborted, &none, (uint32_t)board->self + 1);
+    gw_board_ring(board);
+    for (uint64_t index = board->finished; index < board->published; index++) {
+        const board_entry *entry = board_entry_of(board, index, board->self);
+        const gw_board_op *op = &board->ops[index % GW_BOARD_DEPTH];
+        gw_shared now;
+        if (goes_inline(board, op) || entry->out.version % 2 == 0) continue;
+        if (gw_harbour_find(board->harbour, op->out, 1, &now) && now.version == entry->out.version)
+            gw_harbour_renew(board->harbour, now.id, NULL);
+    }
+}
+
+void gw_board_close(gw_board *board) {
+    if (!board) return;
+    if (board->page && board->finished < board->started) quarantine(board);
+    if (board->sides) release_sides(board);
+    if (board->page && board->self == 0) gw_harbour_unshare(board->harbour, board->page);
+    gw_harbour_unpin(board->mapping);
+    free(board->dst);
+    free(board->src);
+    free(board->sides);
+    free(board->ranks);
+    free(board);
+}

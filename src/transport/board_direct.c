@@ -1,0 +1,52 @@
+/* board_direct.c - operations on buffers that every member reaches: each part is combined once, where it lies, and
+ * pushed into all outputs.
+ *
+ * A part is cut into chunks that are claimed by an atomic counter. Members claim from their own part first (its counter
+ * stays in their cache) and then from those of others. */
+#include "transport/board_page.h"
+
+static void do_chunk(gw_board *board, int owner, size_t offset, size_t count) {
+    const gw_board_op *op = board_head(board);
+    size_t at = offset * board->element, out_at = offset * gw_board_out_bytes(board);
+    int sources = 0, destinations = 0;
+    for (int m = 0; m < board->members; m++) {
+        const board_side *side = &board->sides[m];
+        if (board_reduces(op)) board->src[sources++] = side->in + at;
+        if (m == owner || !board_only_owner_gets(op)) board->dst[destinations++] = side->out + out_at;
+    }
+    const board_side *own = &board->sides[owner];
+    if (!board_reduces(op)) board->src[sources++] = (op->task == GW_BOARD_ALLGATHER ? own->out : own->in) + at;
+    gw_board_combine(op, board->dst, destinations, board->src, sources, count);
+}
+
+static uint64_t chunks_of(const gw_board *board, int owner) {
+    return (board->sides[owner].length + board->step - 1) / board->step;
+}
+
+/* Works on the chunks of one part until none is left to claim, or the budget is spent. */
+static bool work_on_part(gw_board *board, int owner, size_t *budget) {
+    board_entry *entry = board_entry_of(board, board->finished, owner);
+    const board_side *part = &board->sides[owner];
+    uint64_t chunks = chunks_of(board, owner);
+    bool moved = false;
+    while (*budget && atomic_load_explicit(&entry->next, memory_order_relaxed) < chunks) {
+        uint64_t chunk = atomic_fetch_add_explicit(&entry->next, 1, memory_order_relaxed);
+        if (chunk >= chunks) break;
+        size_t begin = (size_t)chunk * board->step, count = board_min(board->step, part->length - begin);
+        do_chunk(board, owner, part->offset + begin, count);
+        *budget -= board_min(*budget, count * board->element);
+        moved = true;
+        if (atomic_fetch_add(&entry->done, 1) + 1 == chunks) gw_board_ring(board);
+    }
+    return moved;
+}
+
+bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done) {
+    bool moved = false;
+    for (int i = 0; i < board->members && *budget; i++)
+        moved = work_on_part(board, (board->self + i) % board->members, budget) || moved;
+    for (int m = 0; m < board->members; m++)
+        if (atomic_load(&board_entry_of(board, board->finished, m)->done) < chunks_of(board, m)) return moved;
+    *done = true;
+    return true;
+}

@@ -1,0 +1,124 @@
+/* board_page.h - the inside of a board: what lies in its segment, and what each member keeps for itself.
+ *
+ * In the segment every line is written by one member (but for claims and joined), so that lines travel only when there
+ * is news. Counters only grow and are never reset: operations and staged pieces are numbered from the opening of the
+ * board, and a slot or a staging buffer is used again when everyone's counter says that it was left. */
+#ifndef GW_TRANSPORT_BOARD_PAGE_H
+#define GW_TRANSPORT_BOARD_PAGE_H
+
+#include "transport/board.h"
+#include "transport/harbour.h"
+
+#define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
+#define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
+#define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
+#define BOARD_BUFFERS 4                   /* windows that may be in flight */
+#define BOARD_QUANTUM_BYTES ((size_t)1 << 20) /* of one poll */
+#define BOARD_WIDEN_MAX 4                 /* accumulator bytes for one byte of the raw type, at most */
+
+/* One member's line in one slot, and the claims on the part it owns. */
+typedef struct board_entry {
+    alignas(GW_LINE) _Atomic uint64_t arrived; /* index of the operation + 1; what follows belongs to that one */
+    uint64_t signature;
+    uint64_t left; /* operations this member had finished */
+    gw_shared in, out; /* version 0: private */
+    alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
+    _Atomic uint64_t done;                  /* chunks of the part that are finished */
+    alignas(GW_LINE) uint8_t data[BOARD_INLINE_BYTES];
+} board_entry;
+
+/* One member's progress since the board was opened; written by that member. */
+typedef struct board_progress {
+    alignas(GW_LINE) _Atomic uint64_t left; /* operations finished */
+    _Atomic uint64_t filled;                /* windows copied in */
+    _Atomic uint64_t reduced;               /* windows whose own piece is combined */
+    _Atomic uint64_t drained;               /* windows copied out */
+} board_progress;
+
+/* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, p staging areas. */
+typedef struct board_page {
+    alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
+    alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
+} board_page;
+
+typedef enum board_mode { BOARD_INLINE, BOARD_DIRECT, BOARD_STAGED } board_mode;
+
+/* What a member contributes to the operation that is worked on, as this process sees it. */
+typedef struct board_side {
+    const uint8_t *in; /* NULL: not to be reached from here */
+    uint8_t *out;
+    gw_mapping *in_mapping, *out_mapping; /* pinned; NULL for this rank and for private memory */
+    bool in_private, out_private;
+    size_t offset, length; /* of the part it owns, in elements */
+} board_side;
+
+struct gw_board {
+    gw_harbour *harbour;
+    int members, self;
+    int *ranks; /* by member */
+    uint64_t key;
+    board_page *page; /* NULL: not found yet */
+    board_progress *progress;
+    board_entry *entries;
+    uint8_t *stage;
+    gw_mapping *mapping; /* of the segment, for all but the first member */
+    bool joined;
+
+    gw_board_op ops[GW_BOARD_DEPTH]; /* by index % GW_BOARD_DEPTH */
+    uint64_t started, published, finished;
+    uint64_t all_left; /* operations that every member is known to have finished */
+    bool failed;
+
+    /* the operation `finished`, once it is at the head */
+    bool prepared; /* parts are cut */
+    bool arrived;  /* all members have come, and agree; sides are resolved */
+    board_mode mode;
+    int seen; /* members whose arrival has been seen, from member 0 on */
+    board_side *sides;
+    size_t element, wide_element; /* bytes */
+    size_t step;                  /* elements of a chunk (direct) or piece (staged) */
+    uint64_t steps;               /* staged: windows of this operation */
+    uint64_t window;              /* staged: the first window of this operation */
+    const void **src;             /* room for members entries each */
+    void **dst;
+};
+
+static inline gw_board_op *board_head(gw_board *board) { return &board->ops[board->finished % GW_BOARD_DEPTH]; }
+
+static inline board_entry *board_entry_of(gw_board *board, uint64_t index, int member) {
+    return &board->entries[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member];
+}
+
+static inline bool board_reduces(const gw_board_op *op) {
+    return op->task == GW_BOARD_ALLREDUCE || op->task == GW_BOARD_REDUCE_SCATTER;
+}
+
+static inline bool board_only_owner_gets(const gw_board_op *op) { return op->task == GW_BOARD_REDUCE_SCATTER; }
+
+static inline size_t board_min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Wakes the members that sleep; after a sequentially consistent store of the news. */
+void gw_board_ring(gw_board *board);
+
+/* board_parts.c: cuts the operation into the parts that members own. */
+void gw_board_cut(gw_board *board);
+/* Combines (or copies) count elements: sources of all members, or the one source of a copying task. */
+void gw_board_combine(const gw_board_op *op, void *const *dst, int destinations, const void *const *src, int sources,
+                      size_t count);
+/* Bytes that an element of out has. */
+size_t gw_board_out_bytes(const gw_board *board);
+
+/* Each does what it can, spending at most *budget bytes, and says whether anything moved; *done when this rank may
+ * leave. */
+bool gw_board_work_inline(gw_board *board, bool *done);
+bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done);
+bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
+/* inline: copies this member's data into its entry, before it arrives. */
+void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);
+/* staged: copies a window in, if there is one and room for it; also before all have arrived. */
+bool gw_board_fill_staged(gw_board *board, size_t *budget);
+
+size_t gw_board_piece_bytes(int members);
+size_t gw_board_stage_bytes(int members); /* of one member */
+
+#endif

@@ -1,0 +1,217 @@
+/* harbour.c - opening harbours, finding those of others, ringing their doorbells. The table is in harbour_table.c. */
+#include "transport/harbour.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define ENDPOINT_MAGIC 0x68577267u /* "grWh" */
+
+/* The endpoint record, in the byte order of the host: only processes of the same host may use it, and they can tell by
+ * the boot id. */
+typedef struct endpoint_record {
+    uint32_t magic;
+    int32_t pid, fd, bell;
+    uint8_t cookie[16];
+    uint8_t boot[16];
+    uint32_t network, pids, user; /* namespaces and user id */
+    uint32_t inode;               /* low half, of the harbour's memory */
+} endpoint_record;
+_Static_assert(sizeof(endpoint_record) == GW_ENDPOINT_BYTES, "an endpoint is 64 bytes");
+
+void *gw_harbour_room(void *page) { return (uint8_t *)page + gw_segment_round(sizeof(gw_harbour_page)); }
+
+static uint32_t namespace_of(const char *path) {
+    struct stat about;
+    return stat(path, &about) ? 0 : (uint32_t)about.st_ino;
+}
+
+/* The boot id is a text of 36 characters, its digits are 16 bytes. */
+static void read_boot_id(uint8_t boot[16]) {
+    memset(boot, 0, 16);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    char text[40] = {0};
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    int digits = 0;
+    for (ssize_t i = 0; i < got && digits < 32; i++) {
+        char c = text[i];
+        int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (value < 0) continue;
+        boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | value);
+        digits++;
+    }
+}
+
+static void fill_endpoint(const gw_harbour *harbour, endpoint_record *record) {
+    *record = (endpoint_record){.magic = ENDPOINT_MAGIC,
+                                .pid = getpid(),
+                                .fd = harbour->segment.fd,
+                                .bell = harbour->bell[1],
+                                .network = namespace_of("/proc/self/ns/net"),
+                                .pids = namespace_of("/proc/self/ns/pid"),
+                                .user = (uint32_t)geteuid(),
+                                .inode = (uint32_t)harbour->segment.inode};
+    memcpy(record->cookie, harbour->page->cookie, sizeof record->cookie);
+    read_boot_id(record->boot);
+}
+
+void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_ENDPOINT_BYTES]) {
+    endpoint_record record;
+    fill_endpoint(harbour, &record);
+    memcpy(endpoint, &record, sizeof record);
+}
+
+gw_status gw_harbour_open(gw_harbour **out, int rank, int world, size_t room, gw_error *error) {
+    gw_harbour *harbour = calloc(1, sizeof *harbour);
+    if (!harbour) return gw_fail(error, GW_MEMORY, "no memory for rank %d's harbour", rank);
+    gw_status status = GW_MEMORY;
+    *harbour = (gw_harbour){.rank = rank, .world = world, .bell = {-1, -1}, .segment = {.fd = -1}};
+    harbour->peers = calloc((size_t)world, sizeof *harbour->peers);
+    harbour->own = calloc(GW_HARBOUR_SEGMENTS, sizeof *harbour->own);
+    if (!harbour->peers || !harbour->own) {
+        gw_fail(error, status, "no memory for rank %d's harbour", rank);
+        goto fail;
+    }
+    for (int r = 0; r < world; r++) harbour->peers[r].bell = -1;
+    status = gw_segment_create(&harbour->segment, gw_segment_round(sizeof(gw_harbour_page)) + room, false, error);
+    if (status) goto fail;
+    gw_harbour_page *page = harbour->page = harbour->segment.base;
+    page->rank = (uint32_t)rank;
+    page->world = (uint32_t)world;
+    page->address = (uint64_t)(uintptr_t)page;
+    if (pipe2(harbour->bell, O_CLOEXEC | O_NONBLOCK) ||
+        getrandom(page->cookie, sizeof page->cookie, 0) != sizeof page->cookie) {
+        status = gw_fail(error, GW_SYSTEM, "rank %d's doorbell could not be made: %s", rank, strerror(errno));
+        goto fail;
+    }
+    *out = harbour;
+    return GW_OK;
+fail:
+    gw_harbour_close(harbour);
+    return status;
+}
+
+static void detach(gw_harbour_peer *peer) {
+    for (int id = 0; peer->mappings && id < GW_HARBOUR_SEGMENTS; id++) {
+        for (gw_mapping *mapping = peer->mappings[id], *next; mapping; mapping = next) {
+            next = mapping->next;
+            gw_segment_close(&mapping->segment);
+            free(mapping);
+        }
+    }
+    free(peer->mappings);
+    if (peer->page) gw_segment_close(&peer->segment);
+    if (peer->bell >= 0) close(peer->bell);
+    *peer = (gw_harbour_peer){.bell = -1};
+}
+
+void gw_harbour_close(gw_harbour *harbour) {
+    if (!harbour) return;
+    for (int r = 0; harbour->peers && r < harbour->world; r++) detach(&harbour->peers[r]);
+    for (int id = 0; harbour->own && id < GW_HARBOUR_SEGMENTS; id++)
+        if (harbour->own[id].base) gw_segment_close(&harbour->own[id]);
+    if (harbour->page) gw_segment_close(&harbour->segment);
+    for (int end = 0; end < 2; end++)
+        if (harbour->bell[end] >= 0) close(harbour->bell[end]);
+    free(harbour->peers);
+    free(harbour->own);
+    free(harbour);
+}
+
+/* NULL, or why two ranks cannot share memory. */
+static const char *apart(const endpoint_record *mine, const endpoint_record *theirs) {
+    if (theirs->magic != ENDPOINT_MAGIC) return "it offers no shared memory";
+    if (memcmp(mine->boot, theirs->boot, sizeof mine->boot)) return "it runs on another host";
+    if (mine->network != theirs->network) return "it runs in another network namespace";
+    if (mine->pids != theirs->pids) return "it runs in another pid namespace";
+    if (mine->user != theirs->user) return "it runs as another user";
+    return NULL;
+}
+
+bool gw_harbour_read(const gw_harbour_peer *peer, void *to, uint64_t from, size_t bytes) {
+    while (bytes) {
+        struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
+        ssize_t got = process_vm_readv(peer->pid, &local, 1, &remote, 1, 0);
+        if (got <= 0) return false;
+        to = (uint8_t *)to + got;
+        from += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+/* Opens harbour and doorbell; the size is the file's own word, which the seal keeps true. */
+static gw_status open_harbour(gw_harbour_peer *peer, const endpoint_record *record, gw_error *error) {
+    char path[64];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->fd);
+    if (stat(path, &about))
+        return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s", path, strerror(errno));
+    if ((uint32_t)about.st_ino != record->inode || (uint64_t)about.st_size <= sizeof(gw_harbour_page))
+        return gw_fail(error, GW_UNSUPPORTED, "%s is not its harbour", path);
+    gw_segment_name name = {.pid = record->pid, .fd = record->fd, .inode = (uint64_t)about.st_ino,
+                            .bytes = (uint64_t)about.st_size};
+    gw_status status = gw_segment_open(&peer->segment, &name, false, error);
+    if (status) return status;
+    peer->page = peer->segment.base;
+    if (memcmp(peer->page->cookie, record->cookie, sizeof record->cookie))
+        return gw_fail(error, GW_UNSUPPORTED, "%s does not carry its cookie", path);
+    name.address = peer->page->address;
+    gw_segment_meet(&peer->segment, &name);
+    peer->page = peer->segment.base;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->bell);
+    peer->bell = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (peer->bell < 0)
+        return gw_fail(error, GW_UNSUPPORTED, "its doorbell %s cannot be opened: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+gw_status gw_harbour_attach(gw_harbour *harbour, int rank, const uint8_t endpoint[GW_ENDPOINT_BYTES],
+                            gw_error *error) {
+    endpoint_record mine, theirs;
+    memcpy(&theirs, endpoint, sizeof theirs);
+    fill_endpoint(harbour, &mine);
+    const char *why = apart(&mine, &theirs);
+    if (why) return gw_fail_rank(error, GW_UNSUPPORTED, rank, "no shared memory with rank %d: %s", rank, why);
+    gw_harbour_peer *peer = &harbour->peers[rank];
+    gw_error cause = {.status = GW_OK};
+    gw_status status = open_harbour(peer, &theirs, &cause);
+    if (!status) {
+        peer->mappings = calloc(GW_HARBOUR_SEGMENTS, sizeof(gw_mapping *));
+        if (!peer->mappings) status = gw_fail(&cause, GW_MEMORY, "no memory for its table");
+    }
+    if (status) {
+        detach(peer);
+        return gw_fail_rank(error, status, rank, "no shared memory with rank %d: %.400s", rank, cause.text);
+    }
+    peer->pid = theirs.pid;
+    uint8_t cookie[16];
+    peer->readable = gw_harbour_read(peer, cookie, peer->page->address, sizeof cookie) &&
+                     memcmp(cookie, theirs.cookie, sizeof cookie) == 0;
+    return GW_OK;
+}
+
+void gw_harbour_ring(gw_harbour *harbour, int rank) {
+    gw_harbour_peer *peer = &harbour->peers[rank];
+    if (!peer->page || !gw_harbour_sleeps(peer->page)) return;
+    if (!atomic_exchange(&peer->page->sleeping, 0)) return;
+    /* A full pipe is readable already, and a reader that is gone needs no bell. */
+    ssize_t ignored = write(peer->bell, "", 1);
+    (void)ignored;
+}
+
+void gw_harbour_arm(gw_harbour *harbour, bool sleeping) {
+    atomic_store(&harbour->page->sleeping, sleeping);
+    if (sleeping) return;
+    uint8_t rings[64];
+    while (read(harbour->bell[0], rings, sizeof rings) == (ssize_t)sizeof rings) {}
+}

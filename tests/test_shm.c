@@ -1,0 +1,249 @@
+/* test_shm.c - messages among ranks of one host: every way a payload can travel, order, full rings, sleeping,
+ * generations. */
+#include "ranks.h"
+
+#define PACKETS 4096
+
+/* A rank's engine: lands everything in a pool, checks what comes against the pattern its frame implies. */
+typedef struct fake_engine {
+    rank_env *env;
+    gw_packet packets[PACKETS];
+    uint64_t next[RANKS_MAX]; /* index of the frame that must come next from each peer */
+    uint64_t received, sent, views, lost;
+    uint8_t *landings[RANKS_MAX];
+    uint64_t held_ticket; /* a view that is kept for a while */
+    int held_peer;
+    bool hold;
+} fake_engine;
+
+#if RANKS_ARE_THREADS
+static _Thread_local fake_engine engine;
+#else
+static fake_engine engine;
+#endif
+
+#define LANDING_BYTES ((8 << 20) + 64)
+
+static uint8_t pattern(int rank, uint64_t index, uint64_t i) {
+    return (uint8_t)((uint64_t)rank * 101 + index * 17 + i + (i >> 8) * 3);
+}
+
+static void *on_landing(void *ctx, int peer, const gw_frame *frame) {
+    (void)ctx;
+    CHECK(frame->length <= LANDING_BYTES);
+    if (!engine.landings[peer]) engine.landings[peer] = malloc(LANDING_BYTES);
+    return engine.landings[peer];
+}
+
+static void on_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
+    (void)ctx;
+    CHECK_EQ(engine.next[peer], frame->index);
+    engine.next[peer] = frame->index + 1;
+    engine.received++;
+    engine.views += ticket != 0;
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < frame->length; i++) wrong += ((const uint8_t *)data)[i] != pattern(peer, frame->index, i);
+    CHECK_EQ(0, wrong);
+    if (ticket && engine.hold && !engine.held_ticket) {
+        engine.held_ticket = ticket;
+        engine.held_peer = peer;
+    } else if (ticket) {
+        engine.env->transport->ops->release(engine.env->transport, peer, ticket);
+    }
+}
+
+static void on_sent(void *ctx, int peer, gw_packet *packet) {
+    (void)ctx, (void)peer;
+    CHECK(packet->owner == &engine);
+    packet->owner = NULL;
+    engine.sent++;
+}
+
+static void on_lost(void *ctx, int peer, gw_status status, const char *detail) {
+    (void)ctx, (void)status;
+    printf("    link to %d lost: %s\n", peer, detail);
+    engine.lost++;
+}
+
+static const gw_sink sink = {NULL, on_landing, on_arrived, on_sent, on_lost};
+
+static void start_engine(rank_env *env) {
+    engine = (fake_engine){.env = env};
+}
+
+static void stop_engine(void) {
+    CHECK_EQ(0, engine.lost);
+    for (int r = 0; r < RANKS_MAX; r++) free(engine.landings[r]);
+}
+
+static void send_frame(int peer, uint64_t index, const void *data, uint64_t length) {
+    gw_packet *packet = &engine.packets[index % PACKETS];
+    CHECK(packet->owner == NULL);
+    *packet = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = index, .length = length}, .data = data,
+                          .owner = &engine};
+    engine.env->transport->ops->send(engine.env->transport, peer, packet);
+}
+
+static bool look_at_transport(void *ctx) {
+    rank_env *env = ctx;
+    return env->transport->ops->poll(env->transport, 0);
+}
+
+static void drive(rank_env *env, uint64_t received, uint64_t sent) {
+    gw_time deadline = gw_clock_now() + 60 * GW_SECOND;
+    for (int idle = 0; (engine.received < received || engine.sent < sent) && !engine.lost;) {
+        idle = look_at_transport(env) ? 0 : idle + 1;
+        if (engine.received >= received && engine.sent >= sent) break;
+        if (idle > 20) rank_sleep(env, look_at_transport, env);
+        else if (idle) sched_yield();
+        if (gw_clock_now() < deadline) continue;
+        CHECK(!"a message takes for ever");
+        break;
+    }
+}
+
+static const uint64_t lengths[] = {0, 1, 3, 1023, 16384, 16385, 65540, 131072, (4 << 20) + 4};
+#define LENGTHS (sizeof lengths / sizeof lengths[0])
+
+/* Everyone sends every length to everyone; each length from shared or from private memory. */
+static void exchange_all(rank_env *env, bool shared, uint64_t first) {
+    uint8_t *buffers[LENGTHS];
+    gw_error error = {.status = GW_OK};
+    uint64_t peers = (uint64_t)env->ranks - 1;
+    for (size_t l = 0; l < LENGTHS; l++) {
+        buffers[l] = shared ? gw_shm_alloc(env->transport, lengths[l] + 1, &error) : malloc(lengths[l] + 1);
+        for (uint64_t i = 0; i < lengths[l]; i++) buffers[l][i] = pattern(env->rank, first + l, i);
+    }
+    uint64_t received = engine.received, sent = engine.sent;
+    for (int peer = 0; peer < env->ranks; peer++) {
+        if (peer == env->rank) continue;
+        for (size_t l = 0; l < LENGTHS; l++) {
+            gw_packet *packet = &engine.packets[(uint64_t)peer * LENGTHS + l];
+            *packet = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = first + l, .length = lengths[l]},
+                                  .data = buffers[l], .owner = &engine};
+            env->transport->ops->send(env->transport, peer, packet);
+        }
+    }
+    drive(env, received + peers * LENGTHS, sent + peers * LENGTHS);
+    rank_meet(env);
+    for (size_t l = 0; l < LENGTHS; l++) {
+        if (shared) gw_shm_free(env->transport, buffers[l]);
+        else free(buffers[l]);
+    }
+}
+
+static void exchange(rank_env *env) {
+    start_engine(env);
+    exchange_all(env, false, 0);
+    CHECK_EQ(0, engine.views);
+    exchange_all(env, true, LENGTHS);
+    CHECK_EQ(4 * (env->ranks - 1), engine.views);
+    /* Once more where memory may not be read across processes. */
+    for (int r = 0; r < env->ranks; r++) gw_shm_harbour(env->transport)->peers[r].readable = false;
+    env->transport->ops->reset(env->transport, 2);
+    rank_meet(env);
+    exchange_all(env, false, 2 * LENGTHS);
+    stop_engine();
+}
+
+static void every_way_a_payload_can_travel(void) {
+    for (int ranks = 2; ranks <= 4; ranks++) run_ranks(ranks, exchange, &sink);
+}
+
+/* More frames than the ring has slots, and more small payloads than it has bytes, to a rank that does not look. */
+static void overflow(rank_env *env) {
+    enum { FRAMES = 1000, BYTES = 1500 };
+    static uint8_t data[FRAMES][BYTES];
+    start_engine(env);
+    if (env->rank == 0) {
+        for (uint64_t f = 0; f < FRAMES; f++) {
+            for (uint64_t i = 0; i < BYTES; i++) data[f][i] = pattern(0, f, i);
+            send_frame(1, f, data[f], f % BYTES);
+        }
+        CHECK(engine.sent >= 100 && engine.sent < FRAMES);
+        for (int i = 0; i < 100; i++) look_at_transport(env);
+        CHECK(engine.sent < FRAMES);
+    }
+    rank_meet(env);
+    drive(env, env->rank == 1 ? FRAMES : 0, env->rank == 0 ? FRAMES : 0);
+    stop_engine();
+}
+
+static void full_rings_wait(void) { run_ranks(2, overflow, &sink); }
+
+/* The sender's buffer comes back only when the view is released. */
+static void hold_a_view(rank_env *env) {
+    gw_error error = {.status = GW_OK};
+    start_engine(env);
+    engine.hold = true;
+    uint8_t *data = gw_shm_alloc(env->transport, 1 << 20, &error);
+    for (uint64_t i = 0; i < 1 << 20; i++) data[i] = pattern(env->rank, 0, i);
+    if (env->rank == 0) send_frame(1, 0, data, 1 << 20);
+    if (env->rank == 1) drive(env, 1, 0);
+    rank_meet(env);
+    for (int i = 0; i < 100; i++) look_at_transport(env);
+    CHECK_EQ(0, engine.sent);
+    rank_meet(env);
+    if (env->rank == 1) env->transport->ops->release(env->transport, engine.held_peer, engine.held_ticket);
+    if (env->rank == 0) drive(env, 0, 1);
+    rank_meet(env);
+    stop_engine();
+}
+
+static void views_are_lent_until_released(void) { run_ranks(2, hold_a_view, &sink); }
+
+/* Frames of the old generation are not heard, whoever resets first; a view held over a reset keeps its contents. */
+static void start_anew(rank_env *env) {
+    gw_error error = {.status = GW_OK};
+    uint8_t small[8] = {0};
+    start_engine(env);
+    engine.hold = true;
+    uint8_t *data = gw_shm_alloc(env->transport, 1 << 20, &error);
+    for (uint64_t i = 0; i < 1 << 20; i++) data[i] = pattern(env->rank, 0, i);
+    if (env->rank == 0) send_frame(1, 0, data, 1 << 20);
+    if (env->rank == 1) drive(env, 1, 0);
+    rank_meet(env);
+    if (env->rank == 0) {
+        for (uint64_t f = 1; f < 50; f++) send_frame(1, f, small, 8);
+        engine.sent = 0;
+        env->transport->ops->reset(env->transport, 2);
+        memset(data, 0, 1 << 20);
+        for (int p = 0; p < PACKETS; p++) engine.packets[p].owner = NULL;
+        for (int i = 0; i < 8; i++) small[i] = pattern(0, 100, (uint64_t)i);
+        send_frame(1, 100, small, 8);
+        CHECK_EQ(0, engine.sent); /* the peer has not come to this generation */
+    }
+    rank_meet(env);
+    if (env->rank == 1) {
+        env->transport->ops->release(env->transport, 0, engine.held_ticket);
+        env->transport->ops->reset(env->transport, 2);
+        engine.next[0] = 100;
+        engine.received = 0;
+    }
+    drive(env, env->rank == 1 ? 1 : 0, env->rank == 0 ? 1 : 0);
+    CHECK_EQ(env->rank == 1 ? 1 : 0, engine.received);
+    CHECK_EQ(env->rank == 0 ? 1 : 0, engine.sent);
+    stop_engine();
+}
+
+static void generations_do_not_hear_each_other(void) { run_ranks(2, start_anew, &sink); }
+
+static void ping_pong(rank_env *env) {
+    uint8_t data[64];
+    start_engine(env);
+    for (uint64_t round = 0; round < 300; round++) {
+        for (uint64_t i = 0; i < sizeof data; i++) data[i] = pattern(env->rank, round, i);
+        if (env->rank == 0) send_frame(1, round, data, sizeof data);
+        if (round % 50 == 0 && env->rank == 0) usleep(20000);
+        drive(env, round + 1, 0);
+        if (env->rank == 1) send_frame(0, round, data, sizeof data);
+    }
+    drive(env, 300, 300);
+    CHECK(env->rank == 0 || env->sleeps >= 3);
+    stop_engine();
+}
+
+static void sleepers_are_woken(void) { run_ranks(2, ping_pong, &sink); }
+
+TEST_MAIN(CASE(every_way_a_payload_can_travel), CASE(full_rings_wait), CASE(views_are_lent_until_released),
+          CASE(generations_do_not_hear_each_other), CASE(sleepers_are_woken))
