@@ -26,7 +26,7 @@
 /* What the processes share besides the boards under test. */
 typedef struct common {
     _Atomic uint32_t ready, arrived[2], failed;
-    uint8_t endpoints[RANKS_MAX][GW_ENDPOINT_BYTES];
+    uint8_t endpoints[RANKS_MAX][GW_SHM_ENDPOINT_BYTES];
     double micros[RANKS_MAX];
 } common;
 
@@ -93,7 +93,7 @@ static void sleep_once(bench *b, uint64_t *completed, gw_error *error) {
 /* As an engine waits: spins (yields where cores are short), then sleeps. */
 static void allreduce(bench *b, float *data, size_t count, uint64_t number) {
     gw_error error = {.status = GW_OK};
-    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = number, .signature = count, .in = data, .out = data,
+    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = number, .signature = {count}, .in = data, .out = data,
                       .count = count, .reduction = {GW_F32, GW_SUM, b->ranks}};
     uint64_t completed = 0;
     int idle = 0;

@@ -30,7 +30,7 @@
 typedef struct ranks_common {
     _Atomic uint32_t met;
     _Atomic int dying; /* 1 + the rank that kills itself */
-    uint8_t endpoints[RANKS_MAX][GW_ENDPOINT_BYTES];
+    uint8_t endpoints[RANKS_MAX][GW_SHM_ENDPOINT_BYTES];
 } ranks_common;
 
 typedef struct rank_env {

@@ -185,7 +185,7 @@ static void run_trial(player *p, trial *t) {
     t->op.in = in;
     t->op.out = out;
     t->op.number = p->completed + 1;
-    t->op.signature = t->seed;
+    t->op.signature[0] = t->seed;
     gw_board_start(p->board, &t->op);
     wait_for(p, t->op.number);
     CHECK_STR("", p->error.text);
@@ -263,7 +263,7 @@ static void play_on(rank_env *env) {
             int b = (int)(started % GW_BOARD_DEPTH);
             counts[b] = gw_rng_below(&sizes, gw_rng_below(&sizes, 3) ? 1000 : COUNT_MAX);
             for (size_t i = 0; i < counts[b]; i++) buffers[b][i] = (int32_t)(i + started) * (env->rank + 1);
-            gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = started, .signature = counts[b],
+            gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = started, .signature = {counts[b]},
                               .in = buffers[b], .out = buffers[b], .count = counts[b],
                               .reduction = {GW_I32, GW_SUM, env->ranks}};
             gw_board_start(p.board, &op);
@@ -310,7 +310,7 @@ static void disagree(rank_env *env) {
     player p;
     float data[4] = {1, 2, 3, 4};
     open_board(&p, env, 14);
-    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = 77, .signature = env->rank == 1 ? 5 : 4, .in = data,
+    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = 77, .signature = {env->rank == 1 ? 5 : 4}, .in = data,
                       .out = data, .count = env->rank == 1 ? 2 : 4, .reduction = {GW_F32, GW_SUM, env->ranks}};
     gw_board_start(p.board, &op);
     wait_for(&p, 1);

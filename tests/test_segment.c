@@ -78,7 +78,7 @@ static void another_file_is_refused(void) {
 static void endpoints_say_who_is_apart(void) {
     gw_harbour *a, *b;
     gw_error error = {.status = GW_OK};
-    uint8_t good[GW_ENDPOINT_BYTES], bad[GW_ENDPOINT_BYTES];
+    uint8_t good[GW_SHM_ENDPOINT_BYTES], bad[GW_SHM_ENDPOINT_BYTES];
     CHECK_EQ(GW_OK, gw_harbour_open(&a, 0, 2, 4096, &error));
     CHECK_EQ(GW_OK, gw_harbour_open(&b, 1, 2, 4096, &error));
     gw_harbour_endpoint(b, good);
@@ -147,7 +147,7 @@ static void freed_memory_is_unmapped(void) {
     if (RANKS_ARE_THREADS) return;
     gw_harbour *a, *b;
     gw_error error = {.status = GW_OK};
-    uint8_t endpoint[GW_ENDPOINT_BYTES];
+    uint8_t endpoint[GW_SHM_ENDPOINT_BYTES];
     gw_shared where, again;
     CHECK_EQ(GW_OK, gw_harbour_open(&a, 0, 2, 4096, &error));
     CHECK_EQ(GW_OK, gw_harbour_open(&b, 1, 2, 4096, &error));

@@ -87,8 +87,25 @@ gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */
-/* "allreduce #12 (1024 x f32, sum, ring)" */
-const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
+
+/* What ranks must agree on. */
+typedef struct gw_signature {
+    uint8_t collective, dtype, redop, builder;
+    int32_t root;
+    uint64_t count;
+} gw_signature;
+
+/* Enough to name an operation after it is over. */
+typedef struct gw_op_brief {
+    gw_signature signature;
+    uint64_t number;
+    int pair_peer; /* -1: a collective */
+    bool sends;
+} gw_op_brief;
+
+void gw_op_note(const gw_op *op, gw_op_brief *brief);
+/* "collective #12, allreduce of 1024 x f32, sum, by ring" */
+const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]);
 
 /* Moves everything that can move, of all operations. True if anything did. */
 bool gw_engine_poll(gw_engine *engine, gw_time now);

@@ -7,13 +7,6 @@
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
-/* What ranks must agree on. */
-typedef struct gw_signature {
-    uint8_t collective, dtype, redop, builder;
-    int32_t root;
-    uint64_t count;
-} gw_signature;
-
 /* A message that came before its operation was started here. */
 typedef struct gw_stashed {
     bool used;
@@ -130,15 +123,17 @@ void gw_flow_claim_early(gw_op *op);                   /* a started operation ta
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
 void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */
+void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]); /* what that job rank called instead */
 void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: credits that peers may need */
 void gw_flow_discard(gw_engine *engine);               /* after a failure: empties stashes, credits anew */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
-uint64_t gw_signature_hash(const gw_signature *signature);
+void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 
 /* executor.c */
 void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data); /* a message for a posted step */
 bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
+const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
 void gw_op_mark(gw_op *op);
 gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);

@@ -182,15 +182,45 @@ static bool board_turn(const gw_op *op) {
     return gw_board_free(op->team->board);
 }
 
+/* A reduce-scatter's own part is given as a slot of its own; boards address it like the input. */
+static void *board_out(const gw_op *op, const gw_step *step) {
+    uint8_t *out = address(op, &step->dst);
+    if (!out || step->task != GW_BOARD_REDUCE_SCATTER) return out;
+    size_t offset = 0, length;
+    int local = gw_topology_local_rank(&op->team->topology, op->team->rank);
+    if (local < step->lanes) gw_part(step->src.count, step->lanes, local, &offset, &length);
+    return (void *)((uintptr_t)out - offset * (step->dst_wide ? op->wide : op->raw));
+}
+
 static void start_board(gw_op *op, gw_lane *lane, const gw_step *step) {
-    gw_board_op task = {.task = step->task, .number = op->number, .signature = gw_signature_hash(&op->signature),
-                        .reduction = op->reduction, .in = address(op, &step->src), .out = address(op, &step->dst),
-                        .count = step->src.count, .lanes = step->lanes, .root = step->board_root,
-                        .dst_wide = step->dst_wide};
+    gw_board_op task = {.task = step->task, .number = op->number, .reduction = op->reduction,
+                        .in = address(op, &step->src), .out = board_out(op, step),
+                        .count = step->task == GW_BOARD_ALLGATHER ? step->dst.count : step->src.count,
+                        .lanes = step->lanes, .root = step->board_root, .dst_wide = step->dst_wide};
+    gw_signature_pack(&op->signature, task.signature);
     gw_board_start(op->team->board, &task);
     op->board_started++;
     lane->board_ticket = ++op->team->board_tickets;
     lane->board_running = true;
+}
+
+static int another_on_host(const gw_team *team) {
+    int rank = 0;
+    while (rank == team->rank || team->host_of[rank] != team->host_of[team->rank]) rank++;
+    return team->members[rank];
+}
+
+/* A member that gave up is the echo of a failure whose cause the control plane tells; like a lost link. */
+static void report_board(gw_op *op, const gw_error *error) {
+    if (error->status == GW_MISMATCH) {
+        uint64_t packed[2] = {0};
+        int rank = error->rank == op->engine->config.rank ? another_on_host(op->team) : error->rank;
+        gw_board_signature(op->team->board, rank, packed);
+        gw_flow_board_mismatch(op, rank, packed);
+    } else {
+        gw_engine_report(op->engine, error->status == GW_ABORTED ? GW_PEER_LOST : error->status, error->rank, "%s",
+                         error->text);
+    }
 }
 
 /* True when the board has finished this step. */
@@ -201,11 +231,14 @@ static bool run_board(gw_op *op, gw_lane *lane, const gw_step *step) {
         start_board(op, lane, step);
     }
     uint64_t completed = 0;
+    bool moved = false;
     gw_error error = {.rank = -1};
-    if (gw_board_poll(team->board, &completed, &op->engine->board_moved, &error) != GW_OK) {
-        gw_engine_report(op->engine, error.status, error.rank, "%s", error.text);
+    if (gw_board_poll(team->board, &completed, &moved, &error) != GW_OK) {
+        report_board(op, &error);
         return false;
     }
+    op->engine->board_moved |= moved;
+    if (moved) op->progress_at = op->engine->now;
     lane->board_running = completed < lane->board_ticket;
     return !lane->board_running;
 }
@@ -450,14 +483,24 @@ void gw_op_release(gw_op *op) {
     op->engine->spare = op;
 }
 
-const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]) {
+void gw_op_note(const gw_op *op, gw_op_brief *brief) {
+    *brief = (gw_op_brief){.signature = op->signature, .number = op->number, .pair_peer = op->pair_peer,
+                           .sends = op->spec.collective == GW_COLL_SEND};
+}
+
+const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]) {
     char signature[GW_TEXT_BYTES];
-    gw_signature_text(&op->signature, signature);
-    if (op->pair_peer >= 0)
-        snprintf(text, GW_TEXT_BYTES, "%.130s %s rank %d", signature, op->spec.collective == GW_COLL_SEND ? "to" : "from",
-                 op->pair_peer);
-    else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.130s", op->number, signature);
+    gw_signature_text(&brief->signature, signature);
+    if (brief->pair_peer >= 0)
+        snprintf(text, GW_TEXT_BYTES, "%.130s %s rank %d", signature, brief->sends ? "to" : "from", brief->pair_peer);
+    else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.120s", brief->number, signature);
     return text;
+}
+
+const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]) {
+    gw_op_brief brief;
+    gw_op_note(op, &brief);
+    return gw_op_brief_text(&brief, text);
 }
 
 /* Polling. */

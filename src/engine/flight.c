@@ -1,11 +1,9 @@
-/* flight.c - see flight.h. An entry costs two stores of the time; its text is made when the record is written for
- * operations that still run, and kept from the start for those that end. */
+/* flight.c - see flight.h. Noting an operation costs a few stores; its text is made when the record is written. */
 #include "engine/flight.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void gw_flight_begin(gw_flight *flight, const gw_op *op, gw_time now) {
@@ -14,7 +12,7 @@ void gw_flight_begin(gw_flight *flight, const gw_op *op, gw_time now) {
     entry->started = now;
     entry->ended = 0;
     entry->status = GW_OK;
-    gw_op_text(op, entry->text);
+    gw_op_note(op, &entry->brief);
 }
 
 void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now) {
@@ -28,11 +26,13 @@ void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now) {
 }
 
 static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
+    char text[GW_TEXT_BYTES];
+    gw_op_brief_text(&entry->brief, text);
     double ago = (double)(now - entry->started) / 1e9;
     if (entry->ended)
         fprintf(file, "%10.6f s ago  %-12s %10.1f us  %s\n", ago, entry->status ? gw_status_text(entry->status) : "done",
-                (double)(entry->ended - entry->started) / 1e3, entry->text);
-    else fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "under way", "", entry->text);
+                (double)(entry->ended - entry->started) / 1e3, text);
+    else fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "under way", "", text);
 }
 
 bool gw_flight_write(const gw_flight *flight, int rank, const gw_error *error, char *path, size_t size) {

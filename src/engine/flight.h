@@ -10,7 +10,7 @@ typedef struct gw_flight_entry {
     const gw_op *op; /* which; its memory may have been reused since */
     gw_time started, ended; /* ended 0: not yet */
     gw_status status;
-    char text[GW_TEXT_BYTES];
+    gw_op_brief brief;
 } gw_flight_entry;
 
 typedef struct gw_flight {

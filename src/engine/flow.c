@@ -25,10 +25,16 @@ bool gw_signature_equal(const gw_signature *a, const gw_signature *b) {
            a->root == b->root && a->count == b->count;
 }
 
-uint64_t gw_signature_hash(const gw_signature *s) {
-    uint64_t packed = (uint64_t)s->collective << 24 | (uint64_t)s->dtype << 16 | (uint64_t)s->redop << 8 | s->builder;
-    uint64_t hash = (packed ^ (uint64_t)(uint32_t)s->root << 32) * UINT64_C(0x9e3779b97f4a7c15);
-    return (hash ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9) + s->count;
+void gw_signature_pack(const gw_signature *s, uint64_t packed[2]) {
+    packed[0] = (uint64_t)s->collective << 24 | (uint64_t)s->dtype << 16 | (uint64_t)s->redop << 8 | s->builder |
+                (uint64_t)(uint32_t)s->root << 32;
+    packed[1] = s->count;
+}
+
+static gw_signature unpack(const uint64_t packed[2]) {
+    return (gw_signature){.collective = (uint8_t)(packed[0] >> 24), .dtype = (uint8_t)(packed[0] >> 16),
+                          .redop = (uint8_t)(packed[0] >> 8), .builder = (uint8_t)packed[0],
+                          .root = (int32_t)(packed[0] >> 32), .count = packed[1]};
 }
 
 void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
@@ -48,16 +54,27 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
     if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s", builder);
 }
 
-static void mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
-    char ours[GW_TEXT_BYTES], theirs[GW_TEXT_BYTES];
-    gw_signature their_signature = frame_signature(frame);
-    gw_signature_text(mine, ours);
-    gw_signature_text(&their_signature, theirs);
+static void mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
+                     const gw_signature *mine) {
+    char our_text[GW_TEXT_BYTES], their_text[GW_TEXT_BYTES];
+    gw_signature_text(mine, our_text);
+    gw_signature_text(theirs, their_text);
     gw_engine_report(engine, GW_MISMATCH, peer,
                      "ranks disagree about collective #%" PRIu64 " of communicator %u: rank %d on %s called %s; "
                      "rank %d on %s called %s; every rank must make the same calls in the same order",
-                     frame->op & ~GW_PAIR_OP, frame->comm, engine->config.rank, host(engine, engine->config.rank), ours,
-                     peer, host(engine, peer), theirs);
+                     op & ~GW_PAIR_OP, comm, engine->config.rank, host(engine, engine->config.rank), our_text, peer,
+                     host(engine, peer), their_text);
+}
+
+static void frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
+    gw_signature theirs = frame_signature(frame);
+    mismatch(engine, peer, frame->comm, frame->op, &theirs, mine);
+}
+
+/* The board names who differs from most; on that rank itself, show what another one called. */
+void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
+    gw_signature theirs = unpack(packed);
+    mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
 }
 
 static gw_team *find_team(gw_engine *engine, uint32_t id) {
@@ -73,7 +90,7 @@ static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
     if (team->next_op - frame->op > GW_HISTORY) return true;
     const gw_signature *past = &team->history[frame->op % GW_HISTORY];
     gw_signature theirs = frame_signature(frame);
-    if (!gw_signature_equal(past, &theirs)) mismatch(engine, peer, frame, past);
+    if (!gw_signature_equal(past, &theirs)) frame_mismatch(engine, peer, frame, past);
     return true;
 }
 
@@ -83,7 +100,7 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
         if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
         gw_signature theirs = frame_signature(frame);
         if (gw_signature_equal(&op->signature, &theirs)) return op;
-        mismatch(engine, peer, frame, &op->signature);
+        frame_mismatch(engine, peer, frame, &op->signature);
         return NULL;
     }
     return NULL;
@@ -130,7 +147,7 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
         gw_landing *landing = &lane->land[index % GW_PIPELINE];
         gw_signature theirs = frame_signature(&slot->frame);
         if (!gw_signature_equal(&op->signature, &theirs)) {
-            mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
+            frame_mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
             return false;
         }
         if (slot->frame.length) memcpy(landing->at, slot->bytes, slot->frame.length);
@@ -152,7 +169,7 @@ static void check_stash(gw_op *op) {
             if (op->pair_peer >= 0 && op->pair_peer != job_rank) continue;
             gw_signature theirs = frame_signature(&slot->frame);
             if (!gw_signature_equal(&op->signature, &theirs))
-                mismatch(op->engine, job_rank, &slot->frame, &op->signature);
+                frame_mismatch(op->engine, job_rank, &slot->frame, &op->signature);
         }
     }
 }
@@ -192,10 +209,7 @@ static void claim_from(gw_op *op, int job_rank) {
         }
         gw_lane *lane = gw_op_lane(op, GW_FLOW_SEND, job_rank, early->channel);
         if (!gw_signature_equal(&early->signature, &op->signature)) {
-            gw_signature s = early->signature;
-            gw_frame frame = {.comm = early->comm, .op = early->op, .collective = s.collective, .dtype = s.dtype,
-                              .redop = s.redop, .builder = s.builder, .root = s.root, .count = s.count};
-            mismatch(op->engine, job_rank, &frame, &op->signature);
+            mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &op->signature);
         } else if (lane && early->granted > lane->granted) {
             lane->granted = early->granted;
         }

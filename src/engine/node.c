@@ -338,7 +338,6 @@ void gw_node_leave(gw_node *node) {
         (void)written;
         gw_node_wake(node);
         pthread_join(node->thread, NULL);
-        gw_tcp_linger(node->tcp, LINGER_MS);
         linger(node);
     }
     gw_gateway_close(node->gateway);

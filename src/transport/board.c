@@ -171,7 +171,7 @@ static bool publish(gw_board *board) {
     if ((!inlined && !at_head) || !slot_is_free(board)) return false;
     board_entry *entry = board_entry_of(board, board->published, board->self);
     if (at_head) prepare(board);
-    entry->signature = op->signature;
+    memcpy(entry->signature, op->signature, sizeof entry->signature);
     entry->left = board->finished;
     if (inlined) gw_board_fill_inline(board, entry, op);
     else describe(board, entry, op);
@@ -190,40 +190,57 @@ void gw_board_start(gw_board *board, const gw_board_op *op) {
     if (board->page && !board->failed) publish(board);
 }
 
-/* The signature most members have; the first of those in a tie. */
-static uint64_t usual_signature(gw_board *board) {
-    uint64_t best = 0;
-    int most = 0;
+static bool same_signature(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
+
+/* The member whose signature the fewest share; the last of those in a tie. */
+static int odd_member(gw_board *board) {
+    int odd = 0, least = board->members + 1;
     for (int m = 0; m < board->members; m++) {
-        uint64_t signature = board_entry_of(board, board->finished, m)->signature;
+        const uint64_t *signature = board_entry_of(board, board->finished, m)->signature;
         int same = 0;
         for (int n = 0; n < board->members; n++)
-            same += board_entry_of(board, board->finished, n)->signature == signature;
-        if (same > most) {
-            most = same;
-            best = signature;
+            same += same_signature(board_entry_of(board, board->finished, n)->signature, signature);
+        if (same <= least) {
+            least = same;
+            odd = m;
         }
     }
-    return best;
+    return odd;
 }
 
 static gw_status compare_signatures(gw_board *board, gw_error *error) {
-    uint64_t own = board_head(board)->signature, least = UINT64_MAX;
+    const uint64_t *own = board_head(board)->signature;
+    uint64_t least = UINT64_MAX;
     bool agree = true;
     for (int m = 0; m < board->members; m++) {
         const board_entry *entry = board_entry_of(board, board->finished, m);
-        agree = agree && entry->signature == own;
+        agree = agree && same_signature(entry->signature, own);
         least = entry->left < least ? entry->left : least;
     }
     if (least > board->all_left) board->all_left = least;
     if (agree) return GW_OK;
-    uint64_t usual = usual_signature(board);
-    int odd = 0;
-    while (board_entry_of(board, board->finished, odd)->signature == usual) odd++;
+    int odd = odd_member(board);
     return gw_fail_rank(error, GW_MISMATCH, board->ranks[odd],
                         "rank %d called operation %llu with another kind, count, type, operation or root than the "
                         "other ranks of its host",
                         board->ranks[odd], (unsigned long long)board_head(board)->number);
+}
+
+int gw_board_awaited(const gw_board *board) {
+    if (board->finished == board->started || !board->page) return -1;
+    for (int m = 0; m < board->members; m++) {
+        if (m == board->self) continue;
+        if (atomic_load(&board_entry_of(board, board->finished, m)->arrived) <= board->finished) return board->ranks[m];
+    }
+    for (int m = 0; m < board->members; m++) /* all came: who has not done its part? */
+        if (m != board->self && atomic_load(&board->progress[m].left) <= board->finished) return board->ranks[m];
+    return -1;
+}
+
+void gw_board_signature(const gw_board *board, int rank, uint64_t signature[2]) {
+    for (int m = 0; m < board->members; m++)
+        if (board->ranks[m] == rank)
+            memcpy(signature, board_entry_of(board, board->finished, m)->signature, 2 * sizeof *signature);
 }
 
 /* Maps one buffer of a peer; *at stays NULL where it is private. */

@@ -20,28 +20,21 @@
 #ifndef GW_TRANSPORT_BOARD_H
 #define GW_TRANSPORT_BOARD_H
 
+#include "base/board_task.h"
 #include "base/reduce.h"
 #include "base/status.h"
 #include "transport/transport.h"
 
 #define GW_BOARD_DEPTH 4
 
-typedef enum gw_board_task {
-    GW_BOARD_ALLREDUCE,      /* in of all members, combined, into out of all */
-    GW_BOARD_REDUCE_SCATTER, /* part l of the combination into out of member l, at the offset it has in `in` */
-    GW_BOARD_ALLGATHER,      /* part l of out of member l into out of all others, at the same offset */
-    GW_BOARD_BROADCAST,      /* in of root into out of all (root's own included) */
-    GW_BOARD_BARRIER
-} gw_board_task;
-
 /* One operation; count, lanes, counts, root, dst_wide and reduction are the same on all members. */
 typedef struct gw_board_op {
     gw_board_task task;
     uint64_t number;    /* the caller's, for error messages */
-    uint64_t signature; /* of all that must agree; members that differ get GW_MISMATCH */
+    uint64_t signature[2]; /* of all that must agree; members that differ get GW_MISMATCH */
     gw_reduction reduction;
     const void *in; /* count elements; may be out. Not read by ALLGATHER */
-    void *out;      /* addressed like in */
+    void *out;      /* addressed like in: REDUCE_SCATTER touches only the own part of it */
     size_t count;
     int lanes;            /* REDUCE_SCATTER, ALLGATHER: members 0..lanes-1 own a part each, cut as by gw_part */
     const size_t *counts; /* or of these lengths: lanes entries that sum to count, valid until done; NULL: even parts */
@@ -64,6 +57,11 @@ void gw_board_start(gw_board *board, const gw_board_op *op);
 /* Works for a while (about 1 MiB) on what can be done. *completed: operations finished since gw_board_open, in the
  * order they were started. *moved: something was done (may be NULL). After an error the board only can be closed. */
 gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_error *error);
+
+/* The rank that the oldest unfinished operation waits for, -1: none. */
+int gw_board_awaited(const gw_board *board);
+/* After GW_MISMATCH: what this rank (of a member) published for the operation that failed. */
+void gw_board_signature(const gw_board *board, int rank, uint64_t signature[2]);
 
 /* With operations under way, they are given up: members that still work on them get GW_ABORTED, and this rank's shared
  * buffers are moved out of their reach. NULL is fine. */

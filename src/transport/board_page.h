@@ -19,7 +19,7 @@
 /* One member's line in one slot, and the claims on the part it owns. */
 typedef struct board_entry {
     alignas(GW_LINE) _Atomic uint64_t arrived; /* index of the operation + 1; what follows belongs to that one */
-    uint64_t signature;
+    uint64_t signature[2];
     uint64_t left; /* operations this member had finished */
     gw_shared in, out; /* version 0: private */
     alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
@@ -85,7 +85,7 @@ struct gw_board {
 
 static inline gw_board_op *board_head(gw_board *board) { return &board->ops[board->finished % GW_BOARD_DEPTH]; }
 
-static inline board_entry *board_entry_of(gw_board *board, uint64_t index, int member) {
+static inline board_entry *board_entry_of(const gw_board *board, uint64_t index, int member) {
     return &board->entries[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member];
 }
 

@@ -24,7 +24,7 @@ typedef struct endpoint_record {
     uint32_t network, pids, user; /* namespaces and user id */
     uint32_t inode;               /* low half, of the harbour's memory */
 } endpoint_record;
-_Static_assert(sizeof(endpoint_record) == GW_ENDPOINT_BYTES, "an endpoint is 64 bytes");
+_Static_assert(sizeof(endpoint_record) == GW_SHM_ENDPOINT_BYTES, "an endpoint is 64 bytes");
 
 void *gw_harbour_room(void *page) { return (uint8_t *)page + gw_segment_round(sizeof(gw_harbour_page)); }
 
@@ -64,7 +64,7 @@ static void fill_endpoint(const gw_harbour *harbour, endpoint_record *record) {
     read_boot_id(record->boot);
 }
 
-void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_ENDPOINT_BYTES]) {
+void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]) {
     endpoint_record record;
     fill_endpoint(harbour, &record);
     memcpy(endpoint, &record, sizeof record);
@@ -175,7 +175,7 @@ static gw_status open_harbour(gw_harbour_peer *peer, const endpoint_record *reco
     return GW_OK;
 }
 
-gw_status gw_harbour_attach(gw_harbour *harbour, int rank, const uint8_t endpoint[GW_ENDPOINT_BYTES],
+gw_status gw_harbour_attach(gw_harbour *harbour, int rank, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                             gw_error *error) {
     endpoint_record mine, theirs;
     memcpy(&theirs, endpoint, sizeof theirs);

@@ -22,7 +22,7 @@
 #include <stdatomic.h>
 
 #define GW_HARBOUR_SEGMENTS 1024
-#define GW_ENDPOINT_BYTES 64
+#define GW_SHM_ENDPOINT_BYTES 64
 #define GW_LINE 64 /* bytes that cores exchange at once */
 
 typedef struct gw_harbour_entry {
@@ -84,9 +84,9 @@ gw_status gw_harbour_open(gw_harbour **harbour, int rank, int world, size_t room
 void gw_harbour_close(gw_harbour *harbour);
 void *gw_harbour_room(void *page);
 
-void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_ENDPOINT_BYTES]);
+void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
 /* GW_UNSUPPORTED, and why, where this pair cannot use shared memory. */
-gw_status gw_harbour_attach(gw_harbour *harbour, int peer, const uint8_t endpoint[GW_ENDPOINT_BYTES], gw_error *error);
+gw_status gw_harbour_attach(gw_harbour *harbour, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES], gw_error *error);
 
 /* Wakes the owner of a page if it sleeps; after a sequentially consistent store of what there is to see. */
 static inline bool gw_harbour_sleeps(gw_harbour_page *page) { return atomic_load(&page->sleeping) != 0; }

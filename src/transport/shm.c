@@ -486,11 +486,11 @@ gw_status gw_shm_open(gw_transport **transport, const gw_shm_config *config, gw_
     return GW_OK;
 }
 
-void gw_shm_endpoint(const gw_transport *transport, uint8_t endpoint[GW_ENDPOINT_BYTES]) {
+void gw_shm_endpoint(const gw_transport *transport, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]) {
     gw_harbour_endpoint(((const shm *)transport)->harbour, endpoint);
 }
 
-gw_status gw_shm_attach(gw_transport *transport, int peer, const uint8_t endpoint[GW_ENDPOINT_BYTES],
+gw_status gw_shm_attach(gw_transport *transport, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                         gw_error *error) {
     shm *self = (shm *)transport;
     gw_status status = gw_harbour_attach(self->harbour, peer, endpoint, error);

@@ -19,9 +19,9 @@ typedef struct gw_shm_config {
 
 gw_status gw_shm_open(gw_transport **transport, const gw_shm_config *config, gw_error *error);
 /* What this rank tells the others about itself. */
-void gw_shm_endpoint(const gw_transport *transport, uint8_t endpoint[GW_ENDPOINT_BYTES]);
+void gw_shm_endpoint(const gw_transport *transport, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
 /* Before anything is sent to a peer. GW_UNSUPPORTED, and why, where the two cannot share memory. */
-gw_status gw_shm_attach(gw_transport *transport, int peer, const uint8_t endpoint[GW_ENDPOINT_BYTES],
+gw_status gw_shm_attach(gw_transport *transport, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                         gw_error *error);
 bool gw_shm_reaches(const gw_transport *transport, int peer);
 

@@ -390,8 +390,8 @@ static void tcp_close(gw_transport *transport) {
 
 #define OPS(is_ordered)                                                                                                \
     {                                                                                                                  \
-        .name = "tcp", .ordered = is_ordered, .send = tcp_send, .release = tcp_release, .poll = tcp_poll,              \
-        .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close                                 \
+        .name = "tcp", .ordered = is_ordered, .hangs_up = true, .send = tcp_send, .release = tcp_release,              \
+        .poll = tcp_poll, .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close               \
     }
 
 static const gw_transport_ops one_stream = OPS(true), several_streams = OPS(false);
