@@ -126,8 +126,8 @@ static void bury(gw_control *control, int rank, const char *text) {
 static void declare_lost(gw_control *control, int rank, const char *detail) {
     if (control->members[rank].lost || control->members[rank].left) return;
     char text[GW_CONTROL_TEXT];
-    snprintf(text, sizeof text, "rank %d on %s is gone: %s (noticed by rank %d on %s); see its own output for why", rank,
-             control->events.host_name(control->events.ctx, rank), detail, control->rank,
+    snprintf(text, sizeof text, "rank %d on %s is gone: %s (noticed by rank %d on %s); see its own output for why",
+             rank, control->events.host_name(control->events.ctx, rank), detail, control->rank,
              control->events.host_name(control->events.ctx, control->rank));
     flood(control, GW_CONTROL_LOST, rank, text);
     bury(control, rank, text);

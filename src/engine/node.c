@@ -66,8 +66,8 @@ static void control_established(void *ctx, const gw_intro *peer, int fd, bool di
 static void control_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
     gw_node *node = ctx;
     gw_node_lock(node);
-    gw_fail_rank(&node->join_error, status, mine->to, "rank %d on %s cannot be reached from rank %d on %s: %s", mine->to,
-                 node->endpoints[mine->to].host, node->rank, node->endpoints[node->rank].host, detail);
+    gw_fail_rank(&node->join_error, status, mine->to, "rank %d on %s cannot be reached from rank %d on %s: %s",
+                 mine->to, node->endpoints[mine->to].host, node->rank, node->endpoints[node->rank].host, detail);
     gw_node_unlock(node);
 }
 
@@ -115,8 +115,8 @@ static gw_status check_log_level(gw_error *error) {
     const char *name = getenv("GRADWIRE_LOG");
     gw_log_level level;
     if (!name || gw_log_level_parse(name, &level)) return GW_OK;
-    return gw_fail(error, GW_INVALID, "GRADWIRE_LOG=\"%s\" is not a log level (allowed: error, warn, info, debug, trace)",
-                   name);
+    return gw_fail(error, GW_INVALID,
+                   "GRADWIRE_LOG=\"%s\" is not a log level (allowed: error, warn, info, debug, trace)", name);
 }
 
 bool gw_node_same_host(const gw_node *node, int a, int b) {
@@ -163,7 +163,8 @@ static gw_status open_shm(gw_node *node, gw_error *error) {
     bool wanted = gw_strategy_is(&node->strategy, GW_AXIS_TRANSPORT, "auto") ||
                   gw_strategy_is(&node->strategy, GW_AXIS_TRANSPORT, "shm");
     if (!wanted) return GW_OK;
-    gw_shm_config config = {.rank = node->rank, .world = node->world, .sink = gw_engine_sink(gw_core_engine(node->core))};
+    gw_shm_config config = {
+        .rank = node->rank, .world = node->world, .sink = gw_engine_sink(gw_core_engine(node->core))};
     return gw_shm_open(&node->shm, &config, error);
 }
 

@@ -61,9 +61,9 @@ static void broken(sim_world *world, const char *format, ...) {
 
 static void broken_call(sim_world *world, int rank, int c, int64_t element) {
     const gw_sim_call *call = &world->scenario.call[c];
-    broken(world, "rank %d: element %" PRId64 " of call %d is wrong (%s of %zu x %s, %s, root %d, by %s%s)", rank, element,
-           c, gw_collective_name(call->collective), call->count, gw_dtype_name(call->dtype), gw_redop_name(call->redop),
-           call->root, call->builder->name, call->in_place ? ", in place" : "");
+    broken(world, "rank %d: element %" PRId64 " of call %d is wrong (%s of %zu x %s, %s, root %d, by %s%s)", rank,
+           element, c, gw_collective_name(call->collective), call->count, gw_dtype_name(call->dtype),
+           gw_redop_name(call->redop), call->root, call->builder->name, call->in_place ? ", in place" : "");
 }
 
 /* What the core asks for. */

@@ -8,8 +8,8 @@
  *   direct   all buffers in memory of gw_shm_alloc: members publish where, arrive, and reduce parts from all inputs
  *            straight into all outputs; each starts with its own part and then helps the others, so that a member
  *            which does not run is not waited for. No copies.
- *   staged   otherwise: parts go through the board in pieces, several in flight. Only what others need is copied in, and
- *            only what others made is copied out: a fraction (p-1)/p of the data each way.
+ *   staged   otherwise: parts go through the board in pieces, several in flight. Only what others need is copied in,
+ *            and only what others made is copied out: a fraction (p-1)/p of the data each way.
  *
  * Each element is combined in member order whichever way is taken: the same bits everywhere and in every run.
  *

@@ -1,5 +1,5 @@
-/* harbour.h - what a rank shows the other ranks of its host: one segment with a doorbell's sleeping flag, a table of the
- * memory it shares, and room for the transports of this folder (message rings, shm.c).
+/* harbour.h - what a rank shows the other ranks of its host: one segment with a doorbell's sleeping flag, a table of
+ * the memory it shares, and room for the transports of this folder (message rings, shm.c).
  *
  * Peers find a harbour by the 64-byte endpoint record that the rendezvous hands round: it names the process, its file
  * descriptors, a random cookie and the host (boot id, network and pid namespace, user). A peer that cannot open it
@@ -86,7 +86,8 @@ void *gw_harbour_room(void *page);
 
 void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
 /* GW_UNSUPPORTED, and why, where this pair cannot use shared memory. */
-gw_status gw_harbour_attach(gw_harbour *harbour, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES], gw_error *error);
+gw_status gw_harbour_attach(gw_harbour *harbour, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
+                            gw_error *error);
 
 /* Wakes the owner of a page if it sleeps; after a sequentially consistent store of what there is to see. */
 static inline bool gw_harbour_sleeps(gw_harbour_page *page) { return atomic_load(&page->sleeping) != 0; }

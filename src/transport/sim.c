@@ -136,9 +136,16 @@ static void port_reset(gw_transport *transport, uint32_t generation) {
 
 static void port_close(gw_transport *transport) { (void)transport; }
 
-static const gw_transport_ops sim_ops = {.name = "sim", .ordered = true, .hangs_up = true, .send = port_send, .release = port_release,
-                                         .poll = port_poll, .wait_fd = port_wait_fd, .arm = port_arm,
-                                         .reset = port_reset, .close = port_close};
+static const gw_transport_ops sim_ops = {.name = "sim",
+                                         .ordered = true,
+                                         .hangs_up = true,
+                                         .send = port_send,
+                                         .release = port_release,
+                                         .poll = port_poll,
+                                         .wait_fd = port_wait_fd,
+                                         .arm = port_arm,
+                                         .reset = port_reset,
+                                         .close = port_close};
 
 gw_status gw_sim_open(gw_sim_net **out, const gw_sim_config *config, const gw_sim_events *events, gw_error *error) {
     size_t world = (size_t)config->world;

@@ -1,0 +1,49 @@
+# A small front for CMake. On a bare Debian 12 with git and make, `make run` and `make test` install what they need.
+
+BUILD := build
+PREFIX ?= /usr/local
+SEEDS ?= 1000
+SECONDS ?= 600
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+BUILD_PACKAGES := gcc libc6-dev cmake ninja-build pkg-config libssl-dev
+TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
+
+CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+.PHONY: all run test test-full test-sanitize fuzz install clean build-packages test-packages
+
+all: build-packages
+	@$(CMAKE) -S . -B $(BUILD) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+
+run: all
+	@$(BUILD)/gradwire bench allreduce -n 4 -b 64M -e 64M --arch all
+
+# Everything that fits in ten minutes on two cores.
+test: test-packages all
+	@tests/run quick $(BUILD)
+
+# The whole product of architectures, transports, types, operations, sizes and worlds; hours.
+test-full: test-packages all
+	@tests/run full $(BUILD)
+
+# All tests under ASan+UBSan and under TSan.
+test-sanitize: test-packages build-packages
+	@tests/run sanitize
+
+# make fuzz SECONDS=3600: each fuzzer for that long.
+fuzz: test-packages build-packages
+	@tests/run fuzz $(SECONDS)
+
+install: all
+	@cmake --install $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-*
+
+build-packages:
+	@scripts/packages $(BUILD_PACKAGES)
+
+test-packages:
+	@scripts/packages $(BUILD_PACKAGES) $(TEST_PACKAGES)
