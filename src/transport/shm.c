@@ -21,7 +21,7 @@
 #define LOANS 32                   /* payloads lent to one peer at a time */
 #define CHUNKS 16                  /* of the staging area, for all peers together */
 #define CHUNK_BYTES (64 << 10)
-#define READ_BYTES_MIN (128 << 10) /* below, two copies through the cache are faster than the system call */
+#define READ_BYTES_MIN (64 << 10) /* below, two copies through the cache are as fast as the system call */
 #define POLL_BYTES ((size_t)1 << 20)   /* of large payloads from one peer in one poll */
 #define SWEEP_POLLS 4096           /* polls between two looks for memory that peers have freed */
 
