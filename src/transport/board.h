@@ -8,8 +8,8 @@
  *   direct   all buffers in memory of gw_shm_alloc: members publish where, arrive, and reduce parts from all inputs
  *            straight into all outputs; each starts with its own part and then helps the others, so that a member
  *            which does not run is not waited for. No copies.
- *   staged   otherwise: parts go through the board in pieces, several in flight. Only what others need is copied in, and
- *            only what others made is copied out: a fraction (p-1)/p of the data each way.
+ *   staged   otherwise: parts go through the board in pieces, several in flight. Only what others need is copied in,
+ *            and only what others made is copied out: a fraction (p-1)/p of the data each way.
  *
  * Each element is combined in member order whichever way is taken: the same bits everywhere and in every run.
  *
@@ -58,7 +58,7 @@ gw_status gw_board_open(gw_board **board, gw_transport *transport, const int *me
 /* To be polled: *attached turns true when all members have come. */
 gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error);
 
-/* True if an operation may be started: fewer than GW_BOARD_DEPTH are under way. */
+/* True if an operation may be started on an attached board: fewer than GW_BOARD_DEPTH are under way. */
 bool gw_board_free(const gw_board *board);
 void gw_board_start(gw_board *board, const gw_board_op *op);
 /* Works for a while (about 1 MiB) on what can be done. *completed: operations finished since gw_board_open, in the

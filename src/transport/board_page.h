@@ -38,6 +38,7 @@ typedef struct board_progress {
 /* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, p staging areas. */
 typedef struct board_page {
     alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
+    uint32_t inline_bytes;                     /* the largest operation that goes inline; set by the first member */
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
 } board_page;
 

@@ -1,5 +1,5 @@
-/* harbour.h - what a rank shows the other ranks of its host: one segment with a doorbell's sleeping flag, a table of the
- * memory it shares, and room for the transports of this folder (message rings, shm.c).
+/* harbour.h - what a rank shows the other ranks of its host: one segment with a doorbell's sleeping flag, a table of
+ * the memory it shares, and room for the transports of this folder (message rings, shm.c).
  *
  * Peers find a harbour by the 64-byte endpoint record that the rendezvous hands round: it names the process, its file
  * descriptors, a random cookie and the host (boot id, network and pid namespace, user). A peer that cannot open it
