@@ -12,7 +12,7 @@
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
-#define BOARD_BUFFERS 4                   /* windows that may be in flight */
+#define BOARD_BUFFERS 8                   /* windows that may be in flight */
 #define BOARD_QUANTUM_BYTES ((size_t)1 << 20) /* of one poll */
 #define BOARD_WIDEN_MAX 4                 /* accumulator bytes for one byte of the raw type, at most */
 
