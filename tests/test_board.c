@@ -202,9 +202,7 @@ static void draw_trial(trial *t, int members, uint64_t seed, gw_board_task task,
     gw_rng rng = gw_rng_make(seed, 5);
     *t = (trial){.seed = seed, .memory = (int)(seed % 3), .in_place = gw_rng_below(&rng, 2)};
     gw_dtype dtype = (gw_dtype)gw_rng_below(&rng, GW_DTYPES);
-    t->op = (gw_board_op){.task = task,
-                          .count = count,
-                          .lanes = members,
+    t->op = (gw_board_op){.task = task, .count = count, .lanes = members,
                           .root = (int)gw_rng_below(&rng, (uint64_t)members),
                           .reduction = {dtype, (gw_redop)gw_rng_below(&rng, GW_REDOPS), members}};
     if (gw_rng_below(&rng, 3) == 0) t->op.lanes = 1 + (int)gw_rng_below(&rng, (uint64_t)members);

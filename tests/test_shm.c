@@ -12,6 +12,7 @@ typedef struct fake_engine {
     uint64_t received, sent, views, lost;
     uint8_t *landings[RANKS_MAX];
     uint64_t held_ticket; /* a view that is kept for a while */
+    const uint8_t *held;
     int held_peer;
     bool hold;
 } fake_engine;
@@ -46,6 +47,7 @@ static void on_arrived(void *ctx, int peer, const gw_frame *frame, const void *d
     CHECK_EQ(0, wrong);
     if (ticket && engine.hold && !engine.held_ticket) {
         engine.held_ticket = ticket;
+        engine.held = data;
         engine.held_peer = peer;
     } else if (ticket) {
         engine.env->transport->ops->release(engine.env->transport, peer, ticket);
@@ -215,6 +217,9 @@ static void start_anew(rank_env *env) {
     }
     rank_meet(env);
     if (env->rank == 1) {
+        uint64_t wrong = 0;
+        for (uint64_t i = 0; i < 1 << 20 && !RANKS_ARE_THREADS; i++) wrong += engine.held[i] != pattern(0, 0, i);
+        CHECK_EQ(0, wrong);
         env->transport->ops->release(env->transport, 0, engine.held_ticket);
         env->transport->ops->reset(env->transport, 2);
         engine.next[0] = 100;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NOT_NEEDED 2u /* as the version of a buffer: nobody will touch it (versions of living memory are odd) */
 
@@ -27,6 +28,12 @@ static void lay_out(gw_board *board, void *base) {
     board->progress = (board_progress *)(at + sizeof(board_page));
     board->entries = (board_entry *)(at + sizeof(board_page) + members * sizeof(board_progress));
     board->stage = at + segment_bytes(board->members) - members * gw_board_stage_bytes(board->members);
+}
+
+/* With a core for each member a second synchronisation soon costs less than reading everyone's data; without, it costs
+ * a change of process. The first member decides for all. */
+static uint32_t inline_limit(int members) {
+    return members > sysconf(_SC_NPROCESSORS_ONLN) ? BOARD_INLINE_BYTES : 2048;
 }
 
 void gw_board_ring(gw_board *board) {
@@ -57,6 +64,7 @@ gw_status gw_board_open(gw_board **out, gw_transport *transport, const int *memb
         void *base = gw_harbour_share(board->harbour, segment_bytes(count), key, false, error);
         if (base) lay_out(board, base);
         else status = GW_MEMORY;
+        if (base) board->page->inline_bytes = inline_limit(count);
     }
     if (status) gw_board_close(board);
     else *out = board;
@@ -93,10 +101,9 @@ gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error) {
 
 bool gw_board_free(const gw_board *board) { return board->started - board->finished < GW_BOARD_DEPTH; }
 
-/* Every member reads all inline data, so what pays shrinks with their number. */
 static bool goes_inline(const gw_board *board, const gw_board_op *op) {
-    size_t limit = board->members <= 2 ? BOARD_INLINE_BYTES / 2 : BOARD_INLINE_BYTES / 4;
-    return op->task == GW_BOARD_BARRIER || op->count * gw_dtype_bytes(op->reduction.dtype) <= limit;
+    size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
+    return op->task == GW_BOARD_BARRIER || bytes <= board->page->inline_bytes;
 }
 
 static bool needs_in(const gw_board_op *op, int member) {
@@ -187,7 +194,7 @@ static bool publish(gw_board *board) {
 void gw_board_start(gw_board *board, const gw_board_op *op) {
     board->ops[board->started % GW_BOARD_DEPTH] = *op;
     board->started++;
-    if (board->page && !board->failed) publish(board);
+    if (board->started - board->published == 1 && !board->failed) publish(board);
 }
 
 static bool same_signature(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }

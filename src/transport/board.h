@@ -51,7 +51,7 @@ gw_status gw_board_open(gw_board **board, gw_transport *transport, const int *me
 /* To be polled: *attached turns true when all members have come. */
 gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error);
 
-/* True if an operation may be started: fewer than GW_BOARD_DEPTH are under way. */
+/* True if an operation may be started on an attached board: fewer than GW_BOARD_DEPTH are under way. */
 bool gw_board_free(const gw_board *board);
 void gw_board_start(gw_board *board, const gw_board_op *op);
 /* Works for a while (about 1 MiB) on what can be done. *completed: operations finished since gw_board_open, in the

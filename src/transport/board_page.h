@@ -12,7 +12,7 @@
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
-#define BOARD_BUFFERS 4                   /* windows that may be in flight */
+#define BOARD_BUFFERS 8                   /* windows that may be in flight */
 #define BOARD_QUANTUM_BYTES ((size_t)1 << 20) /* of one poll */
 #define BOARD_WIDEN_MAX 4                 /* accumulator bytes for one byte of the raw type, at most */
 
@@ -38,6 +38,7 @@ typedef struct board_progress {
 /* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, p staging areas. */
 typedef struct board_page {
     alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
+    uint32_t inline_bytes;                     /* the largest operation that goes inline; set by the first member */
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
 } board_page;
 

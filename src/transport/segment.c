@@ -19,7 +19,7 @@
 #define POPULATE_BYTES_MAX ((size_t)256 << 20)
 
 /* Two ranks in one process would map a segment twice, and the thread sanitizer, which knows addresses only, would see
- * no communication between them; so under it they share the owner's mapping. */
+ * no communication between them; so under it they share the owner's mapping, which then outlives the segment. */
 #if defined(__SANITIZE_THREAD__)
 #define SHARE_ADDRESSES true
 #elif defined(__has_feature)
@@ -144,7 +144,7 @@ gw_status gw_segment_renew(gw_segment *segment, gw_error *error) {
 }
 
 void gw_segment_close(gw_segment *segment) {
-    if (segment->base && !segment->borrowed) munmap(segment->base, segment->bytes);
+    if (segment->base && !segment->borrowed && !SHARE_ADDRESSES) munmap(segment->base, segment->bytes);
     if (segment->base && segment->fd >= 0) close(segment->fd);
     *segment = (gw_segment){.fd = -1};
 }
