@@ -392,7 +392,7 @@ static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
     gw_node *node = comm->node;
     gw_control *control = gw_core_control(node->core);
     gw_time until = gw_clock_now() + 2 * node->deadline;
-    gw_control_shrink(control, gw_clock_now());
+    gw_core_shrink(node->core, gw_clock_now());
     while (!gw_control_shrunk(control, member)) {
         if (gw_clock_now() > until)
             return gw_fail(error, GW_TIMEOUT, "the surviving ranks did not agree on who goes on before the deadline: "
@@ -401,7 +401,6 @@ static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
         usleep(500);
         gw_node_lock(node);
     }
-    gw_engine_renew(gw_core_engine(node->core));
     node->next_comm = (gw_control_generation(control) << 20) + 1;
     return GW_OK;
 }

@@ -30,7 +30,9 @@ struct gw_control {
     uint64_t serial; /* of the last flood begun here */
     gw_time beat_at; /* of the next beat */
     gw_time polled_at;
-    gw_time wait_began, wait_told; /* 0: not waiting, not yet told */
+    gw_time wait_began;            /* 0: not waiting */
+    bool wait_chosen, wait_told;   /* whom to name has been thought over; the user has been told */
+    int *awaited, awaited_count;   /* world entries */
     char wait_what[GW_CONTROL_TEXT];
     gw_time shrink_began; /* 0: not shrinking */
     bool shrunk;          /* a decision is waiting to be taken */
@@ -53,12 +55,15 @@ gw_status gw_control_open(gw_control **out, int rank, int world, gw_time deadlin
                           gw_time now, gw_error *error) {
     gw_control *control = calloc(1, sizeof *control);
     member *members = calloc((size_t)world, sizeof *members);
-    if (!control || !members) {
+    int *awaited = calloc((size_t)world, sizeof *awaited);
+    if (!control || !members || !awaited) {
         free(control);
         free(members);
+        free(awaited);
         return gw_fail(error, GW_MEMORY, "out of memory for the control links of %d ranks", world);
     }
     *control = (gw_control){.rank = rank, .world = world, .deadline = deadline, .events = *events, .members = members,
+                            .awaited = awaited,
                             .error = {.rank = -1}, .polled_at = now, .beat_at = now};
     control->beat_every = deadline / 10 < GW_SECOND ? deadline / 10 : GW_SECOND;
     if (control->beat_every == 0) control->beat_every = 1;
@@ -74,6 +79,7 @@ gw_status gw_control_open(gw_control **out, int rank, int world, gw_time deadlin
 void gw_control_close(gw_control *control) {
     if (!control) return;
     free(control->members);
+    free(control->awaited);
     free(control);
 }
 
@@ -140,26 +146,68 @@ void gw_control_link_lost(gw_control *control, int neighbour, const char *detail
     declare_lost(control, neighbour, detail);
 }
 
-/* Waiting. */
+/* Waiting. A rank may wait for several others at once, but tells of one: first of any, a little later, when the others
+ * have told too, of one that does not wait itself. */
 
-void gw_control_waiting(gw_control *control, int awaited, const char *what, gw_time now) {
-    bool waits = what[0] != 0;
-    control->members[control->rank].waits_for = awaited;
-    control->wait_began = waits ? now : 0;
-    control->wait_told = 0;
-    snprintf(control->wait_what, sizeof control->wait_what, "%s", what);
-    flood(control, GW_CONTROL_WAIT, awaited, what);
+static bool waits_itself(const gw_control *control, int rank) {
+    const member *who = &control->members[rank];
+    return who->waits_for >= 0 || !who->in || who->left;
 }
 
-/* Follows who waits for whom from `awaited` to a rank that waits for nobody. A circle ends where it began. */
-static int root_of_wait(const gw_control *control, int awaited) {
+static int choose_awaited(const gw_control *control, const int *awaited, int count) {
+    for (int i = 0; i < count; i++)
+        if (!waits_itself(control, awaited[i])) return awaited[i];
+    return count ? awaited[0] : -1;
+}
+
+void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time now) {
+    bool waits = what[0] != 0;
+    int first = count ? awaited[0] : -1;
+    if (count) memcpy(control->awaited, awaited, (size_t)count * sizeof *awaited);
+    control->awaited_count = count;
+    control->members[control->rank].waits_for = first;
+    control->wait_began = waits ? now : 0;
+    control->wait_chosen = control->wait_told = false;
+    snprintf(control->wait_what, sizeof control->wait_what, "%s", what);
+    flood(control, GW_CONTROL_WAIT, first, what);
+}
+
+static void tell_chosen(gw_control *control) {
+    int chosen = choose_awaited(control, control->awaited, control->awaited_count);
+    control->wait_chosen = true;
+    if (chosen == control->members[control->rank].waits_for) return;
+    control->members[control->rank].waits_for = chosen;
+    flood(control, GW_CONTROL_WAIT, chosen, control->wait_what);
+}
+
+static bool silent(const gw_control *control, int rank, gw_time now) {
+    for (int i = 0; i < control->links; i++)
+        if (control->link[i].rank == rank) return now > control->link[i].heard_at + 3 * control->beat_every;
+    return false;
+}
+
+/* All wait for each other: the one that holds all up is waited for by somebody, or is not even heard. */
+static int root_of_circle(const gw_control *control, int awaited, gw_time now) {
+    for (int r = 0; r < control->world; r++) {
+        int root = control->members[r].waits_for;
+        if (root >= 0 && root != control->rank && !waits_itself(control, root)) return root;
+    }
+    for (int i = 0; i < control->links; i++)
+        if (!waits_itself(control, control->link[i].rank) && silent(control, control->link[i].rank, now))
+            return control->link[i].rank;
+    return awaited;
+}
+
+/* Follows who waits for whom from `awaited` to a rank that waits for nobody. */
+static int root_of_wait(const gw_control *control, int awaited, gw_time now) {
     int rank = awaited;
-    for (int steps = 0; rank >= 0 && steps < control->world; steps++) {
+    for (int steps = 0; steps < control->world; steps++) {
         int next = control->members[rank].waits_for;
-        if (next < 0 || next == control->rank || next == awaited) return rank;
+        if (next < 0) return rank;
+        if (next == control->rank || next == awaited) break;
         rank = next;
     }
-    return awaited;
+    return root_of_circle(control, awaited, now);
 }
 
 static const char *alive_text(const gw_control *control, int rank, gw_time now, char text[80]) {
@@ -182,13 +230,21 @@ static bool speaks(const gw_control *control) {
     return true;
 }
 
+/* Others are telling whom they wait for, and then whom they choose. */
+static gw_time choose_at(const gw_control *control) { return control->wait_began + control->deadline / 24; }
+static gw_time tell_at(const gw_control *control) { return control->wait_began + control->deadline / 12; }
+
 static void tell_slow(gw_control *control, gw_time now) {
     int awaited = control->members[control->rank].waits_for;
-    if (!control->wait_began || control->wait_told || awaited < 0) return;
-    if (now - control->wait_began < control->deadline / 12) return; /* others are telling whom they wait for */
-    control->wait_told = now;
+    if (!control->wait_began) return;
+    if (!control->wait_chosen && now >= choose_at(control)) {
+        tell_chosen(control);
+        return;
+    }
+    if (control->wait_told || awaited < 0 || now < tell_at(control)) return;
+    control->wait_told = true;
     if (!speaks(control)) return;
-    int slow = root_of_wait(control, awaited);
+    int slow = root_of_wait(control, awaited, now);
     char text[GW_CONTROL_TEXT + 256], alive[80];
     snprintf(text, sizeof text, "rank %d on %s is slow: rank %d has waited %.1f s for %s; %s; the deadline is %.1f s",
              slow, control->events.host_name(control->events.ctx, slow), control->rank,
@@ -197,8 +253,9 @@ static void tell_slow(gw_control *control, gw_time now) {
     control->events.slow(control->events.ctx, text);
 }
 
-void gw_control_overdue(gw_control *control, int awaited, const char *what, gw_time now) {
-    int blamed = awaited < 0 ? -1 : root_of_wait(control, awaited);
+void gw_control_overdue(gw_control *control, const int *awaited, int count, const char *what, gw_time now) {
+    int chosen = choose_awaited(control, awaited, count);
+    int blamed = chosen < 0 ? -1 : root_of_wait(control, chosen, now);
     char alive[80];
     gw_error error = {.rank = -1};
     if (blamed < 0)
@@ -224,10 +281,24 @@ void gw_control_leave(gw_control *control) {
 
 static bool can_go_on(const member *who) { return who->in && !who->lost && !who->left; }
 
+static bool named(const gw_control_message *message, int rank) { return (message->text[rank / 8] >> (rank % 8)) & 1; }
+
+/* One of those who are to go on may have been lost since that was decided. */
+static void mourn(gw_control *control) {
+    for (int r = 0; r < control->world; r++) {
+        const member *who = &control->members[r];
+        if (!who->in || !(who->lost || who->left)) continue;
+        char text[GW_CONTROL_TEXT];
+        snprintf(text, sizeof text, "rank %d on %s is gone: it %s while the job was shrunk; gw_shrink again", r,
+                 control->events.host_name(control->events.ctx, r), who->lost ? "was lost" : "left the job");
+        set_error(control, GW_PEER_LOST, r, text);
+    }
+}
+
 static void adopt_members(gw_control *control, const gw_control_message *message) {
     for (int r = 0; r < control->world; r++) {
         member *who = &control->members[r];
-        who->in = (message->text[r / 8] >> (r % 8)) & 1;
+        who->in = named(message, r);
         who->wants_on = false;
         who->waits_for = -1;
     }
@@ -235,6 +306,7 @@ static void adopt_members(gw_control *control, const gw_control_message *message
     control->error = (gw_error){.rank = -1};
     control->wait_began = control->shrink_began = 0;
     control->shrunk = true;
+    mourn(control);
 }
 
 static void decide(gw_control *control, bool overdue) {
@@ -269,6 +341,24 @@ bool gw_control_shrunk(gw_control *control, bool *members) {
 
 /* Hearing. */
 
+/* A rank that was to decide may die when it has told some; the next then decides otherwise, and both are heard. */
+static void hear_members(gw_control *control, const gw_control_message *message) {
+    if (control->world > GW_CONTROL_WORLD_MAX) return;
+    if (message->generation == control->generation) {
+        if (control->shrink_began && named(message, control->rank)) adopt_members(control, message);
+        return;
+    }
+    if (message->generation + 1 != control->generation) return;
+    bool same = true;
+    for (int r = 0; r < control->world; r++) same = same && named(message, r) == control->members[r].in;
+    gw_error error = {.rank = -1};
+    gw_fail_rank(&error, GW_PEER_LOST, message->origin,
+                 "ranks were lost while the job was shrunk, and rank %d on %s counts other survivors than rank %d on %s; "
+                 "gw_shrink again", message->origin, control->events.host_name(control->events.ctx, message->origin),
+                 control->rank, control->events.host_name(control->events.ctx, control->rank));
+    if (!same) gw_control_abort(control, &error);
+}
+
 static void hear_flood(gw_control *control, const gw_control_message *message, gw_time now) {
     member *origin = &control->members[message->origin];
     bool current = message->generation == control->generation;
@@ -295,8 +385,7 @@ static void hear_flood(gw_control *control, const gw_control_message *message, g
         if (current) origin->wants_on = true;
         break;
     case GW_CONTROL_MEMBERS:
-        if (current && control->shrink_began && (message->text[control->rank / 8] >> (control->rank % 8)) & 1)
-            adopt_members(control, message);
+        hear_members(control, message);
         break;
     case GW_CONTROL_BEAT: break;
     }
@@ -348,7 +437,12 @@ void gw_control_poll(gw_control *control, gw_time now) {
     if (control->shrink_began) decide(control, now - control->shrink_began > control->deadline);
 }
 
-gw_time gw_control_next(const gw_control *control) { return control->beat_at; }
+gw_time gw_control_next(const gw_control *control) {
+    gw_time next = control->beat_at;
+    if (!control->wait_began || control->wait_told) return next;
+    gw_time tell = control->wait_chosen ? tell_at(control) : choose_at(control);
+    return tell < next ? tell : next;
+}
 
 bool gw_control_lost(const gw_control *control, int rank) { return control->members[rank].lost; }
 bool gw_control_left(const gw_control *control, int rank) { return control->members[rank].left; }

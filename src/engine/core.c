@@ -16,6 +16,7 @@ struct gw_core {
     gw_error suspicion; /* a lost link whose cause the control plane may still tell */
     gw_time suspected_at;
     bool unsettled; /* the control plane has failed the generation, the engine is to follow */
+    uint32_t generation; /* that the engine is in */
     gw_time now;
     gw_time polled_at; /* when operations were last looked at */
 };
@@ -30,14 +31,14 @@ static void engine_failed(void *ctx, const gw_error *error) {
     }
 }
 
-static void engine_waiting(void *ctx, int awaited, const char *what) {
+static void engine_waiting(void *ctx, const int *awaited, int count, const char *what) {
     gw_core *core = ctx;
-    gw_control_waiting(core->control, awaited, what, core->now);
+    gw_control_waiting(core->control, awaited, count, what, core->now);
 }
 
-static void engine_overdue(void *ctx, int awaited, const char *what) {
+static void engine_overdue(void *ctx, const int *awaited, int count, const char *what) {
     gw_core *core = ctx;
-    gw_control_overdue(core->control, awaited, what, core->now);
+    gw_control_overdue(core->control, awaited, count, what, core->now);
 }
 
 static const char *host_name(void *ctx, int rank) {
@@ -97,6 +98,10 @@ gw_control *gw_core_control(gw_core *core) { return core->control; }
 
 /* Carries out what callbacks decided, when no transport or engine function is on the stack. */
 static void settle(gw_core *core) {
+    if (core->generation != gw_control_generation(core->control)) { /* the job has been shrunk */
+        core->generation = gw_control_generation(core->control);
+        gw_engine_renew(core->engine);
+    }
     if (core->suspicion.status && core->now >= core->suspected_at + GRACE) {
         gw_control_abort(core->control, &core->suspicion);
         core->suspicion = (gw_error){0};
@@ -150,6 +155,12 @@ void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *mes
 void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now) {
     core->now = now;
     gw_control_link_lost(core->control, neighbour, detail, now);
+    settle(core);
+}
+
+void gw_core_shrink(gw_core *core, gw_time now) {
+    core->now = now;
+    gw_control_shrink(core->control, now);
     settle(core);
 }
 

@@ -9,13 +9,16 @@
 gw_status gw_engine_open(gw_engine **out, const gw_engine_config *config, gw_error *error) {
     gw_engine *engine = calloc(1, sizeof *engine);
     gw_peer *peers = calloc((size_t)config->world, sizeof *peers);
-    if (!engine || !peers) {
+    int *awaited = calloc((size_t)config->world, sizeof *awaited);
+    if (!engine || !peers || !awaited) {
         free(engine);
         free(peers);
+        free(awaited);
         return gw_fail(error, GW_MEMORY, "out of memory for %d peers", config->world);
     }
     engine->config = *config;
     engine->peers = peers;
+    engine->awaited = awaited;
     gw_flow_discard(engine);
     *out = engine;
     return GW_OK;
@@ -41,6 +44,7 @@ void gw_engine_close(gw_engine *engine) {
     free_ops(engine->active);
     free_ops(engine->spare);
     free(engine->peers);
+    free(engine->awaited);
     free(engine);
 }
 
@@ -75,6 +79,8 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
         engine->pending--;
     }
     gw_flow_discard(engine);
+    /* The driver resets the links: what comes from now on is of the next generation, and may come early. */
+    engine->halted = false;
 }
 
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {

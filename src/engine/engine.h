@@ -49,10 +49,11 @@ typedef struct gw_engine_events {
     /* Something went wrong here and nothing moves any more: the driver is to spread the news and then call
      * gw_engine_fail. */
     void (*failed)(void *ctx, const gw_error *error);
-    /* An operation has made no progress for a third of the deadline (and again when it goes on: awaited -1). */
-    void (*waiting)(void *ctx, int awaited, const char *what);
+    /* An operation has made no progress for a third of the deadline, and awaits these job ranks (and again when it goes
+     * on: none, ""). what is a clause about the first of them. */
+    void (*waiting)(void *ctx, const int *awaited, int count, const char *what);
     /* The deadline passed. The driver decides whom to blame, spreads the news and calls gw_engine_fail. */
-    void (*overdue)(void *ctx, int awaited, const char *what);
+    void (*overdue)(void *ctx, const int *awaited, int count, const char *what);
 } gw_engine_events;
 
 typedef struct gw_engine_config {
@@ -117,7 +118,8 @@ const gw_error *gw_engine_error(const gw_engine *engine);
 /* A rank is gone (or left in order): operations that still need something of it fail. What it sent before is taken
  * first. */
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
-/* Forgets the failure: a new generation of teams begins with fresh links. All operations must have been released. */
+/* Forgets the failure: a new generation of teams begins, with links that the driver has reset at the failure. What has
+ * come by them since then is kept. */
 void gw_engine_renew(gw_engine *engine);
 
 /* The process did not run for a while: that time does not count against the deadlines of its peers. */

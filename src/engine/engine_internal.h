@@ -115,6 +115,7 @@ struct gw_engine {
     gw_time now;         /* of the poll or start under way */
     gw_engine_counters counters;
     bool board_moved;    /* a board did something in this poll */
+    int *awaited;        /* world entries, scratch of waiting.c */
 };
 
 /* flow.c */
@@ -133,10 +134,16 @@ bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 /* executor.c */
 void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data); /* a message for a posted step */
 bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
+bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
 void gw_op_mark(gw_op *op);
 gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
+
+/* waiting.c */
+void gw_op_check_deadline(gw_op *op);
+
+/* engine.c */
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -22,7 +22,7 @@ gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel) {
     return NULL;
 }
 
-static bool holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]) {
+bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]) {
     for (int w = 0; w < GW_STEP_WAITS; w++)
         for (uint32_t s = 0; s < waits[w].streams; s++)
             if (op->lanes[waits[w].first + s].done < waits[w].steps) return false;
@@ -56,7 +56,7 @@ static void complete(gw_op *op, gw_lane *lane) {
     op->progress_at = op->engine->now;
     if (op->warned) {
         op->warned = false;
-        op->engine->config.events.waiting(op->engine->config.events.ctx, -1, "");
+        op->engine->config.events.waiting(op->engine->config.events.ctx, NULL, 0, "");
     }
 }
 
@@ -85,7 +85,7 @@ static bool post_receives(gw_op *op, uint32_t stream) {
     while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
         gw_step step;
         gw_plan_step(&op->plan, stream, lane->posted, &step);
-        if (!holds(op, step.free)) break;
+        if (!gw_op_holds(op, step.free)) break;
         uint64_t bytes = step_bytes(op, &step);
         lane->land[lane->posted % GW_PIPELINE] =
             (gw_landing){.at = landing_address(op, &step, bytes), .bytes = bytes};
@@ -105,7 +105,7 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
         if (!landing->arrived && !gw_flow_unstash(op, lane, lane->done)) break;
         gw_step step;
         gw_plan_step(&op->plan, stream, lane->done, &step);
-        if (!holds(op, step.ready)) break;
+        if (!gw_op_holds(op, step.ready)) break;
         if (!landing->acted) act_on(op, &step, landing->at);
         complete(op, lane);
         moved = true;
@@ -122,7 +122,7 @@ void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data) {
     if (data == landing->at || landing->bytes == 0) return;
     gw_step step;
     gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
-    if (index == lane->done && holds(op, step.ready)) {
+    if (index == lane->done && gw_op_holds(op, step.ready)) {
         act_on(op, &step, data);
         landing->acted = true;
     } else {
@@ -138,7 +138,7 @@ static bool send_steps(gw_op *op, uint32_t stream) {
     while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
         gw_step step;
         gw_plan_step(&op->plan, stream, lane->posted, &step);
-        if (!holds(op, step.ready)) break;
+        if (!gw_op_holds(op, step.ready)) break;
         if (!gw_flow_send(op, lane, address(op, &step.src), step_bytes(op, &step))) break;
         moved = true;
     }
@@ -249,7 +249,7 @@ static bool run_local(gw_op *op, uint32_t stream) {
     while (lane->done < lane->stream.steps) {
         gw_step step;
         gw_plan_step(&op->plan, stream, lane->done, &step);
-        if (!holds(op, step.ready)) break;
+        if (!gw_op_holds(op, step.ready)) break;
         if (step.kind == GW_STEP_COPY) {
             uint8_t *dst = address(op, &step.dst);
             const uint8_t *src = address(op, &step.src);
@@ -505,52 +505,6 @@ const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]) {
 
 /* Polling. */
 
-/* Whom the operation waits for (a job rank, or -1) and what for, as a clause. */
-static int awaited(const gw_op *op, char *what, size_t size) {
-    char text[GW_TEXT_BYTES];
-    gw_op_text(op, text);
-    for (uint32_t s = 0; s < op->plan.streams; s++) {
-        const gw_lane *lane = &op->lanes[s];
-        if (lane->stream.flow != GW_FLOW_RECV || lane->done == lane->posted) continue;
-        if (lane->land[lane->done % GW_PIPELINE].arrived) continue;
-        snprintf(what, size, "message %" PRIu64 " of %" PRIu64 " from rank %d in %s", lane->done + 1,
-                 lane->stream.steps, lane->peer, text);
-        return lane->peer;
-    }
-    for (uint32_t s = 0; s < op->plan.streams; s++) {
-        const gw_lane *lane = &op->lanes[s];
-        if (lane->stream.flow != GW_FLOW_SEND || lane->done == lane->stream.steps) continue;
-        bool queued = lane->posted > lane->done;
-        gw_step step;
-        if (!queued) gw_plan_step(&op->plan, s, lane->posted, &step);
-        if (!queued && !holds(op, step.ready)) continue; /* it waits for another stream of this rank */
-        snprintf(what, size, "rank %d to %s message %" PRIu64 " of %" PRIu64 " in %s", lane->peer,
-                 queued ? "take" : "make room for", lane->done + 1, lane->stream.steps, text);
-        return lane->peer;
-    }
-    int rank = op->team->board ? gw_board_awaited(op->team->board) : -1;
-    if (rank >= 0) snprintf(what, size, "rank %d to reach %s", rank, text);
-    else snprintf(what, size, "%s", text);
-    return rank;
-}
-
-/* Only the oldest operation is looked at: what holds it up holds up those behind it. */
-static void check_deadline(gw_op *op) {
-    gw_engine *engine = op->engine;
-    gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
-    if (waited < engine->config.deadline / 3) return;
-    char what[GW_TEXT_BYTES + 80];
-    if (!op->warned) {
-        op->warned = true;
-        int rank = awaited(op, what, sizeof what);
-        engine->config.events.waiting(engine->config.events.ctx, rank, what);
-    }
-    if (waited >= engine->config.deadline) {
-        int rank = awaited(op, what, sizeof what);
-        engine->config.events.overdue(engine->config.events.ctx, rank, what);
-    }
-}
-
 bool gw_engine_poll(gw_engine *engine, gw_time now) {
     bool any = false;
     engine->now = now;
@@ -562,6 +516,6 @@ bool gw_engine_poll(gw_engine *engine, gw_time now) {
         if (op->dirty || on_board(op)) any |= advance(op);
     }
     if (!engine->halted) gw_flow_settle(engine);
-    if (engine->active && !engine->halted) check_deadline(engine->active);
+    if (engine->active && !engine->halted) gw_op_check_deadline(engine->active);
     return any || engine->board_moved;
 }

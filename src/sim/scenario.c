@@ -13,25 +13,42 @@ static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct",
 
 static int pick(gw_rng *rng, int bound) { return (int)gw_rng_below(rng, (uint64_t)bound); }
 
+/* A send takes the place of a few collectives: any rank to any other. */
+static gw_sim_call random_send(const gw_sim_scenario *s, gw_rng *rng, gw_sim_call call) {
+    call.collective = GW_COLL_SEND;
+    call.builder = &gw_plan_pair;
+    call.root = pick(rng, s->world);
+    call.peer = (call.root + 1 + pick(rng, s->world - 1)) % s->world;
+    return call;
+}
+
 static gw_sim_call random_call(const gw_sim_scenario *s, gw_rng *rng) {
     static const size_t counts[] = {0, 1, 3, 17, 100, 1023, 5000, 20000};
     gw_sim_call call = {.collective = (gw_collective)pick(rng, GW_COLL_BARRIER + 1),
                         .dtype = (gw_dtype)pick(rng, GW_DTYPES), .redop = (gw_redop)pick(rng, GW_REDOPS),
                         .count = counts[pick(rng, 8)], .root = -1};
+    if (s->world > 1 && pick(rng, 6) == 0) return random_send(s, rng, call);
     if (pick(rng, 2)) call.collective = GW_COLL_ALLREDUCE;
     bool large = call.collective == GW_COLL_ALLREDUCE || call.collective == GW_COLL_REDUCE ||
                  call.collective == GW_COLL_BROADCAST;
     if (!large || s->world > 64) call.count = call.count % 300;
     if (call.collective == GW_COLL_BARRIER) call.count = 0;
     call.in_place = call.collective == GW_COLL_ALLREDUCE && pick(rng, 2);
+    bool parts = call.collective == GW_COLL_ALLGATHER || call.collective == GW_COLL_REDUCE_SCATTER;
+    call.uneven = parts && pick(rng, 2);
     bool rooted = call.collective == GW_COLL_REDUCE || call.collective == GW_COLL_BROADCAST ||
                   call.collective == GW_COLL_GATHER || call.collective == GW_COLL_SCATTER;
     if (rooted) call.root = pick(rng, s->world);
     gw_plan_request request = {.collective = call.collective, .count = call.count, .root = call.root,
                                .topology = {.world = s->world, .host_of = s->host_of}, .chunk_count = 1, .pipeline = 1};
+    size_t *uneven = call.uneven ? malloc((size_t)s->world * sizeof *uneven) : NULL;
+    for (int r = 0; uneven && r < s->world; r++) uneven[r] = gw_sim_part(&call, r);
+    call.uneven = uneven != NULL;
+    request.counts = uneven;
     const char *arch = archs[pick(rng, 6)];
     if (s->world > 64 && strcmp(arch, "direct") == 0) arch = "ring";
     call.builder = gw_arch_choose(arch, &request, gw_dtype_bytes(call.dtype));
+    free(uneven);
     return call;
 }
 
@@ -84,14 +101,38 @@ static bool many_out(gw_collective c) {
     return c == GW_COLL_ALLGATHER || c == GW_COLL_ALLTOALL || c == GW_COLL_GATHER;
 }
 
+bool gw_sim_reduces(gw_collective c) {
+    return c == GW_COLL_ALLREDUCE || c == GW_COLL_REDUCE || c == GW_COLL_REDUCE_SCATTER;
+}
+
+bool gw_sim_shrinks(const gw_sim_scenario *s) {
+    bool shrinkable = s->fault == GW_SIM_KILL || s->fault == GW_SIM_KILL_TWO || s->fault == GW_SIM_MISMATCH ||
+                      s->fault == GW_SIM_ABORT;
+    return shrinkable && s->seed % 2;
+}
+
+bool gw_sim_takes_part(const gw_sim_call *call, int rank) {
+    return call->collective != GW_COLL_SEND || rank == call->root || rank == call->peer;
+}
+
+size_t gw_sim_part(const gw_sim_call *call, int rank) {
+    return call->uneven ? (call->count + 1) * (size_t)(rank * 5 % 4) / 2 : call->count;
+}
+
+/* Where a rank's part begins; with rank = world, how long all are together. */
+static size_t part_begins(const gw_sim_call *call, int rank) {
+    size_t at = 0;
+    if (!call->uneven) return call->count * (size_t)rank;
+    for (int r = 0; r < rank; r++) at += gw_sim_part(call, r);
+    return at;
+}
+
 size_t gw_sim_in_count(const gw_sim_scenario *s, const gw_sim_call *call, int rank) {
-    (void)rank;
-    return many_in(call->collective) ? call->count * (size_t)s->world : call->count;
+    return many_in(call->collective) ? part_begins(call, s->world) : gw_sim_part(call, rank);
 }
 
 size_t gw_sim_out_count(const gw_sim_scenario *s, const gw_sim_call *call, int rank) {
-    (void)rank;
-    return many_out(call->collective) ? call->count * (size_t)s->world : call->count;
+    return many_out(call->collective) ? part_begins(call, s->world) : gw_sim_part(call, rank);
 }
 
 /* What rank's input holds at an index: small whole numbers; for products nearly all ones. */
@@ -135,16 +176,23 @@ static double reduced(const gw_sim_scenario *s, int call, size_t index) {
 /* Narrow integers wrap under sum where many ranks add up; all else is exact, or rounded once as `store` rounds. */
 static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
     const gw_sim_call *c = &s->call[call];
-    size_t part = c->count ? i / c->count : 0, within = c->count ? i % c->count : 0;
+    size_t within = i;
+    int part = 0;
+    if (many_out(c->collective) && !c->uneven) {
+        part = (int)(i / c->count);
+        within = i % c->count;
+    }
+    while (c->uneven && many_out(c->collective) && within >= gw_sim_part(c, part)) within -= gw_sim_part(c, part++);
     switch (c->collective) {
     case GW_COLL_ALLREDUCE:
     case GW_COLL_REDUCE: return reduced(s, call, i);
-    case GW_COLL_REDUCE_SCATTER: return reduced(s, call, (size_t)rank * c->count + i);
+    case GW_COLL_REDUCE_SCATTER: return reduced(s, call, part_begins(c, rank) + i);
     case GW_COLL_ALLGATHER:
-    case GW_COLL_GATHER: return value(s, call, (int)part, within);
+    case GW_COLL_GATHER: return value(s, call, part, within);
+    case GW_COLL_SEND:
     case GW_COLL_BROADCAST: return value(s, call, c->root, i);
     case GW_COLL_SCATTER: return value(s, call, c->root, (size_t)rank * c->count + i);
-    case GW_COLL_ALLTOALL: return value(s, call, (int)part, (size_t)rank * c->count + within);
+    case GW_COLL_ALLTOALL: return value(s, call, part, (size_t)rank * c->count + within);
     default: return 0;
     }
 }
@@ -152,6 +200,7 @@ static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
 int64_t gw_sim_check(const gw_sim_scenario *s, int call, int rank, const void *out) {
     const gw_sim_call *c = &s->call[call];
     if ((c->collective == GW_COLL_REDUCE || c->collective == GW_COLL_GATHER) && rank != c->root) return -1;
+    if (c->collective == GW_COLL_SEND && rank != c->peer) return -1;
     size_t bytes = gw_dtype_bytes(c->dtype), count = gw_sim_out_count(s, c, rank);
     for (size_t i = 0; i < count; i++) {
         uint64_t right = 0;

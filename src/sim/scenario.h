@@ -7,6 +7,7 @@
 #include "sim/world.h"
 
 #define GW_SIM_OPERATIONS_MAX 24
+#define GW_SIM_CALLS_AFTER 2 /* of the survivors, after a fault */
 
 typedef struct gw_sim_call {
     gw_collective collective;
@@ -14,8 +15,10 @@ typedef struct gw_sim_call {
     gw_dtype dtype;
     gw_redop redop;
     size_t count;
-    int root;
+    int root;      /* of a send: who sends */
+    int peer;      /* of a send: who receives; all others go on */
     bool in_place; /* all-reduce only */
+    bool uneven;   /* all-gather and reduce-scatter: parts of gw_sim_part */
 } gw_sim_call;
 
 typedef struct gw_sim_scenario {
@@ -34,6 +37,11 @@ typedef struct gw_sim_scenario {
 
 gw_status gw_sim_scenario_make(gw_sim_scenario *scenario, uint64_t seed, int world, gw_error *error);
 void gw_sim_scenario_free(gw_sim_scenario *scenario);
+bool gw_sim_reduces(gw_collective collective);
+/* Do the survivors go on after the fault? */
+bool gw_sim_shrinks(const gw_sim_scenario *scenario);
+bool gw_sim_takes_part(const gw_sim_call *call, int rank);
+size_t gw_sim_part(const gw_sim_call *call, int rank); /* elements of a rank's part */
 
 /* The buffers of a call on a rank: how many elements, what rank's input holds, and what its output must be. Values are
  * small whole numbers, so that every order of summation is exact in every type. */

@@ -37,6 +37,11 @@ typedef struct sim_rank {
     gw_rng rng;
     bool over;             /* all calls made, or failed */
     gw_error error;        /* the first it was told */
+    bool asked;            /* to go on without the lost */
+    gw_team *survivors;    /* of the newest generation, once agreed */
+    job after;             /* the survivors' call under way */
+    int after_right;       /* of GW_SIM_CALLS_AFTER */
+    gw_error last;         /* of the newest generation */
 } sim_rank;
 
 struct sim_world {
@@ -83,7 +88,8 @@ static void send_control(void *ctx, int neighbour, const gw_control_message *mes
 
 static void failed(void *ctx, const gw_error *error) {
     sim_rank *self = ctx;
-    self->error = *error;
+    if (!self->error.status) self->error = *error;
+    self->last = *error;
 }
 
 static void slow(void *ctx, const char *sentence) {
@@ -99,22 +105,40 @@ static void free_job(job *j) {
     *j = (job){0};
 }
 
+static void make_counts(const gw_sim_scenario *s, const gw_sim_call *call, size_t *counts) {
+    for (int r = 0; r < s->world; r++) counts[r] = gw_sim_part(call, r);
+}
+
+static gw_op_spec spec_of(const sim_rank *self, int c, const job *j, const size_t *counts) {
+    const gw_sim_scenario *s = &self->world->scenario;
+    const gw_sim_call *call = &s->call[c];
+    bool differs = s->fault == GW_SIM_MISMATCH && c == s->mismatch_call && self->rank == s->victim;
+    gw_op_spec spec = {.collective = call->collective, .builder = call->builder, .in = j->in, .out = j->out,
+                       .count = call->count + (differs ? 1 : 0), .counts = call->uneven ? counts : NULL,
+                       .dtype = call->dtype, .redop = call->redop, .root = call->root, .chunk_bytes = 4096};
+    if (call->collective != GW_COLL_SEND) return spec;
+    bool sends = self->rank == call->root;
+    spec.collective = sends ? GW_COLL_SEND : GW_COLL_RECV;
+    spec.root = sends ? call->peer : call->root;
+    return spec;
+}
+
 static void start_call(sim_rank *self) {
     sim_world *world = self->world;
     const gw_sim_scenario *s = &world->scenario;
     int c = self->started;
     const gw_sim_call *call = &s->call[c];
-    bool differs = s->fault == GW_SIM_MISMATCH && c == s->mismatch_call && self->rank == s->victim;
     job *j = &self->jobs[c];
+    self->started++;
+    if (!gw_sim_takes_part(call, self->rank)) return;
     size_t bytes = gw_dtype_bytes(call->dtype);
     j->in = malloc((gw_sim_in_count(s, call, self->rank) + 1) * bytes);
     j->out = call->in_place ? j->in : malloc((gw_sim_out_count(s, call, self->rank) + 1) * bytes);
     if (!j->in || !j->out) abort();
     gw_sim_fill(s, c, self->rank, j->in);
-    gw_op_spec spec = {.collective = call->collective, .builder = call->builder, .in = j->in, .out = j->out,
-                       .count = call->count + (differs ? 1 : 0), .dtype = call->dtype, .redop = call->redop,
-                       .root = call->root, .chunk_bytes = 4096};
-    self->started++;
+    size_t counts[GW_SIM_WORLD_MAX];
+    make_counts(s, call, counts);
+    gw_op_spec spec = spec_of(self, c, j, counts);
     gw_error error = {.rank = -1};
     gw_status status = gw_core_start(self->core, &j->op, self->team, &spec, gw_sim_now(world->net), &error);
     if (!status) return;
@@ -143,6 +167,81 @@ static void end_call(sim_rank *self, int c) {
     free_job(j);
 }
 
+/* After the fault: the survivors agree who they are, and reduce. */
+
+static void open_survivors(sim_rank *self, const bool *in) {
+    sim_world *world = self->world;
+    const gw_sim_scenario *s = &world->scenario;
+    int members[GW_SIM_WORLD_MAX], hosts[GW_SIM_WORLD_MAX], count = 0, place = -1;
+    gw_error error = {.rank = -1};
+    for (int r = 0; r < s->world; r++) {
+        if (!in[r]) continue;
+        if (r == self->rank) place = count;
+        hosts[count] = count; /* each on its own: numbering is not what is tried here */
+        members[count++] = r;
+    }
+    if (place < 0) broken(world, "rank %d was told to go on, but is not one of the survivors", self->rank);
+    uint32_t id = gw_control_generation(gw_core_control(self->core));
+    gw_team_close(self->survivors);
+    self->survivors = NULL;
+    if (place >= 0 && gw_team_open(&self->survivors, gw_core_engine(self->core), id, place, members, count, hosts, NULL,
+                                   &error))
+        broken(world, "rank %d: no team of %d survivors: %s", self->rank, count, error.text);
+    self->after_right = 0;
+}
+
+static void start_after(sim_rank *self) {
+    job *j = &self->after;
+    gw_error error = {.rank = -1};
+    size_t bytes = 3000 * sizeof(int32_t);
+    int32_t *in = malloc(bytes), *out = malloc(bytes);
+    if (!in || !out) abort();
+    for (int i = 0; i < 3000; i++) in[i] = self->rank + i + self->after_right;
+    *j = (job){.in = in, .out = out};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .in = in, .out = out, .count = 3000,
+                       .dtype = GW_I32, .redop = GW_SUM, .root = -1, .chunk_bytes = 4096};
+    if (gw_core_start(self->core, &j->op, self->survivors, &spec, gw_sim_now(self->world->net), &error) != GW_OK)
+        free_job(j);
+}
+
+static void end_after(sim_rank *self) {
+    job *j = &self->after;
+    const int32_t *out = j->out;
+    int size = gw_team_size(self->survivors), ranks = 0;
+    for (int r = 0; r < size; r++) ranks += gw_team_member(self->survivors, r);
+    if (gw_op_status(j->op) == GW_OK) {
+        for (int i = 0; i < 3000; i++)
+            if (out[i] != ranks + size * (i + self->after_right))
+                broken(self->world, "rank %d: element %d of the survivors' call %d is wrong", self->rank, i,
+                       self->after_right);
+        self->after_right++;
+    }
+    gw_op_release(j->op);
+    free_job(j);
+}
+
+static void ask_again(sim_rank *self) {
+    self->asked = true;
+    self->last = (gw_error){.rank = -1};
+    gw_core_shrink(self->core, gw_sim_now(self->world->net));
+}
+
+static void go_on(sim_rank *self) {
+    bool in[GW_SIM_WORLD_MAX];
+    if (self->after.op && !gw_op_done(self->after.op)) return;
+    if (self->after.op) end_after(self);
+    if (!self->asked) ask_again(self);
+    else if (self->survivors && self->last.status) ask_again(self); /* another was lost */
+    if (gw_control_shrunk(gw_core_control(self->core), in)) open_survivors(self, in);
+    else if (!self->survivors || gw_team_id(self->survivors) != gw_control_generation(gw_core_control(self->core))) return;
+    while (self->after_right < GW_SIM_CALLS_AFTER && !self->last.status && !self->after.op) {
+        start_after(self);
+        if (self->after.op && gw_op_done(self->after.op)) end_after(self);
+    }
+    self->over = self->after_right == GW_SIM_CALLS_AFTER;
+    if (self->over) gw_control_leave(gw_core_control(self->core));
+}
+
 static void run_program(sim_rank *self) {
     const gw_sim_scenario *s = &self->world->scenario;
     gw_time now = gw_sim_now(self->world->net);
@@ -157,10 +256,13 @@ static void run_program(sim_rank *self) {
             end_call(self, self->started - 1);
         while (self->finished < self->started && !self->jobs[self->finished].op) self->finished++;
     }
-    if (self->finished == s->calls && !self->over) {
-        self->over = true;
-        if (!self->error.status) gw_control_leave(gw_core_control(self->core));
+    if (self->finished < s->calls || self->over) return;
+    if (self->error.status && gw_sim_shrinks(s)) {
+        go_on(self);
+        return;
     }
+    self->over = true;
+    if (!self->error.status) gw_control_leave(gw_core_control(self->core));
 }
 
 /* The network's events. */
@@ -198,7 +300,7 @@ static void cause_fault(sim_world *world) {
     gw_time now = gw_sim_now(world->net);
     if (world->fault_done || now < s->fault_at) return;
     world->fault_done = true;
-    bool side[4096] = {false};
+    bool side[GW_SIM_WORLD_MAX] = {false};
     gw_error reason = {.rank = -1};
     switch (s->fault) {
     case GW_SIM_KILL_TWO:
@@ -208,7 +310,7 @@ static void cause_fault(sim_world *world) {
         if (!world->ranks[s->victim].over) gw_sim_kill(world->net, s->victim);
         break;
     case GW_SIM_PARTITION:
-        for (int r = 0; r < s->world && r < 4096; r++) side[r] = r % 2 == s->victim % 2 || r > s->victim;
+        for (int r = 0; r < s->world; r++) side[r] = r % 2 == s->victim % 2 || r > s->victim;
         gw_sim_partition(world->net, side);
         break;
     case GW_SIM_STOP: gw_sim_pause(world->net, s->victim, now + 3 * s->deadline); break;
@@ -258,6 +360,8 @@ static gw_status open_rank(sim_world *world, int rank, gw_error *error) {
 
 static void close_rank(sim_rank *self) {
     for (int c = 0; c < GW_SIM_OPERATIONS_MAX; c++) free_job(&self->jobs[c]);
+    free_job(&self->after);
+    gw_team_close(self->survivors);
     gw_team_close(self->team);
     gw_core_close(self->core);
 }

@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#define GW_SIM_WORLD_MAX 4096
+
 typedef enum gw_sim_fault {
     GW_SIM_NONE,
     GW_SIM_KILL,      /* one rank ends in mid-work */
