@@ -94,7 +94,7 @@ static void pass_on(gw_control *control, const gw_control_message *message, int 
 static gw_control_message begin(gw_control *control, gw_control_kind kind, int subject, const char *text) {
     gw_control_message message = {.kind = (uint8_t)kind, .origin = control->rank, .subject = subject,
                                   .generation = control->generation, .serial = ++control->serial};
-    snprintf(message.text, sizeof message.text, "%s", text);
+    snprintf(message.text, sizeof message.text, "%.*s", (int)sizeof message.text - 1, text);
     return message;
 }
 

@@ -195,7 +195,7 @@ static void *board_out(const gw_op *op, const gw_step *step) {
 static void start_board(gw_op *op, gw_lane *lane, const gw_step *step) {
     gw_board_op task = {.task = step->task, .number = op->number, .reduction = op->reduction,
                         .in = address(op, &step->src), .out = board_out(op, step),
-                        .count = step->task == GW_BOARD_ALLGATHER ? step->dst.count : step->src.count,
+                        .count = step->task == GW_BOARD_REDUCE_SCATTER ? step->src.count : step->dst.count,
                         .lanes = step->lanes, .root = step->board_root, .dst_wide = step->dst_wide};
     gw_signature_pack(&op->signature, task.signature);
     gw_board_start(op->team->board, &task);

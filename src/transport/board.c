@@ -274,7 +274,6 @@ static gw_status resolve_side(gw_board *board, int member, gw_error *error) {
     uint8_t *in_at = NULL;
     side->in_private = !entry->in.version;
     side->out_private = !entry->out.version;
-    if (side->in_private || side->out_private) board->mode = BOARD_STAGED;
     if (member == board->self) {
         side->in = op->in;
         side->out = op->out;
@@ -311,15 +310,32 @@ static gw_status check_abort(gw_board *board, gw_error *error) {
                         (unsigned long long)board_head(board)->number);
 }
 
+/* One private buffer, and all is staged. */
+static void choose_mode(gw_board *board) {
+    for (int m = 0; m < board->members; m++) {
+        const board_entry *entry = board_entry_of(board, board->finished, m);
+        if (!entry->in.version || !entry->out.version) board->mode = BOARD_STAGED;
+    }
+}
+
+static gw_status resolve_sides(gw_board *board, gw_error *error) {
+    gw_error why = {.rank = -1};
+    gw_status status = GW_OK;
+    choose_mode(board);
+    plan_steps(board);
+    for (int m = 0; m < board->members && !status; m++) status = resolve_side(board, m, &why);
+    /* The others may have done this rank's part too, returned and freed their buffers before it looked. */
+    if (status && board->mode == BOARD_DIRECT && gw_board_direct_done(board)) return GW_OK;
+    if (status) *error = why;
+    return status;
+}
+
 static gw_status begin(gw_board *board, gw_error *error) {
     gw_status status = check_abort(board, error);
     if (!status) status = compare_signatures(board, error);
-    for (int m = 0; m < board->members && !status && board->mode != BOARD_INLINE; m++)
-        status = resolve_side(board, m, error);
-    if (status) return status;
-    if (board->mode != BOARD_INLINE) plan_steps(board);
-    board->arrived = true;
-    return GW_OK;
+    if (!status && board->mode != BOARD_INLINE) status = resolve_sides(board, error);
+    board->arrived = !status;
+    return status;
 }
 
 static void finish(gw_board *board) {

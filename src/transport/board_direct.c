@@ -41,12 +41,16 @@ static bool work_on_part(gw_board *board, int owner, size_t *budget) {
     return moved;
 }
 
+bool gw_board_direct_done(gw_board *board) {
+    for (int m = 0; m < board->members; m++)
+        if (atomic_load(&board_entry_of(board, board->finished, m)->done) < chunks_of(board, m)) return false;
+    return true;
+}
+
 bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done) {
     bool moved = false;
     for (int i = 0; i < board->members && *budget; i++)
         moved = work_on_part(board, (board->self + i) % board->members, budget) || moved;
-    for (int m = 0; m < board->members; m++)
-        if (atomic_load(&board_entry_of(board, board->finished, m)->done) < chunks_of(board, m)) return moved;
-    *done = true;
-    return true;
+    *done = gw_board_direct_done(board);
+    return moved || *done;
 }

@@ -113,6 +113,7 @@ size_t gw_board_out_bytes(const gw_board *board);
  * leave. */
 bool gw_board_work_inline(gw_board *board, bool *done);
 bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done);
+bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
 /* inline: copies this member's data into its entry, before it arrives. */
 void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);

@@ -1,0 +1,328 @@
+/* helper_product.c - the product of everything a call can be: arch x transport x world x collective x type x operation
+ * x size x memory x in place or apart x blocking, started or grouped, with real processes, against a reference.
+ *
+ *     helper_product quick|small|full [-t NAMESPACE,...] [-j PART] [-v]
+ *
+ * A job is one (arch, transport, world): its ranks are forked, join, and go through a list of cases and the scenes; a
+ * second run of new processes must give the same bits. quick: in each job the small sizes' covering selection (every
+ * pair of values meets), and over all jobs a covering selection of everything, large sizes included. small: without
+ * the large sizes (for sanitizers). full: in each job every type x operation x size of the all-reduce and every
+ * collective x type x operation up to 1 MiB. With namespaces the ranks are spread over them, and each counts as a host.
+ * -j: only jobs whose name contains PART. -v: every job a line. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "product_pairs.h"
+#include "product_scenes.h"
+
+#define JOB_SECONDS 120
+#define CASES_MAX 4096
+#define HOSTS_MAX 4
+
+static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
+static const char *const transports[] = {"tcp", "shm", "auto"};
+enum { ARCHS = 6, TRANSPORTS = 3 };
+
+typedef struct product_job {
+    int arch, transport, world;
+    bool apart_hosts; /* spread over namespaces, in turns if interleaved, else in blocks */
+    bool interleaved;
+    bool again;       /* only what the second run compares */
+    int port;
+    product_case cases[CASES_MAX];
+    int count;
+} product_job;
+
+typedef enum product_extent { EXTENT_SMALL, EXTENT_QUICK, EXTENT_FULL } product_extent;
+
+static product_extent extent = EXTENT_QUICK;
+static bool verbose;
+static const char *only = "";
+static char *hosts[HOSTS_MAX]; /* namespaces */
+static int host_count;
+static product_job job;
+
+/* The lists of cases. */
+
+/* All axes; the first three choose the job. Reductions and moves apart: a pair with an operation counts only where
+ * there is one. */
+static pair_rows *over_jobs[3];
+static pair_rows *in_job[2]; /* without arch, transport and world, small sizes */
+
+static void make_selections(void) {
+    int sizes = extent == EXTENT_SMALL ? SIZE_1023 + 1 : SIZES;
+    int moves = P_COLLECTIVES - P_BROADCAST;
+    over_jobs[0] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
+                                          PLACEMENTS, MODES}, 1);
+    over_jobs[1] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
+                                          PLACEMENTS, MODES}, 2);
+    over_jobs[2] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS,
+                                          MODES}, 3);
+    in_job[0] = pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
+    in_job[1] = pairs_make(7, (int[]){moves, GW_DTYPES, 1, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 5);
+    printf("     %d + %d + %d cases in which all pairs meet, and %d + %d small ones in each job\n", over_jobs[0]->count,
+           over_jobs[1]->count, over_jobs[2]->count, in_job[0]->count, in_job[1]->count);
+}
+
+static void add_case(int collective, const int *rest) {
+    unsigned number = (unsigned)job.count + (unsigned)(job.arch * 31 + job.transport * 7 + job.world);
+    if (job.count == CASES_MAX) abort();
+    job.cases[job.count++] = (product_case){.collective = collective, .dtype = rest[0], .op = rest[1], .size = rest[2],
+                                            .memory = rest[3], .placement = rest[4], .mode = rest[5],
+                                            .salt = number * 5 + 1};
+}
+
+static void add_selected(void) {
+    static const int first[] = {P_ALLREDUCE, P_REDUCE, P_BROADCAST};
+    for (int s = 0; s < 3; s++)
+        for (int i = 0; i < over_jobs[s]->count; i++) {
+            const int *row = over_jobs[s]->row[i];
+            if (row[0] == job.arch && row[1] == job.transport && row[2] + 1 == job.world)
+                add_case(first[s] + row[3], row + 4);
+        }
+}
+
+/* Rotated by the job, so that over jobs more than pairs meet. */
+static void add_small(void) {
+    static const int first[] = {P_ALLREDUCE, P_BROADCAST};
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < in_job[s]->count; i++) {
+            int turned[7];
+            for (int a = 0; a < 7; a++)
+                turned[a] = (in_job[s]->row[i][a] + job.world * (a + 1) + job.arch) % in_job[s]->sizes[a];
+            add_case(first[s] + turned[0], turned + 1);
+        }
+}
+
+static void add_product(void) {
+    for (int c = 0; c < P_COLLECTIVES; c++)
+        for (int dtype = 0; dtype < GW_DTYPES; dtype++)
+            for (int op = 0; op < (c < P_BROADCAST ? GW_REDOPS : 1); op++)
+                for (int size = 0; size < (c == P_ALLREDUCE ? SIZES : SIZE_64M); size++) {
+                    int turn = job.count + job.world + job.arch;
+                    add_case(c, (int[]){dtype, op, size, turn % MEMORIES, turn / 3 % PLACEMENTS, turn / 6 % MODES});
+                }
+}
+
+/* A rank. */
+
+static void enter_host(int rank) {
+    int host = job.interleaved ? rank % host_count : rank * host_count / job.world;
+    char path[128];
+    snprintf(path, sizeof path, "/run/netns/%s", hosts[host]);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) wrong("%s cannot be entered: %s", path, strerror(errno));
+    else close(fd);
+}
+
+static void timed(gw_time since) {
+    double took = (double)(gw_clock_now() - since) / 1e9;
+    if (took <= slot->slowest_s) return;
+    slot->slowest_s = took;
+    snprintf(slot->slowest, sizeof slot->slowest, "%s", slot->doing);
+}
+
+static void go_through(gw_comm *comm) {
+    for (int i = 0; i < job.count && !job.again && slot->failures == 0; i++) {
+        gw_time since = gw_clock_now();
+        run_case(comm, &job.cases[i]);
+        timed(since);
+    }
+    for (int i = 0; i < SCENES && slot->failures == 0; i++) {
+        gw_time since = gw_clock_now();
+        if (job.again && scenes[i].run != scene_random) continue;
+        snprintf(slot->doing, sizeof slot->doing, "%s", scenes[i].name);
+        scenes[i].run(comm);
+        slot->cases++;
+        timed(since);
+    }
+}
+
+static void be_rank(int rank) {
+    char strategy[96];
+    gw_comm *comm = NULL;
+    slot = &common->slots[rank];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(JOB_SECONDS + 10);
+    snprintf(slot->doing, sizeof slot->doing, "gw_init");
+    snprintf(strategy, sizeof strategy, "arch=%s transport=%s", archs[job.arch], transports[job.transport]);
+    gw_options options = GW_OPTIONS_DEFAULT;
+    options.strategy = strategy;
+    options.rank = rank;
+    options.world = job.world;
+    options.master_port = job.port;
+    options.token = "the product's own token";
+    if (job.apart_hosts) enter_host(rank);
+    gw_time since = gw_clock_now();
+    if (slot->failures == 0 && fine(NULL, "gw_init", gw_init(&comm, &options)) == GW_OK) {
+        timed(since);
+        go_through(comm);
+        snprintf(slot->doing, sizeof slot->doing, "gw_finalize");
+        since = gw_clock_now();
+        gw_status status = gw_finalize(comm);
+        if (status && slot->failures == 0) wrong("it returned %d", status);
+        timed(since);
+    }
+    exit(slot->failures != 0);
+}
+
+/* The parent. */
+
+static int free_port(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+        abort();
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void job_name(char *name, size_t size) {
+    snprintf(name, size, "%s over %s, %d ranks%s", archs[job.arch], transports[job.transport], job.world,
+             !job.apart_hosts ? "" : job.interleaved ? ", hosts in turns" : ", hosts in blocks");
+}
+
+/* Waits for the ranks; those that do not end are killed. How many did not end well. */
+static int collect(const pid_t *ranks) {
+    int bad = 0;
+    gw_time until = gw_clock_now() + JOB_SECONDS * GW_SECOND;
+    for (int r = 0; r < job.world; r++) {
+        int result = 0;
+        while (waitpid(ranks[r], &result, WNOHANG) == 0) {
+            if (gw_clock_now() > until) kill(ranks[r], SIGKILL);
+            usleep(500);
+        }
+        if (result == 0) continue;
+        product_slot *s = &common->slots[r];
+        if (WIFSIGNALED(result))
+            printf("     rank %d ended by signal %d in: %s\n", r, WTERMSIG(result), s->doing);
+        else if (s->failures) printf("     rank %d: %s\n", r, s->wrong);
+        else printf("     rank %d exited with %d in: %s\n", r, WEXITSTATUS(result), s->doing);
+        bad++;
+    }
+    return bad;
+}
+
+static bool same_bits(const product_slot *a, const product_slot *b, const char *of) {
+    for (int i = 0; i < a->hash_count; i++) {
+        if (a->hash_count == b->hash_count && a->hashes[i] == b->hashes[i]) continue;
+        printf("     random values %d: %s do not have the same bits\n", i, of);
+        return false;
+    }
+    return true;
+}
+
+/* Runs the job as it stands. *first: the results' bits, of rank 0. */
+static bool run_once(product_slot *first) {
+    pid_t ranks[RANKS_MAX];
+    memset(common, 0, sizeof *common);
+    job.port = free_port();
+    fflush(stdout);
+    for (int r = 0; r < job.world; r++) {
+        ranks[r] = fork();
+        if (ranks[r] < 0) abort();
+        if (ranks[r] == 0) be_rank(r);
+    }
+    if (collect(ranks) > 0) return false;
+    *first = common->slots[0];
+    bool same = true;
+    for (int r = 1; r < job.world; r++) same = same && same_bits(first, &common->slots[r], "ranks");
+    return same;
+}
+
+static long cases_run;
+static int passed, failed;
+
+static void run_job(void) {
+    static product_slot first, second;
+    char name[96];
+    job_name(name, sizeof name);
+    if (!strstr(name, only)) return;
+    gw_time since = gw_clock_now();
+    job.again = false;
+    bool good = run_once(&first);
+    job.again = true;
+    good = good && run_once(&second) && same_bits(&first, &second, "two runs");
+    cases_run += first.cases;
+    double took = (double)(gw_clock_now() - since) / 1e9;
+    if (good) passed++;
+    else failed++;
+    if (!good || verbose)
+        printf("%s %s: %d cases, %.2f s; longest %.2f s: %s\n", good ? "ok  " : "FAIL", name, job.count, took,
+               first.slowest_s, first.slowest);
+}
+
+static void list_cases(void) {
+    job.count = 0;
+    if (extent == EXTENT_FULL) add_product();
+    else add_small();
+    add_selected();
+}
+
+static void run_jobs(void) {
+    for (job.arch = 0; job.arch < ARCHS; job.arch++)
+        for (job.transport = 0; job.transport < TRANSPORTS; job.transport++) {
+            int before = failed;
+            long cases = cases_run;
+            gw_time since = gw_clock_now();
+            for (job.world = 1; job.world <= RANKS_MAX; job.world++) {
+                list_cases();
+                run_job();
+            }
+            if (cases_run > cases && failed == before)
+                printf("ok   %s over %s, 1 to %d ranks: %ld cases, %.1f s\n", archs[job.arch],
+                       transports[job.transport], RANKS_MAX, cases_run - cases, (double)(gw_clock_now() - since) / 1e9);
+        }
+}
+
+/* Shared memory alone cannot span hosts; a world of one has one host. */
+static void run_jobs_apart(void) {
+    job.apart_hosts = true;
+    for (job.arch = 0; job.arch < ARCHS; job.arch++)
+        for (job.transport = 0; job.transport < TRANSPORTS; job.transport += 2)
+            for (job.world = 2; job.world <= RANKS_MAX; job.world++) {
+                job.interleaved = (job.world + job.arch) % 2;
+                list_cases();
+                run_job();
+            }
+}
+
+static void split_hosts(char *names) {
+    for (char *name = strtok(names, ","); name && host_count < HOSTS_MAX; name = strtok(NULL, ","))
+        hosts[host_count++] = name;
+}
+
+int main(int argc, char **argv) {
+    const char *words[] = {"small", "quick", "full"};
+    bool known = false;
+    for (int e = 0; argc > 1 && e < 3; e++)
+        if (strcmp(argv[1], words[e]) == 0) extent = (product_extent)e, known = true;
+    for (int i = 2; i < argc && known; i++) {
+        if (strcmp(argv[i], "-v") == 0) verbose = true;
+        else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) split_hosts(argv[++i]);
+        else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) only = argv[++i];
+        else known = false;
+    }
+    if (!known) {
+        fprintf(stderr, "usage: helper_product small|quick|full [-t NAMESPACE,...] [-j PART] [-v]\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (common == MAP_FAILED) abort();
+    make_selections();
+    if (host_count) run_jobs_apart();
+    else run_jobs();
+    printf("%ld cases; %d passed, %d failed\n", cases_run, passed, failed);
+    return failed || passed == 0;
+}
