@@ -80,12 +80,11 @@ static gw_status carry_out(call *c, bool asynchronous, gw_request **request) {
 }
 
 void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec) {
-    const gw_strategy *strategy = &comm->node->strategy;
     gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
                                .rank = comm->rank, .count = spec->count, .counts = spec->counts, .root = spec->root,
                                .chunk_count = 1, .pipeline = GW_PIPELINE};
-    spec->builder = gw_arch_choose(gw_strategy_name(strategy, GW_AXIS_ARCH), &request, gw_dtype_bytes(spec->dtype));
-    spec->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
+    spec->builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
+    spec->chunk_bytes = comm->chunk_bytes;
 }
 
 static size_t world_of(const gw_comm *comm) { return comm ? (size_t)comm->size : 1; }

@@ -89,6 +89,8 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
     number_hosts(node, members, size, host_of);
     gw_node_lock(node);
     *comm = (gw_comm){.node = node, .rank = rank, .size = size, .error = {.rank = -1},
+                      .arch = gw_strategy_name(&node->strategy, GW_AXIS_ARCH),
+                      .chunk_bytes = (size_t)gw_strategy_integer(&node->strategy, GW_AXIS_ARCH, "chunk"),
                       .generation = gw_control_generation(gw_core_control(node->core))};
     for (int r = 0; r < size; r++) {
         comm->local_size += host_of[r] == host_of[rank];

@@ -321,7 +321,7 @@ static bool tcp_poll(gw_transport *transport, gw_time now) {
     tcp *t = (tcp *)transport;
     t->inside = true;
     bool moved = take_mail(t);
-    moved |= receive(t);
+    if (moved || t->open) moved |= receive(t); /* a rank that has no connection makes no system call */
     moved |= flush_backlog(t);
     moved |= settle(t);
     t->inside = false;
