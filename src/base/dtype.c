@@ -1,0 +1,58 @@
+/* dtype.c - see dtype.h. */
+#include "base/dtype.h"
+
+#include <string.h>
+
+static const char *const dtype_names[] = {
+#define DTYPE_NAME(name, value, bytes, text) [value] = text,
+    GW_DTYPE_LIST(DTYPE_NAME)
+#undef DTYPE_NAME
+};
+
+static const size_t dtype_bytes[] = {
+#define DTYPE_BYTES(name, value, bytes, text) [value] = bytes,
+    GW_DTYPE_LIST(DTYPE_BYTES)
+#undef DTYPE_BYTES
+};
+
+static const char *const redop_names[] = {
+#define REDOP_NAME(name, value, text) [value] = text,
+    GW_REDOP_LIST(REDOP_NAME)
+#undef REDOP_NAME
+};
+
+/* The index of name, or -1. */
+static int find(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) return i;
+    }
+    return -1;
+}
+
+const char *gw_dtype_name(gw_dtype dtype) { return (unsigned)dtype < GW_DTYPES ? dtype_names[dtype] : "?"; }
+
+size_t gw_dtype_bytes(gw_dtype dtype) { return (unsigned)dtype < GW_DTYPES ? dtype_bytes[dtype] : 0; }
+
+bool gw_dtype_parse(const char *name, gw_dtype *dtype) {
+    int found = find(dtype_names, GW_DTYPES, name);
+    if (found < 0) return false;
+    *dtype = (gw_dtype)found;
+    return true;
+}
+
+const char *gw_redop_name(gw_redop op) { return (unsigned)op < GW_REDOPS ? redop_names[op] : "?"; }
+
+bool gw_redop_parse(const char *name, gw_redop *op) {
+    int found = find(redop_names, GW_REDOPS, name);
+    if (found < 0) return false;
+    *op = (gw_redop)found;
+    return true;
+}
+
+gw_dtype gw_accumulator(gw_dtype dtype, gw_redop op) {
+    bool selects = op == GW_MIN || op == GW_MAX; /* the result is one of the operands: nothing to round */
+    if ((dtype == GW_F16 || dtype == GW_BF16) && !selects) return GW_F32;
+    if ((dtype == GW_I8 || dtype == GW_U8) && op == GW_AVG) return GW_I32;
+    if (dtype == GW_I32 && op == GW_AVG) return GW_I64;
+    return dtype;
+}

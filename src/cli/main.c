@@ -1,0 +1,68 @@
+/* main.c - the gradwire program: finds the command and runs it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/words.h"
+#include "cli/cli.h"
+#include "gradwire.h"
+
+/* Every command, in the order of the help. */
+static const gw_command *const commands[] = {
+    &gw_command_list,
+};
+
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static void help(FILE *out) {
+    int width = 0;
+    for (size_t i = 0; i < COMMANDS; i++) {
+        int length = (int)strlen(commands[i]->name);
+        if (length > width) width = length;
+    }
+    fputs("gradwire: the communication stack of distributed deep learning\n\n"
+          "usage: gradwire COMMAND [ARGUMENTS]\n       gradwire --version\n\ncommands:\n",
+          out);
+    for (size_t i = 0; i < COMMANDS; i++) fprintf(out, "  %-*s  %s\n", width, commands[i]->name, commands[i]->about);
+    fputs("\ngradwire COMMAND --help explains a command and gives an example.\n", out);
+}
+
+static int unknown(const char *word) {
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    const char *names[COMMANDS + 3] = {NULL};
+    size_t count = 0;
+    for (; count < COMMANDS; count++) names[count] = commands[count]->name;
+    names[count++] = "--help";
+    names[count] = "--version";
+    fprintf(stderr, "gradwire: unknown %s %s (%s)\n", word[0] == '-' ? "option" : "command",
+            gw_words_quote(word, quoted), gw_words_hint(word, names, hint));
+    return GW_EXIT_USAGE;
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) {
+        help(stderr);
+        return GW_EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        help(stdout);
+        return 0;
+    }
+    if (strcmp(word, "--version") == 0) {
+        printf("gradwire %d.%d.%d\n", GW_VERSION_MAJOR, GW_VERSION_MINOR, GW_VERSION_PATCH);
+        return 0;
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(word, commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
+    return unknown(word);
+}
+
+int main(int argc, char **argv) {
+    int code = dispatch(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+        fprintf(stderr, "gradwire: standard output cannot be written: %s\n", strerror(errno));
+        code = GW_EXIT_FAILED;
+    }
+    return code;
+}

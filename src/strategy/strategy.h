@@ -1,0 +1,89 @@
+/* strategy.h - the five-axis line: parse, check, print.
+ *
+ *     arch=ring:chunk=256K sync=bsp compress=none schedule=fifo transport=tcp:streams=4,congestion=bbr
+ *
+ * Words stand apart by blanks or line ends, in any order; an axis that is not named takes its default; a word that
+ * begins with # makes the rest of its line a comment. The same text is used on the command line, in the environment,
+ * in files and in every API. What gw_strategy_print writes parses to the same strategy.
+ *
+ * A technique is one entry of one table in registry.c; nothing else has to know of it here. */
+#ifndef GW_STRATEGY_H
+#define GW_STRATEGY_H
+
+#include "base/status.h"
+#include "strategy/param.h"
+
+typedef enum gw_axis {
+    GW_AXIS_ARCH,
+    GW_AXIS_SYNC,
+    GW_AXIS_COMPRESS,
+    GW_AXIS_SCHEDULE,
+    GW_AXIS_TRANSPORT,
+    GW_AXES /* how many there are */
+} gw_axis;
+
+typedef struct gw_technique {
+    const char *name; /* NULL ends a table */
+    const char *about;
+    const gw_param *params; /* ended by a NULL name; NULL where there are none */
+} gw_technique;
+
+const char *gw_axis_name(gw_axis axis);
+const char *gw_axis_about(gw_axis axis);
+bool gw_axis_parse(const char *name, gw_axis *axis);
+/* All axes by name, NULL at the end. */
+extern const char *const gw_axis_names[GW_AXES + 1];
+/* The table of an axis; the first is the default. */
+const gw_technique *gw_techniques(gw_axis axis);
+
+#define GW_TECHNIQUES_MAX 31        /* in one table */
+#define GW_TECHNIQUE_PARAMS_MAX 8   /* of one technique */
+#define GW_STRATEGY_INPUT_MAX 16384 /* bytes of a line or file */
+#define GW_STRATEGY_PRINT_BYTES 512 /* room for any printed strategy */
+
+/* What one axis is set to. */
+typedef struct gw_setting {
+    const gw_technique *technique;          /* of the registry, lives for ever */
+    double values[GW_TECHNIQUE_PARAMS_MAX]; /* in the order of technique->params, 0 past them */
+} gw_setting;
+
+/* A plain value: copy it, throw it away. Valid once one of the next functions has filled it in. */
+typedef struct gw_strategy {
+    gw_setting axes[GW_AXES];
+} gw_strategy;
+
+void gw_strategy_default(gw_strategy *strategy);
+/* The default, with the axes that text names set as it says. On failure *strategy is untouched. */
+gw_status gw_strategy_parse(const char *text, gw_strategy *strategy, gw_error *error);
+/* Lays text over a strategy: axes it names are replaced, parameters included; the others stay. source is what an
+ * error names as the origin (a variable, a file), or NULL. On failure *strategy is untouched. */
+gw_status gw_strategy_overlay(gw_strategy *strategy, const char *text, const char *source, gw_error *error);
+/* What the user asked for: the default, under the file that GRADWIRE_STRATEGY_FILE names, under GRADWIRE_STRATEGY,
+ * under line (a flag or gw_options.strategy; NULL: not given). On failure *strategy is untouched. */
+gw_status gw_strategy_resolve(const char *line, gw_strategy *strategy, gw_error *error);
+
+/* What a job offers, as far as it decides what is possible. */
+typedef struct gw_strategy_facts {
+    int hosts;
+    bool simulated;
+} gw_strategy_facts;
+
+/* GW_UNSUPPORTED with the reason where this strategy cannot work in such a job. */
+gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts *facts, gw_error *error);
+
+/* Writes all five axes and the parameters that differ from their defaults, as snprintf does: the length is returned,
+ * and what does not fit is cut. */
+int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
+bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b);
+
+const char *gw_strategy_name(const gw_strategy *strategy, gw_axis axis);
+/* Whether the axis is set to the technique of this name. */
+bool gw_strategy_is(const gw_strategy *strategy, gw_axis axis, const char *technique);
+/* A parameter of the technique an axis is set to. Asking for one it does not have, or of another kind, is a mistake of
+ * the programmer and ends in an assertion. Integers and bytes: 0 is auto where auto is allowed. */
+int64_t gw_strategy_integer(const gw_strategy *strategy, gw_axis axis, const char *param);
+double gw_strategy_number(const gw_strategy *strategy, gw_axis axis, const char *param);
+bool gw_strategy_flag(const gw_strategy *strategy, gw_axis axis, const char *param);
+const char *gw_strategy_choice(const gw_strategy *strategy, gw_axis axis, const char *param);
+
+#endif

@@ -1,0 +1,135 @@
+#!/bin/bash
+# cli.sh - what the program prints, and its exit codes: cli.sh BUILD_DIRECTORY [WORD]
+#
+# A case is one call (with WORD given, only cases whose names contain it are run):
+#
+#     check "name" CODE 'what standard output must be' 'what standard error must be' command arguments...
+#
+# Texts are compared whole, without the line ends at their ends; one that begins with ~ is an extended regular
+# expression that must match somewhere. Blocks of docs/*.md that are fenced as ```console and begin with
+# `$ gradwire` are run too: what stands under a command must be what it prints (a line of `...` stands for any lines).
+
+build=$(cd "${1:?usage: cli.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
+only=${2:-}
+root=$(cd "$(dirname "$0")/.." && pwd)
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+PATH=$build:$PATH
+unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE NO_COLOR
+passed=0 failed=0
+
+verdict() { # NAME REASON: an empty reason is a success
+    if [ -z "$2" ]; then
+        echo "ok   $1"
+        passed=$((passed + 1))
+    else
+        echo "FAIL $1"
+        printf '%s\n' "$2" | sed 's/^/    /'
+        failed=$((failed + 1))
+    fi
+}
+
+matches() { # WANTED GOT
+    case $1 in
+    "~"*) [[ $2 =~ ${1#\~} ]] ;;
+    *) [ "$1" = "$2" ] ;;
+    esac
+}
+
+check() { # NAME CODE OUT ERR COMMAND...
+    local name=$1 code=$2 out=$3 err=$4 got reason=
+    shift 4
+    [[ $name == *"$only"* ]] || return 0
+    timeout 20 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    got=$?
+    [ "$got" = "$code" ] || reason+="exit code $got, not $code"$'\n'
+    matches "$out" "$(cat "$scratch/out")" || reason+="standard output: $(cat "$scratch/out")"$'\n'"wanted: $out"$'\n'
+    matches "$err" "$(cat "$scratch/err")" || reason+="standard error: $(cat "$scratch/err")"$'\n'"wanted: $err"$'\n'
+    verdict "$name" "$reason"
+}
+
+# ---- examples of the documents ----
+
+like() { # WANTED GOT: a line of ... in WANTED stands for any lines
+    local pattern
+    pattern=$(printf '%s\n' "$1" | sed 's/[][*?\\()]/\\&/g; s/^\.\.\.$/*/')
+    # shellcheck disable=SC2053  # a pattern on purpose
+    [[ $2 == $pattern ]]
+}
+
+example() { # NAME COMMAND WANTED
+    [[ $1 == *"$only"* ]] || return 0
+    local got
+    got=$(cd "$scratch" && timeout 20 bash -c "$2" 2>&1 </dev/null)
+    if like "$3" "$got"; then verdict "$1" ""; else verdict "$1" "$(diff <(echo "$3") <(echo "$got"))"; fi
+}
+
+document() { # FILE: runs every command of its console blocks
+    local line inside='' command='' wanted='' name
+    name=$(basename "$1")
+    while IFS= read -r line; do
+        if [ -n "$command" ] && [[ $line == '$ '* || $line == '```' ]]; then
+            example "$name: $command" "$command" "${wanted%$'\n'}"
+            command='' wanted=''
+        fi
+        case $line in
+        '```console') inside=yes ;;
+        '```'*) inside= ;;
+        '$ gradwire'*) [ -z "$inside" ] || command=${line#\$ } ;;
+        *) [ -z "$command" ] || wanted+=$line$'\n' ;;
+        esac
+    done <"$1"
+}
+
+# ---- the program ----
+
+check "version" 0 "~^gradwire [0-9]+\.[0-9]+\.[0-9]+$" "" gradwire --version
+check "help" 0 "~commands:.*  list " "" gradwire --help
+check "short help" 0 "$(gradwire --help)" "" gradwire -h
+check "nothing asked" 2 "" "$(gradwire --help)" gradwire
+check "unknown command" 2 "" '~^gradwire: unknown command "lits" \(did you mean "list"\? allowed: .*list.*\)$' \
+    gradwire lits
+check "unknown flag" 2 "" '~^gradwire: unknown option "--versoin" \(did you mean "--version"\? allowed: ' \
+    gradwire --versoin
+check "full disk" 1 "" "gradwire: standard output cannot be written: No space left on device" \
+    bash -c 'gradwire list >/dev/full'
+
+# Every command explains itself, with an example that names it, and refuses an unknown option.
+for command in $(gradwire --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    check "$command: help" 0 "~usage: gradwire $command .*options:.*--help .*example:"$'\n'".*gradwire $command" "" \
+        gradwire "$command" --help
+    check "$command: unknown option" 2 "" "~^gradwire $command: unknown option \"--no-such\" \(.*allowed: --" \
+        gradwire "$command" --no-such
+done
+
+# ---- list ----
+
+check "list: everything" 0 "~^TECHNIQUE .*arch=ring .*sync=bsp .*compress=none .*schedule=fifo .*transport=tcp " \
+    "" gradwire list
+check "list: one axis" 0 "TECHNIQUE  VALUES  DEFAULT  ABOUT
+sync=bsp           yes      every rank waits for all in every step" "" gradwire list sync
+check "list: unknown axis" 2 "" \
+    'gradwire list: unknown axis "comp" (did you mean "compress"? allowed: arch, sync, compress, schedule, transport)' \
+    gradwire list comp
+check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
+    gradwire list arch sync
+check "list: mistyped option" 2 "" \
+    'gradwire list: unknown option "--jsn" (did you mean "--json"? allowed: --json, --help)' \
+    gradwire list --jsn
+check "list: no colour in a pipe" 0 "" "" bash -c "gradwire list | grep \$'\\033'; true"
+check "list: colour on a terminal" 0 "~"$'\033'"\[1mTECHNIQUE" "" \
+    env TERM=xterm script -qec "gradwire list sync" /dev/null
+check "list: NO_COLOR" 0 "~^TECHNIQUE" "" env TERM=xterm NO_COLOR=1 script -qec "gradwire list sync" /dev/null
+if command -v python3 >/dev/null; then
+    check "list: JSON" 0 "auto arch,sync,compress,schedule,transport" "" bash -c 'gradwire list --json | python3 -c "
+import json, sys
+axes = json.load(sys.stdin)[\"axes\"]
+print(axes[0][\"techniques\"][0][\"name\"], \",\".join(axis[\"name\"] for axis in axes))"'
+fi
+
+for file in "$root"/docs/*.md "$root"/README.md; do
+    [ ! -f "$file" ] || document "$file"
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]

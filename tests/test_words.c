@@ -1,0 +1,53 @@
+/* test_words.c - base/words: quoting anything, and finding what was meant. */
+#include "test.h"
+
+#include "base/words.h"
+
+static const char *const names[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", NULL};
+
+static const char *nearest(const char *wrong) {
+    const char *found = gw_words_nearest(wrong, names);
+    return found ? found : "(none)";
+}
+
+static void quotes_anything(void) {
+    char text[GW_QUOTE_BYTES], longest[200];
+    CHECK_STR("\"ring\"", gw_words_quote("ring", text));
+    CHECK_STR("\"\"", gw_words_quote("", text));
+    CHECK_STR("\"a?b??\"", gw_words_quote("a\nb\033\xff", text));
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    for (size_t length = 0; length < sizeof longest; length++) {
+        const char *word = longest + sizeof longest - 1 - length;
+        gw_words_quote(word, text);
+        CHECK(strlen(text) < GW_QUOTE_BYTES);
+        CHECK(text[0] == '"' && text[strlen(text) - 1] == '"');
+        CHECK_EQ(length > GW_QUOTE_BYTES - sizeof "\"...\"", strstr(text, "...") != NULL);
+    }
+}
+
+static void finds_what_was_meant(void) {
+    CHECK_STR("ring", nearest("rign"));
+    CHECK_STR("ring", nearest("RING"));
+    CHECK_STR("ring", nearest("rings"));
+    CHECK_STR("hierarchical", nearest("heirarchical"));
+    CHECK_STR("hierarchical", nearest("hier"));
+    CHECK_STR("tree", nearest("three"));
+    CHECK_STR("(none)", nearest("butterfly"));
+    CHECK_STR("(none)", nearest("x"));
+    CHECK_STR("(none)", nearest(""));
+    CHECK_STR("(none)", nearest("a word that is far longer than any name of anything"));
+}
+
+static void hints(void) {
+    char text[GW_HINT_BYTES];
+    CHECK_STR("did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, hierarchical",
+              gw_words_hint("rign", names, text));
+    CHECK_STR("allowed: auto, ring, halving, tree, direct, hierarchical", gw_words_hint("xyz", names, text));
+    const char *many[101];
+    for (int i = 0; i < 100; i++) many[i] = "hierarchical";
+    many[100] = NULL;
+    CHECK_EQ(GW_HINT_BYTES - 1, strlen(gw_words_hint("xyz", many, text)));
+}
+
+TEST_MAIN(CASE(quotes_anything), CASE(finds_what_was_meant), CASE(hints))
