@@ -82,27 +82,41 @@ AVX2 static void spread_keys(round_keys *keys, uint64_t key) {
     }
 }
 
-/* Philox for four counters, one in each 64-bit lane; only the lower halves of the results mean something. */
-INLINE void philox4(const round_keys *keys, __m256i counter, __m256i x[4]) {
-    const __m256i m0 = _mm256_set1_epi64x(INT64_C(0xD2511F53)), m1 = _mm256_set1_epi64x(INT64_C(0xCD9E8D57));
-    x[0] = counter;
-    x[1] = _mm256_srli_epi64(counter, 32);
-    x[2] = x[3] = _mm256_setzero_si256();
-    for (int r = 0; r < ROUNDS; r++) {
-        __m256i p0 = _mm256_mul_epu32(x[0], m0), p1 = _mm256_mul_epu32(x[2], m1);
-        x[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(x[1], keys->k0[r]));
-        x[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(x[3], keys->k1[r]));
-        x[1] = p1;
-        x[3] = p0;
-    }
+/* The state of Philox for four counters, one in each 64-bit lane; only the lower halves mean something. */
+typedef struct philox4 {
+    __m256i x0, x1, x2, x3;
+} philox4;
+
+INLINE void philox4_round(philox4 *s, __m256i k0, __m256i k1) {
+    __m256i p0 = _mm256_mul_epu32(s->x0, _mm256_set1_epi64x(INT64_C(0xD2511F53)));
+    __m256i p1 = _mm256_mul_epu32(s->x2, _mm256_set1_epi64x(INT64_C(0xCD9E8D57)));
+    s->x0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(s->x1, k0));
+    s->x2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(s->x3, k1));
+    s->x1 = p1;
+    s->x3 = p0;
 }
 
-/* word[w]: word w of the group's eight counters. */
+INLINE philox4 philox4_start(__m256i counter) {
+    __m256i zero = _mm256_setzero_si256();
+    return (philox4){counter, _mm256_srli_epi64(counter, 32), zero, zero};
+}
+
+INLINE __m256i interleaved(__m256i even, __m256i odd) {
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+
+/* word[w]: word w of the group's eight counters. Written out: as loops, rounds would wait for each other. */
 INLINE void group_words(const round_keys *keys, uint64_t group, __m256i word[4]) {
-    __m256i base = _mm256_set1_epi64x((long long)(group * LANES)), even[4], odd[4];
-    philox4(keys, _mm256_add_epi64(base, _mm256_setr_epi64x(0, 2, 4, 6)), even);
-    philox4(keys, _mm256_add_epi64(base, _mm256_setr_epi64x(1, 3, 5, 7)), odd);
-    for (int w = 0; w < 4; w++) word[w] = _mm256_blend_epi32(even[w], _mm256_slli_epi64(odd[w], 32), 0xaa);
+    __m256i base = _mm256_set1_epi64x((long long)(group * LANES));
+    philox4 even = philox4_start(_mm256_add_epi64(base, _mm256_setr_epi64x(0, 2, 4, 6)));
+    philox4 odd = philox4_start(_mm256_add_epi64(base, _mm256_setr_epi64x(1, 3, 5, 7)));
+#define ROUND(r) philox4_round(&even, keys->k0[r], keys->k1[r]), philox4_round(&odd, keys->k0[r], keys->k1[r])
+    ROUND(0), ROUND(1), ROUND(2), ROUND(3), ROUND(4), ROUND(5), ROUND(6), ROUND(7), ROUND(8), ROUND(9);
+#undef ROUND
+    word[0] = interleaved(even.x0, odd.x0);
+    word[1] = interleaved(even.x1, odd.x1);
+    word[2] = interleaved(even.x2, odd.x2);
+    word[3] = interleaved(even.x3, odd.x3);
 }
 
 INLINE __m256i codes8(int bits, const float *x, __m256 inverse, __m256 limit, __m256i coins) {
@@ -114,16 +128,12 @@ INLINE __m256i codes8(int bits, const float *x, __m256 inverse, __m256 limit, __
     return bits == 1 ? _mm256_sub_epi32(code, _mm256_set1_epi32(1)) : code;
 }
 
-/* q[j]: codes of elements 8j to 8j+7. */
-INLINE void codes64(int bits, const float *x, __m256 inverse, __m256 limit, const __m256i word[4], __m256i q[8]) {
+/* Codes of 16 elements: their coins are the lower and the upper halves of the words. */
+INLINE void codes16(int bits, const float *x, __m256 inverse, __m256 limit, __m256i word, __m256i q[2]) {
     const int shift = dither_shift(bits);
     const __m256i mask = _mm256_set1_epi32(0xffff << shift);
-    for (int w = 0; w < 4; w++) {
-        __m256i low = _mm256_and_si256(_mm256_slli_epi32(word[w], shift), mask);
-        __m256i high = _mm256_and_si256(_mm256_srli_epi32(word[w], 16 - shift), mask);
-        q[2 * w] = codes8(bits, x + 16 * w, inverse, limit, low);
-        q[2 * w + 1] = codes8(bits, x + 16 * w + 8, inverse, limit, high);
-    }
+    q[0] = codes8(bits, x, inverse, limit, _mm256_and_si256(_mm256_slli_epi32(word, shift), mask));
+    q[1] = codes8(bits, x + 8, inverse, limit, _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask));
 }
 
 /* 32 codes of 32 bits to 32 bytes in order. */
@@ -153,6 +163,14 @@ INLINE void store_codes(int bits, const __m256i q[8], uint8_t *out) {
     }
 }
 
+/* The caller has just been over these elements; the block after them is next. */
+INLINE void fetch_ahead(const float *x) {
+    _mm_prefetch((const char *)x, _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 16), _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 32), _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 48), _MM_HINT_T0);
+}
+
 INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key, uint64_t first,
                         uint8_t *out) {
     round_keys keys;
@@ -161,10 +179,12 @@ INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, f
     size_t i = 0;
     for (; i + GROUP <= count; i += GROUP) {
         __m256i word[4], q[8];
+        fetch_ahead(x + i + count);
         group_words(&keys, (first + i) / GROUP, word);
-        /* the caller has just been over these elements; what follows them is next */
-        for (size_t line = 0; line < GROUP; line += 16) _mm_prefetch((const char *)(x + i + line + count), _MM_HINT_T0);
-        codes64(bits, x + i, factor, most, word, q);
+        codes16(bits, x + i, factor, most, word[0], q);
+        codes16(bits, x + i + 16, factor, most, word[1], q + 2);
+        codes16(bits, x + i + 32, factor, most, word[2], q + 4);
+        codes16(bits, x + i + 48, factor, most, word[3], q + 6);
         store_codes(bits, q, out + i * (size_t)bits / 8);
     }
     return i;

@@ -12,7 +12,6 @@
 #define GROUPS (GW_SPARSE_BLOCK / GROUP)
 #define BIN_SHIFT 20 /* exponent and three bits of the mantissa */
 #define BINS 2048u
-#define CANDIDATES 4096u
 
 /* The lowest bits of the bin that holds the k-th largest, k > 0; at least 1, so that a zero is never meant. */
 static uint32_t kth_bin(const uint32_t *bins, size_t k) {
@@ -52,15 +51,31 @@ static uint32_t kth_largest(uint32_t *a, size_t count, size_t k) {
     return a[want];
 }
 
-/* All magnitudes counted, and k-th is `above`: so many of its equals belong to the k. */
-static size_t ties_of(const uint32_t *a, size_t count, size_t k, uint32_t above) {
-    size_t larger = 0;
-    for (size_t i = 0; i < count; i++) larger += a[i] > above;
-    return k - larger;
+#define FINE_SHIFT 14 /* 512 bins from a number to its double */
+
+static uint32_t fine_bin(uint32_t bits, uint32_t least) {
+    uint32_t bin = (bits - least) >> FINE_SHIFT;
+    return bin < BINS ? bin : BINS - 1;
+}
+
+/* The k-th of the listed, all of them at least `least`: one histogram leaves few to order. */
+static void select_listed(const float *x, size_t k, uint32_t least, gw_selection *s) {
+    uint16_t bins[BINS] = {0};
+    uint32_t same[GW_SELECTION_LIST], bin = BINS - 1;
+    for (size_t i = 0; i < s->list_count; i++) bins[fine_bin(gw_magnitude_bits(x[s->list[i]]), least)]++;
+    size_t above = 0, count = 0, larger = 0;
+    for (; above + bins[bin] < k; bin--) above += bins[bin];
+    for (size_t i = 0; i < s->list_count; i++) {
+        same[count] = gw_magnitude_bits(x[s->list[i]]);
+        count += fine_bin(same[count], least) == bin;
+    }
+    s->above = kth_largest(same, count, k - above);
+    for (size_t i = 0; i < count; i++) larger += same[i] > s->above;
+    s->ties = k - above - larger;
 }
 
 /* Three histograms, each of the elements that share the upper bits found before it. */
-gw_selection gw_select_largest_reference(const float *x, size_t count, size_t k) {
+void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection) {
     static const int shifts[] = {20, 9, 0}, widths[] = {11, 11, 9};
     uint32_t found = 0, known = 0;
     size_t left = k;
@@ -74,35 +89,73 @@ gw_selection gw_select_largest_reference(const float *x, size_t count, size_t k)
         found |= bin << shifts[pass];
         known |= mask << shifts[pass];
     }
-    return found ? (gw_selection){found, left} : (gw_selection){1, count};
+    selection->above = found ? found : 1;
+    selection->ties = found ? left : count;
+    selection->listed = false;
 }
 
-/* Magnitudes of at least `least` from groups whose peak has it; CANDIDATES + 1 where there are too many. */
-static size_t collect_plain(const float *x, size_t count, const uint32_t *peaks, uint32_t least, uint32_t *out) {
-    size_t found = 0;
-    for (size_t g = 0; g * GROUP < count; g++) {
-        if (peaks[g] < least) continue;
-        if (found + GROUP > CANDIDATES) return CANDIDATES + 1;
-        size_t end = count - g * GROUP < GROUP ? count : (g + 1) * GROUP;
-        for (size_t i = g * GROUP; i < end; i++) {
-            out[found] = gw_magnitude_bits(x[i]);
-            found += out[found] >= least;
-        }
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+__attribute__((target("avx2"))) static inline uint32_t hits8(const float *x, __m256i below) {
+    __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi32(0x7fffffff));
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, below)));
+}
+
+/* Lists the elements of at least `least`, of whole groups; false where they are too many. Groups are listed first: a
+ * branch on each would be guessed wrong too often. */
+__attribute__((target("avx2"))) static bool list_hits(const float *x, size_t groups, const uint32_t *peaks,
+                                                      uint32_t least, gw_selection *s) {
+    const __m256i below = _mm256_set1_epi32((int)least - 1);
+    uint16_t chosen[GROUPS];
+    size_t some = 0, found = 0;
+    for (size_t g = 0; g < groups; g++) {
+        chosen[some] = (uint16_t)g;
+        some += peaks[g] >= least;
     }
-    return found;
+    for (size_t c = 0; c < some; c++) {
+        uint32_t first = chosen[c] * GROUP;
+        uint32_t hits = hits8(x + first, below) | hits8(x + first + 8, below) << 8 |
+                        hits8(x + first + 16, below) << 16 | hits8(x + first + 24, below) << 24;
+        if (found + GROUP > GW_SELECTION_LIST) return false;
+        do s->list[found++] = (uint16_t)(first + (uint32_t)__builtin_ctz(hits));
+        while (hits &= hits - 1);
+    }
+    s->list_count = found;
+    return true;
 }
 
-gw_selection gw_select_largest(const float *x, size_t count, size_t k) {
-    uint32_t peaks[GROUPS], bins[BINS], candidate[CANDIDATES];
+static bool list_rest(const float *x, size_t from, size_t count, uint32_t least, gw_selection *s) {
+    for (size_t i = from; i < count; i++) {
+        if (gw_magnitude_bits(x[i]) < least) continue;
+        if (s->list_count == GW_SELECTION_LIST) return false;
+        s->list[s->list_count++] = (uint16_t)i;
+    }
+    return true;
+}
+
+/* False: too many candidates, because many are equal or nearly so. */
+static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s) {
+    uint32_t peaks[GROUPS], bins[BINS] = {0};
     size_t groups = (count + GROUP - 1) / GROUP;
-    if (gw_cpu() == GW_CPU_PLAIN || 2 * k > groups || k == 0) return gw_select_largest_reference(x, count, k);
     gw_kernel_peaks32(x, count, peaks);
-    memset(bins, 0, sizeof bins);
     for (size_t g = 0; g < groups; g++) bins[peaks[g] >> BIN_SHIFT]++;
     uint32_t least = kth_bin(bins, k);
-    size_t found = collect_plain(x, count, peaks, least, candidate);
-    if (found > CANDIDATES) return gw_select_largest_reference(x, count, k);
-    if (found <= k) return (gw_selection){least, count};
-    uint32_t above = kth_largest(candidate, found, k);
-    return (gw_selection){above, ties_of(candidate, found, k, above)};
+    if (!list_hits(x, count / GROUP, peaks, least, s)) return false;
+    if (!list_rest(x, count / GROUP * GROUP, count, least, s)) return false;
+    s->listed = true;
+    s->above = least;
+    s->ties = count;
+    if (s->list_count > k) select_listed(x, k, least, s);
+    return true;
+}
+#endif
+
+/* Where k is large against the groups, most of them would be looked at again. */
+void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection) {
+#if defined(__x86_64__)
+    size_t groups = (count + GROUP - 1) / GROUP;
+    if (gw_cpu() >= GW_CPU_AVX2 && 2 * k <= groups && select_fast(x, count, k, selection)) return;
+#endif
+    gw_select_largest_reference(x, count, k, selection);
 }

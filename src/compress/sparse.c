@@ -40,14 +40,15 @@ typedef struct sparse_writer {
     size_t capacity, at; /* bytes */
     size_t written;      /* values */
     uint32_t next;       /* the element after the last one written */
-    gw_selection left;
+    uint32_t above;
+    size_t ties; /* still to be written */
 } sparse_writer;
 
 /* False: no more fits. */
 static bool offer(sparse_writer *w, uint32_t index) {
-    if (gw_magnitude_bits(w->x[index]) == w->left.above) {
-        if (w->left.ties == 0) return true;
-        w->left.ties--;
+    if (gw_magnitude_bits(w->x[index]) == w->above) {
+        if (w->ties == 0) return true;
+        w->ties--;
     }
     uint8_t gap[4];
     size_t bytes = put_gap(gap, index - w->next);
@@ -61,7 +62,7 @@ static bool offer(sparse_writer *w, uint32_t index) {
 
 static bool scan_plain(sparse_writer *w, size_t from, size_t count) {
     for (size_t i = from; i < count; i++) {
-        if (gw_magnitude_bits(w->x[i]) >= w->left.above && !offer(w, (uint32_t)i)) return false;
+        if (gw_magnitude_bits(w->x[i]) >= w->above && !offer(w, (uint32_t)i)) return false;
     }
     return true;
 }
@@ -77,7 +78,7 @@ __attribute__((target("avx2"))) static inline unsigned hits8(const float *x, __m
 
 /* Most stretches of 32 have none, and cost four comparisons. SIZE_MAX: no more fits. */
 __attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t count) {
-    const __m256i below = _mm256_set1_epi32((int)w->left.above - 1);
+    const __m256i below = _mm256_set1_epi32((int)w->above - 1);
     size_t i = 0;
     for (; i + 32 <= count; i += 32) {
         uint32_t hits = hits8(w->x + i, below) | hits8(w->x + i + 8, below) << 8 | hits8(w->x + i + 16, below) << 16 |
@@ -90,6 +91,12 @@ __attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t
 }
 #endif
 
+static void scan_list(sparse_writer *w, const gw_selection *s) {
+    for (size_t i = 0; i < s->list_count; i++) {
+        if (gw_magnitude_bits(w->x[s->list[i]]) >= w->above && !offer(w, s->list[i])) return;
+    }
+}
+
 static void scan(sparse_writer *w, size_t count) {
     size_t done = 0;
 #if defined(__x86_64__)
@@ -98,9 +105,11 @@ static void scan(sparse_writer *w, size_t count) {
     if (done != SIZE_MAX) scan_plain(w, done, count);
 }
 
-size_t gw_sparse_write(const float *x, size_t count, gw_selection selection, uint8_t *out, size_t capacity) {
-    sparse_writer w = {.x = x, .out = out, .capacity = capacity, .at = GW_SPARSE_HEAD, .left = selection};
-    scan(&w, count);
+size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity) {
+    sparse_writer w = {.x = x, .out = out, .capacity = capacity, .at = GW_SPARSE_HEAD, .above = selection->above,
+                       .ties = selection->ties};
+    if (selection->listed) scan_list(&w, selection);
+    else scan(&w, count);
     put_count(out, w.written);
     const uint8_t *gap = out + GW_SPARSE_HEAD;
     uint8_t *values = out + w.at;
@@ -123,8 +132,9 @@ size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float 
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
         size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
         size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK); /* for those after it */
-        gw_selection selection = gw_select_largest(v + at, length, gw_sparse_k(ratio, length));
-        used += gw_sparse_write(v + at, length, selection, payload + used, capacity - used - kept);
+        gw_selection selection;
+        gw_select_largest(v + at, length, gw_sparse_k(ratio, length), &selection);
+        used += gw_sparse_write(v + at, length, &selection, payload + used, capacity - used - kept);
     }
     return used;
 }

@@ -11,22 +11,27 @@
 
 #define GW_SPARSE_HEAD 3u /* bytes */
 
+#define GW_SELECTION_LIST 4096u
+
 /* Which values of a block are sent: |x| (as bits) above `above`, and the first `ties` that equal it. */
 typedef struct gw_selection {
     uint32_t above;
     size_t ties;
+    bool listed; /* all of them are in the list; else any element may be one */
+    size_t list_count;
+    uint16_t list[GW_SELECTION_LIST]; /* elements, ascending, some of which are not selected */
 } gw_selection;
 
 /* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest. */
-gw_selection gw_select_largest(const float *x, size_t count, size_t k);
-/* The same without the fast way, for any k. */
-gw_selection gw_select_largest_reference(const float *x, size_t count, size_t k);
+void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection);
+/* The same without the fast way. */
+void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);
 
 /* The most bytes that k of count values take. */
 size_t gw_sparse_bound(size_t count, size_t k);
 /* Writes a block, as many of the selected values as fit from the first on, and returns the bytes. capacity is at least
  * GW_SPARSE_HEAD. */
-size_t gw_sparse_write(const float *x, size_t count, gw_selection selection, uint8_t *out, size_t capacity);
+size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity);
 
 /* How many of count values a ratio means: rounded, at least one. */
 static inline size_t gw_sparse_k(double ratio, size_t count) {

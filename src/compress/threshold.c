@@ -27,13 +27,13 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return gw_sparse_range_bound(range, most(setup));
 }
 
-static gw_selection estimate(const float *x, size_t count, double ratio) {
+static void estimate(const float *x, size_t count, double ratio, gw_selection *selection) {
     float sample[GW_SPARSE_BLOCK / STRIDE];
     size_t samples = 0;
     for (size_t i = 0; i < count; i += STRIDE) sample[samples++] = x[i];
-    gw_selection selection = gw_select_largest(sample, samples, gw_sparse_k(ratio, samples));
-    selection.ties = count;
-    return selection;
+    gw_select_largest(sample, samples, gw_sparse_k(ratio, samples), selection);
+    selection->ties = count;
+    selection->listed = false;
 }
 
 /* What a bad estimate would send beyond the slack is left out. */
@@ -47,8 +47,9 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
         size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK);
         size_t room = gw_sparse_bound(length, gw_sparse_k(most(setup), length));
         if (room > capacity - used - kept) room = capacity - used - kept;
-        gw_selection selection = estimate(v + at, length, setup->value[PARAM_RATIO]);
-        used += gw_sparse_write(v + at, length, selection, (uint8_t *)payload + used, room);
+        gw_selection selection;
+        estimate(v + at, length, setup->value[PARAM_RATIO], &selection);
+        used += gw_sparse_write(v + at, length, &selection, (uint8_t *)payload + used, room);
     }
     *bytes = used;
     return GW_OK;
