@@ -8,6 +8,8 @@
  * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. Pays where s is much
  * smaller than sqrt(512).
  *
+ * With feedback N/s is replaced by the unit that loses least (gw_quant_fit): that is biased, and does not diverge.
+ *
  * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes to
  * NaN as a whole; one whose norm is below 2^-100 to zero. */
 #include "compress/codec.h"
@@ -47,16 +49,14 @@ static float usable(float norm) {
     return norm < GW_QUANT_TINY ? 0.0f : norm;
 }
 
-static size_t pack_block(int bits, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
+static size_t pack_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
     float norm = usable(gw_float_of_bits(gw_kernel_peak(x, count))), levels = (float)gw_quant_levels(bits);
     size_t bytes = gw_quant_bytes(bits, count);
-    gw_put_f32(out, norm / levels);
-    if (norm > 0) {
-        float limit = bits == 1 ? 0.5f : levels;
-        gw_quant_pack(bits, x, count, limit / norm, limit, key, first, out + sizeof(float));
-    } else {
-        memset(out + sizeof(float), 0, bytes);
-    }
+    uint8_t *codes = out + sizeof(float);
+    float unit = norm / levels, limit = bits == 1 ? 0.5f : levels;
+    if (norm > 0) gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
+    else memset(codes, 0, bytes);
+    gw_put_f32(out, fit ? gw_quant_fit_codes(bits, x, codes, count, unit) : unit);
     return sizeof(float) + bytes;
 }
 
@@ -66,17 +66,19 @@ static float norm_of(const float *x, size_t count) {
     return (float)sqrt(sum);
 }
 
-static size_t elias_block(int bits, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
+static size_t elias_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
     int8_t level[BLOCK] = {0};
+    float exact[BLOCK] = {0};
     uint16_t coin[GW_QUANT_GROUP];
-    float norm = usable(norm_of(x, count)), levels = (float)gw_quant_levels(bits);
-    gw_put_f32(out, norm / levels);
+    float norm = usable(norm_of(x, count)), levels = (float)gw_quant_levels(bits), unit = norm / levels;
     for (size_t i = 0; norm > 0 && i < count; i++) {
         if (i % GW_QUANT_GROUP == 0) gw_quant_coins(key, (first + i) / GW_QUANT_GROUP, coin);
         float scaled = fabsf(x[i]) * (levels / norm) + ((float)coin[i % GW_QUANT_GROUP] + 0.5f) * 0x1p-16f;
         int8_t magnitude = (int8_t)(scaled < levels ? scaled : levels);
         level[i] = (int8_t)(x[i] < 0 ? -magnitude : magnitude);
+        exact[i] = (float)level[i];
     }
+    gw_put_f32(out, fit ? gw_quant_fit(x, exact, count, unit) : unit);
     return sizeof(float) + gw_elias_write(level, count, out + sizeof(float));
 }
 
@@ -85,12 +87,13 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)state, (void)capacity, (void)error;
     uint64_t key = gw_codec_random_key(call, range.tensor, true);
+    bool fit = gw_codec_residual(setup);
     uint8_t *out = payload;
     for (uint64_t at = 0; at < range.count; at += BLOCK) {
         size_t length = gw_block_length(range.count, at, BLOCK);
         uint64_t first = range.first + at;
-        out += is_elias(setup) ? elias_block(bits_of(setup), v + at, length, key, first, out)
-                               : pack_block(bits_of(setup), v + at, length, key, first, out);
+        out += is_elias(setup) ? elias_block(bits_of(setup), fit, v + at, length, key, first, out)
+                               : pack_block(bits_of(setup), fit, v + at, length, key, first, out);
     }
     *bytes = (size_t)(out - (uint8_t *)payload);
     return GW_OK;

@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "compress/kernels.h"
 
+#include <math.h>
+
 #define GROUP GW_QUANT_GROUP
 #define LANES 8 /* counters of a group */
 
@@ -252,4 +254,17 @@ void gw_quant_unpack_add(int bits, const uint8_t *codes, size_t count, float uni
         size_t length = count - done < GROUP ? count - done : GROUP;
         unpack_group(bits, codes + done * (size_t)bits / 8, length, unit, sum + done);
     }
+}
+
+float gw_quant_fit(const float *x, const float *level, size_t count, float unit) {
+    double along = gw_kernel_dot(x, level, count), square = gw_kernel_dot(level, level, count);
+    float fitted = square > 0 && along > 0 ? (float)(along / square) : 0.0f;
+    return isfinite(along) && isfinite(unit) ? fitted : unit;
+}
+
+float gw_quant_fit_codes(int bits, const float *x, const uint8_t *codes, size_t count, float unit) {
+    float level[GW_QUANT_FIT_MAX];
+    memset(level, 0, count * sizeof *level);
+    gw_quant_unpack_add(bits, codes, count, 1.0f, level);
+    return gw_quant_fit(x, level, count, unit);
 }

@@ -30,6 +30,14 @@ void gw_quant_pack(int bits, const float *x, size_t count, float inverse, float 
 /* sum += unit * level */
 void gw_quant_unpack_add(int bits, const uint8_t *codes, size_t count, float unit, float *sum);
 
+#define GW_QUANT_FIT_MAX 2048 /* elements */
+
+/* Under feedback a codec must not lose more than there was, or residuals grow without end, and unbiased rounding to few
+ * levels does. The unit that loses least with the given levels never does: dot(x, level) / dot(level, level). unit where
+ * that is no number. */
+float gw_quant_fit(const float *x, const float *level, size_t count, float unit);
+float gw_quant_fit_codes(int bits, const float *x, const uint8_t *codes, size_t count, float unit);
+
 /* The 64 coins of a group, in element order: the definition above, for other coders. */
 void gw_quant_coins(uint64_t key, uint64_t group, uint16_t coin[GW_QUANT_GROUP]);
 

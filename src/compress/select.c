@@ -62,11 +62,11 @@ static uint32_t fine_bin(uint32_t bits, uint32_t least) {
 static void select_listed(const float *x, size_t k, uint32_t least, gw_selection *s) {
     uint16_t bins[BINS] = {0};
     uint32_t same[GW_SELECTION_LIST], bin = BINS - 1;
-    for (size_t i = 0; i < s->list_count; i++) bins[fine_bin(gw_magnitude_bits(x[s->list[i]]), least)]++;
+    for (size_t i = 0; i < s->list_count; i++) bins[fine_bin(gw_rank_bits(x[s->list[i]]), least)]++;
     size_t above = 0, count = 0, larger = 0;
     for (; above + bins[bin] < k; bin--) above += bins[bin];
     for (size_t i = 0; i < s->list_count; i++) {
-        same[count] = gw_magnitude_bits(x[s->list[i]]);
+        same[count] = gw_rank_bits(x[s->list[i]]);
         count += fine_bin(same[count], least) == bin;
     }
     s->above = kth_largest(same, count, k - above);
@@ -82,7 +82,7 @@ void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_sele
     for (int pass = 0; pass < 3; pass++) {
         uint32_t bins[BINS] = {0}, mask = (1u << widths[pass]) - 1, bin = mask;
         for (size_t i = 0; i < count; i++) {
-            uint32_t bits = gw_magnitude_bits(x[i]);
+            uint32_t bits = gw_rank_bits(x[i]);
             if ((bits & known) == found) bins[bits >> shifts[pass] & mask]++;
         }
         while (bin > 0 && bins[bin] < left) left -= bins[bin--];
@@ -127,7 +127,7 @@ __attribute__((target("avx2"))) static bool list_hits(const float *x, size_t gro
 
 static bool list_rest(const float *x, size_t from, size_t count, uint32_t least, gw_selection *s) {
     for (size_t i = from; i < count; i++) {
-        if (gw_magnitude_bits(x[i]) < least) continue;
+        if (gw_rank_bits(x[i]) < least) continue;
         if (s->list_count == GW_SELECTION_LIST) return false;
         s->list[s->list_count++] = (uint16_t)i;
     }
@@ -141,6 +141,7 @@ static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s)
     gw_kernel_peaks32(x, count, peaks);
     for (size_t g = 0; g < groups; g++) bins[peaks[g] >> BIN_SHIFT]++;
     uint32_t least = kth_bin(bins, k);
+    if (least > GW_INFINITY_BITS) least = GW_INFINITY_BITS;
     if (!list_hits(x, count / GROUP, peaks, least, s)) return false;
     if (!list_rest(x, count / GROUP * GROUP, count, least, s)) return false;
     s->listed = true;

@@ -46,7 +46,7 @@ typedef struct sparse_writer {
 
 /* False: no more fits. */
 static bool offer(sparse_writer *w, uint32_t index) {
-    if (gw_magnitude_bits(w->x[index]) == w->above) {
+    if (gw_rank_bits(w->x[index]) == w->above) {
         if (w->ties == 0) return true;
         w->ties--;
     }
@@ -62,7 +62,7 @@ static bool offer(sparse_writer *w, uint32_t index) {
 
 static bool scan_plain(sparse_writer *w, size_t from, size_t count) {
     for (size_t i = from; i < count; i++) {
-        if (gw_magnitude_bits(w->x[i]) >= w->above && !offer(w, (uint32_t)i)) return false;
+        if (gw_rank_bits(w->x[i]) >= w->above && !offer(w, (uint32_t)i)) return false;
     }
     return true;
 }
@@ -93,7 +93,7 @@ __attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t
 
 static void scan_list(sparse_writer *w, const gw_selection *s) {
     for (size_t i = 0; i < s->list_count; i++) {
-        if (gw_magnitude_bits(w->x[s->list[i]]) >= w->above && !offer(w, s->list[i])) return;
+        if (gw_rank_bits(w->x[s->list[i]]) >= w->above && !offer(w, s->list[i])) return;
     }
 }
 

@@ -13,7 +13,13 @@
 
 #define GW_SELECTION_LIST 4096u
 
-/* Which values of a block are sent: |x| (as bits) above `above`, and the first `ties` that equal it. */
+/* What values are ordered by: |x| as bits, with everything that is not finite equal at the top. */
+static inline uint32_t gw_rank_bits(float x) {
+    uint32_t bits = gw_magnitude_bits(x);
+    return bits < GW_INFINITY_BITS ? bits : GW_INFINITY_BITS;
+}
+
+/* Which values of a block are sent: rank above `above`, and the first `ties` that equal it. */
 typedef struct gw_selection {
     uint32_t above;
     size_t ties;
@@ -22,7 +28,7 @@ typedef struct gw_selection {
     uint16_t list[GW_SELECTION_LIST]; /* elements, ascending, some of which are not selected */
 } gw_selection;
 
-/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest. */
+/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. */
 void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection);
 /* The same without the fast way. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);

@@ -8,6 +8,9 @@
  * of each block, merged by the larger. Round 1: codes as two's complement numbers of 4 bits (up to 7 ranks) or 8 (up to
  * 127), merged by addition of each.
  *
+ * With feedback s is replaced by the unit that loses least (gw_quant_fit), or shared by s/2, on which all agree: three
+ * levels at full size would lose more than there was, and residuals would grow.
+ *
  * A block with a NaN or an infinity has s = NaN and decodes to NaN as a whole (shared: on every rank); one whose s is
  * below 2^-100 to zero. */
 #include "base/cpu.h"
@@ -119,8 +122,10 @@ static size_t encode_alone(const gw_codec_setup *setup, uint64_t key, gw_codec_r
     for (uint64_t at = 0; at < range.count; at += BLOCK) {
         size_t length = gw_block_length(range.count, at, BLOCK);
         float scale = scale_of(v + at, length, setup->value[PARAM_CLIP]);
+        uint8_t *codes = out + sizeof(float);
+        codes_of(2, v + at, length, scale, key, range.first + at, codes);
+        if (gw_codec_residual(setup)) scale = gw_quant_fit_codes(2, v + at, codes, length, scale);
         gw_put_f32(out, scale);
-        codes_of(2, v + at, length, scale, key, range.first + at, out + sizeof(float));
         out += sizeof(float) + gw_quant_bytes(2, length);
     }
     return (size_t)(out - payload);
@@ -179,7 +184,8 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
     if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
     const uint8_t *in = payload;
     if (is_shared(setup)) {
-        decode_shared(call, code_bits(setup, call->world), range, in, scale, sum);
+        float shrunk = gw_codec_residual(setup) ? scale / 2 : scale;
+        decode_shared(call, code_bits(setup, call->world), range, in, shrunk, sum);
         return GW_OK;
     }
     for (uint64_t at = 0; at < range.count; at += BLOCK) {
