@@ -40,13 +40,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         range.first = setup.codec->block;
         range.count -= range.first;
     }
+    bool fitting = data[3] & 4;
     data += HEAD;
     size -= HEAD;
     uint8_t *before = earlier_round(&setup, &call, range, data, size);
-    uint8_t *payload = malloc(size ? size : 1);
+    size_t given = size;
+    if (fitting) size = gw_codec_bound(&setup, &call, range); /* as long as it may be; zeros where there is no more */
+    uint8_t *payload = calloc(1, size ? size : 1);
     float *sum = calloc(range.count ? range.count : 1, sizeof *sum);
     if (payload && sum) {
-        memcpy(payload, data, size);
+        memcpy(payload, data, given < size ? given : size);
         gw_status status = gw_codec_decode_add(&setup, &call, range, payload, size, 1.0f, sum, NULL);
         for (uint64_t i = 0; status && i < range.count; i++) {
             if (sum[i] != 0.0f) abort(); /* a refused payload leaves the sum as it was */

@@ -69,11 +69,11 @@ static void fast_equals_reference_large(void) {
 /* Encodes the tensor in pieces cut at random blocks, decodes each, and compares with the whole. */
 static void check_cuts(const char *text, size_t count, uint64_t seed) {
     codec_run whole, cut;
-    if (!run_open(&whole, text, 0, count) || whole.setup.codec->block == 0) return;
+    if (!run_open(&whole, text, 0, count)) return;
     run_open(&cut, text, 0, count);
     gw_rng rng = gw_rng_make(seed, 0);
     uint32_t block = whole.setup.codec->block;
-    for (int step = 0; step < 2; step++) {
+    for (int step = 0; block && step < 2; step++) {
         fill_input(input, count, INPUT_NORMAL, seed + (uint64_t)step);
         memset(sum_a, 0, count * sizeof *sum_a);
         memset(sum_b, 0, count * sizeof *sum_b);
