@@ -7,9 +7,25 @@
 #include "compress/compress.h"
 
 static const char *const setups[] = {
-    "none", "fp16", "bf16", "int8", "onebit", "qsgd:bits=1", "qsgd:bits=2", "qsgd:bits=4", "qsgd:bits=8",
-    "qsgd:bits=1,elias", "qsgd:bits=4,elias", "qsgd:bits=8,elias", "terngrad", "terngrad:shared", "topk", "randomk",
-    "threshold", "dgc", "powersgd:rank=2",
+    "none",
+    "fp16",
+    "bf16",
+    "int8",
+    "onebit",
+    "qsgd:bits=1",
+    "qsgd:bits=2",
+    "qsgd:bits=4",
+    "qsgd:bits=8",
+    "qsgd:bits=1,elias",
+    "qsgd:bits=4,elias",
+    "qsgd:bits=8,elias",
+    "terngrad",
+    "terngrad:shared",
+    "topk",
+    "randomk",
+    "threshold",
+    "dgc",
+    "powersgd:rank=2",
 };
 
 #define SETUPS (sizeof setups / sizeof setups[0])

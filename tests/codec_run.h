@@ -11,22 +11,54 @@
 #include <math.h>
 
 __attribute__((unused)) static const char *const codec_setups[] = {
-    "none", "fp16", "bf16", "int8", "int8:feedback=worker", "onebit", "onebit:threshold=mean", "onebit:feedback=none",
-    "qsgd:bits=1", "qsgd:bits=2", "qsgd:bits=4", "qsgd:bits=8", "qsgd:bits=2,elias", "qsgd:bits=8,elias",
-    "qsgd:feedback=worker", "terngrad", "terngrad:clip=0", "terngrad:shared", "terngrad:shared,feedback=worker",
-    "topk:ratio=0.01", "topk:ratio=0.3", "topk:ratio=1", "topk:feedback=none", "randomk:ratio=0.1",
-    "randomk:feedback=none", "threshold:ratio=0.05", "dgc:ratio=0.01", "dgc:ratio=0.01,warmup=10,clip=0.5",
-    "powersgd:rank=2", NULL,
+    "none",
+    "fp16",
+    "bf16",
+    "int8",
+    "int8:feedback=worker",
+    "onebit",
+    "onebit:threshold=mean",
+    "onebit:feedback=none",
+    "qsgd:bits=1",
+    "qsgd:bits=2",
+    "qsgd:bits=4",
+    "qsgd:bits=8",
+    "qsgd:bits=2,elias",
+    "qsgd:bits=8,elias",
+    "qsgd:feedback=worker",
+    "terngrad",
+    "terngrad:clip=0",
+    "terngrad:shared",
+    "terngrad:shared,feedback=worker",
+    "topk:ratio=0.01",
+    "topk:ratio=0.3",
+    "topk:ratio=1",
+    "topk:feedback=none",
+    "randomk:ratio=0.1",
+    "randomk:feedback=none",
+    "threshold:ratio=0.05",
+    "dgc:ratio=0.01",
+    "dgc:ratio=0.01,warmup=10,clip=0.5",
+    "powersgd:rank=2",
+    NULL,
 };
 
-typedef enum input_kind { INPUT_NORMAL, INPUT_NASTY, INPUT_ZERO, INPUT_EQUAL, INPUT_DENORMAL, INPUT_HUGE, INPUTS } input_kind;
+typedef enum input_kind {
+    INPUT_NORMAL,
+    INPUT_NASTY,
+    INPUT_ZERO,
+    INPUT_EQUAL,
+    INPUT_DENORMAL,
+    INPUT_HUGE,
+    INPUTS
+} input_kind;
 
 static float nasty_float(gw_rng *rng) {
-    static const uint32_t corners[] = {0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x3f800000, 0xbf800000,
-                                       0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001,
-                                       0x7f800001, 0x477ff000, 0x33000001};
-    uint32_t bits = gw_rng_u32(rng) % 3 ? gw_rng_u32(rng)
-                                        : corners[gw_rng_below(rng, sizeof corners / sizeof corners[0])];
+    static const uint32_t corners[] = {0,          0x80000000, 1,          0x80000001, 0x7fffff,   0x800000,
+                                       0x3f800000, 0xbf800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                                       0x7fc00000, 0xffc00001, 0x7f800001, 0x477ff000, 0x33000001};
+    uint32_t bits =
+        gw_rng_u32(rng) % 3 ? gw_rng_u32(rng) : corners[gw_rng_below(rng, sizeof corners / sizeof corners[0])];
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;

@@ -1,6 +1,6 @@
-/* helper_codec_huge.c - codecs on a tensor of 2^31 + 1 elements. A long test, not run by default: half a minute and 3 GiB
- * (the gradient is mostly untouched zero pages). Values at the start, around 2^31 and at the very end must arrive in their
- * places. */
+/* helper_codec_huge.c - codecs on a tensor of 2^31 + 1 elements. A long test, not run by default: half a minute and
+ * 3 GiB (the gradient is mostly untouched zero pages). Values at the start, around 2^31 and at the very end must
+ * arrive in their places. */
 #include "compress/compress.h"
 #include "test.h"
 
@@ -58,7 +58,8 @@ static void check_codec(const char *text) {
 static void fill(void) {
     gradient = reserve(COUNT * sizeof *gradient);
     CHECK(gradient != NULL);
-    for (size_t p = 0; gradient && p < PLACES; p++) gradient[places[p]] = (float)(p + 1); /* the largest of their blocks */
+    for (size_t p = 0; gradient && p < PLACES; p++)
+        gradient[places[p]] = (float)(p + 1); /* the largest of their blocks */
 }
 
 static void topk(void) { check_codec("topk:ratio=0.001"); }

@@ -87,9 +87,9 @@ static void check_cuts(const char *text, size_t count, uint64_t seed) {
             gw_codec_range range = {&cut.tensor, at, length};
             for (uint32_t round = 0; round <= run_last(&cut); round++) {
                 run_round(&cut, round);
-                CHECK_EQ(GW_OK, gw_codec_encode(&cut.setup, &cut.call, range, &cut.state, input + at, cut.payload[round],
-                                                gw_codec_bound(&cut.setup, &cut.call, range), &cut.bytes[round], NULL,
-                                                NULL));
+                CHECK_EQ(GW_OK,
+                         gw_codec_encode(&cut.setup, &cut.call, range, &cut.state, input + at, cut.payload[round],
+                                         gw_codec_bound(&cut.setup, &cut.call, range), &cut.bytes[round], NULL, NULL));
             }
             uint32_t last = run_last(&cut);
             CHECK_EQ(GW_OK, gw_codec_decode_add(&cut.setup, &cut.call, range, cut.payload[last], cut.bytes[last], 1.0f,
@@ -115,8 +115,8 @@ static void pieces_equal_whole(void) {
 static bool refused(codec_run *r, const uint8_t *payload, size_t bytes) {
     size_t count = r->tensor.count;
     memset(sum_a, 0, count * sizeof *sum_a);
-    gw_status status = gw_codec_decode_add(&r->setup, &r->call, gw_codec_whole(&r->tensor), payload, bytes, 1.0f, sum_a,
-                                           NULL);
+    gw_status status =
+        gw_codec_decode_add(&r->setup, &r->call, gw_codec_whole(&r->tensor), payload, bytes, 1.0f, sum_a, NULL);
     for (size_t i = 0; status && i < count; i++) CHECK(sum_a[i] == 0.0f);
     return status == GW_PROTOCOL;
 }
@@ -165,8 +165,10 @@ static void damaged_payloads_do_no_harm(void) {
 
 /* A gap beyond the block, more values than elements, a gap of four bytes: each is refused. */
 static void sparse_payloads_are_checked(void) {
-    static const uint8_t beyond[] = {1, 0, 0, 100, 0, 0, 128, 63}, many[] = {101, 0, 0}, endless[] = {1, 0, 0, 255, 255, 255, 255};
-    static const uint8_t together[] = {2, 0, 0, 50, 49, 0, 0, 128, 63, 0, 0, 128, 63}, fits[] = {2, 0, 0, 50, 48, 0, 0, 128, 63, 0, 0, 128, 63};
+    static const uint8_t beyond[] = {1, 0, 0, 100, 0, 0, 128, 63}, many[] = {101, 0, 0},
+                         endless[] = {1, 0, 0, 255, 255, 255, 255};
+    static const uint8_t together[] = {2, 0, 0, 50, 49, 0, 0, 128, 63, 0, 0, 128, 63},
+                         fits[] = {2, 0, 0, 50, 48, 0, 0, 128, 63, 0, 0, 128, 63};
     codec_run r;
     run_open(&r, "topk", 1, 100);
     CHECK(refused(&r, beyond, sizeof beyond));
@@ -204,7 +206,8 @@ static void not_finite_arrives(void) {
                     run_decode(&r, sum_a);
                     bool arrived = everywhere ? any_not_finite(sum_a, COUNT) : !isfinite(sum_a[places[p]]);
                     bool right = step == 1 ? arrived : !any_not_finite(sum_a, COUNT);
-                    if (!right) printf("    %s, %f at %zu, step %d\n", codec_setups[s], (double)bad[b], places[p], step);
+                    if (!right)
+                        printf("    %s, %f at %zu, step %d\n", codec_setups[s], (double)bad[b], places[p], step);
                     CHECK(right);
                 }
                 run_close(&r);

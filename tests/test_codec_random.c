@@ -1,5 +1,5 @@
-/* test_codec_random.c - the random codecs are unbiased, and their variance is what the papers allow: 10,000 draws of 1,000
- * elements with a fixed seed. */
+/* test_codec_random.c - the random codecs are unbiased, and their variance is what the papers allow: 10,000 draws of
+ * 1,000 elements with a fixed seed. */
 #include "codec_run.h"
 
 #define COUNT 1000
@@ -37,8 +37,9 @@ static double norm2_of(const float *x, size_t count) {
     return sum;
 }
 
-/* Each element's mean is within 5 standard errors, taken from the variance that rounding between two neighbours has; and
- * the squared error of a block, on average, is at most `factor` times its squared norm. unit: the distance of levels. */
+/* Each element's mean is within 5 standard errors, taken from the variance that rounding between two neighbours has;
+ * and the squared error of a block, on average, is at most `factor` times its squared norm. unit: the distance of
+ * levels. */
 static void check_block(const char *text, size_t first, size_t count, double unit, bool sign_only, double factor) {
     double error = 0;
     for (size_t i = first; i < first + count; i++) {

@@ -15,7 +15,9 @@ static void levels_come_back(void) {
         size_t count = gw_rng_below(&rng, COUNT_MAX + 1), used;
         uint64_t zeros = gw_rng_below(&rng, 40); /* from none to nearly all */
         for (size_t i = 0; i < count; i++) {
-            level[i] = (int8_t)(gw_rng_below(&rng, zeros + 1) ? 0 : (int)gw_rng_below(&rng, 2u * (unsigned)levels + 1) - levels);
+            level[i] =
+                (int8_t)(gw_rng_below(&rng, zeros + 1) ? 0
+                                                       : (int)gw_rng_below(&rng, 2u * (unsigned)levels + 1) - levels);
         }
         size_t bound = gw_elias_bound(count, levels);
         uint8_t *bytes = malloc(bound + 1);
@@ -29,7 +31,8 @@ static void levels_come_back(void) {
     }
 }
 
-/* The documented bits: two zeros, then -5: gamma(3) = 0 1 1, sign 1, gamma(5) = 0 0 1 0 1; one zero: gamma(2) = 0 1 0. */
+/* The documented bits: two zeros, then -5: gamma(3) = 0 1 1, sign 1, gamma(5) = 0 0 1 0 1; one zero: gamma(2) = 0 1
+ * 0. */
 static void bits_are_as_documented(void) {
     static const int8_t level[] = {0, 0, -5, 0};
     uint8_t bytes[8];

@@ -1,14 +1,29 @@
-/* test_feedback.c - nothing is lost for good: what was decoded and what is kept add up to what came in, for every codec, on
- * one pass and on both; DGC does what its paper says; state is saved exactly; the guard watches. */
+/* test_feedback.c - nothing is lost for good: what was decoded and what is kept add up to what came in, for every
+ * codec, on one pass and on both; DGC does what its paper says; state is saved exactly; the guard watches. */
 #include "codec_run.h"
 
 #define STEPS 1000
 
 static const char *const compensated[] = {
-    "none:feedback=worker", "fp16:feedback=worker", "bf16:feedback=worker", "int8:feedback=worker", "onebit",
-    "onebit:threshold=mean", "qsgd:bits=1,feedback=worker", "qsgd:bits=2,feedback=worker", "qsgd:feedback=worker",
-    "qsgd:bits=2,elias,feedback=worker", "terngrad:feedback=worker", "terngrad:shared,feedback=worker", "topk:ratio=0.01",
-    "topk:ratio=1", "randomk", "threshold", "powersgd", "dgc:momentum=0,ratio=0.01", NULL,
+    "none:feedback=worker",
+    "fp16:feedback=worker",
+    "bf16:feedback=worker",
+    "int8:feedback=worker",
+    "onebit",
+    "onebit:threshold=mean",
+    "qsgd:bits=1,feedback=worker",
+    "qsgd:bits=2,feedback=worker",
+    "qsgd:feedback=worker",
+    "qsgd:bits=2,elias,feedback=worker",
+    "terngrad:feedback=worker",
+    "terngrad:shared,feedback=worker",
+    "topk:ratio=0.01",
+    "topk:ratio=1",
+    "randomk",
+    "threshold",
+    "powersgd",
+    "dgc:momentum=0,ratio=0.01",
+    NULL,
 };
 
 #define COUNT 3000
@@ -69,8 +84,8 @@ static void reports_are_true(void) {
     }
 }
 
-/* Three workers and, for each third of the blocks, an owner: what all ranks decode in the end, plus the owners' residuals,
- * plus the workers' mean residuals, is the sum of the mean gradients. */
+/* Three workers and, for each third of the blocks, an owner: what all ranks decode in the end, plus the owners'
+ * residuals, plus the workers' mean residuals, is the sum of the mean gradients. */
 typedef struct squeeze {
     codec_run worker[3];
     gw_codec_setup second;
@@ -109,8 +124,8 @@ static void squeeze_step(squeeze *q, float *const *gradient, double *result) {
         for (int w = 0; w < SQUEEZE_WORLD; w++) {
             codec_run *me = &q->worker[w];
             if (o == 0) gw_codec_prepare(&me->setup, &me->call, &me->tensor, &me->state, gradient[w]);
-            CHECK_EQ(GW_OK, gw_codec_encode(&me->setup, &me->call, part, &me->state, gradient[w] + part.first, q->payload,
-                                            q->room, &bytes, NULL, NULL));
+            CHECK_EQ(GW_OK, gw_codec_encode(&me->setup, &me->call, part, &me->state, gradient[w] + part.first,
+                                            q->payload, q->room, &bytes, NULL, NULL));
             CHECK_EQ(GW_OK, gw_codec_decode_add(&me->setup, &me->call, part, q->payload, bytes, 1.0f / SQUEEZE_WORLD,
                                                 mean, NULL));
         }
@@ -282,7 +297,8 @@ static void powersgd_finds_low_rank(void) {
     }
     CHECK(sqrt(r.report.error / r.report.input) < 1e-4);
     CHECK_EQ((ROWS + COLS) * 2 * 4, r.bytes[0] + r.bytes[1]);
-    CHECK(gw_codec_refuses(&r.setup, &(gw_codec_tensor){.name = "bias", .count = 100, .rows = 1, .cols = 100}, 1) != NULL);
+    CHECK(gw_codec_refuses(&r.setup, &(gw_codec_tensor){.name = "bias", .count = 100, .rows = 1, .cols = 100}, 1) !=
+          NULL);
     run_close(&r);
 }
 
@@ -369,9 +385,20 @@ static void setups_are_read(void) {
     setup = gw_codec_second(&setup);
     CHECK(!gw_codec_merges(&setup) && gw_codec_rounds(&setup) == 1 && !gw_codec_residual(&setup));
     CHECK_STR("", error.text);
-    static const char *const wrong[] = {"", "nope", "topk:ratio=0", "topk:ratio=2", "topk:ratio=x", "topk:ratio", "topk:k=3",
-                                        "qsgd:bits=3", "powersgd:rank=2.5", "onebit:feedback=yes", "topk:", "dgc:warmup=-1",
-                                        "topk:ratio=nan", "doublesqueeze:codec=nope"};
+    static const char *const wrong[] = {"",
+                                        "nope",
+                                        "topk:ratio=0",
+                                        "topk:ratio=2",
+                                        "topk:ratio=x",
+                                        "topk:ratio",
+                                        "topk:k=3",
+                                        "qsgd:bits=3",
+                                        "powersgd:rank=2.5",
+                                        "onebit:feedback=yes",
+                                        "topk:",
+                                        "dgc:warmup=-1",
+                                        "topk:ratio=nan",
+                                        "doublesqueeze:codec=nope"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         gw_codec_setup before = setup;
         error = (gw_error){0};

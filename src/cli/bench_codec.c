@@ -1,8 +1,8 @@
-/* bench_codec.c - gradwire bench codec: how fast codecs encode and decode on one core, against memcpy of the same input in
- * the same run, and what they cost in accuracy.
+/* bench_codec.c - gradwire bench codec: how fast codecs encode and decode on one core, against memcpy of the same
+ * input in the same run, and what they cost in accuracy.
  *
- * Each repetition times memcpy, encode and decode_add one after the other on memory larger than the caches; medians are
- * printed. What is timed is checked: the decoded values must have the error that the encoder reports. */
+ * Each repetition times memcpy, encode and decode_add one after the other on memory larger than the caches; medians
+ * are printed. What is timed is checked: the decoded values must have the error that the encoder reports. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +21,26 @@
 #define ROUNDS_MAX 2
 
 static const char *const default_codecs[] = {
-    "none", "fp16", "bf16", "int8", "onebit", "qsgd:bits=1", "qsgd:bits=2", "qsgd:bits=4", "qsgd:bits=8",
-    "qsgd:bits=2,elias", "terngrad", "terngrad:clip=0", "terngrad:shared", "topk:ratio=0.01", "topk:ratio=0.001",
-    "randomk:ratio=0.01", "threshold:ratio=0.01", "dgc:ratio=0.001", "powersgd:rank=4", NULL,
+    "none",
+    "fp16",
+    "bf16",
+    "int8",
+    "onebit",
+    "qsgd:bits=1",
+    "qsgd:bits=2",
+    "qsgd:bits=4",
+    "qsgd:bits=8",
+    "qsgd:bits=2,elias",
+    "terngrad",
+    "terngrad:clip=0",
+    "terngrad:shared",
+    "topk:ratio=0.01",
+    "topk:ratio=0.001",
+    "randomk:ratio=0.01",
+    "threshold:ratio=0.01",
+    "dgc:ratio=0.001",
+    "powersgd:rank=4",
+    NULL,
 };
 
 /* One codec at one size. */
@@ -32,7 +49,7 @@ typedef struct trial {
     gw_codec_tensor tensor;
     gw_codec_state state;
     gw_codec_call call;
-    float *gradient, *sum;     /* tensor.count; the gradient is the bench's */
+    float *gradient, *sum; /* tensor.count; the gradient is the bench's */
     uint8_t *payload[ROUNDS_MAX];
     size_t capacity[ROUNDS_MAX], bytes[ROUNDS_MAX];
 } trial;
@@ -189,16 +206,18 @@ static void print_row(gw_table *table, const char *codec, size_t bytes, const re
     snprintf(text[5], GW_UNIT_TEXT, "%.2f", r->memcpy_gbs);
     snprintf(text[6], GW_UNIT_TEXT, "%.1f", r->ratio);
     snprintf(text[7], GW_UNIT_TEXT, "%.4f", r->error);
-    gw_table_row(table, (const char *const[]){codec, gw_bytes_format(bytes, text[0]), text[1], text[2], text[3], text[4],
-                                              text[5], text[6], text[7]});
+    gw_table_row(table, (const char *const[]){codec, gw_bytes_format(bytes, text[0]), text[1], text[2], text[3],
+                                              text[4], text[5], text[6], text[7]});
 }
 
 static int bench_size(uint64_t bytes, const char *const *codecs, int repeats, gw_table *table) {
     uint64_t count = bytes / sizeof(float);
     float *gradient = malloc(bytes ? bytes : 1), *copy = malloc(bytes ? bytes : 1);
     int code = gradient && copy ? 0 : GW_EXIT_FAILED;
-    if (code) fprintf(stderr, "gradwire bench codec: no memory for two buffers of %llu bytes\n", (unsigned long long)bytes);
-    else fill(gradient, count, 7);
+    if (code)
+        fprintf(stderr, "gradwire bench codec: no memory for two buffers of %llu bytes\n", (unsigned long long)bytes);
+    else
+        fill(gradient, count, 7);
     for (int i = 0; !code && codecs[i]; i++) {
         trial t;
         result r = {0};
@@ -212,8 +231,10 @@ static int bench_size(uint64_t bytes, const char *const *codecs, int repeats, gw
         if (status) {
             fprintf(stderr, "gradwire bench codec: %s\n", error.text);
             code = GW_EXIT_FAILED;
-        } else if (table) print_row(table, codecs[i], count * sizeof(float), &r);
-        else print_json(codecs[i], count * sizeof(float), &r);
+        } else if (table)
+            print_row(table, codecs[i], count * sizeof(float), &r);
+        else
+            print_json(codecs[i], count * sizeof(float), &r);
     }
     free(copy);
     free(gradient);
@@ -235,17 +256,25 @@ int gw_cmd_bench_codec(int argc, char **argv) {
     bool json = false;
     const gw_option options[] = {
         {.name = "bytes", .kind = GW_OPTION_BYTES, .bytes = &only, .about = "of f32 input (default: 64K, 1M, 64M)"},
-        {.name = "repeats", .kind = GW_OPTION_INTEGER, .integer = &repeats, .lowest = 1, .highest = REPEATS_MAX,
+        {.name = "repeats",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &repeats,
+         .lowest = 1,
+         .highest = REPEATS_MAX,
          .about = "medians of so many (default 9)"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &json, .about = "one object a line"},
         {.name = NULL},
     };
     int code = gw_args_parse(&command, options, &argc, argv);
     if (code >= 0) return code;
-    gw_column columns[] = {{.title = "CODEC", .width = 20},          {.title = "BYTES", .right = true, .width = 9},
-                           {.title = "ENCODE GB/s", .right = true},  {.title = "OF MEMCPY", .right = true},
-                           {.title = "DECODE GB/s", .right = true},  {.title = "OF MEMCPY", .right = true},
-                           {.title = "MEMCPY GB/s", .right = true},  {.title = "SMALLER", .right = true},
+    gw_column columns[] = {{.title = "CODEC", .width = 20},
+                           {.title = "BYTES", .right = true, .width = 9},
+                           {.title = "ENCODE GB/s", .right = true},
+                           {.title = "OF MEMCPY", .right = true},
+                           {.title = "DECODE GB/s", .right = true},
+                           {.title = "OF MEMCPY", .right = true},
+                           {.title = "MEMCPY GB/s", .right = true},
+                           {.title = "SMALLER", .right = true},
                            {.title = "ERROR", .right = true, .width = 7}};
     gw_table table;
     gw_table_start(&table, stdout, columns, (int)(sizeof columns / sizeof columns[0]));

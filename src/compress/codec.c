@@ -60,8 +60,8 @@ static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, 
                 range.first + range.count <= state->first + state->count &&
                 (state->residual || !gw_codec_residual(setup) || state->count == 0) &&
                 (!setup->codec->own_count ||
-                 state->own_count == setup->codec->own_count(setup, (gw_codec_range){&state->tensor, state->first,
-                                                                                     state->count}));
+                 state->own_count ==
+                     setup->codec->own_count(setup, (gw_codec_range){&state->tensor, state->first, state->count}));
     if (fits) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs the state that was made for it", range.tensor->name,
                    setup->codec->name);
@@ -70,8 +70,8 @@ static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, 
 static gw_status check_capacity(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                                 size_t capacity, gw_error *error) {
     const gw_codec *codec = setup->codec;
-    size_t needed = codec->least ? codec->least * gw_blocks(range.count, codec->block)
-                                 : gw_codec_bound(setup, call, range);
+    size_t needed =
+        codec->least ? codec->least * gw_blocks(range.count, codec->block) : gw_codec_bound(setup, call, range);
     if (capacity >= needed) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs %zu bytes for %" PRIu64 " elements, and has %zu",
                    range.tensor->name, codec->name, needed, range.count, capacity);
@@ -80,8 +80,8 @@ static gw_status check_capacity(const gw_codec_setup *setup, const gw_codec_call
 static gw_status check_round(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                              gw_error *error) {
     if (call->round >= gw_codec_rounds(setup)) {
-        return gw_fail(error, GW_INVALID, "tensor %s: %s has no round %" PRIu32, range.tensor->name,
-                       setup->codec->name, call->round);
+        return gw_fail(error, GW_INVALID, "tensor %s: %s has no round %" PRIu32, range.tensor->name, setup->codec->name,
+                       call->round);
     }
     if (call->round == 0) return GW_OK;
     gw_codec_call before = *call;

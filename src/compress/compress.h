@@ -77,13 +77,13 @@ typedef struct gw_codec_setup {
 
 /* The moment of an encoding; the same for all tensors of a step but for the fields marked (tensor). */
 typedef struct gw_codec_call {
-    uint64_t seed;        /* of the job */
+    uint64_t seed; /* of the job */
     uint64_t step;
     uint32_t rank, world; /* who encodes, and how many payloads will be merged or added */
     uint32_t pass;        /* 0: a worker's own gradient; 1: an owner encodes the sum again */
     uint32_t round;
-    float clip;           /* (tensor) what the gradient is multiplied by first; set by gw_codec_prepare */
-    const void *reduced;  /* (tensor) round > 0: the merged payload of the round before, of the same range */
+    float clip;          /* (tensor) what the gradient is multiplied by first; set by gw_codec_prepare */
+    const void *reduced; /* (tensor) round > 0: the merged payload of the round before, of the same range */
     size_t reduced_bytes;
 } gw_codec_call;
 
@@ -100,7 +100,7 @@ typedef struct gw_codec_state {
     float *residual;        /* count floats; NULL without feedback */
     float *own;             /* own_count floats of the codec itself: dgc's momentum, powersgd's Q; NULL where none */
     uint64_t own_count;
-    uint64_t born;          /* step of the first encoding (warm-up counts from it); UINT64_MAX: none yet */
+    uint64_t born; /* step of the first encoding (warm-up counts from it); UINT64_MAX: none yet */
 } gw_codec_state;
 
 struct gw_codec {
@@ -140,8 +140,8 @@ struct gw_codec {
     /* Instead of e += g, on elements [first, first+count) of the tensor; returns the sum of squares of e. */
     double (*accumulate)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t count, const float *gradient);
-    /* Instead of e -= decoded where what was sent is exact: clears it, in the codec's own state as well (dgc's masking).
-     * The payload is what encode has just written. */
+    /* Instead of e -= decoded where what was sent is exact: clears it, in the codec's own state as well (dgc's
+     * masking). The payload is what encode has just written. */
     void (*take_off)(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload);
     /* After the last round, with its merged payload. */
     gw_status (*settle)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -207,8 +207,7 @@ gw_status gw_codec_encode(const gw_codec_setup *setup, const gw_codec_call *call
 /* sum[0..range.count) += scale * decoded. */
 gw_status gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                               const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
-void gw_codec_merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from,
-                    size_t bytes);
+void gw_codec_merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes);
 gw_status gw_codec_settle(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                           gw_codec_state *state, const void *payload, size_t bytes, gw_error *error);
 

@@ -1,12 +1,13 @@
 /* dgc.c - deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018).
  *
- * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of v is
- * sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is state.own.
+ * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of
+ * v is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
+ * state.own.
  *   - Local clipping: g is scaled so that the tensor's norm is at most clip/sqrt(world).
- *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (a fifth of them each), never below
- *     the ratio.
- * The paper estimates the threshold from a sample; here the choice is exact in each block of 65,536 (select.c). Payload:
- * sparse.h. An owner encodes the sum with topk: momentum has been applied.
+ *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (a fifth of them each), never
+ *     below
+ *     the ratio. The paper estimates the threshold from a sample; here the choice is exact in each block of 65,536
+ *     (select.c). Payload: sparse.h. An owner encodes the sum with topk: momentum has been applied.
  *
  * NaN and infinities are the largest of all, so they are sent, and forgotten in u and v where sent. */
 #include "compress/sparse.h"

@@ -1,6 +1,7 @@
-/* elias.h - levels that are mostly zero as bits: for each level that is not, gamma(zeros before it + 1), a sign bit (1:
- * negative), gamma(magnitude); zeros at the end as gamma(how many + 1), nothing where there are none. Filled up to a byte
- * with zeros. gamma(n) is floor(log2 n) zeros, then n from its highest bit (Elias 1975). Bits fill bytes from the lowest. */
+/* elias.h - levels that are mostly zero as bits: for each level that is not, gamma(zeros before it + 1), a sign bit
+ * (1: negative), gamma(magnitude); zeros at the end as gamma(how many + 1), nothing where there are none. Filled up
+ * to a byte with zeros. gamma(n) is floor(log2 n) zeros, then n from its highest bit (Elias 1975). Bits fill bytes
+ * from the lowest. */
 #ifndef GW_COMPRESS_ELIAS_H
 #define GW_COMPRESS_ELIAS_H
 

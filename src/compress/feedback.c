@@ -1,12 +1,13 @@
-/* feedback.c - error compensation around any codec (Seide et al. 2014; Karimireddy et al. 2019, "Error feedback fixes
- * SignSGD"): v = g + e is encoded, e = v - decode(encode(v)) waits for the next step, so nothing is lost for good.
+/* feedback.c - error compensation around any codec (Seide et al. 2014; Karimireddy et al. 2019, "Error feedback
+ * fixes SignSGD"): v = g + e is encoded, e = v - decode(encode(v)) waits for the next step, so nothing is lost for
+ * good.
  *
- * The residual buffer serves as v. It is worked on in chunks of whole codec blocks that stay in cache from the addition
- * to the subtraction: memory sees g and e read once and e written once. Between the rounds of one step (terngrad:shared,
- * powersgd) the buffer holds v: it is added to in round 0 and taken off after the last.
+ * The residual buffer serves as v. It is worked on in chunks of whole codec blocks that stay in cache from the
+ * addition to the subtraction: memory sees g and e read once and e written once. Between the rounds of one step
+ * (terngrad:shared, powersgd) the buffer holds v: it is added to in round 0 and taken off after the last.
  *
- * DoubleSqueeze (Tang et al. 2019) is this on both passes: a worker's state covers its tensors, an owner's covers the
- * ranges it owns, and both go through the same function, the owner with the sum as its gradient. */
+ * DoubleSqueeze (Tang et al. 2019) is this on both passes: a worker's state covers its tensors, an owner's covers
+ * the ranges it owns, and both go through the same function, the owner with the sum as its gradient. */
 #include "compress/codec.h"
 
 #define CHUNK 8192u /* elements; 32 KiB */

@@ -1,5 +1,5 @@
-/* guard.c - the accuracy guard: a tensor whose running relative error passes the limit is sent exact until the error has
- * fallen to half of it. Exact steps lose nothing, so the running error falls by a tenth each step meanwhile. */
+/* guard.c - the accuracy guard: a tensor whose running relative error passes the limit is sent exact until the error
+ * has fallen to half of it. Exact steps lose nothing, so the running error falls by a tenth each step meanwhile. */
 #include "compress/compress.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* int8.c - 8 bits a value by the largest of each block of 512: code = round(127 x / max), to nearest even.
  *
- * Payload of a block: f32 max/127, then one signed byte a value. An error of at most max/254 a value; deterministic, so
- * biased: use feedback, or qsgd. A block with a NaN or an infinity decodes to NaN as a whole; one whose largest value is
- * below 2^-100 to zero. */
+ * Payload of a block: f32 max/127, then one signed byte a value. An error of at most max/254 a value; deterministic,
+ * so biased: use feedback, or qsgd. A block with a NaN or an infinity decodes to NaN as a whole; one whose largest
+ * value is below 2^-100 to zero. */
 #include "base/cpu.h"
 #include "compress/codec.h"
 

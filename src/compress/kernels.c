@@ -103,7 +103,6 @@ AVX2 static inline __m256 sanitised_avx2(__m256 x) {
     return _mm256_and_ps(x, _mm256_castsi256_ps(finite));
 }
 
-
 AVX2 static size_t sanitise_avx2(float lane[LANES], float *e, size_t count) {
     __m256 low = _mm256_loadu_ps(lane), high = _mm256_loadu_ps(lane + 8);
     size_t i = 0;
@@ -129,8 +128,8 @@ AVX2 static size_t momentum_avx2(float lane[LANES], float *u, float *v, const fl
         _mm_prefetch((const char *)(u + i + PREFETCH), _MM_HINT_T0);
         _mm_prefetch((const char *)(v + i + PREFETCH), _MM_HINT_T0);
         __m256 ua = _mm256_add_ps(_mm256_mul_ps(m, _mm256_loadu_ps(u + i)), _mm256_mul_ps(c, _mm256_loadu_ps(g + i)));
-        __m256 ub = _mm256_add_ps(_mm256_mul_ps(m, _mm256_loadu_ps(u + i + 8)),
-                                  _mm256_mul_ps(c, _mm256_loadu_ps(g + i + 8)));
+        __m256 ub =
+            _mm256_add_ps(_mm256_mul_ps(m, _mm256_loadu_ps(u + i + 8)), _mm256_mul_ps(c, _mm256_loadu_ps(g + i + 8)));
         __m256 va = _mm256_add_ps(_mm256_loadu_ps(v + i), ua), vb = _mm256_add_ps(_mm256_loadu_ps(v + i + 8), ub);
         _mm256_storeu_ps(u + i, ua);
         _mm256_storeu_ps(u + i + 8, ub);

@@ -1,4 +1,5 @@
-/* none.c - values as they are, 4 bytes each. Exact; reduced in flight by addition. NaN and infinities travel as such. */
+/* none.c - values as they are, 4 bytes each. Exact; reduced in flight by addition. NaN and infinities travel as
+ * such. */
 #include "compress/codec.h"
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {

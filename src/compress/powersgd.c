@@ -1,12 +1,12 @@
 /* powersgd.c - a matrix as the product of two thin ones (Vogels, Karimireddy, Jaggi: "PowerSGD", NeurIPS 2019).
  *
- * One step of power iteration, warm-started: round 0 sends P = M Q (rows x r) and sums it over the ranks; with the columns
- * of the sum made orthonormal, round 1 sends Q = Mt P (cols x r) and sums it; the result is P Qt. Payloads are f32, one
- * column after the other, and reduced in flight by addition. The summed Q is kept for the next step (settle). Always with
- * feedback: each rank keeps M - P (its own Q)t.
+ * One step of power iteration, warm-started: round 0 sends P = M Q (rows x r) and sums it over the ranks; with the
+ * columns of the sum made orthonormal, round 1 sends Q = Mt P (cols x r) and sums it; the result is P Qt. Payloads
+ * are f32, one column after the other, and reduced in flight by addition. The summed Q is kept for the next step
+ * (settle). Always with feedback: each rank keeps M - P (its own Q)t.
  *
- * Orthonormal columns are P T, where T (r x r, f64) comes from PtP: so a decoder needs no
- * room for them. A column that depends on those before it is left out.
+ * Orthonormal columns are P T, where T (r x r, f64) comes from PtP: so a decoder needs no room for them. A column
+ * that depends on those before it is left out.
  *
  * A NaN or an infinity anywhere makes the whole result NaN; the next step starts from new columns of Q. */
 #include "base/rng.h"
@@ -138,8 +138,10 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)capacity, (void)error;
     size_t r = columns(setup, range.tensor);
-    if (call->round == 0) encode_p(range.tensor, r, v, state->own, payload);
-    else encode_q(range.tensor, r, v, call->reduced, payload);
+    if (call->round == 0)
+        encode_p(range.tensor, r, v, state->own, payload);
+    else
+        encode_q(range.tensor, r, v, call->reduced, payload);
     *bytes = bound(setup, call, range);
     return GW_OK;
 }

@@ -1,17 +1,18 @@
-/* qsgd.c - random rounding to a few levels (Alistarh, Grubic, Li, Tomioka, Vojnovic: "QSGD", NeurIPS 2017). Unbiased.
+/* qsgd.c - random rounding to a few levels (Alistarh, Grubic, Li, Tomioka, Vojnovic: "QSGD", NeurIPS 2017).
+ * Unbiased.
  *
  * With s levels and a block's norm N, x becomes N/s * floor(s x/N + coin). Blocks of 512. Packed (1, 2, 4, 8 bits a
- * value; s = 1, 1, 7, 127) the norm is the largest magnitude, as in the paper's experiments; at one bit there is no level
- * 0: x becomes N with probability (1 + x/N)/2, else -N. Payload of a block: f32 N/s, then codes as in quant.h.
+ * value; s = 1, 1, 7, 127) the norm is the largest magnitude, as in the paper's experiments; at one bit there is no
+ * level 0: x becomes N with probability (1 + x/N)/2, else -N. Payload of a block: f32 N/s, then codes as in quant.h.
  *
  * elias: the norm is the 2-norm, most levels are zero, and they are coded as in the paper's theorem: runs of zeros,
- * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. Pays where s is much
- * smaller than sqrt(512).
+ * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. Pays where s is
+ * much smaller than sqrt(512).
  *
  * With feedback N/s is replaced by the unit that loses least (gw_quant_fit): that is biased, and does not diverge.
  *
- * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes to
- * NaN as a whole; one whose norm is below 2^-100 to zero. */
+ * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes
+ * to NaN as a whole; one whose norm is below 2^-100 to zero. */
 #include "compress/codec.h"
 #include "compress/elias.h"
 #include "compress/quant.h"
@@ -34,7 +35,8 @@ static bool is_elias(const gw_codec_setup *setup) { return setup->value[PARAM_EL
 
 static size_t block_bound(const gw_codec_setup *setup, size_t count) {
     int bits = bits_of(setup);
-    return sizeof(float) + (is_elias(setup) ? gw_elias_bound(count, gw_quant_levels(bits)) : gw_quant_bytes(bits, count));
+    return sizeof(float) +
+           (is_elias(setup) ? gw_elias_bound(count, gw_quant_levels(bits)) : gw_quant_bytes(bits, count));
 }
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
@@ -54,8 +56,10 @@ static size_t pack_block(int bits, bool fit, const float *x, size_t count, uint6
     size_t bytes = gw_quant_bytes(bits, count);
     uint8_t *codes = out + sizeof(float);
     float unit = norm / levels, limit = bits == 1 ? 0.5f : levels;
-    if (norm > 0) gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
-    else memset(codes, 0, bytes);
+    if (norm > 0)
+        gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
+    else
+        memset(codes, 0, bytes);
     gw_put_f32(out, fit ? gw_quant_fit_codes(bits, x, codes, count, unit) : unit);
     return sizeof(float) + bytes;
 }
@@ -66,7 +70,8 @@ static float norm_of(const float *x, size_t count) {
     return (float)sqrt(sum);
 }
 
-static size_t elias_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
+static size_t elias_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first,
+                          uint8_t *out) {
     int8_t level[BLOCK] = {0};
     float exact[BLOCK] = {0};
     uint16_t coin[GW_QUANT_GROUP];

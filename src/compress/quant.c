@@ -1,5 +1,6 @@
-/* quant.c - see quant.h. Adding the coin is done by placing its bits in the mantissa of a float in [2^(b-1), 2^(b-1)+1):
- * that is the offset of the code and a uniform number in [0, 1) at once, so one addition and one truncation round. */
+/* quant.c - see quant.h. Adding the coin is done by placing its bits in the mantissa of a float in [2^(b-1),
+ * 2^(b-1)+1): that is the offset of the code and a uniform number in [0, 1) at once, so one addition and one
+ * truncation round. */
 #include "compress/quant.h"
 
 #include "base/cpu.h"
@@ -173,8 +174,8 @@ INLINE void fetch_ahead(const float *x) {
     _mm_prefetch((const char *)(x + 48), _MM_HINT_T0);
 }
 
-INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key, uint64_t first,
-                        uint8_t *out) {
+INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key,
+                        uint64_t first, uint8_t *out) {
     round_keys keys;
     spread_keys(&keys, key);
     __m256 factor = _mm256_set1_ps(inverse), most = _mm256_set1_ps(limit);
@@ -192,21 +193,27 @@ INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, f
     return i;
 }
 
-AVX2 static size_t pack_avx2(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key, uint64_t first,
-                             uint8_t *out) {
+AVX2 static size_t pack_avx2(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key,
+                             uint64_t first, uint8_t *out) {
     switch (bits) {
-    case 1: return pack_bits(1, x, count, inverse, limit, key, first, out);
-    case 2: return pack_bits(2, x, count, inverse, limit, key, first, out);
-    case 4: return pack_bits(4, x, count, inverse, limit, key, first, out);
-    default: return pack_bits(8, x, count, inverse, limit, key, first, out);
+    case 1:
+        return pack_bits(1, x, count, inverse, limit, key, first, out);
+    case 2:
+        return pack_bits(2, x, count, inverse, limit, key, first, out);
+    case 4:
+        return pack_bits(4, x, count, inverse, limit, key, first, out);
+    default:
+        return pack_bits(8, x, count, inverse, limit, key, first, out);
     }
 }
 
 /* Adds the levels that stand at bits [slot*bits, +bits) of eight widened bytes. */
 INLINE void add8(int bits, __m256i widened, int slot, __m256 unit, float *sum) {
     __m256i code = _mm256_and_si256(_mm256_srli_epi32(widened, slot * bits), _mm256_set1_epi32((1 << bits) - 1));
-    if (bits == 1) code = _mm256_sub_epi32(_mm256_slli_epi32(code, 1), _mm256_set1_epi32(1));
-    else code = _mm256_sub_epi32(code, _mm256_set1_epi32(1 << (bits - 1)));
+    if (bits == 1)
+        code = _mm256_sub_epi32(_mm256_slli_epi32(code, 1), _mm256_set1_epi32(1));
+    else
+        code = _mm256_sub_epi32(code, _mm256_set1_epi32(1 << (bits - 1)));
     __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(code), unit);
     _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), value));
 }
@@ -226,15 +233,20 @@ INLINE size_t unpack_bits(int bits, const uint8_t *codes, size_t count, float un
 
 AVX2 static size_t unpack_avx2(int bits, const uint8_t *codes, size_t count, float unit, float *sum) {
     switch (bits) {
-    case 1: return unpack_bits(1, codes, count, unit, sum);
-    case 2: return unpack_bits(2, codes, count, unit, sum);
-    case 4: return unpack_bits(4, codes, count, unit, sum);
-    default: return unpack_bits(8, codes, count, unit, sum);
+    case 1:
+        return unpack_bits(1, codes, count, unit, sum);
+    case 2:
+        return unpack_bits(2, codes, count, unit, sum);
+    case 4:
+        return unpack_bits(4, codes, count, unit, sum);
+    default:
+        return unpack_bits(8, codes, count, unit, sum);
     }
 }
 #endif
 
-void gw_quant_pack(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key, uint64_t first, uint8_t *out) {
+void gw_quant_pack(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key, uint64_t first,
+                   uint8_t *out) {
     size_t done = 0;
 #if defined(__x86_64__)
     if (gw_cpu() >= GW_CPU_AVX2) done = pack_avx2(bits, x, count, inverse, limit, key, first, out);

@@ -1,9 +1,9 @@
 /* randomk.c - random values, the same places on all ranks (Wangni et al. 2018; Stich, Cordonnier, Jaggi 2018).
  *
- * A block of 65,536 elements is divided into k = ratio * block nearly equal stretches, and one element of each is sent,
- * chosen by seed, step, tensor and element number only. So payloads hold nothing but values (f32, in order) and are
- * reduced in flight by addition. With feedback values are sent as they are; without they are multiplied by the length of
- * their stretch, which makes it unbiased.
+ * A block of 65,536 elements is divided into k = ratio * block nearly equal stretches, and one element of each is
+ * sent, chosen by seed, step, tensor and element number only. So payloads hold nothing but values (f32, in order)
+ * and are reduced in flight by addition. With feedback values are sent as they are; without they are multiplied by
+ * the length of their stretch, which makes it unbiased.
  *
  * A block with a NaN or an infinity anywhere sends NaN as its first value, whichever places are chosen. */
 #include "compress/codec.h"
@@ -19,17 +19,23 @@ static const gw_codec_param params[] = {
     {0},
 };
 
-/* The i-th stretch of a block, and the element of it that is sent, as numbers inside the block. */
+/* Goes through the stretches of a block: elements [first, end) of it, of which `chosen` is sent. */
 typedef struct stretch {
-    size_t first, length, chosen;
+    uint64_t key, block;
+    size_t count, k; /* elements, stretches */
+    size_t i;        /* the stretch that comes next */
+    size_t first, end, chosen;
+    uint32_t word[4]; /* one for each stretch: Philox(key, block, i / 4), word i % 4 */
 } stretch;
 
-static stretch stretch_of(uint64_t key, uint64_t block, size_t count, size_t k, size_t i) {
-    size_t first = (size_t)((uint64_t)i * count / k), end = (size_t)((uint64_t)(i + 1) * count / k);
-    uint32_t word[4];
-    gw_philox(key, block, i, word);
-    size_t offset = (size_t)((uint64_t)word[0] * (end - first) >> 32);
-    return (stretch){.first = first, .length = end - first, .chosen = first + offset};
+static bool next_stretch(stretch *s) {
+    if (s->i == s->k) return false;
+    if (s->i % 4 == 0) gw_philox(s->key, s->block, s->i / 4, s->word);
+    s->first = s->end;
+    s->end = (size_t)((uint64_t)(s->i + 1) * s->count / s->k);
+    s->chosen = s->first + (size_t)((uint64_t)s->word[s->i % 4] * (s->end - s->first) >> 32);
+    s->i++;
+    return true;
 }
 
 static size_t values(double ratio, gw_codec_range range) {
@@ -42,13 +48,21 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return values(setup->value[PARAM_RATIO], range) * sizeof(float);
 }
 
-static void encode_block(uint64_t key, uint64_t block, const float *x, size_t count, size_t k, bool unbiased,
-                         uint8_t *out) {
-    for (size_t i = 0; i < k; i++) {
-        stretch s = stretch_of(key, block, count, k, i);
-        gw_put_f32(out + i * sizeof(float), unbiased ? x[s.chosen] * (float)s.length : x[s.chosen]);
+static stretch stretches_of(const gw_codec_setup *setup, uint64_t key, gw_codec_range range, uint64_t at) {
+    size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
+    return (stretch){.key = key,
+                     .block = (range.first + at) / GW_SPARSE_BLOCK,
+                     .count = length,
+                     .k = gw_sparse_k(setup->value[PARAM_RATIO], length)};
+}
+
+static uint8_t *encode_block(stretch s, const float *x, bool unbiased, uint8_t *out) {
+    uint8_t *first = out;
+    for (; next_stretch(&s); out += sizeof(float)) {
+        gw_put_f32(out, unbiased ? x[s.chosen] * (float)(s.end - s.first) : x[s.chosen]);
     }
-    if (gw_kernel_peak(x, count) >= GW_INFINITY_BITS) gw_put_f32(out, NAN);
+    if (gw_kernel_peak(x, s.count) >= GW_INFINITY_BITS) gw_put_f32(first, NAN);
+    return out;
 }
 
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -58,10 +72,7 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     uint64_t key = gw_codec_random_key(call, range.tensor, false);
     uint8_t *out = payload;
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
-        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
-        size_t k = gw_sparse_k(setup->value[PARAM_RATIO], length);
-        encode_block(key, (range.first + at) / GW_SPARSE_BLOCK, v + at, length, k, !gw_codec_residual(setup), out);
-        out += k * sizeof(float);
+        out = encode_block(stretches_of(setup, key, range, at), v + at, !gw_codec_residual(setup), out);
     }
     *bytes = (size_t)(out - (uint8_t *)payload);
     return GW_OK;
@@ -74,12 +85,8 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
     uint64_t key = gw_codec_random_key(call, range.tensor, false);
     const uint8_t *in = payload;
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
-        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
-        size_t k = gw_sparse_k(setup->value[PARAM_RATIO], length);
-        for (size_t i = 0; i < k; i++, in += sizeof(float)) {
-            size_t chosen = stretch_of(key, (range.first + at) / GW_SPARSE_BLOCK, length, k, i).chosen;
-            sum[at + chosen] += scale * gw_get_f32(in);
-        }
+        stretch s = stretches_of(setup, key, range, at);
+        for (; next_stretch(&s); in += sizeof(float)) sum[at + s.chosen] += scale * gw_get_f32(in);
     }
     return GW_OK;
 }

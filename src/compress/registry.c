@@ -7,13 +7,17 @@
 #include <stdlib.h>
 
 const gw_codec *const gw_codecs[] = {
-    &gw_codec_none, &gw_codec_fp16,    &gw_codec_bf16,      &gw_codec_int8, &gw_codec_onebit,   &gw_codec_qsgd, &gw_codec_terngrad,
-    &gw_codec_topk, &gw_codec_randomk, &gw_codec_threshold, &gw_codec_dgc,  &gw_codec_powersgd, NULL,
+    &gw_codec_none, &gw_codec_fp16,     &gw_codec_bf16, &gw_codec_int8,    &gw_codec_onebit,
+    &gw_codec_qsgd, &gw_codec_terngrad, &gw_codec_topk, &gw_codec_randomk, &gw_codec_threshold,
+    &gw_codec_dgc,  &gw_codec_powersgd, NULL,
 };
 
 static const char *const feedback_words[] = {"none", "worker", "both", NULL};
-static const gw_codec_param feedback_param = {
-    .name = "feedback", .about = "who keeps what encoding lost", .highest = 2, .whole = true, .choices = feedback_words};
+static const gw_codec_param feedback_param = {.name = "feedback",
+                                              .about = "who keeps what encoding lost",
+                                              .highest = 2,
+                                              .whole = true,
+                                              .choices = feedback_words};
 
 const gw_codec *gw_codec_find(const char *name) {
     for (int i = 0; gw_codecs[i]; i++) {
@@ -72,8 +76,10 @@ gw_status gw_codec_set(gw_codec_setup *setup, const char *param, const char *val
     const gw_codec_param *known = index < 0 ? &feedback_param : &setup->codec->params[index];
     gw_status status = read_value(setup->codec, known, value ? value : "on", &number, error);
     if (status) return status;
-    if (index < 0) setup->feedback = (gw_codec_feedback)number;
-    else setup->value[index] = number;
+    if (index < 0)
+        setup->feedback = (gw_codec_feedback)number;
+    else
+        setup->value[index] = number;
     return GW_OK;
 }
 
@@ -112,7 +118,8 @@ static gw_status parse_double(char *words, gw_codec_setup *setup, gw_error *erro
 gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *error) {
     char copy[256];
     gw_codec_setup read;
-    if (strlen(text) >= sizeof copy) return gw_fail(error, GW_INVALID, "a codec of %zu letters is too long", strlen(text));
+    if (strlen(text) >= sizeof copy)
+        return gw_fail(error, GW_INVALID, "a codec of %zu letters is too long", strlen(text));
     strcpy(copy, text);
     char *words = strchr(copy, ':');
     if (words) *words++ = 0;

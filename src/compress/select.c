@@ -1,9 +1,10 @@
 /* select.c - the k largest of a block, exactly, in little more than one pass.
  *
- * The k-th largest of the peaks of groups of 32 is no larger than the k-th largest element (k groups have an element as
- * large), and so bounds it from below. Rounded down to a bin of a histogram over the upper bits it costs one look at each
- * peak. Only groups whose peak reaches it are looked at again; at 1 % that leaves about 1.4 k candidates, among which the
- * k-th is found. Where k is large against the number of groups the histogram is taken over all elements instead. */
+ * The k-th largest of the peaks of groups of 32 is no larger than the k-th largest element (k groups have an element
+ * as large), and so bounds it from below. Rounded down to a bin of a histogram over the upper bits it costs one look
+ * at each peak. Only groups whose peak reaches it are looked at again; at 1 % that leaves about 1.4 k candidates,
+ * among which the k-th is found. Where k is large against the number of groups the histogram is taken over all
+ * elements instead. */
 #include "compress/sparse.h"
 
 #include "base/cpu.h"
@@ -45,8 +46,10 @@ static uint32_t kth_largest(uint32_t *a, size_t count, size_t k) {
             if (i >= j) break;
             swap(&a[i++], &a[j--]);
         }
-        if (want <= j) high = j;
-        else low = j + 1;
+        if (want <= j)
+            high = j;
+        else
+            low = j + 1;
     }
     return a[want];
 }

@@ -106,10 +106,16 @@ static void scan(sparse_writer *w, size_t count) {
 }
 
 size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity) {
-    sparse_writer w = {.x = x, .out = out, .capacity = capacity, .at = GW_SPARSE_HEAD, .above = selection->above,
+    sparse_writer w = {.x = x,
+                       .out = out,
+                       .capacity = capacity,
+                       .at = GW_SPARSE_HEAD,
+                       .above = selection->above,
                        .ties = selection->ties};
-    if (selection->listed) scan_list(&w, selection);
-    else scan(&w, count);
+    if (selection->listed)
+        scan_list(&w, selection);
+    else
+        scan(&w, count);
     put_count(out, w.written);
     const uint8_t *gap = out + GW_SPARSE_HEAD;
     uint8_t *values = out + w.at;

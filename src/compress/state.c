@@ -1,7 +1,7 @@
 /* state.c - what codecs keep of a tensor, by its name: made, saved, restored, dropped.
  *
- * Saved form (little endian): magic u64, key u64, tensor count u64, first u64, count u64, residual floats u64, own floats
- * u64, born u64, then the floats of both. */
+ * Saved form (little endian): magic u64, key u64, tensor count u64, first u64, count u64, residual floats u64, own
+ * floats u64, born u64, then the floats of both. */
 #include "compress/codec.h"
 
 #include <inttypes.h>
@@ -28,8 +28,8 @@ uint64_t gw_codec_state_bytes(const gw_codec_setup *setup, gw_codec_range range)
 gw_status gw_codec_state_make(gw_codec_state *state, const gw_codec_setup *setup, gw_codec_range range,
                               gw_error *error) {
     uint64_t residual = residual_count(setup, range), own = own_count(setup, range);
-    gw_codec_state made = {.tensor = *range.tensor, .first = range.first, .count = range.count, .own_count = own,
-                           .born = UINT64_MAX};
+    gw_codec_state made = {
+        .tensor = *range.tensor, .first = range.first, .count = range.count, .own_count = own, .born = UINT64_MAX};
     made.tensor.name = strdup(range.tensor->name);
     if (!made.tensor.name) goto fail;
     if (residual && !(made.residual = calloc(residual, sizeof(float)))) goto fail;
@@ -56,9 +56,14 @@ void gw_codec_state_drop(gw_codec_state *state) {
 }
 
 static saved_head head_of(const gw_codec_state *state) {
-    return (saved_head){.magic = MAGIC, .key = state->tensor.key, .tensor_count = state->tensor.count,
-                        .first = state->first, .count = state->count, .born = state->born,
-                        .residual_count = state->residual ? state->count : 0, .own_count = state->own_count};
+    return (saved_head){.magic = MAGIC,
+                        .key = state->tensor.key,
+                        .tensor_count = state->tensor.count,
+                        .first = state->first,
+                        .count = state->count,
+                        .born = state->born,
+                        .residual_count = state->residual ? state->count : 0,
+                        .own_count = state->own_count};
 }
 
 size_t gw_codec_state_saved_bytes(const gw_codec_state *state) {

@@ -1,18 +1,19 @@
-/* terngrad.c - three levels (Wen et al.: "TernGrad", NeurIPS 2017): x becomes s * sign(x) with probability |x|/s, else 0.
+/* terngrad.c - three levels (Wen et al.: "TernGrad", NeurIPS 2017): x becomes s * sign(x) with probability |x|/s,
+ * else 0.
  *
  * s is the largest magnitude of each block of 2,048; before that values are cut to `clip` standard deviations of the
- * block (2.5 as in the paper; 0: not cut, which makes it unbiased). Payload of a block: f32 s, then two bits a value as in
- * quant.h (codes 1, 2, 3 for -1, 0, 1).
+ * block (2.5 as in the paper; 0: not cut, which makes it unbiased). Payload of a block: f32 s, then two bits a value
+ * as in quant.h (codes 1, 2, 3 for -1, 0, 1).
  *
- * shared: the ranks agree on the largest s of each block first, and then codes add up: reduced in flight. Round 0: f32 s
- * of each block, merged by the larger. Round 1: codes as two's complement numbers of 4 bits (up to 7 ranks) or 8 (up to
- * 127), merged by addition of each.
+ * shared: the ranks agree on the largest s of each block first, and then codes add up: reduced in flight. Round 0:
+ * f32 s of each block, merged by the larger. Round 1: codes as two's complement numbers of 4 bits (up to 7 ranks) or
+ * 8 (up to 127), merged by addition of each.
  *
- * With feedback s is replaced by the unit that loses least (gw_quant_fit), or shared by s/2, on which all agree: three
- * levels at full size would lose more than there was, and residuals would grow.
+ * With feedback s is replaced by the unit that loses least (gw_quant_fit), or shared by s/2, on which all agree:
+ * three levels at full size would lose more than there was, and residuals would grow.
  *
- * A block with a NaN or an infinity has s = NaN and decodes to NaN as a whole (shared: on every rank); one whose s is
- * below 2^-100 to zero. */
+ * A block with a NaN or an infinity has s = NaN and decodes to NaN as a whole (shared: on every rank); one whose s
+ * is below 2^-100 to zero. */
 #include "base/cpu.h"
 #include "compress/codec.h"
 #include "compress/quant.h"
@@ -160,9 +161,12 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)state, (void)capacity, (void)error;
     uint64_t key = gw_codec_random_key(call, range.tensor, true);
-    if (!is_shared(setup)) *bytes = encode_alone(setup, key, range, v, payload);
-    else if (call->round == 0) *bytes = encode_scales(setup, range, v, payload);
-    else *bytes = encode_shared(call, code_bits(setup, call->world), key, range, v, payload);
+    if (!is_shared(setup))
+        *bytes = encode_alone(setup, key, range, v, payload);
+    else if (call->round == 0)
+        *bytes = encode_scales(setup, range, v, payload);
+    else
+        *bytes = encode_shared(call, code_bits(setup, call->world), key, range, v, payload);
     return GW_OK;
 }
 
@@ -216,12 +220,15 @@ static void merge_codes(uint8_t *into, const uint8_t *from, size_t bytes, uint8_
         a = ((a & ~sign) + (b & ~sign)) ^ ((a ^ b) & sign);
         memcpy(into + i, &a, sizeof a);
     }
-    for (; i < bytes; i++) into[i] = (uint8_t)(((into[i] & ~signs) + (from[i] & ~signs)) ^ ((into[i] ^ from[i]) & signs));
+    for (; i < bytes; i++)
+        into[i] = (uint8_t)(((into[i] & ~signs) + (from[i] & ~signs)) ^ ((into[i] ^ from[i]) & signs));
 }
 
 static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes) {
-    if (call->round == 0) merge_scales(into, from, bytes);
-    else merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
+    if (call->round == 0)
+        merge_scales(into, from, bytes);
+    else
+        merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
 }
 
 /* The sum at an owner is encoded with its own scale: nobody adds to that. */

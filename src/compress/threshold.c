@@ -1,9 +1,9 @@
-/* threshold.c - all values above an estimate (Aji, Heafield: "Sparse communication for distributed gradient descent",
- * EMNLP 2017: Gradient Dropping with a sampled threshold).
+/* threshold.c - all values above an estimate (Aji, Heafield: "Sparse communication for distributed gradient
+ * descent", EMNLP 2017: Gradient Dropping with a sampled threshold).
  *
- * In each block of 65,536 elements every 16th is looked at, and the value that the largest `ratio` of those reach is the
- * threshold for all. So payloads vary around the ratio; the bound leaves room for four times as many, and what does not
- * fit stays in the residual. Payload: sparse.h. Needs feedback.
+ * In each block of 65,536 elements every 16th is looked at, and the value that the largest `ratio` of those reach is
+ * the threshold for all. So payloads vary around the ratio; the bound leaves room for four times as many, and what
+ * does not fit stays in the residual. Payload: sparse.h. Needs feedback.
  *
  * NaN and infinities are above any threshold, so they are sent; where they do not fit, they are in the residual. */
 #include "compress/sparse.h"

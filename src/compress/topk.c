@@ -1,9 +1,9 @@
-/* topk.c - the values of largest magnitude (Aji, Heafield: "Sparse communication for distributed gradient descent", EMNLP
- * 2017; Stich, Cordonnier, Jaggi 2018).
+/* topk.c - the values of largest magnitude (Aji, Heafield: "Sparse communication for distributed gradient descent",
+ * EMNLP 2017; Stich, Cordonnier, Jaggi 2018).
  *
- * Of each block of 65,536 elements of the tensor the largest `ratio` are sent, at least one, never zeros; of equals the
- * first. Blocks make the choice independent of how a tensor is cut, and keep it in cache. Payload: sparse.h. Needs
- * feedback. Where the caller's room is short, the values that do not fit stay in the residual.
+ * Of each block of 65,536 elements of the tensor the largest `ratio` are sent, at least one, never zeros; of equals
+ * the first. Blocks make the choice independent of how a tensor is cut, and keep it in cache. Payload: sparse.h.
+ * Needs feedback. Where the caller's room is short, the values that do not fit stay in the residual.
  *
  * NaN and infinities are the largest of all, so they are sent; more than fit wait in the residual. */
 #include "compress/sparse.h"
