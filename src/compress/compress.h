@@ -141,8 +141,8 @@ struct gw_codec {
     double (*accumulate)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t count, const float *gradient);
     /* Instead of e -= decoded where what was sent is exact: clears it, in the codec's own state as well (dgc's
-     * masking). The payload is what encode has just written. */
-    void (*take_off)(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload);
+     * masking). The payload is what encode has just written. Returns the sum of squares that went. */
+    double (*take_off)(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload);
     /* After the last round, with its merged payload. */
     gw_status (*settle)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const void *payload, size_t bytes, gw_error *error);

@@ -75,9 +75,9 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
 }
 
-static void take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
-    gw_sparse_take_off(setup, range, state, payload);
+static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
     gw_sparse_clear(range, payload, state->own + (range.first - state->first));
+    return gw_sparse_take_off(setup, range, state, payload);
 }
 
 static gw_codec_setup second(const gw_codec_setup *first) {

@@ -41,18 +41,18 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_add(state->residual + (first - state->first), gradient, length);
 }
 
-/* e -= decoded; *left is the sum of squares that stays. Where values were not finite they have arrived as such, and are
- * forgotten; a codec that sends a choice keeps those that it did not choose. */
+/* e -= decoded; *norm2 is the sum of squares before and after it. Where values were not finite they have arrived as
+ * such, and are forgotten; a codec that sends a choice keeps those that it did not choose. */
 static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                          gw_codec_state *state, float *e, const void *payload, size_t bytes, double *left,
+                          gw_codec_state *state, float *e, const void *payload, size_t bytes, double *norm2,
                           gw_error *error) {
     if (setup->codec->take_off) {
-        setup->codec->take_off(setup, range, state, payload);
-        *left = gw_kernel_norm2(e, range.count);
+        double left = *norm2 - setup->codec->take_off(setup, range, state, payload);
+        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of what came in */
         return GW_OK;
     }
     gw_status status = setup->codec->decode_add(setup, call, range, payload, bytes, -1.0f, e, error);
-    if (!status) *left = gw_kernel_sanitise(e, range.count);
+    if (!status) *norm2 = gw_kernel_sanitise(e, range.count);
     return status;
 }
 
@@ -68,14 +68,14 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         gw_codec_range piece = {range.tensor, range.first + at, length};
         gw_codec_call mine = chunk_call(setup, call, range, at, length);
         float *e = state->residual + (piece.first - state->first);
-        if (call->round == 0) lost.input += accumulate(setup, call, state, piece.first, length, gradient + at);
+        double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
+        lost.input += norm2;
         uint8_t *out = (uint8_t *)payload + *bytes;
         size_t used = 0, room = chunk_capacity(codec, capacity - *bytes, range.count - at - length);
         gw_status status = codec->encode(setup, &mine, piece, state, e, out, room, &used, error);
-        double left = 0;
-        if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &left, error);
+        if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
-        lost.error += left;
+        if (last) lost.error += norm2;
         *bytes += used;
     }
     if (report) {

@@ -203,20 +203,24 @@ gw_status gw_sparse_decode_add(const gw_codec *codec, gw_codec_range range, cons
     return GW_OK;
 }
 
-void gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
+double gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
     const uint8_t *in = payload;
+    double went = 0;
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
         size_t count = get_count(in);
         const uint8_t *gap = in + GW_SPARSE_HEAD;
         in = values_of(in) + count * sizeof(float);
         for (size_t i = 0, index = 0; i < count; i++, index++) {
             index += get_gap(&gap);
+            went += (double)x[at + index] * (double)x[at + index];
             x[at + index] = 0.0f;
         }
     }
+    return went;
 }
 
-void gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
+double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
+                          const void *payload) {
     (void)setup;
-    gw_sparse_clear(range, payload, state->residual + (range.first - state->first));
+    return gw_sparse_clear(range, payload, state->residual + (range.first - state->first));
 }

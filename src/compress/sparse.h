@@ -53,9 +53,10 @@ size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float 
 /* Decoder of a whole range: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec *codec, gw_codec_range range, const void *payload, size_t bytes,
                                float scale, float *sum, gw_error *error);
-/* Sets to 0 what a payload names; one that gw_sparse_write has written. */
-void gw_sparse_clear(gw_codec_range range, const void *payload, float *x);
+/* Sets to 0 what a payload names, one that gw_sparse_write has written. Returns the sum of squares that went. */
+double gw_sparse_clear(gw_codec_range range, const void *payload, float *x);
 /* The take_off of sparse codecs: the residual is cleared where it was sent. */
-void gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload);
+double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
+                          const void *payload);
 
 #endif
