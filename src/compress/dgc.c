@@ -1,0 +1,105 @@
+/* dgc.c - deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018).
+ *
+ * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of
+ * v is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
+ * state.own.
+ *   - Local clipping: g is scaled so that the tensor's norm is at most clip/sqrt(world).
+ *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (a fifth of them each), never
+ *     below
+ *     the ratio. The paper estimates the threshold from a sample; here the choice is exact in each block of 65,536
+ *     (select.c). Payload: sparse.h. An owner encodes the sum with topk: momentum has been applied.
+ *
+ * NaN and infinities are the largest of all, so they are sent, and forgotten in u and v where sent. */
+#include "compress/sparse.h"
+
+#include <math.h>
+
+#define STAGES 5
+
+enum { PARAM_RATIO, PARAM_MOMENTUM, PARAM_CLIP, PARAM_WARMUP };
+static const gw_codec_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent", .preset = 0.001, .lowest = 1e-5, .highest = 1},
+    {.name = "momentum", .about = "of the local accumulation", .preset = 0.9, .highest = 1},
+    {.name = "clip", .about = "largest norm of a gradient over all ranks, 0: off", .highest = 1e9},
+    {.name = "warmup", .about = "steps with a higher density", .highest = 1e12, .whole = true},
+    {0},
+};
+
+/* The density of a stage is 4^-(stage+1). */
+static double density(const gw_codec_setup *setup, uint64_t steps) {
+    double ratio = setup->value[PARAM_RATIO], warmup = setup->value[PARAM_WARMUP];
+    if ((double)steps >= warmup) return ratio;
+    double dense = ldexp(1, -2 * ((int)((double)steps * STAGES / warmup) + 1));
+    return dense > ratio ? dense : ratio;
+}
+
+static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
+    (void)call;
+    return gw_sparse_range_bound(range, density(setup, 0));
+}
+
+static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
+                        gw_error *error) {
+    (void)error;
+    uint64_t steps = call->step > state->born ? call->step - state->born : 0;
+    *bytes = gw_sparse_encode_largest(range, density(setup, steps), v, payload, capacity);
+    return GW_OK;
+}
+
+static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    (void)call;
+    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
+}
+
+static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
+    (void)setup;
+    return range.count;
+}
+
+/* A norm that is not finite is not clipped: the NaN or infinity in it is to be seen. */
+static void prepare(const gw_codec_setup *setup, gw_codec_call *call, const gw_codec_tensor *tensor,
+                    gw_codec_state *state, const float *gradient) {
+    (void)state;
+    if (setup->value[PARAM_CLIP] == 0) return;
+    double norm = sqrt(gw_kernel_norm2(gradient, tensor->count));
+    double most = setup->value[PARAM_CLIP] / sqrt(call->world);
+    if (isfinite(norm) && norm > most) call->clip = (float)(most / norm);
+}
+
+static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
+                         uint64_t count, const float *gradient) {
+    uint64_t at = first - state->first;
+    float momentum = (float)setup->value[PARAM_MOMENTUM];
+    return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
+}
+
+static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
+    gw_sparse_clear(range, payload, state->own + (range.first - state->first));
+    return gw_sparse_take_off(setup, range, state, payload);
+}
+
+static gw_codec_setup second(const gw_codec_setup *first) {
+    gw_codec_setup topk = gw_codec_default(&gw_codec_topk);
+    topk.value[0] = first->value[PARAM_RATIO];
+    return topk;
+}
+
+const gw_codec gw_codec_dgc = {
+    .name = "dgc",
+    .about = "top values with momentum correction (deep gradient compression)",
+    .params = params,
+    .feedback = GW_FEEDBACK_BOTH,
+    .compensates = true,
+    .block = GW_SPARSE_BLOCK,
+    .least = GW_SPARSE_HEAD,
+    .second = second,
+    .bound = bound,
+    .encode = encode,
+    .decode_add = decode_add,
+    .own_count = own_count,
+    .prepare = prepare,
+    .accumulate = accumulate,
+    .take_off = take_off,
+};

@@ -1,0 +1,112 @@
+/* feedback.c - error compensation around any codec (Seide et al. 2014; Karimireddy et al. 2019, "Error feedback
+ * fixes SignSGD"): v = g + e is encoded, e = v - decode(encode(v)) waits for the next step, so nothing is lost for
+ * good.
+ *
+ * The residual buffer serves as v. It is worked on in chunks of whole codec blocks that stay in cache from the
+ * addition to the subtraction: memory sees g and e read once and e written once. Between the rounds of one step
+ * (terngrad:shared, powersgd) the buffer holds v: it is added to in round 0 and taken off after the last.
+ *
+ * DoubleSqueeze (Tang et al. 2019) is this on both passes: a worker's state covers its tensors, an owner's covers
+ * the ranges it owns, and both go through the same function, the owner with the sum as its gradient. */
+#include "compress/codec.h"
+
+#define CHUNK 8192u /* elements; 32 KiB */
+
+static uint64_t chunk_elements(const gw_codec *codec, uint64_t count) {
+    if (codec->block == 0) return count;
+    return codec->block >= CHUNK ? codec->block : CHUNK / codec->block * codec->block;
+}
+
+/* The call for a chunk that begins `at` elements into the range. */
+static gw_codec_call chunk_call(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                                uint64_t at, uint64_t length) {
+    gw_codec_call mine = *call;
+    if (call->round == 0) return mine;
+    gw_codec_call before = *call;
+    before.round--;
+    size_t offset = at ? gw_codec_bound(setup, &before, (gw_codec_range){range.tensor, range.first, at}) : 0;
+    mine.reduced = (const uint8_t *)call->reduced + offset;
+    mine.reduced_bytes = gw_codec_bound(setup, &before, (gw_codec_range){range.tensor, range.first + at, length});
+    return mine;
+}
+
+/* What a chunk may use of the room that is left: enough stays for the blocks after it. */
+static size_t chunk_capacity(const gw_codec *codec, size_t room, uint64_t elements_after) {
+    return codec->least ? room - codec->least * gw_blocks(elements_after, codec->block) : room;
+}
+
+static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
+                         uint64_t length, const float *gradient) {
+    if (setup->codec->accumulate) return setup->codec->accumulate(setup, call, state, first, length, gradient);
+    return gw_kernel_add(state->residual + (first - state->first), gradient, length);
+}
+
+/* e -= decoded; *norm2 is the sum of squares before and after it. Where values were not finite they have arrived as
+ * such, and are forgotten; a codec that sends a choice keeps those that it did not choose. */
+static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                          gw_codec_state *state, float *e, const void *payload, size_t bytes, double *norm2,
+                          gw_error *error) {
+    if (setup->codec->take_off) {
+        double left = *norm2 - setup->codec->take_off(setup, range, state, payload);
+        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of what came in */
+        return GW_OK;
+    }
+    gw_status status = setup->codec->decode_add(setup, call, range, payload, bytes, -1.0f, e, error);
+    if (!status) *norm2 = gw_kernel_sanitise(e, range.count);
+    return status;
+}
+
+gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                             gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
+                             size_t *bytes, gw_codec_report *report, gw_error *error) {
+    const gw_codec *codec = setup->codec;
+    bool last = call->round + 1 == gw_codec_rounds(setup);
+    uint64_t chunk = chunk_elements(codec, range.count);
+    gw_codec_report lost = {0};
+    for (uint64_t at = 0; at < range.count; at += chunk) {
+        uint64_t length = range.count - at < chunk ? range.count - at : chunk;
+        gw_codec_range piece = {range.tensor, range.first + at, length};
+        gw_codec_call mine = chunk_call(setup, call, range, at, length);
+        float *e = state->residual + (piece.first - state->first);
+        double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
+        lost.input += norm2;
+        uint8_t *out = (uint8_t *)payload + *bytes;
+        size_t used = 0, room = chunk_capacity(codec, capacity - *bytes, range.count - at - length);
+        gw_status status = codec->encode(setup, &mine, piece, state, e, out, room, &used, error);
+        if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
+        if (status) return status;
+        if (last) lost.error += norm2;
+        *bytes += used;
+    }
+    if (report) {
+        report->input += lost.input;
+        report->error += lost.error;
+    }
+    return GW_OK;
+}
+
+gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                             const float *gradient, void *payload, size_t capacity, size_t *bytes,
+                             gw_codec_report *report, gw_error *error) {
+    const gw_codec *codec = setup->codec;
+    float rest[GW_SPARSE_BLOCK]; /* 256 KiB of stack, the largest block */
+    bool last = call->round + 1 == gw_codec_rounds(setup);
+    uint64_t chunk = chunk_elements(codec, range.count);
+    for (uint64_t at = 0; at < range.count; at += chunk) {
+        uint64_t length = range.count - at < chunk ? range.count - at : chunk;
+        gw_codec_range piece = {range.tensor, range.first + at, length};
+        gw_codec_call mine = chunk_call(setup, call, range, at, length);
+        uint8_t *out = (uint8_t *)payload + *bytes;
+        size_t used = 0, room = chunk_capacity(codec, capacity - *bytes, range.count - at - length);
+        gw_status status = codec->encode(setup, &mine, piece, NULL, gradient + at, out, room, &used, error);
+        if (!status && last) {
+            memcpy(rest, gradient + at, length * sizeof *rest);
+            status = codec->decode_add(setup, &mine, piece, out, used, -1.0f, rest, error);
+            report->input += gw_kernel_norm2(gradient + at, length);
+            report->error += gw_kernel_norm2(rest, length);
+        }
+        if (status) return status;
+        *bytes += used;
+    }
+    return GW_OK;
+}

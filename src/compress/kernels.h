@@ -1,0 +1,45 @@
+/* kernels.h - passes over floats that several codecs share. Each has a plain reference and a fast version with the same
+ * bits; gw_cpu() chooses. Buffers need only the alignment of their element. */
+#ifndef GW_COMPRESS_KERNELS_H
+#define GW_COMPRESS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define GW_INFINITY_BITS UINT32_C(0x7f800000) /* |x| as bits: infinity; above it are the NaNs */
+
+static inline uint32_t gw_magnitude_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & UINT32_C(0x7fffffff);
+}
+
+static inline float gw_float_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Sums of squares are taken in 16 lanes of f32 over 4,096 elements, and those in f64. Not finite where they overflow or
+ * the data is not. */
+double gw_kernel_norm2(const float *x, size_t count);
+double gw_kernel_dot(const float *x, const float *y, size_t count);
+/* e += g; returns the sum of squares of the new e. */
+double gw_kernel_add(float *e, const float *g, size_t count);
+/* A residual after the decoded values were taken off: what is not finite has arrived as such and is forgotten (0).
+ * Returns the sum of squares. */
+double gw_kernel_sanitise(float *e, size_t count);
+/* The largest |x| as bits, so a NaN beats infinity and both beat numbers; 0 for no elements. */
+uint32_t gw_kernel_peak(const float *x, size_t count);
+/* peaks[i] = the peak of the i-th 32 elements (the last may be shorter). */
+void gw_kernel_peaks32(const float *x, size_t count, uint32_t *peaks);
+
+/* sum += scale * x, x as bytes of f32 at any address. */
+void gw_kernel_axpy(float *sum, const void *x, float scale, size_t count);
+
+/* DGC: u = m*u + clip*g, v += u; returns the sum of squares of v. */
+double gw_kernel_momentum(float *u, float *v, const float *g, float momentum, float clip, size_t count);
+
+#endif

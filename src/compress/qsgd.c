@@ -1,0 +1,156 @@
+/* qsgd.c - random rounding to a few levels (Alistarh, Grubic, Li, Tomioka, Vojnovic: "QSGD", NeurIPS 2017).
+ * Unbiased.
+ *
+ * With s levels and a block's norm N, x becomes N/s * floor(s x/N + coin). Blocks of 512. Packed (1, 2, 4, 8 bits a
+ * value; s = 1, 1, 7, 127) the norm is the largest magnitude, as in the paper's experiments; at one bit there is no
+ * level 0: x becomes N with probability (1 + x/N)/2, else -N. Payload of a block: f32 N/s, then codes as in quant.h.
+ *
+ * elias: the norm is the 2-norm, most levels are zero, and they are coded as in the paper's theorem: runs of zeros,
+ * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. Pays where s is
+ * much smaller than sqrt(512).
+ *
+ * With feedback N/s is replaced by the unit that loses least (gw_quant_fit): that is biased, and does not diverge.
+ *
+ * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes
+ * to NaN as a whole; one whose norm is below 2^-100 to zero. */
+#include "compress/codec.h"
+#include "compress/elias.h"
+#include "compress/quant.h"
+
+#include <math.h>
+
+#define BLOCK 512u
+
+enum { PARAM_BITS, PARAM_ELIAS };
+static const char *const bit_words[] = {"1", "2", "4", "8", NULL};
+static const char *const switch_words[] = {"off", "on", NULL};
+static const gw_codec_param params[] = {
+    {.name = "bits", .about = "a value, sign included", .preset = 2, .highest = 3, .whole = true, .choices = bit_words},
+    {.name = "elias", .about = "variable length codes", .highest = 1, .whole = true, .choices = switch_words},
+    {0},
+};
+
+static int bits_of(const gw_codec_setup *setup) { return 1 << (int)setup->value[PARAM_BITS]; }
+static bool is_elias(const gw_codec_setup *setup) { return setup->value[PARAM_ELIAS] != 0; }
+
+static size_t block_bound(const gw_codec_setup *setup, size_t count) {
+    int bits = bits_of(setup);
+    return sizeof(float) +
+           (is_elias(setup) ? gw_elias_bound(count, gw_quant_levels(bits)) : gw_quant_bytes(bits, count));
+}
+
+static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
+    (void)call;
+    size_t whole = range.count / BLOCK, rest = range.count % BLOCK;
+    return whole * block_bound(setup, BLOCK) + (rest ? block_bound(setup, rest) : 0);
+}
+
+/* NaN where the block is not finite, 0 where it is too small to divide by. */
+static float usable(float norm) {
+    if (!isfinite(norm)) return NAN;
+    return norm < GW_QUANT_TINY ? 0.0f : norm;
+}
+
+static size_t pack_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first, uint8_t *out) {
+    float norm = usable(gw_float_of_bits(gw_kernel_peak(x, count))), levels = (float)gw_quant_levels(bits);
+    size_t bytes = gw_quant_bytes(bits, count);
+    uint8_t *codes = out + sizeof(float);
+    float unit = norm / levels, limit = bits == 1 ? 0.5f : levels;
+    if (norm > 0)
+        gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
+    else
+        memset(codes, 0, bytes);
+    gw_put_f32(out, fit ? gw_quant_fit_codes(bits, x, codes, count, unit) : unit);
+    return sizeof(float) + bytes;
+}
+
+static float norm_of(const float *x, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
+    return (float)sqrt(sum);
+}
+
+static size_t elias_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first,
+                          uint8_t *out) {
+    int8_t level[BLOCK] = {0};
+    float exact[BLOCK] = {0};
+    uint16_t coin[GW_QUANT_GROUP];
+    float norm = usable(norm_of(x, count)), levels = (float)gw_quant_levels(bits), unit = norm / levels;
+    for (size_t i = 0; norm > 0 && i < count; i++) {
+        if (i % GW_QUANT_GROUP == 0) gw_quant_coins(key, (first + i) / GW_QUANT_GROUP, coin);
+        float scaled = fabsf(x[i]) * (levels / norm) + ((float)coin[i % GW_QUANT_GROUP] + 0.5f) * 0x1p-16f;
+        int8_t magnitude = (int8_t)(scaled < levels ? scaled : levels);
+        level[i] = (int8_t)(x[i] < 0 ? -magnitude : magnitude);
+        exact[i] = (float)level[i];
+    }
+    gw_put_f32(out, fit ? gw_quant_fit(x, exact, count, unit) : unit);
+    return sizeof(float) + gw_elias_write(level, count, out + sizeof(float));
+}
+
+static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
+                        gw_error *error) {
+    (void)state, (void)capacity, (void)error;
+    uint64_t key = gw_codec_random_key(call, range.tensor, true);
+    bool fit = gw_codec_residual(setup);
+    uint8_t *out = payload;
+    for (uint64_t at = 0; at < range.count; at += BLOCK) {
+        size_t length = gw_block_length(range.count, at, BLOCK);
+        uint64_t first = range.first + at;
+        out += is_elias(setup) ? elias_block(bits_of(setup), fit, v + at, length, key, first, out)
+                               : pack_block(bits_of(setup), fit, v + at, length, key, first, out);
+    }
+    *bytes = (size_t)(out - (uint8_t *)payload);
+    return GW_OK;
+}
+
+static gw_status packed_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                                   const uint8_t *in, size_t bytes, float scale, float *sum, gw_error *error) {
+    size_t expected = bound(setup, call, range);
+    if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
+    int bits = bits_of(setup);
+    for (uint64_t at = 0; at < range.count; at += BLOCK) {
+        size_t length = gw_block_length(range.count, at, BLOCK);
+        gw_quant_unpack_add(bits, in + sizeof(float), length, gw_get_f32(in) * scale, sum + at);
+        in += sizeof(float) + gw_quant_bytes(bits, length);
+    }
+    return GW_OK;
+}
+
+/* Goes over all blocks; sum NULL: only checks. False: the payload makes no sense. */
+static bool elias_pass(const gw_codec_setup *setup, gw_codec_range range, const uint8_t *in, size_t bytes, float scale,
+                       float *sum) {
+    int levels = gw_quant_levels(bits_of(setup));
+    const uint8_t *end = in + bytes;
+    for (uint64_t at = 0; at < range.count; at += BLOCK) {
+        size_t length = gw_block_length(range.count, at, BLOCK), used;
+        int8_t level[BLOCK];
+        if ((size_t)(end - in) < sizeof(float)) return false;
+        float unit = gw_get_f32(in) * scale;
+        in += sizeof(float);
+        if (!gw_elias_read(in, (size_t)(end - in), levels, level, length, &used)) return false;
+        in += used;
+        for (size_t i = 0; sum && i < length; i++) sum[at + i] += (float)level[i] * unit;
+    }
+    return in == end;
+}
+
+static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    if (!is_elias(setup)) return packed_decode_add(setup, call, range, payload, bytes, scale, sum, error);
+    if (!elias_pass(setup, range, payload, bytes, scale, NULL)) {
+        return gw_codec_payload_error(setup->codec, range, "is cut short, too long or not Elias coded", error);
+    }
+    elias_pass(setup, range, payload, bytes, scale, sum);
+    return GW_OK;
+}
+
+const gw_codec gw_codec_qsgd = {
+    .name = "qsgd",
+    .about = "random rounding to 1, 2, 4 or 8 bits, unbiased",
+    .params = params,
+    .block = BLOCK,
+    .bound = bound,
+    .encode = encode,
+    .decode_add = decode_add,
+};

@@ -1,0 +1,226 @@
+/* sparse.c - see sparse.h: writing and reading of sparse payloads. */
+#include "compress/sparse.h"
+
+#include "base/cpu.h"
+
+static size_t put_gap(uint8_t *at, uint32_t gap) {
+    size_t bytes = 0;
+    for (; gap >= 128; gap >>= 7) at[bytes++] = (uint8_t)(gap | 128);
+    at[bytes++] = (uint8_t)gap;
+    return bytes;
+}
+
+static uint32_t get_gap(const uint8_t **at) {
+    uint32_t gap = 0, shift = 0;
+    uint8_t byte;
+    do {
+        byte = *(*at)++;
+        gap |= (uint32_t)(byte & 127) << shift;
+        shift += 7;
+    } while (byte & 128);
+    return gap;
+}
+
+static void put_count(uint8_t *at, size_t count) {
+    for (int i = 0; i < 3; i++) at[i] = (uint8_t)(count >> 8 * i);
+}
+
+static size_t get_count(const uint8_t *at) { return (size_t)at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16; }
+
+/* Gaps add up to less than a block: at most 511 of them take a second byte and 3 a third. */
+size_t gw_sparse_bound(size_t count, size_t k) {
+    if (k > count) k = count;
+    return GW_SPARSE_HEAD + k * (sizeof(float) + 1) + (k < 511 ? k : 511) + (k < 3 ? k : 3);
+}
+
+/* A payload on its way: gaps grow upwards from the head, and there must be room for as many values after them. */
+typedef struct sparse_writer {
+    const float *x;
+    uint8_t *out;
+    size_t capacity, at; /* bytes */
+    size_t written;      /* values */
+    uint32_t next;       /* the element after the last one written */
+    uint32_t above;
+    size_t ties; /* still to be written */
+} sparse_writer;
+
+/* False: no more fits. */
+static bool offer(sparse_writer *w, uint32_t index) {
+    if (gw_rank_bits(w->x[index]) == w->above) {
+        if (w->ties == 0) return true;
+        w->ties--;
+    }
+    uint8_t gap[4];
+    size_t bytes = put_gap(gap, index - w->next);
+    if (w->at + bytes + (w->written + 1) * sizeof(float) > w->capacity) return false;
+    memcpy(w->out + w->at, gap, bytes);
+    w->at += bytes;
+    w->written++;
+    w->next = index + 1;
+    return true;
+}
+
+static bool scan_plain(sparse_writer *w, size_t from, size_t count) {
+    for (size_t i = from; i < count; i++) {
+        if (gw_rank_bits(w->x[i]) >= w->above && !offer(w, (uint32_t)i)) return false;
+    }
+    return true;
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+/* Elements at or above the threshold, of 8. */
+__attribute__((target("avx2"))) static inline unsigned hits8(const float *x, __m256i below) {
+    __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi32(0x7fffffff));
+    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, below)));
+}
+
+/* Most stretches of 32 have none, and cost four comparisons. SIZE_MAX: no more fits. */
+__attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t count) {
+    const __m256i below = _mm256_set1_epi32((int)w->above - 1);
+    size_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        uint32_t hits = hits8(w->x + i, below) | hits8(w->x + i + 8, below) << 8 | hits8(w->x + i + 16, below) << 16 |
+                        hits8(w->x + i + 24, below) << 24;
+        for (; hits; hits &= hits - 1) {
+            if (!offer(w, (uint32_t)i + (uint32_t)__builtin_ctz(hits))) return SIZE_MAX;
+        }
+    }
+    return i;
+}
+#endif
+
+static void scan_list(sparse_writer *w, const gw_selection *s) {
+    for (size_t i = 0; i < s->list_count; i++) {
+        if (gw_rank_bits(w->x[s->list[i]]) >= w->above && !offer(w, s->list[i])) return;
+    }
+}
+
+static void scan(sparse_writer *w, size_t count) {
+    size_t done = 0;
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX2) done = scan_avx2(w, count);
+#endif
+    if (done != SIZE_MAX) scan_plain(w, done, count);
+}
+
+size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity) {
+    sparse_writer w = {.x = x,
+                       .out = out,
+                       .capacity = capacity,
+                       .at = GW_SPARSE_HEAD,
+                       .above = selection->above,
+                       .ties = selection->ties};
+    if (selection->listed)
+        scan_list(&w, selection);
+    else
+        scan(&w, count);
+    put_count(out, w.written);
+    const uint8_t *gap = out + GW_SPARSE_HEAD;
+    uint8_t *values = out + w.at;
+    uint32_t index = 0;
+    for (size_t i = 0; i < w.written; i++, index++) {
+        index += get_gap(&gap);
+        gw_put_f32(values + i * sizeof(float), x[index]);
+    }
+    return w.at + w.written * sizeof(float);
+}
+
+size_t gw_sparse_range_bound(gw_codec_range range, double ratio) {
+    size_t whole = range.count / GW_SPARSE_BLOCK, rest = range.count % GW_SPARSE_BLOCK;
+    size_t each = gw_sparse_bound(GW_SPARSE_BLOCK, gw_sparse_k(ratio, GW_SPARSE_BLOCK));
+    return whole * each + (rest ? gw_sparse_bound(rest, gw_sparse_k(ratio, rest)) : 0);
+}
+
+size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float *v, uint8_t *payload, size_t capacity) {
+    size_t used = 0;
+    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
+        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK); /* for those after it */
+        gw_selection selection;
+        gw_select_largest(v + at, length, gw_sparse_k(ratio, length), &selection);
+        used += gw_sparse_write(v + at, length, &selection, payload + used, capacity - used - kept);
+    }
+    return used;
+}
+
+/* The bytes of a block at the beginning of `bytes` bytes; 0: it makes no sense. */
+static size_t checked_block(const uint8_t *in, size_t bytes, size_t count) {
+    if (bytes < GW_SPARSE_HEAD) return 0;
+    size_t values = get_count(in), at = GW_SPARSE_HEAD, index = 0;
+    if (values > count) return 0;
+    for (size_t i = 0; i < values; i++, index++) {
+        size_t gap = 0;
+        int shift = 0;
+        do {
+            if (at >= bytes || shift > 14) return 0;
+            gap |= (size_t)(in[at] & 127) << shift;
+            shift += 7;
+        } while (in[at++] & 128);
+        index += gap;
+        if (index >= count) return 0;
+    }
+    if (bytes - at < values * sizeof(float)) return 0;
+    return at + values * sizeof(float);
+}
+
+static bool checked(gw_codec_range range, const uint8_t *in, size_t bytes) {
+    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+        size_t used = checked_block(in, bytes, gw_block_length(range.count, at, GW_SPARSE_BLOCK));
+        if (used == 0) return false;
+        in += used;
+        bytes -= used;
+    }
+    return bytes == 0;
+}
+
+/* Where the values of a checked block begin. */
+static const uint8_t *values_of(const uint8_t *block) {
+    size_t count = get_count(block);
+    const uint8_t *at = block + GW_SPARSE_HEAD;
+    for (; count; at++) count -= *at < 128;
+    return at;
+}
+
+static const uint8_t *add_block(const uint8_t *in, float scale, float *sum) {
+    size_t count = get_count(in);
+    const uint8_t *gap = in + GW_SPARSE_HEAD, *values = values_of(in);
+    for (size_t i = 0, index = 0; i < count; i++, index++) {
+        index += get_gap(&gap);
+        sum[index] += scale * gw_get_f32(values + i * sizeof(float));
+    }
+    return values + count * sizeof(float);
+}
+
+gw_status gw_sparse_decode_add(const gw_codec *codec, gw_codec_range range, const void *payload, size_t bytes,
+                               float scale, float *sum, gw_error *error) {
+    const uint8_t *in = payload;
+    if (!checked(range, in, bytes)) {
+        return gw_codec_payload_error(codec, range, "is cut short, too long or points outside of its block", error);
+    }
+    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) in = add_block(in, scale, sum + at);
+    return GW_OK;
+}
+
+double gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
+    const uint8_t *in = payload;
+    double went = 0;
+    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+        size_t count = get_count(in);
+        const uint8_t *gap = in + GW_SPARSE_HEAD;
+        in = values_of(in) + count * sizeof(float);
+        for (size_t i = 0, index = 0; i < count; i++, index++) {
+            index += get_gap(&gap);
+            went += (double)x[at + index] * (double)x[at + index];
+            x[at + index] = 0.0f;
+        }
+    }
+    return went;
+}
+
+double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
+                          const void *payload) {
+    (void)setup;
+    return gw_sparse_clear(range, payload, state->residual + (range.first - state->first));
+}

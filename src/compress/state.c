@@ -1,0 +1,102 @@
+/* state.c - what codecs keep of a tensor, by its name: made, saved, restored, dropped.
+ *
+ * Saved form (little endian): magic u64, key u64, tensor count u64, first u64, count u64, residual floats u64, own
+ * floats u64, born u64, then the floats of both. */
+#include "compress/codec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MAGIC UINT64_C(0x3165746174737767) /* "gwstate1" */
+
+typedef struct saved_head {
+    uint64_t magic, key, tensor_count, first, count, residual_count, own_count, born;
+} saved_head;
+
+static uint64_t residual_count(const gw_codec_setup *setup, gw_codec_range range) {
+    return gw_codec_residual(setup) ? range.count : 0;
+}
+
+static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
+    return setup->codec->own_count ? setup->codec->own_count(setup, range) : 0;
+}
+
+uint64_t gw_codec_state_bytes(const gw_codec_setup *setup, gw_codec_range range) {
+    return (residual_count(setup, range) + own_count(setup, range)) * sizeof(float);
+}
+
+gw_status gw_codec_state_make(gw_codec_state *state, const gw_codec_setup *setup, gw_codec_range range,
+                              gw_error *error) {
+    uint64_t residual = residual_count(setup, range), own = own_count(setup, range);
+    gw_codec_state made = {
+        .tensor = *range.tensor, .first = range.first, .count = range.count, .own_count = own, .born = UINT64_MAX};
+    made.tensor.name = strdup(range.tensor->name);
+    if (!made.tensor.name) goto fail;
+    if (residual && !(made.residual = calloc(residual, sizeof(float)))) goto fail;
+    if (own && !(made.own = calloc(own, sizeof(float)))) goto fail;
+    *state = made;
+    return GW_OK;
+fail:
+    gw_codec_state_free(&made);
+    return gw_fail(error, GW_MEMORY, "tensor %s: no memory for %" PRIu64 " bytes of %s state", range.tensor->name,
+                   gw_codec_state_bytes(setup, range), setup->codec->name);
+}
+
+void gw_codec_state_free(gw_codec_state *state) {
+    free(state->own);
+    free(state->residual);
+    free((char *)(uintptr_t)state->tensor.name);
+    *state = (gw_codec_state){0};
+}
+
+void gw_codec_state_drop(gw_codec_state *state) {
+    if (state->residual) memset(state->residual, 0, state->count * sizeof(float));
+    if (state->own) memset(state->own, 0, state->own_count * sizeof(float));
+    state->born = UINT64_MAX;
+}
+
+static saved_head head_of(const gw_codec_state *state) {
+    return (saved_head){.magic = MAGIC,
+                        .key = state->tensor.key,
+                        .tensor_count = state->tensor.count,
+                        .first = state->first,
+                        .count = state->count,
+                        .born = state->born,
+                        .residual_count = state->residual ? state->count : 0,
+                        .own_count = state->own_count};
+}
+
+size_t gw_codec_state_saved_bytes(const gw_codec_state *state) {
+    saved_head head = head_of(state);
+    return sizeof head + (head.residual_count + head.own_count) * sizeof(float);
+}
+
+void gw_codec_state_save(const gw_codec_state *state, void *bytes) {
+    saved_head head = head_of(state);
+    uint8_t *at = bytes;
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    if (head.residual_count) memcpy(at, state->residual, head.residual_count * sizeof(float));
+    at += head.residual_count * sizeof(float);
+    if (head.own_count) memcpy(at, state->own, head.own_count * sizeof(float));
+}
+
+gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_t length, gw_error *error) {
+    saved_head mine = head_of(state), saved;
+    if (length != gw_codec_state_saved_bytes(state)) {
+        return gw_fail(error, GW_MISMATCH, "tensor %s: a saved state has %zu bytes, this codec's has %zu",
+                       state->tensor.name, length, gw_codec_state_saved_bytes(state));
+    }
+    memcpy(&saved, bytes, sizeof saved);
+    mine.born = saved.born;
+    if (memcmp(&mine, &saved, sizeof mine) != 0) {
+        return gw_fail(error, GW_MISMATCH, "tensor %s: the saved state is of another tensor, range or codec",
+                       state->tensor.name);
+    }
+    const uint8_t *at = (const uint8_t *)bytes + sizeof saved;
+    if (saved.residual_count) memcpy(state->residual, at, saved.residual_count * sizeof(float));
+    at += saved.residual_count * sizeof(float);
+    if (saved.own_count) memcpy(state->own, at, saved.own_count * sizeof(float));
+    state->born = saved.born;
+    return GW_OK;
+}

@@ -1,0 +1,75 @@
+/* threshold.c - all values above an estimate (Aji, Heafield: "Sparse communication for distributed gradient
+ * descent", EMNLP 2017: Gradient Dropping with a sampled threshold).
+ *
+ * In each block of 65,536 elements every 16th is looked at, and the value that the largest `ratio` of those reach is
+ * the threshold for all. So payloads vary around the ratio; the bound leaves room for four times as many, and what
+ * does not fit stays in the residual. Payload: sparse.h. Needs feedback.
+ *
+ * NaN and infinities are above any threshold, so they are sent; where they do not fit, they are in the residual. */
+#include "compress/sparse.h"
+
+#define STRIDE 16u
+#define SLACK 4.0
+
+enum { PARAM_RATIO };
+static const gw_codec_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent, about", .preset = 0.01, .lowest = 1e-3, .highest = 1},
+    {0},
+};
+
+static double most(const gw_codec_setup *setup) {
+    double ratio = setup->value[PARAM_RATIO] * SLACK;
+    return ratio < 1 ? ratio : 1;
+}
+
+static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
+    (void)call;
+    return gw_sparse_range_bound(range, most(setup));
+}
+
+static void estimate(const float *x, size_t count, double ratio, gw_selection *selection) {
+    float sample[GW_SPARSE_BLOCK / STRIDE];
+    size_t samples = 0;
+    for (size_t i = 0; i < count; i += STRIDE) sample[samples++] = x[i];
+    gw_select_largest(sample, samples, gw_sparse_k(ratio, samples), selection);
+    selection->ties = count;
+    selection->listed = false;
+}
+
+/* What a bad estimate would send beyond the slack is left out. */
+static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
+                        gw_error *error) {
+    (void)call, (void)state, (void)error;
+    size_t used = 0;
+    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
+        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK);
+        size_t room = gw_sparse_bound(length, gw_sparse_k(most(setup), length));
+        if (room > capacity - used - kept) room = capacity - used - kept;
+        gw_selection selection;
+        estimate(v + at, length, setup->value[PARAM_RATIO], &selection);
+        used += gw_sparse_write(v + at, length, &selection, (uint8_t *)payload + used, room);
+    }
+    *bytes = used;
+    return GW_OK;
+}
+
+static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    (void)call;
+    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
+}
+
+const gw_codec gw_codec_threshold = {
+    .name = "threshold",
+    .about = "values above a sampled threshold (Gradient Dropping)",
+    .params = params,
+    .feedback = GW_FEEDBACK_BOTH,
+    .block = GW_SPARSE_BLOCK,
+    .least = GW_SPARSE_HEAD,
+    .bound = bound,
+    .encode = encode,
+    .decode_add = decode_add,
+    .take_off = gw_sparse_take_off,
+};

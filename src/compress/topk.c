@@ -1,0 +1,47 @@
+/* topk.c - the values of largest magnitude (Aji, Heafield: "Sparse communication for distributed gradient descent",
+ * EMNLP 2017; Stich, Cordonnier, Jaggi 2018).
+ *
+ * Of each block of 65,536 elements of the tensor the largest `ratio` are sent, at least one, never zeros; of equals
+ * the first. Blocks make the choice independent of how a tensor is cut, and keep it in cache. Payload: sparse.h.
+ * Needs feedback. Where the caller's room is short, the values that do not fit stay in the residual.
+ *
+ * NaN and infinities are the largest of all, so they are sent; more than fit wait in the residual. */
+#include "compress/sparse.h"
+
+enum { PARAM_RATIO };
+static const gw_codec_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent", .preset = 0.01, .lowest = 1e-5, .highest = 1},
+    {0},
+};
+
+static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
+    (void)call;
+    return gw_sparse_range_bound(range, setup->value[PARAM_RATIO]);
+}
+
+static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
+                        gw_error *error) {
+    (void)call, (void)state, (void)error;
+    *bytes = gw_sparse_encode_largest(range, setup->value[PARAM_RATIO], v, payload, capacity);
+    return GW_OK;
+}
+
+static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    (void)call;
+    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
+}
+
+const gw_codec gw_codec_topk = {
+    .name = "topk",
+    .about = "the largest values of each 65,536, and where they stand",
+    .params = params,
+    .feedback = GW_FEEDBACK_BOTH,
+    .block = GW_SPARSE_BLOCK,
+    .least = GW_SPARSE_HEAD,
+    .bound = bound,
+    .encode = encode,
+    .decode_add = decode_add,
+    .take_off = gw_sparse_take_off,
+};

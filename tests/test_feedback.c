@@ -1,0 +1,415 @@
+/* test_feedback.c - nothing is lost for good: what was decoded and what is kept add up to what came in, for every
+ * codec, on one pass and on both; DGC does what its paper says; state is saved exactly; the guard watches. */
+#include "codec_run.h"
+
+#define STEPS 1000
+
+static const char *const compensated[] = {
+    "none:feedback=worker",
+    "fp16:feedback=worker",
+    "bf16:feedback=worker",
+    "int8:feedback=worker",
+    "onebit",
+    "onebit:threshold=mean",
+    "qsgd:bits=1,feedback=worker",
+    "qsgd:bits=2,feedback=worker",
+    "qsgd:feedback=worker",
+    "qsgd:bits=2,elias,feedback=worker",
+    "terngrad:feedback=worker",
+    "terngrad:shared,feedback=worker",
+    "topk:ratio=0.01",
+    "topk:ratio=1",
+    "randomk",
+    "threshold",
+    "powersgd",
+    "dgc:momentum=0,ratio=0.01",
+    NULL,
+};
+
+#define COUNT 3000
+static float input[140000], decoded[140000];
+
+static double worst_gap(const double *came, const double *went, const float *kept, size_t count) {
+    double worst = 0;
+    for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs(came[i] - went[i] - (double)kept[i]));
+    return worst;
+}
+
+static void feedback_conserves(void) {
+    for (int s = 0; compensated[s]; s++) {
+        double came[COUNT] = {0}, went[COUNT] = {0}, largest = 0;
+        codec_run r;
+        if (!run_open(&r, compensated[s], 50, COUNT)) continue;
+        for (int step = 0; step < STEPS; step++) {
+            fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
+            memset(decoded, 0, COUNT * sizeof *decoded);
+            run_encode(&r, input);
+            run_decode(&r, decoded);
+            for (size_t i = 0; i < COUNT; i++) {
+                came[i] += (double)input[i];
+                went[i] += (double)decoded[i];
+                largest = fmax(largest, fabs((double)decoded[i]) + fabs((double)r.state.residual[i]));
+            }
+        }
+        /* a few roundings a step, of numbers up to the largest, in random directions */
+        double worst = worst_gap(came, went, r.state.residual, COUNT), allowed = 4 * sqrt(STEPS) * largest * 0x1p-23;
+        if (worst > allowed) printf("    %s: %g is missing, %g allowed\n", compensated[s], worst, allowed);
+        CHECK(worst <= allowed);
+        if (largest > 100) printf("    %s: residuals grow to %g\n", compensated[s], largest);
+        CHECK(largest <= 100); /* inputs are below 0.04 */
+        run_close(&r);
+    }
+}
+
+/* The report is the residual's norm, and that of what was to be sent. */
+static void reports_are_true(void) {
+    for (int s = 0; codec_setups[s]; s++) {
+        codec_run r;
+        if (!run_open(&r, codec_setups[s], 50, COUNT)) continue;
+        double error = 0, came = 0;
+        fill_input(input, COUNT, INPUT_NORMAL, 4);
+        memset(decoded, 0, COUNT * sizeof *decoded);
+        run_encode(&r, input);
+        run_decode(&r, decoded);
+        for (size_t i = 0; i < COUNT; i++) {
+            double off = (double)input[i] - (double)decoded[i];
+            error += off * off;
+            came += (double)input[i] * (double)input[i];
+        }
+        if (r.call.clip == 1) { /* DGC's clipping sends less than came in */
+            CHECK(fabs(r.report.input - came) <= 1e-4 * came);
+            CHECK(fabs(r.report.error - error) <= 1e-4 * error + 1e-6 * came);
+        }
+        run_close(&r);
+    }
+}
+
+/* Three workers and, for each third of the blocks, an owner: what all ranks decode in the end, plus the owners'
+ * residuals, plus the workers' mean residuals, is the sum of the mean gradients. */
+typedef struct squeeze {
+    codec_run worker[3];
+    gw_codec_setup second;
+    gw_codec_state owner[3];
+    gw_codec_range part[3];
+    uint8_t *payload; /* of one part */
+    size_t room;
+} squeeze;
+
+enum { SQUEEZE_WORLD = 3 };
+
+static void squeeze_open(squeeze *q, const char *text, size_t count) {
+    for (int w = 0; w < SQUEEZE_WORLD; w++) {
+        run_open(&q->worker[w], text, 1, count);
+        q->worker[w].call.rank = (uint32_t)w;
+        q->worker[w].call.world = SQUEEZE_WORLD;
+    }
+    q->second = gw_codec_second(&q->worker[0].setup);
+    uint64_t block = q->second.codec->block, blocks = (count + block - 1) / block;
+    for (uint64_t w = 0; w < SQUEEZE_WORLD; w++) {
+        uint64_t first = blocks * w / SQUEEZE_WORLD * block, end = blocks * (w + 1) / SQUEEZE_WORLD * block;
+        q->part[w] = (gw_codec_range){&q->worker[0].tensor, first, (end < count ? end : count) - first};
+        CHECK_EQ(GW_OK, gw_codec_state_make(&q->owner[w], &q->second, q->part[w], NULL));
+    }
+    q->room = q->worker[0].capacity[0];
+    q->payload = malloc(q->room);
+}
+
+/* One step of everybody; result += what all ranks end up with. */
+static void squeeze_step(squeeze *q, float *const *gradient, double *result) {
+    size_t bytes;
+    for (int w = 0; w < SQUEEZE_WORLD; w++) q->worker[w].call.step++;
+    for (int o = 0; o < SQUEEZE_WORLD; o++) {
+        gw_codec_range part = q->part[o];
+        float *mean = calloc(part.count + 1, sizeof *mean), *out = calloc(part.count + 1, sizeof *out);
+        for (int w = 0; w < SQUEEZE_WORLD; w++) {
+            codec_run *me = &q->worker[w];
+            if (o == 0) gw_codec_prepare(&me->setup, &me->call, &me->tensor, &me->state, gradient[w]);
+            CHECK_EQ(GW_OK, gw_codec_encode(&me->setup, &me->call, part, &me->state, gradient[w] + part.first,
+                                            q->payload, q->room, &bytes, NULL, NULL));
+            CHECK_EQ(GW_OK, gw_codec_decode_add(&me->setup, &me->call, part, q->payload, bytes, 1.0f / SQUEEZE_WORLD,
+                                                mean, NULL));
+        }
+        gw_codec_call again = q->worker[o].call;
+        again.pass = 1;
+        gw_codec_prepare(&q->second, &again, part.tensor, &q->owner[o], NULL);
+        CHECK_EQ(GW_OK, gw_codec_encode(&q->second, &again, part, &q->owner[o], mean, q->payload, q->room, &bytes, NULL,
+                                        NULL));
+        CHECK_EQ(GW_OK, gw_codec_decode_add(&q->second, &again, part, q->payload, bytes, 1.0f, out, NULL));
+        for (uint64_t i = 0; i < part.count; i++) result[part.first + i] += (double)out[i];
+        free(out);
+        free(mean);
+    }
+}
+
+static void squeeze_close(squeeze *q) {
+    for (int w = 0; w < SQUEEZE_WORLD; w++) {
+        run_close(&q->worker[w]);
+        gw_codec_state_free(&q->owner[w]);
+    }
+    free(q->payload);
+}
+
+static void check_squeeze(const char *text, size_t count, int steps) {
+    squeeze q = {0};
+    squeeze_open(&q, text, count);
+    float *gradient[SQUEEZE_WORLD];
+    double *came = calloc(count, sizeof *came), *went = calloc(count, sizeof *went), worst = 0, largest = 0;
+    for (int w = 0; w < SQUEEZE_WORLD; w++) gradient[w] = malloc(count * sizeof(float));
+    for (int step = 0; step < steps; step++) {
+        for (int w = 0; w < SQUEEZE_WORLD; w++) {
+            fill_input(gradient[w], count, INPUT_NORMAL, (uint64_t)(step * SQUEEZE_WORLD + w));
+            for (size_t i = 0; i < count; i++) came[i] += (double)gradient[w][i] / SQUEEZE_WORLD;
+        }
+        squeeze_step(&q, gradient, went);
+    }
+    for (int o = 0; o < SQUEEZE_WORLD; o++) {
+        for (uint64_t i = q.part[o].first; i < q.part[o].first + q.part[o].count; i++) {
+            double kept = (double)q.owner[o].residual[i - q.part[o].first];
+            largest = fmax(largest, fabs(kept) + 1);
+            for (int w = 0; w < SQUEEZE_WORLD; w++) kept += (double)q.worker[w].state.residual[i] / SQUEEZE_WORLD;
+            worst = fmax(worst, fabs(came[i] - went[i] - kept));
+        }
+    }
+    double allowed = 8 * sqrt(steps) * largest * 0x1p-23;
+    if (worst > allowed) printf("    %s: %g is missing on two passes, %g allowed\n", text, worst, allowed);
+    CHECK(worst <= allowed);
+    for (int w = 0; w < SQUEEZE_WORLD; w++) free(gradient[w]);
+    free(went);
+    free(came);
+    squeeze_close(&q);
+}
+
+static void both_passes_conserve(void) {
+    check_squeeze("doublesqueeze", 10000, STEPS / 2);
+    check_squeeze("doublesqueeze:codec=qsgd,bits=2", 4000, STEPS / 2);
+    check_squeeze("onebit", 6000, 100);
+    check_squeeze("int8:feedback=both", 4000, 100);
+    check_squeeze("doublesqueeze:codec=topk,ratio=0.01", 140000, 20);
+}
+
+/* The paper's algorithm on plain arrays, selection by sorting. */
+typedef struct ranked {
+    float magnitude;
+    size_t index;
+} ranked;
+
+static int by_magnitude(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->magnitude != y->magnitude) return x->magnitude < y->magnitude ? 1 : -1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static void dgc_reference(float *u, float *v, const float *g, size_t count, double ratio, float momentum, float clip,
+                          float *sent) {
+    for (size_t i = 0; i < count; i++) {
+        u[i] = momentum * u[i] + clip * g[i];
+        v[i] = v[i] + u[i];
+        sent[i] = 0;
+    }
+    for (size_t first = 0; first < count; first += 65536) {
+        size_t length = count - first < 65536 ? count - first : 65536;
+        size_t k = (size_t)(ratio * (double)length + 0.5);
+        ranked *order = malloc(length * sizeof *order);
+        for (size_t i = 0; i < length; i++) order[i] = (ranked){fabsf(v[first + i]), first + i};
+        qsort(order, length, sizeof *order, by_magnitude);
+        for (size_t i = 0; i < (k ? k : 1); i++) {
+            size_t at = order[i].index;
+            sent[at] = v[at];
+            u[at] = v[at] = 0;
+        }
+        free(order);
+    }
+}
+
+static double norm_of(const float *x, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static void check_dgc(const char *text, size_t count, double clip, int warmup) {
+    static const double densities[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.001};
+    codec_run r;
+    run_open(&r, text, 1, count);
+    r.call.world = 4;
+    float *u = calloc(count, sizeof *u), *v = calloc(count, sizeof *v), *sent = calloc(count, sizeof *sent);
+    for (int step = 0; step < 15; step++) {
+        fill_input(input, count, INPUT_NORMAL, (uint64_t)step);
+        double norm = norm_of(input, count), most = clip / 2; /* sqrt(4 ranks) */
+        float factor = clip > 0 && norm > most ? (float)(most / norm) : 1.0f;
+        double ratio = step < warmup ? densities[step * 5 / warmup] : 0.001;
+        memset(decoded, 0, count * sizeof *decoded);
+        run_encode(&r, input);
+        run_decode(&r, decoded);
+        CHECK(fabsf(r.call.clip - factor) <= 1e-6f * factor);
+        dgc_reference(u, v, input, count, ratio, 0.9f, r.call.clip, sent);
+        CHECK(memcmp(sent, decoded, count * sizeof *sent) == 0);
+        CHECK(memcmp(v, r.state.residual, count * sizeof *v) == 0);
+        CHECK(memcmp(u, r.state.own, count * sizeof *u) == 0);
+    }
+    free(sent);
+    free(v);
+    free(u);
+    run_close(&r);
+}
+
+static void dgc_follows_the_paper(void) {
+    check_dgc("dgc", 2000, 0, 0);
+    check_dgc("dgc", 70000, 0, 0);
+    check_dgc("dgc:warmup=10", 70000, 0, 10);
+    check_dgc("dgc:clip=0.4", 3000, 0.4, 0);
+}
+
+/* Masking: wherever something was sent, momentum and residual are zero. */
+static void dgc_masks(void) {
+    codec_run r;
+    run_open(&r, "dgc:ratio=0.01", 1, 5000);
+    for (int step = 0; step < 5; step++) {
+        size_t sent = 0;
+        fill_input(input, 5000, INPUT_NORMAL, (uint64_t)step);
+        memset(decoded, 0, 5000 * sizeof *decoded);
+        run_encode(&r, input);
+        run_decode(&r, decoded);
+        for (size_t i = 0; i < 5000; i++) {
+            if (decoded[i] == 0) continue;
+            sent++;
+            CHECK(r.state.own[i] == 0 && r.state.residual[i] == 0);
+        }
+        CHECK_EQ(50, sent);
+    }
+    run_close(&r);
+}
+
+/* PowerSGD of a matrix of rank 2 is exact once Q has settled. */
+static void powersgd_finds_low_rank(void) {
+    codec_run r;
+    enum { ROWS = 40, COLS = 70 };
+    run_open(&r, "powersgd:rank=2", ROWS, ROWS * COLS);
+    for (int i = 0; i < ROWS; i++) {
+        for (int j = 0; j < COLS; j++) {
+            input[i * COLS + j] = (float)((i - 20) * (j % 7) * 0.01 + (i % 3) * (30 - j) * 0.02);
+        }
+    }
+    for (int step = 0; step < 3; step++) {
+        memset(decoded, 0, ROWS * COLS * sizeof *decoded);
+        run_encode(&r, input);
+        run_decode(&r, decoded);
+    }
+    CHECK(sqrt(r.report.error / r.report.input) < 1e-4);
+    CHECK_EQ((ROWS + COLS) * 2 * 4, r.bytes[0] + r.bytes[1]);
+    CHECK(gw_codec_refuses(&r.setup, &(gw_codec_tensor){.name = "bias", .count = 100, .rows = 1, .cols = 100}, 1) !=
+          NULL);
+    run_close(&r);
+}
+
+/* Runs go on from a saved state as if nothing had happened; states of others are refused. */
+static void state_is_saved_exactly(void) {
+    for (int s = 0; codec_setups[s]; s++) {
+        codec_run a, b;
+        if (!run_open(&a, codec_setups[s], 50, COUNT)) continue;
+        run_open(&b, codec_setups[s], 50, COUNT);
+        for (int step = 0; step < 3; step++) {
+            fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
+            run_encode(&a, input);
+        }
+        size_t bytes = gw_codec_state_saved_bytes(&a.state);
+        uint8_t *saved = malloc(bytes + 1);
+        gw_codec_state_save(&a.state, saved);
+        CHECK_EQ(GW_MISMATCH, gw_codec_state_restore(&b.state, saved, bytes - 1, NULL));
+        saved[8] ^= 1; /* another tensor's key */
+        CHECK_EQ(GW_MISMATCH, gw_codec_state_restore(&b.state, saved, bytes, NULL));
+        saved[8] ^= 1;
+        CHECK_EQ(GW_OK, gw_codec_state_restore(&b.state, saved, bytes, NULL));
+        b.call.step = a.call.step;
+        for (int step = 3; step < 6; step++) {
+            fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
+            run_encode(&a, input);
+            run_encode(&b, input);
+            uint32_t last = run_last(&a);
+            CHECK(a.bytes[last] == b.bytes[last] && memcmp(a.payload[last], b.payload[last], a.bytes[last]) == 0);
+        }
+        CHECK_EQ(gw_codec_state_bytes(&a.setup, gw_codec_whole(&a.tensor)), bytes - 64);
+        gw_codec_state_drop(&a.state);
+        for (uint64_t i = 0; a.state.residual && i < COUNT; i++) CHECK(a.state.residual[i] == 0);
+        free(saved);
+        run_close(&b);
+        run_close(&a);
+    }
+}
+
+/* A bad tensor is sent exact, which flushes its residual, until its running error has halved. */
+static void guard_sends_exact(void) {
+    codec_run r;
+    gw_codec_guard guard = {.limit = 0.5};
+    run_open(&r, "topk:ratio=0.001", 1, COUNT);
+    bool was_exact = false, recovered = false;
+    gw_codec_setup exact = gw_codec_exact(&r.setup);
+    uint8_t *payload = malloc(COUNT * sizeof(float));
+    for (int step = 0; step < 30 && !recovered; step++) {
+        fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
+        if (guard.exact) {
+            size_t bytes;
+            r.report = (gw_codec_report){0};
+            CHECK_EQ(GW_OK, gw_codec_encode(&exact, &r.call, gw_codec_whole(&r.tensor), &r.state, input, payload,
+                                            COUNT * sizeof(float), &bytes, &r.report, NULL));
+            CHECK_EQ(COUNT * sizeof(float), bytes);
+            for (size_t i = 0; i < COUNT; i++) CHECK(r.state.residual[i] == 0);
+        } else {
+            run_encode(&r, input);
+        }
+        bool changed = gw_codec_guard_update(&guard, &r.report);
+        was_exact |= guard.exact;
+        recovered = was_exact && changed && !guard.exact;
+        CHECK(guard.exact || was_exact || guard.residual_norm > 0);
+    }
+    CHECK(was_exact);
+    CHECK(recovered);
+    free(payload);
+    run_close(&r);
+}
+
+static void setups_are_read(void) {
+    gw_codec_setup setup;
+    gw_error error = {0};
+    CHECK_EQ(GW_OK, gw_codec_parse("dgc:ratio=0.002,warmup=500", &setup, &error));
+    CHECK(setup.codec == &gw_codec_dgc && gw_codec_value(&setup, "ratio") == 0.002);
+    CHECK(gw_codec_value(&setup, "warmup") == 500 && gw_codec_value(&setup, "momentum") == 0.9);
+    setup = gw_codec_second(&setup);
+    CHECK(setup.codec == &gw_codec_topk && gw_codec_value(&setup, "ratio") == 0.002 && gw_codec_residual(&setup));
+    CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze:codec=qsgd,bits=2", &setup, &error));
+    CHECK(setup.codec == &gw_codec_qsgd && setup.feedback == GW_FEEDBACK_BOTH);
+    CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze", &setup, &error));
+    CHECK(setup.codec == &gw_codec_onebit);
+    CHECK_EQ(GW_OK, gw_codec_parse("terngrad:shared", &setup, &error));
+    CHECK(gw_codec_merges(&setup) && gw_codec_rounds(&setup) == 2);
+    setup = gw_codec_second(&setup);
+    CHECK(!gw_codec_merges(&setup) && gw_codec_rounds(&setup) == 1 && !gw_codec_residual(&setup));
+    CHECK_STR("", error.text);
+    static const char *const wrong[] = {"",
+                                        "nope",
+                                        "topk:ratio=0",
+                                        "topk:ratio=2",
+                                        "topk:ratio=x",
+                                        "topk:ratio",
+                                        "topk:k=3",
+                                        "qsgd:bits=3",
+                                        "powersgd:rank=2.5",
+                                        "onebit:feedback=yes",
+                                        "topk:",
+                                        "dgc:warmup=-1",
+                                        "topk:ratio=nan",
+                                        "doublesqueeze:codec=nope"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        gw_codec_setup before = setup;
+        error = (gw_error){0};
+        gw_status status = gw_codec_parse(wrong[i], &setup, &error);
+        if (status != GW_INVALID) printf("    \"%s\" is taken\n", wrong[i]);
+        CHECK_EQ(GW_INVALID, status);
+        CHECK(error.text[0] && setup.codec == before.codec);
+    }
+    for (int i = 0; gw_codecs[i]; i++) CHECK(gw_codec_find(gw_codecs[i]->name) == gw_codecs[i]);
+}
+
+TEST_MAIN(CASE(setups_are_read), CASE(feedback_conserves), CASE(reports_are_true), CASE(both_passes_conserve),
+          CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(state_is_saved_exactly),
+          CASE(guard_sends_exact))
