@@ -329,9 +329,10 @@ static bool advance(gw_op *op) {
     if (lost >= 0) {
         char text[GW_TEXT_BYTES];
         const gw_peer *peer = &op->engine->peers[lost];
-        gw_engine_report(op->engine, peer->lost_status, lost, "lost rank %d on %s during %s: %s", lost,
-                         op->engine->config.host_name(op->engine->config.events.ctx, lost), gw_op_text(op, text),
-                         peer->why_lost);
+        const gw_engine_config *config = &op->engine->config;
+        gw_engine_report(op->engine, peer->lost_status, lost, "rank %d on %s lost rank %d on %s during %s: %s",
+                         config->rank, config->host_name(config->events.ctx, config->rank), lost,
+                         config->host_name(config->events.ctx, lost), gw_op_text(op, text), peer->why_lost);
     }
     return any;
 }

@@ -1,0 +1,230 @@
+/* job.h - for tests of faults: a job of real processes, each a rank that joins by gw_init and runs a body; what each
+ * saw is kept in memory that the test shares with them. Every wait here has a limit. */
+#ifndef GW_TEST_JOB_H
+#define GW_TEST_JOB_H
+
+#include "base/clock.h"
+#include "gradwire.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define JOB_RANKS_MAX 8
+#define JOB_TOKEN "a token of the tests, 0123456789"
+
+/* What one rank saw. Written by the rank, read by the test. */
+typedef struct job_seat {
+    _Atomic int joined, ended; /* 1: gw_init returned; the body is over */
+    _Atomic uint64_t rounds;   /* collectives that succeeded */
+    gw_status status;          /* of the first call that failed */
+    gw_time failed_at, called_at;
+    char text[512];            /* its sentence */
+    gw_status later, finalized;
+    char later_text[512];
+    int wrong;                 /* results that were not right */
+    int size, rank;            /* of the last communicator */
+    int shrunk;
+} job_seat;
+
+typedef struct job_shared {
+    _Atomic int go; /* the test's sign to the ranks */
+    job_seat seat[JOB_RANKS_MAX];
+} job_shared;
+
+typedef struct job job;
+typedef void job_body(gw_comm *comm, const job *job, job_seat *seat);
+
+struct job {
+    int world;
+    const char *strategy;
+    double deadline_s;
+    job_body *body;
+    size_t count;   /* elements, for the body */
+    int victim;     /* for the body */
+    int kind;       /* for the body */
+    int absent;     /* 1 + a rank that never comes; 0: none */
+    const char *space[JOB_RANKS_MAX]; /* network namespaces to enter, NULL: none */
+    const char *master_addr;
+    int me;         /* in a rank: its number */
+    int port;
+    char folder[64]; /* of flight records and of what the ranks wrote to standard error */
+    pid_t pid[JOB_RANKS_MAX];
+    job_shared *shared;
+};
+
+static int job_free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || getsockname(fd, (struct sockaddr *)&at, &length)) abort();
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+/* Notes the first failure; true if there was one. */
+static bool job_failed(job_seat *seat, gw_comm *comm, gw_status status) {
+    if (status == GW_OK) return false;
+    seat->failed_at = gw_clock_now();
+    seat->status = status;
+    snprintf(seat->text, sizeof seat->text, "%s", gw_last_error(comm));
+    return true;
+}
+
+/* After a failure: what a later call says. */
+__attribute__((unused)) static void job_call_again(job_seat *seat, gw_comm *comm) {
+    float x = 1, y;
+    seat->later = gw_allreduce(comm, &x, &y, 1, GW_F32, GW_SUM);
+    snprintf(seat->later_text, sizeof seat->later_text, "%s", gw_last_error(comm));
+}
+
+static void job_enter_space(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "/run/netns/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) abort();
+    close(fd);
+}
+
+static void job_run_rank(job *j) {
+    char path[128];
+    job_seat *seat = &j->shared->seat[j->me];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(40);
+    snprintf(path, sizeof path, "%s/err.%d", j->folder, j->me);
+    int err = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (err >= 0) dup2(err, STDERR_FILENO);
+    if (j->space[j->me]) job_enter_space(j->space[j->me]);
+    gw_options options = GW_OPTIONS_DEFAULT;
+    options.rank = j->me;
+    options.world = j->world;
+    options.strategy = j->strategy;
+    options.deadline_s = j->deadline_s;
+    options.master_port = j->port;
+    options.master_addr = j->master_addr;
+    options.token = JOB_TOKEN;
+    gw_comm *comm = NULL;
+    seat->called_at = gw_clock_now();
+    if (!job_failed(seat, NULL, gw_init(&comm, &options))) {
+        atomic_store(&seat->joined, 1);
+        j->body(comm, j, seat);
+    }
+    atomic_store(&seat->ended, 1);
+    exit(0);
+}
+
+static void job_start(job *j) {
+    j->shared = mmap(NULL, sizeof *j->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (j->shared == MAP_FAILED) abort();
+    j->port = job_free_port();
+    snprintf(j->folder, sizeof j->folder, "/tmp/gradwire-test.XXXXXX");
+    if (!mkdtemp(j->folder)) abort();
+    setenv("GRADWIRE_FLIGHT_DIR", j->folder, 1);
+    fflush(stdout);
+    for (int r = 0; r < j->world; r++) {
+        if (j->absent == r + 1) continue;
+        j->pid[r] = fork();
+        if (j->pid[r] < 0) abort();
+        j->me = r;
+        if (j->pid[r] == 0) job_run_rank(j);
+    }
+}
+
+static void job_nap(void) { usleep(500); }
+
+/* Until the rank has done so many rounds, or has failed; false when that takes longer than the limit. */
+__attribute__((unused)) static bool job_reached(const job *j, int rank, uint64_t rounds, double seconds) {
+    gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
+    const job_seat *seat = &j->shared->seat[rank];
+    while (atomic_load(&seat->rounds) < rounds || !atomic_load(&seat->joined)) {
+        if (gw_clock_now() > until || atomic_load(&seat->ended)) return false;
+        job_nap();
+    }
+    return true;
+}
+
+__attribute__((unused)) static bool job_all_reached(const job *j, uint64_t rounds, double seconds) {
+    bool all = true;
+    for (int r = 0; r < j->world; r++)
+        if (j->pid[r]) all = job_reached(j, r, rounds, seconds) && all;
+    return all;
+}
+
+/* A body ends within the limit, or that is a failure of the test. */
+__attribute__((unused)) static bool job_ended(const job *j, int rank, double seconds) {
+    gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
+    while (!atomic_load(&j->shared->seat[rank].ended)) {
+        if (gw_clock_now() > until) return false;
+        job_nap();
+    }
+    return true;
+}
+
+/* Waits for the process; its wait status, or -1 when it had to be killed. */
+static int job_reap(job *j, int rank, double seconds) {
+    gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
+    int status = 0;
+    if (!j->pid[rank]) return 0;
+    pid_t got;
+    while ((got = waitpid(j->pid[rank], &status, WNOHANG)) == 0 && gw_clock_now() < until) job_nap();
+    if (got == 0) {
+        kill(j->pid[rank], SIGKILL);
+        waitpid(j->pid[rank], &status, 0);
+        status = -1;
+    }
+    j->pid[rank] = 0;
+    return status;
+}
+
+/* What a rank wrote to standard error. */
+static const char *job_errors(const job *j, int rank) {
+    static char text[8192];
+    char path[128];
+    snprintf(path, sizeof path, "%s/err.%d", j->folder, rank);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    text[got > 0 ? got : 0] = 0;
+    if (fd >= 0) close(fd);
+    return text;
+}
+
+/* How many flight records there are; -1 for rank: of any. */
+__attribute__((unused)) static int job_flights(const job *j, int rank, char *found, size_t size) {
+    char command[256], line[256];
+    int count = 0;
+    snprintf(command, sizeof command, rank < 0 ? "ls %s/gradwire-flight-* 2>/dev/null" : "ls %s/gradwire-flight-%d-* 2>/dev/null",
+             j->folder, rank);
+    FILE *list = popen(command, "r");
+    while (list && fgets(line, sizeof line, list)) {
+        line[strcspn(line, "\n")] = 0;
+        if (found) snprintf(found, size, "%s", line);
+        count++;
+    }
+    if (list) pclose(list);
+    return count;
+}
+
+static void job_close(job *j) {
+    char command[128];
+    for (int r = 0; r < j->world; r++) {
+        int status = job_reap(j, r, 5);
+        if (status != 0 && test_failures <= 10) {
+            test_failures++;
+            printf("    rank %d ended with wait status %d: %s\n", r, status, job_errors(j, r));
+        }
+    }
+    munmap(j->shared, sizeof *j->shared);
+    snprintf(command, sizeof command, "rm -rf %s", j->folder);
+    if (system(command) != 0) test_failures++;
+}
+
+#endif
