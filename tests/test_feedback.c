@@ -2,6 +2,8 @@
  * codec, on one pass and on both; DGC does what its paper says; state is saved exactly; the guard watches. */
 #include "codec_run.h"
 
+#include <pthread.h>
+
 #define STEPS 1000
 
 static const char *const compensated[] = {
@@ -368,6 +370,60 @@ static void guard_sends_exact(void) {
     run_close(&r);
 }
 
+/* Several threads encode ranges of one tensor with one state, as lanes do. */
+typedef struct lane {
+    pthread_t thread;
+    codec_run *run;
+    gw_codec_range range;
+    uint8_t *payload;
+    size_t bytes, room;
+} lane;
+
+static void *encode_lane(void *data) {
+    lane *l = data;
+    gw_codec_encode(&l->run->setup, &l->run->call, l->range, &l->run->state, input + l->range.first, l->payload,
+                    l->room, &l->bytes, NULL, NULL);
+    return NULL;
+}
+
+static void check_lanes(const char *text) {
+    enum { LANES = 4, LENGTH = 140000 };
+    codec_run whole, shared;
+    lane lanes[LANES];
+    run_open(&whole, text, 1, LENGTH);
+    run_open(&shared, text, 1, LENGTH);
+    fill_input(input, LENGTH, INPUT_NORMAL, 1);
+    run_encode(&whole, input);
+    shared.call.step++;
+    gw_codec_prepare(&shared.setup, &shared.call, &shared.tensor, &shared.state, input);
+    uint64_t block = whole.setup.codec->block, blocks = (LENGTH + block - 1) / block;
+    for (uint64_t i = 0; i < LANES; i++) {
+        uint64_t first = blocks * i / LANES * block, end = blocks * (i + 1) / LANES * block;
+        lanes[i] = (lane){.run = &shared, .range = {&shared.tensor, first, (end < LENGTH ? end : LENGTH) - first}};
+        lanes[i].room = gw_codec_bound(&shared.setup, &shared.call, lanes[i].range);
+        lanes[i].payload = malloc(lanes[i].room + 1);
+        CHECK_EQ(0, pthread_create(&lanes[i].thread, NULL, encode_lane, &lanes[i]));
+    }
+    size_t at = 0;
+    for (int i = 0; i < LANES; i++) {
+        pthread_join(lanes[i].thread, NULL);
+        CHECK(at + lanes[i].bytes <= whole.bytes[0]);
+        CHECK(memcmp(whole.payload[0] + at, lanes[i].payload, lanes[i].bytes) == 0);
+        at += lanes[i].bytes;
+        free(lanes[i].payload);
+    }
+    CHECK_EQ(whole.bytes[0], at);
+    CHECK(memcmp(whole.state.residual, shared.state.residual, LENGTH * sizeof(float)) == 0);
+    run_close(&shared);
+    run_close(&whole);
+}
+
+static void threads_share_a_state(void) {
+    check_lanes("onebit");
+    check_lanes("qsgd:feedback=worker");
+    check_lanes("dgc");
+}
+
 static void setups_are_read(void) {
     gw_codec_setup setup;
     gw_error error = {0};
@@ -412,4 +468,4 @@ static void setups_are_read(void) {
 
 TEST_MAIN(CASE(setups_are_read), CASE(feedback_conserves), CASE(reports_are_true), CASE(both_passes_conserve),
           CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(state_is_saved_exactly),
-          CASE(guard_sends_exact))
+          CASE(guard_sends_exact), CASE(threads_share_a_state))
