@@ -2,6 +2,8 @@
  * codec, on one pass and on both; DGC does what its paper says; state is saved exactly; the guard watches. */
 #include "codec_run.h"
 
+#include <pthread.h>
+
 #define STEPS 1000
 
 static const char *const compensated[] = {
@@ -29,9 +31,12 @@ static const char *const compensated[] = {
 #define COUNT 3000
 static float input[140000], decoded[140000];
 
+/* The larger; a NaN is larger than anything. */
+static double worse(double a, double b) { return isnan(b) ? INFINITY : fmax(a, b); }
+
 static double worst_gap(const double *came, const double *went, const float *kept, size_t count) {
     double worst = 0;
-    for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs(came[i] - went[i] - (double)kept[i]));
+    for (size_t i = 0; i < count; i++) worst = worse(worst, fabs(came[i] - went[i] - (double)kept[i]));
     return worst;
 }
 
@@ -48,7 +53,7 @@ static void feedback_conserves(void) {
             for (size_t i = 0; i < COUNT; i++) {
                 came[i] += (double)input[i];
                 went[i] += (double)decoded[i];
-                largest = fmax(largest, fabs((double)decoded[i]) + fabs((double)r.state.residual[i]));
+                largest = worse(largest, fabs((double)decoded[i]) + fabs((double)r.state.residual[i]));
             }
         }
         /* a few roundings a step, of numbers up to the largest, in random directions */
@@ -165,9 +170,9 @@ static void check_squeeze(const char *text, size_t count, int steps) {
     for (int o = 0; o < SQUEEZE_WORLD; o++) {
         for (uint64_t i = q.part[o].first; i < q.part[o].first + q.part[o].count; i++) {
             double kept = (double)q.owner[o].residual[i - q.part[o].first];
-            largest = fmax(largest, fabs(kept) + 1);
+            largest = worse(largest, fabs(kept) + 1);
             for (int w = 0; w < SQUEEZE_WORLD; w++) kept += (double)q.worker[w].state.residual[i] / SQUEEZE_WORLD;
-            worst = fmax(worst, fabs(came[i] - went[i] - kept));
+            worst = worse(worst, fabs(came[i] - went[i] - kept));
         }
     }
     double allowed = 8 * sqrt(steps) * largest * 0x1p-23;
@@ -296,6 +301,7 @@ static void powersgd_finds_low_rank(void) {
         run_decode(&r, decoded);
     }
     CHECK(sqrt(r.report.error / r.report.input) < 1e-4);
+    for (int i = 0; i < ROWS * COLS; i++) CHECK(fabsf(decoded[i] - input[i]) < 1e-3f);
     CHECK_EQ((ROWS + COLS) * 2 * 4, r.bytes[0] + r.bytes[1]);
     CHECK(gw_codec_refuses(&r.setup, &(gw_codec_tensor){.name = "bias", .count = 100, .rows = 1, .cols = 100}, 1) !=
           NULL);
@@ -368,6 +374,60 @@ static void guard_sends_exact(void) {
     run_close(&r);
 }
 
+/* Several threads encode ranges of one tensor with one state, as lanes do. */
+typedef struct lane {
+    pthread_t thread;
+    codec_run *run;
+    gw_codec_range range;
+    uint8_t *payload;
+    size_t bytes, room;
+} lane;
+
+static void *encode_lane(void *data) {
+    lane *l = data;
+    gw_codec_encode(&l->run->setup, &l->run->call, l->range, &l->run->state, input + l->range.first, l->payload,
+                    l->room, &l->bytes, NULL, NULL);
+    return NULL;
+}
+
+static void check_lanes(const char *text) {
+    enum { LANES = 4, LENGTH = 140000 };
+    codec_run whole, shared;
+    lane lanes[LANES];
+    run_open(&whole, text, 1, LENGTH);
+    run_open(&shared, text, 1, LENGTH);
+    fill_input(input, LENGTH, INPUT_NORMAL, 1);
+    run_encode(&whole, input);
+    shared.call.step++;
+    gw_codec_prepare(&shared.setup, &shared.call, &shared.tensor, &shared.state, input);
+    uint64_t block = whole.setup.codec->block, blocks = (LENGTH + block - 1) / block;
+    for (uint64_t i = 0; i < LANES; i++) {
+        uint64_t first = blocks * i / LANES * block, end = blocks * (i + 1) / LANES * block;
+        lanes[i] = (lane){.run = &shared, .range = {&shared.tensor, first, (end < LENGTH ? end : LENGTH) - first}};
+        lanes[i].room = gw_codec_bound(&shared.setup, &shared.call, lanes[i].range);
+        lanes[i].payload = malloc(lanes[i].room + 1);
+        CHECK_EQ(0, pthread_create(&lanes[i].thread, NULL, encode_lane, &lanes[i]));
+    }
+    size_t at = 0;
+    for (int i = 0; i < LANES; i++) {
+        pthread_join(lanes[i].thread, NULL);
+        CHECK(at + lanes[i].bytes <= whole.bytes[0]);
+        CHECK(memcmp(whole.payload[0] + at, lanes[i].payload, lanes[i].bytes) == 0);
+        at += lanes[i].bytes;
+        free(lanes[i].payload);
+    }
+    CHECK_EQ(whole.bytes[0], at);
+    CHECK(memcmp(whole.state.residual, shared.state.residual, LENGTH * sizeof(float)) == 0);
+    run_close(&shared);
+    run_close(&whole);
+}
+
+static void threads_share_a_state(void) {
+    check_lanes("onebit");
+    check_lanes("qsgd:feedback=worker");
+    check_lanes("dgc");
+}
+
 static void setups_are_read(void) {
     gw_codec_setup setup;
     gw_error error = {0};
@@ -412,4 +472,4 @@ static void setups_are_read(void) {
 
 TEST_MAIN(CASE(setups_are_read), CASE(feedback_conserves), CASE(reports_are_true), CASE(both_passes_conserve),
           CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(state_is_saved_exactly),
-          CASE(guard_sends_exact))
+          CASE(guard_sends_exact), CASE(threads_share_a_state))
