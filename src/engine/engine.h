@@ -41,6 +41,15 @@ typedef struct gw_op_spec {
     gw_redop redop;
     int root;             /* team rank; the peer for send and recv; -1: none */
     size_t chunk_bytes;   /* 0: GW_CHUNK_BYTES */
+    /* Opaque elements, for payloads of codecs: unit_bytes each (0: elements of dtype), combined by merge. */
+    size_t unit_bytes;
+    void (*merge)(void *ctx, void *into, const void *from, size_t bytes);
+    void *merge_ctx;
+    /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place, where count is
+     * the room of a part. in_lengths: bytes for each destination (all-to-all); out_lengths: what came, by source; an
+     * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
+    const uint64_t *in_lengths;
+    uint64_t *out_lengths;
 } gw_op_spec;
 
 /* What the engine tells its driver, from within its functions. */

@@ -132,7 +132,8 @@ void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 
 /* executor.c */
-void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data); /* a message for a posted step */
+/* A message for a posted step; bytes: what came, less than the landing has room for only where parts vary. */
+void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, uint64_t bytes);
 bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
 bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);

@@ -46,9 +46,29 @@ static uint8_t *landing_address(const gw_op *op, const gw_step *step, uint64_t b
     return widened ? at + step->land.count * op->wide - bytes : at;
 }
 
+/* Which part of a buffer whose parts vary in length a slot lies in, and how far from its beginning. */
+static uint64_t *part_length(const gw_op *op, const gw_slot *slot, size_t *within) {
+    bool gathers = op->spec.collective == GW_COLL_ALLGATHER;
+    size_t room = op->spec.count, part = room ? slot->offset / room : 0;
+    *within = room ? slot->offset % room : 0;
+    if (slot->space == GW_SPACE_IN && gathers) return &op->spec.out_lengths[op->team->rank];
+    if (slot->space == GW_SPACE_IN) return (uint64_t *)(uintptr_t)&op->spec.in_lengths[part];
+    return &op->spec.out_lengths[part];
+}
+
+/* Bytes of a slot that are in use. */
+static uint64_t slot_bytes(const gw_op *op, const gw_slot *slot) {
+    uint64_t bytes = (uint64_t)slot->count * op->raw;
+    if (!op->spec.out_lengths) return bytes;
+    size_t within;
+    uint64_t length = *part_length(op, slot, &within);
+    return length <= within ? 0 : length - within < bytes ? length - within : bytes;
+}
+
 static uint64_t step_bytes(const gw_op *op, const gw_step *step) {
-    size_t count = step->kind == GW_STEP_SEND ? step->src.count : step->land.count;
-    return (uint64_t)count * (step->wide ? op->wide : op->raw);
+    if (step->kind == GW_STEP_SEND)
+        return step->wide ? (uint64_t)step->src.count * op->wide : slot_bytes(op, &step->src);
+    return (uint64_t)step->land.count * (step->wide ? op->wide : op->raw);
 }
 
 static void complete(gw_op *op, gw_lane *lane) {
@@ -62,8 +82,19 @@ static void complete(gw_op *op, gw_lane *lane) {
 
 /* Receives. */
 
+static void merge_landed(gw_op *op, const gw_step *step, uint8_t *dst, const void *data) {
+    size_t bytes = step->dst.count * op->raw;
+    const uint8_t *src = address(op, &step->src);
+    if (dst != src && dst != data) memcpy(dst, data, bytes);
+    op->spec.merge(op->spec.merge_ctx, dst, dst == src ? data : src, bytes);
+}
+
 static void reduce_landed(gw_op *op, const gw_step *step, uint8_t *dst, const void *data) {
     const uint8_t *src = address(op, &step->src);
+    if (op->spec.merge) {
+        merge_landed(op, step, dst, data);
+        return;
+    }
     /* A raw message that is widened in its own slot must be the second operand (base/reduce.h). */
     bool widened = step->land.space == GW_SPACE_WORK && !step->wide && op->raw != op->wide;
     if (step->landed_first && !widened)
@@ -72,11 +103,14 @@ static void reduce_landed(gw_op *op, const gw_step *step, uint8_t *dst, const vo
         gw_reduce_pair(op->reduction, dst, src, step->src_wide, data, step->wide, step->dst.count, step->finish);
 }
 
-static void act_on(gw_op *op, const gw_step *step, const void *data) {
+/* bytes: what came. */
+static void act_on(gw_op *op, const gw_step *step, const void *data, uint64_t bytes) {
     uint8_t *dst = address(op, &step->dst);
     if (step->kind == GW_STEP_RECV_REDUCE)
         reduce_landed(op, step, dst, data);
-    else if (data != dst && step->dst.count) memcpy(dst, data, step->dst.count * op->raw);
+    else if (data != dst && bytes) memcpy(dst, data, bytes);
+    size_t within;
+    if (op->spec.out_lengths && step->dst.space == GW_SPACE_OUT) *part_length(op, &step->dst, &within) += bytes;
 }
 
 static bool post_receives(gw_op *op, uint32_t stream) {
@@ -106,7 +140,7 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
         gw_step step;
         gw_plan_step(&op->plan, stream, lane->done, &step);
         if (!gw_op_holds(op, step.ready)) break;
-        if (!landing->acted) act_on(op, &step, landing->at);
+        if (!landing->acted) act_on(op, &step, landing->at, landing->bytes);
         complete(op, lane);
         moved = true;
     }
@@ -115,15 +149,16 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
 
 /* Called with a view of the sender's memory, or with the landing itself: reduces straight from the view if the step's
  * turn has come, else keeps the data in its landing. */
-void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data) {
+void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, uint64_t bytes) {
     gw_landing *landing = &lane->land[index % GW_PIPELINE];
+    landing->bytes = bytes;
     landing->arrived = true;
     gw_op_mark(op);
     if (data == landing->at || landing->bytes == 0) return;
     gw_step step;
     gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
     if (index == lane->done && gw_op_holds(op, step.ready)) {
-        act_on(op, &step, data);
+        act_on(op, &step, data, landing->bytes);
         landing->acted = true;
     } else {
         memcpy(landing->at, data, landing->bytes);
@@ -161,6 +196,15 @@ void gw_op_sent(gw_op *op, gw_packet *packet) {
 
 /* Local work. */
 
+static void fold_merged(gw_op *op, const gw_step *step, const void *const *sources) {
+    uint8_t *dst = address(op, &step->dst);
+    size_t bytes = step->dst.count * op->raw;
+    const void *own = sources[op->team->rank];
+    if (dst != own) memmove(dst, own, bytes);
+    for (int r = 0; r < op->team->size; r++)
+        if (r != op->team->rank) op->spec.merge(op->spec.merge_ctx, dst, sources[r], bytes);
+}
+
 static void fold(gw_op *op, const gw_step *step) {
     const void **sources = op->team->sources;
     size_t base = step->fold_base;
@@ -172,7 +216,8 @@ static void fold(gw_op *op, const gw_step *step) {
             base += step->fold_stride;
         }
     }
-    gw_reduce_many(op->reduction, address(op, &step->dst), sources, op->team->size, step->dst.count);
+    if (op->spec.merge) fold_merged(op, step, sources);
+    else gw_reduce_many(op->reduction, address(op, &step->dst), sources, op->team->size, step->dst.count);
 }
 
 /* Board tasks are matched by their order, so every rank starts them in the order of the operations. */
@@ -253,7 +298,8 @@ static bool run_local(gw_op *op, uint32_t stream) {
         if (step.kind == GW_STEP_COPY) {
             uint8_t *dst = address(op, &step.dst);
             const uint8_t *src = address(op, &step.src);
-            if (dst != src && step.dst.count) memmove(dst, src, step.dst.count * op->raw);
+            uint64_t bytes = slot_bytes(op, &step.src);
+            if (dst != src && bytes) memmove(dst, src, bytes);
         } else if (step.kind == GW_STEP_FOLD) {
             fold(op, &step);
         } else if (!run_board(op, lane, &step)) {
@@ -384,8 +430,12 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
     op->spec.counts = NULL;
     op->board_steps = op->board_started = 0;
     op->reduction = (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size};
-    op->raw = gw_dtype_bytes(spec->dtype);
-    op->wide = gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
+    op->raw = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(spec->dtype);
+    op->wide = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
+    if (spec->out_lengths && spec->in_lengths) {
+        for (int r = 0; r < team->size; r++) spec->out_lengths[r] = 0;
+        spec->out_lengths[team->rank] = spec->in_lengths[team->rank];
+    }
     sign(op, spec);
     if (spec->counts) {
         if (!room((void **)&op->counts, &op->counts_room, (size_t)team->size, sizeof *op->counts)) goto memory;

@@ -150,7 +150,13 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
             frame_mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
             return false;
         }
+        if (slot->frame.length > landing->bytes) {
+            gw_engine_report(op->engine, GW_PROTOCOL, lane->peer, "rank %d sent %" PRIu64 " bytes where %" PRIu64
+                             " fit", lane->peer, slot->frame.length, landing->bytes);
+            return false;
+        }
         if (slot->frame.length) memcpy(landing->at, slot->bytes, slot->frame.length);
+        landing->bytes = slot->frame.length;
         landing->arrived = true;
         unstash(peer, slot);
         return true;
@@ -301,7 +307,8 @@ static gw_landing *posted_landing(gw_engine *engine, gw_op *op, int peer, const 
     }
     if (frame->index >= lane->posted) return NULL;
     gw_landing *landing = &lane->land[frame->index % GW_PIPELINE];
-    if (landing->bytes != frame->length || landing->arrived) {
+    bool fits = op->spec.out_lengths ? frame->length <= landing->bytes : frame->length == landing->bytes;
+    if (!fits || landing->arrived) {
         gw_engine_report(engine, GW_PROTOCOL, peer,
                          "message %" PRIu64 " of operation #%" PRIu64 " from rank %d on %s has %" PRIu64
                          " bytes, %" PRIu64 " were expected: do all ranks run the same version of gradwire?",
@@ -367,7 +374,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
     if (engine->halted) return;
     if (landing) {
         if (frame->flags & GW_FRAME_EAGER) from->owed++;
-        gw_op_arrived(op, lane, frame->index, data);
+        gw_op_arrived(op, lane, frame->index, data, frame->length);
         return;
     }
     if (!op && is_over(engine, peer, frame)) {

@@ -1,0 +1,51 @@
+/* exchange.h - an all-reduce of named tensors through a codec: compressed bytes, not decompressed ones, cross the wire.
+ *
+ * Three forms, the cheaper of which is chosen by bytes when the exchange is opened:
+ *   merged    a codec with merge: payloads are reduced in flight by an ordinary plan, and decoded once.
+ *   owned     each rank owns a share of every tensor. Pieces go to their owner (all-to-all), which adds them in rank
+ *             order, encodes the sum again, and gives that to all (all-gather). 2 (p-1)/p payloads a rank.
+ *   gathered  every payload goes to every rank, which adds them in rank order. p-1 payloads a rank, no second loss.
+ *
+ * A polled state machine: gw_exchange_next does what can be done and starts the next operation; the driver polls the
+ * core until that is done. Memory is taken when it is opened. One thread at a time. */
+#ifndef GW_ENGINE_EXCHANGE_H
+#define GW_ENGINE_EXCHANGE_H
+
+#include "compress/compress.h"
+#include "engine/core.h"
+
+typedef enum gw_exchange_form { GW_FORM_AUTO, GW_FORM_MERGED, GW_FORM_OWNED, GW_FORM_GATHERED } gw_exchange_form;
+
+const char *gw_exchange_form_name(gw_exchange_form form);
+
+typedef struct gw_exchange gw_exchange;
+
+typedef struct gw_exchange_config {
+    gw_codec_setup setup;
+    const gw_codec_tensor *tensors; /* copied, names too */
+    int count;
+    uint64_t seed;         /* of the job: random codecs draw from it */
+    gw_exchange_form form; /* AUTO: the cheaper one */
+    double error_limit;    /* of the relative error, beyond which a tensor is sent exact until it recovers; 0: never */
+} gw_exchange_config;
+
+gw_status gw_exchange_open(gw_exchange **exchange, gw_core *core, gw_team *team, const gw_exchange_config *config,
+                           gw_error *error);
+void gw_exchange_close(gw_exchange *exchange);
+
+gw_exchange_form gw_exchange_chosen(const gw_exchange *exchange);
+size_t gw_exchange_state_bytes(const gw_exchange *exchange);  /* residuals and what else codecs keep, on this rank */
+size_t gw_exchange_memory_bytes(const gw_exchange *exchange); /* payloads and sums */
+gw_codec_state *gw_exchange_state(gw_exchange *exchange, int tensor); /* the worker's; NULL: none is kept */
+/* What this rank, as an owner, keeps back of an element of a tensor; 0 where it does not own it. */
+float gw_exchange_owner_residual(const gw_exchange *exchange, int tensor, uint64_t element);
+const gw_codec_guard *gw_exchange_guard(const gw_exchange *exchange, int tensor);
+
+/* Begins the exchange of a step: gradient[t] is read, result[t] gets the sum (the mean where average is set). Both stay
+ * the caller's; they may be the same. */
+void gw_exchange_begin(gw_exchange *exchange, uint64_t step, const float *const *gradient, float *const *result,
+                       bool average);
+/* True when it is over: *status tells how. Otherwise *op is what to wait for before calling again. */
+bool gw_exchange_next(gw_exchange *exchange, gw_time now, gw_op **op, gw_status *status, gw_error *error);
+
+#endif
