@@ -24,8 +24,8 @@ typedef enum product_collective {
 static const char *const collective_names[] = {"allreduce", "reduce", "reduce_scatter", "reduce_scatterv", "broadcast",
                                                "allgather", "allgatherv", "gather", "scatter", "alltoall", "sendrecv"};
 
-enum { SIZE_0, SIZE_1, SIZE_3, SIZE_1023, SIZE_1M, SIZE_64M, SIZES };
-static const char *const size_names[] = {"0", "1", "3", "1023", "1MiB", "64MiB+4"};
+enum { SIZE_0, SIZE_1, SIZE_3, SIZE_1023, SIZE_1M, SIZE_64M, SIZE_2G };
+static const char *const size_names[] = {"0", "1", "3", "1023", "1MiB", "64MiB+4", "2GiB+1MiB+3"};
 enum { MEMORY_SHARED, MEMORY_PRIVATE, MEMORY_MIXED, MEMORIES };
 static const char *const memory_names[] = {"gw_alloc", "malloc", "mixed"};
 enum { APART, IN_PLACE, PLACEMENTS };
@@ -80,7 +80,8 @@ static size_t size_elements(int size, int dtype) {
     static const size_t small[] = {0, 1, 3, 1023};
     size_t width = gw_dtype_bytes((gw_dtype)dtype);
     if (size <= SIZE_1023) return small[size];
-    return ((size == SIZE_1M ? MIB : 64 * MIB + 4) + width - 1) / width;
+    size_t bytes = size == SIZE_1M ? MIB : size == SIZE_64M ? 64 * MIB + 4 : 2049 * MIB + 3;
+    return (bytes + width - 1) / width;
 }
 
 static bool in_parts(int collective) {

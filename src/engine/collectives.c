@@ -34,16 +34,26 @@ static gw_status check_types(const gw_op_spec *spec) {
     return GW_OK;
 }
 
+/* Bytes of the larger buffer; false: more than memory can hold. */
+static bool total_bytes(const call *c, size_t *total) {
+    const gw_op_spec *spec = &c->spec;
+    size_t parts = c->parts_in > c->parts_out ? c->parts_in : c->parts_out;
+    bool fits = !__builtin_mul_overflow(spec->count, parts, total);
+    for (int r = 0; spec->counts && r < c->comm->size; r++)
+        fits = fits && !__builtin_add_overflow(*total, spec->counts[r], total);
+    return fits && !__builtin_mul_overflow(*total, gw_dtype_bytes(spec->dtype), total) && *total <= SIZE_MAX / 4;
+}
+
 static gw_status check_buffers(const call *c) {
     const gw_op_spec *spec = &c->spec;
     const char *name = gw_collective_name(spec->collective);
-    size_t bytes = gw_dtype_bytes(spec->dtype);
-    size_t parts = c->parts_in > c->parts_out ? c->parts_in : c->parts_out, total;
-    if (__builtin_mul_overflow(spec->count, parts ? parts : 1, &total) ||
-        __builtin_mul_overflow(total, bytes, &total) || total > SIZE_MAX / 4)
-        return invalid("%s: %zu elements of %zu bytes do not fit in memory", name, spec->count, bytes);
-    if (total && c->in_needed && !spec->in) return invalid("%s: the input buffer is NULL", name);
-    if (total && c->out_needed && !spec->out) return invalid("%s: the output buffer is NULL", name);
+    size_t total;
+    if (!total_bytes(c, &total))
+        return invalid("%s: so many elements of %zu bytes do not fit in memory", name, gw_dtype_bytes(spec->dtype));
+    size_t own = spec->counts ? spec->counts[c->comm->rank] : total;
+    bool in_is_own = spec->collective == GW_COLL_ALLGATHER, out_is_own = spec->collective == GW_COLL_REDUCE_SCATTER;
+    if ((in_is_own ? own : total) && c->in_needed && !spec->in) return invalid("%s: the input buffer is NULL", name);
+    if ((out_is_own ? own : total) && c->out_needed && !spec->out) return invalid("%s: the output buffer is NULL", name);
     return GW_OK;
 }
 

@@ -72,6 +72,7 @@ static void number_hosts(const gw_node *node, const int *members, int size, int 
 static void close_parts(gw_comm *comm) {
     gw_board_close(comm->board);
     gw_team_close(comm->team);
+    for (int i = 0; i < comm->call_count; i++) free((void *)(uintptr_t)comm->calls[i].spec.counts);
     free(comm->calls);
     free(comm);
 }
@@ -117,19 +118,6 @@ static bool unlink_comm(gw_comm *comm) {
     while (*at != comm) at = &(*at)->next;
     *at = comm->next;
     return comm->node->comms == NULL;
-}
-
-gw_status gw_finalize(gw_comm *comm) {
-    if (!comm) return GW_OK;
-    gw_node *node = comm->node;
-    gw_free(comm, comm->fuse);
-    gw_node_lock(node);
-    bool last = unlink_comm(comm);
-    gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
-    close_parts(comm);
-    gw_node_unlock(node);
-    if (last) gw_node_leave(node);
-    return status;
 }
 
 /* All ranks must agree whether boards are used: one small all-reduce by messages tells. */
@@ -225,6 +213,13 @@ gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec) {
     return status ? told_failed(comm, &error) : GW_OK;
 }
 
+static void link_request(gw_comm *comm, gw_request *request) {
+    request->link = &comm->requests;
+    request->next = comm->requests;
+    if (request->next) request->next->link = &request->next;
+    comm->requests = request;
+}
+
 gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **out) {
     gw_node *node = comm->node;
     gw_error error = {.rank = -1};
@@ -236,6 +231,7 @@ gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **out)
     if (!status) status = start(comm, spec, &request->op, &error);
     if (!status) {
         request->comm = comm;
+        link_request(comm, request);
         *out = request;
         gw_node_started(node);
     } else if (request) {
@@ -249,6 +245,8 @@ gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **out)
 static gw_status retire(gw_request *request) {
     gw_node *node = request->comm->node;
     gw_status status = end(node, request->op);
+    *request->link = request->next;
+    if (request->next) request->next->link = request->link;
     request->next = node->spare_requests;
     node->spare_requests = request;
     return status;
@@ -267,11 +265,15 @@ gw_status gw_wait(gw_request *request) {
 }
 
 gw_status gw_test(gw_request *request, bool *done) {
+    gw_error error = {.rank = -1};
+    if (!done) {
+        gw_fail(&error, GW_INVALID, "gw_test: the place for the answer is NULL");
+        return gw_comm_told(&error);
+    }
     *done = true;
     if (!request) return GW_OK;
     gw_comm *comm = request->comm;
     gw_node *node = comm->node;
-    gw_error error = {.rank = -1};
     gw_node_lock(node);
     if (!gw_op_done(request->op) && !node->driven) gw_core_poll(node->core, gw_clock_now());
     *done = gw_op_done(request->op);
@@ -280,11 +282,35 @@ gw_status gw_test(gw_request *request, bool *done) {
     return status ? told_failed(comm, &error) : GW_OK;
 }
 
+gw_status gw_finalize(gw_comm *comm) {
+    if (!comm) return GW_OK;
+    gw_node *node = comm->node;
+    gw_node_lock(node);
+    while (comm->requests) { /* what nobody waited for still writes into the caller's memory */
+        gw_node_drive(node, comm->requests->op);
+        retire(comm->requests);
+    }
+    gw_node_unlock(node);
+    gw_free(comm, comm->fuse);
+    gw_node_lock(node);
+    bool last = unlink_comm(comm);
+    gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
+    close_parts(comm);
+    gw_node_unlock(node);
+    if (last) gw_node_leave(node);
+    return status;
+}
+
 /* Memory. */
 
 void *gw_alloc(gw_comm *comm, size_t bytes) {
-    gw_node *node = comm->node;
     gw_error error = {.rank = -1};
+    if (!comm) {
+        gw_fail(&error, GW_INVALID, "gw_alloc: the communicator is NULL");
+        gw_comm_told(&error);
+        return NULL;
+    }
+    gw_node *node = comm->node;
     void *memory = NULL;
     gw_node_lock(node);
     if (node->shm) memory = gw_shm_alloc(node->shm, bytes, &error);
@@ -346,6 +372,10 @@ gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
         return gw_comm_told(&error);
     }
     *out = NULL;
+    if (comm->grouping) {
+        gw_fail(&error, GW_INVALID, "gw_comm_split: it cannot be called inside a group");
+        return gw_comm_told(&error);
+    }
     gw_node *node = comm->node;
     split_entry *all = malloc((size_t)comm->size * sizeof *all);
     int *members = malloc((size_t)comm->size * sizeof *members), place = 0;
@@ -407,8 +437,9 @@ static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
     return GW_OK;
 }
 
-static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
-    if (!comm) return gw_fail(error, GW_INVALID, "gw_shrink: the communicator is NULL");
+static gw_status check_shrinkable(const gw_comm *comm, gw_comm **out, gw_error *error) {
+    if (!comm || !out)
+        return gw_fail(error, GW_INVALID, "gw_shrink: the communicator or the place for the new one is NULL");
     gw_node *node = comm->node;
     if (!atomic_load(&comm->failed))
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
@@ -423,7 +454,7 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
 gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     gw_error error = {.rank = -1};
     if (out) *out = NULL;
-    if (check_shrinkable(comm, &error) != GW_OK) return gw_comm_told(&error);
+    if (check_shrinkable(comm, out, &error) != GW_OK) return gw_comm_told(&error);
     gw_node *node = comm->node;
     bool *member = calloc((size_t)node->world, sizeof *member);
     int *members = malloc((size_t)comm->size * sizeof *members), count = 0, place = 0;

@@ -25,6 +25,7 @@ struct gw_comm {
     bool grouping;        /* between gw_group_start and gw_group_end */
     gw_grouped *calls;    /* noted so far */
     int call_count, call_room;
+    gw_request *requests; /* (L) begun and not yet given back by gw_wait or gw_test */
     void *fuse;           /* what grouped small tensors are packed into; from gw_alloc */
     size_t fuse_bytes;
 };
@@ -32,7 +33,8 @@ struct gw_comm {
 struct gw_request {
     gw_comm *comm;
     gw_op *op;
-    gw_request *next; /* spare ones of the node */
+    gw_request *next;  /* of the communicator's, or of the node's spare ones */
+    gw_request **link; /* what points to this one, while it is the communicator's */
 };
 
 /* A communicator of these job ranks; takes a reference of the node. rank: the own index in members. */

@@ -79,6 +79,7 @@ struct gw_op {
     uint8_t *work;
     size_t work_room; /* bytes */
     uint64_t board_steps, board_started; /* of the plan on this rank */
+    uint64_t board_due; /* the team's board tasks up to the last one of this operation */
     bool dirty;       /* something happened that may let a step go on */
     bool active, done;
     gw_status status;
@@ -96,6 +97,7 @@ struct gw_team {
     gw_topology topology;
     struct gw_board *board; /* not owned */
     uint64_t board_tickets; /* board tasks started so far */
+    uint64_t board_planned; /* those of all operations started so far */
     uint64_t next_op;
     const void **sources; /* size entries, scratch of fold steps */
     uint64_t *sent_to, *received_from; /* point-to-point operations started so far, by team rank */

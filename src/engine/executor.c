@@ -334,8 +334,11 @@ static int needs_lost_peer(const gw_op *op) {
         if (lane->peer < 0 || !op->engine->peers[lane->peer].lost || lane->done == lane->stream.steps) continue;
         return lane->peer;
     }
-    for (int r = 0; on_board(op) && r < op->team->size; r++)
-        if (op->engine->peers[op->team->members[r]].lost) return op->team->members[r];
+    /* A rank of this host that has left the board's last task for this operation has done all that it was needed for. */
+    for (int r = 0; on_board(op) && r < op->team->size; r++) {
+        int rank = op->team->members[r];
+        if (op->engine->peers[rank].lost && gw_board_left(op->team->board, rank) < op->board_due) return rank;
+    }
     return -1;
 }
 
@@ -459,6 +462,7 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
         lane->peer = lane->stream.peer < 0 ? -1 : team->members[lane->stream.peer];
         if (team->board && lane->stream.flow == GW_FLOW_LOCAL) op->board_steps += board_steps(op, s);
     }
+    op->board_due = team->board_planned += op->board_steps;
     return GW_OK;
 memory:
     return gw_fail(error, GW_MEMORY, "out of memory for %s of %zu elements", gw_collective_name(spec->collective),

@@ -102,9 +102,10 @@ static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
 static gw_status find_deadline(const gw_options *options, gw_time *deadline, gw_error *error) {
     double seconds = options ? options->deadline_s : 0;
     const char *text = getenv("GRADWIRE_DEADLINE");
-    if (seconds == 0 && text && !gw_duration_parse(text, &seconds))
+    bool given = seconds != 0;
+    if (!given && text && !gw_duration_parse(text, &seconds))
         return gw_fail(error, GW_INVALID, "GRADWIRE_DEADLINE=\"%s\" is not a duration (30, 0.5, 500ms, 2m)", text);
-    if (seconds == 0) seconds = 30;
+    if (!given && !text) seconds = 30;
     if (!(seconds >= 0.05 && seconds <= 1e6))
         return gw_fail(error, GW_INVALID, "a deadline of %g s is not between 0.05 s and 1,000,000 s", seconds);
     *deadline = (gw_time)(seconds * (double)GW_SECOND);
@@ -299,6 +300,7 @@ gw_status gw_node_join(gw_node **out, const gw_options *options, gw_error *error
     gethostname(node->endpoints[node->rank].host, sizeof node->endpoints[0].host - 1);
     status = open_descriptors(node, error);
     if (!status) status = open_core(node, error);
+    if (!status && node->world == 1) status = gw_strategy_check(&node->strategy, &(gw_strategy_facts){.hosts = 1}, error);
     if (!status && node->world > 1) status = join_others(node, options, &place, error);
     if (status) goto fail;
     *out = node;

@@ -244,6 +244,12 @@ int gw_board_awaited(const gw_board *board) {
     return -1;
 }
 
+uint64_t gw_board_left(const gw_board *board, int rank) {
+    for (int m = 0; board->page && m < board->members; m++)
+        if (board->ranks[m] == rank) return atomic_load(&board->progress[m].left);
+    return UINT64_MAX;
+}
+
 void gw_board_signature(const gw_board *board, int rank, uint64_t signature[2]) {
     for (int m = 0; m < board->members; m++)
         if (board->ranks[m] == rank)

@@ -60,6 +60,8 @@ gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_er
 
 /* The rank that the oldest unfinished operation waits for, -1: none. */
 int gw_board_awaited(const gw_board *board);
+/* Operations that this rank has finished; UINT64_MAX for one that is no member. */
+uint64_t gw_board_left(const gw_board *board, int rank);
 /* After GW_MISMATCH: what this rank (of a member) published for the operation that failed. */
 void gw_board_signature(const gw_board *board, int rank, uint64_t signature[2]);
 
