@@ -80,6 +80,7 @@ uint32_t gw_team_id(const gw_team *team);
 int gw_team_rank(const gw_team *team);
 int gw_team_size(const gw_team *team);
 int gw_team_member(const gw_team *team, int rank); /* job rank */
+const gw_op *gw_team_pending(const gw_team *team); /* its oldest operation that is not done, NULL: none */
 const gw_topology *gw_team_topology(const gw_team *team);
 
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the

@@ -24,6 +24,7 @@ typedef struct gw_early_grant {
 typedef struct gw_peer {
     gw_transport *transport;
     bool lost;
+    bool left; /* by gw_finalize: what it sent before is still good */
     gw_status lost_status;
     char why_lost[96]; /* a clause */
     uint16_t credits; /* small messages that may be sent without a grant */

@@ -288,8 +288,12 @@ static int needs_lost_peer(const gw_op *op) {
         if (lane->peer < 0 || !op->engine->peers[lane->peer].lost || lane->done == lane->stream.steps) continue;
         return lane->peer;
     }
-    for (int r = 0; on_board(op) && r < op->team->size; r++)
-        if (op->engine->peers[op->team->members[r]].lost) return op->team->members[r];
+    for (int r = 0; on_board(op) && r < op->team->size; r++) {
+        int member = op->team->members[r];
+        const gw_peer *peer = &op->engine->peers[member];
+        /* One that left may have done its part before. */
+        if (peer->lost && (!peer->left || gw_board_awaited(op->team->board) == member)) return member;
+    }
     return -1;
 }
 
@@ -297,6 +301,8 @@ static void finish(gw_op *op, gw_status status) {
     gw_engine *engine = op->engine;
     gw_op **at = &engine->active;
     while (*at != op) at = &(*at)->next;
+    /* The one behind it may have had to wait for this one: its own time begins now. */
+    if (at == &engine->active && op->next && op->next->progress_at < engine->now) op->next->progress_at = engine->now;
     *at = op->next;
     op->next = NULL;
     op->active = false;

@@ -422,9 +422,12 @@ static void sink_sent(void *ctx, int peer, gw_packet *packet) {
 
 static void sink_lost(void *ctx, int peer, gw_status status, const char *detail) {
     gw_engine *engine = ctx;
-    engine->peers[peer].lost = true;
-    snprintf(engine->peers[peer].why_lost, sizeof engine->peers[peer].why_lost, "%s", detail);
-    engine->peers[peer].lost_status = status;
+    gw_peer *from = &engine->peers[peer];
+    from->lost = true;
+    if (!from->left) { /* else the reason is known */
+        from->lost_status = status;
+        snprintf(from->why_lost, sizeof from->why_lost, "%s", detail);
+    }
     mark_all(engine);
 }
 
