@@ -47,9 +47,8 @@ static void reduces_for_ever(gw_comm *comm, const job *j, job_seat *seat) {
 
 static void reduces_and_computes(gw_comm *comm, const job *j, job_seat *seat) {
     float *data = buffer(comm, j);
-    volatile double busy = 0;
     while (!reduce_fails(comm, j, seat, data))
-        for (gw_time until = gw_clock_now() + 20 * GW_MILLISECOND; gw_clock_now() < until;) busy += 1;
+        for (gw_time until = gw_clock_now() + 20 * GW_MILLISECOND; gw_clock_now() < until;) {}
     wind_up(comm, seat, data);
 }
 
