@@ -91,7 +91,7 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
     snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
     /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
     if (left && peer->transport->ops->hangs_up) return;
-    if (left) peer->transport->ops->poll(peer->transport, engine->now);
+    while (left && peer->transport->ops->poll(peer->transport, engine->now)) {}
     peer->lost = true;
     for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
 }

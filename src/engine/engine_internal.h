@@ -122,6 +122,7 @@ struct gw_engine {
 /* flow.c */
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
 void gw_flow_claim_early(gw_op *op);                   /* a started operation takes over early grants */
+uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane); /* early messages of a receiving lane */
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
 void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */

@@ -158,6 +158,17 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
     return false;
 }
 
+uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane) {
+    const gw_peer *peer = &op->engine->peers[lane->peer];
+    uint64_t count = 0;
+    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
+        const gw_stashed *slot = &peer->stash[i];
+        count += slot->used && slot->complete && slot->frame.comm == op->team->id && slot->frame.op == op->number &&
+                 slot->frame.channel == lane->stream.channel;
+    }
+    return count;
+}
+
 /* An early message whose operation has just been started with another signature would wait for ever. */
 static void check_stash(gw_op *op) {
     for (int r = 0; r < op->team->size; r++) {
