@@ -19,6 +19,18 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+/* Sanitizers make everything slower, and linger at the end of a process. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define JOB_SLOWER 10
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define JOB_SLOWER 10
+#endif
+#endif
+#ifndef JOB_SLOWER
+#define JOB_SLOWER 1
+#endif
+
 #define JOB_RANKS_MAX 8
 #define JOB_TOKEN "a token of the tests, 0123456789"
 

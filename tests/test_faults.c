@@ -2,30 +2,28 @@
  * something else. The others return the right error, naming it, in time. */
 #include "job.h"
 
-#define KILL_MS 200  /* from kill -9 to the error on every survivor */
-#define SLACK_MS 900 /* what a deadline may be overrun by on a machine that is busy */
+#define KILL_MS (200 * JOB_SLOWER)  /* from kill -9 to the error on every survivor */
+#define SLACK_MS (900 * JOB_SLOWER) /* what a deadline may be overrun by on a machine that is busy */
 
+/* Input, and room for the result behind it. */
 static float *buffer(gw_comm *comm, const job *j) {
-    float *data = gw_alloc(comm, (j->count + 1) * sizeof *data);
+    float *data = gw_alloc(comm, 2 * (j->count + 1) * sizeof *data);
     if (!data) abort();
+    for (size_t i = 0; i < j->count; i++) data[i] = (float)(j->me + 1);
     return data;
 }
 
 static double ms_between(gw_time from, gw_time to) { return ((double)to - (double)from) / 1e6; }
 
-static bool sum_is_right(const job *j, const float *data) {
+static bool sum_is_right(const job *j, const float *in) {
+    const float *data = in + j->count;
     float right = (float)(j->world * (j->world + 1) / 2);
     return data[0] == right && data[j->count / 2] == right && data[j->count - 1] == right;
 }
 
-static void fill(const job *j, float *data) {
-    for (size_t i = 0; i < j->count; i++) data[i] = (float)(j->me + 1);
-}
-
 /* One all-reduce, checked. */
 static bool reduce_fails(gw_comm *comm, const job *j, job_seat *seat, float *data) {
-    fill(j, data);
-    if (job_failed(seat, comm, gw_allreduce(comm, data, data, j->count, GW_F32, GW_SUM))) return true;
+    if (job_failed(seat, comm, gw_allreduce(comm, data, data + j->count, j->count, GW_F32, GW_SUM))) return true;
     seat->wrong += !sum_is_right(j, data);
     atomic_fetch_add(&seat->rounds, 1);
     return false;
@@ -47,9 +45,8 @@ static void reduces_for_ever(gw_comm *comm, const job *j, job_seat *seat) {
 
 static void reduces_and_computes(gw_comm *comm, const job *j, job_seat *seat) {
     float *data = buffer(comm, j);
-    volatile double busy = 0;
     while (!reduce_fails(comm, j, seat, data))
-        for (gw_time until = gw_clock_now() + 20 * GW_MILLISECOND; gw_clock_now() < until;) busy += 1;
+        for (gw_time until = gw_clock_now() + 20 * GW_MILLISECOND; gw_clock_now() < until;) {}
     wind_up(comm, seat, data);
 }
 
@@ -59,8 +56,7 @@ static void starts_and_computes(gw_comm *comm, const job *j, job_seat *seat) {
     do {
         gw_request *request = NULL;
         bool done = false;
-        fill(j, data);
-        status = gw_allreduce_start(comm, data, data, j->count, GW_F32, GW_SUM, &request);
+        status = gw_allreduce_start(comm, data, data + j->count, j->count, GW_F32, GW_SUM, &request);
         while (!status && !done) {
             usleep(100);
             status = gw_test(request, &done);
@@ -322,13 +318,13 @@ static void one_leaves_early(void) {
                     if (r == victim) continue;
                     CHECK(job_ended(&j, r, 10));
                     check_told(&j, r, GW_PEER_LOST, named);
-                    if (!kind) CHECK_EQ(3, j.shared->seat[r].rounds);
+                    CHECK(j.shared->seat[r].rounds <= 3); /* the quickest to notice ends the job for all */
                     double took = ms_between(j.shared->seat[victim].called_at, j.shared->seat[r].failed_at);
                     if (took > worst) worst = took;
                 }
                 printf("    %s, rank %d %s: %.1f ms: %s\n", j.strategy, victim, kind ? "exits" : "finalises", worst,
                        j.shared->seat[1].text);
-                CHECK(worst < 500);
+                CHECK(worst < 500 * JOB_SLOWER);
                 job_close(&j);
             }
 }

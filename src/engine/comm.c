@@ -102,6 +102,9 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
         status = gw_team_open(&comm->team, gw_core_engine(node->core), id, rank, members, size, host_of, comm->board,
                               error);
     if (!status) {
+        const gw_error *failed = gw_engine_error(gw_core_engine(node->core));
+        if (failed->status) comm->error = *failed; /* between the agreement on its members and now */
+        atomic_store(&comm->failed, failed->status != GW_OK);
         comm->next = node->comms;
         node->comms = comm;
         *out = comm;
@@ -111,6 +114,12 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
     gw_node_unlock(node);
     free(host_of);
     return status;
+}
+
+/* (L) is held. */
+static void release_memory(gw_node *node, void *memory) {
+    if (node->shm) gw_shm_free(node->shm, memory);
+    else free(memory);
 }
 
 static bool unlink_comm(gw_comm *comm) {
@@ -290,9 +299,7 @@ gw_status gw_finalize(gw_comm *comm) {
         gw_node_drive(node, comm->requests->op);
         retire(comm->requests);
     }
-    gw_node_unlock(node);
-    gw_free(comm, comm->fuse);
-    gw_node_lock(node);
+    if (comm->fuse) release_memory(node, comm->fuse);
     bool last = unlink_comm(comm);
     gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
     close_parts(comm);
@@ -328,8 +335,7 @@ void gw_free(gw_comm *comm, void *memory) {
     if (!comm || !memory) return;
     gw_node *node = comm->node;
     gw_node_lock(node);
-    if (node->shm) gw_shm_free(node->shm, memory);
-    else free(memory);
+    release_memory(node, memory);
     gw_node_unlock(node);
 }
 
@@ -437,9 +443,8 @@ static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
     return GW_OK;
 }
 
-static gw_status check_shrinkable(const gw_comm *comm, gw_comm **out, gw_error *error) {
-    if (!comm || !out)
-        return gw_fail(error, GW_INVALID, "gw_shrink: the communicator or the place for the new one is NULL");
+/* (L) is held. */
+static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
     gw_node *node = comm->node;
     if (!atomic_load(&comm->failed))
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
@@ -451,28 +456,55 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_comm **out, gw_error *
     return GW_OK;
 }
 
+/* One try: the survivors of this communicator, and the new one of them. Another may be lost meanwhile. */
+static gw_status shrink_once(gw_comm *comm, bool *member, int *members, gw_comm **out, gw_error *error) {
+    gw_node *node = comm->node;
+    int count = 0, place = 0;
+    gw_node_lock(node);
+    gw_status status = await_survivors(comm, member, error);
+    uint32_t id = node->next_comm;
+    if (!status) node->next_comm++;
+    gw_node_unlock(node);
+    if (status) return status;
+    for (int r = 0; r < comm->size; r++) {
+        int job_rank = gw_team_member(comm->team, r);
+        if (!member[job_rank]) continue;
+        if (r == comm->rank) place = count;
+        members[count++] = job_rank;
+    }
+    return gw_comm_open(out, node, id, members, count, place, error);
+}
+
+/* Survivors were agreed on after that generation, and it is over with them too. */
+static bool lost_another(gw_node *node, uint32_t *generation) {
+    gw_node_lock(node);
+    uint32_t now = gw_control_generation(gw_core_control(node->core));
+    bool lost = now != *generation && gw_engine_error(gw_core_engine(node->core))->status != GW_OK;
+    gw_node_unlock(node);
+    *generation = now;
+    return lost;
+}
+
 gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     gw_error error = {.rank = -1};
-    if (out) *out = NULL;
-    if (check_shrinkable(comm, out, &error) != GW_OK) return gw_comm_told(&error);
+    if (!comm || !out) {
+        gw_fail(&error, GW_INVALID, "gw_shrink: the communicator or the place for the new one is NULL");
+        return gw_comm_told(&error);
+    }
+    *out = NULL;
     gw_node *node = comm->node;
+    gw_node_lock(node);
+    gw_status status = check_shrinkable(comm, &error);
+    gw_node_unlock(node);
+    if (status) return gw_comm_told(&error);
     bool *member = calloc((size_t)node->world, sizeof *member);
-    int *members = malloc((size_t)comm->size * sizeof *members), count = 0, place = 0;
-    gw_status status = member && members ? GW_OK : gw_fail(&error, GW_MEMORY, "out of memory for shrinking");
-    if (!status) {
-        gw_node_lock(node);
-        status = await_survivors(comm, member, &error);
-        gw_node_unlock(node);
-    }
-    if (!status) {
-        for (int r = 0; r < comm->size; r++) {
-            int job_rank = gw_team_member(comm->team, r);
-            if (!member[job_rank]) continue;
-            if (r == comm->rank) place = count;
-            members[count++] = job_rank;
-        }
-        status = gw_comm_open(out, node, node->next_comm++, members, count, place, &error);
-    }
+    int *members = malloc((size_t)comm->size * sizeof *members);
+    uint32_t generation = comm->generation;
+    if (!member || !members) status = gw_fail(&error, GW_MEMORY, "out of memory for shrinking");
+    else do {
+        error = (gw_error){.rank = -1};
+        status = shrink_once(comm, member, members, out, &error);
+    } while (status && lost_another(node, &generation));
     free(member);
     free(members);
     return status ? gw_comm_told(&error) : GW_OK;

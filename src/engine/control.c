@@ -389,7 +389,7 @@ static void hear_flood(gw_control *control, const gw_control_message *message, g
         break;
     case GW_CONTROL_BEAT: break;
     }
-    if (control->shrink_began) decide(control, now - control->shrink_began > control->deadline);
+    if (control->shrink_began) decide(control, now > control->shrink_began + control->deadline);
 }
 
 void gw_control_receive(gw_control *control, int neighbour, const gw_control_message *message, gw_time now) {
@@ -434,7 +434,7 @@ void gw_control_poll(gw_control *control, gw_time now) {
     }
     check_silence(control, now);
     tell_slow(control, now);
-    if (control->shrink_began) decide(control, now - control->shrink_began > control->deadline);
+    if (control->shrink_began) decide(control, now > control->shrink_began + control->deadline);
 }
 
 gw_time gw_control_next(const gw_control *control) {

@@ -6,8 +6,8 @@
 #include "engine/engine_internal.h"
 
 /* A lost data link may be the echo of something else (an aborted peer that closes). The control plane is given this
- * long to tell the cause before the link's own news counts. */
-#define GRACE (50 * GW_MILLISECOND)
+ * long to tell the cause before the link's own news counts. A process that ended, or left, is told of at once. */
+#define GRACE (400 * GW_MILLISECOND)
 
 struct gw_core {
     gw_core_config config;
@@ -96,13 +96,18 @@ void gw_core_close(gw_core *core) {
 gw_engine *gw_core_engine(gw_core *core) { return core->engine; }
 gw_control *gw_core_control(gw_core *core) { return core->control; }
 
+/* The peer left in order: nothing else can be the cause. */
+static bool explained(const gw_core *core) {
+    return core->suspicion.rank >= 0 && gw_control_left(core->control, core->suspicion.rank);
+}
+
 /* Carries out what callbacks decided, when no transport or engine function is on the stack. */
 static void settle(gw_core *core) {
     if (core->generation != gw_control_generation(core->control)) { /* the job has been shrunk */
         core->generation = gw_control_generation(core->control);
         gw_engine_renew(core->engine);
     }
-    if (core->suspicion.status && core->now >= core->suspected_at + GRACE) {
+    if (core->suspicion.status && (explained(core) || core->now >= core->suspected_at + GRACE)) {
         gw_control_abort(core->control, &core->suspicion);
         core->suspicion = (gw_error){0};
     }

@@ -86,12 +86,13 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {
     gw_peer *peer = &engine->peers[rank];
     if (engine->halted || !peer->transport) return;
-    /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
-    if (left && peer->transport->ops->hangs_up) return;
-    if (left) peer->transport->ops->poll(peer->transport, engine->now);
-    peer->lost = true;
+    peer->left = left;
     peer->lost_status = GW_PEER_LOST;
     snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
+    /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
+    if (left && peer->transport->ops->hangs_up) return;
+    while (left && peer->transport->ops->poll(peer->transport, engine->now)) {}
+    peer->lost = true;
     for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
 }
 
@@ -161,4 +162,5 @@ uint32_t gw_team_id(const gw_team *team) { return team->id; }
 int gw_team_rank(const gw_team *team) { return team->rank; }
 int gw_team_size(const gw_team *team) { return team->size; }
 int gw_team_member(const gw_team *team, int rank) { return team->members[rank]; }
+
 const gw_topology *gw_team_topology(const gw_team *team) { return &team->topology; }

@@ -24,6 +24,7 @@ typedef struct gw_early_grant {
 typedef struct gw_peer {
     gw_transport *transport;
     bool lost;
+    bool left; /* by gw_finalize: what it sent before is still good */
     gw_status lost_status;
     char why_lost[96]; /* a clause */
     uint16_t credits; /* small messages that may be sent without a grant */
@@ -123,6 +124,7 @@ struct gw_engine {
 /* flow.c */
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
 void gw_flow_claim_early(gw_op *op);                   /* a started operation takes over early grants */
+uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane); /* early messages of a receiving lane */
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
 void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */

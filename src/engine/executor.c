@@ -327,11 +327,19 @@ static bool advance_lane(gw_op *op, uint32_t stream) {
 /* A board is at work: it has no events of its own, so it is polled. */
 static bool on_board(const gw_op *op) { return op->board_steps > 0; }
 
+/* Is all that this lane still has to act on here already? */
+static bool all_here(const gw_op *op, const gw_lane *lane) {
+    uint64_t here = gw_flow_stashed(op, lane);
+    for (uint64_t i = lane->done; i < lane->posted; i++) here += lane->land[i % GW_PIPELINE].arrived;
+    return here == lane->stream.steps - lane->done;
+}
+
 /* A peer whose link is gone, and from or to which this operation still needs something; -1: none. */
 static int needs_lost_peer(const gw_op *op) {
     for (uint32_t s = 0; s < op->plan.streams; s++) {
         const gw_lane *lane = &op->lanes[s];
         if (lane->peer < 0 || !op->engine->peers[lane->peer].lost || lane->done == lane->stream.steps) continue;
+        if (lane->stream.flow == GW_FLOW_RECV && all_here(op, lane)) continue;
         return lane->peer;
     }
     /* A rank of this host that has left the board's last task for this operation has done all that it was needed for. */
@@ -346,6 +354,8 @@ static void finish(gw_op *op, gw_status status) {
     gw_engine *engine = op->engine;
     gw_op **at = &engine->active;
     while (*at != op) at = &(*at)->next;
+    /* The one behind it may have had to wait for this one: its own time begins now. */
+    if (at == &engine->active && op->next && op->next->progress_at < engine->now) op->next->progress_at = engine->now;
     *at = op->next;
     op->next = NULL;
     op->active = false;

@@ -164,6 +164,17 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
     return false;
 }
 
+uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane) {
+    const gw_peer *peer = &op->engine->peers[lane->peer];
+    uint64_t count = 0;
+    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
+        const gw_stashed *slot = &peer->stash[i];
+        count += slot->used && slot->complete && slot->frame.comm == op->team->id && slot->frame.op == op->number &&
+                 slot->frame.channel == lane->stream.channel;
+    }
+    return count;
+}
+
 /* An early message whose operation has just been started with another signature would wait for ever. */
 static void check_stash(gw_op *op) {
     for (int r = 0; r < op->team->size; r++) {
@@ -429,9 +440,12 @@ static void sink_sent(void *ctx, int peer, gw_packet *packet) {
 
 static void sink_lost(void *ctx, int peer, gw_status status, const char *detail) {
     gw_engine *engine = ctx;
-    engine->peers[peer].lost = true;
-    snprintf(engine->peers[peer].why_lost, sizeof engine->peers[peer].why_lost, "%s", detail);
-    engine->peers[peer].lost_status = status;
+    gw_peer *from = &engine->peers[peer];
+    from->lost = true;
+    if (!from->left) { /* else the reason is known */
+        from->lost_status = status;
+        snprintf(from->why_lost, sizeof from->why_lost, "%s", detail);
+    }
     mark_all(engine);
 }
 

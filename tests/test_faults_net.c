@@ -1,0 +1,202 @@
+/* test_faults_net.c - a job whose doors are knocked at by hundreds of strangers goes on as if nothing was; a job whose
+ * network is cut ends at the deadline on both sides. Jobs of real processes. */
+#include "job.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define EACH 64       /* strangers of a sort at each door */
+#define REFUSED_S 2.9 /* 2 s, and what a busy machine needs */
+#define DOORS_MAX 16
+#define COUNT 50000
+
+/* The job: reduces until the test says stop, and counts. */
+
+static void reduces_until_told(gw_comm *comm, const job *j, job_seat *seat) {
+    static float in[COUNT], out[COUNT];
+    int32_t stop = 0;
+    while (!stop) {
+        int32_t mine = atomic_load(&j->shared->go);
+        for (int i = 0; i < COUNT; i++) in[i] = (float)(j->me + 1 + i % 5);
+        gw_status status = gw_allreduce(comm, in, out, COUNT, GW_F32, GW_SUM);
+        if (!status) status = gw_allreduce(comm, &mine, &stop, 1, GW_I32, GW_MIN);
+        if (job_failed(seat, comm, status)) break;
+        for (int i = 0; i < COUNT; i++)
+            seat->wrong += out[i] != (float)(j->world * (j->world + 1) / 2 + j->world * (i % 5));
+        atomic_fetch_add(&seat->rounds, 1);
+    }
+    seat->finalized = gw_finalize(comm);
+}
+
+/* Every port on which a process of the job listens. */
+
+static bool holds_socket(pid_t pid, unsigned long inode) {
+    char path[300], link[64], wanted[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    DIR *folder = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
+        ssize_t length = readlink(path, link, sizeof link - 1);
+        link[length > 0 ? length : 0] = 0;
+        found = strcmp(link, wanted) == 0;
+    }
+    if (folder) closedir(folder);
+    return found;
+}
+
+static int find_doors(const job *j, int ports[DOORS_MAX]) {
+    char line[512];
+    int count = 0;
+    FILE *table = fopen("/proc/net/tcp", "r");
+    while (table && count < DOORS_MAX && fgets(line, sizeof line, table)) {
+        unsigned address, port, state;
+        unsigned long inode;
+        if (sscanf(line, "%*d: %8X:%4X %*8X:%*4X %2X %*X:%*X %*X:%*X %*X %*u %*u %lu", &address, &port, &state, &inode) != 4)
+            continue;
+        for (int r = 0; state == 0x0a && r < j->world; r++) {
+            if (!holds_socket(j->pid[r], inode)) continue;
+            CHECK_EQ(htonl(INADDR_LOOPBACK), address); /* a local job listens on loopback only */
+            ports[count++] = (int)port;
+            break;
+        }
+    }
+    if (table) fclose(table);
+    return count;
+}
+
+/* Strangers. */
+
+enum { SCANNER, WRONG_TOKEN, GARBAGE, HALF, SILENT, SORTS };
+
+static int knock(int port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static void speak(int fd, int sort, int number) {
+    uint8_t bytes[256];
+    size_t count = 0;
+    memset(bytes, 0x41 + number, sizeof bytes);
+    if (sort == GARBAGE) count = 1 + (size_t)number * 3;
+    if (sort == HALF || sort == WRONG_TOKEN) {
+        memcpy(bytes, "GRADWIRE\1\0\0", 12);
+        count = sort == HALF ? 1 + (size_t)number * 43 / EACH : 44 + 32 + 56; /* a proof that proves nothing */
+    }
+    if (count && send(fd, bytes, count, MSG_NOSIGNAL) <= 0) test_failures++;
+}
+
+static bool closed(int fd) {
+    uint8_t bytes[256];
+    ssize_t got;
+    do got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    while (got > 0);
+    return got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+static int still_open(int *fds, int count) {
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        if (fds[i] >= 0 && closed(fds[i])) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+        left += fds[i] >= 0;
+    }
+    return left;
+}
+
+static double rounds_a_second(const job *j, double seconds) {
+    uint64_t before = atomic_load(&j->shared->seat[0].rounds);
+    usleep((useconds_t)(seconds * 1e6));
+    return (double)(atomic_load(&j->shared->seat[0].rounds) - before) / seconds;
+}
+
+static void strangers_harm_nothing(void) {
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    static int fds[DOORS_MAX * SORTS * EACH];
+    job j = {.world = 4, .strategy = "transport=tcp", .deadline_s = 8, .body = reduces_until_told};
+    int ports[DOORS_MAX], count = 0;
+    job_start(&j);
+    CHECK(job_all_reached(&j, 5, 10));
+    int doors = find_doors(&j, ports);
+    CHECK(doors >= 4);
+    double calm = rounds_a_second(&j, 0.5);
+    gw_time began = gw_clock_now();
+    for (int i = 0; i < SORTS * EACH; i++)
+        for (int d = 0; d < doors; d++) {
+            int fd = knock(ports[d]);
+            CHECK(fd >= 0);
+            if (fd < 0) continue;
+            speak(fd, i % SORTS, i / SORTS);
+            if (i % SORTS == SCANNER) close(fd);
+            else fds[count++] = fd;
+        }
+    double besieged = rounds_a_second(&j, 0.5);
+    gw_time last = gw_clock_now();
+    while (still_open(fds, count) && gw_clock_now() < last + (gw_time)(REFUSED_S * 1e9)) usleep(5000);
+    CHECK_EQ(0, still_open(fds, count));
+    printf("    %d doors, %d strangers, all refused %.2f s after the first; %.0f rounds/s before, %.0f during\n", doors,
+           doors * SORTS * EACH, (double)(gw_clock_now() - began) / 1e9, calm, besieged);
+    CHECK(besieged > calm / 10);
+    atomic_store(&j.shared->go, 1);
+    for (int r = 0; r < 4; r++) {
+        CHECK(job_ended(&j, r, 10));
+        CHECK_EQ(0, j.shared->seat[r].wrong);
+        CHECK_EQ(GW_OK, j.shared->seat[r].finalized);
+        CHECK_STR("", j.shared->seat[r].text);
+    }
+    CHECK_EQ(0, job_flights(&j, -1, NULL, 0));
+    job_close(&j);
+}
+
+/* A cut network: two namespaces stand in for hosts. */
+
+static bool shell(const char *format, const char *a, const char *b) {
+    char command[512];
+    snprintf(command, sizeof command, format, a, b);
+    return system(command) == 0;
+}
+
+static void network_is_cut(void) {
+    char left[32], right[32];
+    snprintf(left, sizeof left, "gwt%da", (int)getpid());
+    snprintf(right, sizeof right, "gwt%db", (int)getpid());
+    if (geteuid() != 0 || !shell("ip netns add %s 2>/dev/null && ip netns add %s 2>/dev/null", left, right)) {
+        printf("    not tried: namespaces cannot be made here\n");
+        return;
+    }
+    bool ready = shell("ip -n %s link add v0 type veth peer name v0 netns %s", left, right) &&
+                 shell("ip -n %s addr add 10.77.0.1/24 dev v0 && ip -n %s addr add 10.77.0.2/24 dev v0", left, right) &&
+                 shell("ip -n %s link set v0 up && ip -n %s link set v0 up", left, right) &&
+                 shell("ip -n %s link set lo up && ip -n %s link set lo up", left, right);
+    CHECK(ready);
+    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 2, .body = reduces_until_told,
+             .space = {left, right}, .master_addr = "10.77.0.1"};
+    job_start(&j);
+    CHECK(job_all_reached(&j, 3, 10));
+    gw_time cut = gw_clock_now();
+    CHECK(shell("ip -n %s link set v0 down%s", right, ""));
+    for (int r = 0; r < 2; r++) {
+        const job_seat *seat = &j.shared->seat[r];
+        CHECK(job_ended(&j, r, 8));
+        double took = ((double)seat->failed_at - (double)cut) / 1e6;
+        printf("    rank %d after %.0f ms: %s\n", r, took, seat->text);
+        CHECK(seat->status == GW_PEER_LOST || seat->status == GW_TIMEOUT);
+        CHECK(strstr(seat->text, r ? "rank 0 on " : "rank 1 on ") != NULL);
+        CHECK(took < 3500);
+    }
+    job_close(&j);
+    shell("ip netns del %s; ip netns del %s", left, right);
+}
+
+TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut))
