@@ -13,6 +13,7 @@ static const gw_command *const commands[] = {
     &gw_command_list,
     &gw_command_plan,
     &gw_command_sim,
+    &gw_command_bench,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -1,0 +1,9 @@
+#!/bin/sh
+# lab_shell.sh ADDRESS COMMAND... - runs a command on a host of a lab, for launchers that want a remote shell.
+#
+# The last number of the address tells the host; GRADWIRE_LAB_PREFIX is what the names of the lab's namespaces begin
+# with. Each host has a name of its own, because MPI libraries take ranks with the same host name to share memory.
+number=${1##*.}
+shift
+exec ip netns exec "$GRADWIRE_LAB_PREFIX$((number - 1))" unshare --uts \
+    sh -c "hostname gwlab$number && $*"

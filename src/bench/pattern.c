@@ -1,0 +1,88 @@
+/* pattern.c - see pattern.h. */
+#include "bench/pattern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/reduce.h"
+
+static int value_of(gw_redop op, int rank, size_t index) {
+    int mixed = (int)((index * 7 + (size_t)rank * 5 + index / 64) % 8);
+    return op == GW_PROD ? 1 + mixed % 2 : 1 + mixed;
+}
+
+static void store(gw_dtype dtype, void *block, size_t index, int value) {
+    switch (dtype) {
+    case GW_F32: ((float *)block)[index] = (float)value; return;
+    case GW_F64: ((double *)block)[index] = value; return;
+    case GW_F16: ((uint16_t *)block)[index] = gw_f32_to_f16((float)value); return;
+    case GW_BF16: ((uint16_t *)block)[index] = gw_f32_to_bf16((float)value); return;
+    case GW_I8: ((int8_t *)block)[index] = (int8_t)value; return;
+    case GW_U8: ((uint8_t *)block)[index] = (uint8_t)value; return;
+    case GW_I32: ((int32_t *)block)[index] = value; return;
+    case GW_I64: ((int64_t *)block)[index] = value; return;
+    case GW_DTYPES: return;
+    }
+}
+
+gw_status gw_pattern_of_rank(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int rank) {
+    pattern->element_bytes = gw_dtype_bytes(dtype);
+    pattern->block = malloc(2 * GW_PATTERN_PERIOD * pattern->element_bytes);
+    if (!pattern->block) return GW_MEMORY;
+    for (size_t i = 0; i < 2 * GW_PATTERN_PERIOD; i++)
+        store(dtype, pattern->block, i, value_of(op, rank, i % GW_PATTERN_PERIOD));
+    return GW_OK;
+}
+
+gw_status gw_pattern_of_all(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int world) {
+    gw_pattern *ranks = calloc((size_t)world, sizeof *ranks);
+    const void **sources = calloc((size_t)world, sizeof *sources);
+    gw_status status = ranks && sources ? gw_pattern_of_rank(pattern, dtype, op, 0) : GW_MEMORY;
+    for (int r = 0; r < world && !status; r++) {
+        status = gw_pattern_of_rank(&ranks[r], dtype, op, r);
+        sources[r] = ranks[r].block;
+    }
+    gw_reduction reduction = {.dtype = dtype, .op = op, .world = world};
+    if (!status) gw_reduce_many_reference(reduction, pattern->block, sources, world, 2 * GW_PATTERN_PERIOD);
+    for (int r = 0; ranks && r < world; r++) gw_pattern_free(&ranks[r]);
+    free(sources);
+    free(ranks);
+    return status;
+}
+
+void gw_pattern_free(gw_pattern *pattern) {
+    free(pattern->block);
+    pattern->block = NULL;
+}
+
+/* Where in the block the element stands. */
+static const uint8_t *place(const gw_pattern *pattern, size_t index, int salt) {
+    return pattern->block + (index + (size_t)salt * 509) % GW_PATTERN_PERIOD * pattern->element_bytes;
+}
+
+void gw_pattern_fill(const gw_pattern *pattern, void *memory, size_t first, size_t count, int salt) {
+    const uint8_t *from = place(pattern, first, salt);
+    uint8_t *to = memory;
+    size_t piece_bytes = GW_PATTERN_PERIOD * pattern->element_bytes, left = count * pattern->element_bytes;
+    for (; left > piece_bytes; left -= piece_bytes, to += piece_bytes) memcpy(to, from, piece_bytes);
+    memcpy(to, from, left);
+}
+
+static size_t count_wrong(const uint8_t *got, const uint8_t *wanted, size_t count, size_t bytes) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++) wrong += memcmp(got + i * bytes, wanted + i * bytes, bytes) != 0;
+    return wrong;
+}
+
+size_t gw_pattern_wrong(const gw_pattern *pattern, const void *memory, size_t first, size_t count, int salt) {
+    const uint8_t *wanted = place(pattern, first, salt), *got = memory;
+    size_t bytes = pattern->element_bytes, wrong = 0;
+    while (count) {
+        size_t piece = count < GW_PATTERN_PERIOD ? count : GW_PATTERN_PERIOD;
+        if (memcmp(got, wanted, piece * bytes) != 0) wrong += count_wrong(got, wanted, piece, bytes);
+        got += piece * bytes;
+        count -= piece;
+    }
+    return wrong;
+}

@@ -1,0 +1,255 @@
+/* bench_spawn.c - who takes part in a benchmark, and the command lines that start them. See bench.h. */
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+
+enum { FIRST_PORT = 29500 };
+
+const char *const gw_peer_names[] = {"openmpi", "openmpi-tuned", "mpich", "gloo", NULL};
+
+bool gw_peer_known(const char *name) {
+    for (int i = 0; gw_peer_names[i]; i++)
+        if (strcmp(gw_peer_names[i], name) == 0) return true;
+    return false;
+}
+
+/* ---- words ---- */
+
+static void add(gw_spawn *spawn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Words that do not fit are missed by the last check of gw_contestant_command. */
+static void add(gw_spawn *spawn, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    size_t room = sizeof spawn->text - spawn->used;
+    int length = vsnprintf(spawn->text + spawn->used, room, format, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= room || spawn->count + 1 >= GW_SPAWN_WORDS) {
+        spawn->count = GW_SPAWN_WORDS;
+        return;
+    }
+    spawn->argv[spawn->count++] = spawn->text + spawn->used;
+    spawn->argv[spawn->count] = NULL;
+    spawn->used += (size_t)length + 1;
+}
+
+/* Several words without blanks in them. */
+static void add_words(gw_spawn *spawn, const char *text) {
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        add(spawn, "%.*s", length, text);
+        text += length + (text[length] == ' ');
+    }
+}
+
+static bool own_path(char path[PATH_MAX]) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = 0;
+    return length > 0;
+}
+
+/* A file of the directory peers/ beside this program. */
+static gw_status peer_path(const char *name, char path[PATH_MAX + 64], gw_error *error) {
+    char own[PATH_MAX];
+    if (!own_path(own)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
+    *strrchr(own, '/') = 0;
+    snprintf(path, PATH_MAX + 64, "%s/peers/%s", own, name);
+    if (access(path, X_OK) == 0) return GW_OK;
+    return gw_fail(error, GW_SYSTEM, "there is no %s to compare with: `make bench-peers` installs and builds it", path);
+}
+
+static bool over_tcp(const gw_contestant *c) { return strcmp(c->transport, "tcp") == 0; }
+
+static int slots(const gw_contest *contest) {
+    int hosts = contest->settings->lab.hosts;
+    return (contest->world + hosts - 1) / hosts;
+}
+
+/* ---- each library ---- */
+
+static void add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, const char *self) {
+    add(spawn, "%s", self);
+    add_words(spawn, "run --no-prefix -n");
+    add(spawn, "%d", contest->world);
+    if (!contest->lab) return;
+    char hosts[2048] = "";
+    size_t used = 0;
+    for (int i = 0; i < contest->settings->lab.hosts; i++)
+        used += (size_t)snprintf(hosts + used, sizeof hosts - used, "%s%s:%d", i ? "," : "",
+                                 gw_lab_name(contest->lab, i), slots(contest));
+    add_words(spawn, "--rsh");
+    add(spawn, "ip netns exec");
+    add(spawn, "-H%s", hosts);
+    add(spawn, "--master-addr=%s", gw_lab_address(contest->lab, 0));
+    add(spawn, "--port=%d", FIRST_PORT + (int)(c - contest->contestants));
+}
+
+static gw_status gradwire_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn,
+                                  gw_error *error) {
+    char self[PATH_MAX];
+    if (!own_path(self)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
+    add_run(contest, c, spawn, self);
+    add(spawn, "--strategy=%s", c->line);
+    add(spawn, "--");
+    add(spawn, "%s", self);
+    add(spawn, "bench");
+    return GW_OK;
+}
+
+/* Gloo has no launcher; ours does as well. */
+static gw_status gloo_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
+    char self[PATH_MAX], program[PATH_MAX + 64];
+    gw_status status = peer_path("peer_gloo", program, error);
+    if (status) return status;
+    if (!own_path(self)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
+    add_run(contest, c, spawn, self);
+    add(spawn, "--");
+    add(spawn, "%s", program);
+    add(spawn, "%s", contest->lab ? "eth0" : "lo");
+    return GW_OK;
+}
+
+/* The addresses of the lab's hosts, with their slots where the launcher wants them. */
+static void add_addresses(const gw_contest *contest, gw_spawn *spawn, bool with_slots) {
+    char list[2048] = "";
+    size_t used = 0;
+    for (int i = 0; i < contest->settings->lab.hosts; i++) {
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "", gw_lab_address(contest->lab, i));
+        if (with_slots) used += (size_t)snprintf(list + used, sizeof list - used, ":%d", slots(contest));
+    }
+    add(spawn, "%s", list);
+}
+
+/* The launcher itself runs on the lab's first host. */
+static gw_status enter_lab(const gw_contest *contest, gw_spawn *spawn, char shell[PATH_MAX + 64], gw_error *error) {
+    gw_status status = peer_path("lab_shell.sh", shell, error);
+    if (status) return status;
+    char prefix[GW_LAB_NAME_BYTES];
+    snprintf(prefix, sizeof prefix, "%s", gw_lab_name(contest->lab, 0));
+    prefix[strlen(prefix) - 1] = 0;
+    setenv("GRADWIRE_LAB_PREFIX", prefix, 1);
+    add(spawn, "%s", shell);
+    add(spawn, "%s", gw_lab_address(contest->lab, 0));
+    return GW_OK;
+}
+
+static gw_status openmpi_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
+    char program[PATH_MAX + 64], shell[PATH_MAX + 64];
+    gw_status status = peer_path("peer_openmpi", program, error);
+    if (!status && contest->lab) status = enter_lab(contest, spawn, shell, error);
+    if (status) return status;
+    add_words(spawn, "mpirun.openmpi --oversubscribe");
+    if (geteuid() == 0) add_words(spawn, "--allow-run-as-root");
+    if (contest->lab) {
+        add_words(spawn, "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
+                         "-x GRADWIRE_BENCH -x GRADWIRE_LAB_PREFIX --mca plm_rsh_agent");
+        add(spawn, "%s", shell);
+        add(spawn, "--host");
+        add_addresses(contest, spawn, true);
+    } else if (over_tcp(c)) {
+        add_words(spawn, "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include lo");
+    } else {
+        add_words(spawn, "--mca btl self,vader --mca pml ob1");
+    }
+    if (strcmp(c->library, "openmpi-tuned") == 0)
+        add_words(spawn, "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 5 "
+                         "--mca coll_tuned_allreduce_algorithm_segmentsize 262144");
+    add(spawn, "-n");
+    add(spawn, "%d", contest->world);
+    add(spawn, "%s", program);
+    return GW_OK;
+}
+
+static gw_status mpich_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
+    char program[PATH_MAX + 64], shell[PATH_MAX + 64];
+    gw_status status = peer_path("peer_mpich", program, error);
+    if (!status && contest->lab) status = enter_lab(contest, spawn, shell, error);
+    if (status) return status;
+    add_words(spawn, "mpirun.mpich");
+    if (contest->lab) {
+        add_words(spawn, "-launcher ssh -iface eth0 -launcher-exec");
+        add(spawn, "%s", shell);
+        add(spawn, "-hosts");
+        add_addresses(contest, spawn, false);
+    }
+    if (contest->lab || over_tcp(c)) add_words(spawn, "-genv UCX_TLS tcp,self -genv MPIR_CVAR_NOLOCAL 1");
+    add(spawn, "-n");
+    add(spawn, "%d", contest->world);
+    add(spawn, "%s", program);
+    return GW_OK;
+}
+
+gw_status gw_contestant_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
+    gw_status status;
+    if (strcmp(c->library, "gradwire") == 0) status = gradwire_command(contest, c, spawn, error);
+    else if (strcmp(c->library, "gloo") == 0) status = gloo_command(contest, c, spawn, error);
+    else if (strcmp(c->library, "mpich") == 0) status = mpich_command(contest, c, spawn, error);
+    else status = openmpi_command(contest, c, spawn, error);
+    if (!status && spawn->count >= GW_SPAWN_WORDS)
+        status = gw_fail(error, GW_INVALID, "the command line of %s is too long", c->library);
+    return status;
+}
+
+/* ---- who takes part ---- */
+
+static gw_status enter_gradwire(gw_contest *contest, const char *arch, gw_error *error) {
+    gw_strategy strategy;
+    gw_status status = gw_bench_strategy(contest->settings, arch, &strategy, error);
+    if (status) return status;
+    gw_contestant *c = &contest->contestants[contest->count++];
+    *c = (gw_contestant){.library = "gradwire", .listener = -1};
+    snprintf(c->arch, sizeof c->arch, "%s", gw_strategy_name(&strategy, GW_AXIS_ARCH));
+    snprintf(c->transport, sizeof c->transport, "%s", gw_strategy_name(&strategy, GW_AXIS_TRANSPORT));
+    gw_strategy_print(&strategy, c->line, sizeof c->line);
+    return GW_OK;
+}
+
+/* Whether this architecture itself carries the collective in such a job, and does not leave it to another. */
+static bool carries(const gw_contest *contest, const char *arch) {
+    const gw_bench_settings *s = contest->settings;
+    const gw_plan_builder *builder = gw_plan_find(arch);
+    gw_strategy strategy;
+    gw_error ignored = {0};
+    int host_of[1024] = {0}, per_host = s->lab.hosts ? slots(contest) : contest->world;
+    if (!builder || gw_bench_strategy(s, arch, &strategy, &ignored) != GW_OK) return false;
+    for (int r = 0; r < contest->world; r++) host_of[r] = r / per_host;
+    bool board = !gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "tcp");
+    gw_plan_request request = {.collective = s->first.collective, .root = s->first.root, .count = 1 << 20,
+                               .topology = {.world = contest->world, .host_of = host_of, .board = board},
+                               .chunk_count = 1 << 16, .pipeline = 2};
+    return builder->refuses(&request) == NULL;
+}
+
+static gw_status enter_all(gw_contest *contest, gw_error *error) {
+    gw_status status = GW_OK;
+    for (const gw_technique *t = gw_techniques(GW_AXIS_ARCH); t->name && !status; t++)
+        if (strcmp(t->name, "auto") == 0 || carries(contest, t->name)) status = enter_gradwire(contest, t->name, error);
+    return status;
+}
+
+gw_status gw_contest_enter(gw_contest *contest, gw_error *error) {
+    const gw_bench_settings *s = contest->settings;
+    bool all = s->arch && strcmp(s->arch, "all") == 0;
+    gw_status status = all ? enter_all(contest, error) : enter_gradwire(contest, NULL, error);
+    for (const char *at = s->against; at && *at && !status;) {
+        size_t length = strcspn(at, ",");
+        for (int i = 0; gw_peer_names[i]; i++) {
+            if (strlen(gw_peer_names[i]) != length || strncmp(gw_peer_names[i], at, length) != 0) continue;
+            if (contest->count == GW_CONTESTANTS_MAX)
+                return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_CONTESTANTS_MAX);
+            gw_contestant *c = &contest->contestants[contest->count++];
+            *c = (gw_contestant){.library = gw_peer_names[i], .listener = -1, .arch = "-"};
+            bool tcp = contest->settings->lab.hosts || strcmp(gw_peer_names[i], "gloo") == 0 ||
+                       strcmp(contest->contestants[0].transport, "tcp") == 0;
+            strcpy(c->transport, tcp ? "tcp" : "shm");
+        }
+        at += length + (at[length] == ',');
+    }
+    return status;
+}
