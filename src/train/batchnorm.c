@@ -65,6 +65,8 @@ static void create_backward(gw_layer *layer, batchnorm *b, unsigned flags, dnnl_
     gw_operation_set(b->backward, DNNL_ARG_VARIANCE, gw_dnn_memory(dnn, &vector, b->variance));
     gw_operation_set(b->backward, DNNL_ARG_SCALE,
                      gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 0)));
+    gw_operation_set(b->backward, DNNL_ARG_SHIFT, /* not used, but oneDNN counts its arguments */
+                     gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 1)));
     gw_operation_set(b->backward, DNNL_ARG_DIFF_DST, gw_dnn_memory(dnn, &data, layer->output_gradient));
     gw_operation_set(b->backward, DNNL_ARG_DIFF_SRC, gw_dnn_memory(dnn, &data, gradient));
     gw_operation_set(b->backward, DNNL_ARG_DIFF_SCALE, b->scale_gradient);

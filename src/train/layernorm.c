@@ -38,6 +38,7 @@ static void create_backward(gw_layer *layer, layernorm *n, const gw_md *data, co
     n->shift_gradient = gw_dnn_memory(layer->dnn, &vector, NULL);
     set(layer, n->backward, DNNL_ARG_SRC, data, layer->input[0]);
     set(layer, n->backward, DNNL_ARG_SCALE, &vector, gw_layer_weights(layer, 0));
+    set(layer, n->backward, DNNL_ARG_SHIFT, &vector, gw_layer_weights(layer, 1)); /* not used, but counted */
     set(layer, n->backward, DNNL_ARG_DIFF_DST, data, layer->output_gradient);
     set(layer, n->backward, DNNL_ARG_DIFF_SRC, data, gradient);
     gw_operation_set(n->backward, DNNL_ARG_MEAN, mean);
