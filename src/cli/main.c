@@ -14,6 +14,7 @@ static const gw_command *const commands[] = {
     &gw_command_plan,
     &gw_command_sim,
     &gw_command_bench,
+    &gw_command_model,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -1,0 +1,23 @@
+# The built-in trainer (src/train), where oneDNN is there: Debian's libdnnl-dev. Without it everything else is built, and
+# the commands that train say what is missing.
+#
+# Sets GW_TRAIN_LIBRARY to the library, or to nothing, and keeps of GW_CLI_SOURCES what can be built.
+find_path(GW_DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(GW_DNNL_LIBRARY dnnl)
+mark_as_advanced(GW_DNNL_INCLUDE GW_DNNL_LIBRARY)
+
+set(GW_TRAIN_COMMANDS ${CMAKE_SOURCE_DIR}/src/cli/model.c)
+if(GW_DNNL_INCLUDE AND GW_DNNL_LIBRARY)
+  set(GW_TRAIN_LIBRARY gradwire_train)
+  list(REMOVE_ITEM GW_CLI_SOURCES ${CMAKE_SOURCE_DIR}/src/cli/without_train.c)
+  file(GLOB_RECURSE GW_TRAIN_SOURCES CONFIGURE_DEPENDS src/train/*.c)
+  add_library(gradwire_train STATIC ${GW_TRAIN_SOURCES})
+  target_include_directories(gradwire_train PUBLIC include src ${GW_DNNL_INCLUDE})
+  # Loops are vectorised; none of these options changes a result.
+  target_compile_options(gradwire_train PRIVATE -O3 -fno-math-errno -fno-trapping-math)
+  target_link_libraries(gradwire_train PUBLIC ${GW_DNNL_LIBRARY} gomp m)
+else()
+  set(GW_TRAIN_LIBRARY "")
+  list(REMOVE_ITEM GW_CLI_SOURCES ${GW_TRAIN_COMMANDS})
+  message(STATUS "oneDNN is missing (Debian: libdnnl-dev): gradwire train and gradwire model will say so")
+endif()

@@ -1,0 +1,118 @@
+/* layer.h - what a layer is. One kind a file; kinds.c has the table.
+ *
+ * A kind works twice: once on the description of a model (configure: words to settings, shapes, parameters), and once
+ * for every batch size that is run (create: operations and memory; forward, backward: nothing but running them). */
+#ifndef GW_TRAIN_LAYER_H
+#define GW_TRAIN_LAYER_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "train/dnn.h"
+#include "train/shape.h"
+
+#define GW_LABEL_BYTES 24
+#define GW_PARAMETER_NAME_BYTES 48
+#define GW_PARAMETER_DIMS 4
+
+typedef struct gw_layer_kind gw_layer_kind;
+typedef struct gw_spec gw_spec;
+
+/* A tensor that training changes, or that a layer keeps from step to step (the running mean of a batch norm). */
+typedef struct gw_parameter {
+    char name[GW_PARAMETER_NAME_BYTES]; /* conv1.weight */
+    size_t offset, count;               /* floats, in the model's memory */
+    int dims[GW_PARAMETER_DIMS], ndims; /* row-major; convolutions are out, in, height, width; dense out, in */
+    bool decay;                         /* false for biases and norms: no weight decay, no LARS or LAMB scaling */
+    float initial, deviation;           /* uniform around initial with this standard deviation; 0: all the same */
+} gw_parameter;
+
+/* What the words of a line say; a kind uses some of them. */
+typedef struct gw_settings {
+    int channels, kernel, stride, pad, heads;
+    int nobias, relu;
+} gw_settings;
+
+/* One line of a model's description. */
+typedef struct gw_node {
+    const gw_layer_kind *kind;
+    int line;    /* of the description, from 1 */
+    int ordinal; /* among those of its kind, from 1 */
+    char label[GW_LABEL_BYTES];
+    int inputs[2], input_count; /* tensors */
+    int output;                 /* tensor; that of the input where nothing is computed */
+    gw_shape in, out;           /* of the first input */
+    gw_settings settings;
+    int first_parameter, parameters;
+    int first_buffer, buffers;
+    uint64_t flops; /* of the forward pass, one example */
+} gw_node;
+
+/* One layer at work, for one batch size. */
+typedef struct gw_layer {
+    const gw_node *node;
+    gw_dnn *dnn;
+    int batch;
+    float *input[2]; /* the embedding's are int32_t */
+    float *output;
+    float *output_gradient;
+    float *input_gradient[2]; /* NULL where nobody wants it; may be output_gradient itself for add */
+    const gw_parameter *table;   /* of its own parameters */
+    const float *weights;        /* of the first */
+    float *gradients;            /* of the first; set before each backward */
+    const gw_parameter *buffer_table;
+    float *buffers;
+    bool trains; /* backward will be called */
+    void *own;   /* the kind's operations, memory of dnn */
+} gw_layer;
+
+static inline const float *gw_layer_weights(const gw_layer *layer, int k) {
+    return layer->weights + (layer->table[k].offset - layer->table[0].offset);
+}
+static inline float *gw_layer_gradients(const gw_layer *layer, int k) {
+    return layer->gradients + (layer->table[k].offset - layer->table[0].offset);
+}
+static inline float *gw_layer_buffer(const gw_layer *layer, int k) {
+    return layer->buffers + (layer->buffer_table[k].offset - layer->buffer_table[0].offset);
+}
+
+typedef enum gw_word_kind { GW_WORD_OPERAND, GW_WORD_VALUE, GW_WORD_FLAG } gw_word_kind;
+
+/* A word that a line may have: an operand in its place, `name N`, or `name`. */
+typedef struct gw_word {
+    const char *name; /* NULL ends a table */
+    gw_word_kind kind;
+    size_t field; /* offset in gw_settings */
+    int lowest, highest;
+} gw_word;
+
+struct gw_layer_kind {
+    const char *name;
+    const char *usage; /* the whole line */
+    const char *about; /* without a full stop */
+    const gw_word *words;
+    bool takes_label;      /* the first word names an earlier layer, the second input */
+    bool takes_tokens;     /* its input are whole numbers */
+    bool masks_relu;       /* its own backward undoes the relu of its line */
+    bool computes_nothing; /* the output is the input, seen otherwise */
+    gw_settings defaults;
+    /* Sets out and flops of a node whose settings and in are known, and declares parameters. */
+    gw_status (*configure)(gw_spec *spec, gw_node *node, gw_error *error);
+    /* The rest is NULL where nothing is computed. Errors are kept by layer->dnn. */
+    void (*create)(gw_layer *layer);
+    void (*forward)(gw_layer *layer, bool training);
+    /* The gradients of its parameters, from output_gradient; NULL where it has none. */
+    void (*backward_parameters)(gw_layer *layer);
+    /* The gradients of its inputs, after the former. NULL where backward_parameters does both. */
+    void (*backward_input)(gw_layer *layer);
+};
+
+extern const gw_layer_kind gw_conv, gw_dense, gw_batchnorm, gw_layernorm, gw_relu, gw_gelu, gw_maxpool, gw_avgpool,
+    gw_globalpool, gw_flatten, gw_softmax, gw_attention, gw_embedding, gw_positions, gw_add;
+
+/* Every kind, in the order of the documentation; NULL at the end. */
+extern const gw_layer_kind *const gw_layer_kinds[];
+
+const gw_layer_kind *gw_layer_kind_find(const char *name);
+
+#endif

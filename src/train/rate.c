@@ -1,0 +1,43 @@
+/* rate.c - see rate.h. */
+#include "train/rate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/words.h"
+
+const char *const gw_rate_names[] = {"constant", "step", "cosine", "linear", NULL};
+
+gw_status gw_rate_kind_find(const char *name, gw_rate_kind *kind, gw_error *error) {
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    for (int i = 0; gw_rate_names[i]; i++)
+        if (strcmp(name, gw_rate_names[i]) == 0) {
+            *kind = (gw_rate_kind)i;
+            return GW_OK;
+        }
+    return gw_fail(error, GW_INVALID, "no course of the learning rate is called %s (%s)", gw_words_quote(name, quoted),
+                   gw_words_hint(name, gw_rate_names, hint));
+}
+
+/* How far between warm-up and end, 0 to 1. */
+static double progress(const gw_rate *rate, uint64_t step) {
+    if (step >= rate->total || rate->total <= rate->warmup) return 1;
+    return (double)(step - rate->warmup) / (double)(rate->total - rate->warmup);
+}
+
+double gw_rate_at(const gw_rate *rate, uint64_t step) {
+    if (step < rate->warmup)
+        return rate->start + (rate->peak - rate->start) * (double)(step + 1) / (double)rate->warmup;
+    switch (rate->kind) {
+    case GW_RATE_CONSTANT: return rate->peak;
+    case GW_RATE_STEP: return rate->every ? rate->peak * pow(rate->factor, (double)(step / rate->every)) : rate->peak;
+    case GW_RATE_COSINE:
+        return rate->last + (rate->peak - rate->last) * (1 + cos(acos(-1) * progress(rate, step))) / 2;
+    case GW_RATE_LINEAR: return rate->last + (rate->peak - rate->last) * (1 - progress(rate, step));
+    }
+    return rate->peak;
+}
+
+double gw_rate_scaled(double rate, double batch_of_rate, double global_batch) {
+    return rate * global_batch / batch_of_rate;
+}
