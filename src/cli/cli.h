@@ -24,6 +24,7 @@ extern const gw_command gw_command_list;
 extern const gw_command gw_command_run;
 extern const gw_command gw_command_supervise; /* not in the help: gradwire run starts it */
 extern const gw_command gw_command_plan;
+extern const gw_command gw_command_data;
 
 /* Says on standard error what was asked wrongly ("gradwire list: ..."), and returns GW_EXIT_USAGE. */
 int gw_usage_error(const gw_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -12,6 +12,7 @@ static const gw_command *const commands[] = {
     &gw_command_run,
     &gw_command_list,
     &gw_command_plan,
+    &gw_command_data,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
