@@ -15,6 +15,7 @@ static const gw_command *const commands[] = {
     &gw_command_sim,
     &gw_command_bench,
     &gw_command_model,
+    &gw_command_data,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -1,0 +1,173 @@
+/* checkpoint_write.c - writing checkpoints; see checkpoint.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "store/checkpoint.h"
+#include "store/checkpoint_format.h"
+
+struct gw_checkpoint_writer {
+    char path[PATH_MAX], beside[PATH_MAX], previous[PATH_MAX];
+    int file;
+    uint64_t at;          /* where the next section begins */
+    uint8_t *table;       /* as it will be in the file */
+    uint32_t count, room; /* sections in the table, and for how many it is */
+    bool failed;
+};
+
+static gw_status cannot(const gw_checkpoint_writer *writer, const char *what, gw_error *error) {
+    return gw_fail(error, GW_SYSTEM, "%s cannot be %s: %s", writer->beside, what, strerror(errno));
+}
+
+gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, gw_error *error) {
+    gw_checkpoint_writer *made = calloc(1, sizeof *made);
+    if (!made) return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
+    made->at = GW_HEADER_BYTES;
+    made->file = -1;
+    gw_status status = GW_OK;
+    if (snprintf(made->path, PATH_MAX, "%s", path) >= PATH_MAX ||
+        snprintf(made->beside, PATH_MAX, "%s.writing", path) >= PATH_MAX ||
+        snprintf(made->previous, PATH_MAX, "%s.previous", path) >= PATH_MAX)
+        status = gw_fail(error, GW_INVALID, "the path of a checkpoint is too long: %.100s...", path);
+    if (status == GW_OK) {
+        made->file = open(made->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (made->file < 0) status = cannot(made, "written", error);
+    }
+    if (status == GW_OK)
+        *writer = made;
+    else
+        free(made);
+    return status;
+}
+
+static bool write_at(int file, const uint8_t *bytes, size_t size, uint64_t at) {
+    while (size > 0) {
+        ssize_t written = pwrite(file, bytes, size, (off_t)at);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return false;
+        bytes += written;
+        size -= (size_t)written;
+        at += (uint64_t)written;
+    }
+    return true;
+}
+
+static gw_status check_name(const gw_checkpoint_writer *writer, const char *name, gw_error *error) {
+    if (*name == '\0' || strlen(name) >= GW_SECTION_NAME_BYTES)
+        return gw_fail(error, GW_INVALID, "a section of %s needs a name of 1 to %d bytes, not \"%.80s\"", writer->path,
+                       GW_SECTION_NAME_BYTES - 1, name);
+    for (uint32_t i = 0; i < writer->count; i++)
+        if (strcmp((const char *)writer->table + (size_t)i * GW_ENTRY_BYTES, name) == 0)
+            return gw_fail(error, GW_INVALID, "%s has a section %s already", writer->path, name);
+    if (writer->count == GW_SECTIONS_MAX)
+        return gw_fail(error, GW_INVALID, "%s has %d sections, as many as can be", writer->path, GW_SECTIONS_MAX);
+    return GW_OK;
+}
+
+static gw_status table_room(gw_checkpoint_writer *writer, gw_error *error) {
+    if (writer->count < writer->room) return GW_OK;
+    uint32_t room = writer->room ? writer->room * 2 : 16;
+    uint8_t *table = realloc(writer->table, (size_t)room * GW_ENTRY_BYTES);
+    if (!table) return gw_fail(error, GW_MEMORY, "no memory to write %s", writer->path);
+    writer->table = table;
+    writer->room = room;
+    return GW_OK;
+}
+
+static gw_status add(gw_checkpoint_writer *writer, const char *name, const void *data, size_t bytes, gw_error *error) {
+    gw_status status = check_name(writer, name, error);
+    if (status == GW_OK) status = table_room(writer, error);
+    if (status != GW_OK) return status;
+    uint8_t *entry = writer->table + (size_t)writer->count * GW_ENTRY_BYTES;
+    memset(entry, 0, GW_ENTRY_BYTES);
+    memcpy(entry + GW_AT_ENTRY_NAME, name, strlen(name));
+    gw_put_u64(entry + GW_AT_ENTRY_SIZE, bytes);
+    if (!gw_digest(data, bytes, NULL, 0, entry + GW_AT_ENTRY_DIGEST))
+        return gw_fail(error, GW_SYSTEM, "libcrypto gives no SHA-256 for %s", writer->path);
+    if (!write_at(writer->file, data, bytes, writer->at)) return cannot(writer, "written", error);
+    /* The zeros between sections are what the file system gives for bytes nobody has written. */
+    writer->at = (writer->at + bytes + GW_CHECKPOINT_ALIGN - 1) / GW_CHECKPOINT_ALIGN * GW_CHECKPOINT_ALIGN;
+    writer->count++;
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_add(gw_checkpoint_writer *writer, const char *name, const void *data, size_t bytes,
+                            gw_error *error) {
+    gw_status status = add(writer, name, data, bytes, error);
+    if (status != GW_OK) writer->failed = true;
+    return status;
+}
+
+/* Table, then header, then everything to the disk. */
+static gw_status finish(gw_checkpoint_writer *writer, gw_error *error) {
+    uint8_t header[GW_HEADER_BYTES] = {0};
+    size_t table_bytes = (size_t)writer->count * GW_ENTRY_BYTES;
+    if (writer->failed)
+        return gw_fail(error, GW_INVALID, "%s is not replaced: a section of it could not be written", writer->path);
+    memcpy(header + GW_AT_MAGIC, GW_CHECKPOINT_MAGIC, 8);
+    gw_put_u32(header + GW_AT_SECTIONS, writer->count);
+    gw_put_u64(header + GW_AT_TABLE, writer->at);
+    gw_put_u64(header + GW_AT_SIZE, writer->at + table_bytes);
+    if (!gw_digest(header, GW_AT_DIGEST, writer->table, table_bytes, header + GW_AT_DIGEST))
+        return gw_fail(error, GW_SYSTEM, "libcrypto gives no SHA-256 for %s", writer->path);
+    if (!write_at(writer->file, writer->table, table_bytes, writer->at) ||
+        !write_at(writer->file, header, sizeof header, 0) || fsync(writer->file) != 0)
+        return cannot(writer, "written", error);
+    int file = writer->file;
+    writer->file = -1;
+    return close(file) == 0 ? GW_OK : cannot(writer, "written", error);
+}
+
+/* A rename is on the disk when the directory is. */
+static gw_status sync_directory(const char *path, gw_error *error) {
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", path);
+    char *slash = strrchr(directory, '/');
+    if (slash) slash[slash == directory] = '\0';
+    const char *name = slash ? directory : ".";
+    int file = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = file >= 0 && (fsync(file) == 0 || errno == EINVAL); /* EINVAL: a file system that cannot */
+    int cause = errno;
+    if (file >= 0) close(file);
+    return good ? GW_OK : gw_fail(error, GW_SYSTEM, "%s cannot be brought to the disk: %s", name, strerror(cause));
+}
+
+/* Keeps NAME as NAME.previous, unless it is not worth keeping. */
+static gw_status keep_previous(const gw_checkpoint_writer *writer, gw_error *error) {
+    gw_checkpoint *present;
+    gw_error damage = {.status = GW_OK};
+    if (access(writer->path, F_OK) != 0) return GW_OK;
+    if (gw_checkpoint_open_only(writer->path, &present, &damage) != GW_OK) {
+        gw_log(GW_LOG_WARN, -1, "%s; it is replaced, and %s stays as it is", damage.text, writer->previous);
+        return GW_OK;
+    }
+    gw_checkpoint_close(present);
+    if (rename(writer->path, writer->previous) == 0) return GW_OK;
+    return gw_fail(error, GW_SYSTEM, "%s cannot be kept as %s: %s", writer->path, writer->previous, strerror(errno));
+}
+
+gw_status gw_checkpoint_commit(gw_checkpoint_writer *writer, gw_error *error) {
+    gw_status status = finish(writer, error);
+    if (status == GW_OK) status = keep_previous(writer, error);
+    if (status == GW_OK && rename(writer->beside, writer->path) != 0)
+        status =
+            gw_fail(error, GW_SYSTEM, "%s cannot be renamed to %s: %s", writer->beside, writer->path, strerror(errno));
+    if (status == GW_OK) {
+        status = sync_directory(writer->path, error);
+        writer->beside[0] = '\0'; /* it is no more */
+    }
+    gw_checkpoint_abandon(writer);
+    return status;
+}
+
+void gw_checkpoint_abandon(gw_checkpoint_writer *writer) {
+    if (!writer) return;
+    if (writer->file >= 0) close(writer->file);
+    if (writer->beside[0] != '\0') unlink(writer->beside);
+    free(writer->table);
+    free(writer);
+}
