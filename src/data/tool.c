@@ -78,7 +78,7 @@ static void what_it_said(const char *log, char said[SAID_BYTES]) {
     if (file) fclose(file);
 }
 
-gw_status gw_tool_run(const gw_tool *tool, gw_error *error) {
+gw_status gw_data_tool_run(const gw_tool *tool, gw_error *error) {
     pid_t process;
     int result = -1;
     char said[SAID_BYTES];

@@ -14,6 +14,6 @@ typedef struct gw_tool {
 } gw_tool;
 
 /* GW_UNSUPPORTED: there is no such tool. GW_TIMEOUT: it was ended. GW_SYSTEM: it failed; the sentence has what it said. */
-gw_status gw_tool_run(const gw_tool *tool, gw_error *error);
+gw_status gw_data_tool_run(const gw_tool *tool, gw_error *error);
 
 #endif
