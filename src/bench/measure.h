@@ -20,6 +20,7 @@ typedef struct gw_bench_library {
     void *(*allocate)(void *ctx, size_t bytes);
     void (*release)(void *ctx, void *memory);
     gw_status (*call)(void *ctx, const gw_bench_case *c, const gw_bench_buffers *buffers, gw_error *error);
+    bool lossy; /* compressed: results are near what they should be, not equal */
 } gw_bench_library;
 
 typedef struct gw_bench_rank {

@@ -1,5 +1,7 @@
 /* bench.c - gradwire bench: collectives timed and checked, with the flags and columns of nccl-tests. */
 #include "cli/bench.h"
+#include "cli/bench_codec.h"
+#include "compress/compress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +96,22 @@ static int check_against(const gw_bench_settings *s) {
     return -1;
 }
 
+static int check_compress(const gw_bench_settings *s) {
+    gw_error error = {0};
+    gw_codec_setup setup;
+    char word[64];
+    for (const char *at = s->compress; at && *at;) {
+        size_t length = strcspn(at, " ");
+        snprintf(word, sizeof word, "%.*s", (int)(length < 63 ? length : 63), at);
+        if (length && gw_codec_parse(word, &setup, &error) != GW_OK)
+            return gw_usage_error(&gw_command_bench, "%s", error.text);
+        at += length + (at[length] == ' ');
+    }
+    bool possible = s->first.collective == GW_COLL_ALLREDUCE && s->first.dtype == GW_F32 && s->first.op == GW_SUM;
+    if (s->compress && !possible) return gw_usage_error(&gw_command_bench, "--compress is for allreduce of f32 sums");
+    return -1;
+}
+
 static int check_lab(gw_bench_settings *s) {
     gw_error error = {0};
     if (!s->lab_text) return -1;
@@ -115,6 +133,7 @@ static int check(gw_bench_settings *s, int argc, char **argv) {
     if (code < 0) code = check_sizes(s);
     if (code < 0) code = check_strategy(s);
     if (code < 0) code = check_against(s);
+    if (code < 0) code = check_compress(s);
     if (code < 0) code = check_lab(s);
     if (code < 0 && s->root >= (s->ranks ? s->ranks : 2) && !getenv("WORLD_SIZE"))
         code = gw_usage_error(&gw_command_bench, "--root %d is not one of the ranks", (int)s->root);
@@ -140,6 +159,7 @@ static int run(int argc, char **argv) {
     static const char *dtypes[GW_DTYPES + 1], *ops[GW_REDOPS + 1];
     for (int i = 0; i < GW_DTYPES; i++) dtypes[i] = gw_dtype_name((gw_dtype)i);
     for (int i = 0; i < GW_REDOPS; i++) ops[i] = gw_redop_name((gw_redop)i);
+    if (argc > 1 && strcmp(argv[1], "codec") == 0) return gw_cmd_bench_codec(argc - 1, argv + 1);
     const char *side = getenv(GW_BENCH_VARIABLE);
     if (side && argc == 1) return gw_bench_serve(side);
     gw_bench_settings s = {.from = 4096, .to = 64 << 20, .factor = 4, .memory = memories[0],
@@ -178,6 +198,8 @@ static int run(int argc, char **argv) {
          .about = "compare in turns with other libraries: openmpi, openmpi-tuned, mpich, gloo"},
         {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
          .about = "run the ranks on hosts made of network namespaces, with links of that rate (root)"},
+        {.name = "compress", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.compress,
+         .about = "compare with codecs, apart by blanks: 'onebit topk:ratio=0.01' (docs/compression.md)"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &s.json, .about = "one JSON object a line"},
         /* clang-format on */
         {.name = NULL},
@@ -193,10 +215,11 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_bench = {
     .name = "bench",
     .about = "times collectives and checks their results",
-    .usage = "COLLECTIVE [OPTIONS]",
+    .usage = "COLLECTIVE|codec [OPTIONS]",
     .example = "gradwire bench allreduce -n 4 -b 4K -e 128M -f 4\n"
                "gradwire bench allreduce -n 4 -b 64M -e 64M --arch all\n"
-               "gradwire bench allreduce -n 2 --against openmpi,mpich --transport shm",
+               "gradwire bench allreduce -n 2 --against openmpi,mpich --transport shm\n"
+               "gradwire bench codec",
     .operands_max = 1,
     .run = run,
 };

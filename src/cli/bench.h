@@ -12,6 +12,7 @@
 #include "strategy/strategy.h"
 
 #define GW_BENCH_VARIABLE "GRADWIRE_BENCH" /* set for the ranks of a benchmark: the directory of its side channel */
+#define GW_BENCH_COMPRESS "GRADWIRE_BENCH_COMPRESS" /* and where it is one with a codec: which */
 #define GW_CONTESTANTS_MAX 16
 
 /* What was asked for. */
@@ -21,7 +22,7 @@ typedef struct gw_bench_settings {
     uint64_t from, to;   /* bytes */
     int64_t factor, iterations, warmup; /* iterations 0: by the time they take */
     int64_t root;
-    const char *arch, *transport, *strategy, *memory, *dtype, *op, *against, *lab_text; /* NULL: not given */
+    const char *arch, *transport, *strategy, *memory, *dtype, *op, *against, *lab_text, *compress; /* NULL: not given */
     bool check, json;
     gw_lab_options lab; /* hosts 0: none */
 } gw_bench_settings;
@@ -29,7 +30,8 @@ typedef struct gw_bench_settings {
 /* One library in one setting: a job of its own that lives as long as the benchmark. */
 typedef struct gw_contestant {
     const char *library;              /* "gradwire", "openmpi", ... */
-    char arch[24];                    /* "-" for others */
+    char arch[24];                    /* "-" for others; the codec, where there is one */
+    char codec[64];                   /* "": none */
     char transport[16];
     char line[GW_STRATEGY_PRINT_BYTES]; /* gradwire's strategy */
     char directory[128];              /* of its side channel */

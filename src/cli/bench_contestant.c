@@ -27,7 +27,7 @@ static void title(const gw_contestant *c, char text[64]) {
 
 /* ---- starting ---- */
 
-static void become_job(const gw_spawn *spawn, const char *directory, pid_t parent) {
+static void become_job(const gw_spawn *spawn, const gw_contestant *c, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
     setpgid(0, 0); /* Ctrl-C is for the conductor */
@@ -36,7 +36,9 @@ static void become_job(const gw_spawn *spawn, const char *directory, pid_t paren
     if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0 || getppid() != parent) _exit(1);
     int null = open("/dev/null", O_RDONLY);
     if (null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) _exit(1); /* standard output is for results */
-    setenv(GW_BENCH_VARIABLE, directory, 1);
+    setenv(GW_BENCH_VARIABLE, c->directory, 1);
+    if (c->codec[0]) setenv(GW_BENCH_COMPRESS, c->codec, 1);
+    else unsetenv(GW_BENCH_COMPRESS);
     execvp(spawn->argv[0], spawn->argv);
     dprintf(2, "gradwire bench: cannot run %s: %s\n", spawn->argv[0], strerror(errno));
     _exit(127);
@@ -103,7 +105,7 @@ gw_status gw_contestant_start(gw_contest *contest, gw_contestant *c, gw_error *e
     if (c->listener < 0) return gw_fail(error, GW_SYSTEM, "no side channel in %s: %s", c->directory, strerror(errno));
     pid_t parent = getpid();
     c->pid = fork();
-    if (c->pid == 0) become_job(&spawn, c->directory, parent);
+    if (c->pid == 0) become_job(&spawn, c, parent);
     if (c->pid < 0) return gw_fail(error, GW_SYSTEM, "cannot start a process: %s", strerror(errno));
     gw_time until = gw_clock_now() + start_budget;
     for (int r = 0; r < contest->world && !status; r++) status = welcome(c, contest->world, until, error);

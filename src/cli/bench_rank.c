@@ -6,6 +6,7 @@
 
 #include "cli/args.h"
 #include "cli/bench.h"
+#include "engine/exchange.h"
 
 static void *allocate(void *comm, size_t bytes) { return gw_alloc(comm, bytes); }
 
@@ -36,6 +37,42 @@ static gw_status meet(void *comm, gw_error *error) {
 
 static const gw_bench_library gradwire = {.allocate = allocate, .release = release, .call = call};
 
+/* ---- compressed ---- */
+
+typedef struct coded {
+    gw_comm *comm;
+    gw_codec_setup setup;
+    gw_exchange *exchange; /* for `count` elements; NULL: none yet */
+    size_t count;
+    uint64_t step;
+} coded;
+
+static void *coded_allocate(void *ctx, size_t bytes) { return gw_alloc(((coded *)ctx)->comm, bytes); }
+
+static void coded_release(void *ctx, void *memory) { gw_free(((coded *)ctx)->comm, memory); }
+
+static gw_status coded_call(void *ctx, const gw_bench_case *c, const gw_bench_buffers *b, gw_error *error) {
+    coded *x = ctx;
+    gw_status status = GW_OK;
+    if (!x->exchange || x->count != c->count) {
+        size_t cols = c->count % 1024 == 0 ? 1024 : c->count;
+        gw_codec_tensor tensor = gw_codec_tensor_make("bench", cols ? c->count / cols : 0, cols);
+        gw_exchange_config config = {.setup = x->setup, .tensors = &tensor, .count = 1, .seed = 1};
+        gw_exchange_close(x->exchange);
+        x->exchange = NULL;
+        x->count = c->count;
+        status = gw_exchange_make(&x->exchange, x->comm, &config);
+    }
+    const float *in = b->in;
+    float *out = b->out;
+    if (!status) gw_exchange_begin(x->exchange, x->step++, &in, &out, false);
+    if (!status) status = gw_exchange_run(x->exchange, x->comm);
+    return status ? gw_fail(error, status, "%s", gw_last_error(x->comm)) : GW_OK;
+}
+
+static const gw_bench_library gradwire_coded = {.allocate = coded_allocate, .release = coded_release,
+                                                .call = coded_call, .lossy = true};
+
 static int complain(const char *text) {
     fprintf(stderr, "gradwire bench: %s\n", text);
     return GW_EXIT_FAILED;
@@ -45,7 +82,13 @@ int gw_bench_serve(const char *directory) {
     gw_comm *comm;
     gw_error error = {0};
     if (gw_init(&comm, NULL)) return complain(gw_last_error(NULL));
-    gw_status status = gw_side_serve(directory, &gradwire, comm, gw_rank(comm), gw_size(comm), &error);
+    const char *codec = getenv(GW_BENCH_COMPRESS);
+    coded x = {.comm = comm};
+    gw_status status = codec ? gw_codec_parse(codec, &x.setup, &error) : GW_OK;
+    if (!status)
+        status = gw_side_serve(directory, codec ? &gradwire_coded : &gradwire, codec ? (void *)&x : comm, gw_rank(comm),
+                               gw_size(comm), &error);
+    gw_exchange_close(x.exchange);
     gw_finalize(comm);
     return status ? GW_EXIT_FAILED : 0; /* the conductor has been told why */
 }

@@ -233,10 +233,29 @@ static gw_status enter_all(gw_contest *contest, gw_error *error) {
     return status;
 }
 
+/* Beside the dense one, one for each codec of --compress. */
+static gw_status enter_codecs(gw_contest *contest, gw_error *error) {
+    gw_status status = GW_OK;
+    for (const char *at = contest->settings->compress; at && *at && !status;) {
+        size_t length = strcspn(at, " ");
+        if (length && contest->count == GW_CONTESTANTS_MAX)
+            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_CONTESTANTS_MAX);
+        if (length) status = enter_gradwire(contest, NULL, error);
+        gw_contestant *c = &contest->contestants[contest->count - 1];
+        if (length && !status) {
+            snprintf(c->codec, sizeof c->codec, "%.*s", (int)length, at);
+            snprintf(c->arch, sizeof c->arch, "%.*s", (int)length, at);
+        }
+        at += length + (at[length] == ' ');
+    }
+    return status;
+}
+
 gw_status gw_contest_enter(gw_contest *contest, gw_error *error) {
     const gw_bench_settings *s = contest->settings;
     bool all = s->arch && strcmp(s->arch, "all") == 0;
     gw_status status = all ? enter_all(contest, error) : enter_gradwire(contest, NULL, error);
+    if (!status) status = enter_codecs(contest, error);
     for (const char *at = s->against; at && *at && !status;) {
         size_t length = strcspn(at, ",");
         for (int i = 0; gw_peer_names[i]; i++) {

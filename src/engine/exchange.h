@@ -48,4 +48,9 @@ void gw_exchange_begin(gw_exchange *exchange, uint64_t step, const float *const 
 /* True when it is over: *status tells how. Otherwise *op is what to wait for before calling again. */
 bool gw_exchange_next(gw_exchange *exchange, gw_time now, gw_op **op, gw_status *status, gw_error *error);
 
+/* On a communicator, and from gw_exchange_begin to the end in the caller's own thread. The calling thread's last error
+ * tells what went wrong. */
+gw_status gw_exchange_make(gw_exchange **exchange, gw_comm *comm, const gw_exchange_config *config);
+gw_status gw_exchange_run(gw_exchange *exchange, gw_comm *comm);
+
 #endif
