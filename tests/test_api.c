@@ -5,6 +5,12 @@
 
 #include "small_job.h"
 
+/* Sanitizers: asking for too much memory is part of the test. */
+GW_API const char *__asan_default_options(void);
+GW_API const char *__tsan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+
 static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -138,18 +144,15 @@ static void groups(void) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-static void memory_rank(int rank) {
-    gw_comm *comm = NULL;
-    gw_options options = job_options(rank, 1, -1, NULL);
-    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+static void use_memory(gw_comm *comm) {
     static const size_t sizes[] = {0, 1, 4096, 100000, 1 << 22};
-    for (int i = 0; i < 5; i++) {
-        uint8_t *memory = gw_alloc(comm, sizes[i]);
-        size_t set = 0;
+    for (int i = 0; i < 10; i++) { /* each twice: what is used again is zero again */
+        size_t bytes = sizes[i % 5], set = 0;
+        uint8_t *memory = gw_alloc(comm, bytes);
         CHECK(memory != NULL && (uintptr_t)memory % 4096 == 0);
-        for (size_t b = 0; memory && b < sizes[i]; b++) set += memory[b] != 0;
+        for (size_t b = 0; memory && b < bytes; b++) set += memory[b] != 0;
         CHECK_EQ(0, set);
-        if (memory) memset(memory, 0xFF, sizes[i]);
+        if (memory) memset(memory, 0xFF, bytes);
         gw_free(comm, memory);
     }
     CHECK(gw_alloc(comm, SIZE_MAX - 100) == NULL);
@@ -157,7 +160,7 @@ static void memory_rank(int rank) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-static void memory(void) { memory_rank(0); }
+static void memory_of_one(void) { use_memory(alone()); }
 
 /* What the environment says wrongly is refused before anything else happens. */
 static void bad_setting(const char *name, const char *value, gw_status due, const char *words) {
@@ -220,6 +223,10 @@ static void on_every_strategy(int world, void (*body)(int)) {
         job_fork(world, body);
     }
 }
+
+static void memory_rank(int rank) { use_memory(join(rank, 2, port)); }
+
+static void memory_of_two(void) { on_every_strategy(2, memory_rank); }
 
 /* The progress thread does it all while the caller is elsewhere. */
 static void overlap_rank(int rank) {
@@ -322,6 +329,6 @@ static void different_strategies(void) {
 }
 
 TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
-          CASE(memory), CASE(bad_environment), CASE(bad_options), CASE(requests_go_on_by_themselves),
+          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(memory_of_two), CASE(requests_go_on_by_themselves),
           CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads),
           CASE(different_strategies))
