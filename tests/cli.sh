@@ -155,6 +155,30 @@ for key in (\"messages\", \"elements\", \"wide_elements\"): assert plan[\"counte
 assert len(plan[\"ranks\"]) == 6"; done'
 fi
 
+# ---- gradwire sim ----
+
+check "sim: one seed" 0 "~^seed 3: [0-9]+ ranks on [0-9]+ hosts
+links: latency .*
+program: [0-9]+ calls, .*  #0 .*
+fault: .*
+outcome: [0-9]+ right results, [0-9]+ errors, [0-9]+ events, [0-9.]+ s of virtual time
+every promise held$" "" gradwire sim --seed 3
+check "sim: the same again" 0 "$(gradwire sim --seed 7)" "" gradwire sim --seed 7
+check "sim: many seeds" 0 "~^20 seeds: [0-9]+ right results, .* abort [0-9]+
+every promise held$" "" gradwire sim --seeds 20 --first 100
+check "sim: a given world" 0 "~^seed 1: 5 ranks on " "" gradwire sim --world 5
+check "sim: one and many" 2 "" "gradwire sim: --seed runs one seed, --seeds many; give one of them" \
+    gradwire sim --seed 1 --seeds 2
+check "sim: first of none" 2 "" "gradwire sim: --first needs --seeds" gradwire sim --first 3
+check "sim: bad world" 2 "" "~^gradwire sim: .*--world.*1.*4096" gradwire sim --world 0
+if command -v python3 >/dev/null; then
+    check "sim: JSON" 0 "True 30" "" bash -c 'gradwire sim --seed 5 --json | python3 -c "
+import json, sys
+print(json.load(sys.stdin)[\"ok\"], end=\" \")"; gradwire sim --seeds 30 --json | python3 -c "
+import json, sys
+print(sum(json.load(sys.stdin)[\"faults\"].values()))"'
+fi
+
 for file in "$root"/docs/*.md "$root"/README.md; do
     [ ! -f "$file" ] || document "$file"
 done

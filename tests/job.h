@@ -78,7 +78,8 @@ static int job_free_port(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || getsockname(fd, (struct sockaddr *)&at, &length)) abort();
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at)) abort();
+    if (getsockname(fd, (struct sockaddr *)&at, &length)) abort();
     close(fd);
     return ntohs(at.sin_port);
 }
@@ -213,8 +214,8 @@ static const char *job_errors(const job *j, int rank) {
 __attribute__((unused)) static int job_flights(const job *j, int rank, char *found, size_t size) {
     char command[256], line[256];
     int count = 0;
-    snprintf(command, sizeof command, rank < 0 ? "ls %s/gradwire-flight-* 2>/dev/null" : "ls %s/gradwire-flight-%d-* 2>/dev/null",
-             j->folder, rank);
+    if (rank < 0) snprintf(command, sizeof command, "ls %s/gradwire-flight-* 2>/dev/null", j->folder);
+    else snprintf(command, sizeof command, "ls %s/gradwire-flight-%d-* 2>/dev/null", j->folder, rank);
     FILE *list = popen(command, "r");
     while (list && fgets(line, sizeof line, list)) {
         line[strcspn(line, "\n")] = 0;

@@ -1,5 +1,5 @@
-/* test_control.c - the control plane alone, N of them joined by queues: the graph stays connected, news reaches all, the
- * right rank is blamed, survivors agree. */
+/* test_control.c - the control plane alone, N of them joined by queues: the graph stays connected, news reaches all,
+ * the right rank is blamed, survivors agree. */
 #include "test.h"
 
 #include "engine/control.h"

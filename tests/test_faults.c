@@ -1,5 +1,5 @@
-/* test_faults.c - never a hang, no lies: jobs of real processes, one of which is killed, stopped, late, leaves, or calls
- * something else. The others return the right error, naming it, in time. */
+/* test_faults.c - never a hang, no lies: jobs of real processes, one of which is killed, stopped, late, leaves, or
+ * calls something else. The others return the right error, naming it, in time. */
 #include "job.h"
 
 #define KILL_MS (200 * JOB_SLOWER)  /* from kill -9 to the error on every survivor */
@@ -218,7 +218,8 @@ static void is_late_once(gw_comm *comm, const job *j, job_seat *seat) {
 
 static void late_is_not_dead(void) {
     for (int t = 0; t < 2; t++) {
-        job j = {.world = 4, .strategy = transports[t], .deadline_s = 3, .body = is_late_once, .count = 5000, .victim = 2};
+        job j = {.world = 4, .strategy = transports[t], .deadline_s = 3, .body = is_late_once, .count = 5000,
+                 .victim = 2};
         job_start(&j);
         int said = 0;
         for (int r = 0; r < 4; r++) {
@@ -380,6 +381,33 @@ static void leaving_after_the_last_call_harms_nobody(void) {
         }
 }
 
+/* What was started is finished by gw_finalize, although nobody waits for it. */
+
+static void starts_and_finalizes(gw_comm *comm, const job *j, job_seat *seat) {
+    float *data = malloc(2 * (j->count + 1) * sizeof *data);
+    gw_request *requests[3];
+    for (size_t i = 0; i < j->count; i++) data[i] = (float)(j->me + 1);
+    for (int i = 0; i < 3; i++)
+        if (gw_allreduce_start(comm, data, data + j->count, j->count, GW_F32, GW_SUM, &requests[i])) seat->wrong++;
+    seat->finalized = gw_finalize(comm);
+    seat->wrong += !sum_is_right(j, data);
+    atomic_store(&seat->ended, 1);
+    _exit(0); /* the requests were the caller's to wait for: leaked on purpose */
+}
+
+static void finalize_waits_for_what_was_started(void) {
+    for (int t = 0; t < 2; t++) {
+        job j = {.world = 4, .strategy = transports[t], .deadline_s = 8, .body = starts_and_finalizes, .count = 400000};
+        job_start(&j);
+        for (int r = 0; r < 4; r++) {
+            CHECK(job_ended(&j, r, 10));
+            CHECK_EQ(0, j.shared->seat[r].wrong);
+            CHECK_EQ(GW_OK, j.shared->seat[r].finalized);
+        }
+        job_close(&j);
+    }
+}
+
 /* gw_abort from another thread. */
 
 static void *abort_soon(void *comm) {
@@ -421,4 +449,5 @@ static void abort_from_another_thread(void) {
 
 TEST_MAIN(CASE(killed_in_mid_reduce), CASE(killed_while_others_compute), CASE(killed_while_idle),
           CASE(stopped_until_the_deadline), CASE(late_is_not_dead), CASE(mismatch_on_all_ranks), CASE(one_leaves_early),
-          CASE(one_never_comes), CASE(leaving_after_the_last_call_harms_nobody), CASE(abort_from_another_thread))
+          CASE(one_never_comes), CASE(leaving_after_the_last_call_harms_nobody),
+          CASE(finalize_waits_for_what_was_started), CASE(abort_from_another_thread))

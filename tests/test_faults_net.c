@@ -54,8 +54,8 @@ static int find_doors(const job *j, int ports[DOORS_MAX]) {
     while (table && count < DOORS_MAX && fgets(line, sizeof line, table)) {
         unsigned address, port, state;
         unsigned long inode;
-        if (sscanf(line, "%*d: %8X:%4X %*8X:%*4X %2X %*X:%*X %*X:%*X %*X %*u %*u %lu", &address, &port, &state, &inode) != 4)
-            continue;
+        static const char *const format = "%*d: %8X:%4X %*8X:%*4X %2X %*X:%*X %*X:%*X %*X %*u %*u %lu";
+        if (sscanf(line, format, &address, &port, &state, &inode) != 4) continue;
         for (int r = 0; state == 0x0a && r < j->world; r++) {
             if (!holds_socket(j->pid[r], inode)) continue;
             CHECK_EQ(htonl(INADDR_LOOPBACK), address); /* a local job listens on loopback only */
@@ -167,19 +167,27 @@ static bool shell(const char *format, const char *a, const char *b) {
     return system(command) == 0;
 }
 
-static void network_is_cut(void) {
-    char left[32], right[32];
+static char left[32], right[32];
+
+static bool make_hosts(void) {
     snprintf(left, sizeof left, "gwt%da", (int)getpid());
     snprintf(right, sizeof right, "gwt%db", (int)getpid());
     if (geteuid() != 0 || !shell("ip netns add %s 2>/dev/null && ip netns add %s 2>/dev/null", left, right)) {
         printf("    not tried: namespaces cannot be made here\n");
-        return;
+        return false;
     }
     bool ready = shell("ip -n %s link add v0 type veth peer name v0 netns %s", left, right) &&
                  shell("ip -n %s addr add 10.77.0.1/24 dev v0 && ip -n %s addr add 10.77.0.2/24 dev v0", left, right) &&
                  shell("ip -n %s link set v0 up && ip -n %s link set v0 up", left, right) &&
                  shell("ip -n %s link set lo up && ip -n %s link set lo up", left, right);
     CHECK(ready);
+    return ready;
+}
+
+static void remove_hosts(void) { shell("ip netns del %s; ip netns del %s", left, right); }
+
+static void network_is_cut(void) {
+    if (!make_hosts()) return;
     job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 2, .body = reduces_until_told,
              .space = {left, right}, .master_addr = "10.77.0.1"};
     job_start(&j);
@@ -196,7 +204,39 @@ static void network_is_cut(void) {
         CHECK(took < 3500);
     }
     job_close(&j);
-    shell("ip netns del %s; ip netns del %s", left, right);
+    remove_hosts();
 }
 
-TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut))
+/* On a slow network the last bytes are still on their way when the sender has long left. */
+
+static void sends_and_leaves(gw_comm *comm, const job *j, job_seat *seat) {
+    enum { PIECES = 8, PIECE = 4000 }; /* as many as may go ahead of a grant: all leave at once */
+    static float data[PIECES][PIECE];
+    gw_status status = GW_OK;
+    for (int p = 0; !status && p < PIECES; p++) {
+        for (int i = 0; i < PIECE; i++) data[p][i] = j->me ? 0 : (float)(p + i);
+        status = j->me ? gw_recv(comm, data[p], PIECE, GW_F32, 0) : gw_send(comm, data[p], PIECE, GW_F32, 1);
+        for (int i = 0; !status && i < PIECE; i++) seat->wrong += data[p][i] != (float)(p + i);
+    }
+    job_failed(seat, comm, status);
+    seat->finalized = gw_finalize(comm);
+}
+
+static void last_bytes_arrive_on_a_slow_network(void) {
+    if (!make_hosts()) return;
+    if (!shell("ip netns exec %s tc qdisc add dev v0 root tbf rate %s burst 20000 limit 400000 2>/dev/null", left, "2mbit"))
+        printf("    without a slow link: tc cannot make one here\n");
+    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 5, .body = sends_and_leaves,
+             .space = {left, right}, .master_addr = "10.77.0.1"};
+    job_start(&j);
+    for (int r = 0; r < 2; r++) {
+        CHECK(job_ended(&j, r, 10));
+        CHECK_STR("", j.shared->seat[r].text);
+        CHECK_EQ(GW_OK, j.shared->seat[r].finalized);
+        CHECK_EQ(0, j.shared->seat[r].wrong);
+    }
+    job_close(&j);
+    remove_hosts();
+}
+
+TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut), CASE(last_bytes_arrive_on_a_slow_network))

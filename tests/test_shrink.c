@@ -94,7 +94,8 @@ static void twice_in_a_row_rank_0_included(void) {
 /* The second dies while the others agree about the first. */
 static void two_at_once(void) {
     for (int t = 0; t < 2; t++) {
-        job j = {.world = 6, .strategy = t ? "transport=shm" : "transport=tcp", .deadline_s = 3, .body = goes_on, .kind = 4};
+        job j = {.world = 6, .strategy = t ? "transport=shm" : "transport=tcp", .deadline_s = 3, .body = goes_on,
+                 .kind = 4};
         job_start(&j);
         CHECK(job_all_reached(&j, 2, 10));
         kill(j.pid[0], SIGKILL);

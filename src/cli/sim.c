@@ -174,7 +174,8 @@ static int run(int argc, char **argv) {
     };
     int code = gw_args_parse(&gw_command_sim, options, &argc, argv);
     if (code >= 0) return code;
-    if (seed >= 0 && seeds) return gw_usage_error(&gw_command_sim, "--seed runs one seed, --seeds many; give one of them");
+    if (seed >= 0 && seeds)
+        return gw_usage_error(&gw_command_sim, "--seed runs one seed, --seeds many; give one of them");
     if (first >= 0 && !seeds) return gw_usage_error(&gw_command_sim, "--first needs --seeds");
     if (seeds) return run_many(first >= 0 ? (uint64_t)first : 1, (uint64_t)seeds, (int)world, json);
     return run_one(seed >= 0 ? (uint64_t)seed : 1, (int)world, json);

@@ -232,8 +232,9 @@ static void go_on(sim_rank *self) {
     if (self->after.op) end_after(self);
     if (!self->asked) ask_again(self);
     else if (self->survivors && self->last.status) ask_again(self); /* another was lost */
+    const gw_control *control = gw_core_control(self->core);
     if (gw_control_shrunk(gw_core_control(self->core), in)) open_survivors(self, in);
-    else if (!self->survivors || gw_team_id(self->survivors) != gw_control_generation(gw_core_control(self->core))) return;
+    else if (!self->survivors || gw_team_id(self->survivors) != gw_control_generation(control)) return;
     while (self->after_right < GW_SIM_CALLS_AFTER && !self->last.status && !self->after.op) {
         start_after(self);
         if (self->after.op && gw_op_done(self->after.op)) end_after(self);
