@@ -3,6 +3,7 @@
 #
 # The last number of the address tells the host; GRADWIRE_LAB_PREFIX is what the names of the lab's namespaces begin
 # with. Each host has a name of its own, because MPI libraries take ranks with the same host name to share memory.
+while [ "${1#-}" != "$1" ]; do shift; done # options for a real remote shell
 number=${1##*.}
 shift
 exec ip netns exec "$GRADWIRE_LAB_PREFIX$((number - 1))" unshare --uts \

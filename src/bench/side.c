@@ -91,6 +91,27 @@ static gw_status meet(void *ctx, gw_error *error) {
     return GW_OK;
 }
 
+/* A conductor that is gone is an error like others, not a signal. */
+static bool say(const side *s, const char *text, size_t bytes) {
+    while (bytes) {
+        ssize_t sent = send(s->lines.fd, text, bytes, MSG_NOSIGNAL);
+        if (sent <= 0) return false;
+        text += sent;
+        bytes -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool greet(const side *s) {
+    char line[64];
+    return say(s, line, (size_t)snprintf(line, sizeof line, "hello %d %d\n", s->rank, s->world));
+}
+
+static void complain(const side *s, const gw_error *error) {
+    char line[GW_ERROR_TEXT_BYTES + 16];
+    say(s, line, (size_t)snprintf(line, sizeof line, "error %s\n", error->text));
+}
+
 static gw_status join(side *s, const char *directory, gw_error *error) {
     struct sockaddr_un address;
     int file = open_page(directory, 0);
@@ -100,7 +121,7 @@ static gw_status join(side *s, const char *directory, gw_error *error) {
     s->lines.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s->page && s->lines.fd >= 0 && address_of(directory, &address) &&
         connect(s->lines.fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
-        dprintf(s->lines.fd, "hello %d %d\n", s->rank, s->world) > 0)
+        greet(s))
         return GW_OK;
     return gw_fail(error, GW_SYSTEM, "rank %d cannot reach the benchmark's conductor in %s: %s", s->rank, directory,
                    strerror(errno));
@@ -114,12 +135,7 @@ static bool report(const side *s, const uint64_t *times, int calls, uint64_t wro
     for (int i = 0; i < calls; i++)
         used += (size_t)snprintf(text + used, room - used, " %llu", (unsigned long long)times[i]);
     text[used++] = '\n';
-    bool sent = true;
-    for (size_t done = 0; sent && done < used;) {
-        ssize_t bytes = send(s->lines.fd, text + done, used - done, MSG_NOSIGNAL);
-        sent = bytes > 0;
-        if (sent) done += (size_t)bytes;
-    }
+    bool sent = say(s, text, used);
     free(text);
     return sent;
 }
@@ -154,7 +170,7 @@ gw_status gw_side_serve(const char *directory, const gw_bench_library *library, 
         if (line) status = obey(&s, &r, line, error);
         else if (!gw_lines_read(&s.lines)) break;
     }
-    if (status && s.lines.fd >= 0) dprintf(s.lines.fd, "error %s\n", error->text);
+    if (status && s.lines.fd >= 0) complain(&s, error);
     gw_bench_close(s.work);
     if (s.page) munmap(s.page, GW_SIDE_PAGE_BYTES);
     gw_lines_free(&s.lines);

@@ -147,7 +147,9 @@ static gw_status openmpi_command(const gw_contest *contest, const gw_contestant 
     add_words(spawn, "mpirun.openmpi --oversubscribe");
     if (geteuid() == 0) add_words(spawn, "--allow-run-as-root");
     if (contest->lab) {
-        add_words(spawn, "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
+        /* It cannot know that the hosts share their cores, where ranks that spin would starve each other. */
+        add_words(spawn, "--mca mpi_yield_when_idle 1 "
+                         "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
                          "-x GRADWIRE_BENCH -x GRADWIRE_LAB_PREFIX --mca plm_rsh_agent");
         add(spawn, "%s", shell);
         add(spawn, "--host");

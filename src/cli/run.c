@@ -25,7 +25,7 @@ typedef struct settings {
     int64_t ranks; /* 0: as many as there are slots */
     int64_t port;  /* 0: chosen */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
-    const char *strategy, *interface, *ports, *log; /* NULL: as in the environment */
+    const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
     bool no_prefix;
     int port_low, port_high; /* of ports; 0: any */
@@ -87,6 +87,7 @@ static gw_status collect_variables(variables *v, const settings *s, const char *
     add_given(v, "GRADWIRE_INTERFACE", s->interface);
     add_given(v, "GRADWIRE_PORTS", s->ports);
     add_given(v, "GRADWIRE_LOG", s->log);
+    add_given(v, "GRADWIRE_BIND", s->bind);
     if (s->deadline > 0) {
         snprintf(text, sizeof text, "%.9g", s->deadline);
         add_variable(v, "GRADWIRE_DEADLINE", text);
@@ -223,6 +224,7 @@ static void open_standard_streams(void) {
 
 static int run(int argc, char **argv) {
     static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
+    static const char *const bindings[] = {"share", "none", NULL};
     settings s = {.rsh = DEFAULT_RSH, .grace = 2};
     const gw_option options[] = {
         /* clang-format off */
@@ -251,6 +253,8 @@ static int run(int argc, char **argv) {
          .about = "the longest wait without progress (default: 30)"},
         {.name = "log", .kind = GW_OPTION_CHOICE, .value = "LEVEL", .string = &s.log, .choices = levels,
          .about = "what the library says"},
+        {.name = "bind", .kind = GW_OPTION_CHOICE, .value = "HOW", .string = &s.bind, .choices = bindings,
+         .about = "the cores of a rank: its share of the host's (default), or any"},
         {.name = "timeout", .kind = GW_OPTION_DURATION, .seconds = &s.timeout,
          .about = "ends the whole job after this time, with exit code 124 (default: none)"},
         {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launch/bind.h"
+
 typedef struct start_error {
     int step; /* gw_start_step */
     int number;
@@ -53,6 +55,7 @@ static start_error become_rank(const gw_order *order, int local, const int outpu
     if (chdir(order->directory) != 0) return (start_error){GW_START_DIRECTORY, errno};
     if (order->first_rank + local == 0 && order->listen_fd >= 0) fcntl(order->listen_fd, F_SETFD, 0);
     set_environment(order, local);
+    gw_bind_self(local, order->local_ranks);
     reset_signals();
     execvp(order->argv[0], order->argv);
     return (start_error){GW_START_PROGRAM, errno};

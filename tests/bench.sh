@@ -1,0 +1,261 @@
+#!/bin/bash
+# bench.sh - gradwire bench seen from outside: bench.sh BUILD_DIRECTORY [WORD]
+#
+# Each case is a function that prints what is wrong, or nothing. With WORD given only cases whose names contain it are
+# run. Cases with a lab need root; the one beside Open MPI needs BUILD_DIRECTORY/peers.
+# shellcheck disable=SC2317  # cases are called by name
+
+build=$(cd "${1:?usage: bench.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
+only=${2:-}
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+PATH=$build:$PATH
+export TMPDIR=$scratch
+unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE GRADWIRE_BENCH NO_COLOR RANK WORLD_SIZE
+passed=0 failed=0
+
+# ---- tools ----
+
+bench() { # ARGUMENTS...: $code, $out and $err are what came of it
+    timeout -k 1 20 gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    code=$?
+    out=$(cat "$scratch/out") err=$(cat "$scratch/err")
+}
+is() { [ "$2" = "$3" ] || printf '%s is %s\nnot %s\n' "$1" "$2" "$3"; }                # WHAT GOT WANTED
+has() { [[ $2 =~ $3 ]] || printf '%s is %s\nand does not match %s\n' "$1" "$2" "$3"; } # WHAT GOT PATTERN
+until_true() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -le "$end" ] || return 1
+        sleep 0.05
+    done
+}
+workers() { # processes of benchmarks of this test, by their side channel
+    grep -slaF "GRADWIRE_BENCH=$scratch/" /proc/[0-9]*/environ | cut -d/ -f3
+}
+no_workers() { [ -z "$(workers)" ]; }
+ended() { ! kill -0 "$1" 2>/dev/null; }
+clean() { # nothing of any benchmark is left
+    until_true 10 no_workers || echo "processes are left: $(workers)"
+    compgen -G "$scratch/gradwire-bench-*" || return 0
+}
+start() { # ARGUMENTS...: in the background, as $conductor, until rank processes measure
+    env --default-signal=INT gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
+    conductor=$!
+    until_true 10 measures || echo "it does not begin to measure: $(cat "$scratch/err")"
+}
+measures() { grep -q '(us)' "$scratch/out"; }
+finish() {
+    until_true 15 ended "$conductor" || { echo "it does not end"; kill -9 "$conductor"; }
+    wait "$conductor" 2>/dev/null
+    code=$?
+    out=$(cat "$scratch/out") err=$(cat "$scratch/err")
+}
+traces() { # what labs leave behind, by names that only they have
+    { ip netns list; ip -o link; } 2>/dev/null | grep -oE "\bgw$1[hbp][0-9]*"
+}
+no_traces() { [ -z "$(traces "$1")" ]; }
+
+# ---- cases ----
+
+case_table() {
+    bench allreduce -n 2 -b 4K -e 64K -f 4 --iters 5 --check
+    is "exit code" "$code" 0
+    is "standard error" "$err" ""
+    has "the first line" "$(sed -n 1p "$scratch/out")" '^# gradwire [0-9.]+ bench allreduce: 2 ranks, buffers of gw_alloc$'
+    has "the second line" "$(sed -n 2p "$scratch/out")" 'cores, Linux .* congestion control [a-z]+, [0-9]{4}-[0-9]{2}-[0-9]{2}'
+    has "the header" "$(sed -n 3p "$scratch/out")" \
+        '^ +size +count +type +redop +root +time +algbw +busbw +#wrong +p10 +p90$'
+    is "sizes and wrong elements" "$(awk 'NR > 4 { print $1, $2, $3, $4, $5, $9 }' "$scratch/out")" \
+        "4096 1024 f32 sum -1 0
+16384 4096 f32 sum -1 0
+65536 16384 f32 sum -1 0"
+    is "lengths of lines" "$(sed -n '5,$p' "$scratch/out" | awk '{ print length }' | sort -u | wc -l)" 1
+    has "colour in a pipe" "${out//[^$'\033']/}" '^$'
+}
+
+case_every_collective() {
+    local collective
+    for collective in allreduce reduce_scatter allgather reduce broadcast gather scatter alltoall barrier; do
+        bench $collective -n 3 -b 12000 -e 12000 --root 1 --iters 2 --check --json
+        is "exit code of $collective" "$code" 0
+        has "$collective" "$out" "^\{\"library\": \"gradwire\", \"collective\": \"$collective\", .*\"wrong\": 0, "
+    done
+}
+
+case_types_and_operations() {
+    local pair
+    for pair in f16:avg bf16:sum i8:prod u8:avg i64:min f64:max; do
+        bench allreduce -n 2 -b 1K -e 1K --dtype ${pair%:*} --op ${pair#*:} --iters 2 --check --json --memory malloc
+        has "$pair" "$out" "\"type\": \"${pair%:*}\", \"redop\": \"${pair#*:}\", .*\"memory\": \"malloc\", .*\"wrong\": 0, "
+    done
+}
+
+case_json() {
+    command -v python3 >/dev/null || return 0
+    bench allreduce -n 2 -b 4K -e 64K -f 16 --iters 5 --json --transport tcp
+    python3 - "$scratch/out" <<'END' 2>&1
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert [row["bytes"] for row in rows] == [4096, 65536], rows
+for row in rows:
+    assert row["library"] == "gradwire" and row["transport"] == "tcp" and row["arch"] == "auto", row
+    assert row["ranks"] == 2 and row["wrong"] == 0 and row["calls"] == 5, row
+    assert 0 < row["p10_us"] <= row["time_us"] <= row["p90_us"], row
+    assert abs(row["algbw_gbs"] - row["bytes"] / row["time_us"] / 1e3) < 0.01, row
+    assert abs(row["busbw_gbs"] - row["algbw_gbs"]) < 0.001, row
+END
+}
+
+case_all_architectures() {
+    bench allreduce -n 3 -b 64K -e 64K --arch all --iters 3
+    is "exit code" "$code" 0
+    is "architectures" "$(awk '$6 == "gradwire" { print $7, $12 }' "$scratch/out" | head -4)" "auto 0
+ring 0
+halving 0
+tree 0"
+    is "the first ratio" "$(awk '$7 == "auto" { print $NF }' "$scratch/out")" 1.00
+    bench broadcast -n 2 -b 64K -e 64K --arch all --iters 3
+    is "who broadcasts" "$(awk '$6 == "gradwire" { print $7 }' "$scratch/out" | grep -c ring)" 0
+    clean
+}
+
+refused() { # PATTERN ARGUMENTS...
+    local pattern=$1
+    shift
+    bench "$@"
+    is "exit code of $*" "$code" 2
+    is "output of $*" "$out" ""
+    has "message of $*" "$err" "^gradwire bench: .*$pattern"
+}
+
+case_wrong_flags() {
+    refused 'which collective' -n 2
+    refused 'unknown collective "allredcue" \(did you mean "allreduce"' allredcue
+    refused '-b is larger than -e' allreduce -b 1M -e 4K
+    refused '--root 2 is not one of the ranks' reduce -n 2 --root 2
+    refused 'rign.*ring' allreduce --arch rign
+    refused '--dtype cannot be "f8"' allreduce --dtype f8
+    refused '--memory cannot be "gpu"' allreduce --memory gpu
+    refused 'unknown library in --against "nccl"' allreduce --against openmpi,nccl
+    refused 'f32 sums only' allreduce --against openmpi --dtype f64
+    refused 'hosts=4,rate=1gbit.*not "speed=3"' allreduce --lab speed=3
+    refused 'too few for a lab of 4 hosts' allreduce --lab hosts=4 -n 2
+}
+
+case_as_ranks_of_another_job() {
+    timeout 20 gradwire run -n 2 --no-prefix -- gradwire bench allgather -b 8K -e 8K --iters 3 --check \
+        >"$scratch/out" 2>"$scratch/err" </dev/null
+    is "exit code" "$?" 0
+    is "one table" "$(awk '!/^#/ { print $1, $2, $9 }' "$scratch/out" | tail -n +3)" "8192 1024 0"
+    timeout 20 gradwire run -n 1 --no-prefix -- gradwire bench allreduce -n 4 >"$scratch/out" 2>"$scratch/err"
+    is "exit code with -n" "$?" 2
+    has "message" "$(cat "$scratch/err")" "a rank of a job already"
+}
+
+case_a_worker_that_dies() {
+    start allreduce -n 3 -b 1M -e 1M --iters 10000
+    local victim
+    victim=$(for p in $(workers); do
+        tr '\0' '\n' <"/proc/$p/environ" | grep -qx RANK=2 && echo "$p"
+    done | head -1)
+    kill -9 "$victim" || echo "there is no rank 2"
+    finish
+    is "exit code" "$code" 1
+    has "message" "$err" "gradwire bench: .*rank [0-2]"
+    has "the launcher's message" "$err" "rank 2 on host .* was killed by signal 9"
+    clean
+}
+
+case_interrupted() {
+    start allreduce -n 2 -b 1M -e 1M --iters 10000
+    kill -INT "$conductor"
+    finish
+    is "exit code" "$code" 130
+    clean
+}
+
+case_killed() {
+    start allreduce -n 2 -b 1M -e 1M --iters 10000
+    kill -9 "$conductor"
+    finish
+    until_true 10 no_workers || echo "processes are left: $(workers)"
+    rm -rf "$scratch"/gradwire-bench-*
+}
+
+can_lab() { [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null; }
+
+case_lab() {
+    can_lab || return 0
+    timeout 20 gradwire bench allreduce --lab hosts=3,rate=200mbit -b 64K -e 64K --iters 3 --check \
+        >"$scratch/out" 2>"$scratch/err" </dev/null &
+    conductor=$!
+    finish
+    is "exit code" "$code" 0
+    is "standard error" "$err" ""
+    has "the lab's line" "$out" '# lab: 3 hosts, links of 200 Mbit/s'
+    is "the result" "$(awk '!/^#/ { print $1, $9 }' "$scratch/out" | tail -1)" "65536 0"
+    # 4/3 of the bytes leave each host: 87 KB at 25 MB/s, less what the bucket lets through at once
+    has "busbw" "$(awk '!/^#/ { print ($8 < 0.25 ? "shaped" : $8) }' "$scratch/out" | tail -1)" '^shaped$'
+    clean
+}
+
+case_lab_is_taken_down() {
+    can_lab || return 0
+    local signal
+    for signal in INT KILL; do
+        start allreduce --lab hosts=2,rate=100mbit -b 1M -e 1M --iters 10000
+        # env has become gradwire itself, so the names of the lab hold this number
+        [ -n "$(traces "$conductor")" ] || echo "there is no lab to take down"
+        kill -s $signal "$conductor"
+        finish
+        until_true 10 no_traces "$conductor" || echo "after $signal there is left: $(traces "$conductor")"
+        until_true 10 no_workers || echo "after $signal processes are left: $(workers)"
+        rm -rf "$scratch"/gradwire-bench-*
+    done
+}
+
+case_lab_without_root() {
+    [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || return 0
+    chmod 755 "$scratch"
+    mkdir -m 777 "$scratch/open"
+    cp "$build/gradwire" "$scratch/open/"
+    TMPDIR=$scratch/open setpriv --reuid=65534 --clear-groups "$scratch/open/gradwire" bench allreduce --lab hosts=2 \
+        >"$scratch/out" 2>"$scratch/err" </dev/null
+    is "exit code" "$?" 1
+    has "message" "$(cat "$scratch/err")" '^gradwire bench: a lab of network namespaces can be made by root only'
+}
+
+case_against_openmpi() {
+    [ -x "$build/peers/peer_openmpi" ] || return 0
+    bench allreduce -n 2 -b 64K -e 64K --against openmpi --transport shm --iters 20 --check
+    is "exit code" "$code" 0
+    is "rows" "$(awk '!/^#/ { print $6, $12 }' "$scratch/out" | tail -2)" "gradwire 0
+openmpi 0"
+    clean
+}
+
+case_peer_that_is_not_built() {
+    mkdir "$scratch/bare"
+    cp "$build/gradwire" "$scratch/bare/"
+    timeout 20 "$scratch/bare/gradwire" bench allreduce -n 2 --against mpich >"$scratch/out" 2>"$scratch/err" </dev/null
+    is "exit code" "$?" 1
+    has "message" "$(cat "$scratch/err")" 'there is no .*/peers/peer_mpich to compare with: `make bench-peers`'
+    clean
+}
+
+for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
+    [[ $name == *"$only"* ]] || continue
+    problem=$("case_$name" 2>&1)
+    if [ -z "$problem" ]; then
+        echo "ok   $name"
+        passed=$((passed + 1))
+    else
+        echo "FAIL $name"
+        printf '%s\n' "$problem" | sed 's/^/    /'
+        failed=$((failed + 1))
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
