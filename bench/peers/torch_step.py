@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Milliseconds of one training step in PyTorch on one thread, of the models and batches of bench_train, in turns with it.
+
+usage: torch_step.py BUILD [MODEL BATCH]...     BUILD: where gradwire and bench/bench_train were built
+Layouts: PyTorch's default, and channels last; the faster one is compared."""
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "train"))
+import torch_model  # noqa: E402
+
+ROUNDS, STEPS = 3, 10
+
+
+def build(text):
+    """Random parameters and data in the shapes of the description."""
+    first, *rest = [line.split() for line in text.splitlines() if line]
+    torch.manual_seed(1)
+    return first, "\n".join(" ".join(words) for words in [first] + rest)
+
+
+def tensors(build_directory, model):
+    out = subprocess.run([f"{build_directory}/gradwire", "model", model, "--text"], capture_output=True, text=True, check=True)
+    return build(out.stdout)
+
+
+def make_step(first, text, shapes, batch, channels_last):
+    parameters = [torch.nn.Parameter(0.05 * torch.randn(s)) for s in shapes[0]]
+    buffers = [torch.ones(s) for s in shapes[1]]
+    if channels_last:
+        for p in parameters:
+            if p.dim() == 4:
+                p.data = p.data.contiguous(memory_format=torch.channels_last)
+    if first[1] == "tokens":
+        x = torch.randint(int(first[3]), (batch, int(first[2])))
+        labels = torch.randint(int(first[3]), (batch, int(first[2])))
+    else:
+        x = torch.randn(batch, int(first[3]), int(first[1]), int(first[2]))
+        labels = torch.randint(10, (batch,))
+        if channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+    net, optimiser = torch_model.Model(text, parameters, buffers), torch.optim.SGD(parameters, lr=1e-4, momentum=0.9)
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        torch_model.loss(net.forward(x), labels).backward()
+        optimiser.step()
+
+    return step
+
+
+def shapes_of(build_directory, model, batch):
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run([f"{build_directory}/tests/helper_train_step", model, "2", "1", name], check=True)
+        read = lambda file: [[int(d) for d in line.split()[1:]] for line in (pathlib.Path(name) / file).read_text().splitlines()]
+        return read("parameters.txt"), read("buffers.txt")
+
+
+def best_of(step):
+    times = []
+    for _ in range(STEPS):
+        begin = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begin)
+    return min(times) * 1e3
+
+
+def ours(build_directory, model, batch):
+    out = subprocess.run([f"{build_directory}/bench/bench_train", model, str(batch), str(STEPS)], capture_output=True, text=True,
+                         check=True).stdout
+    return float(re.search(r"best\s+([\d.]+) ms", out).group(1))
+
+
+def main():
+    torch.set_num_threads(1)
+    directory, pairs = sys.argv[1], sys.argv[2:] or ["cnn", "64", "resnet20", "32"]
+    for model, batch in zip(pairs[::2], map(int, pairs[1::2])):
+        first, text = tensors(directory, model)
+        shapes = shapes_of(directory, model, batch)
+        steps = {name: make_step(first, text, shapes, batch, last) for name, last in (("default", False), ("nhwc", True))}
+        found = {"gradwire": 1e9, **{name: 1e9 for name in steps}}
+        for name, step in steps.items():
+            step()
+        for _ in range(ROUNDS):
+            found["gradwire"] = min(found["gradwire"], ours(directory, model, batch))
+            for name, step in steps.items():
+                found[name] = min(found[name], best_of(step))
+        torch_best = min(found["default"], found["nhwc"])
+        print(f"{model:9} batch {batch:3}  gradwire {found['gradwire']:8.2f} ms  torch {torch.__version__} default "
+              f"{found['default']:8.2f} ms  channels last {found['nhwc']:8.2f} ms  torch/gradwire {torch_best / found['gradwire']:.2f}",
+              flush=True)
+
+
+main()
