@@ -4,11 +4,12 @@
  *     helper_product small|quick|full|huge [-t NAMESPACE,...] [-j PART] [-v]
  *
  * A job is one (arch, transport, world): its ranks are forked, join, and go through a list of cases and the scenes; a
- * second run of new processes (quick and small: of every third job) must give the same bits. quick: in each job the small sizes' covering selection (every
- * pair of values meets), and over all jobs a covering selection of everything, large sizes included. small: without
- * the large sizes (for sanitizers). full: in each job every type x operation x size of the all-reduce and every
- * collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB. With namespaces the ranks are spread over them, and each counts as a host.
- * -j: only jobs whose name contains PART. -v: every job a line. */
+ * second run of new processes (quick and small: of every third job) must give the same bits. quick: in each job the
+ * small sizes' covering selection (every pair of values meets), and over all jobs a covering selection of everything,
+ * large sizes included. small: without the large sizes (for sanitizers). full: in each job every type x operation x
+ * size of the all-reduce and every collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB.
+ * With namespaces the ranks are spread over them, and each counts as a host. -j: only jobs whose name contains PART.
+ * -v: every job a line. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -64,9 +65,10 @@ static void make_selections(void) {
                                           PLACEMENTS, MODES}, 1);
     over_jobs[1] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
                                           PLACEMENTS, MODES}, 2);
-    over_jobs[2] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS,
-                                          MODES}, 3);
-    in_job[0] = pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
+    over_jobs[2] = pairs_make(
+        10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES}, 3);
+    in_job[0] =
+        pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
     in_job[1] = pairs_make(7, (int[]){moves, GW_DTYPES, 1, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 5);
     printf("     %d + %d + %d cases in which all pairs meet, and %d + %d small ones in each job\n", over_jobs[0]->count,
            over_jobs[1]->count, over_jobs[2]->count, in_job[0]->count, in_job[1]->count);

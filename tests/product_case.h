@@ -316,8 +316,9 @@ static void check_output(const product_case *k, const product_layout *l, const c
 
 static const char *case_text(const product_case *k, char *text, size_t size) {
     snprintf(text, size, "%s of %s x %s, %s, %s, %s, %s, salt %u", collective_names[k->collective], size_names[k->size],
-             gw_dtype_name((gw_dtype)k->dtype), k->collective <= P_REDUCE_SCATTERV ? gw_redop_name((gw_redop)k->op) : "-",
-             memory_names[k->memory], k->placement == APART ? "apart" : "in place", mode_names[k->mode], k->salt);
+             gw_dtype_name((gw_dtype)k->dtype),
+             k->collective <= P_REDUCE_SCATTERV ? gw_redop_name((gw_redop)k->op) : "-", memory_names[k->memory],
+             k->placement == APART ? "apart" : "in place", mode_names[k->mode], k->salt);
     return text;
 }
 

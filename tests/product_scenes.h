@@ -84,10 +84,11 @@ static void random_case(gw_comm *comm, gw_dtype dtype, gw_redop op, size_t count
     if (fine(comm, "gw_allreduce", gw_allreduce(comm, data, data, count, dtype, op)) == GW_OK) {
         for (size_t i = 0; i < count * width; i++) hash = (hash ^ data[i]) * UINT64_C(1099511628211);
         for (size_t i = 0; i < count; i++) {
-            double tolerance, due = random_due(dtype, op, gw_size(comm), i, &tolerance), got = load_float(dtype, data, i);
+            double tolerance, due = random_due(dtype, op, gw_size(comm), i, &tolerance),
+                              got = load_float(dtype, data, i);
             if (!(fabs(got - due) <= tolerance)) {
-                wrong("%s of random %s: element %zu is %.17g, not %.17g", gw_redop_name(op), gw_dtype_name(dtype), i, got,
-                      due);
+                wrong("%s of random %s: element %zu is %.17g, not %.17g", gw_redop_name(op), gw_dtype_name(dtype), i,
+                      got, due);
                 break;
             }
         }
@@ -140,7 +141,8 @@ static void scene_many_started(gw_comm *comm) {
         data[t] = malloc(count * 4 + 4);
         value_input(&table, GW_F32, GW_SUM, gw_rank(comm), (unsigned)t, count);
         value_fill(data[t], count, &table);
-        fine(comm, "gw_allreduce_start", gw_allreduce_start(comm, data[t], data[t], count, GW_F32, GW_SUM, &requests[t]));
+        fine(comm, "gw_allreduce_start",
+             gw_allreduce_start(comm, data[t], data[t], count, GW_F32, GW_SUM, &requests[t]));
     }
     for (int t = TENSORS - 1; t >= 0; t--) {
         size_t count = (size_t)(t * 977 % 5000);

@@ -1,4 +1,5 @@
-/* small_job.h - for tests of the public calls: forks the ranks of a small job, each of which joins and runs a function. */
+/* small_job.h - for tests of the public calls: forks the ranks of a small job, each of which joins and runs a function.
+ */
 #ifndef GW_TEST_SMALL_JOB_H
 #define GW_TEST_SMALL_JOB_H
 

@@ -329,6 +329,6 @@ static void different_strategies(void) {
 }
 
 TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
-          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(memory_of_two), CASE(requests_go_on_by_themselves),
-          CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads),
-          CASE(different_strategies))
+          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(memory_of_two),
+          CASE(requests_go_on_by_themselves), CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process),
+          CASE(two_communicators_in_two_threads), CASE(different_strategies))

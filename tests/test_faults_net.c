@@ -224,7 +224,8 @@ static void sends_and_leaves(gw_comm *comm, const job *j, job_seat *seat) {
 
 static void last_bytes_arrive_on_a_slow_network(void) {
     if (!make_hosts()) return;
-    if (!shell("ip netns exec %s tc qdisc add dev v0 root tbf rate %s burst 20000 limit 400000 2>/dev/null", left, "2mbit"))
+    if (!shell("ip netns exec %s tc qdisc add dev v0 root tbf rate %s burst 20000 limit 400000 2>/dev/null", left,
+               "2mbit"))
         printf("    without a slow link: tc cannot make one here\n");
     job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 5, .body = sends_and_leaves,
              .space = {left, right}, .master_addr = "10.77.0.1"};

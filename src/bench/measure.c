@@ -102,7 +102,8 @@ static size_t wrong_in_parts(const work *w, void *buffer, bool transposed, int s
     return wrong;
 }
 
-/* A compressed all-reduce of f32: wrong altogether if it is further from the sum than nothing at all would be, twice. */
+/* A compressed all-reduce of f32: wrong altogether if it is further from the sum than nothing at all would be, twice.
+ */
 static size_t far_off(const work *w, int salt) {
     float expected[GW_PATTERN_PERIOD];
     const float *got = w->large;

@@ -79,7 +79,8 @@ static void print_text(const gw_spec *spec, const char *name, const answers *a, 
     grouped(t->parameters, number);
     flops_text((double)t->flops, forward);
     flops_text(3.0 * (double)t->flops * (double)a->batch, step);
-    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example, about %sflop for a step of %" PRId64 "\n",
+    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example, about %sflop for a step of %" PRId64
+           "\n",
            name, number, spec->parameter_count, forward, step, a->batch);
     printf("memory of one worker: %s for weights and gradients, ", gw_bytes_format(t->model_bytes, bytes));
     printf("%s for activations and operations with a batch of %" PRId64 "\n", gw_bytes_format(t->pass_bytes, bytes),
@@ -171,7 +172,10 @@ static int ask(answers *a, int *argc, char **argv) {
         NUMBER("heads", heads, 1024, "gpt: attention heads (4)"),
         NUMBER("embedding", embedding, 16384, "gpt: width of the model (128)"),
         NUMBER("context", context, 65536, "gpt: positions (64)"),
-        {.name = "text", .kind = GW_OPTION_FLAG, .flag = &a->text, .about = "the description itself, to begin one's own"},
+        {.name = "text",
+         .kind = GW_OPTION_FLAG,
+         .flag = &a->text,
+         .about = "the description itself, to begin one's own"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "as JSON, for programs"},
         {.name = NULL},
     };

@@ -53,7 +53,8 @@ static gw_status check_buffers(const call *c) {
     size_t own = spec->counts ? spec->counts[c->comm->rank] : total;
     bool in_is_own = spec->collective == GW_COLL_ALLGATHER, out_is_own = spec->collective == GW_COLL_REDUCE_SCATTER;
     if ((in_is_own ? own : total) && c->in_needed && !spec->in) return invalid("%s: the input buffer is NULL", name);
-    if ((out_is_own ? own : total) && c->out_needed && !spec->out) return invalid("%s: the output buffer is NULL", name);
+    if ((out_is_own ? own : total) && c->out_needed && !spec->out)
+        return invalid("%s: the output buffer is NULL", name);
     return GW_OK;
 }
 

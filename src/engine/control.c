@@ -354,8 +354,9 @@ static void hear_members(gw_control *control, const gw_control_message *message)
     gw_error error = {.rank = -1};
     gw_fail_rank(&error, GW_PEER_LOST, message->origin,
                  "ranks were lost while the job was shrunk, and rank %d on %s counts other survivors than rank %d on "
-                 "%s; gw_shrink again", message->origin, control->events.host_name(control->events.ctx, message->origin),
-                 control->rank, control->events.host_name(control->events.ctx, control->rank));
+                 "%s; gw_shrink again",
+                 message->origin, control->events.host_name(control->events.ctx, message->origin), control->rank,
+                 control->events.host_name(control->events.ctx, control->rank));
     if (!same) gw_control_abort(control, &error);
 }
 

@@ -2,8 +2,9 @@
  * plan that carries it.
  *
  * A payload message is a sequence of pieces, one for each tensor in order: a word with the piece's length and, in the
- * top bit, whether it was sent exact, then the piece, padded to 4 bytes. A tensor's shares are cut at the codec's blocks
- * and dealt to ranks from one that its name decides, so that they do not move when tensors are bundled differently. */
+ * top bit, whether it was sent exact, then the piece, padded to 4 bytes. A tensor's shares are cut at the codec's
+ * blocks and dealt to ranks from one that its name decides, so that they do not move when tensors are bundled
+ * differently. */
 #include "engine/exchange.h"
 
 #include <stdlib.h>
@@ -267,8 +268,9 @@ static gw_status put_piece(gw_exchange *x, tensor *t, const gw_codec_setup *setu
 }
 
 /* Adds one piece at *at to a sum, and moves *at behind it. */
-static gw_status take_piece(gw_exchange *x, const tensor *t, const gw_codec_setup *setup, gw_codec_range range, int from,
-                            const uint8_t **at, const uint8_t *end, float scale, float *sum, gw_error *error) {
+static gw_status take_piece(gw_exchange *x, const tensor *t, const gw_codec_setup *setup, gw_codec_range range,
+                            int from, const uint8_t **at, const uint8_t *end, float scale, float *sum,
+                            gw_error *error) {
     uint32_t word = 0;
     size_t left = (size_t)(end - *at);
     if (left >= sizeof word) memcpy(&word, *at, sizeof word);
@@ -309,7 +311,8 @@ static void prepare_tensors(gw_exchange *x, int i) {
 
 static gw_status start_varying(gw_exchange *x, gw_collective what, const void *in, void *out, gw_time now,
                                gw_error *error) {
-    const gw_plan_builder *builder = what == GW_COLL_ALLGATHER && x->room > 64 * 1024 ? &gw_plan_ring : &gw_plan_exchange;
+    const gw_plan_builder *builder =
+        what == GW_COLL_ALLGATHER && x->room > 64 * 1024 ? &gw_plan_ring : &gw_plan_exchange;
     gw_op_spec spec = {.collective = what, .builder = builder, .in = in, .out = out, .count = x->room, .dtype = GW_U8,
                        .root = -1, .unit_bytes = 1, .out_lengths = x->in_lengths,
                        .in_lengths = what == GW_COLL_ALLTOALL ? x->out_lengths : NULL};
@@ -321,7 +324,9 @@ static void merge_payloads(void *ctx, void *into, const void *from, size_t bytes
     gw_codec_merge(&x->setup, &x->call, into, from, bytes);
 }
 
-static uint8_t *round_payload(const gw_exchange *x, uint32_t round) { return x->out + (round ? x->merged_bytes[0] : 0); }
+static uint8_t *round_payload(const gw_exchange *x, uint32_t round) {
+    return x->out + (round ? x->merged_bytes[0] : 0);
+}
 
 static gw_status start_merged(gw_exchange *x, gw_time now, gw_error *error) {
     size_t unit = x->setup.codec->merge_unit, bytes = x->merged_bytes[x->call.round];
@@ -380,7 +385,8 @@ static gw_status finish_merged(gw_exchange *x, gw_error *error) {
         x->call.reduced_bytes = last ? t->bytes[last - 1] : 0;
         const uint8_t *payload = round_payload(x, last) + t->at[last];
         memset(x->result[i], 0, t->what.count * sizeof(float));
-        status = gw_codec_decode_add(&x->setup, &x->call, whole, payload, t->bytes[last], x->scale, x->result[i], error);
+        status =
+            gw_codec_decode_add(&x->setup, &x->call, whole, payload, t->bytes[last], x->scale, x->result[i], error);
         if (!status)
             status = gw_codec_settle(&x->setup, &x->call, whole, gw_codec_stateful(&x->setup) ? &t->state : NULL,
                                      payload, t->bytes[last], error);
@@ -451,8 +457,8 @@ static void update_guards(gw_exchange *x) {
     for (int i = 0; i < x->count; i++) {
         tensor *t = &x->tensors[i];
         if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) continue;
-        gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on", t->what.name,
-               t->guard.error, x->setup.codec->name, t->guard.exact ? "exact" : "compressed again");
+        gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
+               t->what.name, t->guard.error, x->setup.codec->name, t->guard.exact ? "exact" : "compressed again");
     }
 }
 

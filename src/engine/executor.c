@@ -342,7 +342,8 @@ static int needs_lost_peer(const gw_op *op) {
         if (lane->stream.flow == GW_FLOW_RECV && all_here(op, lane)) continue;
         return lane->peer;
     }
-    /* A rank of this host that has left the board's last task for this operation has done all that it was needed for. */
+    /* A rank of this host that has left the board's last task for this operation has done all that it was needed for.
+     */
     for (int r = 0; on_board(op) && r < op->team->size; r++) {
         int rank = op->team->members[r];
         if (op->engine->peers[rank].lost && gw_board_left(op->team->board, rank) < op->board_due) return rank;

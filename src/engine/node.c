@@ -300,7 +300,8 @@ gw_status gw_node_join(gw_node **out, const gw_options *options, gw_error *error
     gethostname(node->endpoints[node->rank].host, sizeof node->endpoints[0].host - 1);
     status = open_descriptors(node, error);
     if (!status) status = open_core(node, error);
-    if (!status && node->world == 1) status = gw_strategy_check(&node->strategy, &(gw_strategy_facts){.hosts = 1}, error);
+    if (!status && node->world == 1)
+        status = gw_strategy_check(&node->strategy, &(gw_strategy_facts){.hosts = 1}, error);
     if (!status && node->world > 1) status = join_others(node, options, &place, error);
     if (status) goto fail;
     *out = node;

@@ -52,7 +52,8 @@ static bool write_cnn(const gw_model_size *s, char *text, size_t bytes) {
 
 /* Two convolutions and a way past them; where the size changes, the way past is a 1x1 convolution. */
 static void residual_block(writer *w, int block, int channels, int stride) {
-    put(w, "conv %d 3 stride %d nobias from x%d\nbatchnorm relu\nconv %d 3 nobias\n", channels, stride, block, channels);
+    put(w, "conv %d 3 stride %d nobias from x%d\nbatchnorm relu\nconv %d 3 nobias\n", channels, stride, block,
+        channels);
     if (stride == 1) {
         put(w, "batchnorm\nadd x%d relu as x%d\n", block, block + 1);
         return;

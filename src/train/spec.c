@@ -239,8 +239,9 @@ static gw_status read_all(gw_spec *spec, const char *text, gw_error *error) {
         status = spec->tensor_count ? read_layer(spec, &line, error) : read_input(spec, &line, error);
     }
     if (status == GW_OK && spec->parameter_count == 0)
-        return gw_fail(error, GW_INVALID, "line %d: the description ends without a layer that learns; it begins with %s",
-                       line.number, input_usage);
+        return gw_fail(error, GW_INVALID,
+                       "line %d: the description ends without a layer that learns; it begins with %s", line.number,
+                       input_usage);
     return status == GW_OK ? check_used(spec, error) : status;
 }
 
