@@ -330,8 +330,28 @@ static void the_decider_dies_in_mid_sentence(void) {
     }
 }
 
+/* Rank 2 knows of a death when it hears that the dead goes on. */
+static void a_survivor_that_died_meanwhile_is_noticed(void) {
+    begin(4);
+    gw_error error = {.status = GW_ABORTED, .rank = 1, .text = "enough"};
+    gw_control_abort(net.rank[1], &error);
+    deliver_all();
+    for (int r = 3; r >= 0; r--) {
+        gw_control_shrink(net.rank[r], net.now);
+        if (r) deliver_all();
+    }
+    net.dead[3] = true;
+    gw_control_link_lost(net.rank[2], 3, "connection reset", net.now); /* before what rank 0 decided arrives */
+    deliver_all();
+    CHECK_EQ(1, gw_control_generation(net.rank[2]));
+    CHECK_EQ(GW_PEER_LOST, gw_control_error(net.rank[2])->status);
+    CHECK_EQ(3, gw_control_error(net.rank[2])->rank);
+    end();
+}
+
 TEST_MAIN(CASE(the_graph_stays_connected_without_any_rank), CASE(neighbours_are_mutual), CASE(a_death_is_told_to_all),
           CASE(an_abort_reaches_all_in_the_same_words), CASE(the_first_cause_is_kept), CASE(leaving_is_not_dying),
           CASE(silence_is_reported_at_the_deadline), CASE(own_sleep_is_forgiven), CASE(the_end_of_the_chain_is_blamed),
           CASE(a_circle_does_not_hide_the_one_outside), CASE(who_goes_on_is_blamed_no_longer), CASE(survivors_agree),
-          CASE(who_does_not_ask_is_left_behind_at_the_deadline), CASE(the_decider_dies_in_mid_sentence))
+          CASE(who_does_not_ask_is_left_behind_at_the_deadline), CASE(the_decider_dies_in_mid_sentence),
+          CASE(a_survivor_that_died_meanwhile_is_noticed))
