@@ -41,6 +41,7 @@ clean() { # nothing of any benchmark is left
     compgen -G "$scratch/gradwire-bench-*" || return 0
 }
 start() { # ARGUMENTS...: in the background, as $conductor, until rank processes measure
+    : >"$scratch/out" # what the last one printed is not its doing
     env --default-signal=INT gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
     conductor=$!
     until_true 10 measures || echo "it does not begin to measure: $(cat "$scratch/err")"
