@@ -106,6 +106,7 @@ gw_status gw_contestant_start(gw_contest *contest, gw_contestant *c, gw_error *e
     c->pid = fork();
     if (c->pid == 0) become_job(&spawn, c->directory, parent);
     if (c->pid < 0) return gw_fail(error, GW_SYSTEM, "cannot start a process: %s", strerror(errno));
+    c->group = c->pid;
     gw_time until = gw_clock_now() + start_budget;
     for (int r = 0; r < contest->world && !status; r++) status = welcome(c, contest->world, until, error);
     return status;
@@ -143,11 +144,12 @@ void gw_contestant_end(gw_contestant *c, int world) {
     if (c->pid > 0 && !ended(c->pid, gw_bench_interrupted() ? 0 : end_budget)) {
         kill(c->pid, SIGTERM);
         if (!ended(c->pid, end_budget)) {
-            kill(-c->pid, SIGKILL);
+            kill(c->pid, SIGKILL);
             waitpid(c->pid, NULL, 0);
         }
     }
-    c->pid = 0;
+    if (c->group) kill(-c->group, SIGKILL); /* a launcher may leave some of its own behind */
+    c->pid = c->group = 0;
     if (c->directory[0]) remove_directory(c->directory);
 }
 
