@@ -41,6 +41,7 @@ clean() { # nothing of any benchmark is left
     compgen -G "$scratch/gradwire-bench-*" || return 0
 }
 start() { # ARGUMENTS...: in the background, as $conductor, until rank processes measure
+    : >"$scratch/out" # what the last one printed is not its doing
     env --default-signal=INT gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
     conductor=$!
     until_true 10 measures || echo "it does not begin to measure: $(cat "$scratch/err")"
@@ -63,8 +64,10 @@ case_table() {
     bench allreduce -n 2 -b 4K -e 64K -f 4 --iters 5 --check
     is "exit code" "$code" 0
     is "standard error" "$err" ""
-    has "the first line" "$(sed -n 1p "$scratch/out")" '^# gradwire [0-9.]+ bench allreduce: 2 ranks, buffers of gw_alloc$'
-    has "the second line" "$(sed -n 2p "$scratch/out")" 'cores, Linux .* congestion control [a-z]+, [0-9]{4}-[0-9]{2}-[0-9]{2}'
+    has "the first line" "$(sed -n 1p "$scratch/out")" \
+        '^# gradwire [0-9.]+ bench allreduce: 2 ranks, buffers of gw_alloc$'
+    has "the second line" "$(sed -n 2p "$scratch/out")" \
+        'cores, Linux .* congestion control [a-z]+, [0-9]{4}-[0-9]{2}-[0-9]{2}'
     has "the header" "$(sed -n 3p "$scratch/out")" \
         '^ +size +count +type +redop +root +time +algbw +busbw +#wrong +p10 +p90$'
     is "sizes and wrong elements" "$(awk 'NR > 4 { print $1, $2, $3, $4, $5, $9 }' "$scratch/out")" \
@@ -88,7 +91,8 @@ case_types_and_operations() {
     local pair
     for pair in f16:avg bf16:sum i8:prod u8:avg i64:min f64:max; do
         bench allreduce -n 2 -b 1K -e 1K --dtype ${pair%:*} --op ${pair#*:} --iters 2 --check --json --memory malloc
-        has "$pair" "$out" "\"type\": \"${pair%:*}\", \"redop\": \"${pair#*:}\", .*\"memory\": \"malloc\", .*\"wrong\": 0, "
+        has "$pair" "$out" \
+            "\"type\": \"${pair%:*}\", \"redop\": \"${pair#*:}\", .*\"memory\": \"malloc\", .*\"wrong\": 0, "
     done
 }
 
@@ -233,6 +237,14 @@ case_against_openmpi() {
     is "exit code" "$code" 0
     is "rows" "$(awk '!/^#/ { print $6, $12 }' "$scratch/out" | tail -2)" "gradwire 0
 openmpi 0"
+    clean
+}
+
+case_against_gloo() {
+    [ -x "$build/peers/peer_gloo" ] || return 0
+    bench allreduce -n 2 -b 64K -e 64K --against gloo --transport tcp --iters 5 --check
+    is "rows" "$(awk '!/^#/ { print $6, $12 }' "$scratch/out" | tail -2)" "gradwire 0
+gloo 0"
     clean
 }
 

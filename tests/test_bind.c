@@ -1,5 +1,5 @@
-/* test_bind.c - shares of cores: together all, never the same core twice, near equal; all where ranks outnumber them.
- */
+/* test_bind.c - shares of cores: together all, never the same core twice, near equal; all where ranks outnumber
+ * them. */
 #include "launch/bind.h"
 #include "test.h"
 

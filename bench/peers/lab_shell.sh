@@ -7,4 +7,4 @@ while [ "${1#-}" != "$1" ]; do shift; done # options for a real remote shell
 number=${1##*.}
 shift
 exec ip netns exec "$GRADWIRE_LAB_PREFIX$((number - 1))" unshare --uts \
-    sh -c "hostname gwlab$number && $*"
+    sh -c "hostname gwlab$number && exec $*"

@@ -35,7 +35,8 @@ typedef struct gw_contestant {
     char transport[16];
     char line[GW_STRATEGY_PRINT_BYTES]; /* gradwire's strategy */
     char directory[128];              /* of its side channel */
-    pid_t pid;                        /* of its launcher; 0: none */
+    pid_t pid;                        /* of its launcher; 0: none, or reaped */
+    pid_t group;                      /* of processes that the launcher began; 0: none */
     int listener;                     /* -1: closed */
     gw_lines *ranks;                  /* one a rank */
 } gw_contestant;

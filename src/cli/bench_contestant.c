@@ -1,5 +1,6 @@
 /* bench_contestant.c - a contestant is a job of its own, which is told over its side channel what to measure, so that
  * contestants can take turns. See bench.h. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -107,6 +108,7 @@ gw_status gw_contestant_start(gw_contest *contest, gw_contestant *c, gw_error *e
     c->pid = fork();
     if (c->pid == 0) become_job(&spawn, c, parent);
     if (c->pid < 0) return gw_fail(error, GW_SYSTEM, "cannot start a process: %s", strerror(errno));
+    c->group = c->pid;
     gw_time until = gw_clock_now() + start_budget;
     for (int r = 0; r < contest->world && !status; r++) status = welcome(c, contest->world, until, error);
     return status;
@@ -123,10 +125,14 @@ static bool ended(pid_t pid, gw_time budget) {
     }
 }
 
-static void remove_file(const char *directory, const char *name) {
-    char path[192];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    unlink(path);
+/* The side channel, and what a library has left beside it to find its peers. */
+static void remove_directory(const char *path) {
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory) closedir(directory);
+    rmdir(path);
 }
 
 void gw_contestant_end(gw_contestant *c, int world) {
@@ -140,16 +146,13 @@ void gw_contestant_end(gw_contestant *c, int world) {
     if (c->pid > 0 && !ended(c->pid, gw_bench_interrupted() ? 0 : end_budget)) {
         kill(c->pid, SIGTERM);
         if (!ended(c->pid, end_budget)) {
-            kill(-c->pid, SIGKILL);
+            kill(c->pid, SIGKILL);
             waitpid(c->pid, NULL, 0);
         }
     }
-    c->pid = 0;
-    if (!c->directory[0]) return;
-    remove_file(c->directory, GW_SIDE_SOCKET);
-    remove_file(c->directory, GW_SIDE_PAGE);
-    remove_file(c->directory, "store");
-    rmdir(c->directory);
+    if (c->group) kill(-c->group, SIGKILL); /* a launcher may leave some of its own behind */
+    c->pid = c->group = 0;
+    if (c->directory[0]) remove_directory(c->directory);
 }
 
 /* ---- measuring ---- */

@@ -120,8 +120,8 @@ static void add_addresses(const gw_contest *contest, gw_spawn *spawn, bool with_
     char list[2048] = "";
     size_t used = 0;
     for (int i = 0; i < contest->settings->lab.hosts; i++) {
-        used +=
-            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "", gw_lab_address(contest->lab, i));
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "",
+                                 gw_lab_address(contest->lab, i));
         if (with_slots) used += (size_t)snprintf(list + used, sizeof list - used, ":%d", slots(contest));
     }
     add(spawn, "%s", list);
