@@ -15,6 +15,7 @@ typedef struct course {
     gw_trainer *trainer;
     gw_train_report report; /* rank 0 only */
     bool reports;
+    bool agreed;  /* what happens now, every rank knows: no need to tell the others of a failure */
     gw_loss test; /* the last; counted 0: none */
 } course;
 
@@ -41,6 +42,13 @@ static gw_status test(course *c, gw_error *error) {
     return status;
 }
 
+static gw_status save(course *c, gw_error *error) {
+    c->agreed = true;
+    gw_status status = gw_snapshot_save(c->trainer, c->request->checkpoint, error);
+    c->agreed = status != GW_OK;
+    return status;
+}
+
 /* One update and what is due after it. */
 static gw_status advance(course *c, bool *over, gw_error *error) {
     const gw_train_request *r = c->request;
@@ -52,7 +60,7 @@ static gw_status advance(course *c, bool *over, gw_error *error) {
     if (status == GW_OK && (rests || t->updates % (uint64_t)r->log_every == 0)) status = meet(c, error);
     if (status == GW_OK && rests) status = test(c, error);
     bool saves = rests || (r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0);
-    if (status == GW_OK && r->checkpoint && saves) status = gw_snapshot_save(t, r->checkpoint, error);
+    if (status == GW_OK && r->checkpoint && saves) status = save(c, error);
     *over = enough(c) || (rests && r->target > 0 && accuracy(&c->test) >= r->target);
     return status;
 }
@@ -60,7 +68,9 @@ static gw_status advance(course *c, bool *over, gw_error *error) {
 static gw_status resume(course *c, gw_error *error) {
     const gw_train_request *r = c->request;
     int world = 0;
+    c->agreed = true;
     gw_status status = gw_snapshot_load(c->trainer, r->checkpoint, &world, error);
+    c->agreed = status != GW_OK;
     if (status != GW_OK || !c->reports) return status;
     if (world == 0)
         gw_train_report_say(&c->report, "%s is not there yet: training begins at the beginning", r->checkpoint);
@@ -93,9 +103,22 @@ static gw_status time_exchange(course *c, gw_time *fastest, gw_error *error) {
     return GW_OK;
 }
 
+/* All ranks begin or none; what fails is mostly the same everywhere, so the first rank's sentence is enough. */
+static gw_status begin(course *c, gw_error *error) {
+    int32_t rank = gw_rank(c->comm), first = INT32_MAX;
+    gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error), told;
+    if (status != GW_OK) first = rank;
+    told = gw_allreduce(c->comm, &first, &first, 1, GW_I32, GW_MIN);
+    if (told != GW_OK) return gw_fail(error, told, "%s", gw_last_error(c->comm));
+    if (first == INT32_MAX) return GW_OK;
+    c->agreed = true;
+    if (first != rank) *error = (gw_error){0};
+    return status != GW_OK ? status : GW_ABORTED;
+}
+
 static gw_status train(course *c, gw_error *error) {
     gw_time exchange = 0;
-    gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
+    gw_status status = begin(c, error);
     if (status != GW_OK) return status;
     c->reports = c->trainer->rank == 0;
     if (c->reports) gw_train_report_open(&c->report, c->request, c->trainer);
@@ -122,7 +145,7 @@ int gw_train_rank(const gw_train_request *request) {
         if (c.report.drawn) fputc('\n', stdout);
         fflush(stdout);
         if (error.text[0]) fprintf(stderr, "gradwire train: rank %d: %s\n", gw_rank(c.comm), error.text);
-        gw_abort(c.comm, error.text[0] ? error.text : "rank 0 has ended the training");
+        if (!c.agreed) gw_abort(c.comm, error.text);
     }
     gw_trainer_destroy(c.trainer);
     gw_finalize(c.comm);
