@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "base/words.h"
 #include "cli/args.h"
+#include "cli/data.h"
 #include "cli/json.h"
 #include "cli/table.h"
 #include "data/dataset.h"
@@ -103,18 +104,18 @@ static bool in_cache(const gw_source *source) {
     return gw_cache_path(source->name, path, NULL) == GW_OK && access(path, F_OK) == 0;
 }
 
-static int get(const gw_source *source, double seconds) {
+bool gw_data_fetch(const char *command, const gw_source *source, double seconds) {
     progress_line line = {.source = source, .started = gw_clock_now(), .live = isatty(STDERR_FILENO)};
     gw_error error = {.status = GW_OK};
+    gw_status status = gw_fetch(source, seconds, show, &line, &error);
+    if (line.live && line.doing) fputs("\r\033[K", stderr);
+    if (status != GW_OK) fprintf(stderr, "gradwire %s: %s\n", command, error.text);
+    return status == GW_OK;
+}
+
+static int get(const gw_source *source, double seconds) {
     char path[PATH_MAX];
-    if (!in_cache(source) || !is_whole(source)) {
-        gw_status status = gw_fetch(source, seconds, show, &line, &error);
-        if (line.live && line.doing) fputs("\r\033[K", stderr);
-        if (status != GW_OK) {
-            fprintf(stderr, "gradwire data: %s\n", error.text);
-            return GW_EXIT_FAILED;
-        }
-    }
+    if ((!in_cache(source) || !is_whole(source)) && !gw_data_fetch("data", source, seconds)) return GW_EXIT_FAILED;
     printf("%s: %s\n", source->name, where_of(source, path));
     return 0;
 }

@@ -10,6 +10,7 @@
 /* Every command, in the order of the help. */
 static const gw_command *const commands[] = {
     &gw_command_run,
+    &gw_command_train,
     &gw_command_list,
     &gw_command_plan,
     &gw_command_sim,

@@ -13,3 +13,4 @@ static int run(int argc, char **argv) {
 }
 
 const gw_command gw_command_model = {.name = "model", .about = "describes a model (not in this build)", .run = run};
+const gw_command gw_command_train = {.name = "train", .about = "trains a model (not in this build)", .run = run};

@@ -1,0 +1,192 @@
+/* train.c - gradwire train: trains a model on a data set with several workers. Here the command line becomes a request.
+ */
+#include "cli/train.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/words.h"
+#include "cli/args.h"
+#include "strategy/strategy.h"
+
+enum { RANKS_MAX = 1024, CONTEXT = 64 };
+
+/* Values that are not whole numbers, as they were typed; NULL: not given. */
+typedef struct typed {
+    const char *rate, *rate_batch, *momentum, *decay, *clip, *target;
+    const char *optimiser, *schedule;
+    int64_t warmup, seed; /* warmup -1: not given */
+    int64_t layers, heads, embedding, context;
+    uint64_t bucket;
+    bool nesterov;
+} typed;
+
+/* Rates that are good for a batch of 128. */
+static double default_rate(const gw_optimiser_kind *kind) {
+    if (kind == &gw_sgd) return 0.05;
+    if (kind == &gw_lars) return 8;
+    return kind == &gw_lamb ? 0.005 : 0.001;
+}
+
+/* Exit code, -1 to go on. */
+static int number(const char *option, const char *text, double low, double high, double *value) {
+    char quoted[GW_QUOTE_BYTES], *end;
+    if (!text) return -1;
+    errno = 0;
+    double read = strtod(text, &end);
+    if (end != text && !*end && errno == 0 && read >= low && read <= high) {
+        *value = read;
+        return -1;
+    }
+    return gw_usage_error(&gw_command_train, high < DBL_MAX ? "--%s %s is not a number from %g to %g"
+                                                            : "--%s %s is not a number of at least %g",
+                          option, gw_words_quote(text, quoted), low, high);
+}
+
+static int check_optimiser(gw_train_request *r, const typed *y) {
+    gw_error error = {0};
+    gw_train_settings *s = &r->settings;
+    double given_for = (double)(s->batch * s->accumulate);
+    s->optimiser = gw_optimiser_find(y->optimiser, &error);
+    if (!s->optimiser || gw_rate_kind_find(y->schedule, &s->schedule, &error) != GW_OK)
+        return gw_usage_error(&gw_command_train, "%s", error.text);
+    s->tuning = s->optimiser->defaults;
+    s->tuning.nesterov = y->nesterov;
+    s->rate = default_rate(s->optimiser);
+    if (!y->rate) given_for = 128;
+    int code = number("lr", y->rate, 0, DBL_MAX, &s->rate);
+    if (code < 0) code = number("lr-batch", y->rate_batch, 1, 1e9, &given_for);
+    if (code < 0) code = number("momentum", y->momentum, 0, 1, &s->tuning.momentum);
+    if (code < 0) code = number("weight-decay", y->decay, 0, 1, &s->tuning.decay);
+    if (code < 0) code = number("clip", y->clip, 0, DBL_MAX, &s->clip);
+    if (code < 0) code = number("target-accuracy", y->target, 0, 1, &r->target);
+    s->rate = gw_rate_scaled(s->rate, given_for, (double)(s->batch * s->accumulate));
+    return code;
+}
+
+static int check(gw_train_request *r, const typed *y) {
+    gw_error error = {0};
+    gw_strategy strategy;
+    gw_train_settings *s = &r->settings;
+    int code = check_optimiser(r, y);
+    if (code >= 0) return code;
+    if (r->strategy && gw_strategy_parse(r->strategy, &strategy, &error) != GW_OK)
+        return gw_usage_error(&gw_command_train, "%s", error.text);
+    if (r->resume && !r->checkpoint)
+        return gw_usage_error(&gw_command_train, "--resume needs --checkpoint FILE: where to go on from");
+    if (r->checkpoint_every && !r->checkpoint)
+        return gw_usage_error(&gw_command_train, "--checkpoint-every needs --checkpoint FILE: where to write to");
+    s->seed = (uint64_t)y->seed;
+    s->warmup = (uint64_t)y->warmup;
+    s->bucket_bytes = y->bucket;
+    s->size = (gw_model_size){.layers = (int)y->layers, .heads = (int)y->heads, .embedding = (int)y->embedding,
+                              .context = (int)y->context};
+    return -1;
+}
+
+/* A job around us started this process as one of its ranks. */
+static bool is_rank(void) {
+    static const char *const names[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i])) return true;
+    return false;
+}
+
+static char **copy_words(int argc, char **argv) {
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    if (copy) memcpy(copy, argv, (size_t)argc * sizeof *copy);
+    return copy;
+}
+
+static int start(const gw_train_request *r, int argc, char **argv) {
+    bool rank = is_rank();
+    if (rank && r->ranks)
+        return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
+    int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
+    if (code >= 0) return code;
+    return r->ranks > 1 ? gw_train_launch(r, argc, argv) : gw_train_rank(r);
+}
+
+#define INTEGER(option, field, low, high, text)                                                                        \
+    {.name = option, .kind = GW_OPTION_INTEGER, .integer = &(field), .lowest = low, .highest = high, .about = text}
+#define NUMBER(option, field, text)                                                                                    \
+    {.name = option, .kind = GW_OPTION_STRING, .value = "X", .string = &(field), .about = text}
+#define WORD(option, word, field, text)                                                                                \
+    {.name = option, .kind = GW_OPTION_STRING, .value = word, .string = &(field), .about = text}
+#define FLAG(option, field, text) {.name = option, .kind = GW_OPTION_FLAG, .flag = &(field), .about = text}
+
+/* Exit code, -1 to go on. */
+static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
+    static const char *optimisers[8];
+    for (int i = 0; i < 7 && gw_optimiser_kinds[i]; i++) optimisers[i] = gw_optimiser_kinds[i]->name;
+    gw_train_settings *s = &r->settings;
+    const gw_option options[] = {
+        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &r->ranks, .lowest = 1,
+         .highest = RANKS_MAX, .about = "how many workers, on this machine (default: 1)"},
+        WORD("model", "NAME|FILE", s->model, "as in gradwire model (default: cnn)"),
+        WORD("data", "NAME|PATH", s->data, "as in gradwire data (default: fashion-mnist)"),
+        INTEGER("epochs", s->epochs, 1, 1000000, "times through the data (default: 3)"),
+        INTEGER("batch", s->batch, 1, 1 << 24, "examples of a step, of all workers together (default: 128)"),
+        INTEGER("accumulate", s->accumulate, 1, 1 << 16, "batches of an update (default: 1)"),
+        NUMBER("lr", y->rate, "learning rate (default: one for the optimizer at batch 128, scaled to the batch)"),
+        NUMBER("lr-batch", y->rate_batch, "the batch that --lr is meant for: it is scaled linearly to the real one"),
+        {.name = "optimizer", .kind = GW_OPTION_CHOICE, .string = &y->optimiser, .choices = optimisers,
+         .about = "default sgd"},
+        NUMBER("momentum", y->momentum, "sgd, lars (default: 0.9)"),
+        FLAG("nesterov", y->nesterov, "sgd, lars: look ahead"),
+        NUMBER("weight-decay", y->decay, "default: the optimizer's, 0 for sgd and adam"),
+        {.name = "schedule", .kind = GW_OPTION_CHOICE, .string = &y->schedule, .choices = gw_rate_names,
+         .about = "course of the learning rate; step: a tenth after each third (default: cosine)"},
+        INTEGER("warmup", y->warmup, 0, 1 << 30, "updates in which the rate grows to --lr (default: 100)"),
+        NUMBER("clip", y->clip, "largest norm of all gradients together (default: any)"),
+        FLAG("augment", s->augment, "images moved by up to 4 pixels and mirrored"),
+        INTEGER("seed", y->seed, 0, INT64_MAX, "of weights and order (default: 1)"),
+        WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
+        {.name = "bucket", .kind = GW_OPTION_BYTES, .bytes = &y->bucket,
+         .about = "gradients that travel together (default: 1M)"},
+        NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
+        INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
+        WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
+        INTEGER("checkpoint-every", r->checkpoint_every, 1, INT64_MAX, "and every so many updates"),
+        FLAG("resume", r->resume, "go on from --checkpoint, where it is there"),
+        INTEGER("log-every", r->log_every, 1, INT64_MAX,
+                "updates between two reports, in which the workers compare their weights (default: 50)"),
+        INTEGER("layers", y->layers, 1, 256, "gpt: transformer blocks (default: 4)"),
+        INTEGER("heads", y->heads, 1, 1024, "gpt: attention heads (default: 4)"),
+        INTEGER("embedding", y->embedding, 1, 16384, "gpt: width of the model (default: 128)"),
+        INTEGER("context", y->context, 1, 65536, "gpt: positions (default: 64)"),
+        FLAG("json", r->json, "one JSON object a line"),
+        FLAG("quiet", r->quiet, "only the test accuracy, at the end"),
+        {.name = NULL},
+    };
+    return gw_args_parse(&gw_command_train, options, argc, argv);
+}
+
+static int run(int argc, char **argv) {
+    gw_train_request r = {.log_every = 50,
+                          .settings = {.model = "cnn", .data = "fashion-mnist", .epochs = 3, .batch = 128,
+                                       .accumulate = 1}};
+    typed y = {.optimiser = "sgd", .schedule = "cosine", .warmup = 100, .seed = 1, .context = CONTEXT, .bucket = 1 << 20};
+    int words = argc;
+    char **line = copy_words(argc, argv); /* reading the options moves the words about */
+    if (!line) return GW_EXIT_FAILED;
+    int code = ask(&r, &y, &argc, argv);
+    if (code < 0) code = check(&r, &y);
+    if (code < 0) code = start(&r, words, line);
+    free(line);
+    return code;
+}
+
+const gw_command gw_command_train = {
+    .name = "train",
+    .about = "trains a model on a data set with several workers",
+    .usage = "[-n WORKERS] [OPTIONS]",
+    .example = "gradwire train -n 4\n"
+               "gradwire train -n 2 --model resnet20 --data cifar-10 --augment --epochs 10 --checkpoint r20.gw\n"
+               "gradwire run -H node1:4,node2:4 -- gradwire train --strategy 'arch=ring'",
+    .run = run,
+};

@@ -1,0 +1,154 @@
+/* train_rank.c - the course of one rank of gradwire train. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/train.h"
+#include "train/snapshot.h"
+
+enum { EXCHANGES = 5 };
+
+typedef struct course {
+    const gw_train_request *request;
+    gw_comm *comm;
+    gw_trainer *trainer;
+    gw_train_report report; /* rank 0 only */
+    bool reports;
+    bool agreed;  /* what happens now, every rank knows: no need to tell the others of a failure */
+    gw_loss test; /* the last; counted 0: none */
+} course;
+
+static bool enough(const course *c) {
+    return c->trainer->epoch >= (uint64_t)c->request->settings.epochs ||
+           (c->request->steps && c->trainer->updates >= (uint64_t)c->request->steps);
+}
+
+static double accuracy(const gw_loss *test) {
+    return test->counted ? (double)test->correct / (double)test->counted : 0;
+}
+
+static gw_status meet(course *c, gw_error *error) {
+    gw_train_work work;
+    gw_status status = gw_trainer_meet(c->trainer, &work, error);
+    if (status == GW_OK && c->reports) gw_train_report_meeting(&c->report, &work);
+    return status;
+}
+
+static gw_status test(course *c, gw_error *error) {
+    gw_status status = gw_trainer_evaluate(c->trainer, c->reports ? gw_train_report_testing : NULL, &c->report, &c->test,
+                                           error);
+    if (status == GW_OK && c->reports) gw_train_report_epoch(&c->report, &c->test);
+    return status;
+}
+
+static gw_status save(course *c, gw_error *error) {
+    c->agreed = true;
+    gw_status status = gw_snapshot_save(c->trainer, c->request->checkpoint, error);
+    c->agreed = status != GW_OK;
+    return status;
+}
+
+/* One update and what is due after it. */
+static gw_status advance(course *c, bool *over, gw_error *error) {
+    const gw_train_request *r = c->request;
+    gw_trainer *t = c->trainer;
+    int64_t examples = gw_trainer_window_examples(t);
+    gw_status status = gw_trainer_step(t, error);
+    if (status == GW_OK && c->reports) gw_train_report_update(&c->report, examples);
+    bool rests = t->window == 0 || enough(c);
+    if (status == GW_OK && (rests || t->updates % (uint64_t)r->log_every == 0)) status = meet(c, error);
+    if (status == GW_OK && rests) status = test(c, error);
+    bool saves = rests || (r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0);
+    if (status == GW_OK && r->checkpoint && saves) status = save(c, error);
+    *over = enough(c) || (rests && r->target > 0 && accuracy(&c->test) >= r->target);
+    return status;
+}
+
+static gw_status resume(course *c, gw_error *error) {
+    const gw_train_request *r = c->request;
+    int world = 0;
+    c->agreed = true;
+    gw_status status = gw_snapshot_load(c->trainer, r->checkpoint, &world, error);
+    c->agreed = status != GW_OK;
+    if (status != GW_OK || !c->reports) return status;
+    if (world == 0)
+        gw_train_report_say(&c->report, "%s is not there yet: training begins at the beginning", r->checkpoint);
+    else
+        gw_train_report_say(&c->report, "going on from %s: epoch %llu, update %llu", r->checkpoint,
+                            (unsigned long long)c->trainer->epoch + 1, (unsigned long long)c->trainer->updates);
+    if (world && world != c->trainer->world)
+        gw_train_report_say(&c->report,
+                            "it was written by %d workers, now there are %d: each step takes the same examples, but "
+                            "sums are rounded in another order and batch norms see other shares, so the bits differ",
+                            world, c->trainer->world);
+    return status;
+}
+
+/* What an exchange of all gradients takes when nothing is computed meanwhile: the fastest of a few. The gradients are
+ * no longer needed. */
+static gw_status time_exchange(course *c, gw_time *fastest, gw_error *error) {
+    gw_buckets *buckets = &c->trainer->buckets;
+    *fastest = 0;
+    for (int k = 0; k < EXCHANGES; k++) {
+        gw_status status = gw_trainer_told(c->trainer, gw_barrier(c->comm), error);
+        gw_time begun = gw_clock_now();
+        gw_buckets_begin(buckets);
+        gw_buckets_rest(buckets);
+        for (int i = 0; i < buckets->count && status == GW_OK; i++) status = gw_buckets_wait(buckets, i, error);
+        if (status != GW_OK) return status;
+        gw_time took = gw_clock_now() - begun;
+        if (k == 0 || took < *fastest) *fastest = took;
+    }
+    return GW_OK;
+}
+
+/* All ranks begin or none; what fails is mostly the same everywhere, so the first rank's sentence is enough. */
+static gw_status begin(course *c, gw_error *error) {
+    int32_t rank = gw_rank(c->comm), first = INT32_MAX;
+    gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error), told;
+    if (status != GW_OK) first = rank;
+    told = gw_allreduce(c->comm, &first, &first, 1, GW_I32, GW_MIN);
+    if (told != GW_OK) return gw_fail(error, told, "%s", gw_last_error(c->comm));
+    if (first == INT32_MAX) return GW_OK;
+    c->agreed = true;
+    if (first != rank) *error = (gw_error){0};
+    return status != GW_OK ? status : GW_ABORTED;
+}
+
+static gw_status train(course *c, gw_error *error) {
+    gw_time exchange = 0;
+    gw_status status = begin(c, error);
+    if (status != GW_OK) return status;
+    c->reports = c->trainer->rank == 0;
+    if (c->reports) gw_train_report_open(&c->report, c->request, c->trainer);
+    if (c->request->resume) status = resume(c, error);
+    if (c->reports) c->report.updates_from = c->trainer->updates;
+    for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
+    if (status == GW_OK && c->test.counted == 0) status = test(c, error);
+    if (status == GW_OK) status = time_exchange(c, &exchange, error);
+    if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &c->test, exchange);
+    return status;
+}
+
+int gw_train_rank(const gw_train_request *request) {
+    course c = {.request = request};
+    gw_options options = GW_OPTIONS_DEFAULT;
+    gw_error error = {0};
+    options.strategy = request->strategy;
+    if (gw_init(&c.comm, &options) != GW_OK) {
+        fprintf(stderr, "gradwire train: %s\n", gw_last_error(NULL));
+        return GW_EXIT_FAILED;
+    }
+    gw_status status = train(&c, &error);
+    if (status != GW_OK) {
+        if (c.report.drawn) fputc('\n', stdout);
+        fflush(stdout);
+        if (error.text[0]) fprintf(stderr, "gradwire train: rank %d: %s\n", gw_rank(c.comm), error.text);
+        if (!c.agreed) gw_abort(c.comm, error.text);
+    }
+    gw_trainer_destroy(c.trainer);
+    gw_finalize(c.comm);
+    if (status == GW_OK) return 0;
+    return status == GW_INVALID ? GW_EXIT_USAGE : GW_EXIT_FAILED;
+}

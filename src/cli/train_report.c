@@ -1,0 +1,224 @@
+/* train_report.c - what a person sees of a training: a line that moves on a terminal, a line an epoch elsewhere, or JSON
+ * for programs; and a table at the end. Only rank 0 prints. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/table.h"
+#include "cli/train.h"
+
+enum { BAR = 20, CELL_BYTES = 160 };
+
+#define FRAME (GW_SECOND / 10) /* between two drawings of the live line */
+
+static double seconds_since(gw_time then) { return (double)(gw_clock_now() - then) / (double)GW_SECOND; }
+static double percent(uint64_t part, double seconds) {
+    return seconds > 0 ? 100 * (double)part / (seconds * (double)GW_SECOND) : 0;
+}
+
+static void add_work(gw_train_work *to, const gw_train_work *work) {
+    to->loss_sum += work->loss_sum;
+    to->correct += work->correct;
+    to->counted += work->counted;
+    to->compute += work->compute;
+    to->exposed += work->exposed;
+    to->bytes += work->bytes;
+}
+
+static double mean_loss(const gw_train_work *work) {
+    return work->counted ? work->loss_sum / (double)work->counted : 0;
+}
+
+/* ---- sentences ---- */
+
+static void wipe(gw_train_report *r) {
+    if (r->drawn) fputs("\r\033[K", stdout);
+    r->drawn = false;
+}
+
+void gw_train_report_say(gw_train_report *r, const char *format, ...) {
+    va_list args;
+    if (r->request->quiet) return;
+    FILE *out = r->request->json ? stderr : stdout;
+    wipe(r);
+    va_start(args, format);
+    vfprintf(out, format, args);
+    va_end(args);
+    fputc('\n', out);
+    fflush(out);
+}
+
+void gw_train_report_open(gw_train_report *r, const gw_train_request *request, const gw_trainer *t) {
+    const gw_train_settings *s = &request->settings;
+    bool terminal = isatty(STDOUT_FILENO) || getenv(GW_TRAIN_LIVE_VARIABLE);
+    gw_time now = gw_clock_now();
+    *r = (gw_train_report){.request = request, .trainer = t, .started = now, .epoch_started = now, .accuracy = -1,
+                           .reached = -1, .live = terminal && !request->json && !request->quiet};
+    gw_train_report_say(r,
+                        "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epochs, batch %" PRId64 "%s over %d "
+                        "worker%s, %s at rate %g",
+                        s->model, t->model->count, s->data, t->sampler.examples, s->epochs, s->batch,
+                        s->accumulate > 1 ? " (accumulated)" : "", t->world, t->world > 1 ? "s" : "",
+                        s->optimiser->name, s->rate);
+}
+
+/* ---- the line that moves ---- */
+
+/* -1: cannot be told yet. */
+static double seconds_left(const gw_train_report *r) {
+    uint64_t total = (uint64_t)(r->request->settings.epochs * gw_trainer_windows(r->trainer));
+    uint64_t end = r->request->steps && (uint64_t)r->request->steps < total ? (uint64_t)r->request->steps : total;
+    uint64_t done = r->trainer->updates - r->updates_from;
+    if (!done || r->trainer->updates > end) return -1;
+    return seconds_since(r->started) / (double)done * (double)(end - r->trainer->updates);
+}
+
+static void draw(gw_train_report *r, const char *doing, double part) {
+    char bar[BAR + 1], sent[GW_UNIT_TEXT], left[GW_UNIT_TEXT] = "?", told[24] = "";
+    gw_time now = gw_clock_now();
+    if (!r->live || (r->shown && now - r->shown < FRAME)) return;
+    r->shown = now;
+    for (int i = 0; i < BAR; i++) bar[i] = i < (int)(part * BAR) ? '#' : '.';
+    bar[BAR] = 0;
+    double seconds = seconds_since(r->epoch_started);
+    uint64_t compute = r->epoch.compute + r->trainer->work.compute;
+    uint64_t exposed = r->epoch.exposed + r->trainer->work.exposed;
+    if (r->accuracy >= 0) snprintf(told, sizeof told, "acc %.2f%%  ", 100 * r->accuracy);
+    if (seconds_left(r) >= 0) gw_duration_format(seconds_left(r), left);
+    printf("\r\033[K%s %" PRIu64 "/%" PRId64 " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  sent %s  left %s",
+           doing, r->trainer->epoch + (doing[0] == 'e'), r->request->settings.epochs, bar, r->loss, told,
+           seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds),
+           gw_bytes_format(r->total.bytes + r->trainer->work.bytes, sent), left);
+    fflush(stdout);
+    r->drawn = true;
+}
+
+void gw_train_report_update(gw_train_report *r, int64_t examples) {
+    const gw_train_work *own = &r->trainer->work;
+    r->examples += examples;
+    if (own->counted) r->loss = mean_loss(own); /* this rank's, until the next meeting */
+    draw(r, "epoch", (double)r->trainer->window / (double)gw_trainer_windows(r->trainer));
+}
+
+void gw_train_report_testing(void *report, int64_t done, int64_t of) {
+    draw(report, "testing", (double)done / (double)of);
+}
+
+/* ---- meetings, epochs ---- */
+
+static void json_line(const gw_train_report *r, const char *event, const gw_train_work *work, double rate) {
+    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event, r->trainer->epoch,
+           r->trainer->updates, mean_loss(work));
+    if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
+    else printf(", \"test_accuracy\": null");
+    printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,
+           work->bytes, (double)work->compute / 1e6, (double)work->exposed / 1e6);
+}
+
+void gw_train_report_meeting(gw_train_report *r, const gw_train_work *work) {
+    double seconds = seconds_since(r->epoch_started);
+    add_work(&r->epoch, work);
+    add_work(&r->total, work);
+    r->loss = mean_loss(work);
+    if (!r->request->json) return;
+    json_line(r, "step", work, seconds > 0 ? (double)r->examples / seconds : 0);
+    puts("}");
+    fflush(stdout);
+}
+
+void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
+    char sent[GW_UNIT_TEXT], took[GW_UNIT_TEXT];
+    double seconds = seconds_since(r->epoch_started), rate = seconds > 0 ? (double)r->examples / seconds : 0;
+    double target = r->request->target;
+    r->accuracy = (double)test->correct / (double)test->counted;
+    if (r->accuracy > r->best) r->best = r->accuracy;
+    if (target > 0 && r->reached < 0 && r->accuracy >= target) {
+        r->reached = seconds_since(r->started);
+        r->reached_epoch = r->trainer->epoch;
+    }
+    if (r->request->json) {
+        json_line(r, "epoch", &r->epoch, rate);
+        printf(", \"test_loss\": %.9g}\n", test->sum / (double)test->counted);
+        fflush(stdout);
+    } else {
+        gw_train_report_say(r,
+                            "epoch %" PRIu64 "/%" PRId64 "  step %" PRIu64 "  loss %.4f  test accuracy %.2f %%  %.0f "
+                            "examples/s  compute %.0f %%  exposed %.0f %%  sent %s  %s",
+                            r->trainer->epoch, r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
+                            100 * r->accuracy, rate, percent(r->epoch.compute, seconds),
+                            percent(r->epoch.exposed, seconds), gw_bytes_format(r->total.bytes, sent),
+                            gw_duration_format(seconds, took));
+    }
+    r->epoch = (gw_train_work){0};
+    r->examples = 0;
+    r->epoch_started = gw_clock_now();
+}
+
+/* ---- the end ---- */
+
+/* The part of an exchange that the backward pass hid, 0 to 1. */
+static double overlap(const gw_train_report *r, gw_time exchange) {
+    uint64_t updates = r->trainer->updates - r->updates_from;
+    if (!exchange || !updates) return 0;
+    double hidden = 1 - (double)r->total.exposed / (double)updates / (double)exchange;
+    return hidden > 0 ? hidden : 0;
+}
+
+static void row(gw_table *table, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void row(gw_table *table, const char *name, const char *format, ...) {
+    char value[CELL_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    gw_table_row(table, (const char *[]){name, value});
+}
+
+static void print_table(gw_train_report *r, const gw_loss *test, gw_time exchange) {
+    char a[GW_UNIT_TEXT], b[GW_UNIT_TEXT];
+    uint64_t updates = r->trainer->updates - r->updates_from, each = updates ? r->total.bytes / updates : 0;
+    double seconds = seconds_since(r->started);
+    gw_column columns[] = {{.title = "RESULT", .width = 16}, {.title = ""}};
+    gw_table table;
+    gw_table_start(&table, stdout, columns, 2);
+    puts("");
+    gw_table_header(&table);
+    row(&table, "test accuracy", "%.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f", 100 * r->accuracy, test->correct,
+        test->counted, test->sum / (double)test->counted);
+    row(&table, "time", "%s for %" PRIu64 " updates", gw_duration_format(seconds, a), updates);
+    if (r->reached >= 0)
+        row(&table, "time to target", "%s: %.2f %% in epoch %" PRIu64, gw_duration_format(r->reached, a),
+            100 * r->request->target, r->reached_epoch);
+    else if (r->request->target > 0)
+        row(&table, "time to target", "%.2f %% was not reached", 100 * r->request->target);
+    row(&table, "sent by a worker", "%s an update, %s in all", gw_bytes_format(each, a),
+        gw_bytes_format(r->total.bytes, b));
+    row(&table, "of the time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
+        percent(r->total.exposed, seconds));
+    row(&table, "overlap", "%.0f %% of an exchange, which takes %s by itself", 100 * overlap(r, exchange),
+        gw_duration_format((double)exchange / (double)GW_SECOND, a));
+    row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", gw_trainer_hash(r->trainer),
+        r->trainer->world, r->trainer->world > 1 ? "s" : "");
+}
+
+void gw_train_report_close(gw_train_report *r, const gw_loss *test, gw_time exchange) {
+    wipe(r);
+    if (r->request->json) {
+        double took = seconds_since(r->started);
+        uint64_t updates = r->trainer->updates - r->updates_from;
+        json_line(r, "end", &r->total, took > 0 ? (double)updates / took * (double)r->request->settings.batch : 0);
+        printf(", \"seconds\": %.3f, \"target_s\": ", seconds_since(r->started));
+        if (r->reached >= 0) printf("%.3f", r->reached);
+        else fputs("null", stdout);
+        printf(", \"exchange_ms\": %.3f, \"overlap\": %.4f, \"weights\": \"%016" PRIx64 "\"}\n", (double)exchange / 1e6,
+               overlap(r, exchange), gw_trainer_hash(r->trainer));
+    } else if (!r->request->quiet) {
+        print_table(r, test, exchange);
+    } else {
+        printf("test accuracy %.2f %%\n", 100 * r->accuracy);
+    }
+    fflush(stdout);
+}

@@ -1,0 +1,118 @@
+/* evaluate.c - where ranks meet between steps: evaluation, sums of their work, and whether they still agree. See
+ * trainer.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+enum { LIST_BYTES = 96 };
+
+/* ---- do they agree ---- */
+
+/* Not against malice: any changed bit changes it, by multiplication with odd numbers. */
+uint64_t gw_trainer_hash(const gw_trainer *t) {
+    enum { LANES = 4 };
+    uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = t->model->count;
+    size_t i = 0;
+    for (; i + LANES <= t->model->count; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            uint32_t bits;
+            memcpy(&bits, t->model->weights + i + k, sizeof bits);
+            lanes[k] = (lanes[k] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+            lanes[k] ^= lanes[k] >> 32;
+        }
+    for (; i < t->model->count; i++) {
+        uint32_t bits;
+        memcpy(&bits, t->model->weights + i, sizeof bits);
+        lanes[0] = (lanes[0] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    for (int k = 0; k < LANES; k++) hash = ((hash ^ lanes[k]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (hash >> 29);
+    return hash;
+}
+
+static int holders(const uint64_t *hashes, int world, uint64_t hash) {
+    int count = 0;
+    for (int i = 0; i < world; i++) count += hashes[i] == hash;
+    return count;
+}
+
+gw_status gw_train_compare(const uint64_t *hashes, int world, uint64_t updates, gw_error *error) {
+    int best = 0, odd = -1, count = 0;
+    char list[LIST_BYTES] = "";
+    for (int i = 1; i < world; i++)
+        if (holders(hashes, world, hashes[i]) > holders(hashes, world, hashes[best])) best = i;
+    for (int i = 0; i < world; i++) {
+        if (hashes[i] == hashes[best]) continue;
+        size_t used = strlen(list);
+        if (used + 16 < sizeof list) snprintf(list + used, sizeof list - used, "%s%d", count ? ", " : "", i);
+        if (!count++) odd = i;
+    }
+    if (!count) return GW_OK;
+    return gw_fail_rank(error, GW_MISMATCH, odd,
+                        "after update %llu the weights of %d of %d ranks differ from the others': rank%s %s; the same "
+                        "program, CPU level and data on every host? resume from the last checkpoint",
+                        (unsigned long long)updates, count, world, count > 1 ? "s" : "", list);
+}
+
+/* ---- sums ---- */
+
+typedef struct rank_report {
+    gw_train_work work;
+    uint64_t hash;
+} rank_report;
+
+gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) {
+    rank_report own = {.work = t->work, .hash = gw_trainer_hash(t)}, *reports = (rank_report *)(void *)t->gathered;
+    gw_time begun = gw_clock_now();
+    gw_status status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
+    if (status != GW_OK) return gw_trainer_told(t, status, error);
+    *total = (gw_train_work){.bytes = own.work.bytes};
+    for (int i = 0; i < t->world; i++) {
+        total->loss_sum += reports[i].work.loss_sum;
+        total->correct += reports[i].work.correct;
+        total->counted += reports[i].work.counted;
+        total->compute += reports[i].work.compute / (uint64_t)t->world;
+        total->exposed += reports[i].work.exposed / (uint64_t)t->world;
+        t->hashes[i] = reports[i].hash;
+    }
+    t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
+    return gw_train_compare(t->hashes, t->world, t->updates, error);
+}
+
+gw_status gw_trainer_average(gw_trainer *t, gw_error *error) {
+    if (t->model->buffer_count == 0) return GW_OK;
+    float *buffers = t->model->buffers;
+    return gw_trainer_told(t, gw_allreduce(t->comm, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
+}
+
+/* ---- evaluation ---- */
+
+static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *sum, gw_error *error) {
+    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->rank, t->world);
+    for (int64_t done = 0; done < share.count;) {
+        int64_t left = share.count - done, count = left < GW_TRAIN_TEST_BATCH ? left : GW_TRAIN_TEST_BATCH;
+        gw_pass *pass = NULL;
+        gw_status status = gw_trainer_pass(t, count, false, &pass, error);
+        if (status != GW_OK) return status;
+        gw_trainer_load(t, pass, false, share.first + done);
+        status = gw_pass_forward(pass, false, NULL, error);
+        if (status != GW_OK) return status;
+        gw_loss part = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, count * t->rows,
+                                             gw_model_output(t->model).channels, 1, NULL);
+        *sum = (gw_loss){sum->sum + part.sum, sum->correct + part.correct, sum->counted + part.counted};
+        done += count;
+        if (tick) tick(ctx, done, share.count);
+    }
+    return GW_OK;
+}
+
+gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error) {
+    gw_loss own = {0};
+    gw_status status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = evaluate_share(t, tick, ctx, &own, error);
+    if (status != GW_OK) return status;
+    double sums[3] = {own.sum, (double)own.correct, (double)own.counted};
+    status = gw_trainer_told(t, gw_allreduce(t->comm, sums, sums, 3, GW_F64, GW_SUM), error);
+    if (status == GW_OK) *total = (gw_loss){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
+    return status;
+}

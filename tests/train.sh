@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# train.sh - gradwire train seen from outside: train.sh BUILD_DIRECTORY [KILLS]
+#
+# The loss does not depend on the number of workers, runs repeat bit for bit, checkpoints go on bit for bit, and a
+# worker that is killed (KILLS times, at random steps; default 1) is named at once.
+set -uo pipefail
+build=$(cd "${1:?usage: train.sh BUILD_DIRECTORY [KILLS]}" && pwd) || exit 2
+kills=${2:-1}
+gradwire=$build/gradwire
+top=$(mktemp -d) || exit 2
+trap 'rm -rf "$top"' EXIT
+unset GRADWIRE_STRATEGY GRADWIRE_LOG GRADWIRE_LIVE
+cd "$top" || exit 2
+if "$gradwire" train --help 2>&1 | grep -q 'built without oneDNN'; then
+    echo "this build has no trainer"
+    echo "1 passed, 0 failed"
+    exit 0
+fi
+passed=0 failed=0
+
+train() { # NAME OPTIONS...: JSON into NAME.json, sentences into NAME.err
+    local name=$1
+    shift
+    timeout -k 1 60 "$gradwire" train --json "$@" >"$name.json" 2>"$name.err" </dev/null
+}
+losses() { sed -n 's/.*"event": "step".*"loss": \([^,]*\),.*/\1/p' "$1.json"; }
+last() { sed -n "s/.*\"event\": \"end\".*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1.json"; } # NAME FIELD
+is() { [ "$2" = "$3" ] || echo "$1 is $2, not $3"; }                                      # WHAT GOT WANTED
+holds() { awk "BEGIN { exit !($2) }" || echo "$1: $2 does not hold"; }                       # WHAT CONDITION
+has() { grep -qE -- "$2" "$1" || { echo "$1 does not match $2:"; head -n 5 "$1"; }; }     # FILE PATTERN
+near() { # NAME NAME STEPS: loss curves agree to 1e-3
+    paste <(losses "$1") <(losses "$2") | awk -v a="$1" -v b="$2" -v steps="$3" '
+        NF != 2 { print "curves " a " and " b " have different lengths"; exit }
+        { d = $1 - $2; if (d < 0) d = -d; if (d > worst) { worst = d; at = NR } }
+        END { if (NR != steps) print NR " steps of " a ", not " steps
+              if (!(worst <= 1e-3)) print a " and " b " differ by " worst " at step " at }'
+}
+
+small=(--data synthetic:count=1200,seed=3 --batch 24 --steps 100 --epochs 2 --log-every 1 --lr 0.02 --warmup 10)
+
+# ---- cases: each prints what is wrong, or nothing ----
+
+same_loss_for_any_number_of_workers() {
+    local n model
+    for model in mlp lenet; do
+        for n in 1 2 3 4; do train $model$n -n $n --model $model "${small[@]}" || echo "exit code $?"; done
+        for n in 2 3 4; do near ${model}1 $model$n 100; done
+        holds "$model learns" "$(last ${model}4 test_accuracy) > 0.8"
+    done
+}
+uneven_shares_and_accumulation() {
+    train whole -n 1 --model mlp "${small[@]}" --batch 25 --steps 60
+    train parts -n 4 --model mlp "${small[@]}" --batch 25 --steps 60
+    near whole parts 60
+    train windows -n 2 --model mlp "${small[@]}" --batch 5 --accumulate 5 --steps 60
+    near whole windows 60
+    train few -n 4 --model mlp --data synthetic:count=10 --batch 3 --epochs 4 --log-every 1
+    train one -n 1 --model mlp --data synthetic:count=10 --batch 3 --epochs 4 --log-every 1
+    near few one 16
+}
+same_bits_again() {
+    train once -n 3 --model lenet "${small[@]}" --clip 1
+    train again -n 3 --model lenet "${small[@]}" --clip 1
+    is "the second run" "$(last again weights)" "$(last once weights)"
+    cmp <(losses once) <(losses again)
+    train other -n 3 --model lenet "${small[@]}" --clip 1 --seed 2
+    [ "$(last other weights)" != "$(last once weights)" ] || echo "another seed gives the same weights"
+}
+every_optimiser_learns() {
+    local name
+    for name in sgd adam adamw lars lamb; do
+        train "$name" -n 2 --model mlp --data synthetic:count=2400 --optimizer $name --epochs 3 --schedule linear
+        holds "$name learns" "$(last $name test_accuracy) > 0.8"
+    done
+}
+resume_is_bit_for_bit() {
+    local optimiser
+    printf 'input 28 28 1\nconv 6 5 stride 2 nobias\nbatchnorm relu\nglobalpool\ndense 10\n' >norm.model
+    for optimiser in sgd adam; do
+        local same=(-n 2 --model ./norm.model --data synthetic:count=1200 --batch 24 --epochs 2 --optimizer $optimiser
+            --checkpoint-every 7)
+        train whole "${same[@]}" --checkpoint whole.$optimiser
+        train first "${same[@]}" --checkpoint part.$optimiser --steps 66
+        train second "${same[@]}" --checkpoint part.$optimiser --resume
+        has second.err 'going on from part.*: epoch 2, update 66'
+        is "$optimiser, resumed" "$(last second weights)" "$(last whole weights)"
+        is "its accuracy" "$(last second test_accuracy)" "$(last whole test_accuracy)"
+    done
+    train third -n 3 "${same[@]:2}" --checkpoint part.adam --resume
+    has third.err 'written by 2 workers, now there are 3'
+    train other "${same[@]}" --checkpoint part.adam --resume --seed 9
+    is "exit code of another run" $? 2
+    has other.err 'part.adam is of another run, of --model ./norm.model'
+    truncate -s -100 part.adam
+    train torn "${same[@]}" --checkpoint part.adam --resume || echo "a torn file is not replaced by the one before"
+    is "after a torn file" "$(last torn weights)" "$(last whole weights)"
+}
+target_stops() {
+    train target -n 2 --model mlp --data synthetic:count=1200 --batch 24 --epochs 50 --target-accuracy 0.9
+    holds "reached" "$(last target test_accuracy) >= 0.9 && $(last target target_s) > 0"
+    holds "stops early" "$(last target step) < 2500"
+}
+text_trains() {
+    for i in $(seq 400); do echo "the quick brown fox jumps over the lazy dog, $((i % 7)) times."; done >fox.txt
+    train text -n 2 --model gpt --data ./fox.txt --layers 1 --heads 2 --embedding 32 --context 32 --optimizer adam \
+        --lr 0.01 --batch 8 --epochs 2 --clip 1
+    holds "predicts bytes" "$(last text test_accuracy) > 0.5"
+}
+what_a_person_sees() {
+    timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=600 --epochs 2 >plain.txt 2>&1 </dev/null
+    has plain.txt '^mlp \(235146 parameters\) on synthetic:count=600: 600 examples, 2 epochs, batch 128 over 2 workers'
+    has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*exposed .*sent '
+    has plain.txt '^sent by a worker +1837.*KiB|^sent by a worker +[0-9.]+ [KM]iB an update'
+    grep -q $'\r' plain.txt && echo "a pipe gets a line that moves"
+    if command -v script >/dev/null; then
+        timeout 60 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
+            >/dev/null 2>&1 </dev/null
+        grep -q $'\r.*epoch 1/2 \\[' live.txt || echo "a terminal gets no line that moves"
+    fi
+    timeout 60 "$gradwire" train --quiet --model mlp --data synthetic:count=600 --epochs 1 >quiet.txt 2>&1 </dev/null
+    is "lines of --quiet" "$(wc -l <quiet.txt)" 1
+    python3 -c 'import json, sys
+for line in open(sys.argv[1]): json.loads(line)' mlp1.json 2>&1 | tail -n 1
+}
+asked_wrongly() {
+    local words
+    for words in '--model nonsense' '--data nonsense' '--lr fast' '--lr -1' '--optimizer sdg' '--schedule cosin' \
+        '--batch 0' '--resume' '--checkpoint-every 5' '--strategy arch=rong' '--target-accuracy 91' '--frobnicate' \
+        'word' '-n 0' '--model gpt --data synthetic' '--momentum nan'; do
+        # shellcheck disable=SC2086  # several words
+        timeout 20 "$gradwire" train --data synthetic:count=100 $words >out.txt 2>err.txt </dev/null
+        is "exit code of $words" $? 2
+        [ -s err.txt ] || echo "$words: nothing is said"
+    done
+}
+
+# The processes of a job that writes the checkpoint $1, as "PID RANK" lines.
+workers() {
+    local file pid
+    for file in $(grep -slaF "$1" /proc/[0-9]*/cmdline); do
+        pid=${file#/proc/}
+        pid=${pid%/cmdline}
+        { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | sed -n "s/^RANK=/$pid /p"
+    done
+}
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+killed_worker() { # the job ends within 2 s, names the rank, and goes on to the same bits
+    local options=(-n 3 --model lenet --data synthetic:count=4800 --batch 24 --epochs 2 --checkpoint-every 10)
+    train undisturbed "${options[@]}" --checkpoint "$top/undisturbed.gw"
+    for ((k = 1; k <= kills; k++)); do
+        local file=$top/killed$k.gw victim pid rank job after started
+        after=$((RANDOM % 200))
+        "$gradwire" train --json --log-every 1 "${options[@]}" --checkpoint "$file" >k.json 2>k.err </dev/null &
+        job=$!
+        for ((i = 0; i < 1000; i++)); do
+            [ "$(grep -c '"event": "step"' k.json)" -gt $after ] && break
+            sleep 0.01
+        done
+        victim=$(workers "$file" | shuf -n 1)
+        read -r pid rank <<<"$victim"
+        [ -n "${rank:-}" ] || { echo "no worker is found"; kill "$job"; continue; }
+        kill -9 "$pid"
+        started=$(now_ms)
+        wait "$job" && echo "the job ends well without rank $rank"
+        [ $(($(now_ms) - started)) -le 2000 ] || echo "the job took $(($(now_ms) - started)) ms to end"
+        has k.err "rank $rank .*(killed|went away|lost|signal)"
+        train resumed "${options[@]}" --checkpoint "$file" --resume || { echo "resuming: exit code $?"; cat resumed.err; }
+        is "kill $k of rank $rank after step $after: weights" "$(last resumed weights)" "$(last undisturbed weights)"
+    done 2> >(grep -v ' Killed ' >&2)
+}
+
+for case in same_loss_for_any_number_of_workers uneven_shares_and_accumulation same_bits_again every_optimiser_learns \
+    resume_is_bit_for_bit target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
+    began=$(now_ms)
+    wrong=$($case 2>&1)
+    if [ -z "$wrong" ]; then
+        passed=$((passed + 1))
+        echo "ok   $case ($(($(now_ms) - began)) ms)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $case"
+        sed 's/^/    /' <<<"$wrong"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
