@@ -92,7 +92,8 @@ void gw_doctor_print(const gw_doctor_report *r, const gw_findings *findings, FIL
         print_matrix(r, "bandwidth in Mbit/s, from the row's host to the column's", bandwidth_cell, out);
         print_matrix(r, "latency in us, one way", latency_cell, out);
     } else if (r->count > 1) {
-        fprintf(out, "\n(the figures of %d hosts are too wide for here: --json prints them, -o writes them)\n", r->count);
+        fprintf(out, "\n(the figures of %d hosts are too wide for here: --json prints them, -o writes them)\n",
+                r->count);
     }
     print_verdict(findings, out);
 }

@@ -1,5 +1,5 @@
-/* conduct.c - see conduct.h. The pairs are measured as in a tournament: in each round every host is in one pair, so that
- * no two measurements share a link; those that look slow are then measured again with nothing beside them. */
+/* conduct.c - see conduct.h. The pairs are measured as in a tournament: in each round every host is in one pair, so
+ * that no two measurements share a link; those that look slow are then measured again with nothing beside them. */
 #include "doctor/conduct.h"
 
 #include <signal.h>

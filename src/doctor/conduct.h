@@ -22,7 +22,8 @@ typedef struct gw_conduct_options {
     void *ctx;
 } gw_conduct_options;
 
-/* On success the report is the caller's: gw_doctor_report_free. A host that cannot be reached is a finding, no error. */
+/* On success the report is the caller's: gw_doctor_report_free. A host that cannot be reached is a finding, no error.
+ */
 gw_status gw_conduct(const gw_conduct_options *options, gw_doctor_report *report, gw_error *error);
 
 #endif

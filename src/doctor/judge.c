@@ -69,13 +69,15 @@ static uint32_t closed_to_all(const gw_doctor_report *r, int host, int *witness)
     return *witness < 0 ? 0 : closed;
 }
 
+static bool unreached(const gw_doctor_report *r, int from, int to) {
+    uint32_t all = (UINT32_C(1) << r->hosts[to].port_count) - 1;
+    return (gw_doctor_link_of(r, from, to)->closed & all) == all;
+}
+
 /* It reaches no port of anybody, though others do. */
 static bool shut_in(const gw_doctor_report *r, int host) {
-    for (int i = 0; i < r->count; i++) {
-        if (i == host || !gw_alive(r, i)) continue;
-        uint32_t all = (UINT32_C(1) << r->hosts[i].port_count) - 1;
-        if ((gw_doctor_link_of(r, host, i)->closed & all) != all) return false;
-    }
+    for (int i = 0; i < r->count; i++)
+        if (i != host && gw_alive(r, i) && !unreached(r, host, i)) return false;
     return true;
 }
 
@@ -86,6 +88,14 @@ static void judge_pair_ports(const gw_doctor_report *r, int host, uint32_t known
         const gw_doctor_link *link = gw_doctor_link_of(r, i, host);
         uint32_t closed = link->closed & ~known;
         if (!closed || (gw_alive_count(r) > 2 && shut_in(r, i))) continue;
+        if (!known && unreached(r, i, host) && unreached(r, host, i)) {
+            if (i < host)
+                gw_find(findings, GW_FINDING_PORT, host, i,
+                        "hosts %s and %s cannot reach each other (%s): look at the routes between them, and at their "
+                        "firewalls",
+                        r->hosts[i].name, r->hosts[host].name, link->why);
+            continue;
+        }
         gw_find(findings, GW_FINDING_PORT, host, i,
                 "host %s cannot reach host %s at %s (%s): look at the firewall of %s, and at the route from %s",
                 r->hosts[i].name, r->hosts[host].name, port_list(&r->hosts[host], closed, ports), link->why,
@@ -105,7 +115,8 @@ void gw_judge_ports(const gw_doctor_report *r, gw_findings *findings) {
                     port_list(&r->hosts[i], closed, ports), gw_doctor_link_of(r, witness, i)->why, r->hosts[i].name);
         else if (gw_alive_count(r) > 2 && shut_in(r, i))
             gw_find(findings, GW_FINDING_PORT, i, -1,
-                    "host %s can reach no other host (%s): look at its route and at its firewall's rules for what goes out",
+                    "host %s can reach no other host (%s): look at its route and at its firewall's rules "
+                    "for what goes out",
                     r->hosts[i].name, gw_doctor_link_of(r, i, (i + 1) % r->count)->why);
         judge_pair_ports(r, i, closed, findings);
     }
@@ -131,8 +142,8 @@ static void judge_own_mtu(const gw_doctor_report *r, gw_findings *findings) {
         if (first < 0) first = i;
         if (usual && host->mtu != usual)
             gw_find(findings, GW_FINDING_MTU, i, -1,
-                    "host %s has an MTU of %d on %s, the others %d: set it there with `ip link set %s mtu %d`", host->name,
-                    host->mtu, host->interface, usual, host->interface, usual);
+                    "host %s has an MTU of %d on %s, the others %d: set it there with `ip link set %s mtu %d`",
+                    host->name, host->mtu, host->interface, usual, host->interface, usual);
         else if (!usual && host->mtu != r->hosts[first].mtu)
             gw_find(findings, GW_FINDING_MTU, i, first,
                     "host %s has an MTU of %d on %s, host %s %d: give all hosts of a network the same", host->name,
@@ -175,8 +186,8 @@ void gw_judge_mtu(const gw_doctor_report *r, gw_findings *findings) {
         if (!in && !out) continue;
         blamed[i] = true;
         gw_find(findings, GW_FINDING_MTU, i, -1,
-                "packets over %d bytes %s host %s vanish, though its %s is set to %d: look at the MTU of its switch port, "
-                "or set the host's to what passes",
+                "packets over %d bytes %s host %s vanish, though its %s is set to %d: look at the MTU of its switch "
+                "port, or set the host's to what passes",
                 in && (!out || in < out) ? in : out, in && out ? "to and from" : in ? "to" : "from", host->name,
                 host->interface, host->mtu);
     }
@@ -200,7 +211,8 @@ static void judge_names(const gw_doctor_report *r, int host, gw_findings *findin
     }
     if (first >= 0 && silent >= 0)
         gw_find(findings, GW_FINDING_ADDRESS, host, silent,
-                "host %s does not know the name of host %s, which is %s to host %s: add it to its /etc/hosts or name server",
+                "host %s does not know the name of host %s, which is %s to host %s: add it to its /etc/hosts "
+                "or name server",
                 r->hosts[silent].name, r->hosts[host].name, gw_doctor_link_of(r, first, host)->resolved,
                 r->hosts[first].name);
 }
@@ -213,8 +225,8 @@ void gw_judge_addresses(const gw_doctor_report *r, gw_findings *findings) {
             const gw_doctor_link *link = gw_doctor_link_of(r, i, j);
             if (i == j || !link->measured || !link->seen[0] || strcmp(link->seen, link->local) == 0) continue;
             gw_find(findings, GW_FINDING_ADDRESS, i, j,
-                    "host %s calls itself %s, but host %s sees it as %s: addresses are translated between them, and peers "
-                    "cannot dial what a host says of itself",
+                    "host %s calls itself %s, but host %s sees it as %s: addresses are translated between them, and "
+                    "peers cannot dial what a host says of itself",
                     r->hosts[i].name, link->local, r->hosts[j].name, link->seen);
         }
     }

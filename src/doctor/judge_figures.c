@@ -87,13 +87,13 @@ static void judge_pair_speed(const gw_doctor_report *r, const abilities *can, in
     double bandwidth = gw_doctor_link_of(r, from, to)->bandwidth;
     if (bandwidth <= STALLED)
         gw_find(findings, GW_FINDING_STALL, to, from,
-                "connections from host %s to host %s open but carry no data: packets above some size are likely to vanish "
-                "on the way; look at the MTU of what lies between them",
+                "connections from host %s to host %s open but carry no data: packets above some size are likely to "
+                "vanish on the way; look at the MTU of what lies between them",
                 r->hosts[from].name, r->hosts[to].name);
     else if (lags(bandwidth, fmin(can->out[from], can->in[to])))
         gw_find(findings, GW_FINDING_SLOW, to, from,
-                "from host %s to host %s data flows at %s, though %s sends at %s and %s receives at %s elsewhere: look at "
-                "the route between them",
+                "from host %s to host %s data flows at %s, though %s sends at %s and %s receives at %s elsewhere: look "
+                "at the route between them",
                 r->hosts[from].name, r->hosts[to].name, gw_doctor_rate(bandwidth, own), r->hosts[from].name,
                 gw_doctor_rate(can->out[from], sends), r->hosts[to].name, gw_doctor_rate(can->in[to], receives));
 }
@@ -138,16 +138,20 @@ void gw_judge_latency(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
+/* A clock is wrong that disagrees with most others. */
 void gw_judge_clocks(const gw_doctor_report *r, gw_findings *findings) {
     bool many = gw_alive_count(r) > 2;
     for (int i = many ? 0 : 1; i < r->count; i++) {
         double ahead[GW_DOCTOR_HOSTS_MAX];
+        int known = 0, agreeing = 0;
         for (int j = 0; j < r->count; j++) {
             const gw_doctor_link *link = gw_doctor_link_of(r, j, i);
             ahead[j] = i != j && link->measured ? link->skew : NAN;
+            known += !isnan(ahead[j]);
+            agreeing += fabs(ahead[j]) <= SKEW_TOLERATED;
         }
+        if (2 * agreeing >= known) continue;
         double skew = median_of_others(ahead, r->count, i);
-        if (!(fabs(skew) > SKEW_TOLERATED)) continue;
         gw_find(findings, GW_FINDING_CLOCK, i, -1,
                 "the clock of host %s is %.3g s %s %s: let a time service (NTP) set it", r->hosts[i].name, fabs(skew),
                 skew > 0 ? "ahead of" : "behind", many ? "those of the others" : "that of the other host");

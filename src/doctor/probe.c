@@ -122,8 +122,8 @@ static void *run_task(void *ctx) {
     gw_peer_figures f;
     if (gw_peer_measure(t->fds, t->mtu, &f))
         report(t->out,
-               "measured peer=%d latency=%.9g best=%.9g skew=%.9g out=%.9g in=%.9g mtu_out=%d mtu_in=%d local=%s seen=%s "
-               "remote=%s",
+               "measured peer=%d latency=%.9g best=%.9g skew=%.9g out=%.9g in=%.9g mtu_out=%d mtu_in=%d local=%s "
+               "seen=%s remote=%s",
                t->peer, f.latency, f.latency_best, f.skew, f.out, f.in, f.mtu_out, f.mtu_in, f.local, f.seen, f.remote);
     else
         report(t->out, "unmeasured peer=%d text=the conversation broke off", t->peer);

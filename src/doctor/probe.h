@@ -2,14 +2,14 @@
  * on one descriptor and reports go to another, which lead to the doctor through the remote shell, so that they arrive
  * whatever is wrong between the hosts.
  *
- *     order                                                   report (exactly one for each that is marked)
- *                                                             gradwire-probe version=1 boot=...
- *     open rank= world= token= master= ports= [interface=]    opened address= interface= mtu= ports=   | failed text=
- *     peer rank= address= ports= text=NAME                    (none)
- *     resolve                                                 resolved peer= [text=ADDRESSES]          for each peer
- *     memory                                                  memory rate=
- *     reach                                                   reached peer= closed= [text=WHY]         for each peer
- *     measure peer= port= mtu=                                measured peer= ...                       | unmeasured peer= text= */
+ *     order                                                 report (exactly one for each order that has one)
+ *                                                           gradwire-probe version=1 boot=...
+ *     open rank= world= token= master= ports= interface=    opened address= interface= mtu= ports= | failed text=
+ *     peer rank= address= ports= text=NAME                  (none)
+ *     resolve                                               resolved peer= text=ADDRESSES, for each peer
+ *     memory                                                memory rate=
+ *     reach                                                 reached peer= closed= text=WHY, for each peer
+ *     measure peer= port= mtu=                              measured peer= ... | unmeasured peer= text= */
 #ifndef GW_DOCTOR_PROBE_H
 #define GW_DOCTOR_PROBE_H
 

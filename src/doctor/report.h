@@ -36,7 +36,8 @@ typedef struct gw_doctor_link {
     double skew;                           /* seconds that the receiver's clock is ahead of the sender's */
     char local[GW_DOCTOR_ADDRESS_BYTES];   /* the sender's own address of the connection */
     char seen[GW_DOCTOR_ADDRESS_BYTES];    /* the sender's address as the receiver sees it */
-    char resolved[GW_DOCTOR_ADDRESS_BYTES]; /* what the receiver's name means to the sender; "": nothing, or not asked */
+    /* What the receiver's name means to the sender; "": nothing, or it was not asked. */
+    char resolved[GW_DOCTOR_ADDRESS_BYTES];
 } gw_doctor_link;
 
 typedef struct gw_doctor_report {

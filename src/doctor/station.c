@@ -109,7 +109,8 @@ bool gw_stations_wait(gw_stations *s, gw_time budget, void (*idle)(void *ctx)) {
     while (awaited(s) && (now = gw_clock_now()) < deadline) {
         gw_time next = tick < deadline ? tick : deadline;
         fill(s, polls);
-        int ready = poll(polls, (nfds_t)(s->count * POLLS_EACH), next > now ? (int)((next - now) / GW_MILLISECOND + 1) : 0);
+        int wait_ms = next > now ? (int)((next - now) / GW_MILLISECOND + 1) : 0;
+        int ready = poll(polls, (nfds_t)(s->count * POLLS_EACH), wait_ms);
         for (int i = 0; i < s->count && ready > 0; i++) {
             gw_outpost *o = &s->list[i].outpost;
             if (polls[i * POLLS_EACH + 2].revents && !gw_buffer_write(&o->out, o->to)) gw_outpost_close_fd(&o->to);
