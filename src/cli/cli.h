@@ -29,6 +29,8 @@ extern const gw_command gw_command_bench;
 extern const gw_command gw_command_model;
 extern const gw_command gw_command_data;
 extern const gw_command gw_command_train;
+extern const gw_command gw_command_doctor;
+extern const gw_command gw_command_probe; /* not in the help: gradwire doctor starts it */
 
 /* Says on standard error what was asked wrongly ("gradwire list: ..."), and returns GW_EXIT_USAGE. */
 int gw_usage_error(const gw_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -17,6 +17,7 @@ static const gw_command *const commands[] = {
     &gw_command_bench,
     &gw_command_model,
     &gw_command_data,
+    &gw_command_doctor,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
@@ -63,6 +64,7 @@ static int dispatch(int argc, char **argv) {
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(word, commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
     if (strcmp(word, gw_command_supervise.name) == 0) return gw_command_supervise.run(argc - 1, argv + 1);
+    if (strcmp(word, gw_command_probe.name) == 0) return gw_command_probe.run(argc - 1, argv + 1);
     return unknown(word);
 }
 

@@ -390,7 +390,9 @@ gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
         gw_fail(&error, GW_MEMORY, "out of memory for splitting a communicator of %d ranks", comm->size);
         status = gw_comm_told(&error);
     }
+    gw_node_lock(node);
     split_entry mine = {.colour = colour, .key = key, .rank = comm->rank, .next_comm = node->next_comm};
+    gw_node_unlock(node);
     if (!status) status = gw_allgather(comm, &mine, all, sizeof mine, GW_U8);
     if (!status) {
         uint32_t id = 0, before = 0, colours = 0;
@@ -399,7 +401,9 @@ gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
         qsort(all, (size_t)comm->size, sizeof *all, by_colour_and_key);
         int count = pick_members(all, comm->size, colour, comm->rank, members, &place, &before, &colours);
         for (int i = 0; i < count; i++) members[i] = gw_team_member(comm->team, members[i]);
-        node->next_comm = id + colours;
+        gw_node_lock(node);
+        if (node->next_comm < id + colours) node->next_comm = id + colours;
+        gw_node_unlock(node);
         if (colour >= 0) status = gw_comm_open(out, node, id + before, members, count, place, &error);
         if (error.status) gw_comm_told(&error);
     }

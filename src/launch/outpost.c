@@ -36,6 +36,7 @@ static bool quote_word(const char *word, char text[QUOTED_BYTES]) {
 /* Never returns. */
 static void become_outpost(const gw_host *host, const gw_outpost_options *options, const int fds[3]) {
     char path[QUOTED_BYTES], command[QUOTED_BYTES + 16];
+    const char *verb = options->command ? options->command : "supervise";
     sigset_t none;
     sigemptyset(&none);
     setsid(); /* Ctrl-C is for the launcher: it says in what order things end */
@@ -45,10 +46,10 @@ static void become_outpost(const gw_host *host, const gw_outpost_options *option
         if (dup2(fds[i], i) < 0) _exit(126);
     if (host->local) {
         if (options->listen_fd >= 0) fcntl(options->listen_fd, F_SETFD, 0);
-        execl("/proc/self/exe", "gradwire", "supervise", (char *)NULL);
+        execl("/proc/self/exe", "gradwire", verb, (char *)NULL);
     } else if (quote_word(options->remote_path, path)) {
         snprintf(command, sizeof command, "%s \"$@\"", options->rsh);
-        execl("/bin/sh", "sh", "-c", command, "sh", host->name, path, "supervise", (char *)NULL);
+        execl("/bin/sh", "sh", "-c", command, "sh", host->name, path, verb, (char *)NULL);
     }
     dprintf(2, "cannot start: %s\n", strerror(errno));
     _exit(126);

@@ -27,6 +27,7 @@ typedef struct gw_outpost_options {
     const char *rsh;         /* shell words; the host and the supervisor's command line follow them */
     const char *remote_path; /* of the gradwire program on the hosts */
     int listen_fd;           /* inherited by a supervisor of this machine, -1: none */
+    const char *command;     /* of that program, one plain word; NULL: supervise */
 } gw_outpost_options;
 
 gw_status gw_outpost_open(gw_outpost *outpost, const gw_host *host, const gw_outpost_options *options, gw_error *error);

@@ -169,7 +169,8 @@ static gw_status open_harbour(gw_harbour_peer *peer, const endpoint_record *reco
     gw_segment_meet(&peer->segment, &name);
     peer->page = peer->segment.base;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->bell);
-    peer->bell = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    /* For reading too, though nobody here reads: a pipe without a reader would answer the ring with SIGPIPE. */
+    peer->bell = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (peer->bell < 0)
         return gw_fail(error, GW_UNSUPPORTED, "its doorbell %s cannot be opened: %s", path, strerror(errno));
     return GW_OK;

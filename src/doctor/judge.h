@@ -1,0 +1,47 @@
+/* judge.h - what the figures of a report mean: pure rules, each finding one sentence that names the host. */
+#ifndef GW_DOCTOR_JUDGE_H
+#define GW_DOCTOR_JUDGE_H
+
+#include "doctor/report.h"
+
+#define GW_FINDINGS_MAX 64
+#define GW_FINDING_BYTES 640
+
+typedef enum gw_finding_kind {
+    GW_FINDING_HOST,    /* could not be examined */
+    GW_FINDING_PORT,    /* not reached */
+    GW_FINDING_MTU,     /* other than the others', or large packets vanish */
+    GW_FINDING_STALL,   /* connections open but carry no data */
+    GW_FINDING_SLOW,    /* bandwidth */
+    GW_FINDING_LATENCY,
+    GW_FINDING_CLOCK,
+    GW_FINDING_ADDRESS, /* two hosts disagree about an address */
+    GW_FINDING_MEMORY,
+    GW_FINDING_KINDS
+} gw_finding_kind;
+
+typedef struct gw_finding {
+    gw_finding_kind kind;
+    int host; /* to blame, or the receiver of a pair that is */
+    int peer; /* the sender of that pair, -1: the host alone is to blame */
+    char text[GW_FINDING_BYTES];
+} gw_finding;
+
+typedef struct gw_findings {
+    gw_finding list[GW_FINDINGS_MAX];
+    int count;
+    int left_out; /* beyond GW_FINDINGS_MAX */
+} gw_findings;
+
+void gw_doctor_judge(const gw_doctor_report *report, gw_findings *findings);
+/* A bandwidth between the two, in either direction, that is worth a second look. */
+bool gw_doctor_suspect(const gw_doctor_report *report, int a, int b);
+/* The same for the memory of a host. */
+bool gw_doctor_forgetful(const gw_doctor_report *report, int host);
+const char *gw_finding_name(gw_finding_kind kind); /* "port", "mtu", ... */
+
+/* "94 Mbit/s", "1.2 Gbit/s". Returns text. */
+#define GW_RATE_TEXT 32
+const char *gw_doctor_rate(double bytes_per_second, char text[GW_RATE_TEXT]);
+
+#endif

@@ -1,0 +1,57 @@
+/* report.h - what an examination of the hosts of a job found out, as plain figures: what was asked of each host, and of
+ * each ordered pair of them. Filled by conduct.c, judged by judge.c, printed by the command. */
+#ifndef GW_DOCTOR_REPORT_H
+#define GW_DOCTOR_REPORT_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GW_DOCTOR_HOSTS_MAX 128
+#define GW_DOCTOR_PORTS_MAX 16   /* probed on one host */
+#define GW_DOCTOR_NAME_BYTES 256
+#define GW_DOCTOR_ADDRESS_BYTES 48
+#define GW_DOCTOR_WHY_BYTES 256
+
+typedef struct gw_doctor_host {
+    char name[GW_DOCTOR_NAME_BYTES]; /* as the user wrote it */
+    bool lost;                       /* it could not be examined; complaint says why, and nothing else holds */
+    char complaint[GW_DOCTOR_WHY_BYTES];
+    char address[GW_DOCTOR_ADDRESS_BYTES]; /* the one it would use in a job */
+    char interface[IF_NAMESIZE];           /* that has this address */
+    int mtu;                               /* bytes, of that interface */
+    int ports[GW_DOCTOR_PORTS_MAX];        /* at which it listened */
+    int port_count;
+    double memory; /* memcpy, bytes per second; 0: unknown */
+} gw_doctor_host;
+
+/* From one host to another. */
+typedef struct gw_doctor_link {
+    uint32_t closed;                       /* bit i: the receiver's ports[i] was not reached */
+    char why[GW_DOCTOR_WHY_BYTES];         /* of the first that was not */
+    bool measured;                         /* the figures below hold */
+    double latency, latency_best;          /* seconds one way: half a round trip, median and shortest */
+    double bandwidth;                      /* bytes per second of TCP payload; 0: data stalls */
+    int path_mtu;                          /* largest packet that passes, at most the MTU of both ends; 0: unknown */
+    double skew;                           /* seconds that the receiver's clock is ahead of the sender's */
+    char local[GW_DOCTOR_ADDRESS_BYTES];   /* the sender's own address of the connection */
+    char seen[GW_DOCTOR_ADDRESS_BYTES];    /* the sender's address as the receiver sees it */
+    /* What the receiver's name means to the sender; "": nothing, or it was not asked. */
+    char resolved[GW_DOCTOR_ADDRESS_BYTES];
+} gw_doctor_link;
+
+typedef struct gw_doctor_report {
+    int count;
+    gw_doctor_host *hosts; /* count, owned */
+    gw_doctor_link *links; /* count * count, owned; the diagonal is not used */
+} gw_doctor_report;
+
+static inline gw_doctor_link *gw_doctor_link_of(const gw_doctor_report *report, int from, int to) {
+    return &report->links[from * report->count + to];
+}
+
+/* False where there is no memory. */
+bool gw_doctor_report_init(gw_doctor_report *report, int count);
+void gw_doctor_report_free(gw_doctor_report *report);
+
+#endif
