@@ -19,7 +19,7 @@ enum { RANKS_MAX = 1024, CONTEXT = 64 };
 typedef struct typed {
     const char *rate, *rate_batch, *momentum, *decay, *clip, *target;
     const char *optimiser, *schedule;
-    int64_t warmup, seed; /* warmup -1: not given */
+    int64_t warmup, seed;
     int64_t layers, heads, embedding, context;
     uint64_t bucket;
     bool nesterov;
@@ -170,7 +170,8 @@ static int run(int argc, char **argv) {
     gw_train_request r = {.log_every = 50,
                           .settings = {.model = "cnn", .data = "fashion-mnist", .epochs = 3, .batch = 128,
                                        .accumulate = 1}};
-    typed y = {.optimiser = "sgd", .schedule = "cosine", .warmup = 100, .seed = 1, .context = CONTEXT, .bucket = 1 << 20};
+    typed y = {.optimiser = "sgd", .schedule = "cosine", .warmup = 100, .seed = 1, .context = CONTEXT,
+               .bucket = 1 << 20};
     int words = argc;
     char **line = copy_words(argc, argv); /* reading the options moves the words about */
     if (!line) return GW_EXIT_FAILED;

@@ -36,8 +36,8 @@ static gw_status meet(course *c, gw_error *error) {
 }
 
 static gw_status test(course *c, gw_error *error) {
-    gw_status status = gw_trainer_evaluate(c->trainer, c->reports ? gw_train_report_testing : NULL, &c->report, &c->test,
-                                           error);
+    gw_train_tick *tick = c->reports ? gw_train_report_testing : NULL;
+    gw_status status = gw_trainer_evaluate(c->trainer, tick, &c->report, &c->test, error);
     if (status == GW_OK && c->reports) gw_train_report_epoch(&c->report, &c->test);
     return status;
 }

@@ -1,5 +1,5 @@
-/* train_report.c - what a person sees of a training: a line that moves on a terminal, a line an epoch elsewhere, or JSON
- * for programs; and a table at the end. Only rank 0 prints. */
+/* train_report.c - what a person sees of a training: a line that moves on a terminal, a line an epoch elsewhere, or
+ * JSON for programs; and a table at the end. Only rank 0 prints. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,10 +58,10 @@ void gw_train_report_open(gw_train_report *r, const gw_train_request *request, c
     *r = (gw_train_report){.request = request, .trainer = t, .started = now, .epoch_started = now, .accuracy = -1,
                            .reached = -1, .live = terminal && !request->json && !request->quiet};
     gw_train_report_say(r,
-                        "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epochs, batch %" PRId64 "%s over %d "
-                        "worker%s, %s at rate %g",
-                        s->model, t->model->count, s->data, t->sampler.examples, s->epochs, s->batch,
-                        s->accumulate > 1 ? " (accumulated)" : "", t->world, t->world > 1 ? "s" : "",
+                        "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epoch%s, batch %" PRId64
+                        " over %d worker%s, %s at rate %g",
+                        s->model, t->model->count, s->data, t->sampler.examples, s->epochs, s->epochs > 1 ? "s" : "",
+                        s->batch * s->accumulate, t->world, t->world > 1 ? "s" : "",
                         s->optimiser->name, s->rate);
 }
 
@@ -88,7 +88,8 @@ static void draw(gw_train_report *r, const char *doing, double part) {
     uint64_t exposed = r->epoch.exposed + r->trainer->work.exposed;
     if (r->accuracy >= 0) snprintf(told, sizeof told, "acc %.2f%%  ", 100 * r->accuracy);
     if (seconds_left(r) >= 0) gw_duration_format(seconds_left(r), left);
-    printf("\r\033[K%s %" PRIu64 "/%" PRId64 " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  sent %s  left %s",
+    printf("\r\033[K%s %" PRIu64 "/%" PRId64
+           " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  sent %s  left %s",
            doing, r->trainer->epoch + (doing[0] == 'e'), r->request->settings.epochs, bar, r->loss, told,
            seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds),
            gw_bytes_format(r->total.bytes + r->trainer->work.bytes, sent), left);
@@ -110,8 +111,8 @@ void gw_train_report_testing(void *report, int64_t done, int64_t of) {
 /* ---- meetings, epochs ---- */
 
 static void json_line(const gw_train_report *r, const char *event, const gw_train_work *work, double rate) {
-    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event, r->trainer->epoch,
-           r->trainer->updates, mean_loss(work));
+    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event,
+           r->trainer->epoch, r->trainer->updates, mean_loss(work));
     if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
     else printf(", \"test_accuracy\": null");
     printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,

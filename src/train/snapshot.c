@@ -21,7 +21,8 @@ typedef struct place {
 static void identify(const gw_trainer *t, char text[IDENTITY_BYTES]) {
     const gw_train_settings *s = &t->settings;
     snprintf(text, IDENTITY_BYTES,
-             "--model %.120s (%zu parameters) --data %.160s --batch %lld --accumulate %lld --seed %llu --optimizer %s%s",
+             "--model %.120s (%zu parameters) --data %.160s --batch %lld --accumulate %lld --seed %llu --optimizer "
+             "%s%s",
              s->model, t->model->count, s->data, (long long)s->batch, (long long)s->accumulate,
              (unsigned long long)s->seed, s->optimiser->name, s->augment ? " --augment" : "");
 }

@@ -1,8 +1,8 @@
 /* trainer.h - data-parallel training, one rank's part: batches, passes, exchange, optimiser, evaluation.
  *
- * A window is what one update of the weights is computed from: `accumulate` global batches one after the other, fewer at
- * the end of an epoch. Each rank takes its share of each batch and divides its loss by the examples of the whole window,
- * so the sum of all ranks' gradients is that of the joined window, however uneven the shares are.
+ * A window is what one update of the weights is computed from: `accumulate` global batches one after the other, fewer
+ * at the end of an epoch. Each rank takes its share of each batch and divides its loss by the examples of the whole
+ * window, so the sum of all ranks' gradients is that of the joined window, however uneven the shares are.
  *
  * Batch norms see the statistics of their own rank's share only. The running ones are averaged over the ranks before
  * an evaluation and before a checkpoint (gw_trainer_average). */
