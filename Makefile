@@ -7,18 +7,20 @@ SECONDS ?= 600
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
 BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev
+RUN_PACKAGES := dataset-fashion-mnist
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test test-full test-sanitize fuzz install clean build-packages test-packages
+.PHONY: all run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: all
-	@$(BUILD)/gradwire bench allreduce -n 4 -b 64M -e 64M --arch all
+# A convolutional network learns Fashion-MNIST with four workers on this machine.
+run: all run-packages
+	@$(BUILD)/gradwire train -n 4
 
 # Everything that fits in ten minutes on two cores.
 test: test-packages all
@@ -41,6 +43,9 @@ install: all
 
 clean:
 	rm -rf $(BUILD) build-*
+
+run-packages:
+	@scripts/packages $(RUN_PACKAGES)
 
 build-packages:
 	@scripts/packages $(BUILD_PACKAGES)

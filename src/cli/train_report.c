@@ -28,6 +28,9 @@ static void add_work(gw_train_work *to, const gw_train_work *work) {
     to->bytes += work->bytes;
 }
 
+/* The epoch that the last update belongs to, from 1. */
+static uint64_t epoch_now(const gw_train_report *r) { return r->trainer->epoch + (r->trainer->window > 0); }
+
 static double mean_loss(const gw_train_work *work) {
     return work->counted ? work->loss_sum / (double)work->counted : 0;
 }
@@ -90,7 +93,7 @@ static void draw(gw_train_report *r, const char *doing, double part) {
     if (seconds_left(r) >= 0) gw_duration_format(seconds_left(r), left);
     printf("\r\033[K%s %" PRIu64 "/%" PRId64
            " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  sent %s  left %s",
-           doing, r->trainer->epoch + (doing[0] == 'e'), r->request->settings.epochs, bar, r->loss, told,
+           doing, epoch_now(r), r->request->settings.epochs, bar, r->loss, told,
            seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds),
            gw_bytes_format(r->total.bytes + r->trainer->work.bytes, sent), left);
     fflush(stdout);
@@ -112,7 +115,7 @@ void gw_train_report_testing(void *report, int64_t done, int64_t of) {
 
 static void json_line(const gw_train_report *r, const char *event, const gw_train_work *work, double rate) {
     printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event,
-           r->trainer->epoch, r->trainer->updates, mean_loss(work));
+           epoch_now(r), r->trainer->updates, mean_loss(work));
     if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
     else printf(", \"test_accuracy\": null");
     printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,
@@ -138,7 +141,7 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
     if (r->accuracy > r->best) r->best = r->accuracy;
     if (target > 0 && r->reached < 0 && r->accuracy >= target) {
         r->reached = seconds_since(r->started);
-        r->reached_epoch = r->trainer->epoch;
+        r->reached_epoch = epoch_now(r);
     }
     if (r->request->json) {
         json_line(r, "epoch", &r->epoch, rate);
@@ -148,7 +151,7 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
         gw_train_report_say(r,
                             "epoch %" PRIu64 "/%" PRId64 "  step %" PRIu64 "  loss %.4f  test accuracy %.2f %%  %.0f "
                             "examples/s  compute %.0f %%  exposed %.0f %%  sent %s  %s",
-                            r->trainer->epoch, r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
+                            epoch_now(r), r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
                             100 * r->accuracy, rate, percent(r->epoch.compute, seconds),
                             percent(r->epoch.exposed, seconds), gw_bytes_format(r->total.bytes, sent),
                             gw_duration_format(seconds, took));

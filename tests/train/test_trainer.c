@@ -22,7 +22,7 @@ static gw_train_settings settings(int64_t batch, size_t bucket_bytes) {
 static gw_trainer *open_trainer(gw_comm **comm, int rank, int world, size_t bucket_bytes) {
     gw_error error = {0};
     gw_trainer *trainer = NULL;
-    gw_options options = job_options(rank, world, port, NULL);
+    gw_options options = job_options(rank, world, port ? port : job_port(), NULL);
     gw_train_settings s = settings(24, bucket_bytes);
     CHECK_EQ(GW_OK, gw_init(comm, &options));
     CHECK_EQ(GW_OK, gw_trainer_create(*comm, &s, &trainer, &error));
