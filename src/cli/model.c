@@ -54,14 +54,19 @@ static void row(const gw_spec *spec, const gw_node *node, gw_table *table, bool 
     snprintf(cells[0], CELL_BYTES, "%d", node->line);
     snprintf(cells[1], CELL_BYTES, "%s%s%s%s", node->kind->name, node->settings.relu ? " relu" : "",
              node->label[0] ? " as " : "", node->label);
-    if (node->out.width == 1 && node->out.height == 1) snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
-    else if (node->out.width == 1) snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
-    else snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
+    if (node->out.width == 1 && node->out.height == 1)
+        snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
+    else if (node->out.width == 1)
+        snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
+    else
+        snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
     grouped(node_parameters(spec, node), cells[3]);
     flops_text((double)node->flops, cells[4]);
     for (int i = 0; i < COLUMNS; i++) pointers[i] = cells[i];
-    if (prints) gw_table_row(table, pointers);
-    else gw_table_fit(table, pointers);
+    if (prints)
+        gw_table_row(table, pointers);
+    else
+        gw_table_fit(table, pointers);
 }
 
 static void print_text(const gw_spec *spec, const char *name, const answers *a, const totals *t) {
@@ -79,7 +84,8 @@ static void print_text(const gw_spec *spec, const char *name, const answers *a, 
     grouped(t->parameters, number);
     flops_text((double)t->flops, forward);
     flops_text(3.0 * (double)t->flops * (double)a->batch, step);
-    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example, about %sflop for a step of %" PRId64 "\n",
+    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example, about %sflop for a step of %" PRId64
+           "\n",
            name, number, spec->parameter_count, forward, step, a->batch);
     printf("memory of one worker: %s for weights and gradients, ", gw_bytes_format(t->model_bytes, bytes));
     printf("%s for activations and operations with a batch of %" PRId64 "\n", gw_bytes_format(t->pass_bytes, bytes),
@@ -157,7 +163,7 @@ static void print_list(void) {
 }
 
 #define NUMBER(option, field, most, text)                                                                              \
-    {.name = option, .kind = GW_OPTION_INTEGER, .integer = &a->field, .lowest = 1, .highest = most, .about = text}
+    { .name = option, .kind = GW_OPTION_INTEGER, .integer = &a->field, .lowest = 1, .highest = most, .about = text }
 
 /* Exit code, -1 to go on. */
 static int ask(answers *a, int *argc, char **argv) {
@@ -171,7 +177,10 @@ static int ask(answers *a, int *argc, char **argv) {
         NUMBER("heads", heads, 1024, "gpt: attention heads (4)"),
         NUMBER("embedding", embedding, 16384, "gpt: width of the model (128)"),
         NUMBER("context", context, 65536, "gpt: positions (64)"),
-        {.name = "text", .kind = GW_OPTION_FLAG, .flag = &a->text, .about = "the description itself, to begin one's own"},
+        {.name = "text",
+         .kind = GW_OPTION_FLAG,
+         .flag = &a->text,
+         .about = "the description itself, to begin one's own"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "as JSON, for programs"},
         {.name = NULL},
     };
@@ -186,9 +195,14 @@ static int run(int argc, char **argv) {
         print_list();
         return 0;
     }
-    gw_model_size size = {.height = (int)a.height, .width = (int)a.width, .channels = (int)a.channels,
-                          .classes = (int)a.classes, .layers = (int)a.layers, .heads = (int)a.heads,
-                          .embedding = (int)a.embedding, .context = (int)a.context};
+    gw_model_size size = {.height = (int)a.height,
+                          .width = (int)a.width,
+                          .channels = (int)a.channels,
+                          .classes = (int)a.classes,
+                          .layers = (int)a.layers,
+                          .heads = (int)a.heads,
+                          .embedding = (int)a.embedding,
+                          .context = (int)a.context};
     gw_error error = {0};
     gw_status status = a.text ? print_description(argv[1], &size, &error) : describe(argv[1], &a, &size, &error);
     if (status == GW_OK) return 0;

@@ -1,5 +1,6 @@
 /* adam.c - Adam (Kingma, Ba 2015); AdamW, whose weight decay is apart from the gradient (Loshchilov, Hutter 2019); LAMB
- * (You et al. 2020), which scales each parameter's direction by norm(w) / norm(direction), biases and norms excepted. */
+ * (You et al. 2020), which scales each parameter's direction by norm(w) / norm(direction), biases and norms excepted.
+ */
 #include <math.h>
 
 #include "train/optimiser.h"

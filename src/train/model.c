@@ -61,8 +61,8 @@ gw_status gw_model_create(const gw_spec *spec, const gw_model_options *options, 
     if ((options->first && !gw_spec_can_cut(spec, options->first)) ||
         (end != spec->node_count && !gw_spec_can_cut(spec, end)) || options->first >= end)
         return gw_fail(error, GW_INVALID,
-                       "a model cannot be cut into the layers %d to %d: more than one tensor would cross", options->first,
-                       end);
+                       "a model cannot be cut into the layers %d to %d: more than one tensor would cross",
+                       options->first, end);
     gw_model *made = calloc(1, sizeof *made);
     if (!made) return gw_fail(error, GW_MEMORY, "no memory for a model");
     *made = (gw_model){.spec = spec, .first = options->first, .end = end};

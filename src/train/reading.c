@@ -48,9 +48,9 @@ static gw_status store(const gw_line *line, const gw_layer_kind *kind, const gw_
         return gw_fail(error, GW_INVALID, "line %d: %s: expected %s%s, but the line ends; usage: %s", line->number,
                        kind->name, word->kind == GW_WORD_VALUE ? "a number after " : "", word->name, kind->usage);
     if (!gw_integer_parse(text, word->lowest, word->highest, &value))
-        return gw_fail(error, GW_INVALID, "line %d: %s: expected %s, a whole number from %d to %d, but found %s; usage: %s",
-                       line->number, kind->name, word->name, word->lowest, word->highest,
-                       gw_words_quote(text, quoted), kind->usage);
+        return gw_fail(error, GW_INVALID,
+                       "line %d: %s: expected %s, a whole number from %d to %d, but found %s; usage: %s", line->number,
+                       kind->name, word->name, word->lowest, word->highest, gw_words_quote(text, quoted), kind->usage);
     *(int *)((char *)settings + word->field) = (int)value;
     return GW_OK;
 }
@@ -75,8 +75,10 @@ gw_status gw_line_settings(const gw_line *line, int first, const gw_layer_kind *
         if (!word)
             return gw_fail(error, GW_INVALID, "line %d: %s: did not expect %s; usage: %s", line->number, kind->name,
                            gw_words_quote(text, quoted), kind->usage);
-        if (word->kind == GW_WORD_FLAG) *(int *)((char *)settings + word->field) = 1;
-        else status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
+        if (word->kind == GW_WORD_FLAG)
+            *(int *)((char *)settings + word->field) = 1;
+        else
+            status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
     }
     return status;
 }
