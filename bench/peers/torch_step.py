@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Milliseconds of one training step in PyTorch on one thread, of the models and batches of bench_train, in turns with it.
+"""Milliseconds of one training step in PyTorch on one thread, in turns with bench_train on the same models.
 
 usage: torch_step.py BUILD [MODEL BATCH]...     BUILD: where gradwire and bench/bench_train were built
 CPU time, the best of several rounds. Layouts: PyTorch's default, and channels last; the faster one is compared."""
@@ -18,10 +18,14 @@ import torch_model  # noqa: E402
 ROUNDS, STEPS = 3, 10
 
 
+def output_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def describe(build_directory, model):
     """The words of the input's line, and the whole description."""
-    out = subprocess.run([f"{build_directory}/gradwire", "model", model, "--text"], capture_output=True, text=True, check=True)
-    return out.stdout.splitlines()[0].split(), out.stdout
+    text = output_of(f"{build_directory}/gradwire", "model", model, "--text")
+    return text.splitlines()[0].split(), text
 
 
 def make_step(first, text, shapes, batch, channels_last):
@@ -66,8 +70,7 @@ def best_of(step):
 
 
 def ours(build_directory, model, batch):
-    out = subprocess.run([f"{build_directory}/bench/bench_train", model, str(batch), str(STEPS)], capture_output=True, text=True,
-                         check=True).stdout
+    out = output_of(f"{build_directory}/bench/bench_train", model, str(batch), str(STEPS))
     return float(re.search(r"cpu\s+([\d.]+) ms", out).group(1))
 
 
@@ -78,7 +81,8 @@ def main():
     for model, batch in zip(pairs[::2], map(int, pairs[1::2])):
         first, text = describe(directory, model)
         shapes = shapes_of(directory, model)
-        steps = {name: make_step(first, text, shapes, batch, last) for name, last in (("default", False), ("nhwc", True))}
+        layouts = {"default": False, "nhwc": True}
+        steps = {name: make_step(first, text, shapes, batch, last) for name, last in layouts.items()}
         found = {"gradwire": 1e9, **{name: 1e9 for name in steps}}
         for name, step in steps.items():
             step()
@@ -88,8 +92,8 @@ def main():
                 found[name] = min(found[name], best_of(step))
         torch_best = min(found["default"], found["nhwc"])
         print(f"{model:9} batch {batch:3}  gradwire {found['gradwire']:8.2f} ms  torch {torch.__version__} default "
-              f"{found['default']:8.2f} ms  channels last {found['nhwc']:8.2f} ms  torch/gradwire {torch_best / found['gradwire']:.2f}",
-              flush=True)
+              f"{found['default']:8.2f} ms  channels last {found['nhwc']:8.2f} ms  "
+              f"torch/gradwire {torch_best / found['gradwire']:.2f}", flush=True)
 
 
 main()
