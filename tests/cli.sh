@@ -135,7 +135,7 @@ flatten
 dense 256 relu
 dense 128 relu
 dense 10" "" gradwire model mlp --text
-    check "model: totals" 0 '~^cnn: 421,642 parameters in 8 tensors; 8.5 Mflop' "" gradwire model cnn --batch 2
+    check "model: totals" 0 '~cnn: 421,642 parameters in 8 tensors; 8.5 Mflop' "" gradwire model cnn --batch 2
     check "model: misspelt" 2 "" '~no model is called "resnet2" .did you mean "resnet20"' gradwire model resnet2
     printf 'input 8 8 1\nconv 3\n' > "$scratch/bad.model"
     check "model: a mistake in a file" 2 "" '~bad.model, line 2: conv: expected KERNEL, but the line ends' \
