@@ -1,5 +1,5 @@
-# The built-in trainer (src/train), where oneDNN is there: Debian's libdnnl-dev. Without it everything else is built, and
-# the commands that train say what is missing.
+# The built-in trainer (src/train), where oneDNN is there: Debian's libdnnl-dev. Without it everything else is built,
+# and the commands that train say what is missing.
 #
 # Sets GW_TRAIN_LIBRARY to the library, or to nothing, and keeps of GW_CLI_SOURCES what can be built.
 find_path(GW_DNNL_INCLUDE oneapi/dnnl/dnnl.h)

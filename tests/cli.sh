@@ -129,6 +129,19 @@ fi
 
 # ---- gradwire plan ----
 
+if gradwire model >/dev/null 2>&1; then # built with oneDNN
+    check "model: its text" 0 "input 28 28 1
+flatten
+dense 256 relu
+dense 128 relu
+dense 10" "" gradwire model mlp --text
+    check "model: totals" 0 '~cnn: 421,642 parameters in 8 tensors; 8.5 Mflop' "" gradwire model cnn --batch 2
+    check "model: misspelt" 2 "" '~no model is called "resnet2" .did you mean "resnet20"' gradwire model resnet2
+    printf 'input 8 8 1\nconv 3\n' > "$scratch/bad.model"
+    check "model: a mistake in a file" 2 "" '~bad.model, line 2: conv: expected KERNEL, but the line ends' \
+        gradwire model "$scratch/bad.model"
+fi
+
 check "plan: ring of two" 0 "rank 0
 STEP  DO           PEER  BYTES  WHERE                                   AFTER    LANDS AFTER
 #0.0  send            1     16  in[4,8)                                 -        -

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Milliseconds of one training step in PyTorch on one thread, of the models and batches of bench_train, in turns with it.
+"""Milliseconds of one training step in PyTorch on one thread, in turns with bench_train on the same models.
 
 usage: torch_step.py BUILD [MODEL BATCH]...     BUILD: where gradwire and bench/bench_train were built
-Layouts: PyTorch's default, and channels last; the faster one is compared."""
+CPU time, the best of several rounds. Layouts: PyTorch's default, and channels last; the faster one is compared."""
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -17,16 +18,14 @@ import torch_model  # noqa: E402
 ROUNDS, STEPS = 3, 10
 
 
-def build(text):
-    """Random parameters and data in the shapes of the description."""
-    first, *rest = [line.split() for line in text.splitlines() if line]
-    torch.manual_seed(1)
-    return first, "\n".join(" ".join(words) for words in [first] + rest)
+def output_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def tensors(build_directory, model):
-    out = subprocess.run([f"{build_directory}/gradwire", "model", model, "--text"], capture_output=True, text=True, check=True)
-    return build(out.stdout)
+def describe(build_directory, model):
+    """The words of the input's line, and the whole description."""
+    text = output_of(f"{build_directory}/gradwire", "model", model, "--text")
+    return text.splitlines()[0].split(), text
 
 
 def make_step(first, text, shapes, batch, channels_last):
@@ -54,37 +53,36 @@ def make_step(first, text, shapes, batch, channels_last):
     return step
 
 
-def shapes_of(build_directory, model, batch):
-    import tempfile
-
+def shapes_of(build_directory, model):
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([f"{build_directory}/tests/helper_train_step", model, "2", "1", name], check=True)
-        read = lambda file: [[int(d) for d in line.split()[1:]] for line in (pathlib.Path(name) / file).read_text().splitlines()]
-        return read("parameters.txt"), read("buffers.txt")
+        tables = [(pathlib.Path(name) / file).read_text() for file in ("parameters.txt", "buffers.txt")]
+    return [[[int(d) for d in line.split()[1:]] for line in table.splitlines()] for table in tables]
 
 
 def best_of(step):
     times = []
     for _ in range(STEPS):
-        begin = time.perf_counter()
+        begin = time.process_time()
         step()
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     return min(times) * 1e3
 
 
 def ours(build_directory, model, batch):
-    out = subprocess.run([f"{build_directory}/bench/bench_train", model, str(batch), str(STEPS)], capture_output=True, text=True,
-                         check=True).stdout
-    return float(re.search(r"best\s+([\d.]+) ms", out).group(1))
+    out = output_of(f"{build_directory}/bench/bench_train", model, str(batch), str(STEPS))
+    return float(re.search(r"cpu\s+([\d.]+) ms", out).group(1))
 
 
 def main():
     torch.set_num_threads(1)
+    torch.manual_seed(1)
     directory, pairs = sys.argv[1], sys.argv[2:] or ["cnn", "64", "resnet20", "32"]
     for model, batch in zip(pairs[::2], map(int, pairs[1::2])):
-        first, text = tensors(directory, model)
-        shapes = shapes_of(directory, model, batch)
-        steps = {name: make_step(first, text, shapes, batch, last) for name, last in (("default", False), ("nhwc", True))}
+        first, text = describe(directory, model)
+        shapes = shapes_of(directory, model)
+        layouts = {"default": False, "nhwc": True}
+        steps = {name: make_step(first, text, shapes, batch, last) for name, last in layouts.items()}
         found = {"gradwire": 1e9, **{name: 1e9 for name in steps}}
         for name, step in steps.items():
             step()
@@ -94,8 +92,8 @@ def main():
                 found[name] = min(found[name], best_of(step))
         torch_best = min(found["default"], found["nhwc"])
         print(f"{model:9} batch {batch:3}  gradwire {found['gradwire']:8.2f} ms  torch {torch.__version__} default "
-              f"{found['default']:8.2f} ms  channels last {found['nhwc']:8.2f} ms  torch/gradwire {torch_best / found['gradwire']:.2f}",
-              flush=True)
+              f"{found['default']:8.2f} ms  channels last {found['nhwc']:8.2f} ms  "
+              f"torch/gradwire {torch_best / found['gradwire']:.2f}", flush=True)
 
 
 main()

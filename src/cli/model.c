@@ -54,14 +54,19 @@ static void row(const gw_spec *spec, const gw_node *node, gw_table *table, bool 
     snprintf(cells[0], CELL_BYTES, "%d", node->line);
     snprintf(cells[1], CELL_BYTES, "%s%s%s%s", node->kind->name, node->settings.relu ? " relu" : "",
              node->label[0] ? " as " : "", node->label);
-    if (node->out.width == 1 && node->out.height == 1) snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
-    else if (node->out.width == 1) snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
-    else snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
+    if (node->out.width == 1 && node->out.height == 1)
+        snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
+    else if (node->out.width == 1)
+        snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
+    else
+        snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
     grouped(node_parameters(spec, node), cells[3]);
     flops_text((double)node->flops, cells[4]);
     for (int i = 0; i < COLUMNS; i++) pointers[i] = cells[i];
-    if (prints) gw_table_row(table, pointers);
-    else gw_table_fit(table, pointers);
+    if (prints)
+        gw_table_row(table, pointers);
+    else
+        gw_table_fit(table, pointers);
 }
 
 static void print_text(const gw_spec *spec, const char *name, const answers *a, const totals *t) {
@@ -158,7 +163,7 @@ static void print_list(void) {
 }
 
 #define NUMBER(option, field, most, text)                                                                              \
-    {.name = option, .kind = GW_OPTION_INTEGER, .integer = &a->field, .lowest = 1, .highest = most, .about = text}
+    { .name = option, .kind = GW_OPTION_INTEGER, .integer = &a->field, .lowest = 1, .highest = most, .about = text }
 
 /* Exit code, -1 to go on. */
 static int ask(answers *a, int *argc, char **argv) {
@@ -190,9 +195,14 @@ static int run(int argc, char **argv) {
         print_list();
         return 0;
     }
-    gw_model_size size = {.height = (int)a.height, .width = (int)a.width, .channels = (int)a.channels,
-                          .classes = (int)a.classes, .layers = (int)a.layers, .heads = (int)a.heads,
-                          .embedding = (int)a.embedding, .context = (int)a.context};
+    gw_model_size size = {.height = (int)a.height,
+                          .width = (int)a.width,
+                          .channels = (int)a.channels,
+                          .classes = (int)a.classes,
+                          .layers = (int)a.layers,
+                          .heads = (int)a.heads,
+                          .embedding = (int)a.embedding,
+                          .context = (int)a.context};
     gw_error error = {0};
     gw_status status = a.text ? print_description(argv[1], &size, &error) : describe(argv[1], &a, &size, &error);
     if (status == GW_OK) return 0;

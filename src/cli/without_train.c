@@ -1,16 +1,36 @@
 /* without_train.c - the commands of the trainer in a build without oneDNN: they say what is missing. */
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/args.h"
 
-static int run(int argc, char **argv) {
-    (void)argc;
+static int refuse(const gw_command *command, int argc, char **argv) {
+    const gw_option options[] = {{.name = NULL}};
+    int code = gw_args_parse(command, options, &argc, argv);
+    if (code >= 0) return code;
     fprintf(stderr,
             "gradwire %s: this gradwire was built without oneDNN; install its headers (Debian: libdnnl-dev) and build "
             "again\n",
-            argv[0]);
+            command->name);
     return GW_EXIT_FAILED;
 }
 
-const gw_command gw_command_model = {.name = "model", .about = "describes a model (not in this build)", .run = run};
-const gw_command gw_command_train = {.name = "train", .about = "trains a model (not in this build)", .run = run};
+static int run_model(int argc, char **argv) { return refuse(&gw_command_model, argc, argv); }
+
+const gw_command gw_command_model = {
+    .name = "model",
+    .about = "describes a model (not in this build, which lacks oneDNN)",
+    .usage = "[NAME|FILE]",
+    .example = "gradwire model cnn",
+    .operands_max = 1,
+    .run = run_model,
+};
+
+static int run_train(int argc, char **argv) { return refuse(&gw_command_train, argc, argv); }
+
+const gw_command gw_command_train = {
+    .name = "train",
+    .about = "trains a model (not in this build, which lacks oneDNN)",
+    .usage = "[OPTIONS]",
+    .example = "gradwire train -n 4",
+    .run = run_train,
+};

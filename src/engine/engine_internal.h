@@ -141,6 +141,7 @@ void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, u
 bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
 bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
+bool gw_op_advance(gw_op *op); /* does all that can be done; true if anything was */
 void gw_op_mark(gw_op *op);
 gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);

@@ -85,8 +85,7 @@ static void forward_head(gw_layer *layer, head h) {
         v->softmax(scores, scores, h.factor, (size_t)row + 1);
         memset(scores + row + 1, 0, (size_t)(t - row - 1) * sizeof(float));
     }
-    product(layer, "nn", t, h.size, t, h.probabilities, t, values, h.stride_in, layer->output + h.output,
-            h.stride_out);
+    product(layer, "nn", t, h.size, t, h.probabilities, t, values, h.stride_in, layer->output + h.output, h.stride_out);
 }
 
 static void backward_head(gw_layer *layer, head h) {

@@ -43,10 +43,8 @@ static gw_operation *create_forward(gw_layer *layer, bool training, unsigned fla
     gw_operation_set(made, DNNL_ARG_DST, gw_dnn_memory(dnn, &data, layer->output));
     gw_operation_set(made, DNNL_ARG_MEAN, gw_dnn_memory(dnn, &vector, mean));
     gw_operation_set(made, DNNL_ARG_VARIANCE, gw_dnn_memory(dnn, &vector, variance));
-    gw_operation_set(made, DNNL_ARG_SCALE,
-                     gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 0)));
-    gw_operation_set(made, DNNL_ARG_SHIFT,
-                     gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 1)));
+    gw_operation_set(made, DNNL_ARG_SCALE, gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 0)));
+    gw_operation_set(made, DNNL_ARG_SHIFT, gw_dnn_memory(dnn, &vector, (void *)(uintptr_t)gw_layer_weights(layer, 1)));
     return made;
 }
 
@@ -102,8 +100,7 @@ static void forward(gw_layer *layer, bool training) {
     if (!training) return;
     float samples = (float)layer->batch * (float)gw_shape_positions(layer->node->in);
     follow(gw_layer_buffer(layer, 0), b->mean, layer->node->in.channels, 1);
-    follow(gw_layer_buffer(layer, 1), b->variance, layer->node->in.channels,
-           samples > 1 ? samples / (samples - 1) : 1);
+    follow(gw_layer_buffer(layer, 1), b->variance, layer->node->in.channels, samples > 1 ? samples / (samples - 1) : 1);
 }
 
 static void backward(gw_layer *layer) {

@@ -39,8 +39,10 @@ static bool write_mlp(const gw_model_size *s, char *text, size_t bytes) {
 
 static bool write_lenet(const gw_model_size *s, char *text, size_t bytes) {
     writer w = image(s, text, bytes);
-    put(&w, "conv 6 5 relu\nmaxpool 2\nconv 16 5 pad 0 relu\nmaxpool 2\nflatten\n"
-            "dense 120 relu\ndense 84 relu\ndense %d\n", s->classes);
+    put(&w,
+        "conv 6 5 relu\nmaxpool 2\nconv 16 5 pad 0 relu\nmaxpool 2\nflatten\n"
+        "dense 120 relu\ndense 84 relu\ndense %d\n",
+        s->classes);
     return finish(&w);
 }
 
@@ -94,17 +96,20 @@ static bool write_gpt(const gw_model_size *s, char *text, size_t bytes) {
     return finish(&w);
 }
 
-#define MNIST {.height = 28, .width = 28, .channels = 1, .classes = 10}
-#define CIFAR {.height = 32, .width = 32, .channels = 3, .classes = 10}
+#define MNIST                                                                                                          \
+    { .height = 28, .width = 28, .channels = 1, .classes = 10 }
+#define CIFAR                                                                                                          \
+    { .height = 32, .width = 32, .channels = 3, .classes = 10 }
 
 static const gw_model_entry mlp = {"mlp", "three dense layers", MNIST, write_mlp};
 static const gw_model_entry lenet = {"lenet", "LeNet-5 with relu and max pooling", MNIST, write_lenet};
 static const gw_model_entry cnn = {"cnn", "two convolutions and two dense layers, for Fashion-MNIST", MNIST, write_cnn};
 static const gw_model_entry resnet20 = {"resnet20", "ResNet-20 for CIFAR-10 (He et al. 2016)", CIFAR, write_resnet20};
 static const gw_model_entry vgg11 = {"vgg11", "VGG-11 with batch norm, for CIFAR-10", CIFAR, write_vgg11};
-static const gw_model_entry gpt = {
-    "gpt", "a transformer that reads bytes", {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64},
-    write_gpt};
+static const gw_model_entry gpt = {"gpt",
+                                   "a transformer that reads bytes",
+                                   {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64},
+                                   write_gpt};
 
 const gw_model_entry *const gw_models[] = {&mlp, &lenet, &cnn, &resnet20, &vgg11, &gpt, NULL};
 
@@ -144,10 +149,14 @@ gw_status gw_model_text(const char *name, const gw_model_size *size, char *text,
     if (!entry) return unknown(name, error);
     const gw_model_size *d = &entry->size, none = {0}, *g = size ? size : &none;
     gw_model_size full = {
-        .height = either(g->height, d->height),    .width = either(g->width, d->width),
-        .channels = either(g->channels, d->channels), .classes = either(g->classes, d->classes),
-        .layers = either(g->layers, d->layers),    .heads = either(g->heads, d->heads),
-        .embedding = either(g->embedding, d->embedding), .context = either(g->context, d->context),
+        .height = either(g->height, d->height),
+        .width = either(g->width, d->width),
+        .channels = either(g->channels, d->channels),
+        .classes = either(g->classes, d->classes),
+        .layers = either(g->layers, d->layers),
+        .heads = either(g->heads, d->heads),
+        .embedding = either(g->embedding, d->embedding),
+        .context = either(g->context, d->context),
     };
     if (!entry->write(&full, text, GW_MODEL_TEXT_BYTES))
         return gw_fail(error, GW_INVALID, "a %s of %d layers is too long a description", name, full.layers);

@@ -8,9 +8,12 @@
 #define FIELD(name) offsetof(gw_settings, name)
 
 static const gw_word words[] = {
-    {"CHANNELS", GW_WORD_OPERAND, FIELD(channels), 1, 65536}, {"KERNEL", GW_WORD_OPERAND, FIELD(kernel), 1, 255},
-    {"stride", GW_WORD_VALUE, FIELD(stride), 1, 255},         {"pad", GW_WORD_VALUE, FIELD(pad), 0, 127},
-    {"nobias", GW_WORD_FLAG, FIELD(nobias), 0, 1},            {"relu", GW_WORD_FLAG, FIELD(relu), 0, 1},
+    {"CHANNELS", GW_WORD_OPERAND, FIELD(channels), 1, 65536},
+    {"KERNEL", GW_WORD_OPERAND, FIELD(kernel), 1, 255},
+    {"stride", GW_WORD_VALUE, FIELD(stride), 1, 255},
+    {"pad", GW_WORD_VALUE, FIELD(pad), 0, 127},
+    {"nobias", GW_WORD_FLAG, FIELD(nobias), 0, 1},
+    {"relu", GW_WORD_FLAG, FIELD(relu), 0, 1},
     {.name = NULL},
 };
 
@@ -31,14 +34,14 @@ static gw_status configure(gw_spec *spec, gw_node *node, gw_error *error) {
                            .channels = s->channels};
     int fan_in = s->kernel * s->kernel * node->in.channels;
     node->flops = 2 * (uint64_t)fan_in * gw_shape_count(node->out);
-    gw_status status = gw_spec_add_parameter(spec, node,
-                                             (gw_declare){.name = "weight",
-                                                          .decay = true,
-                                                          .deviation = sqrtf(2.0f / (float)fan_in), /* He */
-                                                          .ndims = 4,
-                                                          .dims = {s->channels, node->in.channels, s->kernel,
-                                                                   s->kernel}},
-                                             error);
+    gw_status status =
+        gw_spec_add_parameter(spec, node,
+                              (gw_declare){.name = "weight",
+                                           .decay = true,
+                                           .deviation = sqrtf(2.0f / (float)fan_in), /* He */
+                                           .ndims = 4,
+                                           .dims = {s->channels, node->in.channels, s->kernel, s->kernel}},
+                              error);
     if (status != GW_OK || s->nobias) return status;
     return gw_spec_add_parameter(spec, node, (gw_declare){.name = "bias", .ndims = 1, .dims = {s->channels}}, error);
 }
@@ -86,8 +89,8 @@ static void create_backward_weights(gw_layer *layer, conv *c, const geometry *g)
     c->backward_weights = gw_dnn_operation(dnn, &desc, c->forward, GW_AFTER_NOTHING);
     gw_operation_set(c->backward_weights, DNNL_ARG_SRC, gw_dnn_memory(dnn, &g->input, layer->input[0]));
     gw_operation_set(c->backward_weights, DNNL_ARG_DIFF_DST, gw_dnn_memory(dnn, &g->output, layer->output_gradient));
-    c->weight_gradient = gw_packed_out(dnn, c->backward_weights, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md,
-                                       &g->weights_plain);
+    c->weight_gradient =
+        gw_packed_out(dnn, c->backward_weights, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, &g->weights_plain);
     if (layer->node->settings.nobias) return;
     c->bias_gradient = gw_dnn_memory(dnn, &g->bias, NULL);
     gw_operation_set(c->backward_weights, DNNL_ARG_DIFF_BIAS, c->bias_gradient);

@@ -30,8 +30,7 @@ static gw_status configure(gw_spec *spec, gw_node *node, gw_error *error) {
     float fan = node->settings.relu ? (float)in : (float)(in + out); /* He before a relu, else Xavier */
     gw_status status = gw_spec_add_parameter(
         spec, node,
-        (gw_declare){
-            .name = "weight", .decay = true, .deviation = sqrtf(2.0f / fan), .ndims = 2, .dims = {out, in}},
+        (gw_declare){.name = "weight", .decay = true, .deviation = sqrtf(2.0f / fan), .ndims = 2, .dims = {out, in}},
         error);
     if (status != GW_OK || node->settings.nobias) return status;
     return gw_spec_add_parameter(spec, node, (gw_declare){.name = "bias", .ndims = 1, .dims = {out}}, error);
@@ -74,8 +73,8 @@ static void create_backward_weights(gw_layer *layer, dense *d, const geometry *g
     d->backward_weights = gw_dnn_operation(dnn, &desc, d->forward, GW_AFTER_NOTHING);
     gw_operation_set(d->backward_weights, DNNL_ARG_SRC, gw_dnn_memory(dnn, &g->input, layer->input[0]));
     gw_operation_set(d->backward_weights, DNNL_ARG_DIFF_DST, gw_dnn_memory(dnn, &g->output, layer->output_gradient));
-    d->weight_gradient = gw_packed_out(dnn, d->backward_weights, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md,
-                                       &g->weights_plain);
+    d->weight_gradient =
+        gw_packed_out(dnn, d->backward_weights, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, &g->weights_plain);
     if (layer->node->settings.nobias) return;
     d->bias_gradient = gw_dnn_memory(dnn, &g->bias, NULL);
     gw_operation_set(d->backward_weights, DNNL_ARG_DIFF_BIAS, d->bias_gradient);

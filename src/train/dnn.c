@@ -42,10 +42,14 @@ struct gw_dnn {
 
 static const char *status_text(dnnl_status_t status) {
     switch (status) {
-    case dnnl_out_of_memory: return "out of memory";
-    case dnnl_invalid_arguments: return "invalid arguments";
-    case dnnl_unimplemented: return "not implemented for this CPU";
-    default: return "runtime error";
+    case dnnl_out_of_memory:
+        return "out of memory";
+    case dnnl_invalid_arguments:
+        return "invalid arguments";
+    case dnnl_unimplemented:
+        return "not implemented for this CPU";
+    default:
+        return "runtime error";
     }
 }
 
@@ -219,9 +223,9 @@ gw_operation *gw_dnn_reorder(gw_dnn *dnn, dnnl_memory_t from, dnnl_memory_t to) 
     dnnl_primitive_attr_t attr = attributes(dnn, GW_AFTER_NOTHING);
     if (!attr) return NULL;
     dnnl_primitive_desc_t made = NULL;
-    bool good = check(
-        dnn, dnnl_reorder_primitive_desc_create(&made, md_of(from), dnn->engine, md_of(to), dnn->engine, attr),
-        "describing a reorder");
+    bool good =
+        check(dnn, dnnl_reorder_primitive_desc_create(&made, md_of(from), dnn->engine, md_of(to), dnn->engine, attr),
+              "describing a reorder");
     dnnl_primitive_attr_destroy(attr);
     gw_operation *operation = good ? finish_operation(dnn, made) : NULL;
     gw_operation_set(operation, DNNL_ARG_FROM, from);

@@ -57,9 +57,9 @@ static inline void gw_packed_move(gw_packed packed) {
     if (packed.reorder) gw_run(packed.reorder);
 }
 
-gw_md gw_md_image(int batch, gw_shape shape);               /* floats, channels last */
-gw_md gw_md_plain(int ndims, const int *dims);              /* floats, row-major */
-gw_md gw_md_any(int ndims, const int *dims);                /* floats, as the operation likes */
+gw_md gw_md_image(int batch, gw_shape shape);  /* floats, channels last */
+gw_md gw_md_plain(int ndims, const int *dims); /* floats, row-major */
+gw_md gw_md_any(int ndims, const int *dims);   /* floats, as the operation likes */
 static inline gw_md gw_md_vector(int count) { return gw_md_plain(1, &count); }
 
 #endif

@@ -4,7 +4,7 @@
 #include "train/layer.h"
 
 const gw_layer_kind *const gw_layer_kinds[] = {
-    &gw_conv,    &gw_dense,   &gw_batchnorm, &gw_layernorm, &gw_relu,      &gw_gelu,      &gw_maxpool, &gw_avgpool,
+    &gw_conv,       &gw_dense,   &gw_batchnorm, &gw_layernorm, &gw_relu,      &gw_gelu,      &gw_maxpool, &gw_avgpool,
     &gw_globalpool, &gw_flatten, &gw_softmax,   &gw_attention, &gw_embedding, &gw_positions, &gw_add,     NULL,
 };
 

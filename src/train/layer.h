@@ -56,10 +56,10 @@ typedef struct gw_layer {
     float *input[2]; /* the embedding's are int32_t */
     float *output;
     float *output_gradient;
-    float *input_gradient[2]; /* NULL where nobody wants it; may be output_gradient itself for add */
-    const gw_parameter *table;   /* of its own parameters */
-    const float *weights;        /* of the first */
-    float *gradients;            /* of the first; set before each backward */
+    float *input_gradient[2];  /* NULL where nobody wants it; may be output_gradient itself for add */
+    const gw_parameter *table; /* of its own parameters */
+    const float *weights;      /* of the first */
+    float *gradients;          /* of the first; set before each backward */
     const gw_parameter *buffer_table;
     float *buffers;
     bool trains; /* backward will be called */

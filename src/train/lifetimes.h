@@ -6,10 +6,10 @@
 #include "train/spec.h"
 
 typedef struct gw_lifetimes {
-    int *slot;           /* of each tensor of the spec, -1: it has no gradient */
-    int (*aside)[2];     /* of each node of the spec, for each input: the slot into which the layer writes because the
-                            gradient already holds that of a later layer, to be added to it; -1: straight into it */
-    size_t *slot_count;  /* floats of one example */
+    int *slot;          /* of each tensor of the spec, -1: it has no gradient */
+    int (*aside)[2];    /* of each node of the spec, for each input: the slot into which the layer writes because the
+                           gradient already holds that of a later layer, to be added to it; -1: straight into it */
+    size_t *slot_count; /* floats of one example */
     int slots;
 } gw_lifetimes;
 

@@ -67,8 +67,10 @@ static int parameter_at(const gw_optimiser *o, size_t offset) {
     int low = 0, high = o->parameters;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (o->table[middle].offset + o->table[middle].count > offset) high = middle;
-        else low = middle + 1;
+        if (o->table[middle].offset + o->table[middle].count > offset)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low;
 }

@@ -15,9 +15,9 @@
 typedef struct gw_optimiser gw_optimiser;
 
 typedef struct gw_optimiser_settings {
-    double momentum; /* sgd, lars */
-    bool nesterov;   /* sgd, lars */
-    double decay;    /* weight decay: into the gradient (sgd, adam, lars), or beside it (adamw, lamb) */
+    double momentum;              /* sgd, lars */
+    bool nesterov;                /* sgd, lars */
+    double decay;                 /* weight decay: into the gradient (sgd, adam, lars), or beside it (adamw, lamb) */
     double beta1, beta2, epsilon; /* adam, adamw, lamb */
     double eta;                   /* lars: its trust coefficient */
 } gw_optimiser_settings;

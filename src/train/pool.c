@@ -1,12 +1,13 @@
-/* pool.c - the largest value or the average of a window, or of the whole image. Padding never counts. */
+/* pool.c - the average of a window, or of the whole image. Padding never counts. */
 #include <stddef.h>
 
 #include "train/layer.h"
+#include "train/pool.h"
 #include "train/spec.h"
 
 #define FIELD(name) offsetof(gw_settings, name)
 
-static const gw_word window_words[] = {
+const gw_word gw_pool_words[] = {
     {"KERNEL", GW_WORD_OPERAND, FIELD(kernel), 1, 255},
     {"stride", GW_WORD_VALUE, FIELD(stride), 1, 255},
     {"pad", GW_WORD_VALUE, FIELD(pad), 0, 127},
@@ -18,7 +19,7 @@ typedef struct pool {
     gw_operation *forward, *backward;
 } pool;
 
-static gw_status configure(gw_spec *spec, gw_node *node, gw_error *error) {
+gw_status gw_pool_configure(gw_spec *spec, gw_node *node, gw_error *error) {
     (void)spec;
     gw_settings *s = &node->settings;
     if (s->stride == 0) s->stride = s->kernel;
@@ -62,24 +63,19 @@ static void create(gw_layer *layer) {
     gw_dnn *dnn = layer->dnn;
     pool *p = layer->own = gw_dnn_alloc(dnn, sizeof *p);
     if (!p) return;
-    bool largest = layer->node->kind == &gw_maxpool;
-    dnnl_alg_kind_t kind = largest ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
+    const dnnl_alg_kind_t kind = dnnl_pooling_avg_exclude_padding;
     geometry g = measure(layer);
     dnnl_pooling_desc_t desc;
     dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, kind, &g.input, &g.output, g.strides, g.kernel,
                                    g.padding, g.padding);
     p->forward = gw_dnn_operation(dnn, &desc, NULL, GW_AFTER_NOTHING);
-    dnnl_memory_t chosen = NULL; /* which of a window was the largest */
-    if (largest) chosen = gw_dnn_memory_new(dnn, gw_operation_md(p->forward, dnnl_query_workspace_md));
     gw_operation_set(p->forward, DNNL_ARG_SRC, gw_dnn_memory(dnn, &g.input, layer->input[0]));
     gw_operation_set(p->forward, DNNL_ARG_DST, gw_dnn_memory(dnn, &g.output, layer->output));
-    gw_operation_set(p->forward, DNNL_ARG_WORKSPACE, chosen);
     if (!layer->trains || !layer->input_gradient[0]) return;
     dnnl_pooling_backward_desc_init(&desc, kind, &g.input, &g.output, g.strides, g.kernel, g.padding, g.padding);
     p->backward = gw_dnn_operation(dnn, &desc, p->forward, GW_AFTER_NOTHING);
     gw_operation_set(p->backward, DNNL_ARG_DIFF_DST, gw_dnn_memory(dnn, &g.output, layer->output_gradient));
     gw_operation_set(p->backward, DNNL_ARG_DIFF_SRC, gw_dnn_memory(dnn, &g.input, layer->input_gradient[0]));
-    gw_operation_set(p->backward, DNNL_ARG_WORKSPACE, chosen);
 }
 
 static void forward(gw_layer *layer, bool training) {
@@ -89,23 +85,12 @@ static void forward(gw_layer *layer, bool training) {
 
 static void backward(gw_layer *layer) { gw_run(((pool *)layer->own)->backward); }
 
-const gw_layer_kind gw_maxpool = {
-    .name = "maxpool",
-    .usage = "maxpool KERNEL [stride N] [pad N]",
-    .about = "the largest value of each window; windows do not overlap unless said otherwise",
-    .words = window_words,
-    .configure = configure,
-    .create = create,
-    .forward = forward,
-    .backward_input = backward,
-};
-
 const gw_layer_kind gw_avgpool = {
     .name = "avgpool",
     .usage = "avgpool KERNEL [stride N] [pad N]",
     .about = "the average of each window; windows do not overlap unless said otherwise",
-    .words = window_words,
-    .configure = configure,
+    .words = gw_pool_words,
+    .configure = gw_pool_configure,
     .create = create,
     .forward = forward,
     .backward_input = backward,

@@ -10,13 +10,13 @@ typedef enum gw_rate_kind { GW_RATE_CONSTANT, GW_RATE_STEP, GW_RATE_COSINE, GW_R
 
 typedef struct gw_rate {
     gw_rate_kind kind;
-    double peak;          /* after the warm-up */
-    double start;         /* before the first step of the warm-up */
-    uint64_t warmup;      /* steps of linear growth from start to peak, which the last of them has */
-    uint64_t total;       /* cosine, linear: steps of the whole training, warm-up included */
-    double last;          /* cosine, linear: the rate from total on */
-    uint64_t every;       /* step: after so many steps, counted from the first of all, ... */
-    double factor;        /* ... the rate is multiplied by this */
+    double peak;     /* after the warm-up */
+    double start;    /* before the first step of the warm-up */
+    uint64_t warmup; /* steps of linear growth from start to peak, which the last of them has */
+    uint64_t total;  /* cosine, linear: steps of the whole training, warm-up included */
+    double last;     /* cosine, linear: the rate from total on */
+    uint64_t every;  /* step: after so many steps, counted from the first of all, ... */
+    double factor;   /* ... the rate is multiplied by this */
 } gw_rate;
 
 extern const char *const gw_rate_names[]; /* NULL at the end; the index is the kind */

@@ -75,8 +75,10 @@ gw_status gw_line_settings(const gw_line *line, int first, const gw_layer_kind *
         if (!word)
             return gw_fail(error, GW_INVALID, "line %d: %s: did not expect %s; usage: %s", line->number, kind->name,
                            gw_words_quote(text, quoted), kind->usage);
-        if (word->kind == GW_WORD_FLAG) *(int *)((char *)settings + word->field) = 1;
-        else status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
+        if (word->kind == GW_WORD_FLAG)
+            *(int *)((char *)settings + word->field) = 1;
+        else
+            status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
     }
     return status;
 }

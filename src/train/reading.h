@@ -8,8 +8,8 @@
 #define GW_LINE_BYTES 256
 
 typedef struct gw_line {
-    int number;                /* from 1 */
-    char text[GW_LINE_BYTES];  /* cut at the blanks */
+    int number;               /* from 1 */
+    char text[GW_LINE_BYTES]; /* cut at the blanks */
     char *words[GW_LINE_WORDS];
     int count; /* 0: nothing but a comment */
 } gw_line;

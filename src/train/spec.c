@@ -46,8 +46,10 @@ static gw_status describe(gw_parameter *p, const gw_node *node, gw_declare what,
     if (count > INT_MAX)
         return gw_node_fail(node, error, "%llu numbers in one parameter are more than %d", (unsigned long long)count,
                             INT_MAX);
-    if (node->label[0]) snprintf(p->name, sizeof p->name, "%s.%s", node->label, what.name);
-    else snprintf(p->name, sizeof p->name, "%s%d.%s", node->kind->name, node->ordinal, what.name);
+    if (node->label[0])
+        snprintf(p->name, sizeof p->name, "%s.%s", node->label, what.name);
+    else
+        snprintf(p->name, sizeof p->name, "%s%d.%s", node->kind->name, node->ordinal, what.name);
     p->offset = offset;
     p->count = (size_t)count;
     p->ndims = what.ndims;
@@ -107,8 +109,7 @@ static gw_status read_input(gw_spec *spec, const gw_line *line, gw_error *error)
     for (int i = tokens ? 2 : 1; i < 4 && good; i++)
         good = gw_integer_parse(line->words[i], 1, 1 << 20, &numbers[i - 1]);
     if (good && !tokens) good = numbers[0] * numbers[1] <= INT_MAX && numbers[0] * numbers[1] * numbers[2] <= INT_MAX;
-    if (!good)
-        return gw_fail(error, GW_INVALID, "line %d: expected %s", line->number, input_usage);
+    if (!good) return gw_fail(error, GW_INVALID, "line %d: expected %s", line->number, input_usage);
     spec->input = tokens ? (gw_shape){.height = (int)numbers[1], .width = 1, .channels = 1}
                          : (gw_shape){.height = (int)numbers[0], .width = (int)numbers[1], .channels = (int)numbers[2]};
     spec->vocabulary = tokens ? (int)numbers[2] : 0;
@@ -155,8 +156,9 @@ static gw_status find_kind(const gw_line *line, const gw_layer_kind **kind, gw_e
 static gw_status check_inputs(const gw_spec *spec, const gw_node *node, const gw_node *second, gw_error *error) {
     bool tokens = spec->vocabulary && node->inputs[0] == 0;
     if (tokens != node->kind->takes_tokens)
-        return gw_node_fail(node, error, tokens ? "the input are tokens; expected embedding before anything else"
-                                                : "its input must be the tokens of the model's input");
+        return gw_node_fail(node, error,
+                            tokens ? "the input are tokens; expected embedding before anything else"
+                                   : "its input must be the tokens of the model's input");
     if (!second) return GW_OK;
     gw_shape a = node->in, b = second->out;
     if (a.height != b.height || a.width != b.width || a.channels != b.channels)
@@ -169,8 +171,10 @@ static gw_status check_inputs(const gw_spec *spec, const gw_node *node, const gw
 static gw_status connect(gw_spec *spec, gw_node *node, const gw_line *line, const char *from, gw_error *error) {
     const gw_node *first = NULL, *second = NULL;
     gw_status status = GW_OK;
-    if (from) status = find_label(spec, line, from, &first, error);
-    else if (spec->node_count) first = &spec->nodes[spec->node_count - 1];
+    if (from)
+        status = find_label(spec, line, from, &first, error);
+    else if (spec->node_count)
+        first = &spec->nodes[spec->node_count - 1];
     if (status == GW_OK && node->kind->takes_label) {
         if (line->count < 2) return gw_node_fail(node, error, "expected LABEL; usage: %s", node->kind->usage);
         status = find_label(spec, line, line->words[1], &second, error);

@@ -4,12 +4,13 @@
 #define GW_TRAIN_VECTORS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* One step of SGD on a part of one parameter. */
 typedef struct gw_sgd_step {
     float rate, momentum, decay;
-    float scale; /* of the gradient, before all else */
-    float ratio; /* of LARS, else 1 */
+    float scale;                          /* of the gradient, before all else */
+    float ratio;                          /* of LARS, else 1 */
     float gradient_share, velocity_share; /* of the direction: 0 and 1, with Nesterov 1 and the momentum */
 } gw_sgd_step;
 
@@ -28,6 +29,10 @@ typedef struct gw_vectors {
     void (*sum)(float *to, const float *a, const float *b, size_t count);
     void (*sum_relu)(float *to, const float *a, const float *b, size_t count);
     void (*mask)(float *gradient, const float *output, size_t count); /* of a relu with that output */
+    /* best, chosen = from, index where from is larger. */
+    void (*take_larger)(float *best, int32_t *chosen, const float *from, int32_t index, size_t count);
+    /* to += gradient where chosen is index. */
+    void (*give_back)(float *to, const int32_t *chosen, const float *gradient, int32_t index, size_t count);
     double (*sum_squares)(const float *from, size_t count);
     /* to = softmax(factor * from), which may be the same; returns the logarithm of the sum of exp(factor * from). */
     float (*softmax)(float *to, const float *from, float factor, size_t count);

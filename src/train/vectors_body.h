@@ -32,6 +32,20 @@ static void mask(float *restrict gradient, const float *restrict output, size_t 
     for (size_t i = 0; i < count; i++) gradient[i] = output[i] > 0 ? gradient[i] : 0;
 }
 
+static void take_larger(float *restrict best, int32_t *restrict chosen, const float *restrict from, int32_t index,
+                        size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        int larger = from[i] > best[i];
+        best[i] = larger ? from[i] : best[i];
+        chosen[i] = larger ? index : chosen[i];
+    }
+}
+
+static void give_back(float *restrict to, const int32_t *restrict chosen, const float *restrict gradient, int32_t index,
+                      size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] += chosen[i] == index ? gradient[i] : 0;
+}
+
 static double sum_squares(const float *from, size_t count) {
     double lanes[LANES] = {0}, total = 0;
     size_t whole = count / LANES * LANES;
@@ -145,6 +159,8 @@ const gw_vectors TABLE = {
     .sum = sum,
     .sum_relu = sum_relu,
     .mask = mask,
+    .take_larger = take_larger,
+    .give_back = give_back,
     .sum_squares = sum_squares,
     .softmax = softmax,
     .softmax_backward = softmax_backward,

@@ -58,16 +58,17 @@ static void reference_step(reference *r, const float *gradients, const gw_optimi
     static double g[COUNT];
     for (int i = 0; i < COUNT; i++) g[i] = gradients[i] * scale;
     for (int p = 0; p < 3; p++)
-        if (kind == &gw_sgd || kind == &gw_lars) reference_sgd(r, g, &table[p], s, rate, kind == &gw_lars);
-        else reference_adam(r, g, &table[p], s, rate, step, kind->name);
+        if (kind == &gw_sgd || kind == &gw_lars)
+            reference_sgd(r, g, &table[p], s, rate, kind == &gw_lars);
+        else
+            reference_adam(r, g, &table[p], s, rate, step, kind->name);
 }
 
 /* In uneven parts that do not respect parameters. */
 static void step_in_parts(gw_optimiser *o, float *weights, float *gradients, const gw_update *update) {
     static const size_t ends[] = {0, 7, 400, 1001, 1002, 1100, COUNT};
     gw_optimiser_forget_norms(o, 0, 3);
-    for (int i = 0; i < 6; i++)
-        gw_optimiser_prepare(o, weights, gradients, ends[i], ends[i + 1] - ends[i], update);
+    for (int i = 0; i < 6; i++) gw_optimiser_prepare(o, weights, gradients, ends[i], ends[i + 1] - ends[i], update);
     for (int i = 5; i >= 0; i--) gw_optimiser_apply(o, weights, gradients, ends[i], ends[i + 1] - ends[i], update);
 }
 
@@ -159,6 +160,8 @@ static void rates(void) {
 
 typedef struct results {
     float to[COUNT], softmax[COUNT], back[COUNT], w[COUNT], m[COUNT], v[COUNT];
+    float larger[COUNT];
+    int32_t chosen[COUNT];
     double squares;
     float log_sum;
 } results;
@@ -172,17 +175,28 @@ static void run_loops(const gw_vectors *x, results *r, size_t count) {
     x->sum_relu(r->to, a, b, count);
     x->add(r->to, b, count);
     x->mask(r->to, b, count);
+    memcpy(r->larger, b, sizeof r->larger);
+    x->take_larger(r->larger, r->chosen, a, 3, count);
+    x->give_back(r->larger, r->chosen, b, 3, count);
     r->squares = x->sum_squares(a, count);
     r->log_sum = x->softmax(r->softmax, a, 0.7f, count);
     memcpy(r->back, b, sizeof r->back);
     x->softmax_backward(r->back, r->softmax, 0.7f, count);
     x->adam(r->w, b, r->m, r->v,
-            &(gw_adam_step){.rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .correction1 = 10,
-                            .correction2 = 100, .coupled = 0.1f, .decoupled = 0.2f, .scale = 1},
+            &(gw_adam_step){.rate = 0.1f,
+                            .beta1 = 0.9f,
+                            .beta2 = 0.99f,
+                            .epsilon = 1e-8f,
+                            .correction1 = 10,
+                            .correction2 = 100,
+                            .coupled = 0.1f,
+                            .decoupled = 0.2f,
+                            .scale = 1},
             count);
-    x->sgd(r->w, a, r->m,
-           &(gw_sgd_step){.rate = 0.1f, .momentum = 0.9f, .decay = 0.1f, .scale = 1, .ratio = 0.5f, .velocity_share = 1},
-           count);
+    x->sgd(
+        r->w, a, r->m,
+        &(gw_sgd_step){.rate = 0.1f, .momentum = 0.9f, .decay = 0.1f, .scale = 1, .ratio = 0.5f, .velocity_share = 1},
+        count);
 }
 
 static void same_bits_at_every_level(void) {

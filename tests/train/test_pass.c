@@ -6,8 +6,9 @@
 #define BATCH 4
 #define INITIAL_HASH 2021496399622402811 /* FNV-1a over words */
 
-static const char small[] = "input 8 8 2\nconv 4 3 nobias\nbatchnorm relu as a\nconv 4 3\nadd a relu\nmaxpool 2\nflatten\n"
-                            "dense 6 relu\ndense 3\n";
+static const char small[] =
+    "input 8 8 2\nconv 4 3 nobias\nbatchnorm relu as a\nconv 4 3\nadd a relu\nmaxpool 2\nflatten\n"
+    "dense 6 relu\ndense 3\n";
 
 static void fill(bench *b, uint64_t seed) {
     gw_rng rng = gw_rng_make(seed, 0);
@@ -18,8 +19,8 @@ static gw_loss train(gw_pass *pass, int rows, int accumulate, const gw_pass_hook
     static const int32_t labels[] = {0, 2, 1, 2, 0, 1, 0, 2};
     gw_error error = {0};
     CHECK_EQ(GW_OK, gw_pass_forward(pass, true, hooks, &error));
-    gw_loss loss = gw_loss_cross_entropy(gw_pass_output(pass), labels, rows, 3, 1.0f / BATCH,
-                                         gw_pass_output_gradient(pass));
+    gw_loss loss =
+        gw_loss_cross_entropy(gw_pass_output(pass), labels, rows, 3, 1.0f / BATCH, gw_pass_output_gradient(pass));
     CHECK_EQ(GW_OK, gw_pass_backward(pass, accumulate, hooks, &error));
     return loss;
 }
@@ -143,9 +144,9 @@ static void cut_in_two(void) {
     for (int s = 0; s < 2; s++) {
         gw_model_options options = {.seed = 7, .first = s ? 5 : 0, .end = s ? 0 : 5};
         CHECK_EQ(GW_OK, gw_model_create(b.spec, &options, &model[s], &error));
-        CHECK_EQ(GW_OK, gw_pass_create(model[s],
-                                       &(gw_pass_options){.batch = BATCH, .trains = true, .input_gradient = s == 1},
-                                       &pass[s], &error));
+        CHECK_EQ(GW_OK,
+                 gw_pass_create(model[s], &(gw_pass_options){.batch = BATCH, .trains = true, .input_gradient = s == 1},
+                                &pass[s], &error));
     }
     CHECK(memcmp(model[0]->weights, b.model->weights, model[0]->count * sizeof(float)) == 0);
     CHECK(memcmp(model[1]->weights, b.model->weights + model[0]->count, model[1]->count * sizeof(float)) == 0);

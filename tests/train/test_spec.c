@@ -14,8 +14,9 @@ static gw_spec *read_good(const char *text) {
 }
 
 static void shapes(void) {
-    gw_spec *spec = read_good("# a comment\n\ninput 28 20 3\nconv 8 5 stride 2 pad 1 relu # here too\nmaxpool 3 stride 2 as p\n"
-                              "conv 8 3 nobias from p\nadd p\nbatchnorm\nglobalpool\nflatten\ndense 7");
+    gw_spec *spec =
+        read_good("# a comment\n\ninput 28 20 3\nconv 8 5 stride 2 pad 1 relu # here too\nmaxpool 3 stride 2 as p\n"
+                  "conv 8 3 nobias from p\nadd p\nbatchnorm\nglobalpool\nflatten\ndense 7");
     if (!spec) return;
     CHECK_EQ(8, spec->node_count);
     CHECK_EQ(13, spec->nodes[0].out.height);
@@ -66,7 +67,8 @@ static void mistakes(void) {
     mistake("input 1048576 1048576 1048576\n", "line 1: expected input");
     mistake("input 8 8 1\n\nconf 3 3\n", "line 3: no layer is called \"conf\" (did you mean \"conv\"?");
     mistake("input 8 8 1\nconv 3\n", "line 2: conv: expected KERNEL, but the line ends; usage: conv CHANNELS KERNEL");
-    mistake("input 8 8 1\nconv x 3\n", "line 2: conv: expected CHANNELS, a whole number from 1 to 65536, but found \"x\"");
+    mistake("input 8 8 1\nconv x 3\n",
+            "line 2: conv: expected CHANNELS, a whole number from 1 to 65536, but found \"x\"");
     mistake("input 8 8 1\nconv 3 3 stride\n", "line 2: conv: expected a number after stride");
     mistake("input 8 8 1\nconv 3 3 fast\n", "line 2: conv: did not expect \"fast\"");
     mistake("input 8 8 1\nconv 3 9 pad 0\n", "line 2: conv: a kernel of 9 does not fit into 8x8 with padding 0");
@@ -74,8 +76,10 @@ static void mistakes(void) {
     mistake("input 8 8 1\ndense 3\n", "line 2: dense: the input is an image of 8x8x1; put flatten");
     mistake("input 8 8 1\nconv 2 3\nadd nothing\n", "line 3: no layer before it is called \"nothing\"");
     mistake("input 8 8 1\nconv 2 3\nadd\n", "line 3: add: expected LABEL");
-    mistake("input 8 8 1\nconv 2 3 as a\nconv 3 3\nadd a\n", "line 4: add: its inputs differ: 8x8x3, and 8x8x2 of \"a\"");
-    mistake("input 8 8 1\nconv 2 3 as a\nconv 2 3 as a\n", "line 3: conv: \"a\" is already the name of the layer in line 2");
+    mistake("input 8 8 1\nconv 2 3 as a\nconv 3 3\nadd a\n",
+            "line 4: add: its inputs differ: 8x8x3, and 8x8x2 of \"a\"");
+    mistake("input 8 8 1\nconv 2 3 as a\nconv 2 3 as a\n",
+            "line 3: conv: \"a\" is already the name of the layer in line 2");
     mistake("input 8 8 1\nconv 2 3 as\n", "line 2: expected a label after \"as\"");
     mistake("input 8 8 1\nconv 2 3 as a\nconv 2 3\nconv 2 3 from a\n", "line 3: conv: no later layer uses its output");
     mistake("input tokens 8 256\ndense 3\n", "line 2: dense: the input are tokens");

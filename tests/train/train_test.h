@@ -15,9 +15,7 @@ typedef struct bench {
     size_t inputs, outputs; /* floats of a batch */
 } bench;
 
-static inline float uniform(gw_rng *rng, float low, float high) {
-    return low + (high - low) * (float)gw_rng_unit(rng);
-}
+static inline float uniform(gw_rng *rng, float low, float high) { return low + (high - low) * (float)gw_rng_unit(rng); }
 
 /* Checks that everything can be made; false: no use going on. */
 static inline int bench_open(bench *b, const char *text, int batch) {

@@ -61,7 +61,8 @@ def compare(helper, model, batch, seed):
         output = net.forward(read_input(directory, batch))
         loss = torch_model.loss(output, torch.from_numpy(numpy.fromfile(directory / "labels", numpy.int32)).long())
         loss.backward()
-        worst = [("loss", difference(torch.from_numpy(numpy.fromfile(directory / "loss", numpy.float32))[0], loss.detach()))]
+        our_loss = torch.from_numpy(numpy.fromfile(directory / "loss", numpy.float32))[0]
+        worst = [("loss", difference(our_loss, loss.detach()))]
         for (label, theirs), (_, ours) in zip(parameters, read_table(directory, "parameters.txt", "gradients")):
             worst.append((label, difference(ours, theirs.grad)))
         for (label, theirs), (_, ours) in zip(buffers, read_table(directory, "buffers.txt", "buffers")):

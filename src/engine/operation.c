@@ -1,0 +1,181 @@
+/* operation.c - an operation from its request to its first step: signature, plan, memory, number. Operations are kept
+ * and reused, so that in the long run nothing is allocated. */
+#include "engine/engine_internal.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+static bool room(void **memory, size_t *have, size_t need, size_t size) {
+    if (need <= *have) return true;
+    void *grown = realloc(*memory, need * size);
+    if (!grown) return false;
+    *memory = grown;
+    *have = need;
+    return true;
+}
+
+static uint64_t count_hash(const size_t *counts, int world) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int r = 0; r < world; r++) hash = (hash ^ counts[r]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint8_t builder_number(const gw_plan_builder *builder) {
+    uint8_t number = 0;
+    while (gw_plan_builders[number] && gw_plan_builders[number] != builder) number++;
+    return number;
+}
+
+static void sign(gw_op *op, const gw_op_spec *spec) {
+    bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
+    op->signature = (gw_signature){
+        .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
+        .redop = (uint8_t)spec->redop, .builder = builder_number(spec->builder), .root = pair ? -1 : spec->root,
+        .count = spec->counts ? count_hash(spec->counts, op->team->size) : spec->count};
+}
+
+static uint64_t board_steps(const gw_op *op, uint32_t stream) {
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < op->lanes[stream].stream.steps; i++) {
+        gw_step step;
+        gw_plan_step(&op->plan, stream, i, &step);
+        count += step.kind == GW_STEP_BOARD;
+    }
+    return count;
+}
+
+static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
+    gw_team *team = op->team;
+    op->spec = *spec;
+    op->spec.counts = NULL;
+    op->board_steps = op->board_started = 0;
+    op->reduction = (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size};
+    op->raw = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(spec->dtype);
+    op->wide = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
+    if (spec->out_lengths && spec->in_lengths) {
+        for (int r = 0; r < team->size; r++) spec->out_lengths[r] = 0;
+        spec->out_lengths[team->rank] = spec->in_lengths[team->rank];
+    }
+    sign(op, spec);
+    if (spec->counts) {
+        if (!room((void **)&op->counts, &op->counts_room, (size_t)team->size, sizeof *op->counts)) goto memory;
+        memcpy(op->counts, spec->counts, (size_t)team->size * sizeof *op->counts);
+        op->spec.counts = op->counts;
+    }
+    size_t chunk = (spec->chunk_bytes ? spec->chunk_bytes : GW_CHUNK_BYTES) / op->wide;
+    gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
+                               .count = spec->count, .counts = op->spec.counts, .root = spec->root,
+                               .chunk_count = chunk ? chunk : 1, .pipeline = GW_PIPELINE,
+                               .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
+    request.topology.board = team->board != NULL;
+    gw_status status = gw_plan_make(&op->plan, spec->builder, &request, error);
+    if (status) return status;
+    if (!room((void **)&op->lanes, &op->lane_room, op->plan.streams, sizeof *op->lanes)) goto memory;
+    if (!room((void **)&op->work, &op->work_room, op->plan.work_count * op->wide, 1)) goto memory;
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        gw_lane *lane = &op->lanes[s];
+        memset(lane, 0, offsetof(gw_lane, packet));
+        gw_plan_stream(&op->plan, s, &lane->stream);
+        lane->peer = lane->stream.peer < 0 ? -1 : team->members[lane->stream.peer];
+        if (team->board && lane->stream.flow == GW_FLOW_LOCAL) op->board_steps += board_steps(op, s);
+    }
+    op->board_due = team->board_planned += op->board_steps;
+    return GW_OK;
+memory:
+    return gw_fail(error, GW_MEMORY, "out of memory for %s of %zu elements", gw_collective_name(spec->collective),
+                   spec->count);
+}
+
+/* Point-to-point operations of a pair are numbered for each direction. */
+static uint64_t pair_number(const gw_team *team, gw_collective collective, int peer) {
+    bool sends = collective == GW_COLL_SEND;
+    int sender = sends ? team->rank : peer, receiver = sends ? peer : team->rank;
+    uint64_t n = sends ? team->sent_to[peer] : team->received_from[peer];
+    return GW_PAIR_OP | (sender < receiver ? 0 : UINT64_C(1) << 62) | n;
+}
+
+bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number) {
+    if (!team) return false;
+    for (int r = 0; r < team->size; r++)
+        if (team->members[r] == peer) return (number & ~(UINT64_C(3) << 62)) < team->sent_to[r];
+    return false;
+}
+
+static void number_op(gw_op *op) {
+    gw_team *team = op->team;
+    op->pair_peer = -1;
+    if (op->spec.collective != GW_COLL_SEND && op->spec.collective != GW_COLL_RECV) {
+        op->number = team->next_op++;
+        return;
+    }
+    op->number = pair_number(team, op->spec.collective, op->spec.root);
+    op->pair_peer = team->members[op->spec.root];
+    if (op->spec.collective == GW_COLL_SEND) team->sent_to[op->spec.root]++;
+    else team->received_from[op->spec.root]++;
+}
+
+gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error) {
+    gw_engine *engine = team->engine;
+    if (engine->error.status) {
+        if (error && error->status == GW_OK) *error = engine->error;
+        return engine->error.status;
+    }
+    gw_op *op = engine->spare;
+    if (op) engine->spare = op->next;
+    else op = calloc(1, sizeof *op);
+    if (!op) return gw_fail(error, GW_MEMORY, "out of memory for an operation");
+    op->engine = engine;
+    op->team = team;
+    gw_status status = lay_out(op, spec, error);
+    if (status) {
+        op->next = engine->spare;
+        engine->spare = op;
+        return status;
+    }
+    number_op(op);
+    op->done = op->warned = false;
+    op->active = true;
+    op->next = NULL;
+    gw_op **tail = &engine->active;
+    while (*tail) tail = &(*tail)->next;
+    *tail = op;
+    engine->pending++;
+    engine->now = op->progress_at = now;
+    gw_flow_claim_early(op);
+    if (!engine->halted) gw_op_advance(op);
+    *out = op;
+    return GW_OK;
+}
+
+bool gw_op_done(const gw_op *op) { return op->done; }
+gw_status gw_op_status(const gw_op *op) { return op->status; }
+
+void gw_op_release(gw_op *op) {
+    op->next = op->engine->spare;
+    op->engine->spare = op;
+}
+
+void gw_op_note(const gw_op *op, gw_op_brief *brief) {
+    *brief = (gw_op_brief){.signature = op->signature, .number = op->number, .pair_peer = op->pair_peer,
+                           .sends = op->spec.collective == GW_COLL_SEND};
+}
+
+const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]) {
+    char signature[GW_TEXT_BYTES];
+    gw_signature_text(&brief->signature, signature);
+    if (brief->pair_peer >= 0)
+        snprintf(text, GW_TEXT_BYTES, "%.130s %s rank %d", signature, brief->sends ? "to" : "from", brief->pair_peer);
+    else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.120s", brief->number, signature);
+    return text;
+}
+
+const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]) {
+    gw_op_brief brief;
+    gw_op_note(op, &brief);
+    return gw_op_brief_text(&brief, text);
+}
