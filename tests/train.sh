@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# train.sh - gradwire train seen from outside: train.sh BUILD_DIRECTORY [KILLS]
+# train.sh - gradwire train seen from outside: train.sh BUILD_DIRECTORY [KILLS [CASE]]
 #
 # The loss does not depend on the number of workers, runs repeat bit for bit, checkpoints go on bit for bit, and a
 # worker that is killed (KILLS times, at random steps; default 1) is named at once.
 set -uo pipefail
-build=$(cd "${1:?usage: train.sh BUILD_DIRECTORY [KILLS]}" && pwd) || exit 2
-kills=${2:-1}
+build=$(cd "${1:?usage: train.sh BUILD_DIRECTORY [KILLS [CASE]]}" && pwd) || exit 2
+kills=${2:-1} only=${3:-}
 gradwire=$build/gradwire
 top=$(mktemp -d) || exit 2
 trap 'rm -rf "$top"' EXIT
@@ -148,21 +148,26 @@ workers() {
     done
 }
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+await_steps() { # COUNT: until the job that writes k.json has made so many; at most 20 s
+    local i
+    for ((i = 0; i < 2000; i++)); do
+        [ "$(grep -c '"event": "step"' k.json)" -ge "$1" ] && return
+        sleep 0.01
+    done
+}
 killed_worker() { # the job ends within 2 s, names the rank, and goes on to the same bits
-    local options=(-n 3 --model ./conv.model --data synthetic:count=4800 --batch 24 --epochs 2 --checkpoint-every 10)
+    local options=(-n 3 --model ./conv.model --data synthetic:count=9600 --batch 24 --epochs 2 --checkpoint-every 10)
     train undisturbed "${options[@]}" --checkpoint "$top/undisturbed.gw"
     for ((k = 1; k <= kills; k++)); do
         local file=$top/killed$k.gw victim pid rank job after started
-        after=$((RANDOM % 200))
+        after=$((1 + RANDOM % 300))
         "$gradwire" train --json --log-every 1 "${options[@]}" --checkpoint "$file" >k.json 2>k.err </dev/null &
         job=$!
-        for ((i = 0; i < 1000; i++)); do
-            [ "$(grep -c '"event": "step"' k.json)" -gt $after ] && break
-            sleep 0.01
-        done
+        await_steps 1
         victim=$(workers "$file" | shuf -n 1)
         read -r pid rank <<<"$victim"
         [ -n "${rank:-}" ] || { echo "no worker is found"; kill "$job"; continue; }
+        await_steps $after
         kill -9 "$pid"
         started=$(now_ms)
         wait "$job" && echo "the job ends well without rank $rank"
@@ -175,6 +180,7 @@ killed_worker() { # the job ends within 2 s, names the rank, and goes on to the 
 
 for case in same_loss_for_any_number_of_workers uneven_shares_and_accumulation same_bits_again every_optimiser_learns \
     resume_is_bit_for_bit target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
+    [[ $case == *"$only"* ]] || continue
     began=$(now_ms)
     wrong=$($case 2>&1)
     if [ -z "$wrong" ]; then

@@ -187,7 +187,7 @@ const gw_command gw_command_train = {
     .about = "trains a model on a data set with several workers",
     .usage = "[-n WORKERS] [OPTIONS]",
     .example = "gradwire train -n 4\n"
-               "gradwire train -n 2 --model resnet20 --data cifar-10 --augment --epochs 10 --checkpoint r20.gw\n"
+               "gradwire train -n 2 --model resnet20 --data cifar10 --augment --epochs 10 --checkpoint r20.gw\n"
                "gradwire run -H node1:4,node2:4 -- gradwire train --strategy 'arch=ring'",
     .run = run,
 };

@@ -163,14 +163,6 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
 
 /* ---- the end ---- */
 
-/* The part of an exchange that the backward pass hid, 0 to 1. */
-static double overlap(const gw_train_report *r, gw_time exchange) {
-    uint64_t updates = r->trainer->updates - r->updates_from;
-    if (!exchange || !updates) return 0;
-    double hidden = 1 - (double)r->total.exposed / (double)updates / (double)exchange;
-    return hidden > 0 ? hidden : 0;
-}
-
 static void row(gw_table *table, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void row(gw_table *table, const char *name, const char *format, ...) {
     char value[CELL_BYTES];
@@ -179,6 +171,30 @@ static void row(gw_table *table, const char *name, const char *format, ...) {
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
     gw_table_row(table, (const char *[]){name, value});
+}
+
+/* What was waited for in one update, in ns. */
+static double exposed_each(const gw_train_report *r) {
+    uint64_t updates = r->trainer->updates - r->updates_from;
+    return updates ? (double)r->total.exposed / (double)updates : 0;
+}
+
+/* The part of an exchange that the backward pass hid, 0 to 1; negative where workers waited longer than that for each
+ * other, so that it cannot be told. */
+static double overlap(const gw_train_report *r, gw_time exchange) {
+    return exchange ? 1 - exposed_each(r) / (double)exchange : -1;
+}
+
+static void overlap_row(gw_table *table, const gw_train_report *r, gw_time exchange) {
+    char alone[GW_UNIT_TEXT], waited[GW_UNIT_TEXT];
+    gw_duration_format((double)exchange / (double)GW_SECOND, alone);
+    gw_duration_format(exposed_each(r) / (double)GW_SECOND, waited);
+    if (r->trainer->world == 1) return;
+    if (overlap(r, exchange) >= 0)
+        row(table, "overlap", "%.0f %% of an exchange, which takes %s by itself", 100 * overlap(r, exchange), alone);
+    else
+        row(table, "overlap", "not to be seen: an exchange takes %s, but workers waited %s an update for each other",
+            alone, waited);
 }
 
 static void print_table(gw_train_report *r, const gw_loss *test, gw_time exchange) {
@@ -202,8 +218,7 @@ static void print_table(gw_train_report *r, const gw_loss *test, gw_time exchang
         gw_bytes_format(r->total.bytes, b));
     row(&table, "of the time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
         percent(r->total.exposed, seconds));
-    row(&table, "overlap", "%.0f %% of an exchange, which takes %s by itself", 100 * overlap(r, exchange),
-        gw_duration_format((double)exchange / (double)GW_SECOND, a));
+    overlap_row(&table, r, exchange);
     row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", gw_trainer_hash(r->trainer),
         r->trainer->world, r->trainer->world > 1 ? "s" : "");
 }
@@ -217,8 +232,10 @@ void gw_train_report_close(gw_train_report *r, const gw_loss *test, gw_time exch
         printf(", \"seconds\": %.3f, \"target_s\": ", seconds_since(r->started));
         if (r->reached >= 0) printf("%.3f", r->reached);
         else fputs("null", stdout);
-        printf(", \"exchange_ms\": %.3f, \"overlap\": %.4f, \"weights\": \"%016" PRIx64 "\"}\n", (double)exchange / 1e6,
-               overlap(r, exchange), gw_trainer_hash(r->trainer));
+        printf(", \"exchange_ms\": %.3f, \"overlap\": ", (double)exchange / 1e6);
+        if (overlap(r, exchange) >= 0) printf("%.4f", overlap(r, exchange));
+        else fputs("null", stdout);
+        printf(", \"weights\": \"%016" PRIx64 "\"}\n", gw_trainer_hash(r->trainer));
     } else if (!r->request->quiet) {
         print_table(r, test, exchange);
     } else {
