@@ -104,6 +104,15 @@ static void data_that_stalls(void) {
     check_only(&r, GW_FINDING_STALL, 1, 3, "from host d to host b open but carry no data");
 }
 
+static void conversations_that_break_off(void) {
+    gw_doctor_report r = healthy(4);
+    gw_doctor_link_of(&r, 1, 2)->measured = gw_doctor_link_of(&r, 2, 1)->measured = false;
+    check_only(&r, GW_FINDING_STALL, 2, 1, "hosts b and c connect, but");
+    r = healthy(4);
+    for (int i = 0; i < 4; i++) gw_doctor_link_of(&r, 1, i)->measured = gw_doctor_link_of(&r, i, 1)->measured = false;
+    check_only(&r, GW_FINDING_STALL, 1, -1, "host b can be connected to, but");
+}
+
 static void ports(void) {
     gw_doctor_report r = healthy(4);
     for (int i = 0; i < 4; i++)
@@ -283,6 +292,6 @@ static void rates(void) {
 }
 
 TEST_MAIN(CASE(nothing_to_say_of_the_healthy), CASE(a_host_that_receives_slowly), CASE(a_host_that_is_slow_both_ways),
-          CASE(a_slow_way_between_two), CASE(data_that_stalls), CASE(ports), CASE(packet_sizes), CASE(clocks),
-          CASE(latency_and_memory), CASE(addresses), CASE(a_lost_host), CASE(findings_have_a_limit),
-          CASE(a_file_comes_back), CASE(wrong_files_are_refused), CASE(lines), CASE(rates))
+          CASE(a_slow_way_between_two), CASE(data_that_stalls), CASE(conversations_that_break_off), CASE(ports),
+          CASE(packet_sizes), CASE(clocks), CASE(latency_and_memory), CASE(addresses), CASE(a_lost_host),
+          CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(wrong_files_are_refused), CASE(lines), CASE(rates))

@@ -20,7 +20,9 @@ enum { RENDEZVOUS_PORT = 29500, AGAIN_MAX = 64, SECOND_LOOKS = 2 };
 #define NAMES_BUDGET (15 * GW_SECOND)
 #define MEMORY_BUDGET (20 * GW_SECOND)
 #define REACH_BUDGET ((GW_PROBE_REACH_SECONDS + 4) * GW_SECOND)
-#define MEASURE_BUDGET ((GW_PROBE_DIAL_SECONDS + 15) * GW_SECOND)
+#define MEASURE_BUDGET ((GW_PROBE_DIAL_SECONDS + 20) * GW_SECOND) /* the sum of the waits in measure.c */
+
+static const char silent[] = "its probe stopped answering";
 
 typedef struct conduct {
     const gw_conduct_options *options;
@@ -111,6 +113,12 @@ static void measured(conduct *c, int host, int peer, const char *line) {
     merge(gw_doctor_link_of(c->report, peer, host), &in);
 }
 
+static void unmeasured(conduct *c, int a, int b, const char *line) {
+    gw_doctor_link *links[2] = {gw_doctor_link_of(c->report, a, b), gw_doctor_link_of(c->report, b, a)};
+    for (int i = 0; i < 2; i++)
+        if (!links[i]->closed) gw_line_text(line, "text", links[i]->why, sizeof links[i]->why);
+}
+
 static void copied(conduct *c, int host, const char *line) {
     double rate = 0;
     gw_line_number(line, "rate", &rate);
@@ -132,6 +140,7 @@ static void heard(void *ctx, int host, const char *line) {
         lose(c, host, "it cannot listen");
     } else if (about_peer && gw_line_is(line, "reached")) reached(c, host, peer, line);
     else if (about_peer && gw_line_is(line, "measured")) measured(c, host, peer, line);
+    else if (about_peer && gw_line_is(line, "unmeasured")) unmeasured(c, host, peer, line);
     else if (about_peer && gw_line_is(line, "resolved")) {
         gw_doctor_link *link = gw_doctor_link_of(c->report, host, peer);
         gw_line_text(line, "text", link->resolved, sizeof link->resolved);
@@ -265,7 +274,7 @@ static void measure_memory(conduct *c) {
     for (c->step = 1; c->step <= turns; c->step++) {
         for (int i = 0; i < c->report->count; i++)
             if (alive(c, i) && turn[i] == c->step - 1) copy_memory(c, i);
-        wait_for(c, MEMORY_BUDGET, NULL);
+        wait_for(c, MEMORY_BUDGET, silent);
     }
 }
 
@@ -276,7 +285,7 @@ static void reach(conduct *c) {
         gw_station_order(&c->stations.list[i], "reach");
         c->stations.list[i].awaited = others_alive(c, i);
     }
-    wait_for(c, REACH_BUDGET, "its probe stopped answering");
+    wait_for(c, REACH_BUDGET, silent);
 }
 
 /* ---- measurements ---- */
@@ -313,7 +322,7 @@ static void measure_all(conduct *c) {
         if (hosts % 2 == 0) order_pair(c, round, hosts - 1);
         for (int i = 1; i <= (circle - 1) / 2; i++)
             order_pair(c, (round + i) % circle, (round - i + circle) % circle);
-        wait_for(c, MEASURE_BUDGET, NULL);
+        wait_for(c, MEASURE_BUDGET, silent);
     }
 }
 
@@ -322,7 +331,7 @@ static void copy_again(conduct *c) {
     for (int i = 0; i < c->report->count; i++) {
         if (!alive(c, i) || !gw_doctor_forgetful(c->report, i)) continue;
         copy_memory(c, i);
-        wait_for(c, MEMORY_BUDGET, NULL);
+        wait_for(c, MEMORY_BUDGET, silent);
     }
 }
 
@@ -339,7 +348,7 @@ static bool measure_again(conduct *c) {
     begin(c, "looking again at what was slow", count);
     for (c->step = 1; c->step <= count; c->step++) {
         order_pair(c, pairs[c->step - 1][0], pairs[c->step - 1][1]);
-        wait_for(c, MEASURE_BUDGET, NULL);
+        wait_for(c, MEASURE_BUDGET, silent);
     }
     return true;
 }

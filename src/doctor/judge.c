@@ -122,6 +122,34 @@ void gw_judge_ports(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
+/* ---- conversations that broke off ---- */
+
+/* They reach each other, and yet nothing could be measured between them. */
+static bool broken(const gw_doctor_report *r, int a, int b) {
+    return a != b && gw_alive(r, a) && gw_alive(r, b) && !gw_doctor_link_of(r, a, b)->measured &&
+           !(unreached(r, a, b) && unreached(r, b, a));
+}
+
+void gw_judge_broken(const gw_doctor_report *r, gw_findings *findings) {
+    bool blamed[GW_DOCTOR_HOSTS_MAX] = {false};
+    for (int i = 0; i < r->count && gw_alive_count(r) > 2; i++) {
+        int count = 0;
+        for (int j = 0; j < r->count; j++) count += broken(r, i, j);
+        blamed[i] = gw_alive(r, i) && count == gw_alive_count(r) - 1;
+        if (blamed[i])
+            gw_find(findings, GW_FINDING_STALL, i, -1,
+                    "host %s can be connected to, but every conversation with it breaks off: look at its load and its "
+                    "cable",
+                    r->hosts[i].name);
+    }
+    for (int a = 0; a < r->count; a++)
+        for (int b = a + 1; b < r->count; b++)
+            if (broken(r, a, b) && !blamed[a] && !blamed[b])
+                gw_find(findings, GW_FINDING_STALL, b, a,
+                        "hosts %s and %s connect, but their conversation breaks off (%s): look at the way between them",
+                        r->hosts[a].name, r->hosts[b].name, gw_doctor_link_of(r, a, b)->why);
+}
+
 /* ---- packet sizes ---- */
 
 /* What most hosts have; 0 where none has a majority. */
@@ -241,6 +269,7 @@ void gw_doctor_judge(const gw_doctor_report *r, gw_findings *findings) {
             gw_find(findings, GW_FINDING_HOST, i, -1, "host %s cannot be examined: %s", r->hosts[i].name,
                     r->hosts[i].complaint);
     gw_judge_ports(r, findings);
+    gw_judge_broken(r, findings);
     gw_judge_mtu(r, findings);
     gw_judge_bandwidth(r, findings);
     gw_judge_latency(r, findings);

@@ -11,7 +11,7 @@ typedef enum gw_finding_kind {
     GW_FINDING_HOST,    /* could not be examined */
     GW_FINDING_PORT,    /* not reached */
     GW_FINDING_MTU,     /* other than the others', or large packets vanish */
-    GW_FINDING_STALL,   /* connections open but carry no data */
+    GW_FINDING_STALL,   /* connections open but carry nothing, or break off */
     GW_FINDING_SLOW,    /* bandwidth */
     GW_FINDING_LATENCY,
     GW_FINDING_CLOCK,

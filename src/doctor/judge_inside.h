@@ -15,6 +15,7 @@ bool gw_link_holed(const gw_doctor_report *r, int from, int to);
 bool gw_link_fair(const gw_doctor_report *r, int from, int to);
 
 void gw_judge_ports(const gw_doctor_report *r, gw_findings *findings);
+void gw_judge_broken(const gw_doctor_report *r, gw_findings *findings);
 void gw_judge_mtu(const gw_doctor_report *r, gw_findings *findings);
 void gw_judge_addresses(const gw_doctor_report *r, gw_findings *findings);
 void gw_judge_bandwidth(const gw_doctor_report *r, gw_findings *findings);

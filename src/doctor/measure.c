@@ -94,23 +94,27 @@ static bool measure_in(int fd, char *buffer, gw_peer_figures *figures) {
 
 /* ---- packet sizes ---- */
 
-static bool passes(int fd, gw_datagrams *d, int size, bool inward) {
+typedef enum passage { VANISHES, PASSES, SILENCE } passage; /* silence: the conversation broke off */
+
+static passage try_size(int fd, gw_datagrams *d, int size, bool inward) {
     gw_peer_reply reply;
-    if (inward)
-        return ask(fd, GW_PEER_SHOUT, (uint32_t)size, NULL, &reply) &&
-               gw_datagrams_heard(d, size, gw_clock_now() + GW_PACKET_WAIT);
-    gw_datagrams_send(d, size);
-    return ask(fd, GW_PEER_HEARD, (uint32_t)size, NULL, &reply) && reply.number[0];
+    if (!inward) gw_datagrams_send(d, size);
+    if (!ask(fd, inward ? GW_PEER_SHOUT : GW_PEER_HEARD, (uint32_t)size, NULL, &reply)) return SILENCE;
+    bool heard = inward ? gw_datagrams_heard(d, size, gw_clock_now() + GW_PACKET_WAIT) : reply.number[0] != 0;
+    return heard ? PASSES : VANISHES;
 }
 
 /* Where not even small packets pass, datagrams are not welcome, which says nothing of sizes. */
 static int largest_passing(int fd, gw_datagrams *d, int mtu, bool inward) {
     int low = mtu < PACKET_SMALL ? mtu : PACKET_SMALL, high = mtu;
-    if (passes(fd, d, mtu, inward)) return mtu;
-    if (!passes(fd, d, low, inward)) return 0;
+    passage result = try_size(fd, d, mtu, inward);
+    if (result == PASSES) return mtu;
+    if (result == SILENCE || try_size(fd, d, low, inward) != PASSES) return 0;
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
-        if (passes(fd, d, middle, inward)) low = middle;
+        result = try_size(fd, d, middle, inward);
+        if (result == SILENCE) return 0;
+        if (result == PASSES) low = middle;
         else high = middle;
     }
     return low;

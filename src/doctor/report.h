@@ -28,7 +28,7 @@ typedef struct gw_doctor_host {
 /* From one host to another. */
 typedef struct gw_doctor_link {
     uint32_t closed;                       /* bit i: the receiver's ports[i] was not reached */
-    char why[GW_DOCTOR_WHY_BYTES];         /* of the first that was not */
+    char why[GW_DOCTOR_WHY_BYTES];         /* of the first that was not; if none, why nothing was measured */
     bool measured;                         /* the figures below hold */
     double latency, latency_best;          /* seconds one way: half a round trip, median and shortest */
     double bandwidth;                      /* bytes per second of TCP payload; 0: data stalls */
