@@ -18,6 +18,7 @@ static gw_doctor_report healthy(int count) {
         snprintf(h->address, sizeof h->address, "10.0.0.%d", i + 1);
         strcpy(h->interface, "eth0");
         h->mtu = 1500;
+        h->machine = i;
         h->memory = 9e9 + i * 1e8;
         h->port_count = 2;
         h->ports[0] = 40000 + i;
@@ -176,6 +177,22 @@ static void latency_and_memory(void) {
     check_only(&r, GW_FINDING_MEMORY, 0, -1, "host a copies memory at 2.0 GB/s");
 }
 
+/* What they share cannot be slower for one than for the other. */
+static void hosts_of_one_machine(void) {
+    static gw_findings f;
+    gw_doctor_report r = healthy(4);
+    for (int i = 0; i < 4; i++) {
+        r.hosts[i].machine = 0;
+        strcpy(r.hosts[i].address, "127.0.0.1");
+        slow(&r, i, 2);
+    }
+    r.hosts[1].memory = 1e9;
+    gw_doctor_judge(&r, &f);
+    CHECK_EQ(0, f.count);
+    CHECK(!gw_doctor_forgetful(&r, 1) && !gw_doctor_suspect(&r, 0, 2));
+    gw_doctor_report_free(&r);
+}
+
 static void addresses(void) {
     gw_doctor_report r = healthy(3);
     strcpy(gw_doctor_link_of(&r, 1, 2)->resolved, "192.168.7.3");
@@ -293,5 +310,6 @@ static void rates(void) {
 
 TEST_MAIN(CASE(nothing_to_say_of_the_healthy), CASE(a_host_that_receives_slowly), CASE(a_host_that_is_slow_both_ways),
           CASE(a_slow_way_between_two), CASE(data_that_stalls), CASE(conversations_that_break_off), CASE(ports),
-          CASE(packet_sizes), CASE(clocks), CASE(latency_and_memory), CASE(addresses), CASE(a_lost_host),
-          CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(wrong_files_are_refused), CASE(lines), CASE(rates))
+          CASE(packet_sizes), CASE(clocks), CASE(latency_and_memory), CASE(hosts_of_one_machine), CASE(addresses),
+          CASE(a_lost_host), CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(wrong_files_are_refused),
+          CASE(lines), CASE(rates))

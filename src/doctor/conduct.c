@@ -267,7 +267,12 @@ static void measure_memory(conduct *c) {
     int turn[GW_DOCTOR_HOSTS_MAX], turns = 0;
     for (int i = 0; i < c->report->count; i++) {
         turn[i] = 0;
-        for (int j = 0; j < i; j++) turn[i] += strcmp(c->boot[j], c->boot[i]) == 0;
+        c->report->hosts[i].machine = i;
+        for (int j = i - 1; j >= 0; j--) {
+            if (strcmp(c->boot[j], c->boot[i]) != 0) continue;
+            turn[i]++;
+            c->report->hosts[i].machine = j;
+        }
         if (turn[i] >= turns) turns = turn[i] + 1;
     }
     begin(c, "copying memory", turns);

@@ -40,7 +40,7 @@ bool gw_link_holed(const gw_doctor_report *r, int from, int to) {
 
 bool gw_link_fair(const gw_doctor_report *r, int from, int to) {
     return from != to && gw_doctor_link_of(r, from, to)->measured && !gw_link_holed(r, from, to) &&
-           !gw_link_holed(r, to, from);
+           !gw_link_holed(r, to, from) && strcmp(r->hosts[from].address, r->hosts[to].address) != 0;
 }
 
 /* ---- ports ---- */

@@ -8,6 +8,7 @@
 #include "doctor/judge_inside.h"
 
 #define SLOW_SHARE 0.5          /* of what the others reach: less is a finding */
+#define SLOW_PAIR_SHARE 0.33    /* the same for one pair, a single measurement against the best of several */
 #define SUSPECT_SHARE 0.6       /* less is measured again before it is judged */
 #define STALLED 10e3            /* bytes per second: connections that carry no more than this carry nothing */
 #define LATENCY_FACTOR 10.0     /* times that of the others, */
@@ -90,7 +91,7 @@ static void judge_pair_speed(const gw_doctor_report *r, const abilities *can, in
                 "connections from host %s to host %s open but carry no data: packets above some size are likely to "
                 "vanish on the way; look at the MTU of what lies between them",
                 r->hosts[from].name, r->hosts[to].name);
-    else if (lags(bandwidth, fmin(can->out[from], can->in[to])))
+    else if (bandwidth < SLOW_PAIR_SHARE * fmin(can->out[from], can->in[to]))
         gw_find(findings, GW_FINDING_SLOW, to, from,
                 "from host %s to host %s data flows at %s, though %s sends at %s and %s receives at %s elsewhere: look "
                 "at the route between them",
@@ -158,25 +159,28 @@ void gw_judge_clocks(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-static void list_memory(const gw_doctor_report *r, double memory[GW_DOCTOR_HOSTS_MAX]) {
-    for (int i = 0; i < r->count; i++) memory[i] = gw_alive(r, i) && r->hosts[i].memory > 0 ? r->hosts[i].memory : NAN;
+/* What hosts of other machines reach; NAN where there are none. */
+static double memory_of_others(const gw_doctor_report *r, int host) {
+    double memory[GW_DOCTOR_HOSTS_MAX];
+    for (int i = 0; i < r->count; i++) {
+        const gw_doctor_host *h = &r->hosts[i];
+        memory[i] = !h->lost && h->memory > 0 && h->machine != r->hosts[host].machine ? h->memory : NAN;
+    }
+    return median_of_others(memory, r->count, host);
 }
 
-bool gw_doctor_forgetful(const gw_doctor_report *r, int host) {
-    double memory[GW_DOCTOR_HOSTS_MAX];
-    list_memory(r, memory);
-    return memory[host] < SUSPECT_SHARE * median_of_others(memory, r->count, host);
+static bool copies_below(const gw_doctor_report *r, int host, double share) {
+    double own = r->hosts[host].memory;
+    return gw_alive(r, host) && own > 0 && own < share * memory_of_others(r, host);
 }
+
+bool gw_doctor_forgetful(const gw_doctor_report *r, int host) { return copies_below(r, host, SUSPECT_SHARE); }
 
 void gw_judge_memory(const gw_doctor_report *r, gw_findings *findings) {
-    double memory[GW_DOCTOR_HOSTS_MAX];
-    list_memory(r, memory);
-    for (int i = 0; i < r->count; i++) {
-        double others = median_of_others(memory, r->count, i);
-        if (!lags(memory[i], others)) continue;
-        gw_find(findings, GW_FINDING_MEMORY, i, -1,
-                "host %s copies memory at %.1f GB/s, the others at %.1f: is something else running there, or a memory "
-                "channel empty?",
-                r->hosts[i].name, memory[i] / 1e9, others / 1e9);
-    }
+    for (int i = 0; i < r->count; i++)
+        if (copies_below(r, i, SLOW_SHARE))
+            gw_find(findings, GW_FINDING_MEMORY, i, -1,
+                    "host %s copies memory at %.1f GB/s, the others at %.1f: is something else running there, or a "
+                    "memory channel empty?",
+                    r->hosts[i].name, r->hosts[i].memory / 1e9, memory_of_others(r, i) / 1e9);
 }

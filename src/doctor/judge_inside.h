@@ -11,7 +11,7 @@ static inline bool gw_alive(const gw_doctor_report *r, int host) { return !r->ho
 int gw_alive_count(const gw_doctor_report *r);
 /* The link carries packets smaller than both its ends are set to. */
 bool gw_link_holed(const gw_doctor_report *r, int from, int to);
-/* The link was measured, and what limits it is not a matter of packet size. */
+/* The link was measured, and what limits it is neither the size of packets nor, within one host, its processors. */
 bool gw_link_fair(const gw_doctor_report *r, int from, int to);
 
 void gw_judge_ports(const gw_doctor_report *r, gw_findings *findings);

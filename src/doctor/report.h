@@ -23,6 +23,7 @@ typedef struct gw_doctor_host {
     int ports[GW_DOCTOR_PORTS_MAX];        /* at which it listened */
     int port_count;
     double memory; /* memcpy, bytes per second; 0: unknown */
+    int machine;   /* number of the first host on the same machine: several may be namespaces or processes of one */
 } gw_doctor_host;
 
 /* From one host to another. */
