@@ -21,8 +21,7 @@ except ImportError:
 import torch_model
 
 TOLERANCE = 1e-4
-ONE_RELU = 2e-2
-SEEDS = range(3, 8)
+SEED = 3
 
 
 def read_table(directory, table, data):
@@ -74,18 +73,17 @@ def compare(helper, model, batch, seed):
 
 
 def agrees(helper, model):
-    for seed in SEEDS:
-        off = compare(helper, model, 8, seed)
-        if off <= TOLERANCE or off > ONE_RELU:
-            break
-    print("ok  " if off <= TOLERANCE else "FAIL", model, flush=True)
-    return off <= TOLERANCE
+    close = compare(helper, model, 8, SEED) <= TOLERANCE
+    print("ok  " if close else "FAIL", model, flush=True)
+    return close
 
 
 def main():
     torch.set_num_threads(1)
-    helper, models = sys.argv[1], sys.argv[2:] or ["mlp", "lenet", "cnn", "resnet20", "vgg11", "gpt"]
-    return 0 if all([agrees(helper, model) for model in models]) else 1
+    helper, models = sys.argv[1], sys.argv[2:] or ["mlp", "lenet", "cnn", "resnet20", "gpt"]
+    good = sum(agrees(helper, model) for model in models)
+    print(f"{good} passed, {len(models) - good} failed")
+    return 0 if good == len(models) else 1
 
 
 sys.exit(main())
