@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """Compares one step of gradwire's models with PyTorch: loss, every gradient and every running statistic to 1e-4.
 
-A relu whose input is within rounding of zero may be open here and closed there, and then one of a million gradients
-differs for good; with another seed it is none. So a model has a few seeds to agree within 1e-4, and never differs much.
-
 usage: train_torch.py HELPER [MODEL...]      HELPER: build/tests/helper_train_step
 Exits with 77 (skipped) where PyTorch is not installed."""
 import pathlib
