@@ -99,6 +99,12 @@ resume_is_bit_for_bit() {
     train torn "${same[@]}" --checkpoint part.adam --resume || echo "a torn file is not replaced by the one before"
     is "after a torn file" "$(last torn weights)" "$(last whole weights)"
 }
+unwritable_checkpoint_is_told_first() {
+    train nowhere -n 2 --model mlp --data synthetic:count=600 --epochs 1 --checkpoint "$top/nowhere/x.gw"
+    is "exit code" $? 1
+    has nowhere.err 'nowhere/x.gw.writing cannot be written: No such file'
+    is "epochs trained" "$(grep -c epoch nowhere.json)" 0
+}
 target_stops() {
     train target -n 2 --model mlp --data synthetic:count=1200 --batch 24 --epochs 50 --target-accuracy 0.9
     holds "reached" "$(last target test_accuracy) >= 0.9 && $(last target target_s) > 0"
@@ -179,7 +185,7 @@ killed_worker() { # the job ends within 2 s, names the rank, and goes on to the 
 }
 
 for case in same_loss_for_any_number_of_workers uneven_shares_and_accumulation same_bits_again every_optimiser_learns \
-    resume_is_bit_for_bit target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
+    resume_is_bit_for_bit unwritable_checkpoint_is_told_first target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
     [[ $case == *"$only"* ]] || continue
     began=$(now_ms)
     wrong=$($case 2>&1)

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/train.h"
+#include "store/checkpoint.h"
 #include "train/snapshot.h"
 
 enum { EXCHANGES = 5 };
@@ -103,10 +104,19 @@ static gw_status time_exchange(course *c, gw_time *fastest, gw_error *error) {
     return GW_OK;
 }
 
+/* Whether a checkpoint can be written is better known before the first epoch than after it. */
+static gw_status try_checkpoint(const char *path, gw_error *error) {
+    gw_checkpoint_writer *writer = NULL;
+    gw_status status = gw_checkpoint_begin(path, &writer, error);
+    gw_checkpoint_abandon(writer);
+    return status;
+}
+
 /* All ranks begin or none; what fails is mostly the same everywhere, so the first rank's sentence is enough. */
 static gw_status begin(course *c, gw_error *error) {
     int32_t rank = gw_rank(c->comm), first = INT32_MAX;
     gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error), told;
+    if (status == GW_OK && rank == 0 && c->request->checkpoint) status = try_checkpoint(c->request->checkpoint, error);
     if (status != GW_OK) first = rank;
     told = gw_allreduce(c->comm, &first, &first, 1, GW_I32, GW_MIN);
     if (told != GW_OK) return gw_fail(error, told, "%s", gw_last_error(c->comm));
