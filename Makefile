@@ -12,7 +12,7 @@ TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all bench-peers run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -37,6 +37,11 @@ test-sanitize: test-packages build-packages
 # make fuzz SECONDS=3600: each fuzzer for that long.
 fuzz: test-packages build-packages
 	@tests/run fuzz $(SECONDS)
+
+# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo.
+bench-peers: all
+	@bench/peers/install.sh
+	@bench/peers/build.sh $(BUILD)
 
 install: all
 	@cmake --install $(BUILD)
