@@ -1,288 +1,52 @@
-/* exchange.c - see exchange.h. Cost, p ranks, payload of n' bytes: owned 2 (p-1)/p n', gathered (p-1) n', merged as the
- * plan that carries it.
+/* exchange.c - one step of an exchange. Cost, p ranks, payload of n' bytes: owned 2 (p-1)/p n', gathered (p-1) n',
+ * merged as the plan that carries it. See exchange.h.
  *
  * A payload message is a sequence of pieces, one for each tensor in order: a word with the piece's length and, in the
  * top bit, whether it was sent exact, then the piece, padded to 4 bytes. A tensor's shares are cut at the codec's
  * blocks and dealt to ranks from one that its name decides, so that they do not move when tensors are bundled
  * differently. */
-#include "engine/exchange.h"
+#include "engine/exchange_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 
-#define EXACT_COUNT_MAX 1024 /* smaller tensors (biases, norms) are sent exact: they cost next to nothing */
-#define EXACT_BIT UINT32_C(0x80000000)
-#define ROUNDS_MAX 2
-
-typedef enum phase { PHASE_ENCODE, PHASE_REDUCED, PHASE_SUM, PHASE_SPREAD, PHASE_OVER } phase;
-
-typedef struct tensor {
-    gw_codec_tensor what;  /* the name is a copy */
-    gw_codec_state state;  /* of the worker's pass, the whole tensor */
-    gw_codec_state second; /* of the owner's pass, the own share */
-    gw_codec_report report;
-    gw_codec_guard guard;
-    bool exact;            /* always */
-    size_t at[ROUNDS_MAX]; /* merged: where its payload begins */
-    size_t bytes[ROUNDS_MAX];
-} tensor;
-
-struct gw_exchange {
-    gw_core *core;
-    gw_team *team;
-    gw_codec_setup setup, second;
-    gw_codec_setup exact; /* flushes the residual of the coded pass */
-    gw_codec_setup plain; /* keeps nothing: tensors that are always exact, and decoding either */
-    gw_codec_call call;
-    gw_exchange_form form;
-    uint32_t rounds;
-    tensor *tensors;
-    int count, rank, world;
-    size_t room;       /* bytes of one part of a message */
-    uint8_t *out, *in; /* world parts each; merged: ROUNDS_MAX payloads in out, exact tensors in `in` */
-    uint64_t *out_lengths, *in_lengths;
-    size_t merged_bytes[ROUNDS_MAX], exact_count;
-    float *sum;        /* owned: the own shares, one after the other */
-    size_t sum_count, memory;
-    phase phase;
-    gw_op *op, *exact_op;
-    const float *const *gradient;
-    float *const *result;
-    float scale;
-};
-
-const char *gw_exchange_form_name(gw_exchange_form form) {
-    static const char *const names[] = {"auto", "merged", "owned", "gathered"};
-    return names[form];
-}
-
-gw_exchange_form gw_exchange_chosen(const gw_exchange *x) { return x->form; }
-size_t gw_exchange_memory_bytes(const gw_exchange *x) { return x->memory; }
-const gw_codec_guard *gw_exchange_guard(const gw_exchange *x, int t) { return &x->tensors[t].guard; }
-gw_codec_state *gw_exchange_state(gw_exchange *x, int t) {
-    return gw_codec_stateful(&x->setup) && !x->tensors[t].exact ? &x->tensors[t].state : NULL;
-}
-
-float gw_exchange_owner_residual(const gw_exchange *x, int t, uint64_t element) {
-    const gw_codec_state *second = &x->tensors[t].second;
-    if (!second->residual || element < second->first || element >= second->first + second->count) return 0;
-    return second->residual[element - second->first];
-}
-
-/* Shares. */
-
-/* What rank owns of a tensor. */
-static gw_codec_range share(const gw_exchange *x, const tensor *t, int rank) {
-    uint32_t block = x->setup.codec->block ? x->setup.codec->block : 1;
-    uint64_t blocks = (t->what.count + block - 1) / block;
-    int turned = (rank + (int)(t->what.key % (uint64_t)x->world)) % x->world;
-    size_t first, length;
-    gw_part((size_t)blocks, x->world, turned, &first, &length);
-    uint64_t from = (uint64_t)first * block, to = (uint64_t)(first + length) * block;
-    if (to > t->what.count) to = t->what.count;
-    return (gw_codec_range){.tensor = &t->what, .first = from, .count = from < to ? to - from : 0};
-}
-
-static size_t padded(size_t bytes) { return (bytes + 3) / 4 * 4; }
-
-static size_t piece_room(const gw_exchange *x, const tensor *t, const gw_codec_setup *setup, gw_codec_range range) {
-    size_t coded = t->exact || !range.count ? 0 : gw_codec_bound(setup, &x->call, range);
-    bool may_be_exact = t->exact || t->guard.limit > 0;
-    size_t exact = may_be_exact && range.count ? gw_codec_bound(&x->plain, &x->call, range) : 0;
-    return sizeof(uint32_t) + padded(coded > exact ? coded : exact);
-}
-
-/* Bytes of one part of a message, the largest over ranks and passes. */
-static size_t part_room(const gw_exchange *x, bool gathered) {
-    size_t largest = 0;
-    for (int rank = 0; rank < x->world; rank++) {
-        size_t first = 0, second = 0;
-        for (int i = 0; i < x->count; i++) {
-            const tensor *t = &x->tensors[i];
-            gw_codec_range range = gathered ? gw_codec_whole(&t->what) : share(x, t, rank);
-            first += piece_room(x, t, &x->setup, range);
-            if (!gathered) second += piece_room(x, t, &x->second, range);
-        }
-        if (first > largest) largest = first;
-        if (second > largest) largest = second;
-    }
-    return largest;
-}
-
-/* Opening. */
-
-static gw_exchange_form cheaper_form(const gw_exchange *x) {
-    if (gw_codec_merges(&x->setup)) return GW_FORM_MERGED;
-    if (x->setup.codec->block == 0) return GW_FORM_GATHERED;
-    size_t first = 0, second = 0, p = (size_t)x->world;
-    for (int i = 0; i < x->count; i++) {
-        gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
-        first += piece_room(x, &x->tensors[i], &x->setup, whole);
-        second += piece_room(x, &x->tensors[i], &x->second, whole);
-    }
-    return (p - 1) * first <= (p - 1) * (first + second) / p ? GW_FORM_GATHERED : GW_FORM_OWNED;
-}
-
-static gw_status make_tensor(gw_exchange *x, tensor *t, const gw_codec_tensor *given, double limit, gw_error *error) {
-    t->what = *given;
-    t->what.name = strdup(given->name);
-    if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for %s", given->name);
-    t->guard.limit = limit;
-    const char *why = gw_codec_refuses(&x->setup, &t->what, (uint32_t)x->world);
-    t->exact = why || t->what.count < EXACT_COUNT_MAX;
-    if (why) gw_log(GW_LOG_INFO, x->rank, "%s is sent exact: it %s", t->what.name, why);
-    return GW_OK;
-}
-
-static gw_status make_state(gw_exchange *x, tensor *t, gw_error *error) {
-    gw_status status = GW_OK;
-    if (t->exact) return GW_OK;
-    if (gw_codec_stateful(&x->setup))
-        status = gw_codec_state_make(&t->state, &x->setup, gw_codec_whole(&t->what), error);
-    gw_codec_range own = share(x, t, x->rank);
-    if (!status && x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
-        status = gw_codec_state_make(&t->second, &x->second, own, error);
-    return status;
-}
-
-static void lay_out_merged(gw_exchange *x) {
-    for (int i = 0; i < x->count; i++) {
-        tensor *t = &x->tensors[i];
-        if (t->exact) x->exact_count += t->what.count;
-        for (uint32_t r = 0; !t->exact && r < x->rounds; r++) {
-            gw_codec_call call = x->call;
-            call.round = r;
-            t->at[r] = x->merged_bytes[r];
-            t->bytes[r] = gw_codec_bound(&x->setup, &call, gw_codec_whole(&t->what));
-            x->merged_bytes[r] += t->bytes[r];
-        }
-    }
-}
-
-static gw_status take_memory(gw_exchange *x, gw_error *error) {
-    size_t p = (size_t)x->world, out, in, sum = 0;
-    if (x->form == GW_FORM_MERGED) {
-        lay_out_merged(x);
-        out = x->merged_bytes[0] + x->merged_bytes[1];
-        in = x->exact_count * sizeof(float);
-    } else {
-        x->room = part_room(x, x->form == GW_FORM_GATHERED);
-        out = x->form == GW_FORM_GATHERED ? x->room : p * x->room;
-        in = p * x->room;
-        for (int i = 0; x->form == GW_FORM_OWNED && i < x->count; i++) sum += share(x, &x->tensors[i], x->rank).count;
-    }
-    x->sum_count = sum;
-    x->memory = out + in + sum * sizeof(float);
-    x->out = malloc(out + 4);
-    x->in = malloc(in + 4);
-    x->sum = malloc(sum * sizeof(float) + 4);
-    x->out_lengths = calloc(p, sizeof *x->out_lengths);
-    x->in_lengths = calloc(p, sizeof *x->in_lengths);
-    if (x->out && x->in && x->sum && x->out_lengths && x->in_lengths) return GW_OK;
-    return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", x->memory);
-}
-
-gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, const gw_exchange_config *config,
-                           gw_error *error) {
-    gw_exchange *x = calloc(1, sizeof *x);
-    if (!x) return gw_fail(error, GW_MEMORY, "out of memory for an exchange");
-    x->core = core;
-    x->team = team;
-    x->setup = config->setup;
-    x->second = gw_codec_second(&config->setup);
-    x->exact = gw_codec_exact(&config->setup);
-    x->plain = gw_codec_default(&gw_codec_none);
-    x->rank = gw_team_rank(team);
-    x->world = gw_team_size(team);
-    x->rounds = gw_codec_rounds(&config->setup);
-    x->call = (gw_codec_call){.seed = config->seed, .rank = (uint32_t)x->rank, .world = (uint32_t)x->world};
-    x->count = config->count;
-    x->phase = PHASE_OVER;
-    x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
-    gw_status status = x->tensors ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
-    for (int i = 0; !status && i < x->count; i++)
-        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->error_limit, error);
-    x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
-    if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->setup))
-        status = gw_fail(error, GW_UNSUPPORTED, "compress=%s: its payloads %s be reduced in flight, so the form cannot "
-                         "be %s", x->setup.codec->name, gw_codec_merges(&x->setup) ? "must" : "cannot",
-                         gw_exchange_form_name(x->form));
-    if (!status && x->form == GW_FORM_MERGED && config->error_limit > 0)
-        status = gw_fail(error, GW_UNSUPPORTED, "compress=%s: payloads are reduced in flight, so no rank can send one "
-                         "exact on its own: no error limit is possible", x->setup.codec->name);
-    for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
-    if (!status) status = take_memory(x, error);
-    if (status) gw_exchange_close(x);
-    else *out = x;
-    return status;
-}
-
-void gw_exchange_close(gw_exchange *x) {
-    if (!x) return;
-    for (int i = 0; x->tensors && i < x->count; i++) {
-        gw_codec_state_free(&x->tensors[i].state);
-        gw_codec_state_free(&x->tensors[i].second);
-        free((char *)(uintptr_t)x->tensors[i].what.name);
-    }
-    free(x->tensors);
-    free(x->out);
-    free(x->in);
-    free(x->sum);
-    free(x->out_lengths);
-    free(x->in_lengths);
-    free(x);
-}
-
-size_t gw_exchange_state_bytes(const gw_exchange *x) {
-    size_t bytes = 0;
-    for (int i = 0; i < x->count; i++) {
-        const tensor *t = &x->tensors[i];
-        if (t->exact) continue;
-        if (gw_codec_stateful(&x->setup)) bytes += gw_codec_state_bytes(&x->setup, gw_codec_whole(&t->what));
-        gw_codec_range own = share(x, t, x->rank);
-        if (x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
-            bytes += gw_codec_state_bytes(&x->second, own);
-    }
-    return bytes;
-}
-
 /* Pieces. */
 
 /* Encodes one piece at *at, and moves *at behind it. */
-static gw_status put_piece(gw_exchange *x, tensor *t, const gw_codec_setup *setup, gw_codec_state *state,
+static gw_status put_piece(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_setup *setup, gw_codec_state *state,
                            gw_codec_range range, const float *values, uint8_t **at, gw_error *error) {
     bool exact = t->exact || t->guard.exact;
     const gw_codec_setup *with = t->exact ? &x->plain : exact ? &x->exact : setup;
     gw_codec_state *kept = !t->exact && state->tensor.count ? state : NULL;
-    size_t bytes = 0, room = piece_room(x, t, setup, range) - sizeof(uint32_t);
+    size_t bytes = 0, room = gw_exchange_piece_room(x, t, setup, range) - sizeof(uint32_t);
     gw_status status = GW_OK;
     if (range.count)
         status = gw_codec_encode(with, &x->call, range, gw_codec_stateful(with) ? kept : NULL, values,
                                  *at + sizeof(uint32_t), room, &bytes, x->call.pass ? NULL : &t->report, error);
     uint32_t word = (uint32_t)bytes | (exact ? EXACT_BIT : 0);
     memcpy(*at, &word, sizeof word);
-    *at += sizeof word + padded(bytes);
+    *at += sizeof word + gw_exchange_padded(bytes);
     return status;
 }
 
 /* Adds one piece at *at to a sum, and moves *at behind it. */
-static gw_status take_piece(gw_exchange *x, const tensor *t, const gw_codec_setup *setup, gw_codec_range range,
-                            int from, const uint8_t **at, const uint8_t *end, float scale, float *sum,
-                            gw_error *error) {
+static gw_status take_piece(gw_exchange *x, const gw_exchange_tensor *t, const gw_codec_setup *setup,
+                            gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
+                            float *sum, gw_error *error) {
     uint32_t word = 0;
     size_t left = (size_t)(end - *at);
     if (left >= sizeof word) memcpy(&word, *at, sizeof word);
     size_t bytes = word & ~EXACT_BIT;
-    if (left < sizeof word || padded(bytes) > left - sizeof word || (!range.count && bytes))
+    if (left < sizeof word || gw_exchange_padded(bytes) > left - sizeof word || (!range.count && bytes))
         return gw_fail_rank(error, GW_PROTOCOL, from, "the compressed gradient of %s from rank %d is cut short",
                             t->what.name, from);
     const gw_codec_setup *with = word & EXACT_BIT ? &x->plain : setup;
     gw_status status = GW_OK;
     if (range.count)
         status = gw_codec_decode_add(with, &x->call, range, *at + sizeof word, bytes, scale, sum, error);
-    *at += sizeof word + padded(bytes);
+    *at += sizeof word + gw_exchange_padded(bytes);
     return status;
 }
 
@@ -291,8 +55,8 @@ static gw_status encode_for(gw_exchange *x, int owner, uint8_t *part, uint64_t *
     uint8_t *at = part;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        tensor *t = &x->tensors[i];
-        gw_codec_range range = owner < 0 ? gw_codec_whole(&t->what) : share(x, t, owner);
+        gw_exchange_tensor *t = &x->tensors[i];
+        gw_codec_range range = owner < 0 ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, owner);
         status = put_piece(x, t, &x->setup, &t->state, range, x->gradient[i] + range.first, &at, error);
     }
     *length = (uint64_t)(at - part);
@@ -300,7 +64,7 @@ static gw_status encode_for(gw_exchange *x, int owner, uint8_t *part, uint64_t *
 }
 
 static void prepare_tensors(gw_exchange *x, int i) {
-    tensor *t = &x->tensors[i];
+    gw_exchange_tensor *t = &x->tensors[i];
     t->report = (gw_codec_report){0};
     if (!t->exact)
         gw_codec_prepare(&x->setup, &x->call, &t->what, gw_codec_stateful(&x->setup) ? &t->state : NULL,
@@ -356,7 +120,7 @@ static gw_status encode_round(gw_exchange *x, gw_error *error) {
     uint32_t round = x->call.round;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        tensor *t = &x->tensors[i];
+        gw_exchange_tensor *t = &x->tensors[i];
         if (t->exact) continue;
         if (round == 0) prepare_tensors(x, i);
         x->call.reduced = round ? round_payload(x, round - 1) + t->at[round - 1] : NULL;
@@ -374,7 +138,7 @@ static gw_status finish_merged(gw_exchange *x, gw_error *error) {
     const float *exact = (const float *)x->in;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        tensor *t = &x->tensors[i];
+        gw_exchange_tensor *t = &x->tensors[i];
         gw_codec_range whole = gw_codec_whole(&t->what);
         if (t->exact) {
             for (uint64_t e = 0; e < t->what.count; e++) x->result[i][e] = x->scale * exact[e];
@@ -418,7 +182,7 @@ static gw_status sum_own_shares(gw_exchange *x, gw_error *error) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         float *sum = x->sum;
         for (int i = 0; !status && i < x->count; i++) {
-            gw_codec_range own = share(x, &x->tensors[i], x->rank);
+            gw_codec_range own = gw_exchange_share(x, &x->tensors[i], x->rank);
             status = take_piece(x, &x->tensors[i], &x->setup, own, r, &at, end, 1, sum, error);
             sum += own.count;
         }
@@ -427,7 +191,7 @@ static gw_status sum_own_shares(gw_exchange *x, gw_error *error) {
     const float *sum = x->sum;
     x->call.pass = 1;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_codec_range own = share(x, &x->tensors[i], x->rank);
+        gw_codec_range own = gw_exchange_share(x, &x->tensors[i], x->rank);
         status = put_piece(x, &x->tensors[i], &x->second, &x->tensors[i].second, own, sum, &at, error);
         sum += own.count;
     }
@@ -444,8 +208,8 @@ static gw_status decode_all(gw_exchange *x, gw_error *error) {
     for (int r = 0; !status && r < x->world; r++) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         for (int i = 0; !status && i < x->count; i++) {
-            const tensor *t = &x->tensors[i];
-            gw_codec_range range = gathered ? gw_codec_whole(&t->what) : share(x, t, r);
+            const gw_exchange_tensor *t = &x->tensors[i];
+            gw_codec_range range = gathered ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, r);
             status = take_piece(x, t, gathered ? &x->setup : &x->second, range, r, &at, end, x->scale,
                                 x->result[i] + range.first, error);
         }
@@ -455,7 +219,7 @@ static gw_status decode_all(gw_exchange *x, gw_error *error) {
 
 static void update_guards(gw_exchange *x) {
     for (int i = 0; i < x->count; i++) {
-        tensor *t = &x->tensors[i];
+        gw_exchange_tensor *t = &x->tensors[i];
         if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) continue;
         gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
                t->what.name, t->guard.error, x->setup.codec->name, t->guard.exact ? "exact" : "compressed again");

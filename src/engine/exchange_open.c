@@ -1,0 +1,211 @@
+/* exchange_open.c - which form an exchange takes, who owns what of a tensor, and all its memory. See exchange.h. */
+#include "engine/exchange_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+const char *gw_exchange_form_name(gw_exchange_form form) {
+    static const char *const names[] = {"auto", "merged", "owned", "gathered"};
+    return names[form];
+}
+
+gw_exchange_form gw_exchange_chosen(const gw_exchange *x) { return x->form; }
+size_t gw_exchange_memory_bytes(const gw_exchange *x) { return x->memory; }
+const gw_codec_guard *gw_exchange_guard(const gw_exchange *x, int t) { return &x->tensors[t].guard; }
+gw_codec_state *gw_exchange_state(gw_exchange *x, int t) {
+    return gw_codec_stateful(&x->setup) && !x->tensors[t].exact ? &x->tensors[t].state : NULL;
+}
+
+float gw_exchange_owner_residual(const gw_exchange *x, int t, uint64_t element) {
+    const gw_codec_state *second = &x->tensors[t].second;
+    if (!second->residual || element < second->first || element >= second->first + second->count) return 0;
+    return second->residual[element - second->first];
+}
+
+/* Shares. */
+
+/* What rank owns of a tensor. */
+gw_codec_range gw_exchange_share(const gw_exchange *x, const gw_exchange_tensor *t, int rank) {
+    uint32_t block = x->setup.codec->block ? x->setup.codec->block : 1;
+    uint64_t blocks = (t->what.count + block - 1) / block;
+    int turned = (rank + (int)(t->what.key % (uint64_t)x->world)) % x->world;
+    size_t first, length;
+    gw_part((size_t)blocks, x->world, turned, &first, &length);
+    uint64_t from = (uint64_t)first * block, to = (uint64_t)(first + length) * block;
+    if (to > t->what.count) to = t->what.count;
+    return (gw_codec_range){.tensor = &t->what, .first = from, .count = from < to ? to - from : 0};
+}
+
+size_t gw_exchange_padded(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+size_t gw_exchange_piece_room(const gw_exchange *x, const gw_exchange_tensor *t, const gw_codec_setup *setup,
+                              gw_codec_range range) {
+    size_t coded = t->exact || !range.count ? 0 : gw_codec_bound(setup, &x->call, range);
+    bool may_be_exact = t->exact || t->guard.limit > 0;
+    size_t exact = may_be_exact && range.count ? gw_codec_bound(&x->plain, &x->call, range) : 0;
+    return sizeof(uint32_t) + gw_exchange_padded(coded > exact ? coded : exact);
+}
+
+/* Bytes of one part of a message, the largest over ranks and passes. */
+static size_t part_room(const gw_exchange *x, bool gathered) {
+    size_t largest = 0;
+    for (int rank = 0; rank < x->world; rank++) {
+        size_t first = 0, second = 0;
+        for (int i = 0; i < x->count; i++) {
+            const gw_exchange_tensor *t = &x->tensors[i];
+            gw_codec_range range = gathered ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, rank);
+            first += gw_exchange_piece_room(x, t, &x->setup, range);
+            if (!gathered) second += gw_exchange_piece_room(x, t, &x->second, range);
+        }
+        if (first > largest) largest = first;
+        if (second > largest) largest = second;
+    }
+    return largest;
+}
+
+/* Opening. */
+
+static gw_exchange_form cheaper_form(const gw_exchange *x) {
+    if (gw_codec_merges(&x->setup)) return GW_FORM_MERGED;
+    if (x->setup.codec->block == 0) return GW_FORM_GATHERED;
+    size_t first = 0, second = 0, p = (size_t)x->world;
+    for (int i = 0; i < x->count; i++) {
+        gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
+        first += gw_exchange_piece_room(x, &x->tensors[i], &x->setup, whole);
+        second += gw_exchange_piece_room(x, &x->tensors[i], &x->second, whole);
+    }
+    return (p - 1) * first <= (p - 1) * (first + second) / p ? GW_FORM_GATHERED : GW_FORM_OWNED;
+}
+
+static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, double limit,
+                             gw_error *error) {
+    t->what = *given;
+    t->what.name = strdup(given->name);
+    if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for %s", given->name);
+    t->guard.limit = limit;
+    const char *why = gw_codec_refuses(&x->setup, &t->what, (uint32_t)x->world);
+    t->exact = why || t->what.count < EXACT_COUNT_MAX;
+    if (why) gw_log(GW_LOG_INFO, x->rank, "%s is sent exact: it %s", t->what.name, why);
+    return GW_OK;
+}
+
+static gw_status make_state(gw_exchange *x, gw_exchange_tensor *t, gw_error *error) {
+    gw_status status = GW_OK;
+    if (t->exact) return GW_OK;
+    if (gw_codec_stateful(&x->setup))
+        status = gw_codec_state_make(&t->state, &x->setup, gw_codec_whole(&t->what), error);
+    gw_codec_range own = gw_exchange_share(x, t, x->rank);
+    if (!status && x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
+        status = gw_codec_state_make(&t->second, &x->second, own, error);
+    return status;
+}
+
+static void lay_out_merged(gw_exchange *x) {
+    for (int i = 0; i < x->count; i++) {
+        gw_exchange_tensor *t = &x->tensors[i];
+        if (t->exact) x->exact_count += t->what.count;
+        for (uint32_t r = 0; !t->exact && r < x->rounds; r++) {
+            gw_codec_call call = x->call;
+            call.round = r;
+            t->at[r] = x->merged_bytes[r];
+            t->bytes[r] = gw_codec_bound(&x->setup, &call, gw_codec_whole(&t->what));
+            x->merged_bytes[r] += t->bytes[r];
+        }
+    }
+}
+
+static gw_status take_memory(gw_exchange *x, gw_error *error) {
+    size_t p = (size_t)x->world, out, in, sum = 0;
+    if (x->form == GW_FORM_MERGED) {
+        lay_out_merged(x);
+        out = x->merged_bytes[0] + x->merged_bytes[1];
+        in = x->exact_count * sizeof(float);
+    } else {
+        x->room = part_room(x, x->form == GW_FORM_GATHERED);
+        out = x->form == GW_FORM_GATHERED ? x->room : p * x->room;
+        in = p * x->room;
+        for (int i = 0; x->form == GW_FORM_OWNED && i < x->count; i++)
+            sum += gw_exchange_share(x, &x->tensors[i], x->rank).count;
+    }
+    x->sum_count = sum;
+    x->memory = out + in + sum * sizeof(float);
+    x->out = malloc(out + 4);
+    x->in = malloc(in + 4);
+    x->sum = malloc(sum * sizeof(float) + 4);
+    x->out_lengths = calloc(p, sizeof *x->out_lengths);
+    x->in_lengths = calloc(p, sizeof *x->in_lengths);
+    if (x->out && x->in && x->sum && x->out_lengths && x->in_lengths) return GW_OK;
+    return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", x->memory);
+}
+
+gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, const gw_exchange_config *config,
+                           gw_error *error) {
+    gw_exchange *x = calloc(1, sizeof *x);
+    if (!x) return gw_fail(error, GW_MEMORY, "out of memory for an exchange");
+    x->core = core;
+    x->team = team;
+    x->setup = config->setup;
+    x->second = gw_codec_second(&config->setup);
+    x->exact = gw_codec_exact(&config->setup);
+    x->plain = gw_codec_default(&gw_codec_none);
+    x->rank = gw_team_rank(team);
+    x->world = gw_team_size(team);
+    x->rounds = gw_codec_rounds(&config->setup);
+    x->call = (gw_codec_call){.seed = config->seed, .rank = (uint32_t)x->rank, .world = (uint32_t)x->world};
+    x->count = config->count;
+    x->phase = PHASE_OVER;
+    x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
+    gw_status status = x->tensors ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
+    for (int i = 0; !status && i < x->count; i++)
+        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->error_limit, error);
+    x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
+    if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->setup))
+        status = gw_fail(error, GW_UNSUPPORTED,
+                         "compress=%s: its payloads %s be reduced in flight, so the form cannot "
+                         "be %s",
+                         x->setup.codec->name, gw_codec_merges(&x->setup) ? "must" : "cannot",
+                         gw_exchange_form_name(x->form));
+    if (!status && x->form == GW_FORM_MERGED && config->error_limit > 0)
+        status = gw_fail(error, GW_UNSUPPORTED,
+                         "compress=%s: payloads are reduced in flight, so no rank can send one "
+                         "exact on its own: no error limit is possible",
+                         x->setup.codec->name);
+    for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
+    if (!status) status = take_memory(x, error);
+    if (status)
+        gw_exchange_close(x);
+    else
+        *out = x;
+    return status;
+}
+
+void gw_exchange_close(gw_exchange *x) {
+    if (!x) return;
+    for (int i = 0; x->tensors && i < x->count; i++) {
+        gw_codec_state_free(&x->tensors[i].state);
+        gw_codec_state_free(&x->tensors[i].second);
+        free((char *)(uintptr_t)x->tensors[i].what.name);
+    }
+    free(x->tensors);
+    free(x->out);
+    free(x->in);
+    free(x->sum);
+    free(x->out_lengths);
+    free(x->in_lengths);
+    free(x);
+}
+
+size_t gw_exchange_state_bytes(const gw_exchange *x) {
+    size_t bytes = 0;
+    for (int i = 0; i < x->count; i++) {
+        const gw_exchange_tensor *t = &x->tensors[i];
+        if (t->exact) continue;
+        if (gw_codec_stateful(&x->setup)) bytes += gw_codec_state_bytes(&x->setup, gw_codec_whole(&t->what));
+        gw_codec_range own = gw_exchange_share(x, t, x->rank);
+        if (x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
+            bytes += gw_codec_state_bytes(&x->second, own);
+    }
+    return bytes;
+}
