@@ -188,7 +188,15 @@ case_killed() {
     rm -rf "$scratch"/gradwire-bench-*
 }
 
-can_lab() { [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null; }
+# Not every root can enter a namespace that it made: not in a chroot, for one.
+can_lab() {
+    local probe=gwprobe$$ code
+    [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null && ip netns add "$probe" 2>/dev/null || return
+    ip netns exec "$probe" true 2>/dev/null
+    code=$?
+    ip netns del "$probe" 2>/dev/null
+    return "$code"
+}
 
 case_lab() {
     can_lab || return 0
