@@ -173,7 +173,7 @@ static bool make_hosts(void) {
     snprintf(left, sizeof left, "gwt%da", (int)getpid());
     snprintf(right, sizeof right, "gwt%db", (int)getpid());
     if (geteuid() != 0 || !shell("ip netns add %s 2>/dev/null && ip netns add %s 2>/dev/null", left, right) ||
-        !shell("ip netns exec %s true 2>/dev/null", left)) { /* a chroot can make them, but not enter */
+        !shell("ip netns exec %s true 2>/dev/null%s", left, "")) { /* a chroot can make them, but not enter */
         shell("ip netns del %s 2>/dev/null; ip netns del %s 2>/dev/null", left, right);
         printf("    not tried: namespaces cannot be made here\n");
         return false;
