@@ -7,7 +7,8 @@
  * Errors. Every call returns a gw_status; GW_OK is 0. On failure outputs are untouched unless said otherwise (the
  * contents of a receive buffer are undefined after a failed collective). The first error of a communicator is kept:
  * every later call on it returns that status, and gw_last_error tells the whole sentence, until the communicator is
- * shrunk or finalised. No call waits for ever: each has the communicator's deadline.
+ * shrunk or finalised. An error ends all communicators of the job, those split from others included; a wrong argument
+ * fails only the call. No call waits for ever: each has the communicator's deadline.
  *
  * Threads. Different communicators may be used from different threads at the same time. One communicator may be used
  * by one thread at a time (the order of collectives is the order of calls), except gw_abort, gw_last_error, gw_rank,
@@ -143,8 +144,9 @@ GW_API void *gw_alloc(gw_comm *comm, size_t bytes);
 GW_API void gw_free(gw_comm *comm, void *memory);
 
 GW_API const char *gw_status_text(gw_status status); /* never NULL */
-/* The sentence of the communicator's first error; of this thread's last failed call where comm is NULL. Never NULL.
- * Valid until the communicator is finalised, or the thread's next failure. */
+/* The sentence of the communicator's first error; of this thread's last failed call where comm is NULL or has not
+ * failed (a wrong argument fails only the call). Never NULL. Valid until the communicator is finalised, or the thread's
+ * next failure. */
 GW_API const char *gw_last_error(const gw_comm *comm);
 GW_API const char *gw_version(void);
 GW_API size_t gw_dtype_bytes(gw_dtype dtype);
