@@ -7,8 +7,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
 out=$build/peers
 mkdir -p "$out"
+objects=$(mktemp -d)
+trap 'rm -rf "$objects"' EXIT
+cd "$objects"
 flags="-O2 -g -Wall -D_GNU_SOURCE -I$root/include -I$root/src"
-libraries="$build/libgradwire.a -lcrypto -lpthread -lm"
+# shellcheck disable=SC2086  # words
+cc -std=gnu11 $flags -c "$root"/src/bench/*.c
+ar rcs "$out/libmeasure.a" ./*.o
+libraries="$out/libmeasure.a $build/libgradwire.a -lcrypto -lpthread -lm"
 
 for mpi in openmpi mpich; do
     if command -v "mpicc.$mpi" >/dev/null; then
