@@ -18,7 +18,7 @@
 #include "plan/plan.h"
 #include "transport/transport.h"
 
-#define GW_EAGER_BYTES 16384
+#define GW_EAGER_BYTES 65536
 #define GW_EAGER_SLOTS 8
 #define GW_PIPELINE 8           /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024)
