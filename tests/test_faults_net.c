@@ -209,37 +209,5 @@ static void network_is_cut(void) {
     remove_hosts();
 }
 
-/* On a slow network the last bytes are still on their way when the sender has long left. */
 
-static void sends_and_leaves(gw_comm *comm, const job *j, job_seat *seat) {
-    enum { PIECES = 8, PIECE = 4000 }; /* as many as may go ahead of a grant: all leave at once */
-    static float data[PIECES][PIECE];
-    gw_status status = GW_OK;
-    for (int p = 0; !status && p < PIECES; p++) {
-        for (int i = 0; i < PIECE; i++) data[p][i] = j->me ? 0 : (float)(p + i);
-        status = j->me ? gw_recv(comm, data[p], PIECE, GW_F32, 0) : gw_send(comm, data[p], PIECE, GW_F32, 1);
-        for (int i = 0; !status && i < PIECE; i++) seat->wrong += data[p][i] != (float)(p + i);
-    }
-    job_failed(seat, comm, status);
-    seat->finalized = gw_finalize(comm);
-}
-
-static void last_bytes_arrive_on_a_slow_network(void) {
-    if (!make_hosts()) return;
-    if (!shell("ip netns exec %s tc qdisc add dev v0 root tbf rate %s burst 20000 limit 400000 2>/dev/null", left,
-               "2mbit"))
-        printf("    without a slow link: tc cannot make one here\n");
-    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 5, .body = sends_and_leaves,
-             .space = {left, right}, .master_addr = "10.77.0.1"};
-    job_start(&j);
-    for (int r = 0; r < 2; r++) {
-        CHECK(job_ended(&j, r, 10));
-        CHECK_STR("", j.shared->seat[r].text);
-        CHECK_EQ(GW_OK, j.shared->seat[r].finalized);
-        CHECK_EQ(0, j.shared->seat[r].wrong);
-    }
-    job_close(&j);
-    remove_hosts();
-}
-
-TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut), CASE(last_bytes_arrive_on_a_slow_network))
+TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut))
