@@ -222,7 +222,8 @@ static void update_guards(gw_exchange *x) {
         gw_exchange_tensor *t = &x->tensors[i];
         if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) continue;
         gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
-               t->what.name, t->guard.error, x->setup.codec->name, t->guard.exact ? "exact" : "compressed again");
+               t->what.name, t->guard.error, x->setup.codec->technique.name,
+               t->guard.exact ? "exact" : "compressed again");
     }
 }
 

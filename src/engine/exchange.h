@@ -26,7 +26,6 @@ typedef struct gw_exchange_config {
     int count;
     uint64_t seed;         /* of the job: random codecs draw from it */
     gw_exchange_form form; /* AUTO: the cheaper one */
-    double error_limit;    /* of the relative error, beyond which a tensor is sent exact until it recovers; 0: never */
 } gw_exchange_config;
 
 gw_status gw_exchange_open(gw_exchange **exchange, gw_core *core, gw_team *team, const gw_exchange_config *config,

@@ -79,12 +79,11 @@ static gw_exchange_form cheaper_form(const gw_exchange *x) {
     return (p - 1) * first <= (p - 1) * (first + second) / p ? GW_FORM_GATHERED : GW_FORM_OWNED;
 }
 
-static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, double limit,
-                             gw_error *error) {
+static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, gw_error *error) {
     t->what = *given;
     t->what.name = strdup(given->name);
     if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for %s", given->name);
-    t->guard.limit = limit;
+    t->guard.limit = x->setup.limit;
     const char *why = gw_codec_refuses(&x->setup, &t->what, (uint32_t)x->world);
     t->exact = why || t->what.count < EXACT_COUNT_MAX;
     if (why) gw_log(GW_LOG_INFO, x->rank, "%s is sent exact: it %s", t->what.name, why);
@@ -158,20 +157,15 @@ gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, cons
     x->phase = PHASE_OVER;
     x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
     gw_status status = x->tensors ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
-    for (int i = 0; !status && i < x->count; i++)
-        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->error_limit, error);
+    if (!status) status = gw_codec_check(&x->setup, error);
+    for (int i = 0; !status && i < x->count; i++) status = make_tensor(x, &x->tensors[i], &config->tensors[i], error);
     x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
     if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->setup))
         status = gw_fail(error, GW_UNSUPPORTED,
                          "compress=%s: its payloads %s be reduced in flight, so the form cannot "
                          "be %s",
-                         x->setup.codec->name, gw_codec_merges(&x->setup) ? "must" : "cannot",
+                         x->setup.codec->technique.name, gw_codec_merges(&x->setup) ? "must" : "cannot",
                          gw_exchange_form_name(x->form));
-    if (!status && x->form == GW_FORM_MERGED && config->error_limit > 0)
-        status = gw_fail(error, GW_UNSUPPORTED,
-                         "compress=%s: payloads are reduced in flight, so no rank can send one "
-                         "exact on its own: no error limit is possible",
-                         x->setup.codec->name);
     for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
     if (!status) status = take_memory(x, error);
     if (status)
