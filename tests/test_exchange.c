@@ -293,6 +293,7 @@ static void impossible_forms_are_refused(void) {
     CHECK_EQ(GW_OK, gw_codec_parse("fp16", &config.setup, &error));
     CHECK_EQ(GW_UNSUPPORTED, gw_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
     CHECK(strstr(error.text, "fp16") != NULL);
+    error = (gw_error){0};
     config.form = GW_FORM_AUTO;
     config.setup.limit = 0.1;
     CHECK_EQ(GW_UNSUPPORTED, gw_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));

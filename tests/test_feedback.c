@@ -474,6 +474,7 @@ static void setups_are_read(void) {
         CHECK_EQ(GW_INVALID, status);
         CHECK(error.text[0] && setup.codec == before.codec);
     }
+    error = (gw_error){0};
     CHECK_EQ(GW_UNSUPPORTED, gw_codec_parse("terngrad:shared,limit=0.1", &setup, &error));
     CHECK_STR("compress=terngrad: payloads are reduced in flight, so no rank can send one exact on its own: no error "
               "limit is possible",
@@ -502,6 +503,6 @@ static void settings_become_setups(void) {
     }
 }
 
-TEST_MAIN(CASE(setups_are_read), CASE(settings_become_setups), CASE(feedback_conserves), CASE(reports_are_true), CASE(both_passes_conserve),
-          CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(state_is_saved_exactly),
-          CASE(guard_sends_exact), CASE(threads_share_a_state))
+TEST_MAIN(CASE(setups_are_read), CASE(settings_become_setups), CASE(feedback_conserves), CASE(reports_are_true),
+          CASE(both_passes_conserve), CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank),
+          CASE(state_is_saved_exactly), CASE(guard_sends_exact), CASE(threads_share_a_state))
