@@ -4,7 +4,7 @@
 
 #include "base/words.h"
 #include "cli/train.h"
-#include "strategy/param.h"
+#include "base/param.h"
 
 enum { TEXT_BYTES = 128 };
 
