@@ -297,6 +297,8 @@ typedef struct gw_step_counters {
     uint64_t wait_ns;                   /* that calls of the step waited: communication which nothing hid */
     int pieces;                         /* into which the tensors are cut at present */
     size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
+    bool local;                         /* optimisers of the ranks differ, and their weights between exchanges */
+    bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 

@@ -21,7 +21,6 @@ typedef struct typed {
     const char *optimiser, *schedule, *parallel;
     int64_t warmup, seed;
     int64_t layers, heads, embedding, context;
-    uint64_t bucket;
     bool nesterov;
 } typed;
 
@@ -83,7 +82,6 @@ static int check(gw_train_request *r, const typed *y) {
         return gw_usage_error(&gw_command_train, "--checkpoint-every needs --checkpoint FILE: where to write to");
     s->seed = (uint64_t)y->seed;
     s->warmup = (uint64_t)y->warmup;
-    s->bucket_bytes = y->bucket;
     s->size = (gw_model_size){.layers = (int)y->layers, .heads = (int)y->heads, .embedding = (int)y->embedding,
                               .context = (int)y->context};
     return -1;
@@ -149,8 +147,6 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("parallel", "WAY", y->parallel,
              "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
-        {.name = "bucket", .kind = GW_OPTION_BYTES, .bytes = &y->bucket,
-         .about = "gradients that travel together (default: 1M)"},
         NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
@@ -174,7 +170,7 @@ static int run(int argc, char **argv) {
                           .settings = {.model = "cnn", .data = "fashion-mnist", .epochs = 3, .batch = 128,
                                        .accumulate = 1}};
     typed y = {.optimiser = "sgd", .schedule = "cosine", .parallel = "data", .warmup = 100, .seed = 1,
-               .context = CONTEXT, .bucket = 1 << 20};
+               .context = CONTEXT};
     int words = argc;
     char **line = copy_words(argc, argv); /* reading the options moves the words about */
     if (!line) return GW_EXIT_FAILED;

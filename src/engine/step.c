@@ -267,7 +267,9 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .wait_ns = step->wait_ns,
                               .pieces = gw_schedule_pieces(gw_stepper_schedule(step->stepper)),
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
-                              .codec_bytes = gw_stepper_codec_bytes(step->stepper)};
+                              .codec_bytes = gw_stepper_codec_bytes(step->stepper),
+                              .local = gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique)->local,
+                              .agrees = gw_stepper_agrees(step->stepper)};
 }
 
 size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }

@@ -63,6 +63,7 @@ gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *sett
 bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
 /* Something is left to do, or under way. Any thread. */
 bool gw_stepper_busy(const gw_stepper *stepper);
+bool gw_stepper_agrees(const gw_stepper *stepper); /* (C) settled: all ranks hold the same weights */
 bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
 const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 

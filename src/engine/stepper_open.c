@@ -96,7 +96,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool passing
     const gw_stepper *s = t->stepper;
     gw_step_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
                              .gradient = gradient, .scale = s->scale, .local = passing,
-                             .step = passing ? gw_stepper_step(s, t->readied) : t->arriving};
+                             .step = t->applying};
     s->config.options.update(s->config.options.ctx, &update);
 }
 

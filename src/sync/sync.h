@@ -31,6 +31,7 @@ typedef struct gw_sync_tensor {
 typedef struct gw_sync {
     gw_technique technique;
     bool needs_update;   /* the step has to run the optimiser */
+    bool local;          /* ranks run optimisers of their own: between exchanges their weights differ */
     bool keeps_anchor;
     bool travels_apart;  /* what is exchanged may not lie in the gradient's memory */
     bool (*keeps_momentum)(const double *values); /* NULL: no */
