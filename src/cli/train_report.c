@@ -57,8 +57,9 @@ void gw_train_report_say(gw_train_report *r, const char *format, ...) {
 /* Which layers are whose, and how even the stages are. */
 static void say_stages(gw_train_report *r) {
     const gw_pipeline *p = r->trainer->pipeline;
-    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s%s", p->stages, p->stages > 1 ? "s" : "", p->micro,
-                        p->micro > 1 ? "es" : "", p->replicas > 1 ? ", several replicas" : "");
+    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s, %d replica%s", p->stages,
+                        p->stages > 1 ? "s" : "", p->micro, p->micro > 1 ? "es" : "", p->replicas,
+                        p->replicas > 1 ? "s" : "");
     for (int s = 0; s < p->stages; s++) {
         const gw_node *first = &r->trainer->spec->nodes[p->first[s]];
         const gw_node *last = &r->trainer->spec->nodes[p->first[s + 1] - 1];
@@ -76,7 +77,8 @@ void gw_train_report_open(gw_train_report *r, const gw_train_request *request, c
     gw_train_report_say(r,
                         "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epoch%s, batch %" PRId64
                         " over %d worker%s, %s at rate %g",
-                        s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs, s->epochs > 1 ? "s" : "",
+                        s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs,
+                        s->epochs > 1 ? "s" : "",
                         s->batch * s->accumulate, t->world, t->world > 1 ? "s" : "",
                         s->optimiser->name, s->rate);
     if (t->pipeline) say_stages(r);
