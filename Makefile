@@ -38,10 +38,11 @@ test-sanitize: test-packages build-packages
 fuzz: test-packages build-packages
 	@tests/run fuzz $(SECONDS)
 
-# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo.
+# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo; and a training step beside PyTorch.
 bench-peers: all
 	@bench/peers/install.sh
 	@bench/peers/build.sh $(BUILD)
+	@bench/peers/train.sh $(BUILD)
 
 # docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
 bench-large-batch: all run-packages
