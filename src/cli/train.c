@@ -26,8 +26,7 @@ typedef struct typed {
 
 /* Rates that are good for a batch of 128. */
 static double default_rate(const gw_optimiser_kind *kind) {
-    if (kind == &gw_sgd) return 0.05;
-    if (kind == &gw_lars) return 8;
+    if (kind == &gw_sgd || kind == &gw_lars) return 0.05;
     return kind == &gw_lamb ? 0.005 : 0.001;
 }
 

@@ -1,5 +1,5 @@
-/* train.h - the parts of gradwire train: what was asked for (train.c, train_parallel.c), starting ranks (train_start.c), one rank's
- * course (train_rank.c), and what a person sees (train_report.c). */
+/* train.h - the parts of gradwire train: what was asked for (train.c, train_parallel.c), starting ranks
+ * (train_start.c), one rank's course (train_rank.c), and what a person sees (train_report.c). */
 #ifndef GW_CLI_TRAIN_H
 #define GW_CLI_TRAIN_H
 

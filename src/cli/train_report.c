@@ -58,8 +58,9 @@ void gw_train_report_say(gw_train_report *r, const char *format, ...) {
 /* Which layers are whose, and how even the stages are. */
 static void say_stages(gw_train_report *r) {
     const gw_pipeline *p = r->trainer->pipeline;
-    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s%s", p->stages, p->stages > 1 ? "s" : "", p->micro,
-                        p->micro > 1 ? "es" : "", p->replicas > 1 ? ", several replicas" : "");
+    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s, %d replica%s", p->stages,
+                        p->stages > 1 ? "s" : "", p->micro, p->micro > 1 ? "es" : "", p->replicas,
+                        p->replicas > 1 ? "s" : "");
     for (int s = 0; s < p->stages; s++) {
         const gw_node *first = &r->trainer->spec->nodes[p->first[s]];
         const gw_node *last = &r->trainer->spec->nodes[p->first[s + 1] - 1];
