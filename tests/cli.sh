@@ -104,7 +104,7 @@ done
 
 # ---- list ----
 
-check "list: everything" 0 "~^TECHNIQUE .*arch=ring .*sync=bsp .*compress=none .*schedule=fifo .*transport=tcp " \
+check "list: everything" 0 "~^TECHNIQUE .*arch=ring .*sync=bsp .*compress=none .*schedule=wfbp .*transport=tcp " \
     "" gradwire list
 check "list: one axis" 0 "TECHNIQUE  VALUES  DEFAULT  ABOUT
 sync=bsp           yes      every rank waits for all in every step" "" gradwire list sync

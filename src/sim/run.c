@@ -112,7 +112,7 @@ static gw_status make_plan(const gw_run *run, const gw_run_spec *spec, int rank,
 static uint64_t count_board_steps(const part *p, const lane *l) {
     uint64_t count = 0;
     for (uint64_t i = 0; i < l->steps; i++) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&p->plan, l->index, i, &step);
         count += step.kind == GW_STEP_BOARD;
     }

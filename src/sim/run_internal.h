@@ -130,6 +130,6 @@ connection *gw_run_connect(gw_run *run, int from, int to, gw_error *error);
 void gw_run_send(gw_run *run, lane *l, double bytes);
 gw_status gw_run_open_boards(gw_run *run, gw_error *error);
 /* The lane's rank has come to a board step. */
-void gw_run_board(gw_run *run, lane *l, const gw_step *step);
+void gw_run_board(gw_run *run, lane *l, const gw_action *step);
 
 #endif

@@ -98,7 +98,7 @@ static void do_work(gw_run *run, lane *l, double bytes) {
 
 static void post(gw_run *run, lane *l) {
     while (l->posted < l->steps && l->posted - l->done < GW_PIPELINE) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&l->of->plan, l->index, l->posted, &step);
         if (!holds(l, BEFORE_POST, step.free)) return;
         l->granted[l->posted % GW_PIPELINE] = run->events.now;
@@ -109,7 +109,7 @@ static void post(gw_run *run, lane *l) {
 
 static void act(gw_run *run, lane *l) {
     while (l->acted < l->arrived && l->acted < l->posted) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&l->of->plan, l->index, l->acted, &step);
         if (!holds(l, BEFORE_ACT, step.ready)) return;
         l->acted++;
@@ -149,7 +149,7 @@ static bool granted(gw_run *run, lane *l, double bytes) {
 
 static void send(gw_run *run, lane *l) {
     while (l->posted < l->steps && l->posted - l->done < GW_PIPELINE) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&l->of->plan, l->index, l->posted, &step);
         if (!holds(l, BEFORE_POST, step.ready)) return;
         double bytes = (double)(step.src.count * l->of->op->spec.unit_bytes);
@@ -164,7 +164,7 @@ static void send(gw_run *run, lane *l) {
 static void local(gw_run *run, lane *l) {
     size_t unit = l->of->op->spec.unit_bytes;
     while (l->acted < l->steps && l->acted == l->done && !l->on_board) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&l->of->plan, l->index, l->acted, &step);
         if (!holds(l, BEFORE_ACT, step.ready)) return;
         if (step.kind == GW_STEP_BOARD) {

@@ -133,7 +133,7 @@ gw_status gw_run_open_boards(gw_run *run, gw_error *error) {
 }
 
 /* Elements read and written by all ranks of the host together. */
-static double touched(const gw_step *step, int locals) {
+static double touched(const gw_action *step, int locals) {
     double n = (double)(step->task == GW_BOARD_REDUCE_SCATTER ? step->src.count : step->dst.count);
     switch (step->task) {
     case GW_BOARD_ALLREDUCE: return 2 * locals * n;
@@ -166,7 +166,7 @@ static void leave_board_queue(gw_run *run, part *p) {
         if (after->lanes[s].flow == GW_FLOW_LOCAL) gw_run_queue(run, &after->lanes[s]);
 }
 
-void gw_run_board(gw_run *run, lane *l, const gw_step *step) {
+void gw_run_board(gw_run *run, lane *l, const gw_action *step) {
     part *p = l->of;
     if (run->rank[p->rank].board_first != p) return;
     board *b = &run->boards[gw_topology_host(&run->config.topology, p->rank)];
