@@ -291,6 +291,13 @@ void gw_run_after(gw_run *run, gw_run_timer *timer, double seconds, gw_path_part
     gw_event_set(&run->events, &timer->event, run->events.now + seconds);
 }
 
+void gw_run_busy(gw_run *run, int rank, gw_run_timer *timer, double seconds, gw_path_part kind) {
+    rank_state *state = &run->rank[rank];
+    double now = run->events.now, begin = state->busy_until > now ? state->busy_until : now;
+    state->busy_until = begin + seconds;
+    gw_run_after(run, timer, state->busy_until - now, kind);
+}
+
 bool gw_run_moment(gw_run *run, gw_error *error) {
     gw_run_drain(run);
     gw_flow_net_settle(run->net);

@@ -68,6 +68,9 @@ typedef struct gw_run_timer {
 
 void gw_run_after(gw_run *run, gw_run_timer *timer, double seconds, gw_path_part kind);
 
+/* The same for work of a rank's own, which waits for its sums and copies, and they for it. */
+void gw_run_busy(gw_run *run, int rank, gw_run_timer *timer, double seconds, gw_path_part kind);
+
 /* Lets the next moment happen, whole. False: nothing is left to happen, or (*error) memory ran out. */
 bool gw_run_moment(gw_run *run, gw_error *error);
 

@@ -84,6 +84,7 @@ typedef struct work {
 typedef struct rank_state {
     double busy_until;
     part *board_first, *board_last; /* parts that still have to begin board steps, in the order of starting */
+    bool on_board;                  /* it has come to a task that is not over */
 } rank_state;
 
 typedef struct board {

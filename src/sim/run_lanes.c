@@ -172,7 +172,8 @@ static void local(gw_run *run, lane *l) {
             return;
         }
         l->acted++;
-        size_t operands = step.kind == GW_STEP_FOLD ? (size_t)run->config.topology.world - 1 : 1;
+        /* Steps work in place: what is to be copied lies where it belongs. */
+        size_t operands = step.kind == GW_STEP_FOLD ? (size_t)run->config.topology.world - 1 : 0;
         do_work(run, l, (double)(step.dst.count * unit * operands));
     }
 }

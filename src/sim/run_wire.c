@@ -100,6 +100,13 @@ void gw_run_send(gw_run *run, lane *l, double bytes) {
 /* Boards. A task begins when all ranks of the host have come to it, each having begun all tasks of its operations
  * before; reading and writing share the host's memory. */
 
+/* Whose turn it is at the board looks again. */
+static void look_again(gw_run *run, int rank) {
+    part *p = run->rank[rank].board_first;
+    for (uint32_t s = 0; p && s < p->plan.streams; s++)
+        if (p->lanes[s].flow == GW_FLOW_LOCAL) gw_run_queue(run, &p->lanes[s]);
+}
+
 static void board_over(gw_net_flow *flow, void *ctx) {
     gw_run *run = ctx;
     board *b = (board *)flow;
@@ -107,8 +114,10 @@ static void board_over(gw_net_flow *flow, void *ctx) {
     int lanes = b->arrived;
     b->arrived = 0;
     for (int i = 0; i < lanes; i++) {
-        b->lanes[i]->on_board = false;
+        int rank = b->lanes[i]->of->rank;
+        b->lanes[i]->on_board = run->rank[rank].on_board = false;
         gw_run_complete(run, b->lanes[i]);
+        look_again(run, rank);
     }
     gw_run_drain(run);
 }
@@ -157,21 +166,16 @@ static void leave_board_queue(gw_run *run, part *p) {
     if (--p->board_left > 0) return;
     rank->board_first = p->next;
     p->next = NULL;
-    if (!rank->board_first) {
-        rank->board_last = NULL;
-        return;
-    }
-    part *after = rank->board_first;
-    for (uint32_t s = 0; s < after->plan.streams; s++)
-        if (after->lanes[s].flow == GW_FLOW_LOCAL) gw_run_queue(run, &after->lanes[s]);
+    if (!rank->board_first) rank->board_last = NULL;
 }
 
 void gw_run_board(gw_run *run, lane *l, const gw_action *step) {
     part *p = l->of;
-    if (run->rank[p->rank].board_first != p) return;
+    rank_state *rank = &run->rank[p->rank];
+    if (rank->board_first != p || rank->on_board) return;
     board *b = &run->boards[gw_topology_host(&run->config.topology, p->rank)];
     l->acted++;
-    l->on_board = true;
+    l->on_board = rank->on_board = true;
     leave_board_queue(run, p);
     b->lanes[b->arrived++] = l;
     b->bytes = touched(step, b->locals) * (double)p->op->spec.unit_bytes;
