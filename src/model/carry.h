@@ -1,7 +1,6 @@
 /* carry.h - what becomes of a piece of a step: the collectives that carry it, how many bytes each moves, and what a
  * rank computes in between. The same decisions as the engine makes (engine/stepper_carry.c, engine/exchange.c), with
- * the
- * payload sizes of the production codecs. */
+ * the payload sizes of the production codecs. */
 #ifndef GW_MODEL_CARRY_H
 #define GW_MODEL_CARRY_H
 

@@ -21,6 +21,7 @@ static const struct {
     {"message", offsetof(gw_machine, message), false}, {"memory", offsetof(gw_machine, memory), true},
     {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
+    {"at_once", offsetof(gw_machine, at_once), false},
     {"error", offsetof(gw_machine, error), false},
 };
 

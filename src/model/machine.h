@@ -9,6 +9,7 @@
  *     memory_latency 1e-06
  *     reduce 5e+09
  *     compute 1
+ *     at_once 0
  *     codec topk 4.2e+09 1.5e+10
  *     error 0.012
  *     end
@@ -16,8 +17,10 @@
  * latency: seconds from host to host; rate: bytes per second of a host's link; message: seconds that a message costs
  * besides; memory: bytes per second that the ranks of a host read and write together, and its latency; reduce: bytes
  * per second that a rank adds; compute: what the profile's times are multiplied by (ranks that share cores compute more
- * slowly); codec: bytes of f32 per second encoded and decoded; error: the median relative error of the fit. Lines that
- * are left out keep the values of gw_machine_default; those that begin with # are for people. */
+ * slowly); at_once: how many pieces are under way together, 0: as many as the schedule starts, as in gradwire, 1: one
+ * after the other, as in libraries that run collectives in one queue; codec: bytes of f32 per second encoded and
+ * decoded; error: the median relative error of the fit. Lines that are left out keep the values of gw_machine_default;
+ * those that begin with # are for people. */
 #ifndef GW_MODEL_MACHINE_H
 #define GW_MODEL_MACHINE_H
 
@@ -38,6 +41,7 @@ typedef struct gw_machine {
     double memory, memory_latency;
     double reduce;
     double compute;
+    double at_once; /* a whole number */
     double error; /* 0: not fitted */
     gw_codec_speed codecs[GW_MACHINE_CODECS_MAX];
     int codec_count;

@@ -146,7 +146,7 @@ static gw_status set_carries(setting_up *s, gw_error *error) {
 static gw_status set_up(setting_up *s, gw_error *error) {
     const gw_predict_config *c = s->config;
     gw_status status = set_network(s, error);
-    gw_strategy_facts facts = {.hosts = c->ranks / c->per_host, .simulated = true};
+    gw_strategy_facts facts = {.hosts = c->ranks / c->per_host}; /* the job that is predicted is real */
     if (!status) status = gw_strategy_check(c->strategy, &facts, error);
     if (!status) status = gw_carrier_make(&s->carrier, c->strategy, c->machine, s->topology, error);
     if (!status)
@@ -185,7 +185,8 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
         int cycle = cycle_of(gw_sync_of(sync->technique), sync->values);
         gw_steps_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedule = s.schedule,
                                  .carries = s.carries, .sync = gw_sync_of(sync->technique),
-                                 .sync_values = sync->values, .compute = config->machine->compute, .run = s.run,
+                                 .sync_values = sync->values, .compute = config->machine->compute,
+                                 .at_once = (int)config->machine->at_once, .run = s.run,
                                  .warm = 2 * cycle, .steps = 4 * cycle, .progress = config->progress,
                                  .ctx = config->ctx};
         status = gw_steps_run(&steps, &result, error);

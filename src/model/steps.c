@@ -46,6 +46,7 @@ typedef struct steps {
     entry *order;
     int entries, entry_room;
     int *started; /* of each piece: exchanges begun */
+    int under_way; /* starts of rank 0 that are not over */
     double began;
     gw_path began_path;
     double ended;
@@ -110,6 +111,7 @@ static void flight_over(steps *s, flight *f) {
         f->uses++;
     }
     if (f->rank == 0) {
+        s->under_way--;
         gw_schedule_done(s->config->schedule, f->piece);
         pump(s);
     }
@@ -201,10 +203,11 @@ static bool append(steps *s, int piece, bool second) {
 /* Rank 0 decides. */
 static void pump(steps *s) {
     gw_schedule *schedule = s->config->schedule;
-    int before = s->entries, piece;
-    while (!s->status && (piece = gw_schedule_next(schedule)) >= 0) {
+    int before = s->entries, limit = s->config->at_once, piece;
+    while (!s->status && (!limit || s->under_way < limit) && (piece = gw_schedule_next(schedule)) >= 0) {
         if (!append(s, piece, gw_schedule_piece(schedule, piece)->state == GW_PIECE_HALFWAY)) return;
         gw_schedule_start(schedule, piece);
+        s->under_way++;
     }
     for (int rank = 0; before < s->entries && rank < s->ranks; rank++) follow(s, rank);
 }

@@ -19,6 +19,7 @@ typedef struct gw_steps_config {
     const gw_sync *sync;
     const double *sync_values;
     double compute; /* what the profile's times are multiplied by */
+    int at_once;    /* pieces under way together; 0: as many as the schedule starts */
     int steps, warm; /* how many, and how many of these before what is measured */
     gw_run_config run; /* done and ctx are set here */
     /* Called now and then with the steps that rank 0 has ended; NULL: nobody. */
