@@ -13,7 +13,7 @@
 #define HEADER "profile,ranks,per_host,step_ms,strategy"
 #define STEPS_MAX 1024
 
-enum { FIELDS = 5, FIGURES_MAX = 4, ROUNDS = 200 };
+enum { FIELDS = 5, FIGURES_MAX = 4, ROUNDS = 200, RESTARTS = 10 };
 
 /* Reading. */
 
@@ -175,10 +175,12 @@ static void move(search *s, corner *corners) {
     }
 }
 
-static void descend(search *s) {
-    corner corners[FIGURES_MAX + 1] = {{.distance = 0}};
+/* From a point down to where the simplex has become small. */
+static corner descend(search *s, const corner *from) {
+    corner corners[FIGURES_MAX + 1];
     for (int c = 0; c <= s->count; c++) {
-        if (c) corners[c].at[c - 1] = 0.7;
+        corners[c] = *from;
+        if (c) corners[c].at[c - 1] += 0.7;
         corners[c].distance = distance(s, corners[c].at);
     }
     for (int round = 0; round < ROUNDS && !s->status; round++) {
@@ -189,7 +191,33 @@ static void descend(search *s) {
         move(s, corners);
     }
     qsort(corners, (size_t)s->count + 1, sizeof corners[0], nearer);
-    distance(s, corners[0].at);
+    return corners[0];
+}
+
+/* The nearest of a coarse grid, four times less and more of each figure: what is hidden and what is not changes at
+ * bends that a descent does not cross. */
+static corner look_around(search *s) {
+    corner best = {.distance = INFINITY};
+    int points = (int)lround(pow(3, s->count));
+    for (int p = 0; p < points && !s->status; p++) {
+        corner here = {.distance = 0};
+        for (int i = 0, rest = p; i < s->count; i++, rest /= 3) here.at[i] = (rest % 3 - 1) * log(4);
+        here.distance = distance(s, here.at);
+        if (here.distance < best.distance) best = here;
+    }
+    return best;
+}
+
+/* A simplex may become small where it should not: a new one begins there until that helps no more. */
+static void find_nearest(search *s) {
+    corner best = look_around(s);
+    for (int again = 0; again < RESTARTS && !s->status; again++) {
+        corner next = descend(s, &best);
+        bool helped = next.distance < best.distance * (1 - 1e-3);
+        if (next.distance < best.distance) best = next;
+        if (!helped) break;
+    }
+    distance(s, best.at);
 }
 
 gw_status gw_fit_to_steps(gw_fit_steps *steps, gw_fit_free moves, const gw_fabric_spec *fabric, gw_machine *machine,
@@ -201,7 +229,7 @@ gw_status gw_fit_to_steps(gw_fit_steps *steps, gw_fit_free moves, const gw_fabri
     if (moves.compute) s.figures[s.count++] = &made.compute;
     if (moves.reduce) s.figures[s.count++] = &made.reduce;
     for (int i = 0; i < s.count; i++) s.start[i] = *s.figures[i];
-    if (s.count) descend(&s);
+    if (s.count) find_nearest(&s);
     else distance(&s, s.start);
     if (s.status) return s.status;
     double errors[STEPS_MAX];

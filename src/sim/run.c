@@ -243,6 +243,9 @@ gw_status gw_run_prepare(gw_run *run, const gw_run_spec *spec, gw_run_op **out, 
     gw_status status = op && parts ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %d ranks", run->ranks);
     if (!status) {
         op->spec = *spec;
+        size_t world = (size_t)run->config.topology.world;
+        bool dealt = spec->collective == GW_COLL_ALLREDUCE; /* count is that of all parts together */
+        if (run->config.fabric->folded && dealt && spec->count < world) op->spec.count = world;
         op->parts = parts;
         op->unfinished = run->ranks;
         status = lay_out(run, op, error);

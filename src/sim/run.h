@@ -8,7 +8,7 @@
  *
  * Folding. Where all hosts are alike (one switch, the same number of ranks on each) and a plan looks the same from
  * every host, one host stands for all: what it sends to another host arrives at itself, from the host that sends such a
- * thing to it. Parts that differ by an element are taken as the first host has them. */
+ * thing to it. Parts that differ by an element are taken as the first host has them, and none as empty. */
 #ifndef GW_SIM_RUN_H
 #define GW_SIM_RUN_H
 
