@@ -265,7 +265,7 @@ static void names_the_origin_of_a_mistake(void) {
     write_file("strategy", wrong, strlen(wrong));
     setenv("GRADWIRE_STRATEGY_FILE", "strategy", 1);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\": line 2: unknown sync \"bps\" (did you mean \"bsp\"? allowed: "
-              "bsp)",
+              "bsp, delayed, periodic)",
               resolved(NULL));
     write_file("strategy", "arch\0x", 6);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\" is not a text file: byte 5 is zero", resolved(NULL));
