@@ -41,6 +41,7 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
                        "gradient is computed anew",
                        t->what.name);
+    t->applying = step;
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
     t->readied++;
     if (!exchanges(s, step)) {
@@ -97,8 +98,8 @@ static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
 }
 
 static void arrive(gw_stepper *s, gw_stepper_tensor *t) {
-    t->arriving = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
-    s->config.sync->arrive(s->config.sync_values, t->arriving, &t->view);
+    t->applying = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+    s->config.sync->arrive(s->config.sync_values, t->applying, &t->view);
     tensor_over(s, t);
 }
 

@@ -14,7 +14,7 @@ typedef struct gw_stepper_tensor {
     uint64_t readied;          /* (C) steps it has been ready in */
     _Atomic uint64_t done;     /* of these, over */
     int left;                  /* pieces of it still under way; the driver's */
-    uint64_t arriving;         /* the step whose update is applied now */
+    uint64_t applying;         /* the step whose gradient is applied now; of whoever the tensor belongs to */
 } gw_stepper_tensor;
 
 /* A piece on its way. The driver's. */
