@@ -117,7 +117,7 @@ static gw_status begin(course *c, gw_error *error) {
     int32_t rank = gw_rank(c->comm), first = INT32_MAX;
     gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error), told;
     if (status == GW_OK && rank == 0 && c->request->checkpoint) status = try_checkpoint(c->request->checkpoint, error);
-    if (status != GW_OK) first = rank;
+    if (status != GW_OK && error->text[0]) first = rank; /* else it stopped because another one did */
     told = gw_allreduce(c->comm, &first, &first, 1, GW_I32, GW_MIN);
     if (told != GW_OK) return gw_fail(error, told, "%s", gw_last_error(c->comm));
     if (first == INT32_MAX) return GW_OK;
@@ -127,7 +127,7 @@ static gw_status begin(course *c, gw_error *error) {
 }
 
 static gw_status train(course *c, gw_error *error) {
-    gw_time exchange = 0;
+    gw_train_end end = {0};
     gw_status status = begin(c, error);
     if (status != GW_OK) return status;
     c->reports = c->trainer->rank == 0;
@@ -136,8 +136,10 @@ static gw_status train(course *c, gw_error *error) {
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);
-    if (status == GW_OK) status = time_exchange(c, &exchange, error);
-    if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &c->test, exchange);
+    if (status == GW_OK) status = time_exchange(c, &end.exchange, error);
+    if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
+    end.test = c->test;
+    if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &end);
     return status;
 }
 

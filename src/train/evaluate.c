@@ -9,43 +9,64 @@ enum { LIST_BYTES = 96 };
 
 /* ---- do they agree ---- */
 
+static uint64_t stir(uint64_t hash, uint64_t bits) {
+    hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
 /* Not against malice: any changed bit changes it, by multiplication with odd numbers. */
-uint64_t gw_trainer_hash(const gw_trainer *t) {
+static uint64_t hash_of(const float *values, size_t count, uint64_t seed) {
     enum { LANES = 4 };
-    uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = t->model->count;
-    size_t i = 0;
-    for (; i + LANES <= t->model->count; i += LANES)
-        for (int k = 0; k < LANES; k++) {
-            uint32_t bits;
-            memcpy(&bits, t->model->weights + i + k, sizeof bits);
-            lanes[k] = (lanes[k] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
-            lanes[k] ^= lanes[k] >> 32;
-        }
-    for (; i < t->model->count; i++) {
+    uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = seed;
+    for (size_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, t->model->weights + i, sizeof bits);
-        lanes[0] = (lanes[0] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+        memcpy(&bits, values + i, sizeof bits);
+        lanes[i % LANES] = stir(lanes[i % LANES], bits);
     }
-    for (int k = 0; k < LANES; k++) hash = ((hash ^ lanes[k]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (hash >> 29);
+    for (int k = 0; k < LANES; k++) hash = stir(hash, lanes[k]);
     return hash;
 }
 
-static int holders(const uint64_t *hashes, int world, uint64_t hash) {
+uint64_t gw_trainer_hash(const gw_trainer *t) {
+    const gw_model *m = t->model;
+    uint64_t before = (uint64_t)m->spec->nodes[m->first].first_parameter, sum = 0;
+    for (int i = 0; i < m->parameters; i++)
+        sum += hash_of(m->weights + m->table[i].offset, m->table[i].count, before + (uint64_t)i);
+    return sum;
+}
+
+gw_status gw_trainer_hash_whole(gw_trainer *t, uint64_t *hash, gw_error *error) {
+    *hash = gw_trainer_hash(t);
+    if (!t->pipeline) return GW_OK;
+    return gw_trainer_told(t, gw_allreduce(t->pipeline->line, hash, hash, 1, GW_I64, GW_SUM), error);
+}
+
+/* Ranks of the same stage with this hash. */
+static int holders(const uint64_t *hashes, int world, int stages, int rank) {
     int count = 0;
-    for (int i = 0; i < world; i++) count += hashes[i] == hash;
+    for (int i = rank % stages; i < world; i += stages) count += hashes[i] == hashes[rank];
     return count;
 }
 
-gw_status gw_train_compare(const uint64_t *hashes, int world, uint64_t updates, gw_error *error) {
-    int best = 0, odd = -1, count = 0;
+/* The rank of this stage whose weights most others have too. */
+static int common(const uint64_t *hashes, int world, int stages, int stage) {
+    int best = stage;
+    for (int i = stage + stages; i < world; i += stages)
+        if (holders(hashes, world, stages, i) > holders(hashes, world, stages, best)) best = i;
+    return best;
+}
+
+gw_status gw_train_compare(const uint64_t *hashes, int world, int stages, uint64_t updates, gw_error *error) {
+    int odd = -1, count = 0;
     char list[LIST_BYTES] = "";
-    for (int i = 1; i < world; i++)
-        if (holders(hashes, world, hashes[i]) > holders(hashes, world, hashes[best])) best = i;
-    for (int i = 0; i < world; i++) {
-        if (hashes[i] == hashes[best]) continue;
-        size_t used = strlen(list);
-        if (used + 16 < sizeof list) snprintf(list + used, sizeof list - used, "%s%d", count ? ", " : "", i);
-        if (!count++) odd = i;
+    for (int stage = 0; stage < stages; stage++) {
+        uint64_t right = hashes[common(hashes, world, stages, stage)];
+        for (int i = stage; i < world; i += stages) {
+            if (hashes[i] == right) continue;
+            size_t used = strlen(list);
+            if (used + 16 < sizeof list) snprintf(list + used, sizeof list - used, "%s%d", count ? ", " : "", i);
+            if (!count++) odd = i;
+        }
     }
     if (!count) return GW_OK;
     return gw_fail_rank(error, GW_MISMATCH, odd,
@@ -76,19 +97,20 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
         t->hashes[i] = reports[i].hash;
     }
     t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
-    return gw_train_compare(t->hashes, t->world, t->updates, error);
+    return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);
 }
 
 gw_status gw_trainer_average(gw_trainer *t, gw_error *error) {
     if (t->model->buffer_count == 0) return GW_OK;
     float *buffers = t->model->buffers;
-    return gw_trainer_told(t, gw_allreduce(t->comm, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
+    return gw_trainer_told(t, gw_allreduce(t->peers, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
 }
 
 /* ---- evaluation ---- */
 
 static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *sum, gw_error *error) {
-    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->rank, t->world);
+    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->replica, t->replicas);
+    if (t->pipeline) return gw_pipeline_test(t, share, tick, ctx, sum, error);
     for (int64_t done = 0; done < share.count;) {
         int64_t left = share.count - done, count = left < GW_TRAIN_TEST_BATCH ? left : GW_TRAIN_TEST_BATCH;
         gw_pass *pass = NULL;

@@ -1,8 +1,8 @@
 /* snapshot.h - a trainer's state in a checkpoint: weights, optimiser, running statistics, and the position in the data.
  *
- * Rank 0 writes and reads; the others get what it read. A run that goes on from a snapshot with the same number of
- * ranks computes the same bits as one that was never interrupted. Both calls are collective; of an error only rank 0
- * gets the sentence, the others its status with an empty one. */
+ * Rank 0 writes and reads the whole model, however it is spread over stages; the others get what it read. A run that
+ * goes on from a snapshot with the same number of ranks computes the same bits as one that was never interrupted. Both
+ * calls are collective; of an error only rank 0 gets the sentence, the others its status with an empty one. */
 #ifndef GW_TRAIN_SNAPSHOT_H
 #define GW_TRAIN_SNAPSHOT_H
 

@@ -74,12 +74,12 @@ static void buckets_change_no_bit(void) {
 
 static void the_odd_ranks_are_named(void) {
     gw_error error = {0};
-    CHECK_EQ(GW_OK, gw_train_compare((uint64_t[]){7, 7, 7}, 3, 10, &error));
-    CHECK_EQ(GW_MISMATCH, gw_train_compare((uint64_t[]){9, 7, 7}, 3, 10, &error));
+    CHECK_EQ(GW_OK, gw_train_compare((uint64_t[]){7, 7, 7}, 3, 1, 10, &error));
+    CHECK_EQ(GW_MISMATCH, gw_train_compare((uint64_t[]){9, 7, 7}, 3, 1, 10, &error));
     CHECK_EQ(0, error.rank);
     CHECK(strstr(error.text, "after update 10 the weights of 1 of 3 ranks differ from the others': rank 0;"));
     error = (gw_error){0};
-    CHECK_EQ(GW_MISMATCH, gw_train_compare((uint64_t[]){7, 1, 7, 2, 7}, 5, 10, &error));
+    CHECK_EQ(GW_MISMATCH, gw_train_compare((uint64_t[]){7, 1, 7, 2, 7}, 5, 1, 10, &error));
     CHECK(strstr(error.text, "2 of 5 ranks differ from the others': ranks 1, 3;"));
 }
 
