@@ -12,7 +12,7 @@ TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-peers bench-large-batch run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -29,6 +29,10 @@ test: test-packages all
 # The whole product of architectures, transports, types, operations, sizes and worlds; hours.
 test-full: test-packages all
 	@tests/run full $(BUILD)
+
+# Every schedule in virtual time over 500 seeds.
+test-step: all
+	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
 
 # All tests under ASan+UBSan and under TSan.
 test-sanitize: test-packages build-packages

@@ -40,16 +40,9 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
 
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
                            gw_stepper_config *config, gw_error *error) {
-    const gw_setting *axes = step->strategy.axes;
-    gw_comm *comm = step->comm;
-    const gw_policy *policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
-    *config = (gw_stepper_config){
-        .core = comm->node->core, .team = comm->team, .arch = gw_strategy_name(&step->strategy, GW_AXIS_ARCH),
-        .chunk_bytes = (size_t)gw_strategy_integer(&step->strategy, GW_AXIS_ARCH, "chunk"), .policy = policy,
-        .settings = policy->settings(axes[GW_AXIS_SCHEDULE].values), .sync = gw_sync_of(axes[GW_AXIS_SYNC].technique),
-        .sync_values = axes[GW_AXIS_SYNC].values, .tensors = tensors, .count = step->count, .options = *options};
-    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &config->codec,
-                                 error);
+    *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
+                                  .count = step->count, .options = *options};
+    return gw_stepper_follow(config, &step->strategy, error);
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {

@@ -18,6 +18,7 @@
 #include "engine/core.h"
 #include "engine/exchange.h"
 #include "schedule/schedule.h"
+#include "strategy/strategy.h"
 #include "sync/sync.h"
 
 typedef struct gw_stepper gw_stepper;
@@ -39,6 +40,8 @@ typedef struct gw_stepper_config {
     float *flat;             /* gw_stepper_flat floats where that is not 0: what travels is packed into it */
 } gw_stepper_config;
 
+/* What the strategy says: arch, chunk, policy, settings, codec and synchrony. The strategy outlives the stepper. */
+gw_status gw_stepper_follow(gw_stepper_config *config, const gw_strategy *strategy, gw_error *error);
 /* Whether tensors have to be copied together before they travel: bytes of config.flat, 0 where they lie well. */
 size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
 /* How many team ids it needs at most. */
