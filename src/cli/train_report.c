@@ -207,7 +207,7 @@ static void overlap_row(gw_table *table, const gw_train_report *r, gw_time excha
     char alone[GW_UNIT_TEXT], waited[GW_UNIT_TEXT];
     gw_duration_format((double)exchange / (double)GW_SECOND, alone);
     gw_duration_format(exposed_each(r) / (double)GW_SECOND, waited);
-    if (r->trainer->world == 1 || r->trainer->pipeline) return;
+    if (r->trainer->world == 1 || r->trainer->pipeline || !exchange) return;
     if (overlap(r, exchange) >= 0)
         row(table, "overlap", "%.0f %% of an exchange, which takes %s by itself", 100 * overlap(r, exchange), alone);
     else
@@ -227,9 +227,10 @@ static void sent_rows(gw_table *table, const gw_train_report *r, uint64_t update
     if (sent < dense / 100 && !counted.codec_bytes)
         row(table, "sent by a worker", "%s in all: gradients are reduced in shared memory; between hosts %s an update",
             b, c);
-    else
+    else if (sent < dense)
         row(table, "sent by a worker", "%s an update, %s in all; uncompressed it would be %s, %.1f times as much", a, b,
             c, sent ? (double)dense / (double)sent : 0);
+    else row(table, "sent by a worker", "%s an update, %s in all", a, b);
     if (counted.codec_bytes)
         row(table, "kept by codecs", "%s on each worker", gw_bytes_format(counted.codec_bytes, a));
 }

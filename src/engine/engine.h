@@ -50,6 +50,7 @@ typedef struct gw_op_spec {
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
+    bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 
 /* What the engine tells its driver, from within its functions. */
@@ -94,6 +95,8 @@ const gw_topology *gw_team_topology(const gw_team *team);
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
+/* From now on its deadline runs, or rests. */
+void gw_op_expect(gw_op *op, bool expected, gw_time now);
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */

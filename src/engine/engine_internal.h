@@ -147,7 +147,7 @@ gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
 
 /* waiting.c */
-void gw_op_check_deadline(gw_op *op);
+void gw_op_check_deadline(gw_op *oldest);
 
 /* engine.c */
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...)

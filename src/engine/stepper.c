@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/stepper_internal.h"
+#include "engine/stepper_ps.h"
 
 /* The caller's side. */
 
@@ -71,17 +72,28 @@ void gw_stepper_settle(gw_stepper *s) {
 }
 
 bool gw_stepper_busy(const gw_stepper *s) {
+    if (s->ps && !gw_ps_quiet(s->ps)) return !atomic_load(&s->failed); /* others may push at any time */
     return !atomic_load(&s->failed) &&
            (atomic_load(&s->under_way) > 0 || atomic_load(&s->ring_head) != atomic_load(&s->ring_tail));
 }
 
 bool gw_stepper_agrees(const gw_stepper *s) {
-    if (!s->config.sync->local || s->steps == 0) return true;
+    if (s->steps == 0) return true;
+    if (s->config.sync->rule) return false; /* each worker pulled when it was its turn */
+    if (!s->config.sync->local) return true;
     return exchanges(s, gw_stepper_step(s, s->steps - 1));
 }
 
 bool gw_stepper_quiet(const gw_stepper *s) {
     return !gw_stepper_busy(s) && (!s->publisher || gw_publisher_quiet(s->publisher));
+}
+
+void gw_stepper_leave(gw_stepper *s) { atomic_store(&s->leaving, true); }
+
+bool gw_stepper_serves(const gw_stepper *s) { return s->ps && gw_ps_serves(s->ps); }
+
+gw_desk_times gw_stepper_times(const gw_stepper *s, int worker, gw_time now) {
+    return s->ps ? gw_ps_times(s->ps, worker, now) : (gw_desk_times){0};
 }
 
 const gw_error *gw_stepper_error(const gw_stepper *s) {
@@ -169,9 +181,10 @@ static bool end_runs(gw_stepper *s, gw_time now, gw_error *error) {
 }
 
 static void start(gw_stepper *s, int piece, gw_time now, gw_error *error) {
+    bool second = gw_schedule_piece(s->schedule, piece)->state == GW_PIECE_HALFWAY;
     s->runs[piece].active = true;
-    gw_carry_start(s, piece, now, error);
     gw_schedule_start(s->schedule, piece);
+    gw_carry_start(s, piece, second, now, error);
 }
 
 /* This rank decides, for itself or for all. */
@@ -218,6 +231,10 @@ bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
     if (atomic_load(&s->failed)) return false;
     bool moved = take_ready(s);
+    if (s->ps) {
+        if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);
+        moved |= gw_ps_poll(s->ps, now, &error);
+    }
     moved |= end_runs(s, now, &error);
     if (!error.status) {
         bool leads = !s->publisher || gw_publisher_leads(s->publisher);

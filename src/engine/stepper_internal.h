@@ -38,6 +38,8 @@ struct gw_stepper {
     float **values;            /* memory of gw_run.values */
     size_t *counts;            /* team size entries: parts of a piece for reduce-scatter and all-gather */
     gw_publisher *publisher;   /* NULL: the order is fixed */
+    struct gw_ps *ps;          /* NULL: no servers */
+    _Atomic bool leaving;      /* (C) no more steps will be made */
     float *kept;               /* anchors, momentum and copies that travel */
     uint64_t steps;            /* (C) ended */
     int *ring;                 /* tensors that are ready, or STEP_OVER, from the caller to the driver */
@@ -63,7 +65,7 @@ gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: m
 void gw_carry_unbind(gw_run *runs, int count);
 /* Codec state of the old pieces passes to the new ones, by name. */
 void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count);
-void gw_carry_start(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
+void gw_carry_start(gw_stepper *stepper, int piece, bool second_half, gw_time now, gw_error *error);
 /* True when this half of it is over. */
 bool gw_carry_over(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
 void gw_carry_finish(gw_stepper *stepper, int piece); /* copies back what was packed */

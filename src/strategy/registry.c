@@ -18,6 +18,12 @@
         .about = "the largest message"                                                                                 \
     }
 
+#define SERVERS                                                                                                        \
+    {                                                                                                                  \
+        .name = "servers", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 1024,                        \
+        .about = "ranks that also run a server"                                                                        \
+    }
+
 #define STREAMS                                                                                                        \
     {                                                                                                                  \
         .name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,                           \
@@ -40,6 +46,8 @@ static const gw_technique *const archs[] = {
     TECHNIQUE(.name = "direct", .about = "each rank reduces its slice from all others", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "hierarchical", .about = "shared memory within a host, ring across hosts",
               .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "ps", .about = "training steps through parameter servers beside some of the workers",
+              .params = GW_PARAMS(SERVERS, CHUNK)),
     NULL,
 };
 
