@@ -43,6 +43,8 @@ struct gw_exchange {
     const float *const *gradient;
     float *const *result;
     float scale;
+    const struct gw_trace *named_in; /* the recording that `label` and `error_name` are of */
+    uint32_t label, error_name;
 };
 
 /* What rank owns of a tensor. */

@@ -344,6 +344,7 @@ void gw_node_leave(gw_node *node) {
         pthread_join(node->thread, NULL);
         linger(node);
     }
+    gw_node_end_trace(node);
     gw_gateway_close(node->gateway);
     gw_links_close(node);
     if (node->tcp) node->tcp->ops->close(node->tcp);

@@ -52,6 +52,7 @@ typedef struct gw_node {
     gw_comm *comms;           /* (L) */
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
+    struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */
@@ -79,6 +80,9 @@ void gw_node_drive(gw_node *node, const gw_op *op);
 void gw_node_started(gw_node *node);
 void gw_node_wake(gw_node *node);
 void *gw_node_progress(void *node);
+
+/* recording.c: ends the recording under way, if there is one. */
+void gw_node_end_trace(gw_node *node);
 
 /* links.c: control connections, (L) held. */
 void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message);

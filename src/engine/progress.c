@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/node.h"
+#include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
@@ -105,7 +106,7 @@ static void wait_for_turn(gw_node *node) {
 }
 
 void gw_node_drive(gw_node *node, const gw_op *op) {
-    gw_time spin_until = 0;
+    gw_time spin_until = 0, begun = node->trace && !gw_op_done(op) ? gw_clock_now() : 0;
     while (!gw_op_done(op)) {
         if (node->driven) {
             node->takers++;
@@ -122,6 +123,7 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
         /* What else is pending was started asynchronously: the progress thread takes over. */
         if (gw_engine_pending(gw_core_engine(node->core))) ring(node->kick);
     }
+    if (begun && node->trace) gw_tracing_waited(node->trace, op, begun);
 }
 
 static int sleep_ms(gw_node *node, gw_time now) {
