@@ -46,7 +46,7 @@ typedef struct gw_option {
     const char *const *choices; /* choice; NULL at the end */
 } gw_option;
 
-#define GW_OPTIONS_MAX 31 /* of one command */
+#define GW_OPTIONS_MAX 47 /* of one command */
 
 /* Takes the options out of argv: argv[1 .. *argc) are then the operands. Returns -1 to go on; otherwise everything has
  * been said (the help, or what was wrong) and the result is the exit code. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/recording.h"
 #include "transport/shm.h"
 
 static _Thread_local gw_error last_error; /* of this thread's last failed call */

@@ -47,11 +47,6 @@ gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec);
 gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **request);
 /* The plan for this call under the communicator's strategy. */
 void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec);
-/* recording.c: the recording under way, which the caller's own thread may use too; NULL: none. */
-struct gw_trace *gw_comm_trace(const gw_comm *comm);
-/* The environment asks for one; begins it. */
-bool gw_trace_wanted(void);
-gw_status gw_trace_wanted_start(gw_comm *comm);
 /* Notes the call if a group is open. */
 bool gw_group_takes(gw_comm *comm, const gw_op_spec *spec, gw_status *status);
 

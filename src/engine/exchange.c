@@ -234,12 +234,12 @@ static void update_guards(gw_exchange *x) {
 /* The recording under way, which knows the exchange by its first tensor; NULL: none. */
 static gw_trace *tracing(gw_exchange *x) {
     gw_trace *trace = gw_engine_tracing(gw_core_engine(x->core));
-    if (!trace || trace == x->named_in) return trace;
+    if (!trace || gw_trace_opened(trace) == x->named_in) return trace;
     char text[GW_TEXT_BYTES];
     snprintf(text, sizeof text, x->count > 1 ? "%.100s and %d more" : "%.100s", x->tensors[0].what.name, x->count - 1);
     x->label = gw_trace_name(trace, text);
     x->error_name = gw_trace_name(trace, "compression error");
-    x->named_in = trace;
+    x->named_in = gw_trace_opened(trace);
     return trace;
 }
 

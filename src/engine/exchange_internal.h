@@ -43,7 +43,7 @@ struct gw_exchange {
     const float *const *gradient;
     float *const *result;
     float scale;
-    const struct gw_trace *named_in; /* the recording that `label` and `error_name` are of */
+    gw_time named_in; /* when the recording was opened that `label` and `error_name` are of */
     uint32_t label, error_name;
 };
 

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
+#include "engine/recording.h"
 #include "transport/place.h"
 #include "transport/rendezvous.h"
 #include "transport/shm.h"

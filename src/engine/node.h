@@ -81,9 +81,6 @@ void gw_node_started(gw_node *node);
 void gw_node_wake(gw_node *node);
 void *gw_node_progress(void *node);
 
-/* recording.c: ends the recording under way, if there is one. */
-void gw_node_end_trace(gw_node *node);
-
 /* links.c: control connections, (L) held. */
 void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message);
 void gw_links_adopt(gw_node *node, int neighbour, int fd);

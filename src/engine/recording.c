@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "engine/comm.h"
-#include "engine/tracing.h"
+#include "engine/recording.h"
 
 enum { ROUNDS = 16, PATH_BYTES = 4096 };
 
@@ -150,15 +150,15 @@ gw_status gw_trace_stop(gw_comm *comm) {
     return GW_OK;
 }
 
-struct gw_trace *gw_comm_trace(const gw_comm *comm) { return comm->node->trace; }
+gw_trace *gw_comm_trace(const gw_comm *comm) { return comm->node->trace; }
 
 static const char *variable(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
 }
 
-bool gw_trace_wanted(void) { return variable("GRADWIRE_TIMELINE") || variable("GRADWIRE_CAPTURE"); }
+bool gw_trace_wanted(void) { return variable(GW_TIMELINE_VARIABLE) || variable(GW_CAPTURE_VARIABLE); }
 
 gw_status gw_trace_wanted_start(gw_comm *comm) {
-    return gw_trace_start(comm, variable("GRADWIRE_TIMELINE"), variable("GRADWIRE_CAPTURE"));
+    return gw_trace_start(comm, variable(GW_TIMELINE_VARIABLE), variable(GW_CAPTURE_VARIABLE));
 }

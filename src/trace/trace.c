@@ -18,6 +18,7 @@ struct gw_trace {
     gw_trace_ring ring;
     gw_time (*clock)(void *ctx);
     void *clock_ctx;
+    gw_time opened;
     pthread_mutex_t lock; /* guards the names; a name that has been given stays where it is */
     char **names;         /* names[0] is "" */
     uint32_t name_count, name_room;
@@ -38,6 +39,8 @@ static gw_time monotonic(void *ctx) {
 }
 
 gw_time gw_trace_now(const gw_trace *trace) { return trace->clock(trace->clock_ctx); }
+
+gw_time gw_trace_opened(const gw_trace *trace) { return trace->opened; }
 
 void gw_trace_put(gw_trace *trace, const gw_trace_event *event) {
     if (gw_trace_ring_put(&trace->ring, event)) sem_post(&trace->bell);
@@ -146,6 +149,7 @@ gw_status gw_trace_open(gw_trace **out, const gw_trace_config *config, gw_error 
     memset(trace, 0, sizeof *trace);
     trace->clock = config->clock ? config->clock : monotonic;
     trace->clock_ctx = config->clock_ctx;
+    trace->opened = gw_clock_now();
     trace->writer.timeline = trace->writer.capture = -1;
     pthread_mutex_init(&trace->lock, NULL);
     sem_init(&trace->bell, 0, 0);

@@ -15,6 +15,9 @@
 #include "trace/capture.h"
 #include "trace/event.h"
 
+#define GW_TIMELINE_VARIABLE "GRADWIRE_TIMELINE"
+#define GW_CAPTURE_VARIABLE "GRADWIRE_CAPTURE"
+
 typedef struct gw_trace gw_trace;
 
 typedef struct gw_trace_config {
@@ -36,6 +39,8 @@ void gw_trace_close(gw_trace *trace);
  * it are kept. 0 where trace is NULL or there is no memory. Any thread. */
 uint32_t gw_trace_name(gw_trace *trace, const char *text);
 gw_time gw_trace_now(const gw_trace *trace);
+/* When it was opened: no two recordings of a process have the same, so it tells whether names are of this one. */
+gw_time gw_trace_opened(const gw_trace *trace);
 
 /* Any thread may record; trace is not NULL. */
 void gw_trace_put(gw_trace *trace, const gw_trace_event *event);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/recording.h"
 #include "train/vectors.h"
 
 enum { MOVE_PIXELS = 4, STEP_PARTS = 3 };
@@ -109,6 +110,7 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_sampler_destroy(&t->sampler);
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
+    gw_train_tracing_free(&t->tracing);
     free(t->hashes);
     free(t->gathered);
     free(t->labels);
@@ -170,10 +172,20 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
                          gw_pass_input(pass), t->labels);
 }
 
+static void layer_done(void *ctx, int node, bool backward) {
+    gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
+}
+
+static void gradient_ready(void *ctx, int parameter) {
+    gw_trainer *t = ctx;
+    gw_train_tracing_ready(&t->tracing, t->model, parameter);
+    gw_buckets_ready(&t->buckets, parameter);
+}
+
 /* This rank's share of one batch of the window. */
 static gw_status run_batch(gw_trainer *t, int64_t batch, float scale, bool accumulates, bool last, gw_error *error) {
     gw_share share = gw_sampler_share(&t->sampler, batch);
-    gw_pass_hooks hooks = {.ctx = &t->buckets, .gradient_ready = gw_buckets_ready};
+    gw_pass_hooks hooks = {.ctx = t, .layer_done = t->tracing.trace ? layer_done : NULL};
     gw_pass *pass = NULL;
     if (share.count == 0) {
         if (!accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
@@ -182,14 +194,18 @@ static gw_status run_batch(gw_trainer *t, int64_t batch, float scale, bool accum
     gw_status status = gw_trainer_pass(t, share.count, true, &pass, error);
     if (status != GW_OK) return status;
     gw_trainer_load(t, pass, true, share.first);
-    status = gw_pass_forward(pass, true, NULL, error);
+    gw_train_tracing_pass(&t->tracing);
+    status = gw_pass_forward(pass, true, &hooks, error);
     if (status != GW_OK) return status;
     gw_loss loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, share.count * t->rows,
                                          gw_model_output(t->model).channels, scale, gw_pass_output_gradient(pass));
     t->work.loss_sum += loss.sum;
     t->work.correct += loss.correct;
     t->work.counted += loss.counted;
-    return gw_pass_backward(pass, accumulates, last ? &hooks : NULL, error);
+    if (last) gw_train_tracing_loss(&t->tracing, loss.counted ? loss.sum / (double)loss.counted : 0);
+    gw_train_tracing_pass(&t->tracing);
+    if (last) hooks.gradient_ready = gradient_ready;
+    return gw_pass_backward(pass, accumulates, &hooks, error);
 }
 
 /* ---- the update ---- */
@@ -202,7 +218,9 @@ static double clip_scale(const gw_trainer *t) {
 
 static void apply(gw_trainer *t, int first, int parameters, double scale) {
     gw_update update = {.step = t->updates + 1, .rate = gw_rate_at(&t->rate, t->updates), .scale = scale};
+    gw_time begun = gw_clock_now();
     gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, first, parameters, &update);
+    gw_train_tracing_applied(&t->tracing, first, parameters, begun);
 }
 
 /* Buckets are applied as they arrive, so that the next one travels meanwhile; clipping has to see them all. */
@@ -231,6 +249,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     float scale = (float)(1.0 / (double)(range.examples * t->rows));
     gw_time begun = gw_clock_now(), waited = 0;
     gw_status status = GW_OK;
+    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
     gw_buckets_begin(&t->buckets);
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++)
         status = run_batch(t, b, scale, b > range.first, b == range.end - 1, error);
@@ -240,6 +259,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     waited += gw_clock_now() - rest + starting;
     status = update(t, &waited, error);
     if (status != GW_OK) return status;
+    gw_train_tracing_end(&t->tracing);
     uint64_t world = (uint64_t)t->world;
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;

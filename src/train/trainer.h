@@ -18,6 +18,7 @@
 #include "train/optimiser.h"
 #include "train/pass.h"
 #include "train/rate.h"
+#include "train/tracing.h"
 
 #define GW_TRAIN_TEST_BATCH 100
 #define GW_TRAIN_PASSES 4 /* batch sizes in use: that of an epoch and its last, for training and for evaluation */
@@ -67,6 +68,7 @@ typedef struct gw_trainer {
     int64_t window;
     uint64_t updates;     /* done so far */
     gw_train_work work;
+    gw_train_tracing tracing;
     char *gathered;       /* reports of all ranks, for gw_trainer_meet */
     uint64_t *hashes;     /* of all ranks' weights, likewise */
 } gw_trainer;
