@@ -30,6 +30,7 @@ extern const gw_command gw_command_model;
 extern const gw_command gw_command_data;
 extern const gw_command gw_command_train;
 extern const gw_command gw_command_doctor;
+extern const gw_command gw_command_trace;
 extern const gw_command gw_command_probe; /* not in the help: gradwire doctor starts it */
 
 /* --timeline and --capture: the library, in this process and those that it starts, records to these files. NULL: as in

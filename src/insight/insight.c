@@ -62,13 +62,21 @@ static void align(gw_insight *in) {
 static bool index_events(gw_insight *in) {
     size_t places = (size_t)in->rank_count * GW_TRACE_KINDS, at = 0;
     in->first = calloc(places + 1, sizeof *in->first);
-    if (!in->first) return false;
+    in->reach = calloc(in->event_count + 1, sizeof *in->reach);
+    if (!in->first || !in->reach) return false;
     if (in->event_count) qsort(in->events, in->event_count, sizeof *in->events, by_place);
     for (size_t place = 0; place <= places; place++) {
         while (at < in->event_count &&
                (size_t)in->events[at].rank * GW_TRACE_KINDS + in->events[at].is.kind < place)
             at++;
         in->first[place] = at;
+    }
+    for (size_t place = 0; place < places; place++) {
+        gw_time latest = 0;
+        for (size_t i = in->first[place]; i < in->first[place + 1]; i++) {
+            if (in->events[i].is.end > latest) latest = in->events[i].is.end;
+            in->reach[i] = latest;
+        }
     }
     return true;
 }
@@ -142,6 +150,7 @@ void gw_insight_close(gw_insight *in) {
     free(in->ranks);
     free(in->events);
     free(in->first);
+    free(in->reach);
     free(in);
 }
 
@@ -175,6 +184,19 @@ const gw_insight_event *gw_insight_of(const gw_insight *in, int rank, gw_trace_k
     const size_t *at = &in->first[(size_t)rank * GW_TRACE_KINDS + (size_t)kind];
     *count = at[1] - at[0];
     return in->events + at[0];
+}
+
+const gw_insight_event *gw_insight_from(const gw_insight *in, int rank, gw_trace_kind kind, gw_time time,
+                                        size_t *count) {
+    const size_t *at = &in->first[(size_t)rank * GW_TRACE_KINDS + (size_t)kind];
+    size_t low = at[0], high = at[1];
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (in->reach[middle] <= time) low = middle + 1;
+        else high = middle;
+    }
+    *count = at[1] - low;
+    return in->events + low;
 }
 
 const char *gw_insight_name(const gw_insight *in, uint32_t name) {
