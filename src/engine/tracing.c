@@ -90,7 +90,7 @@ void gw_tracing_arrived(const gw_op *op, const gw_lane *lane, const gw_frame *fr
     gw_trace_put(op->engine->trace, &event);
 }
 
-void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_step *step) {
+void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_action *step) {
     gw_trace_event event = about(op, GW_TRACE_BOARD);
     event.end = gw_trace_now(op->engine->trace);
     event.begin = known_or(lane->board_at, event.end);

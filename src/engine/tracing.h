@@ -20,7 +20,7 @@ void gw_tracing_sent(const gw_op *op, const gw_lane *lane, int slot);
 /* A message that came: begun 0 where its beginning was not seen; complete, and since when it lay aside, 0: not at all. */
 void gw_tracing_arrived(const gw_op *op, const gw_lane *lane, const gw_frame *frame, gw_time begun, gw_time complete);
 
-void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_step *step);
+void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_action *step);
 
 /* A phase of a codec, from begin until now. name: of the tensor or bucket. */
 void gw_tracing_phase(gw_trace *trace, gw_trace_kind kind, uint64_t step, uint32_t name, uint64_t bytes, gw_time begin);
