@@ -23,6 +23,7 @@ typedef struct gw_bench_settings {
     int64_t factor, iterations, warmup; /* iterations 0: by the time they take */
     int64_t root;
     const char *arch, *transport, *strategy, *memory, *dtype, *op, *against, *lab_text, *compress; /* NULL: not given */
+    const char *timeline, *capture; /* files to record to; NULL: not given */
     bool check, json;
     gw_lab_options lab; /* hosts 0: none */
 } gw_bench_settings;

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "insight/mend.h"
 #include "launch/job.h"
 #include "launch/wire.h"
 #include "strategy/strategy.h"
+#include "trace/trace.h"
 #include "transport/listen.h"
 #include "transport/token.h"
 
@@ -26,6 +28,7 @@ typedef struct settings {
     int64_t port;  /* 0: chosen */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
+    const char *timeline, *capture;                         /* likewise */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
     bool no_prefix;
     int port_low, port_high; /* of ports; 0: any */
@@ -257,6 +260,10 @@ static int run(int argc, char **argv) {
          .about = "what the library says"},
         {.name = "bind", .kind = GW_OPTION_CHOICE, .value = "HOW", .string = &s.bind, .choices = bindings,
          .about = "the cores of a rank: its share of the host's (default), or any"},
+        {.name = "timeline", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.timeline,
+         .about = "record a timeline that Perfetto opens (docs/seeing.md)"},
+        {.name = "capture", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.capture,
+         .about = "record every message, for gradwire trace"},
         {.name = "timeout", .kind = GW_OPTION_DURATION, .seconds = &s.timeout,
          .about = "ends the whole job after this time, with exit code 124 (default: none)"},
         {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,
@@ -269,7 +276,11 @@ static int run(int argc, char **argv) {
     open_standard_streams();
     int code = gw_args_parse(&gw_command_run, options, &argc, argv);
     if (code < 0) code = check(&s, argc);
-    return code < 0 ? start(&s, argv + 1) : code;
+    if (code >= 0) return code;
+    gw_record(s.timeline, s.capture);
+    code = start(&s, argv + 1);
+    if (getenv(GW_TIMELINE_VARIABLE)) gw_timeline_mend(getenv(GW_TIMELINE_VARIABLE));
+    return code;
 }
 
 const gw_command gw_command_run = {

@@ -102,6 +102,7 @@ static char **copy_words(int argc, char **argv) {
 
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
+    gw_record(r->timeline, r->capture);
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
@@ -157,6 +158,8 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         INTEGER("heads", y->heads, 1, 1024, "gpt: attention heads (default: 4)"),
         INTEGER("embedding", y->embedding, 1, 16384, "gpt: width of the model (default: 128)"),
         INTEGER("context", y->context, 1, 65536, "gpt: positions (default: 64)"),
+        WORD("timeline", "FILE", r->timeline, "record a timeline that Perfetto opens (docs/seeing.md)"),
+        WORD("capture", "FILE", r->capture, "record every message and layer, for gradwire trace"),
         FLAG("json", r->json, "one JSON object a line"),
         FLAG("quiet", r->quiet, "only the test accuracy, at the end"),
         {.name = NULL},

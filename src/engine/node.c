@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
+#include "engine/recording.h"
 #include "transport/place.h"
 #include "transport/rendezvous.h"
 #include "transport/shm.h"
@@ -344,6 +345,7 @@ void gw_node_leave(gw_node *node) {
         pthread_join(node->thread, NULL);
         linger(node);
     }
+    gw_node_end_trace(node);
     gw_gateway_close(node->gateway);
     gw_links_close(node);
     if (node->tcp) node->tcp->ops->close(node->tcp);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/comm.h"
 #include "engine/measure.h"
+#include "engine/recording.h"
 #include "engine/stepper.h"
 #include "strategy/combine.h"
 
@@ -21,7 +22,9 @@ struct gw_step {
     uint64_t wait_ns;
     gw_engine_counters before; /* of the engine, at commit */
     uint64_t dense_bytes;      /* of one step */
+    uint64_t first;            /* number of the first step */
     uint64_t steps;
+    gw_time began;             /* while recording: the step under way; 0: no call of it yet */
 };
 
 static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
@@ -101,6 +104,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     if (!options) options = &defaults;
     step->count = count;
+    step->first = options->first_step;
     gw_stepper_config config;
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
     if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
@@ -154,7 +158,21 @@ static gw_status wait_until(gw_step *step, int tensor, bool (*holds)(const gw_st
     gw_node_drive_until(step->comm->node, over, &a);
     gw_node_unlock(step->comm->node);
     step->wait_ns += gw_clock_now() - begun;
+    gw_stepper_trace_waited(step->stepper, tensor, begun);
     return holds(step->stepper, tensor) ? GW_OK : failure(step);
+}
+
+/* A step is recorded from the end of the one before, or, after a flush, from its first call. */
+static void trace_begin(gw_step *step) {
+    gw_trace *trace = gw_comm_trace(step->comm);
+    if (trace && !step->began) step->began = gw_trace_now(trace);
+}
+
+static void trace_end(gw_step *step, uint64_t number) {
+    gw_trace *trace = gw_comm_trace(step->comm);
+    gw_time now = trace ? gw_trace_now(trace) : 0;
+    if (trace && step->began) gw_trace_span(trace, GW_TRACE_STEP, number, 0, 0, 0, step->began, now);
+    step->began = now;
 }
 
 /* The calls of a step. */
@@ -170,6 +188,7 @@ static gw_status check(const gw_step *step, int tensor, const char *call) {
 gw_status gw_step_ready(gw_step *step, int tensor) {
     gw_error error = {.rank = -1};
     gw_status status = check(step, tensor, "gw_step_ready");
+    if (!status) trace_begin(step);
     /* A synchrony that runs ahead waits here for the step before. */
     if (!status && gw_stepper_usable(step->stepper, tensor))
         status = wait_until(step, tensor, gw_stepper_settled);
@@ -183,6 +202,7 @@ gw_status gw_step_ready(gw_step *step, int tensor) {
 gw_status gw_step_wait(gw_step *step, int tensor) {
     gw_status status = check(step, tensor, "gw_step_wait");
     bool timed = !status && gw_measure_runs(&step->measure);
+    if (!status) trace_begin(step);
     gw_time asked = timed ? gw_clock_now() : 0;
     if (!status) status = wait_until(step, tensor, gw_stepper_usable);
     if (timed) gw_measure_wait(&step->measure, tensor, asked, gw_clock_now());
@@ -213,7 +233,7 @@ gw_status gw_step_end(gw_step *step) {
     if (!status && failed(step)) return failure(step);
     if (!status) status = told(gw_stepper_end(step->stepper, &error), &error);
     if (!status) {
-        step->steps++;
+        trace_end(step, step->first + step->steps++);
         gw_node_nudge(step->comm->node);
     }
     if (status || !gw_measure_runs(&step->measure)) return status;
@@ -226,6 +246,7 @@ gw_status gw_step_flush(gw_step *step) {
     if (!step) return check(step, 0, "gw_step_flush");
     for (int i = 0; i < step->count && !status; i++) status = wait_until(step, i, gw_stepper_settled);
     if (!status) gw_stepper_settle(step->stepper);
+    step->began = 0;
     return status;
 }
 

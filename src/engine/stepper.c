@@ -43,6 +43,7 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gradient is computed anew",
                        t->what.name);
     t->applying = step;
+    gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
     t->readied++;
     if (!exchanges(s, step)) {
@@ -116,7 +117,9 @@ static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
 
 static void arrive(gw_stepper *s, gw_stepper_tensor *t) {
     t->applying = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+    gw_time begun = gw_stepper_trace_arrived(s, t);
     s->config.sync->arrive(s->config.sync_values, t->applying, &t->view);
+    gw_stepper_trace_applied(s, t, begun);
     tensor_over(s, t);
 }
 

@@ -8,8 +8,8 @@
  *
  * Matching. Every rank starts operations on the stepper's team in the same order: as produced where that is fixed, as
  * rank 0 publishes it (publish.h) where a policy reorders. Exchanges through a codec take several operations, and each
- * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. Parameter servers need
- * no common order: what goes to them says what it is. */
+ * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. Parameter servers
+ * need no common order: what goes to them says what it is. */
 #ifndef GW_ENGINE_STEPPER_H
 #define GW_ENGINE_STEPPER_H
 
@@ -60,6 +60,9 @@ gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
 void gw_stepper_settle(gw_stepper *stepper);                    /* all are settled: stand on the shared weights */
+
+/* (C) Tells a recording, if there is one, that the caller waited for it. */
+void gw_stepper_trace_waited(const gw_stepper *stepper, int tensor, gw_time begun);
 
 /* (C) Between two steps, all settled: other pieces from now on; the same on all ranks. */
 gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *settings, const gw_schedule_facts *facts,

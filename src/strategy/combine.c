@@ -15,8 +15,8 @@ static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts,
                        (long long)servers, facts->world, facts->world == 1 ? "" : "s");
     if (policy->splits)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=ps with schedule=%s: a server answers when its sum is complete, and there is no half of the "
-                       "exchange at which to stop",
+                       "arch=ps with schedule=%s: a server answers when its sum is complete, and there is no half of "
+                       "the exchange at which to stop",
                        policy->technique.name);
     if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare >= facts->world)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s: of %d rank%s at least one has to be waited for",
@@ -60,7 +60,7 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s with schedule=%s: every rank gathers whole payloads, so there is no half of the "
-                       "exchange at which to stop",
+                       "the exchange at which to stop",
                        setup.codec->technique.name, policy->technique.name);
     return GW_OK;
 }

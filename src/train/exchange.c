@@ -75,6 +75,7 @@ gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *erro
         gw_status status = gw_step_wait(t->step, p);
         if (status != GW_OK) return told(t, status, error);
     }
+    gw_train_tracing_pass(&t->tracing); /* the layer's own time begins here */
     return GW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/recording.h"
 #include "train/vectors.h"
 
 enum { MOVE_PIXELS = 4, STEP_PARTS = 3 };
@@ -133,6 +134,7 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_sampler_destroy(&t->sampler);
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
+    gw_train_tracing_free(&t->tracing);
     free(t->hashes);
     free(t->gathered);
     free(t->labels);
@@ -177,21 +179,30 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
         gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
 }
 
+static void layer_done(void *ctx, int node, bool backward) {
+    gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
+}
+
 /* This rank's share of one batch of the window, which it computes alone. */
 static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_loss *loss, gw_error *error) {
     gw_pass *pass = NULL;
     gw_status status = gw_trainer_pass(t, batch->share.count, true, &pass, error);
     if (status != GW_OK) return status;
     gw_trainer_load(t, pass, true, batch->share.first);
+    gw_train_tracing_pass(&t->tracing);
     status = gw_pass_forward(pass, true, batch->hooks, error);
     if (status != GW_OK) return status;
     *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->share.count * t->rows,
                                   gw_model_output(t->model).channels, batch->scale, gw_pass_output_gradient(pass));
-    return gw_pass_backward(pass, batch->accumulates, batch->last ? batch->hooks : NULL, error);
+    gw_pass_hooks hooks = *batch->hooks;
+    if (!batch->last) hooks.gradient_ready = NULL;
+    gw_train_tracing_pass(&t->tracing);
+    return gw_pass_backward(pass, batch->accumulates, &hooks, error);
 }
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
-    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready};
+    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+                           .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
     gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
                                /* The mean over replicas is to be the mean over the window's examples. */
                                .scale = (float)((double)t->replicas / (double)(range->examples * t->rows)),
@@ -208,6 +219,7 @@ static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *ra
     t->work.loss_sum += loss.sum;
     t->work.correct += loss.correct;
     t->work.counted += loss.counted;
+    if (batch.last && loss.counted) gw_train_tracing_loss(&t->tracing, loss.sum / (double)loss.counted);
     return status;
 }
 
@@ -243,11 +255,13 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
     t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
+    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
     gw_time begun = gw_clock_now();
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
     if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
     if (status == GW_OK) status = gw_trainer_finish_step(t, error);
     if (status != GW_OK) return status;
+    gw_train_tracing_end(&t->tracing);
     gw_time waited = count_pipeline(t) + count_exchange(t);
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;

@@ -20,6 +20,7 @@
 #include "train/passes.h"
 #include "train/pipeline.h"
 #include "train/rate.h"
+#include "train/tracing.h"
 
 #define GW_TRAIN_TEST_BATCH 100
 
@@ -75,6 +76,7 @@ struct gw_trainer {
     int64_t window;
     uint64_t updates;     /* done so far */
     gw_train_work work;
+    gw_train_tracing tracing;
     char *gathered;       /* reports of all ranks, for gw_trainer_meet */
     uint64_t *hashes;     /* of all ranks' weights, likewise */
 };
