@@ -153,12 +153,10 @@ def grouped_allreduce(tensors, name=None, op=Average):
     """All of them at once: small tensors travel together. Returns new tensors in the same order."""
     home, doing = world(), called("grouped_allreduce", name)
     tensors = [plain(t, doing) for t in tensors]
-    if any(staging.needed(t) for t in tensors):
+    if home.uneven or any(staging.needed(t) for t in tensors):
         return [h.wait() for h in [allreduce_async(t, name, op) for t in tensors]]
     tensors = [t.contiguous() for t in tensors]
     codes, results = [number_type(t, doing) for t in tensors], [torch.empty_like(t) for t in tensors]
-    for tensor, code in zip(tensors, codes):
-        joining.announce(home, joining.REDUCTION, tensor.numel(), code, op, doing)
     with group(home, doing):
         for tensor, code, result in zip(tensors, codes, results):
             check(lib.gw_allreduce(home.comm, address(tensor), address(result), tensor.numel(), code, op), home.comm,
