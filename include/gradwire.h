@@ -222,6 +222,90 @@ GW_API gw_status gw_test(gw_request *request, bool *done);
 GW_API gw_status gw_group_start(gw_comm *comm);
 GW_API gw_status gw_group_end(gw_comm *comm);
 
+/* Training steps. The tensors of a model are named once, in the order in which the forward pass needs them; then each
+ * step says of each tensor when its gradient is ready, and waits for it before the next forward pass uses it. What
+ * travels when, in what pieces, how compressed and between whom is the strategy's business.
+ *
+ *     gw_step_commit(&step, comm, tensors, count, &options);      collective; all memory is taken here
+ *     for each training step:
+ *         for each layer, forward:   gw_step_wait(step, t);       before weights (or the last result) of t are used
+ *         for each layer, backward:  gw_step_ready(step, t);      its gradient is complete; leave it alone from now on
+ *         gw_step_end(step);                                      every tensor has been ready once
+ *     gw_step_flush(step);                                        before evaluation, a checkpoint, the end
+ *
+ * One thread makes these calls. Calls that have nothing to do take well under a microsecond. After a failure of the
+ * communicator every call returns its error. */
+typedef struct gw_step gw_step;
+
+typedef struct gw_step_tensor {
+    const char *name; /* the same on all ranks; copied */
+    size_t count;     /* elements */
+    gw_dtype dtype;   /* GW_F32; other types only travel uncompressed and are not updated by the step */
+    void *gradient;   /* the caller's until gw_step_ready, the step's until gw_step_wait returns: it then holds the mean
+                         (or sum) over all ranks, unless the step updates by itself. Memory of gw_alloc, tensors side
+                         by side, is fastest. */
+    void *weights;    /* what `update` writes; NULL where the caller updates by itself after gw_step_wait */
+    size_t rows;      /* of a matrix: count is a multiple; 0: not one. Codecs of low rank want to know. */
+    bool exact;       /* never compressed (biases, norms) */
+} gw_step_tensor;
+
+/* One update of (a range of) a tensor, to be carried out by the caller's optimiser. */
+typedef struct gw_step_update {
+    int tensor;
+    size_t first, count;  /* elements of the tensor; the whole tensor unless a server owns only a part */
+    void *weights;        /* at element `first`: the tensor's own, or another copy of them */
+    const void *gradient; /* at element `first` */
+    uint64_t step;        /* which step's gradient this is */
+    double scale;         /* the gradient is to be multiplied by it first (clipping); 1 otherwise */
+    bool local;           /* a passing update of a local copy (sync=delayed): plain w -= rate * g, without momentum and
+                             the like, whose state stays as it is */
+} gw_step_update;
+
+/* Called by the thread that drives communication, one call at a time; not while holding anything the caller could wait
+ * for. Must not call the library. */
+typedef void gw_step_update_fn(void *ctx, const gw_step_update *update);
+
+typedef struct gw_step_options {
+    const char *strategy;      /* laid over that of the communicator; NULL: as it is */
+    gw_redop op;               /* GW_AVG or GW_SUM */
+    double clip;               /* largest norm of all gradients together; 0: any. Updates then wait for all tensors. */
+    uint64_t seed;             /* of the job: codecs draw from it */
+    uint64_t first_step;       /* the number of the first step: after a checkpoint */
+    gw_step_update_fn *update; /* NULL: the caller updates by itself, after gw_step_wait */
+    void *ctx;
+} gw_step_options;
+
+#define GW_STEP_OPTIONS_DEFAULT                                                                                        \
+    { .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL }
+
+/* A collective call. options may be NULL: the mean, and the caller updates. A combination that has no meaning is
+ * GW_UNSUPPORTED, with the reason. On failure *step is NULL. */
+GW_API gw_status gw_step_commit(gw_step **step, gw_comm *comm, const gw_step_tensor *tensors, int count,
+                                const gw_step_options *options);
+GW_API gw_status gw_step_ready(gw_step *step, int tensor);
+GW_API gw_status gw_step_wait(gw_step *step, int tensor);
+GW_API gw_status gw_step_end(gw_step *step);
+GW_API gw_status gw_step_flush(gw_step *step);
+/* Waits for what is under way. NULL is fine. Before the communicator it was made of is finalised. */
+GW_API void gw_step_close(gw_step *step);
+
+typedef struct gw_step_counters {
+    uint64_t steps;                     /* ended */
+    uint64_t bytes_sent, messages_sent; /* by this process since the commit; shared memory that is reduced in place is
+                                           not sent */
+    uint64_t dense_bytes;               /* what plain all-reduces would have made each rank send: 2 (n-1)/n of it all */
+    uint64_t wait_ns;                   /* that calls of the step waited: communication which nothing hid */
+    int pieces;                         /* into which the tensors are cut at present */
+    size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
+} gw_step_counters;
+GW_API gw_step_counters gw_step_count(const gw_step *step);
+
+/* What is kept from step to step on this rank (residuals of codecs, anchors), saved exactly; both flush first. restore:
+ * GW_MISMATCH where it is of another model, strategy, rank or number of ranks. */
+GW_API size_t gw_step_state_bytes(const gw_step *step);
+GW_API gw_status gw_step_state_save(gw_step *step, void *memory);
+GW_API gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

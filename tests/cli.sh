@@ -104,10 +104,9 @@ done
 
 # ---- list ----
 
-check "list: everything" 0 "~^TECHNIQUE .*arch=ring .*sync=bsp .*compress=none .*schedule=fifo .*transport=tcp " \
+check "list: everything" 0 "~^TECHNIQUE .*arch=ring .*sync=bsp .*compress=none .*schedule=wfbp .*transport=tcp " \
     "" gradwire list
-check "list: one axis" 0 "TECHNIQUE  VALUES  DEFAULT  ABOUT
-sync=bsp           yes      every rank waits for all in every step" "" gradwire list sync
+check "list: one axis" 0 "~^TECHNIQUE .*sync=bsp +yes +every rank waits for all in every step" "" gradwire list sync
 check "list: unknown axis" 2 "" \
     'gradwire list: unknown axis "comp" (did you mean "compress"? allowed: arch, sync, compress, schedule, transport)' \
     gradwire list comp

@@ -12,7 +12,7 @@
 
 /* --- waits --- */
 
-static const gw_step *step_at(machine *m, cursor *c, int which, uint64_t index) {
+static const gw_action *step_at(machine *m, cursor *c, int which, uint64_t index) {
     if (c->cached[which] != index + 1) {
         gw_plan_step(&m->members[c->rank].plan, c->number, index, &c->step[which]);
         c->cached[which] = index + 1;
@@ -35,7 +35,7 @@ static bool hold(machine *m, int rank, const gw_waits waits[GW_STEP_WAITS]) {
 
 static uint16_t depth_through(const cursor *c, uint64_t steps) { return steps ? c->depth[steps - 1] : 0; }
 
-static uint16_t ready_depth(machine *m, int rank, const gw_step *step) {
+static uint16_t ready_depth(machine *m, int rank, const gw_action *step) {
     uint16_t depth = 0;
     for (int w = 0; w < GW_STEP_WAITS; w++)
         for (uint32_t s = 0; s < step->ready[w].streams; s++) {
@@ -46,7 +46,7 @@ static uint16_t ready_depth(machine *m, int rank, const gw_step *step) {
 }
 
 /* Counts a step: its own depth, and never less than those before it in the stream have when all are one message. */
-static void complete(machine *m, cursor *c, const gw_step *step, uint16_t arrived) {
+static void complete(machine *m, cursor *c, const gw_action *step, uint16_t arrived) {
     if (m->depths) {
         uint16_t depth = ready_depth(m, c->rank, step);
         if (c->stream.flow == GW_FLOW_SEND) depth++;
@@ -62,7 +62,7 @@ static void complete(machine *m, cursor *c, const gw_step *step, uint16_t arrive
 
 static bool post(machine *m, cursor *c) {
     if (c->stream.flow != GW_FLOW_RECV || c->posted == c->stream.steps) return false;
-    const gw_step *step = step_at(m, c, 0, c->posted);
+    const gw_action *step = step_at(m, c, 0, c->posted);
     if (!hold(m, c->rank, step->free)) return false;
     ENSURE(m, step->kind == GW_STEP_RECV || step->kind == GW_STEP_RECV_REDUCE);
     ENSURE(m, step->kind == GW_STEP_RECV || step->land.space == GW_SPACE_WORK);
@@ -78,7 +78,7 @@ static bool post(machine *m, cursor *c) {
 static bool start(machine *m, cursor *c) {
     if (c->stream.flow != GW_FLOW_SEND || c->posted == c->stream.steps) return false;
     if (!c->eager && c->posted > c->landed) return false;
-    const gw_step *step = step_at(m, c, 0, c->posted);
+    const gw_action *step = step_at(m, c, 0, c->posted);
     if (!hold(m, c->rank, step->ready)) return false;
     ENSURE(m, step->kind == GW_STEP_SEND);
     m->spent.messages++;
@@ -102,8 +102,8 @@ static bool start(machine *m, cursor *c) {
     return true;
 }
 
-static void land(machine *m, cursor *to, const gw_step *sent, const unsigned char *data) {
-    gw_step step;
+static void land(machine *m, cursor *to, const gw_action *sent, const unsigned char *data) {
+    gw_action step;
     gw_plan_step(&m->members[to->rank].plan, to->number, to->landed, &step);
     ENSURE(m, step.wide == sent->wide);
     ENSURE(m, step.land.count == sent->src.count);
@@ -123,7 +123,7 @@ static bool move(machine *m, cursor *c) {
         c->landed++;
         return true;
     }
-    gw_step step = *step_at(m, c, 1, c->landed);
+    gw_action step = *step_at(m, c, 1, c->landed);
     ENSURE(m, source_sum(m, c->rank, &step) == c->snapshot);
     land(m, c->other, &step, place(m, c->rank, step.src));
     c->landed++;
@@ -131,7 +131,7 @@ static bool move(machine *m, cursor *c) {
     return true;
 }
 
-static void reduce(machine *m, int rank, const gw_step *s) {
+static void reduce(machine *m, int rank, const gw_action *s) {
     const unsigned char *src = place(m, rank, s->src), *landed = landing(m, rank, s);
     unsigned char *dst = place(m, rank, s->dst);
     ENSURE(m, s->src.count == s->land.count && s->dst.count == s->land.count);
@@ -144,14 +144,14 @@ static void reduce(machine *m, int rank, const gw_step *s) {
 
 static bool act(machine *m, cursor *c) {
     if (c->stream.flow != GW_FLOW_RECV || c->done == c->landed) return false;
-    const gw_step *step = step_at(m, c, 1, c->done);
+    const gw_action *step = step_at(m, c, 1, c->done);
     if (!hold(m, c->rank, step->ready)) return false;
     if (step->kind == GW_STEP_RECV_REDUCE) reduce(m, c->rank, step);
     complete(m, c, step, m->depths ? c->other->depth[c->done] : 0);
     return true;
 }
 
-static void fold(machine *m, int rank, const gw_step *s) {
+static void fold(machine *m, int rank, const gw_action *s) {
     ENSURE(m, s->src.count == s->dst.count);
     for (size_t i = 0; i < s->src.count; i++) {
         uint32_t value = 0;
@@ -170,11 +170,11 @@ static void fold(machine *m, int rank, const gw_step *s) {
 typedef struct party {
     int size, host;
     cursor **at;
-    const gw_step **step;
+    const gw_action **step;
 } party;
 
 static void board_reduce(machine *m, const party *p, size_t from, size_t length, int to, bool all) {
-    const gw_step *own = p->step[to];
+    const gw_action *own = p->step[to];
     for (size_t i = 0; i < length; i++) {
         uint32_t value = 0;
         for (int l = 0; l < p->size; l++) {
@@ -190,7 +190,7 @@ static void board_reduce(machine *m, const party *p, size_t from, size_t length,
 }
 
 static void board_part(machine *m, const party *p, int lane) {
-    const gw_step *own = p->step[lane];
+    const gw_action *own = p->step[lane];
     size_t from, length, size = (size_t)p->size;
     gw_part(own->task == GW_BOARD_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
     switch (own->task) {
@@ -214,7 +214,7 @@ static void board_part(machine *m, const party *p, int lane) {
 }
 
 static void board_run(machine *m, const party *p) {
-    const gw_step *first = p->step[0];
+    const gw_action *first = p->step[0];
     for (int l = 0; l < p->size; l++)
         ENSURE(m, p->step[l]->kind == GW_STEP_BOARD && p->step[l]->task == first->task &&
                       p->step[l]->lanes == first->lanes && p->step[l]->board_root == first->board_root);
@@ -255,7 +255,7 @@ static bool board(machine *m, cursor *c) {
 
 static bool local(machine *m, cursor *c) {
     if (c->stream.flow != GW_FLOW_LOCAL || c->done == c->stream.steps) return false;
-    const gw_step *step = step_at(m, c, 1, c->done);
+    const gw_action *step = step_at(m, c, 1, c->done);
     if (!hold(m, c->rank, step->ready)) return false;
     switch (step->kind) {
     case GW_STEP_BOARD:

@@ -16,7 +16,7 @@ static uint32_t finished(uint32_t value) { return value * 3 + 1; }
 
 typedef struct packet {
     struct packet *next;
-    gw_step step;
+    gw_action step;
     unsigned char data[];
 } packet;
 
@@ -28,7 +28,7 @@ typedef struct cursor {
     uint64_t posted, landed, done; /* send streams: posted are started */
     bool eager;                    /* send streams: read at once */
     packet *head, **tail;          /* eager messages on their way */
-    gw_step step[2];               /* cached: at `posted` and at `done` */
+    gw_action step[2];               /* cached: at `posted` and at `done` */
     uint64_t cached[2];            /* their indices + 1 */
     uint64_t snapshot;             /* of the oldest started, not yet moved source */
     uint16_t *depth;               /* messages in a row, through step i */
@@ -110,15 +110,15 @@ static void store(unsigned char *at, bool wide, size_t i, uint32_t value) {
 }
 
 /* A raw message that is reduced lands at the end of its wide slot, as in the executor. */
-static unsigned char *landing(machine *m, int rank, const gw_step *step) {
+static unsigned char *landing(machine *m, int rank, const gw_action *step) {
     unsigned char *at = place(m, rank, step->land);
     bool at_end = step->kind == GW_STEP_RECV_REDUCE && !step->wide && step->land.space == GW_SPACE_WORK;
     return at_end ? at + 4 * step->land.count : at;
 }
 
-static size_t message_bytes(const gw_step *step, size_t count) { return count * (step->wide ? 8 : 4); }
+static size_t message_bytes(const gw_action *step, size_t count) { return count * (step->wide ? 8 : 4); }
 
-static uint64_t source_sum(machine *m, int rank, const gw_step *step) {
+static uint64_t source_sum(machine *m, int rank, const gw_action *step) {
     const unsigned char *at = place(m, rank, step->src);
     uint64_t sum = UINT64_C(1469598103934665603);
     for (size_t i = 0; i < message_bytes(step, step->src.count); i++) sum = (sum ^ at[i]) * UINT64_C(1099511628211);

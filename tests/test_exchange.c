@@ -269,6 +269,21 @@ static void feedback_on_both_passes_conserves(void) {
     }
 }
 
+/* Beyond its limit a tensor is sent exact, and with it what had been kept back. */
+static void a_limit_sends_exact(void) {
+    size_t count = 64 * 100;
+    const gw_codec_tensor *what = tensors(count);
+    mini m;
+    open_mini(&m, 3, "topk:ratio=0.001,limit=0.05", count, GW_FORM_AUTO);
+    for (uint64_t step = 0; step < 2; step++) {
+        fill(&m, what, step);
+        run_step(&m, step);
+        CHECK(gw_exchange_guard(m.ranks[0].exchange, 0)->exact); /* from the next step on */
+    }
+    for (size_t i = 0; i < count; i++) CHECK(gw_exchange_state(m.ranks[0].exchange, 0)->residual[i] == 0);
+    close_mini(&m);
+}
+
 static void impossible_forms_are_refused(void) {
     mini m;
     gw_error error = {0};
@@ -278,8 +293,14 @@ static void impossible_forms_are_refused(void) {
     CHECK_EQ(GW_OK, gw_codec_parse("fp16", &config.setup, &error));
     CHECK_EQ(GW_UNSUPPORTED, gw_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
     CHECK(strstr(error.text, "fp16") != NULL);
+    error = (gw_error){0};
+    config.form = GW_FORM_AUTO;
+    config.setup.limit = 0.1;
+    CHECK_EQ(GW_UNSUPPORTED, gw_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
+    CHECK(strstr(error.text, "no error limit is possible") != NULL);
     close_mini(&m);
 }
 
 TEST_MAIN(CASE(every_codec_gives_all_ranks_the_same_near_mean), CASE(owned_and_gathered_both_work),
-          CASE(bytes_on_the_wire), CASE(feedback_on_both_passes_conserves), CASE(impossible_forms_are_refused))
+          CASE(bytes_on_the_wire), CASE(feedback_on_both_passes_conserves), CASE(a_limit_sends_exact),
+          CASE(impossible_forms_are_refused))

@@ -7,7 +7,6 @@
 #define STEPS 1000
 
 static const char *const compensated[] = {
-    "none:feedback=worker",
     "fp16:feedback=worker",
     "bf16:feedback=worker",
     "int8:feedback=worker",
@@ -186,10 +185,10 @@ static void check_squeeze(const char *text, size_t count, int steps) {
 
 static void both_passes_conserve(void) {
     check_squeeze("doublesqueeze", 10000, STEPS / 2);
-    check_squeeze("doublesqueeze:codec=qsgd,bits=2", 4000, STEPS / 2);
+    check_squeeze("qsgd:bits=2,feedback=both", 4000, STEPS / 2);
     check_squeeze("onebit", 6000, 100);
     check_squeeze("int8:feedback=both", 4000, 100);
-    check_squeeze("doublesqueeze:codec=topk,ratio=0.01", 140000, 20);
+    check_squeeze("doublesqueeze:codec=topk", 140000, 20);
 }
 
 /* The paper's algorithm on plain arrays, selection by sorting. */
@@ -436,10 +435,14 @@ static void setups_are_read(void) {
     CHECK(gw_codec_value(&setup, "warmup") == 500 && gw_codec_value(&setup, "momentum") == 0.9);
     setup = gw_codec_second(&setup);
     CHECK(setup.codec == &gw_codec_topk && gw_codec_value(&setup, "ratio") == 0.002 && gw_codec_residual(&setup));
-    CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze:codec=qsgd,bits=2", &setup, &error));
-    CHECK(setup.codec == &gw_codec_qsgd && setup.feedback == GW_FEEDBACK_BOTH);
+    CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze:codec=qsgd,limit=0.5", &setup, &error));
+    CHECK(setup.codec == &gw_codec_qsgd && setup.feedback == GW_FEEDBACK_BOTH && setup.limit == 0.5);
     CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze", &setup, &error));
-    CHECK(setup.codec == &gw_codec_onebit);
+    CHECK(setup.codec == &gw_codec_onebit && setup.limit == 0);
+    CHECK_EQ(GW_OK, gw_codec_parse("int8:limit=0.25,feedback=worker", &setup, &error));
+    CHECK(setup.feedback == GW_FEEDBACK_WORKER && setup.limit == 0.25);
+    CHECK_EQ(GW_OK, gw_codec_parse("topk:feedback=none", &setup, &error));
+    CHECK(setup.feedback == GW_FEEDBACK_NONE && gw_codec_default(setup.codec).feedback == GW_FEEDBACK_BOTH);
     CHECK_EQ(GW_OK, gw_codec_parse("terngrad:shared", &setup, &error));
     CHECK(gw_codec_merges(&setup) && gw_codec_rounds(&setup) == 2);
     setup = gw_codec_second(&setup);
@@ -458,6 +461,10 @@ static void setups_are_read(void) {
                                         "topk:",
                                         "dgc:warmup=-1",
                                         "topk:ratio=nan",
+                                        "topk:ratio=0.1,ratio=0.2",
+                                        "randomk:limit=0.1",
+                                        "none:feedback=worker",
+                                        "doublesqueeze:codec=powersgd",
                                         "doublesqueeze:codec=nope"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         gw_codec_setup before = setup;
@@ -467,9 +474,35 @@ static void setups_are_read(void) {
         CHECK_EQ(GW_INVALID, status);
         CHECK(error.text[0] && setup.codec == before.codec);
     }
-    for (int i = 0; gw_codecs[i]; i++) CHECK(gw_codec_find(gw_codecs[i]->name) == gw_codecs[i]);
+    error = (gw_error){0};
+    CHECK_EQ(GW_UNSUPPORTED, gw_codec_parse("terngrad:shared,limit=0.1", &setup, &error));
+    CHECK_STR("compress=terngrad: payloads are reduced in flight, so no rank can send one exact on its own: no error "
+              "limit is possible",
+              error.text);
 }
 
-TEST_MAIN(CASE(setups_are_read), CASE(feedback_conserves), CASE(reports_are_true), CASE(both_passes_conserve),
-          CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(state_is_saved_exactly),
-          CASE(guard_sends_exact), CASE(threads_share_a_state))
+/* Every technique of the axis becomes a setup, and values reach the parameter they were given for. */
+static void settings_become_setups(void) {
+    gw_codec_setup setup;
+    for (int i = 0; gw_compress_techniques[i]; i++) {
+        const gw_technique *technique = gw_compress_techniques[i];
+        double values[GW_TECHNIQUE_PARAMS_MAX];
+        gw_technique_default(technique, values);
+        CHECK_EQ(GW_OK, gw_codec_from_setting(technique, values, &setup, NULL));
+        CHECK(&setup.codec->technique == technique || strcmp(technique->name, "doublesqueeze") == 0);
+        CHECK(gw_codec_find(technique->name) == NULL || gw_codec_find(technique->name) == setup.codec);
+        int feedback = gw_technique_param(technique, "feedback"), limit = gw_technique_param(technique, "limit");
+        if (feedback >= 0) CHECK(setup.feedback == (gw_codec_feedback)values[feedback]);
+        for (int p = 0; technique->params && technique->params[p].name; p++) values[p] = technique->params[p].lowest;
+        if (feedback >= 0) values[feedback] = GW_FEEDBACK_WORKER;
+        if (limit >= 0) values[limit] = 0.125;
+        CHECK_EQ(GW_OK, gw_codec_from_setting(technique, values, &setup, NULL));
+        if (feedback >= 0) CHECK_EQ(GW_FEEDBACK_WORKER, setup.feedback);
+        CHECK(setup.limit == (limit >= 0 ? 0.125 : 0));
+        for (int p = 0; p < feedback; p++) CHECK(gw_codec_value(&setup, technique->params[p].name) == values[p]);
+    }
+}
+
+TEST_MAIN(CASE(setups_are_read), CASE(settings_become_setups), CASE(feedback_conserves), CASE(reports_are_true),
+          CASE(both_passes_conserve), CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank),
+          CASE(state_is_saved_exactly), CASE(guard_sends_exact), CASE(threads_share_a_state))

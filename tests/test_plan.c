@@ -355,7 +355,7 @@ static void large_counts(void) {
         CHECK(plan.work_count < (size_t)100 << 16);
         for (uint32_t i = 0; i < plan.streams; i++) {
             gw_stream stream;
-            gw_step step;
+            gw_action step;
             gw_plan_stream(&plan, i, &stream);
             if (stream.steps == 0) continue;
             gw_plan_step(&plan, i, stream.steps - 1, &step);

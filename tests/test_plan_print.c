@@ -25,7 +25,7 @@ static void walk_plan(const gw_plan *plan) {
     uint64_t *done = calloc(plan->streams + 1, sizeof *done), *seen = calloc(plan->streams + 1, sizeof *seen), index;
     gw_plan_walk walk = {.plan = plan, .done = done};
     uint32_t stream;
-    gw_step step;
+    gw_action step;
     while (gw_plan_walk_next(&walk, &stream, &index, &step)) {
         CHECK(waits_hold(step.free, seen) && waits_hold(step.ready, seen));
         CHECK_EQ(seen[stream], index);
@@ -53,24 +53,24 @@ static void every_step_once(void) {
 
 static void words(void) {
     char text[GW_STEP_TEXT];
-    gw_step step = {.kind = GW_STEP_RECV_REDUCE,
+    gw_action step = {.kind = GW_STEP_RECV_REDUCE,
                     .src = {GW_SPACE_IN, 4, 8},
                     .dst = {GW_SPACE_OUT, 4, 8},
                     .land = {GW_SPACE_WORK, 0, 8},
                     .finish = true,
                     .ready = {{1, 1, 4}, {0}, {2, 4, 1}}};
-    CHECK_STR("out[4,12) = in[4,12) op landed, finished", gw_step_where_text(&step, text));
+    CHECK_STR("out[4,12) = in[4,12) op landed, finished", gw_action_where_text(&step, text));
     CHECK_STR("#1 >= 4, #2..5 >= 1", gw_waits_text(step.ready, text));
     CHECK_STR("-", gw_waits_text(step.free, text));
-    CHECK_EQ(8, gw_step_count(&step));
+    CHECK_EQ(8, gw_action_count(&step));
     step.landed_first = true;
     step.finish = false;
     step.dst = step.land;
-    CHECK_STR("work[0,8) = landed op in[4,12)", gw_step_where_text(&step, text));
-    step = (gw_step){.kind = GW_STEP_BOARD, .task = GW_BOARD_BARRIER};
-    CHECK_STR("barrier", gw_step_where_text(&step, text));
-    step = (gw_step){.kind = GW_STEP_SEND, .src = {GW_SPACE_WORK, SIZE_MAX - 1, 1}};
-    CHECK_STR("work[18446744073709551614,18446744073709551615)", gw_step_where_text(&step, text));
+    CHECK_STR("work[0,8) = landed op in[4,12)", gw_action_where_text(&step, text));
+    step = (gw_action){.kind = GW_STEP_BOARD, .task = GW_BOARD_BARRIER};
+    CHECK_STR("barrier", gw_action_where_text(&step, text));
+    step = (gw_action){.kind = GW_STEP_SEND, .src = {GW_SPACE_WORK, SIZE_MAX - 1, 1}};
+    CHECK_STR("work[18446744073709551614,18446744073709551615)", gw_action_where_text(&step, text));
 }
 
 static void names(void) {

@@ -7,7 +7,7 @@
 
 #include "strategy/strategy.h"
 
-#define DEFAULTS "arch=auto sync=bsp compress=none schedule=fifo transport=auto"
+#define DEFAULTS "arch=auto sync=bsp compress=none schedule=wfbp transport=auto"
 
 static const char *printed(const gw_strategy *strategy) {
     static char text[GW_STRATEGY_PRINT_BYTES];
@@ -28,16 +28,20 @@ static void reads_lines(void) {
     CHECK_STR(DEFAULTS, parsed(""));
     CHECK_STR(DEFAULTS, parsed(" \t\n# only a remark"));
     CHECK_STR(DEFAULTS, parsed(DEFAULTS));
-    CHECK_STR("arch=ring sync=bsp compress=none schedule=fifo transport=tcp", parsed("transport=tcp arch=ring"));
-    CHECK_STR("arch=ring:chunk=256K sync=bsp compress=none schedule=fifo transport=auto",
+    CHECK_STR("arch=ring sync=bsp compress=none schedule=wfbp transport=tcp", parsed("transport=tcp arch=ring"));
+    CHECK_STR("arch=ring:chunk=256K sync=bsp compress=none schedule=wfbp transport=auto",
               parsed("  arch=ring:chunk=262144\r\n"));
-    CHECK_STR("arch=ring:chunk=1000 sync=bsp compress=none schedule=fifo transport=auto",
+    CHECK_STR("arch=ring:chunk=1000 sync=bsp compress=none schedule=wfbp transport=auto",
               parsed("arch=ring:chunk=1000 # in bytes"));
     CHECK_STR(DEFAULTS, parsed("arch=auto:chunk=auto transport=auto:streams=1,congestion=auto"));
-    CHECK_STR("arch=auto sync=bsp compress=none schedule=fifo transport=tcp:streams=4,congestion=bbr",
+    CHECK_STR("arch=auto sync=bsp compress=none schedule=wfbp transport=tcp:streams=4,congestion=bbr",
               parsed("transport=tcp:congestion=bbr,streams=4"));
-    CHECK_STR("arch=tree sync=bsp compress=none schedule=fifo transport=shm",
+    CHECK_STR("arch=tree sync=bsp compress=none schedule=wfbp transport=shm",
               parsed("# two\narch=tree # lines\n\n#arch=ring\ntransport=shm"));
+    CHECK_STR("arch=auto sync=bsp compress=topk:ratio=0.001,limit=0.5 schedule=wfbp transport=auto",
+              parsed("compress=topk:limit=.5,feedback=both,ratio=1e-3"));
+    CHECK_STR("arch=auto sync=bsp compress=doublesqueeze:codec=topk schedule=wfbp transport=auto",
+              parsed("compress=doublesqueeze:codec=topk"));
 }
 
 /* ---- every combination ---- */
@@ -48,6 +52,8 @@ static double variant(const gw_param *param, int which) {
         while (param->choices[count]) count++;
         return which % count;
     }
+    if (param->kind == GW_PARAM_FLAG) return which % 2;
+    double within = (param->lowest + param->highest) / 3;
     switch (which) {
     case 0:
         return param->preset;
@@ -56,7 +62,7 @@ static double variant(const gw_param *param, int which) {
     case 2:
         return param->highest;
     default:
-        return floor((param->lowest + param->highest) / 3);
+        return param->kind == GW_PARAM_NUMBER ? within : floor(within);
     }
 }
 
@@ -75,7 +81,8 @@ static int combine(gw_strategy *strategy, int axis, int which) {
         return 1;
     }
     int count = 0;
-    for (const gw_technique *technique = gw_techniques((gw_axis)axis); technique->name; technique++) {
+    for (const gw_technique *const *at = gw_techniques((gw_axis)axis); *at; at++) {
+        const gw_technique *technique = *at;
         gw_setting *setting = &strategy->axes[axis];
         *setting = (gw_setting){.technique = technique};
         for (int i = 0; technique->params && technique->params[i].name; i++)
@@ -87,9 +94,15 @@ static int combine(gw_strategy *strategy, int axis, int which) {
 
 static void all_combinations_round_trip(void) {
     gw_strategy strategy;
-    int count = 0;
+    int count = 0, expected = 5;
     for (int which = 0; which < 5; which++) count += combine(&strategy, 0, which);
-    CHECK_EQ(5 * 6 * 4, count);
+    for (int axis = 0; axis < GW_AXES; axis++) {
+        int techniques = 0;
+        while (gw_techniques((gw_axis)axis)[techniques]) techniques++;
+        expected *= techniques;
+    }
+    CHECK_EQ(expected, count);
+    CHECK(count >= 5 * 6 * 13 * 4);
 }
 
 static void registries_are_sound(void) {
@@ -98,8 +111,11 @@ static void registries_are_sound(void) {
         gw_axis found;
         CHECK(gw_axis_parse(gw_axis_name((gw_axis)axis), &found) && found == (gw_axis)axis);
         CHECK(gw_axis_about((gw_axis)axis)[0] != '\0');
-        for (const gw_technique *technique = gw_techniques((gw_axis)axis); technique->name; technique++) {
+        for (const gw_technique *const *at = gw_techniques((gw_axis)axis); *at; at++) {
+            const gw_technique *technique = *at;
             techniques++;
+            for (const gw_technique *const *other = gw_techniques((gw_axis)axis); other < at; other++)
+                CHECK(strcmp((*other)->name, technique->name) != 0);
             CHECK(technique->about && technique->about[0]);
             int params = 0;
             for (const gw_param *param = technique->params; param && param->name; param++, params++) {
@@ -149,6 +165,13 @@ static void refuses_with_a_sentence(void) {
         {"arch=ring:chunk=2G", "arch=ring: chunk cannot be \"2G\" (allowed: 64 to 1G, or auto)"},
         {"arch=ring:chunk=1M=2", "arch=ring: chunk cannot be \"1M=2\" (allowed: 64 to 1G, or auto)"},
         {"sync=bsp:x=1", "sync=bsp takes no parameters, but \"x=1\" is given"},
+        {"compress=none:feedback=both", "compress=none takes no parameters, but \"feedback=both\" is given"},
+        {"compress=topk:ratio=2", "compress=topk: ratio cannot be \"2\" (allowed: 1e-05 to 1)"},
+        {"compress=fp16:limit=1", "compress=fp16 has no parameter \"limit\" (allowed: feedback)"},
+        {"compress=int8:limit=1001", "compress=int8: limit cannot be \"1001\" (allowed: 0 to 1000)"},
+        {"compress=qsgd:elias=on", "compress=qsgd: elias is a flag and takes no value, but \"on\" is given"},
+        {"compress=top", "unknown compress \"top\" (did you mean \"topk\"? allowed: none, fp16, bf16, int8, onebit, "
+                         "qsgd, terngrad, topk, randomk, threshold, dgc, powersgd, doublesqueeze)"},
         {"transport=tcp:streams=9", "transport=tcp: streams cannot be \"9\" (allowed: 1 to 8)"},
         {"transport=tcp:streams=-1", "transport=tcp: streams cannot be \"-1\" (allowed: 1 to 8)"},
         {"transport=tcp:streams=2.5", "transport=tcp: streams cannot be \"2.5\" (allowed: 1 to 8)"},
@@ -192,7 +215,7 @@ static void overlays_axis_by_axis(void) {
     gw_error error = {.status = GW_OK};
     CHECK_EQ(GW_OK, gw_strategy_parse("arch=ring:chunk=1M transport=tcp:streams=2", &strategy, &error));
     CHECK_EQ(GW_OK, gw_strategy_overlay(&strategy, "arch=ring", "test", &error));
-    CHECK_STR("arch=ring sync=bsp compress=none schedule=fifo transport=tcp:streams=2", printed(&strategy));
+    CHECK_STR("arch=ring sync=bsp compress=none schedule=wfbp transport=tcp:streams=2", printed(&strategy));
     CHECK_EQ(GW_INVALID, gw_strategy_overlay(&strategy, "arch=rong", "GRADWIRE_STRATEGY", &error));
     CHECK(strncmp(error.text, "GRADWIRE_STRATEGY: unknown arch \"rong\"", 38) == 0);
 }
@@ -223,10 +246,10 @@ static void flag_before_environment_before_file(void) {
     unsetenv("GRADWIRE_STRATEGY_FILE");
     CHECK_STR(DEFAULTS, resolved(NULL));
     setenv("GRADWIRE_STRATEGY_FILE", path, 1);
-    CHECK_STR("arch=ring:chunk=1M sync=bsp compress=none schedule=fifo transport=tcp", resolved(NULL));
+    CHECK_STR("arch=ring:chunk=1M sync=bsp compress=none schedule=wfbp transport=tcp", resolved(NULL));
     setenv("GRADWIRE_STRATEGY", "arch=tree", 1);
-    CHECK_STR("arch=tree sync=bsp compress=none schedule=fifo transport=tcp", resolved(NULL));
-    CHECK_STR("arch=direct sync=bsp compress=none schedule=fifo transport=tcp", resolved("arch=direct"));
+    CHECK_STR("arch=tree sync=bsp compress=none schedule=wfbp transport=tcp", resolved(NULL));
+    CHECK_STR("arch=direct sync=bsp compress=none schedule=wfbp transport=tcp", resolved("arch=direct"));
     setenv("GRADWIRE_STRATEGY", "", 1);
     setenv("GRADWIRE_STRATEGY_FILE", "", 1);
     CHECK_STR(DEFAULTS, resolved(NULL));
@@ -242,7 +265,7 @@ static void names_the_origin_of_a_mistake(void) {
     write_file("strategy", wrong, strlen(wrong));
     setenv("GRADWIRE_STRATEGY_FILE", "strategy", 1);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\": line 2: unknown sync \"bps\" (did you mean \"bsp\"? allowed: "
-              "bsp)",
+              "bsp, delayed, periodic)",
               resolved(NULL));
     write_file("strategy", "arch\0x", 6);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\" is not a text file: byte 5 is zero", resolved(NULL));
@@ -283,6 +306,7 @@ static void refuses_the_impossible(void) {
     CHECK_STR("", checked("transport=tcp", 2, false));
     CHECK_STR("", checked("transport=shm", 1, false));
     CHECK_STR("", checked("transport=sim", 9, true));
+    CHECK_STR("", checked("compress=dgc", 2, false));
     CHECK_STR("transport=shm reaches only ranks of one host, and this job has 2 hosts (allowed here: auto, tcp)",
               checked("transport=shm", 2, false));
     CHECK_STR("transport=sim exists only in the simulator (allowed here: auto, tcp, shm)",
@@ -304,14 +328,11 @@ static void answers_by_type(void) {
     CHECK_EQ(0, gw_strategy_integer(&strategy, GW_AXIS_ARCH, "chunk"));
     CHECK_STR("auto", gw_strategy_choice(&strategy, GW_AXIS_TRANSPORT, "congestion"));
 
-    static const gw_param params[] = {{.name = "ratio", .kind = GW_PARAM_NUMBER, .preset = 0.5, .highest = 1},
-                                      {.name = "feedback", .kind = GW_PARAM_FLAG},
-                                      {.name = NULL}};
-    static const gw_technique topk = {.name = "topk", .about = "a technique of this test", .params = params};
-    strategy.axes[GW_AXIS_COMPRESS] = (gw_setting){.technique = &topk, .values = {0.001, 1}};
-    CHECK(gw_strategy_number(&strategy, GW_AXIS_COMPRESS, "ratio") == 0.001);
-    CHECK(gw_strategy_flag(&strategy, GW_AXIS_COMPRESS, "feedback"));
-    CHECK_STR("arch=auto sync=bsp compress=topk:ratio=0.001,feedback schedule=fifo transport=auto", printed(&strategy));
+    CHECK_EQ(GW_OK, gw_strategy_parse("compress=qsgd:limit=0.25,elias", &strategy, NULL));
+    CHECK(gw_strategy_number(&strategy, GW_AXIS_COMPRESS, "limit") == 0.25);
+    CHECK(gw_strategy_flag(&strategy, GW_AXIS_COMPRESS, "elias"));
+    CHECK_STR("4", gw_strategy_choice(&strategy, GW_AXIS_COMPRESS, "bits"));
+    CHECK_STR("arch=auto sync=bsp compress=qsgd:elias,limit=0.25 schedule=wfbp transport=auto", printed(&strategy));
 }
 
 static void print_cuts_like_snprintf(void) {
@@ -345,6 +366,7 @@ static void numbers_read_back_exactly(void) {
     }
     setlocale(LC_ALL, "C");
     CHECK_STR("0.1", gw_param_print(&ratio, 0.1, text));
+    CHECK_STR("1000", gw_param_print(&ratio, 1000, text));
     static const char *const wrong[] = {"nan", "inf", "0x1", "1.5", "-1", "1e", "0,5", " 0", "0 ", "e", ".", "1e999"};
     char sentence[100];
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

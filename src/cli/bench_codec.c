@@ -159,7 +159,7 @@ static gw_status check_once(trial *t, double *relative, gw_error *error) {
     double said = report.input > 0 ? sqrt(report.error / report.input) : 0;
     if (fabs(said - *relative) <= 1e-3) return GW_OK;
     return gw_fail(error, GW_PROTOCOL, "%s says that it lost %g of the gradient, and %g is missing",
-                   t->setup.codec->name, said, *relative);
+                   t->setup.codec->technique.name, said, *relative);
 }
 
 static double seconds_since(gw_time start) { return (double)(gw_clock_now() - start) / (double)GW_SECOND; }

@@ -231,8 +231,10 @@ static bool carries(const gw_contest *contest, const char *arch) {
 
 static gw_status enter_all(gw_contest *contest, gw_error *error) {
     gw_status status = GW_OK;
-    for (const gw_technique *t = gw_techniques(GW_AXIS_ARCH); t->name && !status; t++)
-        if (strcmp(t->name, "auto") == 0 || carries(contest, t->name)) status = enter_gradwire(contest, t->name, error);
+    for (const gw_technique *const *at = gw_techniques(GW_AXIS_ARCH); *at && !status; at++) {
+        const char *name = (*at)->name;
+        if (strcmp(name, "auto") == 0 || carries(contest, name)) status = enter_gradwire(contest, name, error);
+    }
     return status;
 }
 

@@ -15,7 +15,7 @@ static void print(void *table, const char *const *cells) { gw_table_row(table, c
 
 static void technique_rows(gw_axis axis, const gw_technique *technique, row_function *row, void *ctx) {
     char name[64], allowed[GW_PARAM_ALLOWED_BYTES], preset[GW_PARAM_TEXT_BYTES];
-    bool is_default = technique == gw_techniques(axis);
+    bool is_default = technique == gw_techniques(axis)[0];
     snprintf(name, sizeof name, "%s=%s", gw_axis_name(axis), technique->name);
     row(ctx, (const char *const[]){name, "", is_default ? "yes" : "", technique->about});
     for (const gw_param *param = technique->params; param && param->name; param++) {
@@ -27,8 +27,7 @@ static void technique_rows(gw_axis axis, const gw_technique *technique, row_func
 }
 
 static void axis_rows(gw_axis axis, row_function *row, void *ctx) {
-    for (const gw_technique *technique = gw_techniques(axis); technique->name; technique++)
-        technique_rows(axis, technique, row, ctx);
+    for (const gw_technique *const *at = gw_techniques(axis); *at; at++) technique_rows(axis, *at, row, ctx);
 }
 
 static void list_text(gw_axis first, gw_axis last) {
@@ -72,7 +71,7 @@ static void param_json(const gw_param *param, bool first) {
 }
 
 static void technique_json(gw_axis axis, const gw_technique *technique) {
-    bool first = technique == gw_techniques(axis);
+    bool first = technique == gw_techniques(axis)[0];
     json_pair(first ? "\n      {" : ",\n      {", "name", technique->name);
     json_pair(", ", "about", technique->about);
     printf(", \"default\": %s, \"parameters\": [", first ? "true" : "false");
@@ -87,8 +86,7 @@ static void list_json(gw_axis first, gw_axis last) {
         json_pair(axis > first ? ",\n  {" : "\n  {", "name", gw_axis_name(axis));
         json_pair(", ", "about", gw_axis_about(axis));
         fputs(",\n    \"techniques\": [", stdout);
-        for (const gw_technique *technique = gw_techniques(axis); technique->name; technique++)
-            technique_json(axis, technique);
+        for (const gw_technique *const *at = gw_techniques(axis); *at; at++) technique_json(axis, *at);
         fputs("]}", stdout);
     }
     puts("\n]}");

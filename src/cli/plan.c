@@ -26,7 +26,7 @@ typedef struct visit {
     uint32_t stream;
     uint64_t index;
     const gw_stream *info;
-    const gw_step *step;
+    const gw_action *step;
 } visit;
 
 typedef void visitor(void *ctx, const job *j, const visit *v);
@@ -41,7 +41,7 @@ static gw_status walk_rank(const job *j, int rank, visitor *see, void *ctx, gw_e
     gw_plan_walk walk = {.plan = &plan, .done = calloc(plan.streams + 1, sizeof *walk.done)};
     if (!walk.done) return gw_fail(error, GW_MEMORY, "no memory for the streams of rank %d", rank);
     gw_stream info;
-    gw_step step;
+    gw_action step;
     visit v = {.plan = &plan, .info = &info, .step = &step};
     while (gw_plan_walk_next(&walk, &v.stream, &v.index, &step)) {
         gw_plan_stream(&plan, v.stream, &info);
@@ -51,8 +51,8 @@ static gw_status walk_rank(const job *j, int rank, visitor *see, void *ctx, gw_e
     return GW_OK;
 }
 
-static uint64_t step_bytes(const job *j, const gw_step *step) {
-    return gw_step_count(step) * (step->wide ? j->wide_bytes : j->raw_bytes);
+static uint64_t step_bytes(const job *j, const gw_action *step) {
+    return gw_action_count(step) * (step->wide ? j->wide_bytes : j->raw_bytes);
 }
 
 static void count(void *cost, const job *j, const visit *v) {
@@ -61,9 +61,9 @@ static void count(void *cost, const job *j, const visit *v) {
     if (v->step->kind != GW_STEP_SEND) return;
     sum->messages++;
     if (v->step->wide)
-        sum->wide_elements += gw_step_count(v->step);
+        sum->wide_elements += gw_action_count(v->step);
     else
-        sum->elements += gw_step_count(v->step);
+        sum->elements += gw_action_count(v->step);
 }
 
 /* --- as text --- */
@@ -82,8 +82,8 @@ static void text_step(void *ctx, const job *j, const visit *v) {
     snprintf(stream, sizeof stream, "#%" PRIu32 ".%" PRIu64, v->stream, v->index);
     if (v->info->peer >= 0) snprintf(peer, sizeof peer, "%d", v->info->peer);
     snprintf(bytes, sizeof bytes, "%" PRIu64, step_bytes(j, v->step));
-    p->row(p->table, (const char *const[]){stream, gw_step_kind_name(v->step->kind), peer, bytes,
-                                           gw_step_where_text(v->step, where), gw_waits_text(v->step->ready, ready),
+    p->row(p->table, (const char *const[]){stream, gw_action_kind_name(v->step->kind), peer, bytes,
+                                           gw_action_where_text(v->step, where), gw_waits_text(v->step->ready, ready),
                                            gw_waits_text(v->step->free, free)});
 }
 
@@ -156,7 +156,7 @@ static void json_step(void *ctx, const job *j, const visit *v) {
     bool *first = ctx;
     printf("%s\n      {\"stream\": %" PRIu32 ", \"index\": %" PRIu64
            ", \"do\": \"%s\", \"peer\": %d, \"bytes\": %" PRIu64,
-           *first ? "" : ",", v->stream, v->index, gw_step_kind_name(v->step->kind), v->info->peer,
+           *first ? "" : ",", v->stream, v->index, gw_action_kind_name(v->step->kind), v->info->peer,
            step_bytes(j, v->step));
     if (v->step->kind == GW_STEP_BOARD)
         printf(", \"task\": \"%s\", \"lanes\": %d", gw_board_task_name(v->step->task), v->step->lanes);

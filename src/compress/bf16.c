@@ -1,81 +1,29 @@
 /* bf16.c - the upper half of an f32, 2 bytes each, rounded to nearest even.
  *
- * The range of f32, three significant digits. NaN and infinities travel as such.
- *
- * Reduced in flight: each merge widens, adds in f32 and rounds again. */
-#include "base/cpu.h"
+ * The range of f32, three significant digits. NaN and infinities travel as such. */
 #include "base/half.h"
-#include "compress/codec.h"
 
-#define PREFETCH 512 /* elements ahead */
-
-static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
-    (void)setup, (void)call;
-    return range.count * sizeof(uint16_t);
-}
-
-static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                        gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
-                        gw_error *error) {
-    (void)state, (void)capacity, (void)error;
-    *bytes = bound(setup, call, range);
-    gw_f32_to_bf16_array(payload, v, range.count);
-    return GW_OK;
-}
+#define TO_F32 gw_bf16_to_f32
+#define TO_F32_ARRAY gw_bf16_to_f32_array
+#define FROM_F32_ARRAY gw_f32_to_bf16_array
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define AVX2 __attribute__((target("avx2")))
+#define HALF_AVX2 __attribute__((target("avx2")))
 
-AVX2 static inline __m256 widen8(const uint16_t *x) {
+HALF_AVX2 static inline __m256 widen8(const uint16_t *x) {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
-
-AVX2 static size_t add_avx2(float *sum, const uint16_t *x, float scale, size_t count) {
-    __m256 factor = _mm256_set1_ps(scale);
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        _mm_prefetch((const char *)(sum + i + PREFETCH), _MM_HINT_T0);
-        __m256 a = _mm256_mul_ps(factor, widen8(x + i)), b = _mm256_mul_ps(factor, widen8(x + i + 8));
-        _mm256_storeu_ps(sum + i, _mm256_add_ps(_mm256_loadu_ps(sum + i), a));
-        _mm256_storeu_ps(sum + i + 8, _mm256_add_ps(_mm256_loadu_ps(sum + i + 8), b));
-    }
-    return i;
-}
 #endif
 
-static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    size_t expected = bound(setup, call, range), done = 0;
-    if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
-    const uint16_t *x = payload;
-#if defined(__x86_64__)
-    if (gw_cpu() >= GW_CPU_AVX2) done = add_avx2(sum, x, scale, range.count);
-#endif
-    for (; done < range.count; done++) sum[done] += scale * gw_bf16_to_f32(x[done]);
-    return GW_OK;
-}
-
-static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes) {
-    (void)setup, (void)call;
-    enum { PIECE = 1024 };
-    uint16_t *to = into;
-    const uint16_t *x = from;
-    float a[PIECE], b[PIECE];
-    for (size_t at = 0, count = bytes / sizeof *to; at < count; at += PIECE) {
-        size_t length = gw_block_length(count, at, PIECE);
-        gw_bf16_to_f32_array(a, to + at, length);
-        gw_bf16_to_f32_array(b, x + at, length);
-        gw_kernel_axpy(a, b, 1.0f, length);
-        gw_f32_to_bf16_array(to + at, a, length);
-    }
-}
+#include "compress/half_body.h"
 
 const gw_codec gw_codec_bf16 = {
-    .name = "bf16",
-    .about = "bfloat16, 2 bytes a value",
+    .technique = {.name = "bf16",
+                  .about = "bfloat16, 2 bytes a value",
+                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE))},
     .block = 1,
     .merge_unit = sizeof(uint16_t),
     .bound = bound,

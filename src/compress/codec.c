@@ -33,12 +33,12 @@ gw_status gw_codec_length_error(const gw_codec *codec, gw_codec_range range, siz
                                 gw_error *error) {
     return gw_fail(error, GW_PROTOCOL,
                    "tensor %s: a %s payload for elements %" PRIu64 " to %" PRIu64 " has %zu bytes instead of %zu",
-                   range.tensor->name, codec->name, range.first, range.first + range.count, bytes, expected);
+                   range.tensor->name, codec->technique.name, range.first, range.first + range.count, bytes, expected);
 }
 
 gw_status gw_codec_payload_error(const gw_codec *codec, gw_codec_range range, const char *what, gw_error *error) {
     return gw_fail(error, GW_PROTOCOL, "tensor %s: a %s payload for elements %" PRIu64 " to %" PRIu64 " %s",
-                   range.tensor->name, codec->name, range.first, range.first + range.count, what);
+                   range.tensor->name, codec->technique.name, range.first, range.first + range.count, what);
 }
 
 static gw_status check_range(const gw_codec *codec, gw_codec_range range, gw_error *error) {
@@ -50,7 +50,7 @@ static gw_status check_range(const gw_codec *codec, gw_codec_range range, gw_err
     return gw_fail(error, GW_INVALID,
                    "tensor %s of %" PRIu64 " elements: %s cannot work on elements %" PRIu64 " to %" PRIu64
                    ": cut at multiples of %" PRIu32 " (0: not at all)",
-                   range.tensor->name, total, codec->name, range.first, end, codec->block);
+                   range.tensor->name, total, codec->technique.name, range.first, end, codec->block);
 }
 
 static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, const gw_codec_state *state,
@@ -64,7 +64,7 @@ static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, 
                      setup->codec->own_count(setup, (gw_codec_range){&state->tensor, state->first, state->count}));
     if (fits) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs the state that was made for it", range.tensor->name,
-                   setup->codec->name);
+                   setup->codec->technique.name);
 }
 
 static gw_status check_capacity(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -74,14 +74,14 @@ static gw_status check_capacity(const gw_codec_setup *setup, const gw_codec_call
         codec->least ? codec->least * gw_blocks(range.count, codec->block) : gw_codec_bound(setup, call, range);
     if (capacity >= needed) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs %zu bytes for %" PRIu64 " elements, and has %zu",
-                   range.tensor->name, codec->name, needed, range.count, capacity);
+                   range.tensor->name, codec->technique.name, needed, range.count, capacity);
 }
 
 static gw_status check_round(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                              gw_error *error) {
     if (call->round >= gw_codec_rounds(setup)) {
-        return gw_fail(error, GW_INVALID, "tensor %s: %s has no round %" PRIu32, range.tensor->name, setup->codec->name,
-                       call->round);
+        return gw_fail(error, GW_INVALID, "tensor %s: %s has no round %" PRIu32, range.tensor->name,
+                       setup->codec->technique.name, call->round);
     }
     if (call->round == 0) return GW_OK;
     gw_codec_call before = *call;
@@ -128,7 +128,7 @@ gw_status gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *
     if (!status) status = check_round(setup, call, range, error);
     if (!status && call->round + 1 != gw_codec_rounds(setup)) {
         status = gw_fail(error, GW_INVALID, "tensor %s: only the last round of %s is decoded", range.tensor->name,
-                         setup->codec->name);
+                         setup->codec->technique.name);
     }
     if (status) return status;
     if (range.count == 0) return bytes ? gw_codec_length_error(setup->codec, range, bytes, 0, error) : GW_OK;

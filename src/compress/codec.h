@@ -10,6 +10,23 @@
 /* A magnitude below this is sent as zero by the quantisers: its reciprocal would overflow. */
 #define GW_QUANT_TINY 0x1p-100f
 
+/* What follows a codec's own parameters in its table: who keeps what encoding lost, unless told otherwise; and, where
+ * payloads are not always reduced in flight, the limit of the guard. */
+#define GW_CODEC_FEEDBACK(who)                                                                                         \
+    {                                                                                                                  \
+        .name = "feedback", .kind = GW_PARAM_CHOICE, .preset = (who), .choices = GW_CHOICES("none", "worker", "both"), \
+        .about = "who keeps what encoding lost"                                                                        \
+    }
+#define GW_CODEC_LIMIT                                                                                                 \
+    {                                                                                                                  \
+        .name = "limit", .kind = GW_PARAM_NUMBER, .highest = 1000,                                                     \
+        .about = "relative error beyond which a tensor is sent exact, 0: never"                                        \
+    }
+
+/* doublesqueeze.c: no codec of its own, but another one with feedback on both passes. */
+extern const gw_technique gw_doublesqueeze;
+gw_codec_setup gw_doublesqueeze_setup(const double *values);
+
 /* The key of the random numbers of a tensor in a step. by_rank: every rank and pass draws its own. */
 uint64_t gw_codec_random_key(const gw_codec_call *call, const gw_codec_tensor *tensor, bool by_rank);
 

@@ -1,4 +1,4 @@
-/* compress.h - codecs: fewer bytes for a gradient. One codec a file, all of them in one table (registry.c).
+/* compress.h - codecs: fewer bytes for a gradient. One codec a file, all of them in one table (GW_CODECS).
  *
  * A codec encodes a range of one tensor into the caller's memory, says how long that can get (`bound`), and adds a
  * decoded payload to a sum. A tensor may be cut anywhere at multiples of the codec's block (counted from the tensor's
@@ -30,6 +30,7 @@
 #define GW_COMPRESS_H
 
 #include "base/status.h"
+#include "base/technique.h"
 
 typedef struct gw_codec gw_codec;
 
@@ -51,17 +52,9 @@ typedef struct gw_codec_range {
 
 gw_codec_range gw_codec_whole(const gw_codec_tensor *tensor);
 
-typedef struct gw_codec_param {
-    const char *name; /* NULL ends a table */
-    const char *about;
-    double preset, lowest, highest;
-    bool whole;                 /* only whole numbers */
-    const char *const *choices; /* words for 0, 1, ..., ended by NULL; NULL: a number */
-} gw_codec_param;
+#define GW_CODEC_PARAMS_MAX 4 /* of a codec's own */
 
-#define GW_CODEC_PARAMS_MAX 4
-
-/* Who keeps what its encoding lost. Also a parameter, "feedback", of every codec. */
+/* Who keeps what its encoding lost; the words of the parameter "feedback". */
 typedef enum gw_codec_feedback {
     GW_FEEDBACK_NONE,
     GW_FEEDBACK_WORKER,
@@ -71,8 +64,9 @@ typedef enum gw_codec_feedback {
 /* A codec and its parameters. Plain value. */
 typedef struct gw_codec_setup {
     const gw_codec *codec;
-    double value[GW_CODEC_PARAMS_MAX]; /* in the order of codec->params */
+    double value[GW_CODEC_PARAMS_MAX]; /* of its own parameters, which come first in codec->technique.params */
     gw_codec_feedback feedback;
+    double limit; /* of the relative error, beyond which a tensor is sent exact until it recovers; 0: never */
 } gw_codec_setup;
 
 /* The moment of an encoding; the same for all tensors of a step but for the fields marked (tensor). */
@@ -104,14 +98,11 @@ typedef struct gw_codec_state {
 } gw_codec_state;
 
 struct gw_codec {
-    const char *name;
-    const char *about;            /* one line for `gradwire list` */
-    const gw_codec_param *params; /* NULL: none */
-    gw_codec_feedback feedback;   /* unless asked otherwise */
-    bool compensates;             /* keeps a residual whatever is asked (dgc, powersgd) */
-    uint32_t block;               /* elements; 0: only whole tensors */
-    uint32_t least;               /* bytes a block needs at least, where the encoder sends what fits; 0: needs bound */
-    size_t merge_unit;            /* bytes; 0 without merge */
+    gw_technique technique; /* of the compress axis; first, so that one leads to the other */
+    bool compensates;       /* keeps a residual whatever is asked (dgc, powersgd) */
+    uint32_t block;         /* elements; 0: only whole tensors */
+    uint32_t least;         /* bytes a block needs at least, where the encoder sends what fits; 0: needs bound */
+    size_t merge_unit;      /* bytes; 0 without merge */
 
     /* Why this tensor has to be sent exact, as the end of a sentence ("has no ..."), NULL: it can be carried. NULL: all
      * can. */
@@ -148,22 +139,40 @@ struct gw_codec {
                         gw_codec_state *state, const void *payload, size_t bytes, gw_error *error);
 };
 
-extern const gw_codec gw_codec_none, gw_codec_fp16, gw_codec_bf16, gw_codec_int8, gw_codec_onebit, gw_codec_qsgd,
-    gw_codec_terngrad, gw_codec_topk, gw_codec_randomk, gw_codec_threshold, gw_codec_dgc, gw_codec_powersgd;
+/* The one table: a line here and a file, and a codec is there. The first is the default of the axis. */
+#define GW_CODECS(X)                                                                                                   \
+    X(none)                                                                                                            \
+    X(fp16)                                                                                                            \
+    X(bf16)                                                                                                            \
+    X(int8)                                                                                                            \
+    X(onebit)                                                                                                          \
+    X(qsgd)                                                                                                            \
+    X(terngrad)                                                                                                        \
+    X(topk)                                                                                                            \
+    X(randomk)                                                                                                         \
+    X(threshold)                                                                                                       \
+    X(dgc)                                                                                                             \
+    X(powersgd)
 
-/* All of them, NULL at the end: the one table. */
-extern const gw_codec *const gw_codecs[];
-const gw_codec *gw_codec_find(const char *name);
+#define GW_CODEC_DECLARE(name) extern const gw_codec gw_codec_##name;
+GW_CODECS(GW_CODEC_DECLARE)
+
+/* The compress axis: the codecs in this order, then doublesqueeze; NULL at the end. */
+extern const gw_technique *const gw_compress_techniques[];
+const gw_codec *gw_codec_find(const char *name); /* NULL: none of that name */
 
 /* Setups. */
 
 gw_codec_setup gw_codec_default(const gw_codec *codec);
-/* One parameter, or "feedback"; value as number or word, NULL: "on". On failure the setup is untouched. */
-gw_status gw_codec_set(gw_codec_setup *setup, const char *param, const char *value, gw_error *error);
-/* "topk:ratio=0.001,feedback=both". doublesqueeze:codec=topk,... is that codec with feedback on both passes (onebit
- * where none is named). */
+/* technique is one of gw_compress_techniques, values are in the order of its params. On failure *setup is untouched. */
+gw_status gw_codec_from_setting(const gw_technique *technique, const double *values, gw_codec_setup *setup,
+                                gw_error *error);
+/* What may follow `compress=` in a strategy line: "topk:ratio=0.001,feedback=both". On failure *setup is untouched. */
 gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *error);
-double gw_codec_value(const gw_codec_setup *setup, const char *param); /* asserts that there is one */
+/* GW_UNSUPPORTED where there is a limit, but payloads are reduced in flight. */
+gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error);
+/* A parameter of the codec's own; asserts that there is one. */
+double gw_codec_value(const gw_codec_setup *setup, const char *param);
 /* What an owner encodes the sum with: the same codec, without momentum (dgc: topk) and with a residual of its own where
  * feedback is BOTH. */
 gw_codec_setup gw_codec_second(const gw_codec_setup *first);

@@ -17,12 +17,16 @@
 #define STAGES 5
 
 enum { PARAM_RATIO, PARAM_MOMENTUM, PARAM_CLIP, PARAM_WARMUP };
-static const gw_codec_param params[] = {
-    {.name = "ratio", .about = "share of the values that is sent", .preset = 0.001, .lowest = 1e-5, .highest = 1},
-    {.name = "momentum", .about = "of the local accumulation", .preset = 0.9, .highest = 1},
-    {.name = "clip", .about = "largest norm of a gradient over all ranks, 0: off", .highest = 1e9},
-    {.name = "warmup", .about = "steps with a higher density", .highest = 1e12, .whole = true},
-    {0},
+static const gw_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.001,
+     .lowest = 1e-5, .highest = 1},
+    {.name = "momentum", .about = "of the local accumulation", .kind = GW_PARAM_NUMBER, .preset = 0.9, .highest = 1},
+    {.name = "clip", .about = "largest norm of a gradient over all ranks, 0: off", .kind = GW_PARAM_NUMBER,
+     .highest = 1e9},
+    {.name = "warmup", .about = "steps with a higher density", .kind = GW_PARAM_INTEGER, .highest = 1e12},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 /* The density of a stage is 4^-(stage+1). */
@@ -87,10 +91,9 @@ static gw_codec_setup second(const gw_codec_setup *first) {
 }
 
 const gw_codec gw_codec_dgc = {
-    .name = "dgc",
-    .about = "top values with momentum correction (deep gradient compression)",
-    .params = params,
-    .feedback = GW_FEEDBACK_BOTH,
+    .technique = {.name = "dgc",
+                  .about = "top values with momentum correction (deep gradient compression)",
+                  .params = params},
     .compensates = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,

@@ -110,8 +110,9 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_int8 = {
-    .name = "int8",
-    .about = "one byte a value, scaled by the largest of 512",
+    .technique = {.name = "int8",
+                  .about = "one byte a value, scaled by the largest of 512",
+                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_LIMIT)},
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

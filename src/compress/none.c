@@ -30,8 +30,7 @@ static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *
 }
 
 const gw_codec gw_codec_none = {
-    .name = "none",
-    .about = "values travel as they are",
+    .technique = {.name = "none", .about = "values travel as they are"},
     .block = 1,
     .merge_unit = sizeof(float),
     .bound = bound,

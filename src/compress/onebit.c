@@ -15,10 +15,12 @@
 #define HEAD (2 * sizeof(float))
 
 enum { PARAM_THRESHOLD };
-static const char *const thresholds[] = {"zero", "mean", NULL};
-static const gw_codec_param params[] = {
-    {.name = "threshold", .about = "what divides the two sides", .highest = 1, .whole = true, .choices = thresholds},
-    {0},
+static const gw_param params[] = {
+    {.name = "threshold", .about = "what divides the two sides", .kind = GW_PARAM_CHOICE,
+     .choices = GW_CHOICES("zero", "mean")},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 /* Both sides, summed in lanes: the lane of a value is its number modulo LANES. */
@@ -141,10 +143,7 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_onebit = {
-    .name = "onebit",
-    .about = "one bit a value and two means per 2,048 (1-bit SGD)",
-    .params = params,
-    .feedback = GW_FEEDBACK_BOTH,
+    .technique = {.name = "onebit", .about = "one bit a value and two means per 2,048 (1-bit SGD)", .params = params},
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

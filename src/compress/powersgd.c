@@ -17,9 +17,11 @@
 #define RANK_MAX 32
 
 enum { PARAM_RANK };
-static const gw_codec_param params[] = {
-    {.name = "rank", .about = "columns of the factors", .preset = 4, .lowest = 1, .highest = RANK_MAX, .whole = true},
-    {0},
+static const gw_param params[] = {
+    {.name = "rank", .about = "columns of the factors", .kind = GW_PARAM_INTEGER, .preset = 4, .lowest = 1,
+     .highest = RANK_MAX},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_WORKER),
+    {.name = NULL},
 };
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -185,10 +187,7 @@ static gw_status settle(const gw_codec_setup *setup, const gw_codec_call *call, 
 }
 
 const gw_codec gw_codec_powersgd = {
-    .name = "powersgd",
-    .about = "matrices as the product of two thin ones",
-    .params = params,
-    .feedback = GW_FEEDBACK_WORKER,
+    .technique = {.name = "powersgd", .about = "matrices as the product of two thin ones", .params = params},
     .compensates = true,
     .block = 0,
     .merge_unit = sizeof(float),

@@ -22,12 +22,13 @@
 #define BLOCK 512u
 
 enum { PARAM_BITS, PARAM_ELIAS };
-static const char *const bit_words[] = {"1", "2", "4", "8", NULL};
-static const char *const switch_words[] = {"off", "on", NULL};
-static const gw_codec_param params[] = {
-    {.name = "bits", .about = "a value, sign included", .preset = 2, .highest = 3, .whole = true, .choices = bit_words},
-    {.name = "elias", .about = "variable length codes", .highest = 1, .whole = true, .choices = switch_words},
-    {0},
+static const gw_param params[] = {
+    {.name = "bits", .about = "a value, sign included", .kind = GW_PARAM_CHOICE, .preset = 2,
+     .choices = GW_CHOICES("1", "2", "4", "8")},
+    {.name = "elias", .about = "variable length codes", .kind = GW_PARAM_FLAG},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 static int bits_of(const gw_codec_setup *setup) { return 1 << (int)setup->value[PARAM_BITS]; }
@@ -146,9 +147,7 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_qsgd = {
-    .name = "qsgd",
-    .about = "random rounding to 1, 2, 4 or 8 bits, unbiased",
-    .params = params,
+    .technique = {.name = "qsgd", .about = "random rounding to 1, 2, 4 or 8 bits, unbiased", .params = params},
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

@@ -14,9 +14,11 @@
 #include <math.h>
 
 enum { PARAM_RATIO };
-static const gw_codec_param params[] = {
-    {.name = "ratio", .about = "share of the values that is sent", .preset = 0.01, .lowest = 1e-5, .highest = 1},
-    {0},
+static const gw_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.01,
+     .lowest = 1e-5, .highest = 1},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_WORKER),
+    {.name = NULL},
 };
 
 /* Goes through the stretches of a block: elements [first, end) of it, of which `chosen` is sent. */
@@ -97,10 +99,7 @@ static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *
 }
 
 const gw_codec gw_codec_randomk = {
-    .name = "randomk",
-    .about = "random values, the same places on all ranks",
-    .params = params,
-    .feedback = GW_FEEDBACK_WORKER,
+    .technique = {.name = "randomk", .about = "random values, the same places on all ranks", .params = params},
     .block = GW_SPARSE_BLOCK,
     .merge_unit = sizeof(float),
     .bound = bound,

@@ -39,7 +39,7 @@ gw_status gw_codec_state_make(gw_codec_state *state, const gw_codec_setup *setup
 fail:
     gw_codec_state_free(&made);
     return gw_fail(error, GW_MEMORY, "tensor %s: no memory for %" PRIu64 " bytes of %s state", range.tensor->name,
-                   gw_codec_state_bytes(setup, range), setup->codec->name);
+                   gw_codec_state_bytes(setup, range), setup->codec->technique.name);
 }
 
 void gw_codec_state_free(gw_codec_state *state) {

@@ -24,11 +24,12 @@
 #define LANES 16
 
 enum { PARAM_CLIP, PARAM_SHARED };
-static const char *const switch_words[] = {"off", "on", NULL};
-static const gw_codec_param params[] = {
-    {.name = "clip", .about = "standard deviations, 0: off", .preset = 2.5, .highest = 1000},
-    {.name = "shared", .about = "one scale for all ranks", .highest = 1, .whole = true, .choices = switch_words},
-    {0},
+static const gw_param params[] = {
+    {.name = "clip", .about = "standard deviations, 0: off", .kind = GW_PARAM_NUMBER, .preset = 2.5, .highest = 1000},
+    {.name = "shared", .about = "one scale for all ranks, reduced in flight", .kind = GW_PARAM_FLAG},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 static bool is_shared(const gw_codec_setup *setup) { return setup->value[PARAM_SHARED] != 0; }
@@ -239,9 +240,9 @@ static gw_codec_setup second(const gw_codec_setup *first) {
 }
 
 const gw_codec gw_codec_terngrad = {
-    .name = "terngrad",
-    .about = "three levels, two bits a value, unbiased without clipping",
-    .params = params,
+    .technique = {.name = "terngrad",
+                  .about = "three levels, two bits a value, unbiased without clipping",
+                  .params = params},
     .block = BLOCK,
     .merge_unit = sizeof(float),
     .refuses = refuses,

@@ -12,9 +12,12 @@
 #define SLACK 4.0
 
 enum { PARAM_RATIO };
-static const gw_codec_param params[] = {
-    {.name = "ratio", .about = "share of the values that is sent, about", .preset = 0.01, .lowest = 1e-3, .highest = 1},
-    {0},
+static const gw_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent, about", .kind = GW_PARAM_NUMBER, .preset = 0.01,
+     .lowest = 1e-3, .highest = 1},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 static double most(const gw_codec_setup *setup) {
@@ -62,10 +65,9 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_threshold = {
-    .name = "threshold",
-    .about = "values above a sampled threshold (Gradient Dropping)",
-    .params = params,
-    .feedback = GW_FEEDBACK_BOTH,
+    .technique = {.name = "threshold",
+                  .about = "values above a sampled threshold (Gradient Dropping)",
+                  .params = params},
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .bound = bound,

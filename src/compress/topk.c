@@ -9,9 +9,12 @@
 #include "compress/sparse.h"
 
 enum { PARAM_RATIO };
-static const gw_codec_param params[] = {
-    {.name = "ratio", .about = "share of the values that is sent", .preset = 0.01, .lowest = 1e-5, .highest = 1},
-    {0},
+static const gw_param params[] = {
+    {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.01,
+     .lowest = 1e-5, .highest = 1},
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_LIMIT,
+    {.name = NULL},
 };
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
@@ -34,10 +37,7 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_topk = {
-    .name = "topk",
-    .about = "the largest values of each 65,536, and where they stand",
-    .params = params,
-    .feedback = GW_FEEDBACK_BOTH,
+    .technique = {.name = "topk", .about = "the largest values of each 65,536, and where they stand", .params = params},
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .bound = bound,

@@ -17,6 +17,7 @@ struct gw_core {
     gw_time suspected_at;
     bool unsettled; /* the control plane has failed the generation, the engine is to follow */
     uint32_t generation; /* that the engine is in */
+    gw_rider *riders;
     gw_time now;
     gw_time polled_at; /* when operations were last looked at */
 };
@@ -96,6 +97,24 @@ void gw_core_close(gw_core *core) {
 gw_engine *gw_core_engine(gw_core *core) { return core->engine; }
 gw_control *gw_core_control(gw_core *core) { return core->control; }
 
+void gw_core_carry(gw_core *core, gw_rider *rider) {
+    rider->next = core->riders;
+    core->riders = rider;
+}
+
+void gw_core_drop(gw_core *core, gw_rider *rider) {
+    gw_rider **at = &core->riders;
+    while (*at != rider) at = &(*at)->next;
+    *at = rider->next;
+}
+
+bool gw_core_busy(const gw_core *core) {
+    if (gw_engine_pending(core->engine)) return true;
+    for (const gw_rider *rider = core->riders; rider; rider = rider->next)
+        if (rider->busy(rider->ctx)) return true;
+    return false;
+}
+
 /* The peer left in order: nothing else can be the cause. */
 static bool explained(const gw_core *core) {
     return core->suspicion.rank >= 0 && gw_control_left(core->control, core->suspicion.rank);
@@ -133,6 +152,7 @@ bool gw_core_poll(gw_core *core, gw_time now) {
     forgive_own_sleep(core, now);
     bool any = gw_engine_poll(core->engine, now);
     settle(core);
+    for (gw_rider *rider = core->riders; rider; rider = rider->next) any |= rider->poll(rider->ctx, now);
     return any;
 }
 

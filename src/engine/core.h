@@ -19,10 +19,23 @@ typedef struct gw_core_config {
     void (*slow)(void *ctx, const char *sentence);
 } gw_core_config;
 
+/* A machine that is polled after the engine, by whoever polls the core. The caller's, until it is dropped. */
+typedef struct gw_rider {
+    void *ctx;
+    bool (*poll)(void *ctx, gw_time now); /* true if anything moved */
+    bool (*busy)(void *ctx);              /* it has something to do, or under way */
+    struct gw_rider *next;                /* the core's */
+} gw_rider;
+
 gw_status gw_core_open(gw_core **core, const gw_core_config *config, gw_time now, gw_error *error);
 void gw_core_close(gw_core *core);
 gw_engine *gw_core_engine(gw_core *core);
 gw_control *gw_core_control(gw_core *core);
+
+void gw_core_carry(gw_core *core, gw_rider *rider);
+void gw_core_drop(gw_core *core, gw_rider *rider);
+/* Operations or riders are under way. */
+bool gw_core_busy(const gw_core *core);
 
 /* As the functions of engine.h and control.h, and then settled. */
 bool gw_core_poll(gw_core *core, gw_time now);

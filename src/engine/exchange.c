@@ -92,12 +92,20 @@ static uint8_t *round_payload(const gw_exchange *x, uint32_t round) {
     return x->out + (round ? x->merged_bytes[0] : 0);
 }
 
-static gw_status start_merged(gw_exchange *x, gw_time now, gw_error *error) {
-    size_t unit = x->setup.codec->merge_unit, bytes = x->merged_bytes[x->call.round];
+/* All of it, or one half: every rank has its part of the payload reduced, and then gets the others'. */
+static gw_status start_merged(gw_exchange *x, gw_collective what, gw_time now, gw_error *error) {
+    size_t unit = x->setup.codec->merge_unit, units = x->merged_bytes[x->call.round] / unit, offset = 0, own;
     uint8_t *payload = round_payload(x, x->call.round);
-    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .in = payload, .out = payload,
-                       .count = bytes / unit, .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads,
-                       .merge_ctx = x};
+    gw_op_spec spec = {.collective = what, .builder = &gw_plan_ring, .in = payload, .out = payload, .count = units,
+                       .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x};
+    if (what != GW_COLL_ALLREDUCE) {
+        for (int r = 0; r < x->world; r++) gw_part(units, x->world, r, &offset, &x->parts[r]);
+        gw_part(units, x->world, x->rank, &offset, &own);
+        spec.count = 0;
+        spec.counts = x->parts;
+        if (what == GW_COLL_REDUCE_SCATTER) spec.out = payload + offset * unit;
+        else spec.in = payload + offset * unit;
+    }
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
 }
 
@@ -222,7 +230,8 @@ static void update_guards(gw_exchange *x) {
         gw_exchange_tensor *t = &x->tensors[i];
         if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) continue;
         gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
-               t->what.name, t->guard.error, x->setup.codec->name, t->guard.exact ? "exact" : "compressed again");
+               t->what.name, t->guard.error, x->setup.codec->technique.name,
+               t->guard.exact ? "exact" : "compressed again");
     }
 }
 
@@ -243,7 +252,8 @@ static gw_status encode_and_start(gw_exchange *x, gw_time now, gw_error *error) 
         gw_status status = encode_round(x, error);
         if (!status && x->call.round == 0 && x->exact_count) status = start_exact(x, now, error);
         x->phase = PHASE_REDUCED;
-        return status ? status : start_merged(x, now, error);
+        bool half = x->halves && x->call.round + 1 == x->rounds;
+        return status ? status : start_merged(x, half ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLREDUCE, now, error);
     }
     gw_status status = encode_all(x, error);
     bool gathered = x->form == GW_FORM_GATHERED;
@@ -251,6 +261,13 @@ static gw_status encode_and_start(gw_exchange *x, gw_time now, gw_error *error) 
     return status ? status
                   : start_varying(x, gathered ? GW_COLL_ALLGATHER : GW_COLL_ALLTOALL, x->out, x->in, now, error);
 }
+
+static gw_status start_spread(gw_exchange *x, gw_time now, gw_error *error) {
+    if (x->form == GW_FORM_MERGED) return start_merged(x, GW_COLL_ALLGATHER, now, error);
+    return start_varying(x, GW_COLL_ALLGATHER, x->out, x->in, now, error);
+}
+
+void gw_exchange_go_on(gw_exchange *x) { x->phase = PHASE_RESUMED; }
 
 /* One phase, its operation being done. */
 static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
@@ -260,13 +277,23 @@ static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
     case PHASE_REDUCED:
         if (++x->call.round < x->rounds) return encode_and_start(x, now, error);
         x->call.round--;
+        if (x->halves) {
+            x->phase = PHASE_HALFWAY;
+            return GW_OK;
+        }
         status = finish_merged(x, error);
         break;
     case PHASE_SUM:
         status = sum_own_shares(x, error);
+        x->phase = x->halves ? PHASE_HALFWAY : PHASE_SPREAD;
+        return status || x->halves ? status : start_spread(x, now, error);
+    case PHASE_RESUMED:
         x->phase = PHASE_SPREAD;
-        return status ? status : start_varying(x, GW_COLL_ALLGATHER, x->out, x->in, now, error);
-    case PHASE_SPREAD: status = decode_all(x, error); break;
+        return start_spread(x, now, error);
+    case PHASE_SPREAD:
+        status = x->form == GW_FORM_MERGED ? finish_merged(x, error) : decode_all(x, error);
+        break;
+    case PHASE_HALFWAY:
     case PHASE_OVER: return GW_OK;
     }
     update_guards(x);
@@ -297,6 +324,7 @@ bool gw_exchange_next(gw_exchange *x, gw_time now, gw_op **op, gw_status *status
             gw_core_abort(x->core, &why, now); /* the others wait for what will not come */
             if (error && !error->status) *error = why;
         }
+        if (!*status && x->phase == PHASE_HALFWAY) return true;
         if (*status || x->phase == PHASE_OVER) {
             reap(&x->exact_op);
             x->phase = PHASE_OVER;

@@ -23,10 +23,11 @@ typedef struct gw_exchange gw_exchange;
 typedef struct gw_exchange_config {
     gw_codec_setup setup;
     const gw_codec_tensor *tensors; /* copied, names too */
+    const bool *exact;     /* of each tensor: never encode it. NULL: none */
     int count;
     uint64_t seed;         /* of the job: random codecs draw from it */
+    bool halves;           /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
     gw_exchange_form form; /* AUTO: the cheaper one */
-    double error_limit;    /* of the relative error, beyond which a tensor is sent exact until it recovers; 0: never */
 } gw_exchange_config;
 
 gw_status gw_exchange_open(gw_exchange **exchange, gw_core *core, gw_team *team, const gw_exchange_config *config,
@@ -39,13 +40,19 @@ size_t gw_exchange_memory_bytes(const gw_exchange *exchange); /* payloads and su
 gw_codec_state *gw_exchange_state(gw_exchange *exchange, int tensor); /* the worker's; NULL: none is kept */
 /* What this rank, as an owner, keeps back of an element of a tensor; 0 where it does not own it. */
 float gw_exchange_owner_residual(const gw_exchange *exchange, int tensor, uint64_t element);
+gw_codec_state *gw_exchange_owner_state(gw_exchange *exchange, int tensor); /* the owner's; NULL: none is kept */
 const gw_codec_guard *gw_exchange_guard(const gw_exchange *exchange, int tensor);
+/* Takes over what `from` keeps of the tensors that both have, by name; the same codec and world. */
+void gw_exchange_adopt(gw_exchange *exchange, gw_exchange *from);
 
 /* Begins the exchange of a step: gradient[t] is read, result[t] gets the sum (the mean where average is set). Both stay
  * the caller's; they may be the same. */
 void gw_exchange_begin(gw_exchange *exchange, uint64_t step, const float *const *gradient, float *const *result,
                        bool average);
-/* True when it is over: *status tells how. Otherwise *op is what to wait for before calling again. */
+/* The second half of one that stopped halfway. */
+void gw_exchange_go_on(gw_exchange *exchange);
+/* True when it, or its first half, is over: *status tells how. Otherwise *op is what to wait for before calling
+ * again. */
 bool gw_exchange_next(gw_exchange *exchange, gw_time now, gw_op **op, gw_status *status, gw_error *error);
 
 /* On a communicator, and from gw_exchange_begin to the end in the caller's own thread. The calling thread's last error

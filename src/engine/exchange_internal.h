@@ -8,7 +8,15 @@
 #define EXACT_BIT UINT32_C(0x80000000)
 #define ROUNDS_MAX 2
 
-typedef enum gw_exchange_phase { PHASE_ENCODE, PHASE_REDUCED, PHASE_SUM, PHASE_SPREAD, PHASE_OVER } gw_exchange_phase;
+typedef enum gw_exchange_phase {
+    PHASE_ENCODE,
+    PHASE_REDUCED, /* merged: a round has been reduced */
+    PHASE_SUM,     /* owned: pieces for the own shares are here */
+    PHASE_HALFWAY, /* told to stop here, until gw_exchange_go_on */
+    PHASE_RESUMED,
+    PHASE_SPREAD,  /* what came from all ranks is here */
+    PHASE_OVER
+} gw_exchange_phase;
 
 typedef struct gw_exchange_tensor {
     gw_codec_tensor what;  /* the name is a copy */
@@ -29,6 +37,8 @@ struct gw_exchange {
     gw_codec_setup plain; /* keeps nothing: tensors that are always exact, and decoding either */
     gw_codec_call call;
     gw_exchange_form form;
+    bool halves;
+    size_t *parts;     /* merged in halves: units of each rank */
     uint32_t rounds;
     gw_exchange_tensor *tensors;
     int count, rank, world;

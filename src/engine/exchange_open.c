@@ -18,6 +18,27 @@ gw_codec_state *gw_exchange_state(gw_exchange *x, int t) {
     return gw_codec_stateful(&x->setup) && !x->tensors[t].exact ? &x->tensors[t].state : NULL;
 }
 
+gw_codec_state *gw_exchange_owner_state(gw_exchange *x, int t) {
+    return x->tensors[t].second.tensor.count ? &x->tensors[t].second : NULL;
+}
+
+static void swap_states(gw_codec_state *a, gw_codec_state *b) {
+    gw_codec_state held = *a;
+    *a = *b;
+    *b = held;
+}
+
+void gw_exchange_adopt(gw_exchange *x, gw_exchange *from) {
+    for (int i = 0; i < x->count; i++)
+        for (int k = 0; k < from->count; k++) {
+            gw_exchange_tensor *mine = &x->tensors[i], *theirs = &from->tensors[k];
+            if (mine->what.key != theirs->what.key || strcmp(mine->what.name, theirs->what.name) != 0) continue;
+            swap_states(&mine->state, &theirs->state);
+            swap_states(&mine->second, &theirs->second);
+            mine->guard = theirs->guard;
+        }
+}
+
 float gw_exchange_owner_residual(const gw_exchange *x, int t, uint64_t element) {
     const gw_codec_state *second = &x->tensors[t].second;
     if (!second->residual || element < second->first || element >= second->first + second->count) return 0;
@@ -70,6 +91,7 @@ static size_t part_room(const gw_exchange *x, bool gathered) {
 static gw_exchange_form cheaper_form(const gw_exchange *x) {
     if (gw_codec_merges(&x->setup)) return GW_FORM_MERGED;
     if (x->setup.codec->block == 0) return GW_FORM_GATHERED;
+    if (x->halves) return GW_FORM_OWNED;
     size_t first = 0, second = 0, p = (size_t)x->world;
     for (int i = 0; i < x->count; i++) {
         gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
@@ -79,14 +101,14 @@ static gw_exchange_form cheaper_form(const gw_exchange *x) {
     return (p - 1) * first <= (p - 1) * (first + second) / p ? GW_FORM_GATHERED : GW_FORM_OWNED;
 }
 
-static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, double limit,
+static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, bool exact,
                              gw_error *error) {
     t->what = *given;
     t->what.name = strdup(given->name);
     if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for %s", given->name);
-    t->guard.limit = limit;
+    t->guard.limit = x->setup.limit;
     const char *why = gw_codec_refuses(&x->setup, &t->what, (uint32_t)x->world);
-    t->exact = why || t->what.count < EXACT_COUNT_MAX;
+    t->exact = exact || why || t->what.count < EXACT_COUNT_MAX;
     if (why) gw_log(GW_LOG_INFO, x->rank, "%s is sent exact: it %s", t->what.name, why);
     return GW_OK;
 }
@@ -136,7 +158,8 @@ static gw_status take_memory(gw_exchange *x, gw_error *error) {
     x->sum = malloc(sum * sizeof(float) + 4);
     x->out_lengths = calloc(p, sizeof *x->out_lengths);
     x->in_lengths = calloc(p, sizeof *x->in_lengths);
-    if (x->out && x->in && x->sum && x->out_lengths && x->in_lengths) return GW_OK;
+    x->parts = calloc(p, sizeof *x->parts);
+    if (x->parts && x->out && x->in && x->sum && x->out_lengths && x->in_lengths) return GW_OK;
     return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", x->memory);
 }
 
@@ -154,24 +177,26 @@ gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, cons
     x->world = gw_team_size(team);
     x->rounds = gw_codec_rounds(&config->setup);
     x->call = (gw_codec_call){.seed = config->seed, .rank = (uint32_t)x->rank, .world = (uint32_t)x->world};
+    x->halves = config->halves;
     x->count = config->count;
     x->phase = PHASE_OVER;
     x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
     gw_status status = x->tensors ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
+    if (!status) status = gw_codec_check(&x->setup, error);
     for (int i = 0; !status && i < x->count; i++)
-        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->error_limit, error);
+        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->exact && config->exact[i], error);
     x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
     if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->setup))
         status = gw_fail(error, GW_UNSUPPORTED,
                          "compress=%s: its payloads %s be reduced in flight, so the form cannot "
                          "be %s",
-                         x->setup.codec->name, gw_codec_merges(&x->setup) ? "must" : "cannot",
+                         x->setup.codec->technique.name, gw_codec_merges(&x->setup) ? "must" : "cannot",
                          gw_exchange_form_name(x->form));
-    if (!status && x->form == GW_FORM_MERGED && config->error_limit > 0)
+    if (!status && x->halves && x->form == GW_FORM_GATHERED)
         status = gw_fail(error, GW_UNSUPPORTED,
-                         "compress=%s: payloads are reduced in flight, so no rank can send one "
-                         "exact on its own: no error limit is possible",
-                         x->setup.codec->name);
+                         "compress=%s: every rank gathers whole payloads, so there is no half of the exchange at which "
+                         "to stop (schedule=dear)",
+                         x->setup.codec->technique.name);
     for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
     if (!status) status = take_memory(x, error);
     if (status)
@@ -183,6 +208,8 @@ gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, cons
 
 void gw_exchange_close(gw_exchange *x) {
     if (!x) return;
+    if (x->op) gw_op_release(x->op); /* the engine has failed */
+    if (x->exact_op) gw_op_release(x->exact_op);
     for (int i = 0; x->tensors && i < x->count; i++) {
         gw_codec_state_free(&x->tensors[i].state);
         gw_codec_state_free(&x->tensors[i].second);
@@ -194,6 +221,7 @@ void gw_exchange_close(gw_exchange *x) {
     free(x->sum);
     free(x->out_lengths);
     free(x->in_lengths);
+    free(x->parts);
     free(x);
 }
 

@@ -40,7 +40,7 @@ static uint8_t *address(const gw_op *op, const gw_slot *slot) {
 }
 
 /* A raw message that is going to be widened in its landing slot is put at the slot's end (base/reduce.h). */
-static uint8_t *landing_address(const gw_op *op, const gw_step *step, uint64_t bytes) {
+static uint8_t *landing_address(const gw_op *op, const gw_action *step, uint64_t bytes) {
     uint8_t *at = address(op, &step->land);
     bool widened = step->kind == GW_STEP_RECV_REDUCE && step->land.space == GW_SPACE_WORK && !step->wide;
     return widened ? at + step->land.count * op->wide - bytes : at;
@@ -65,7 +65,7 @@ static uint64_t slot_bytes(const gw_op *op, const gw_slot *slot) {
     return length <= within ? 0 : length - within < bytes ? length - within : bytes;
 }
 
-static uint64_t step_bytes(const gw_op *op, const gw_step *step) {
+static uint64_t step_bytes(const gw_op *op, const gw_action *step) {
     if (step->kind == GW_STEP_SEND)
         return step->wide ? (uint64_t)step->src.count * op->wide : slot_bytes(op, &step->src);
     return (uint64_t)step->land.count * (step->wide ? op->wide : op->raw);
@@ -82,14 +82,14 @@ static void complete(gw_op *op, gw_lane *lane) {
 
 /* Receives. */
 
-static void merge_landed(gw_op *op, const gw_step *step, uint8_t *dst, const void *data) {
+static void merge_landed(gw_op *op, const gw_action *step, uint8_t *dst, const void *data) {
     size_t bytes = step->dst.count * op->raw;
     const uint8_t *src = address(op, &step->src);
     if (dst != src && dst != data) memcpy(dst, data, bytes);
     op->spec.merge(op->spec.merge_ctx, dst, dst == src ? data : src, bytes);
 }
 
-static void reduce_landed(gw_op *op, const gw_step *step, uint8_t *dst, const void *data) {
+static void reduce_landed(gw_op *op, const gw_action *step, uint8_t *dst, const void *data) {
     const uint8_t *src = address(op, &step->src);
     if (op->spec.merge) {
         merge_landed(op, step, dst, data);
@@ -104,7 +104,7 @@ static void reduce_landed(gw_op *op, const gw_step *step, uint8_t *dst, const vo
 }
 
 /* bytes: what came. */
-static void act_on(gw_op *op, const gw_step *step, const void *data, uint64_t bytes) {
+static void act_on(gw_op *op, const gw_action *step, const void *data, uint64_t bytes) {
     uint8_t *dst = address(op, &step->dst);
     if (step->kind == GW_STEP_RECV_REDUCE)
         reduce_landed(op, step, dst, data);
@@ -117,7 +117,7 @@ static bool post_receives(gw_op *op, uint32_t stream) {
     gw_lane *lane = &op->lanes[stream];
     bool moved = false;
     while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&op->plan, stream, lane->posted, &step);
         if (!gw_op_holds(op, step.free)) break;
         uint64_t bytes = step_bytes(op, &step);
@@ -137,7 +137,7 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
     while (lane->done < lane->posted) {
         gw_landing *landing = &lane->land[lane->done % GW_PIPELINE];
         if (!landing->arrived && !gw_flow_unstash(op, lane, lane->done)) break;
-        gw_step step;
+        gw_action step;
         gw_plan_step(&op->plan, stream, lane->done, &step);
         if (!gw_op_holds(op, step.ready)) break;
         if (!landing->acted) act_on(op, &step, landing->at, landing->bytes);
@@ -155,7 +155,7 @@ void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, u
     landing->arrived = true;
     gw_op_mark(op);
     if (data == landing->at || landing->bytes == 0) return;
-    gw_step step;
+    gw_action step;
     gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
     if (index == lane->done && gw_op_holds(op, step.ready)) {
         act_on(op, &step, data, landing->bytes);
@@ -171,7 +171,7 @@ static bool send_steps(gw_op *op, uint32_t stream) {
     gw_lane *lane = &op->lanes[stream];
     bool moved = false;
     while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&op->plan, stream, lane->posted, &step);
         if (!gw_op_holds(op, step.ready)) break;
         if (!gw_flow_send(op, lane, address(op, &step.src), step_bytes(op, &step))) break;
@@ -196,7 +196,7 @@ void gw_op_sent(gw_op *op, gw_packet *packet) {
 
 /* Local work. */
 
-static void fold_merged(gw_op *op, const gw_step *step, const void *const *sources) {
+static void fold_merged(gw_op *op, const gw_action *step, const void *const *sources) {
     uint8_t *dst = address(op, &step->dst);
     size_t bytes = step->dst.count * op->raw;
     const void *own = sources[op->team->rank];
@@ -205,7 +205,7 @@ static void fold_merged(gw_op *op, const gw_step *step, const void *const *sourc
         if (r != op->team->rank) op->spec.merge(op->spec.merge_ctx, dst, sources[r], bytes);
 }
 
-static void fold(gw_op *op, const gw_step *step) {
+static void fold(gw_op *op, const gw_action *step) {
     const void **sources = op->team->sources;
     size_t base = step->fold_base;
     for (int r = 0; r < op->team->size; r++) {
@@ -228,7 +228,7 @@ static bool board_turn(const gw_op *op) {
 }
 
 /* A reduce-scatter's own part is given as a slot of its own; boards address it like the input. */
-static void *board_out(const gw_op *op, const gw_step *step) {
+static void *board_out(const gw_op *op, const gw_action *step) {
     uint8_t *out = address(op, &step->dst);
     if (!out || step->task != GW_BOARD_REDUCE_SCATTER) return out;
     size_t offset = 0, length;
@@ -237,7 +237,7 @@ static void *board_out(const gw_op *op, const gw_step *step) {
     return (void *)((uintptr_t)out - offset * (step->dst_wide ? op->wide : op->raw));
 }
 
-static void start_board(gw_op *op, gw_lane *lane, const gw_step *step) {
+static void start_board(gw_op *op, gw_lane *lane, const gw_action *step) {
     gw_board_op task = {.task = step->task, .number = op->number, .reduction = op->reduction,
                         .in = address(op, &step->src), .out = board_out(op, step),
                         .count = step->task == GW_BOARD_REDUCE_SCATTER ? step->src.count : step->dst.count,
@@ -269,7 +269,7 @@ static void report_board(gw_op *op, const gw_error *error) {
 }
 
 /* True when the board has finished this step. */
-static bool run_board(gw_op *op, gw_lane *lane, const gw_step *step) {
+static bool run_board(gw_op *op, gw_lane *lane, const gw_action *step) {
     gw_team *team = op->team;
     if (!lane->board_running) {
         if (!board_turn(op)) return false;
@@ -292,7 +292,7 @@ static bool run_local(gw_op *op, uint32_t stream) {
     gw_lane *lane = &op->lanes[stream];
     bool moved = false;
     while (lane->done < lane->stream.steps) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&op->plan, stream, lane->done, &step);
         if (!gw_op_holds(op, step.ready)) break;
         if (step.kind == GW_STEP_COPY) {

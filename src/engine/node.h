@@ -61,6 +61,8 @@ typedef struct gw_node {
     int wake;      /* eventfd: the sleeping driver is to look again */
     int kick;      /* eventfd: the progress thread is to look again */
     int events;    /* epoll: gateway, kick, control links. (P) */
+    _Atomic bool driver_sleeps;   /* until wake is rung */
+    _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
 } gw_node;
@@ -73,8 +75,11 @@ bool gw_node_same_host(const gw_node *node, int a, int b);
 /* progress.c */
 void gw_node_lock(gw_node *node);
 void gw_node_unlock(gw_node *node);
-/* Drives until the operation is done; (L) held, and given away while sleeping. */
+/* Drives until the operation is done, or what is asked holds; (L) held, and given away while sleeping. */
 void gw_node_drive(gw_node *node, const gw_op *op);
+void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx);
+/* A rider was given something to do: whoever sleeps is to look. Any thread, without the lock. */
+void gw_node_nudge(gw_node *node);
 /* Something was started that nobody waits for yet: (L) held. */
 void gw_node_started(gw_node *node);
 void gw_node_wake(gw_node *node);

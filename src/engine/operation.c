@@ -42,7 +42,7 @@ static void sign(gw_op *op, const gw_op_spec *spec) {
 static uint64_t board_steps(const gw_op *op, uint32_t stream) {
     uint64_t count = 0;
     for (uint64_t i = 0; i < op->lanes[stream].stream.steps; i++) {
-        gw_step step;
+        gw_action step;
         gw_plan_step(&op->plan, stream, i, &step);
         count += step.kind == GW_STEP_BOARD;
     }

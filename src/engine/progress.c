@@ -50,6 +50,11 @@ static void relax(const gw_node *node) {
 #endif
 }
 
+void gw_node_nudge(gw_node *node) {
+    if (atomic_load(&node->driver_sleeps)) ring(node->wake);
+    if (atomic_load(&node->progress_sleeps)) ring(node->kick);
+}
+
 /* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
  * up for, or -1. */
 static void sleep_on(gw_node *node, int extra, int timeout_ms) {
@@ -62,6 +67,7 @@ static void sleep_on(gw_node *node, int extra, int timeout_ms) {
         busy |= transports[t]->ops->arm(transports[t], true);
         fds[2 + t].fd = transports[t]->ops->wait_fd(transports[t]);
     }
+    atomic_store(&node->driver_sleeps, true);
     /* What arrived between the last poll and the arming rings no bell: look once more. */
     busy |= gw_core_poll(node->core, gw_clock_now());
     if (!busy) {
@@ -69,6 +75,7 @@ static void sleep_on(gw_node *node, int extra, int timeout_ms) {
         poll(fds, 4, timeout_ms);
         gw_node_lock(node);
     }
+    atomic_store(&node->driver_sleeps, false);
     for (int t = 0; t < 2; t++)
         if (transports[t]) transports[t]->ops->arm(transports[t], false);
     if (fds[0].revents) hush(node->wake);
@@ -104,9 +111,9 @@ static void wait_for_turn(gw_node *node) {
     pthread_cond_timedwait(&node->turn, &node->lock, &until);
 }
 
-void gw_node_drive(gw_node *node, const gw_op *op) {
+void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
     gw_time spin_until = 0;
-    while (!gw_op_done(op)) {
+    while (!holds(ctx)) {
         if (node->driven) {
             node->takers++;
             ring(node->wake);
@@ -116,13 +123,17 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
         }
         node->driven = true;
         spin_until = gw_clock_now() + SPIN;
-        while (!gw_op_done(op)) turn(node, &spin_until, -1);
+        while (!holds(ctx)) turn(node, &spin_until, -1);
         node->driven = false;
         pthread_cond_broadcast(&node->turn);
         /* What else is pending was started asynchronously: the progress thread takes over. */
-        if (gw_engine_pending(gw_core_engine(node->core))) ring(node->kick);
+        if (gw_core_busy(node->core)) ring(node->kick);
     }
 }
+
+static bool op_done(void *op) { return gw_op_done(op); }
+
+void gw_node_drive(gw_node *node, const gw_op *op) { gw_node_drive_until(node, op_done, (void *)(uintptr_t)op); }
 
 static int sleep_ms(gw_node *node, gw_time now) {
     gw_time next = gw_control_next(gw_core_control(node->core));
@@ -137,7 +148,7 @@ static void drive_unwatched(gw_node *node) {
     gw_time spin_until = 0;
     if (node->driven) return;
     node->driven = true;
-    while (gw_engine_pending(gw_core_engine(node->core)) && !node->takers && !atomic_load(&node->stop)) {
+    while (gw_core_busy(node->core) && !node->takers && !atomic_load(&node->stop)) {
         struct pollfd duties = {.fd = node->events, .events = POLLIN};
         if (poll(&duties, 1, 0) > 0 || gw_clock_now() >= gw_control_next(gw_core_control(node->core))) break;
         turn(node, &spin_until, node->events);
@@ -154,11 +165,13 @@ void *gw_node_progress(void *argument) {
         gw_links_poll(node, now);
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
         drive_unwatched(node);
-        bool idle = !gw_engine_pending(gw_core_engine(node->core)) || node->driven;
+        atomic_store(&node->progress_sleeps, true); /* before the last look: what is handed over later rings */
+        bool idle = !gw_core_busy(node->core) || node->driven;
         int timeout = idle ? sleep_ms(node, now) : 0;
         gw_node_unlock(node);
         struct epoll_event event;
         epoll_wait(node->events, &event, 1, timeout);
+        atomic_store(&node->progress_sleeps, false);
         hush(node->kick);
         gw_gateway_poll(node->gateway, gw_clock_now()); /* its callbacks take the lock themselves */
     }

@@ -38,7 +38,7 @@ static void add_receivers(const gw_op *op, awaited *list, const char *text) {
         const gw_lane *lane = &op->lanes[s];
         if (lane->stream.flow != GW_FLOW_SEND || lane->done == lane->stream.steps) continue;
         bool queued = lane->posted > lane->done;
-        gw_step step;
+        gw_action step;
         if (!queued) gw_plan_step(&op->plan, s, lane->posted, &step);
         if (!queued && !gw_op_holds(op, step.ready)) continue; /* it waits for another stream of this rank */
         if (add(list, lane->peer))

@@ -17,10 +17,10 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = steps};
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)index;
     gw_range at = gw_chunk_of((gw_range){0, copied(&plan->request)}, plan->request.chunk_count, i);
-    *out = (gw_step){.kind = GW_STEP_COPY,
+    *out = (gw_action){.kind = GW_STEP_COPY,
                      .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from),
                      .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
 }

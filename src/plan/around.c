@@ -30,17 +30,17 @@ static gw_pass pass_of(const gw_around *ring, uint64_t index, uint64_t back) {
     return pass;
 }
 
-gw_pass gw_around_rs_send(const gw_around *ring, uint64_t index, gw_step *out) {
+gw_pass gw_around_rs_send(const gw_around *ring, uint64_t index, gw_action *out) {
     gw_pass pass = pass_of(ring, index, 1);
-    *out = (gw_step){.kind = GW_STEP_SEND};
+    *out = (gw_action){.kind = GW_STEP_SEND};
     if (!pass.first) out->ready[0] = gw_after(ring->rs_recv, index - pass.segment.columns + 1);
     return pass;
 }
 
 /* A slot is free again when its partial sum has been sent on, or, in the last round, has become a result. */
-gw_pass gw_around_rs_recv(const gw_around *ring, uint64_t index, gw_step *out) {
+gw_pass gw_around_rs_recv(const gw_around *ring, uint64_t index, gw_action *out) {
     gw_pass pass = pass_of(ring, index, 2);
-    *out = (gw_step){.kind = GW_STEP_RECV_REDUCE, .finish = pass.last};
+    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE, .finish = pass.last};
     if (index >= ring->slots) {
         uint64_t before = index - ring->slots;
         gw_pass user = pass_of(ring, before, 2);
@@ -50,14 +50,14 @@ gw_pass gw_around_rs_recv(const gw_around *ring, uint64_t index, gw_step *out) {
     return pass;
 }
 
-gw_pass gw_around_ag_send(const gw_around *ring, uint64_t index, gw_step *out) {
+gw_pass gw_around_ag_send(const gw_around *ring, uint64_t index, gw_action *out) {
     gw_pass pass = pass_of(ring, index, 0);
-    *out = (gw_step){.kind = GW_STEP_SEND};
+    *out = (gw_action){.kind = GW_STEP_SEND};
     if (!pass.first) out->ready[0] = gw_after(ring->ag_recv, index - pass.segment.columns + 1);
     return pass;
 }
 
-gw_pass gw_around_ag_recv(const gw_around *ring, uint64_t index, gw_step *out) {
-    *out = (gw_step){.kind = GW_STEP_RECV};
+gw_pass gw_around_ag_recv(const gw_around *ring, uint64_t index, gw_action *out) {
+    *out = (gw_action){.kind = GW_STEP_RECV};
     return pass_of(ring, index, 1);
 }

@@ -32,10 +32,10 @@ uint64_t gw_around_through(const gw_around *ring, const gw_segment *segment, uin
 
 /* Each fills kind and waits of step `index` of its stream (ready[1] and ready[2] stay free for the caller) and says
  * which block it is about. */
-gw_pass gw_around_rs_send(const gw_around *ring, uint64_t index, gw_step *out);
-gw_pass gw_around_rs_recv(const gw_around *ring, uint64_t index, gw_step *out);
-gw_pass gw_around_ag_send(const gw_around *ring, uint64_t index, gw_step *out);
-gw_pass gw_around_ag_recv(const gw_around *ring, uint64_t index, gw_step *out);
+gw_pass gw_around_rs_send(const gw_around *ring, uint64_t index, gw_action *out);
+gw_pass gw_around_rs_recv(const gw_around *ring, uint64_t index, gw_action *out);
+gw_pass gw_around_ag_send(const gw_around *ring, uint64_t index, gw_action *out);
+gw_pass gw_around_ag_recv(const gw_around *ring, uint64_t index, gw_action *out);
 
 /* The landing slot of receive `index`, for a message of count elements. The partial sum sent by rs_send `index` lies in
  * the slot of receive index - columns. */

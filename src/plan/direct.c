@@ -47,20 +47,20 @@ static gw_board_task task_of(gw_collective collective) {
     }
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)index;
     const gw_plan_request *request = &plan->request;
     if (i < copies(request)) {
         gw_range at = gw_chunk_of((gw_range){0, request->count}, request->chunk_count, i);
         size_t count = at.to - at.from, own = gw_plan_part(request, request->rank).from;
-        *out = (gw_step){.kind = GW_STEP_COPY,
+        *out = (gw_action){.kind = GW_STEP_COPY,
                          .src = gw_slot_at(GW_SPACE_IN, at.from, count),
                          .dst = gw_slot_at(GW_SPACE_OUT, own + at.from, count)};
         return;
     }
     gw_slot in = gw_slot_at(GW_SPACE_IN, 0, gw_plan_in_count(request));
     gw_slot dst = gw_slot_at(GW_SPACE_OUT, 0, gw_plan_out_count(request));
-    *out = (gw_step){.kind = GW_STEP_BOARD,
+    *out = (gw_action){.kind = GW_STEP_BOARD,
                      .src = request->collective == GW_COLL_ALLGATHER ? dst : in,
                      .dst = dst,
                      .task = task_of(request->collective),

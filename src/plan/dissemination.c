@@ -28,9 +28,9 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
 }
 
 /* A round's message counts only after those of the rounds before, so one wait stands for all of them. */
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)plan, (void)i;
-    *out = (gw_step){.kind = index % 2 == 0 ? GW_STEP_SEND : GW_STEP_RECV};
+    *out = (gw_action){.kind = index % 2 == 0 ? GW_STEP_SEND : GW_STEP_RECV};
     if (index >= 2) out->ready[0] = gw_after((index | 1) - 2, 1);
 }
 

@@ -169,9 +169,9 @@ static gw_slot large(const gw_plan_request *request, gw_space space, gw_range at
     return gw_slot_at(space, small ? at.from - part_of(request, request->rank).from : at.from, at.to - at.from);
 }
 
-static void recv_part(const gw_plan *plan, const shape *s, uint32_t index, uint64_t i, gw_range at, gw_step *out) {
+static void recv_part(const gw_plan *plan, const shape *s, uint32_t index, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
-    *out = (gw_step){.kind = GW_STEP_RECV};
+    *out = (gw_action){.kind = GW_STEP_RECV};
     int peer = peer_of(request, s, index);
     if (!uses_windows(request)) {
         gw_range theirs = at;
@@ -188,9 +188,9 @@ static void recv_part(const gw_plan *plan, const shape *s, uint32_t index, uint6
     if (i >= s->window) out->free[0] = gw_after(consumer, i - s->window + 1);
 }
 
-static void fold(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_step *out) {
+static void fold(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
-    *out = (gw_step){.kind = GW_STEP_FOLD,
+    *out = (gw_action){.kind = GW_STEP_FOLD,
                      .src = large(request, GW_SPACE_IN, at),
                      .dst = large(request, GW_SPACE_OUT, at),
                      .finish = true,
@@ -200,14 +200,14 @@ static void fold(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, g
 }
 
 /* Own part from IN to OUT, or, all-to-all in place, what came from a peer once the part it replaces has left. */
-static void local(const gw_plan *plan, const shape *s, uint32_t index, uint64_t i, gw_range at, gw_step *out) {
+static void local(const gw_plan *plan, const shape *s, uint32_t index, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     if (reduces(request->collective)) {
         fold(plan, s, i, at, out);
         return;
     }
     uint32_t member = index - s->first[LOCAL];
-    *out = (gw_step){
+    *out = (gw_action){
         .kind = GW_STEP_COPY, .src = large(request, GW_SPACE_IN, at), .dst = large(request, GW_SPACE_OUT, at)};
     if (member == 0) return;
     int peer = peer_of(request, s, index), world = request->topology.world;
@@ -217,20 +217,20 @@ static void local(const gw_plan *plan, const shape *s, uint32_t index, uint64_t 
     out->ready[1] = gw_after(s->first[SEND_PARTS] + to_peer, i + 1);
 }
 
-static void send_result(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_step *out) {
+static void send_result(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_action *out) {
     bool reduced = plan->request.collective == GW_COLL_ALLREDUCE;
-    *out = (gw_step){.kind = GW_STEP_SEND, .src = large(&plan->request, reduced ? GW_SPACE_OUT : GW_SPACE_IN, at)};
+    *out = (gw_action){.kind = GW_STEP_SEND, .src = large(&plan->request, reduced ? GW_SPACE_OUT : GW_SPACE_IN, at)};
     if (reduced) out->ready[0] = gw_after(s->first[LOCAL], i + 1);
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     const gw_plan_request *request = &plan->request;
     gw_range at = gw_chunk_of(part_of(request, owner_of(request, &s, index)), message_max(request), i);
     switch (group_of(&s, index)) {
     case SEND_PARTS:
-        *out = (gw_step){.kind = GW_STEP_SEND, .src = large(request, GW_SPACE_IN, at)};
+        *out = (gw_action){.kind = GW_STEP_SEND, .src = large(request, GW_SPACE_IN, at)};
         break;
     case RECV_PARTS:
         recv_part(plan, &s, index, i, at, out);
@@ -242,7 +242,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) 
         send_result(plan, &s, i, at, out);
         break;
     default:
-        *out = (gw_step){.kind = GW_STEP_RECV};
+        *out = (gw_action){.kind = GW_STEP_RECV};
         out->land = out->dst = large(request, GW_SPACE_OUT, at);
     }
 }

@@ -208,15 +208,15 @@ static gw_slot operand(const gw_plan *plan, const shape *s, int level, uint64_t 
     return gw_slot_at(GW_SPACE_WORK, region(&plan->request, s, level - 1, segment) + (at.from - from), at.to - at.from);
 }
 
-static void rs_send(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_range at, gw_step *out) {
-    *out = (gw_step){.kind = GW_STEP_SEND};
+static void rs_send(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_range at, gw_action *out) {
+    *out = (gw_action){.kind = GW_STEP_SEND};
     out->src = operand(plan, s, level, segment, at, &out->wide, &out->ready[0]);
 }
 
 /* Receives at a level (0: from the pair's odd rank) land in the level's region. */
-static void rs_recv(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_range at, gw_step *out) {
+static void rs_recv(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
-    *out = (gw_step){.kind = GW_STEP_RECV_REDUCE};
+    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE};
     size_t from = kept(request, s, segment, s->core, level).from;
     out->land = gw_slot_at(GW_SPACE_WORK, region(request, s, level, segment) + (at.from - from), at.to - at.from);
     out->dst = out->land;
@@ -242,7 +242,7 @@ static void rs_recv(const gw_plan *plan, const shape *s, int level, uint64_t seg
 /* Before doubling at a level (0: before the result goes to the pair's odd rank): own block is there, and everything
  * that came at the levels below. Receives count only in this order, so that the wait for one level stands for all below
  * it; levels at which nothing came in this segment cannot stand for anything. */
-static void after_below(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_step *out) {
+static void after_below(const gw_plan *plan, const shape *s, int level, uint64_t segment, gw_action *out) {
     int below = level + 1;
     while (below <= s->levels && steps_in(plan, s, AG_RECV, below, segment) == 0) below++;
     if (below <= s->levels) {
@@ -255,25 +255,25 @@ static void after_below(const gw_plan *plan, const shape *s, int level, uint64_t
     }
 }
 
-static void fold_in(const gw_plan *plan, const shape *s, uint64_t segment, gw_range at, gw_step *out) {
+static void fold_in(const gw_plan *plan, const shape *s, uint64_t segment, gw_range at, gw_action *out) {
     if (s->odd) {
-        *out = (gw_step){.kind = GW_STEP_SEND, .src = slot(&plan->request, GW_SPACE_IN, at)};
+        *out = (gw_action){.kind = GW_STEP_SEND, .src = slot(&plan->request, GW_SPACE_IN, at)};
     } else if (plan->request.collective == GW_COLL_ALLGATHER) {
         gw_slot dst = slot(&plan->request, GW_SPACE_OUT, at);
-        *out = (gw_step){.kind = GW_STEP_RECV, .dst = dst, .land = dst};
+        *out = (gw_action){.kind = GW_STEP_RECV, .dst = dst, .land = dst};
     } else {
         rs_recv(plan, s, 0, segment, at, out);
     }
 }
 
-static void fold_out(const gw_plan *plan, const shape *s, uint64_t segment, uint64_t i, gw_range at, gw_step *out) {
+static void fold_out(const gw_plan *plan, const shape *s, uint64_t segment, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     if (s->odd) {
         gw_slot dst = slot(request, GW_SPACE_OUT, at);
-        *out = (gw_step){.kind = GW_STEP_RECV, .dst = dst, .land = dst};
+        *out = (gw_action){.kind = GW_STEP_RECV, .dst = dst, .land = dst};
         return;
     }
-    *out = (gw_step){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
+    *out = (gw_action){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
     if (request->collective != GW_COLL_REDUCE_SCATTER) {
         after_below(plan, s, 0, segment, out);
         return;
@@ -284,7 +284,7 @@ static void fold_out(const gw_plan *plan, const shape *s, uint64_t segment, uint
     out->ready[0] = gw_after(stream_of(RS_RECV, s->levels), own + i + 1);
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     int level;
@@ -301,7 +301,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) 
         fold_out(plan, &s, segment, i, at, out);
         break;
     case COPY:
-        *out = (gw_step){.kind = GW_STEP_COPY,
+        *out = (gw_action){.kind = GW_STEP_COPY,
                          .src = slot(&plan->request, GW_SPACE_IN, at),
                          .dst = slot(&plan->request, GW_SPACE_OUT, at)};
         break;
@@ -312,11 +312,11 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) 
         rs_recv(plan, &s, level, segment, at, out);
         break;
     case AG_SEND:
-        *out = (gw_step){.kind = GW_STEP_SEND, .src = slot(&plan->request, GW_SPACE_OUT, at)};
+        *out = (gw_action){.kind = GW_STEP_SEND, .src = slot(&plan->request, GW_SPACE_OUT, at)};
         after_below(plan, &s, level, segment, out);
         break;
     default:
-        *out = (gw_step){.kind = GW_STEP_RECV};
+        *out = (gw_action){.kind = GW_STEP_RECV};
         out->land = out->dst = slot(&plan->request, GW_SPACE_OUT, at);
         after_below(plan, &s, level, segment, out);
     }

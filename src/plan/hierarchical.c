@@ -173,8 +173,8 @@ static gw_waits ring_done(const shape *s, uint32_t stream, uint64_t number) {
     return gw_after(stream, gw_around_through(&s->ring, &segment, s->ring.size - 2, segment.columns - 1));
 }
 
-static void board(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
-    *out = (gw_step){.kind = GW_STEP_BOARD, .lanes = is_one_board(s) ? s->locals : s->lanes};
+static void board(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
+    *out = (gw_action){.kind = GW_STEP_BOARD, .lanes = is_one_board(s) ? s->locals : s->lanes};
     if (is_one_board(s)) {
         out->task = GW_BOARD_ALLREDUCE;
         out->src = gw_slot_at(GW_SPACE_IN, 0, plan->request.count);
@@ -228,7 +228,7 @@ static gw_slot host_sum(const gw_plan *plan, const shape *s, const gw_pass *pass
     return window_slot(plan, s, s->locals - 2u, i, at.to - at.from);
 }
 
-static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_rs_send(&s->ring, index, out);
     gw_range at = piece_of(s, &pass.segment, s->local, pass.block, pass.column);
     out->wide = true;
@@ -238,7 +238,7 @@ static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step
         out->src = gw_around_slot(&s->ring, index - pass.segment.columns, at.to - at.from);
 }
 
-static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_rs_recv(&s->ring, index, out);
     gw_range at = piece_of(s, &pass.segment, s->local, pass.block, pass.column);
     out->wide = !pass.first || s->previous_wide;
@@ -247,7 +247,7 @@ static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step
     out->dst = pass.last ? user_slot(GW_SPACE_OUT, at) : out->land;
 }
 
-static void ag_send(const shape *s, uint64_t index, gw_step *out) {
+static void ag_send(const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_ag_send(&s->ring, index, out);
     out->src = user_slot(GW_SPACE_OUT, piece_of(s, &pass.segment, s->local, pass.block, pass.column));
     if (pass.first)
@@ -255,7 +255,7 @@ static void ag_send(const shape *s, uint64_t index, gw_step *out) {
             gw_after(s->ring.rs_recv, gw_around_through(&s->ring, &pass.segment, s->ring.size - 2, pass.column));
 }
 
-static void ag_recv(const shape *s, uint64_t index, gw_step *out) {
+static void ag_recv(const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_ag_recv(&s->ring, index, out);
     out->land = out->dst = user_slot(GW_SPACE_OUT, piece_of(s, &pass.segment, s->local, pass.block, pass.column));
 }
@@ -270,10 +270,10 @@ static gw_waits window_user(const shape *s, uint32_t stream, uint64_t index) {
                 : gw_after(s->ring.rs_send, gw_around_through(&s->ring, &segment, 0, column));
 }
 
-static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_range at, gw_step *out) {
+static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_range at, gw_action *out) {
     uint32_t peer = stream - s->first[FROM_OTHERS];
     size_t count = at.to - at.from;
-    *out = (gw_step){.kind = GW_STEP_RECV_REDUCE, .src = user_slot(GW_SPACE_IN, at)};
+    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE, .src = user_slot(GW_SPACE_IN, at)};
     out->land = out->dst = window_slot(plan, s, peer, i, count);
     if (peer > 0) {
         out->src = window_slot(plan, s, peer - 1, i, count);
@@ -290,8 +290,8 @@ static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, ui
 /* Results go to the other local ranks as they appear: own block after the last reduction, the others as they come
  * around. */
 static void to_others(const shape *s, uint64_t i, const gw_segment *segment, uint64_t turn, uint64_t column,
-                      gw_range at, gw_step *out) {
-    *out = (gw_step){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_OUT, at)};
+                      gw_range at, gw_action *out) {
+    *out = (gw_action){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_OUT, at)};
     if (s->ring.size == 1)
         out->ready[0] = gw_after((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
     else if (turn == 0)
@@ -301,7 +301,7 @@ static void to_others(const shape *s, uint64_t i, const gw_segment *segment, uin
 }
 
 /* On the way in pieces go in the order in which the ring needs them, on the way out in that in which it has them. */
-static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_step *out) {
+static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_action *out) {
     enum group group = group_of(s, stream);
     gw_segment segment = gw_segment_of_step(&s->ring.cut, s->ring.size, i);
     uint64_t turn = segment.within / segment.columns, column = segment.within % segment.columns;
@@ -311,7 +311,7 @@ static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uin
     gw_range at = piece_of(s, &segment, lane, block, column);
     switch (group) {
     case TO_OWNERS:
-        *out = (gw_step){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_IN, at)};
+        *out = (gw_action){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_IN, at)};
         break;
     case FROM_OTHERS:
         from_others(plan, s, stream, i, at, out);
@@ -320,12 +320,12 @@ static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uin
         to_others(s, i, &segment, turn, column, at, out);
         break;
     default:
-        *out = (gw_step){.kind = GW_STEP_RECV};
+        *out = (gw_action){.kind = GW_STEP_RECV};
         out->land = out->dst = user_slot(GW_SPACE_OUT, at);
     }
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     if (index >= FIRST_LOCAL)

@@ -22,15 +22,15 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
                        .steps = messages(&plan->request)};
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)index;
     gw_range at = gw_chunk_of((gw_range){0, plan->request.count}, plan->request.chunk_count, i);
     size_t count = at.to - at.from;
     if (plan->request.collective == GW_COLL_SEND) {
-        *out = (gw_step){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, count)};
+        *out = (gw_action){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, count)};
     } else {
         gw_slot slot = gw_slot_at(GW_SPACE_OUT, at.from, count);
-        *out = (gw_step){.kind = GW_STEP_RECV, .dst = slot, .land = slot};
+        *out = (gw_action){.kind = GW_STEP_RECV, .dst = slot, .land = slot};
     }
 }
 

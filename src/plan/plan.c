@@ -155,7 +155,7 @@ void gw_plan_stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     plan->builder->stream(plan, index, out);
 }
 
-void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_step *out) {
+void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out) {
     assert(stream < plan->streams);
     plan->builder->step(plan, stream, index, out);
 }

@@ -76,7 +76,7 @@ typedef struct gw_slot {
     size_t count;  /* elements; what travels may be shorter, never longer */
 } gw_slot;
 
-typedef enum gw_step_kind {
+typedef enum gw_action_kind {
     GW_STEP_SEND,        /* send src */
     GW_STEP_RECV,        /* receive into dst; land is the same slot */
     GW_STEP_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
@@ -85,7 +85,7 @@ typedef enum gw_step_kind {
                       (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
                       the other ranks in rank order */
     GW_STEP_BOARD, /* the part of the collective inside one host, by shared memory: see gw_board_task */
-} gw_step_kind;
+} gw_action_kind;
 
 /* At least `steps` steps of each of the streams first .. first+streams-1 are complete. streams 0: nothing. */
 typedef struct gw_waits {
@@ -95,8 +95,8 @@ typedef struct gw_waits {
 
 #define GW_STEP_WAITS 3
 
-typedef struct gw_step {
-    gw_step_kind kind;
+typedef struct gw_action {
+    gw_action_kind kind;
     gw_slot src, dst;
     gw_slot land;      /* receives: where the message lands; its count is what travels */
     bool wide;         /* what travels is of the accumulator type (SEND from WORK; RECV_REDUCE of a partial result) */
@@ -111,7 +111,7 @@ typedef struct gw_step {
     int board_root;                /* BOARD broadcast: local rank */
     gw_waits free[GW_STEP_WAITS];  /* receives: before landing space may be granted */
     gw_waits ready[GW_STEP_WAITS]; /* before the step may act */
-} gw_step;
+} gw_action;
 
 typedef enum gw_flow { GW_FLOW_SEND, GW_FLOW_RECV, GW_FLOW_LOCAL } gw_flow;
 
@@ -150,7 +150,7 @@ struct gw_plan_builder {
     /* Fills plan->streams, work_count and own. Never fails for a request it does not refuse. */
     void (*lay_out)(gw_plan *plan);
     void (*stream)(const gw_plan *plan, uint32_t index, gw_stream *out);
-    void (*step)(const gw_plan *plan, uint32_t stream, uint64_t index, gw_step *out);
+    void (*step)(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
     gw_cost (*cost)(const gw_plan_request *request); /* request->rank is ignored */
 };
 
@@ -174,7 +174,7 @@ const gw_plan_builder *gw_plan_find(const char *name);
  * gw_plan_alone. The request's arrays (host_of, counts) must outlive the plan. */
 gw_status gw_plan_make(gw_plan *plan, const gw_plan_builder *builder, const gw_plan_request *request, gw_error *error);
 void gw_plan_stream(const gw_plan *plan, uint32_t index, gw_stream *out);
-void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_step *out);
+void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
 
 /* The request's cost, zero in a world of one. */
 gw_cost gw_plan_cost(const gw_plan_builder *builder, const gw_plan_request *request);

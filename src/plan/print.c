@@ -12,7 +12,7 @@ static bool hold(const gw_plan_walk *walk, const gw_waits waits[GW_STEP_WAITS]) 
     return true;
 }
 
-static bool may_run(const gw_plan_walk *walk, uint32_t stream, bool receives, gw_step *step) {
+static bool may_run(const gw_plan_walk *walk, uint32_t stream, bool receives, gw_action *step) {
     gw_stream info;
     gw_plan_stream(walk->plan, stream, &info);
     if (walk->done[stream] == info.steps) return false;
@@ -21,7 +21,7 @@ static bool may_run(const gw_plan_walk *walk, uint32_t stream, bool receives, gw
 }
 
 /* Plain receives wait for nothing on this rank but come late in truth, so they are taken when all else must wait. */
-bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_step *step) {
+bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_action *step) {
     uint32_t streams = walk->plan->streams;
     for (uint32_t i = 0; i < 2 * streams; i++) {
         uint32_t s = (walk->turn + i) % streams;
@@ -45,7 +45,7 @@ const char *gw_space_name(gw_space space) {
     return names[space];
 }
 
-const char *gw_step_kind_name(gw_step_kind kind) {
+const char *gw_action_kind_name(gw_action_kind kind) {
     static const char *const names[] = {
         [GW_STEP_SEND] = "send", [GW_STEP_RECV] = "recv", [GW_STEP_RECV_REDUCE] = "recv_reduce",
         [GW_STEP_COPY] = "copy", [GW_STEP_FOLD] = "fold", [GW_STEP_BOARD] = "board"};
@@ -61,7 +61,7 @@ const char *gw_board_task_name(gw_board_task task) {
     return names[task];
 }
 
-size_t gw_step_count(const gw_step *step) {
+size_t gw_action_count(const gw_action *step) {
     switch (step->kind) {
     case GW_STEP_RECV:
     case GW_STEP_RECV_REDUCE:
@@ -93,7 +93,7 @@ static void add_slot(line *l, gw_slot slot) {
         add(l, "%s[%zu,%zu)", gw_space_name(slot.space), slot.offset, slot.offset + slot.count);
 }
 
-static void add_reduce(line *l, const gw_step *step) {
+static void add_reduce(line *l, const gw_action *step) {
     add_slot(l, step->dst);
     add(l, " = ");
     if (step->landed_first) add(l, "landed op ");
@@ -101,7 +101,7 @@ static void add_reduce(line *l, const gw_step *step) {
     add(l, "%s%s", step->landed_first ? "" : " op landed", step->finish ? ", finished" : "");
 }
 
-static void add_board(line *l, const gw_step *step) {
+static void add_board(line *l, const gw_action *step) {
     add(l, "%s", gw_board_task_name(step->task));
     if (step->task == GW_BOARD_BARRIER) return;
     add(l, " ");
@@ -111,7 +111,7 @@ static void add_board(line *l, const gw_step *step) {
     add(l, ", %d lanes", step->lanes);
 }
 
-const char *gw_step_where_text(const gw_step *step, char text[GW_STEP_TEXT]) {
+const char *gw_action_where_text(const gw_action *step, char text[GW_STEP_TEXT]) {
     line l = {.text = text};
     text[0] = '\0';
     switch (step->kind) {

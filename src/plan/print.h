@@ -15,17 +15,17 @@ typedef struct gw_plan_walk {
 } gw_plan_walk;
 
 /* The next step, false after the last one. */
-bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_step *step);
+bool gw_plan_walk_next(gw_plan_walk *walk, uint32_t *stream, uint64_t *index, gw_action *step);
 
 const char *gw_flow_name(gw_flow flow);
 const char *gw_space_name(gw_space space);
-const char *gw_step_kind_name(gw_step_kind kind);
+const char *gw_action_kind_name(gw_action_kind kind);
 const char *gw_board_task_name(gw_board_task task);
 
 /* What a step sends, receives or works on, in elements. */
-size_t gw_step_count(const gw_step *step);
+size_t gw_action_count(const gw_action *step);
 /* Where a step reads and writes: "out[0,64) = in[0,64) op landed, finished". Returns text. */
-const char *gw_step_where_text(const gw_step *step, char text[GW_STEP_TEXT]);
+const char *gw_action_where_text(const gw_action *step, char text[GW_STEP_TEXT]);
 /* What is waited for: "#1 >= 4, #2..5 >= 1", "-" for nothing. Returns text. */
 const char *gw_waits_text(const gw_waits waits[GW_STEP_WAITS], char text[GW_STEP_TEXT]);
 

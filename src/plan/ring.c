@@ -85,7 +85,7 @@ static gw_slot own_slot(const gw_plan *plan, gw_space space, gw_range at) {
     return gw_slot_at(space, at.from - gw_plan_part(&plan->request, plan->request.rank).from, at.to - at.from);
 }
 
-static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_rs_send(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->wide = !pass.first;
@@ -93,7 +93,7 @@ static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step
                           : gw_around_slot(&s->ring, index - pass.segment.columns, at.to - at.from);
 }
 
-static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_rs_recv(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->wide = !pass.first;
@@ -104,7 +104,7 @@ static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step
                                                                  : own_slot(plan, GW_SPACE_OUT, at);
 }
 
-static void ag_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void ag_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_ag_send(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     bool from_in = pass.first && plan->request.collective == GW_COLL_ALLGATHER;
@@ -115,21 +115,21 @@ static void ag_send(const gw_plan *plan, const shape *s, uint64_t index, gw_step
     }
 }
 
-static void ag_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void ag_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_pass pass = gw_around_ag_recv(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->land = out->dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
 }
 
-static void copy(const gw_plan *plan, const shape *s, uint64_t index, gw_step *out) {
+static void copy(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
     gw_segment segment = gw_segment_of_step(&s->ring.cut, 1, index);
     gw_range at = piece_at(plan, &s->ring.cut, &segment, s->ring.member, segment.within);
-    *out = (gw_step){.kind = GW_STEP_COPY,
+    *out = (gw_action){.kind = GW_STEP_COPY,
                      .src = own_slot(plan, GW_SPACE_IN, at),
                      .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     if (is_copy(plan, &s, index))

@@ -152,11 +152,11 @@ static gw_waits slot_free(const gw_plan *plan, const node *n, int tree, int whic
     return gw_after((uint32_t)(tree * ROLES + user), i - depth + 1);
 }
 
-static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uint64_t i, gw_range at, gw_step *out) {
+static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     size_t count = at.to - at.from;
     gw_slot slot = window_slot(plan, tree, which, i, count);
-    *out = (gw_step){.kind = GW_STEP_RECV_REDUCE,
+    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE,
                      .src = gw_slot_at(GW_SPACE_IN, at.from, count),
                      .dst = n->head ? gw_slot_at(GW_SPACE_OUT, at.from, count) : slot,
                      .land = slot,
@@ -170,8 +170,8 @@ static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uin
     }
 }
 
-static void up_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_step *out) {
-    *out = (gw_step){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
+static void up_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_action *out) {
+    *out = (gw_action){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
     if (n->child[0] == NOBODY) return;
     int last = n->child[1] != NOBODY;
     out->src = window_slot(plan, tree, last, i, at.to - at.from);
@@ -179,14 +179,14 @@ static void up_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw
     out->ready[0] = gw_after((uint32_t)(tree * ROLES + (last ? UP_SECOND : UP_FIRST)), i + 1);
 }
 
-static void down_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_step *out) {
+static void down_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_action *out) {
     bool from_in = n->head && plan->request.collective == GW_COLL_BROADCAST;
-    *out = (gw_step){.kind = GW_STEP_SEND,
+    *out = (gw_action){.kind = GW_STEP_SEND,
                      .src = gw_slot_at(from_in ? GW_SPACE_IN : GW_SPACE_OUT, at.from, at.to - at.from)};
     if (!from_in) out->ready[0] = gw_after((uint32_t)(tree * ROLES + (n->head ? UP_FIRST : DOWN_RECV)), i + 1);
 }
 
-static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) {
+static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     bool copies = index == COPY_STREAM;
     int tree = (int)index / ROLES;
@@ -195,7 +195,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) 
     gw_slot result = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
     if (copies) {
         gw_slot in = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from);
-        *out = (gw_step){.kind = GW_STEP_COPY, .src = in, .dst = result};
+        *out = (gw_action){.kind = GW_STEP_COPY, .src = in, .dst = result};
         return;
     }
     node n = node_of(request, tree);
@@ -210,7 +210,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_step *out) 
         up_send(plan, &n, tree, i, at, out);
         break;
     case DOWN_RECV:
-        *out = (gw_step){.kind = GW_STEP_RECV, .dst = result, .land = result};
+        *out = (gw_action){.kind = GW_STEP_RECV, .dst = result, .land = result};
         break;
     default:
         down_send(plan, &n, tree, i, at, out);

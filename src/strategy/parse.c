@@ -1,5 +1,5 @@
 /* parse.c - from text to a strategy. A word is `axis=technique` or `axis=technique:name=value,name=value,flag`.
- * Nothing is allocated, and every refusal is one sentence that names the word and what is allowed instead. */
+ * What follows the = is read by base/technique.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +9,12 @@
 #define WORD_BYTES 512 /* of the longest word, with its NUL */
 #define BLANKS " \t\n\v\f\r"
 
-static void setting_default(gw_setting *setting, const gw_technique *technique) {
-    *setting = (gw_setting){.technique = technique};
-    for (int i = 0; technique->params && technique->params[i].name; i++)
-        setting->values[i] = technique->params[i].preset;
-}
-
 void gw_strategy_default(gw_strategy *strategy) {
-    for (int axis = 0; axis < GW_AXES; axis++) setting_default(&strategy->axes[axis], gw_techniques((gw_axis)axis));
+    for (int axis = 0; axis < GW_AXES; axis++) {
+        gw_setting *setting = &strategy->axes[axis];
+        setting->technique = gw_techniques((gw_axis)axis)[0];
+        gw_technique_default(setting->technique, setting->values);
+    }
 }
 
 static gw_status axis_find(const char *name, gw_axis *axis, gw_error *error) {
@@ -26,82 +24,23 @@ static gw_status axis_find(const char *name, gw_axis *axis, gw_error *error) {
                    gw_words_hint(name, gw_axis_names, hint));
 }
 
-/* NULL with the reason where there is none of that name. */
-static const gw_technique *technique_find(gw_axis axis, const char *name, gw_error *error) {
-    const char *names[GW_TECHNIQUES_MAX + 1] = {NULL};
-    const gw_technique *table = gw_techniques(axis);
-    for (int i = 0; table[i].name; i++) {
-        names[i] = table[i].name;
-        if (strcmp(name, names[i]) == 0) return &table[i];
-    }
-    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    gw_words_hint(name, names, hint);
-    if (*name == '\0')
-        gw_fail(error, GW_INVALID, "%s= names no technique (%s)", gw_axis_name(axis), hint);
-    else
-        gw_fail(error, GW_INVALID, "unknown %s %s (%s)", gw_axis_name(axis), gw_words_quote(name, quoted), hint);
-    return NULL;
-}
-
-/* The index of a parameter of a technique that has some, -1 with the reason where there is none of that name. */
-static int param_find(const gw_technique *technique, const char *owner, const char *name, gw_error *error) {
-    const char *names[GW_TECHNIQUE_PARAMS_MAX + 1] = {NULL};
-    for (int i = 0; technique->params[i].name; i++) {
-        names[i] = technique->params[i].name;
-        if (strcmp(name, names[i]) == 0) return i;
-    }
-    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    gw_words_hint(name, names, hint);
-    if (*name == '\0')
-        gw_fail(error, GW_INVALID, "%s: a parameter without a name (%s)", owner, hint);
-    else
-        gw_fail(error, GW_INVALID, "%s has no parameter %s (%s)", owner, gw_words_quote(name, quoted), hint);
-    return -1;
-}
-
-/* text is what follows the colon; it is taken apart in place. */
-static gw_status params_parse(gw_setting *setting, const char *owner, char *text, gw_error *error) {
-    char quoted[GW_QUOTE_BYTES];
-    unsigned seen = 0;
-    if (!setting->technique->params)
-        return gw_fail(error, GW_INVALID, "%s takes no parameters, but %s is given", owner,
-                       gw_words_quote(text, quoted));
-    for (char *next = text; next;) {
-        char *name = strsep(&next, ",");
-        char *value = name;
-        strsep(&value, "=");
-        int index = param_find(setting->technique, owner, name, error);
-        if (index < 0) return GW_INVALID;
-        if (seen & 1u << index) return gw_fail(error, GW_INVALID, "%s: %s is given twice; give it once", owner, name);
-        seen |= 1u << index;
-        gw_status status =
-            gw_param_parse(&setting->technique->params[index], owner, value, &setting->values[index], error);
-        if (status) return status;
-    }
-    return GW_OK;
-}
-
 /* Sets the axis that a word names; the word is taken apart in place. */
 static gw_status word_parse(gw_strategy *strategy, unsigned *seen, char *word, gw_error *error) {
-    char quoted[GW_QUOTE_BYTES], owner[GW_QUOTE_BYTES];
+    char quoted[GW_QUOTE_BYTES];
     gw_axis axis;
-    char *params = strchr(word, '=');
-    if (!params)
+    char *technique = strchr(word, '=');
+    if (!technique)
         return gw_fail(error, GW_INVALID,
                        "%s is not axis=technique, such as arch=ring; the axes are arch, sync, "
                        "compress, schedule and transport",
                        gw_words_quote(word, quoted));
-    *params++ = '\0';
+    *technique++ = '\0';
     gw_status status = axis_find(word, &axis, error);
     if (status) return status;
     if (*seen & 1u << axis) return gw_fail(error, GW_INVALID, "%s is given twice; name each axis once", word);
     *seen |= 1u << axis;
-    char *name = strsep(&params, ":");
-    const gw_technique *technique = technique_find(axis, name, error);
-    if (!technique) return GW_INVALID;
-    setting_default(&strategy->axes[axis], technique);
-    snprintf(owner, sizeof owner, "%s=%s", gw_axis_name(axis), technique->name);
-    return params ? params_parse(&strategy->axes[axis], owner, params, error) : GW_OK;
+    gw_setting *setting = &strategy->axes[axis];
+    return gw_technique_parse(gw_techniques(axis), word, technique, &setting->technique, setting->values, error);
 }
 
 /* Moves *at to the next word and returns its length, 0 at the end of the text. Counts the lines it passes. */

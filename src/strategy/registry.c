@@ -1,13 +1,16 @@
-/* registry.c - every technique there is, one table an axis. The first entry of a table is the default. */
+/* registry.c - the axes, and the techniques of each: a table here, or that of the room which carries them out (the
+ * codecs are in compress/). A technique stands in one table only. */
 #include <string.h>
 
+#include "compress/compress.h"
+#include "schedule/schedule.h"
 #include "strategy/strategy.h"
+#include "sync/sync.h"
 
 #define KIB 1024.0
 #define GIB (KIB * KIB * KIB)
 
-#define PARAMS(...) ((const gw_param[]){__VA_ARGS__, {.name = NULL}})
-#define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define TECHNIQUE(...) (&(const gw_technique){__VA_ARGS__})
 
 #define CHUNK                                                                                                          \
     {                                                                                                                  \
@@ -23,51 +26,39 @@
 
 #define CONGESTION                                                                                                     \
     {                                                                                                                  \
-        .name = "congestion", .kind = GW_PARAM_CHOICE, .choices = CHOICES("auto", "cubic", "bbr", "reno", "system"),   \
+        .name = "congestion", .kind = GW_PARAM_CHOICE,                                                                 \
+        .choices = GW_CHOICES("auto", "cubic", "bbr", "reno", "system"),                                               \
         .about = "congestion control; system is the kernel's own choice"                                               \
     }
 
-static const gw_technique archs[] = {
-    {.name = "auto", .about = "chosen by size, ranks and hosts", .params = PARAMS(CHUNK)},
-    {.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes", .params = PARAMS(CHUNK)},
-    {.name = "halving", .about = "recursive halving and doubling in 2 log n steps", .params = PARAMS(CHUNK)},
-    {.name = "tree", .about = "double binary tree, few start-ups at any size", .params = PARAMS(CHUNK)},
-    {.name = "direct", .about = "each rank reduces its slice from all others", .params = PARAMS(CHUNK)},
-    {.name = "hierarchical", .about = "shared memory within a host, ring across hosts", .params = PARAMS(CHUNK)},
-    {.name = NULL},
+static const gw_technique *const archs[] = {
+    TECHNIQUE(.name = "auto", .about = "chosen by size, ranks and hosts", .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes", .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "halving", .about = "recursive halving and doubling in 2 log n steps",
+              .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "tree", .about = "double binary tree, few start-ups at any size", .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "direct", .about = "each rank reduces its slice from all others", .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "hierarchical", .about = "shared memory within a host, ring across hosts",
+              .params = GW_PARAMS(CHUNK)),
+    NULL,
 };
 
-static const gw_technique syncs[] = {
-    {.name = "bsp", .about = "every rank waits for all in every step"},
-    {.name = NULL},
-};
-
-static const gw_technique compressors[] = {
-    {.name = "none", .about = "values travel as they are"},
-    {.name = NULL},
-};
-
-static const gw_technique schedules[] = {
-    {.name = "fifo", .about = "one after the other, in the order of the calls"},
-    {.name = NULL},
-};
-
-static const gw_technique transports[] = {
-    {.name = "auto", .about = "shm within a host, tcp across", .params = PARAMS(STREAMS, CONGESTION)},
-    {.name = "tcp", .about = "TCP, also within a host", .params = PARAMS(STREAMS, CONGESTION)},
-    {.name = "shm", .about = "shared memory; only where all ranks are on one host"},
-    {.name = "sim", .about = "simulated links; only in the simulator"},
-    {.name = NULL},
+static const gw_technique *const transports[] = {
+    TECHNIQUE(.name = "auto", .about = "shm within a host, tcp across", .params = GW_PARAMS(STREAMS, CONGESTION)),
+    TECHNIQUE(.name = "tcp", .about = "TCP, also within a host", .params = GW_PARAMS(STREAMS, CONGESTION)),
+    TECHNIQUE(.name = "shm", .about = "shared memory; only where all ranks are on one host"),
+    TECHNIQUE(.name = "sim", .about = "simulated links; only in the simulator"),
+    NULL,
 };
 
 static const struct {
     const char *about;
-    const gw_technique *table;
+    const gw_technique *const *table; /* NULL at the end; the first is the default */
 } axes[GW_AXES] = {
     [GW_AXIS_ARCH] = {"with whom?", archs},
-    [GW_AXIS_SYNC] = {"when may a worker go on?", syncs},
-    [GW_AXIS_COMPRESS] = {"how many bytes?", compressors},
-    [GW_AXIS_SCHEDULE] = {"in what order, in what pieces?", schedules},
+    [GW_AXIS_SYNC] = {"when may a worker go on?", gw_sync_techniques},
+    [GW_AXIS_COMPRESS] = {"how many bytes?", gw_compress_techniques},
+    [GW_AXIS_SCHEDULE] = {"in what order, in what pieces?", gw_schedule_techniques},
     [GW_AXIS_TRANSPORT] = {"over what?", transports},
 };
 
@@ -77,7 +68,7 @@ const char *gw_axis_name(gw_axis axis) { return gw_axis_names[axis]; }
 
 const char *gw_axis_about(gw_axis axis) { return axes[axis].about; }
 
-const gw_technique *gw_techniques(gw_axis axis) { return axes[axis].table; }
+const gw_technique *const *gw_techniques(gw_axis axis) { return axes[axis].table; }
 
 bool gw_axis_parse(const char *name, gw_axis *axis) {
     for (int i = 0; i < GW_AXES; i++) {

@@ -78,11 +78,9 @@ bool gw_strategy_is(const gw_strategy *strategy, gw_axis axis, const char *techn
 
 /* Where the value of a parameter stands; kinds is a set of ONE(...). */
 static const double *find(const gw_setting *setting, const char *name, unsigned kinds) {
-    const gw_param *params = setting->technique->params;
-    int i = 0;
-    while (params && params[i].name && strcmp(params[i].name, name) != 0) i++;
-    assert(params && params[i].name && "the technique has a parameter of this name");
-    assert(kinds & 1u << params[i].kind && "and it is of this kind");
+    int i = gw_technique_param(setting->technique, name);
+    assert(i >= 0 && "the technique has a parameter of this name");
+    assert(kinds & 1u << setting->technique->params[i].kind && "and it is of this kind");
     (void)kinds;
     return &setting->values[i];
 }

@@ -1,17 +1,18 @@
 /* strategy.h - the five-axis line: parse, check, print.
  *
- *     arch=ring:chunk=256K sync=bsp compress=none schedule=fifo transport=tcp:streams=4,congestion=bbr
+ *     arch=ring:chunk=256K sync=bsp compress=none schedule=wfbp transport=tcp:streams=4,congestion=bbr
  *
  * Words stand apart by blanks or line ends, in any order; an axis that is not named takes its default; a word that
  * begins with # makes the rest of its line a comment. The same text is used on the command line, in the environment,
  * in files and in every API. What gw_strategy_print writes parses to the same strategy.
  *
- * A technique is one entry of one table in registry.c; nothing else has to know of it here. */
+ * A technique is one entry of one table: registry.c has those of arch and transport, and takes the tables of the other
+ * axes from the rooms that carry them out. Nothing else has to know of it here. */
 #ifndef GW_STRATEGY_H
 #define GW_STRATEGY_H
 
 #include "base/status.h"
-#include "strategy/param.h"
+#include "base/technique.h"
 
 typedef enum gw_axis {
     GW_AXIS_ARCH,
@@ -22,24 +23,16 @@ typedef enum gw_axis {
     GW_AXES /* how many there are */
 } gw_axis;
 
-typedef struct gw_technique {
-    const char *name; /* NULL ends a table */
-    const char *about;
-    const gw_param *params; /* ended by a NULL name; NULL where there are none */
-} gw_technique;
-
 const char *gw_axis_name(gw_axis axis);
 const char *gw_axis_about(gw_axis axis);
 bool gw_axis_parse(const char *name, gw_axis *axis);
 /* All axes by name, NULL at the end. */
 extern const char *const gw_axis_names[GW_AXES + 1];
-/* The table of an axis; the first is the default. */
-const gw_technique *gw_techniques(gw_axis axis);
+/* The techniques of an axis, NULL at the end; the first is the default. */
+const gw_technique *const *gw_techniques(gw_axis axis);
 
-#define GW_TECHNIQUES_MAX 31        /* in one table */
-#define GW_TECHNIQUE_PARAMS_MAX 8   /* of one technique */
-#define GW_STRATEGY_INPUT_MAX 16384 /* bytes of a line or file */
-#define GW_STRATEGY_PRINT_BYTES 512 /* room for any printed strategy */
+#define GW_STRATEGY_INPUT_MAX 16384  /* bytes of a line or file */
+#define GW_STRATEGY_PRINT_BYTES 1024 /* room for any printed strategy */
 
 /* What one axis is set to. */
 typedef struct gw_setting {
@@ -68,7 +61,8 @@ typedef struct gw_strategy_facts {
     bool simulated;
 } gw_strategy_facts;
 
-/* GW_UNSUPPORTED with the reason where this strategy cannot work in such a job. */
+/* GW_UNSUPPORTED with the reason where this strategy cannot work in such a job. sync, compress and schedule are about
+ * training steps, which check them; plain collectives do not look at them. */
 gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts *facts, gw_error *error);
 
 /* Writes all five axes and the parameters that differ from their defaults, as snprintf does: the length is returned,

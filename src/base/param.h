@@ -2,8 +2,8 @@
  *
  * A value of any kind is held in a double: whole numbers and bytes are exact (no range goes past 2^53), a choice is
  * its index, a flag is 0 or 1. */
-#ifndef GW_STRATEGY_PARAM_H
-#define GW_STRATEGY_PARAM_H
+#ifndef GW_BASE_PARAM_H
+#define GW_BASE_PARAM_H
 
 #include "base/status.h"
 
@@ -24,6 +24,10 @@ typedef struct gw_param {
     double lowest, highest;     /* integer, bytes, number; both included */
     const char *const *choices; /* choice only; NULL at the end */
 } gw_param;
+
+/* A table of parameters and one of words, where they are used. */
+#define GW_PARAMS(...) ((const gw_param[]){__VA_ARGS__, {.name = NULL}})
+#define GW_CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 #define GW_PARAM_TEXT_BYTES 32     /* room for any printed value */
 #define GW_PARAM_ALLOWED_BYTES 160 /* room for any sentence part of gw_param_allowed */

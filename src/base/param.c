@@ -1,7 +1,8 @@
 /* param.c - see param.h. */
-#include "strategy/param.h"
+#include "base/param.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,10 @@ static bool number_parse(const char *text, double *value) {
     return end != text && *end == '\0';
 }
 
-/* The shortest digits that read back as the same number. */
+/* The shortest digits that read back as the same number; 1000, not 1e+03. */
 static void number_print(double value, char text[GW_PARAM_TEXT_BYTES]) {
     locale_t before = point_on();
-    for (int digits = 1; digits <= 17; digits++) {
+    for (int digits = value == trunc(value) ? 6 : 1; digits <= 17; digits++) {
         snprintf(text, GW_PARAM_TEXT_BYTES, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }

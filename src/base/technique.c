@@ -1,0 +1,81 @@
+/* technique.c - see technique.h. Nothing is allocated, and every refusal is one sentence that names the word and what
+ * is allowed instead. */
+#include "base/technique.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/words.h"
+
+void gw_technique_default(const gw_technique *technique, double values[GW_TECHNIQUE_PARAMS_MAX]) {
+    memset(values, 0, GW_TECHNIQUE_PARAMS_MAX * sizeof *values);
+    for (int i = 0; technique->params && technique->params[i].name; i++) values[i] = technique->params[i].preset;
+}
+
+int gw_technique_param(const gw_technique *technique, const char *name) {
+    for (int i = 0; technique->params && technique->params[i].name; i++)
+        if (strcmp(technique->params[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* NULL with the reason where there is none of that name. */
+static const gw_technique *technique_find(const gw_technique *const *table, const char *axis, const char *name,
+                                          gw_error *error) {
+    const char *names[GW_TECHNIQUES_MAX + 1] = {NULL};
+    for (int i = 0; table[i]; i++) {
+        names[i] = table[i]->name;
+        if (strcmp(name, names[i]) == 0) return table[i];
+    }
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    gw_words_hint(name, names, hint);
+    if (*name == '\0')
+        gw_fail(error, GW_INVALID, "%s= names no technique (%s)", axis, hint);
+    else
+        gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_words_quote(name, quoted), hint);
+    return NULL;
+}
+
+static gw_status param_unknown(const gw_technique *technique, const char *owner, const char *name, gw_error *error) {
+    const char *names[GW_TECHNIQUE_PARAMS_MAX + 1] = {NULL};
+    for (int i = 0; technique->params[i].name; i++) names[i] = technique->params[i].name;
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    gw_words_hint(name, names, hint);
+    if (*name == '\0') return gw_fail(error, GW_INVALID, "%s: a parameter without a name (%s)", owner, hint);
+    return gw_fail(error, GW_INVALID, "%s has no parameter %s (%s)", owner, gw_words_quote(name, quoted), hint);
+}
+
+/* text is what follows the colon; it is taken apart in place. */
+static gw_status params_parse(const gw_technique *technique, const char *owner, char *text, double *values,
+                              gw_error *error) {
+    char quoted[GW_QUOTE_BYTES];
+    unsigned seen = 0;
+    if (!technique->params)
+        return gw_fail(error, GW_INVALID, "%s takes no parameters, but %s is given", owner,
+                       gw_words_quote(text, quoted));
+    for (char *next = text; next;) {
+        char *name = strsep(&next, ",");
+        char *value = name;
+        strsep(&value, "=");
+        int index = gw_technique_param(technique, name);
+        if (index < 0) return param_unknown(technique, owner, name, error);
+        if (seen & 1u << index) return gw_fail(error, GW_INVALID, "%s: %s is given twice; give it once", owner, name);
+        seen |= 1u << index;
+        gw_status status = gw_param_parse(&technique->params[index], owner, value, &values[index], error);
+        if (status) return status;
+    }
+    return GW_OK;
+}
+
+gw_status gw_technique_parse(const gw_technique *const *table, const char *axis, char *text,
+                             const gw_technique **technique, double values[GW_TECHNIQUE_PARAMS_MAX], gw_error *error) {
+    char owner[GW_QUOTE_BYTES];
+    char *params = text;
+    char *name = strsep(&params, ":");
+    const gw_technique *found = technique_find(table, axis, name, error);
+    if (!found) return GW_INVALID;
+    gw_technique_default(found, values);
+    snprintf(owner, sizeof owner, "%s=%s", axis, found->name);
+    gw_status status = params ? params_parse(found, owner, params, values, error) : GW_OK;
+    if (status == GW_OK) *technique = found;
+    return status;
+}

@@ -1,0 +1,285 @@
+/* step.c - the step API of gradwire.h: arguments are checked, threads meet, calls wait. The machine itself is
+ * stepper.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/comm.h"
+#include "engine/measure.h"
+#include "engine/stepper.h"
+
+struct gw_step {
+    gw_comm *comm;         /* the step's own, split from the caller's */
+    gw_strategy strategy;
+    gw_stepper *stepper;
+    gw_rider rider;        /* by which the core polls it */
+    float *flat;           /* from gw_alloc; NULL: tensors lie well */
+    gw_measure measure;    /* without values: the policy does not ask */
+    int count;
+    uint64_t wait_ns;
+    gw_engine_counters before; /* of the engine, at commit */
+    uint64_t dense_bytes;      /* of one step */
+    uint64_t steps;
+};
+
+static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
+
+/* Commit. */
+
+static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, gw_error *error) {
+    step->strategy = comm->node->strategy;
+    if (!line) return GW_OK;
+    gw_status status = gw_strategy_overlay(&step->strategy, line, NULL, error);
+    const gw_setting *have = &comm->node->strategy.axes[GW_AXIS_TRANSPORT];
+    if (!status && memcmp(&step->strategy.axes[GW_AXIS_TRANSPORT], have, sizeof *have) != 0)
+        status = gw_fail(error, GW_INVALID,
+                         "gw_step_commit: the transport is chosen when a job is joined and cannot change for a step");
+    return status;
+}
+
+static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
+                           gw_stepper_config *config, gw_error *error) {
+    const gw_setting *axes = step->strategy.axes;
+    gw_comm *comm = step->comm;
+    const gw_policy *policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
+    *config = (gw_stepper_config){
+        .core = comm->node->core, .team = comm->team, .arch = gw_strategy_name(&step->strategy, GW_AXIS_ARCH),
+        .chunk_bytes = (size_t)gw_strategy_integer(&step->strategy, GW_AXIS_ARCH, "chunk"), .policy = policy,
+        .settings = policy->settings(axes[GW_AXIS_SCHEDULE].values), .sync = gw_sync_of(axes[GW_AXIS_SYNC].technique),
+        .sync_values = axes[GW_AXIS_SYNC].values, .tensors = tensors, .count = step->count, .options = *options};
+    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &config->codec,
+                                 error);
+}
+
+static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
+    size_t bytes = gw_stepper_flat_bytes(config);
+    if (bytes && !(step->flat = gw_alloc(step->comm, bytes)))
+        return gw_fail(error, GW_MEMORY, "gw_step_commit: %s", gw_last_error(NULL));
+    config->flat = step->flat;
+    return GW_OK;
+}
+
+static bool poll_stepper(void *ctx, gw_time now) { return gw_stepper_poll(((gw_step *)ctx)->stepper, now); }
+static bool stepper_busy(void *ctx) { return gw_stepper_busy(((gw_step *)ctx)->stepper); }
+
+static gw_status open_stepper(gw_step *step, gw_stepper_config *config, gw_error *error) {
+    gw_node *node = step->comm->node;
+    gw_node_lock(node);
+    config->first_id = node->next_comm;
+    node->next_comm += gw_stepper_teams(config);
+    gw_status status = gw_stepper_open(&step->stepper, config, error);
+    if (!status) {
+        step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
+        gw_core_carry(node->core, &step->rider);
+        step->before = gw_engine_count(gw_core_engine(node->core));
+    }
+    gw_node_unlock(node);
+    return status;
+}
+
+static void describe(const gw_step *step) {
+    char line[GW_STRATEGY_PRINT_BYTES];
+    const gw_schedule *schedule = gw_stepper_schedule(step->stepper);
+    gw_strategy_print(&step->strategy, line, sizeof line);
+    gw_log(GW_LOG_INFO, step->comm->rank,
+           "a step of %d tensors in %d pieces: %s; %zu bytes of memory, %zu of them kept by the codec", step->count,
+           gw_schedule_pieces(schedule), line, gw_stepper_memory_bytes(step->stepper),
+           gw_stepper_codec_bytes(step->stepper));
+}
+
+gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *tensors, int count,
+                         const gw_step_options *options) {
+    static const gw_step_options defaults = GW_STEP_OPTIONS_DEFAULT;
+    gw_error error = {.rank = -1};
+    if (!out || !comm || count < 0 || (count && !tensors)) {
+        gw_fail(&error, GW_INVALID, "gw_step_commit: the communicator, the tensors or the place for the step is NULL");
+        return gw_comm_told(&error);
+    }
+    *out = NULL;
+    gw_step *step = calloc(1, sizeof *step);
+    if (!step) {
+        gw_fail(&error, GW_MEMORY, "out of memory for a step");
+        return gw_comm_told(&error);
+    }
+    if (!options) options = &defaults;
+    step->count = count;
+    gw_stepper_config config;
+    gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
+    if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
+    if (!status) status = told(configure(step, tensors, options, &config, &error), &error);
+    if (!status) status = told(take_memory(step, &config, &error), &error);
+    if (!status) status = told(open_stepper(step, &config, &error), &error);
+    if (!status && config.settings.measured) {
+        status = told(gw_measure_open(&step->measure, count, &error), &error);
+        if (!status) status = gw_measure_exchanges(&step->measure, step->comm);
+    }
+    if (status) {
+        gw_step_close(step);
+        return status;
+    }
+    for (int i = 0; i < count; i++) step->dense_bytes += tensors[i].count * gw_dtype_bytes(tensors[i].dtype);
+    step->dense_bytes = step->dense_bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
+    describe(step);
+    *out = step;
+    return GW_OK;
+}
+
+/* Waiting. */
+
+typedef struct awaited {
+    const gw_step *step;
+    int tensor;
+    bool (*holds)(const gw_stepper *stepper, int tensor);
+} awaited;
+
+static bool failed(const gw_step *step) {
+    return atomic_load(&step->comm->failed) || gw_stepper_error(step->stepper)->status;
+}
+
+static bool over(void *ctx) {
+    const awaited *a = ctx;
+    return a->holds(a->step->stepper, a->tensor) || failed(a->step);
+}
+
+static gw_status failure(const gw_step *step) {
+    if (atomic_load(&step->comm->failed)) return gw_comm_told(&step->comm->error);
+    return gw_comm_told(gw_stepper_error(step->stepper));
+}
+
+static gw_status wait_until(gw_step *step, int tensor, bool (*holds)(const gw_stepper *, int)) {
+    awaited a = {step, tensor, holds};
+    if (failed(step)) return failure(step);
+    if (holds(step->stepper, tensor)) return GW_OK;
+    gw_time begun = gw_clock_now();
+    gw_node_lock(step->comm->node);
+    gw_node_drive_until(step->comm->node, over, &a);
+    gw_node_unlock(step->comm->node);
+    step->wait_ns += gw_clock_now() - begun;
+    return holds(step->stepper, tensor) ? GW_OK : failure(step);
+}
+
+/* The calls of a step. */
+
+static gw_status check(const gw_step *step, int tensor, const char *call) {
+    gw_error error = {.rank = -1};
+    if (step && tensor >= 0 && tensor < step->count) return GW_OK;
+    if (!step) gw_fail(&error, GW_INVALID, "%s: the step is NULL", call);
+    else gw_fail(&error, GW_INVALID, "%s: there is no tensor %d among %d", call, tensor, step->count);
+    return gw_comm_told(&error);
+}
+
+gw_status gw_step_ready(gw_step *step, int tensor) {
+    gw_error error = {.rank = -1};
+    gw_status status = check(step, tensor, "gw_step_ready");
+    /* A synchrony that runs ahead waits here for the step before. */
+    if (!status && gw_stepper_usable(step->stepper, tensor))
+        status = wait_until(step, tensor, gw_stepper_settled);
+    if (!status && failed(step)) return failure(step);
+    if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
+    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &error), &error);
+    if (!status) gw_node_nudge(step->comm->node);
+    return status;
+}
+
+gw_status gw_step_wait(gw_step *step, int tensor) {
+    gw_status status = check(step, tensor, "gw_step_wait");
+    bool timed = !status && gw_measure_runs(&step->measure);
+    gw_time asked = timed ? gw_clock_now() : 0;
+    if (!status) status = wait_until(step, tensor, gw_stepper_usable);
+    if (timed) gw_measure_wait(&step->measure, tensor, asked, gw_clock_now());
+    return status;
+}
+
+/* What was measured is known to all from now on, and the pieces are cut by it. */
+static gw_status cut_by_measure(gw_step *step) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_step_flush(step);
+    if (!status) status = gw_measure_share(&step->measure, step->comm);
+    if (status) return status;
+    gw_schedule_facts facts = gw_measure_facts(&step->measure);
+    gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
+    gw_node_lock(step->comm->node);
+    status = gw_stepper_recut(step->stepper, &settings, &facts, &error);
+    gw_node_unlock(step->comm->node);
+    if (!status) describe(step);
+    return told(status, &error);
+}
+
+gw_status gw_step_end(gw_step *step) {
+    gw_error error = {.rank = -1};
+    if (step && step->count == 0) return GW_OK;
+    gw_status status = check(step, 0, "gw_step_end");
+    if (!status && failed(step)) return failure(step);
+    if (!status) status = told(gw_stepper_end(step->stepper, &error), &error);
+    if (!status) {
+        step->steps++;
+        gw_node_nudge(step->comm->node);
+    }
+    if (status || !gw_measure_runs(&step->measure)) return status;
+    gw_measure_end(&step->measure);
+    return gw_measure_runs(&step->measure) ? GW_OK : cut_by_measure(step);
+}
+
+gw_status gw_step_flush(gw_step *step) {
+    gw_status status = GW_OK;
+    if (!step) return check(step, 0, "gw_step_flush");
+    for (int i = 0; i < step->count && !status; i++) status = wait_until(step, i, gw_stepper_settled);
+    if (!status) gw_stepper_settle(step->stepper);
+    return status;
+}
+
+static bool quiet(void *ctx) {
+    const gw_step *step = ctx;
+    return failed(step) || gw_stepper_quiet(step->stepper);
+}
+
+void gw_step_close(gw_step *step) {
+    if (!step) return;
+    if (step->stepper) {
+        gw_node *node = step->comm->node;
+        for (int i = 0; i < step->count; i++) wait_until(step, i, gw_stepper_settled);
+        gw_node_lock(node);
+        gw_node_drive_until(node, quiet, step);
+        gw_core_drop(node->core, &step->rider);
+        gw_stepper_close(step->stepper);
+        gw_node_unlock(node);
+    }
+    gw_measure_close(&step->measure);
+    if (step->comm) {
+        gw_free(step->comm, step->flat);
+        gw_finalize(step->comm);
+    }
+    free(step);
+}
+
+/* What it came to. */
+
+gw_step_counters gw_step_count(const gw_step *step) {
+    gw_node *node = step->comm->node;
+    gw_node_lock(node);
+    gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
+    gw_node_unlock(node);
+    return (gw_step_counters){.steps = step->steps,
+                              .bytes_sent = now.bytes_sent - step->before.bytes_sent,
+                              .messages_sent = now.messages_sent - step->before.messages_sent,
+                              .dense_bytes = step->dense_bytes * step->steps,
+                              .wait_ns = step->wait_ns,
+                              .pieces = gw_schedule_pieces(gw_stepper_schedule(step->stepper)),
+                              .memory_bytes = gw_stepper_memory_bytes(step->stepper),
+                              .codec_bytes = gw_stepper_codec_bytes(step->stepper)};
+}
+
+size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }
+
+gw_status gw_step_state_save(gw_step *step, void *memory) {
+    gw_status status = gw_step_flush(step);
+    if (!status) gw_stepper_state_save(step->stepper, memory);
+    return status;
+}
+
+gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t bytes) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_step_flush(step);
+    return status ? status : told(gw_stepper_state_restore(step->stepper, memory, bytes, &error), &error);
+}

@@ -1,0 +1,226 @@
+/* stepper.c - both sides of a step: what the caller hands over, and the driver's loop. See stepper.h. */
+#include <string.h>
+
+#include "engine/stepper_internal.h"
+
+/* The caller's side. */
+
+static bool exchanges(const gw_stepper *s, uint64_t step) {
+    return !s->config.sync->exchanges || s->config.sync->exchanges(s->config.sync_values, step);
+}
+
+static bool runs_ahead(const gw_stepper *s, uint64_t step) {
+    return s->config.sync->runs_ahead && s->config.sync->runs_ahead(s->config.sync_values, step);
+}
+
+static uint64_t outstanding(const gw_stepper_tensor *t) {
+    return t->readied - atomic_load_explicit(&t->done, memory_order_acquire);
+}
+
+bool gw_stepper_settled(const gw_stepper *s, int tensor) { return outstanding(&s->tensors[tensor]) == 0; }
+
+bool gw_stepper_usable(const gw_stepper *s, int tensor) {
+    const gw_stepper_tensor *t = &s->tensors[tensor];
+    if (outstanding(t) == 0) return true;
+    return runs_ahead(s, gw_stepper_step(s, t->readied - 1));
+}
+
+static void hand_over(gw_stepper *s, int entry) {
+    uint32_t head = atomic_load_explicit(&s->ring_head, memory_order_relaxed);
+    s->ring[head & s->ring_mask] = entry;
+    atomic_store(&s->ring_head, head + 1);
+}
+
+gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
+    gw_stepper_tensor *t = &s->tensors[tensor];
+    uint64_t step = gw_stepper_step(s, t->readied);
+    if (t->readied != s->steps)
+        return gw_fail(error, GW_INVALID, "gw_step_ready: %s has been ready in this step already", t->what.name);
+    if (outstanding(t))
+        return gw_fail(error, GW_INVALID,
+                       "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
+                       "gradient is computed anew",
+                       t->what.name);
+    if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
+    t->readied++;
+    if (!exchanges(s, step)) {
+        atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
+        return GW_OK;
+    }
+    atomic_fetch_add(&s->under_way, 1);
+    hand_over(s, tensor);
+    return GW_OK;
+}
+
+gw_status gw_stepper_end(gw_stepper *s, gw_error *error) {
+    for (int i = 0; i < s->config.count; i++)
+        if (s->tensors[i].readied == s->steps)
+            return gw_fail(error, GW_INVALID,
+                           "gw_step_end: %s has not been ready in this step: every tensor has to be, with zeros where "
+                           "there is no gradient",
+                           s->tensors[i].what.name);
+    if (exchanges(s, gw_stepper_step(s, s->steps))) hand_over(s, GW_STEP_OVER);
+    s->steps++;
+    return GW_OK;
+}
+
+void gw_stepper_settle(gw_stepper *s) {
+    for (int i = 0; s->config.sync->settle && i < s->config.count; i++)
+        s->config.sync->settle(&s->tensors[i].view);
+}
+
+bool gw_stepper_busy(const gw_stepper *s) {
+    return !atomic_load(&s->failed) &&
+           (atomic_load(&s->under_way) > 0 || atomic_load(&s->ring_head) != atomic_load(&s->ring_tail));
+}
+
+bool gw_stepper_quiet(const gw_stepper *s) {
+    return !gw_stepper_busy(s) && (!s->publisher || gw_publisher_quiet(s->publisher));
+}
+
+const gw_error *gw_stepper_error(const gw_stepper *s) {
+    static const gw_error none = {.rank = -1};
+    return atomic_load(&s->failed) ? &s->error : &none;
+}
+
+/* The driver's side. */
+
+static void fail(gw_stepper *s, const gw_error *error) {
+    if (atomic_load(&s->failed)) return;
+    s->error = *error;
+    atomic_store(&s->failed, true);
+}
+
+static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
+    atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
+    atomic_fetch_sub(&s->under_way, 1);
+}
+
+static void arrive(gw_stepper *s, gw_stepper_tensor *t) {
+    t->arriving = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+    s->config.sync->arrive(s->config.sync_values, t->arriving, &t->view);
+    tensor_over(s, t);
+}
+
+static double square_sum(const float *values, size_t count) {
+    double sums[8] = {0};
+    for (size_t i = 0; i < count; i++) sums[i % 8] += (double)values[i] * values[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+/* The norm is that of all tensors, so nothing is applied before the last has come. */
+static void arrive_clipped(gw_stepper *s) {
+    if (++s->arrived < s->config.count) return;
+    double squares = 0, limit = s->config.options.clip;
+    for (int i = 0; i < s->config.count; i++)
+        squares += square_sum(s->tensors[i].view.travels, s->tensors[i].what.count);
+    s->scale = squares > limit * limit ? limit / __builtin_sqrt(squares) : 1;
+    s->arrived = 0;
+    for (int i = 0; i < s->config.count; i++) arrive(s, &s->tensors[i]);
+    s->scale = 1;
+}
+
+static void tensor_arrived(gw_stepper *s, gw_stepper_tensor *t) {
+    if (s->config.options.clip > 0) arrive_clipped(s);
+    else arrive(s, t);
+}
+
+static bool take_ready(gw_stepper *s) {
+    uint32_t tail = atomic_load_explicit(&s->ring_tail, memory_order_relaxed), head = atomic_load(&s->ring_head);
+    for (uint32_t i = tail; i != head; i++) {
+        int tensor = s->ring[i & s->ring_mask], first;
+        if (tensor == GW_STEP_OVER) {
+            gw_schedule_end(s->schedule);
+            continue;
+        }
+        s->tensors[tensor].left = gw_schedule_pieces_of(s->schedule, tensor, &first);
+        if (s->tensors[tensor].left) gw_schedule_ready(s->schedule, tensor);
+        else tensor_arrived(s, &s->tensors[tensor]);
+    }
+    atomic_store(&s->ring_tail, head);
+    return tail != head;
+}
+
+static void piece_over(gw_stepper *s, int piece) {
+    const gw_piece *p = gw_schedule_piece(s->schedule, piece);
+    const gw_span *spans = gw_schedule_spans(s->schedule, piece);
+    gw_carry_finish(s, piece);
+    for (int i = 0; i < p->spans; i++) {
+        gw_stepper_tensor *t = &s->tensors[spans[i].tensor];
+        if (--t->left == 0) tensor_arrived(s, t);
+    }
+}
+
+static bool end_runs(gw_stepper *s, gw_time now, gw_error *error) {
+    bool moved = false;
+    for (int p = 0; p < gw_schedule_pieces(s->schedule) && !error->status; p++) {
+        if (!s->runs[p].active || !gw_carry_over(s, p, now, error)) continue;
+        s->runs[p].active = false;
+        moved = true;
+        if (gw_schedule_done(s->schedule, p)) piece_over(s, p);
+    }
+    return moved;
+}
+
+static void start(gw_stepper *s, int piece, gw_time now, gw_error *error) {
+    s->runs[piece].active = true;
+    gw_carry_start(s, piece, now, error);
+    gw_schedule_start(s->schedule, piece);
+}
+
+/* This rank decides, for itself or for all. */
+static bool start_chosen(gw_stepper *s, gw_time now, gw_error *error) {
+    bool moved = false;
+    while (!error->status && (!s->publisher || gw_publisher_room(s->publisher))) {
+        int piece = gw_schedule_next(s->schedule);
+        if (piece < 0) break;
+        if (s->publisher) gw_publisher_decide(s->publisher, piece);
+        start(s, piece, now, error);
+        moved = true;
+    }
+    if (s->publisher && !error->status) gw_publisher_send(s->publisher, now, error);
+    return moved;
+}
+
+static bool any_ready(const gw_stepper *s) {
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+        if (gw_schedule_startable(s->schedule, p)) return true;
+    return false;
+}
+
+static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
+    bool moved = false;
+    gw_publisher_poll(s->publisher, any_ready(s), now, &moved, error);
+    while (!error->status) {
+        int piece = gw_publisher_next(s->publisher);
+        if (piece < 0) break;
+        if (piece >= gw_schedule_pieces(s->schedule)) {
+            gw_fail_rank(error, GW_PROTOCOL, gw_team_member(s->config.team, 0),
+                         "rank %d published piece %d of %d", gw_team_member(s->config.team, 0), piece,
+                         gw_schedule_pieces(s->schedule));
+            break;
+        }
+        if (!gw_schedule_startable(s->schedule, piece)) break;
+        gw_publisher_take(s->publisher);
+        start(s, piece, now, error);
+        moved = true;
+    }
+    return moved;
+}
+
+bool gw_stepper_poll(gw_stepper *s, gw_time now) {
+    gw_error error = {.rank = -1};
+    if (atomic_load(&s->failed)) return false;
+    bool moved = take_ready(s);
+    moved |= end_runs(s, now, &error);
+    if (!error.status) {
+        bool leads = !s->publisher || gw_publisher_leads(s->publisher);
+        moved |= leads ? start_chosen(s, now, &error) : start_published(s, now, &error);
+    }
+    if (error.status) {
+        fail(s, &error);
+        if (!gw_engine_error(gw_core_engine(s->config.core))->status)
+            gw_core_abort(s->config.core, &error, now); /* the others wait for what will not come */
+    }
+    return moved || error.status;
+}

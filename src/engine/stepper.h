@@ -1,0 +1,79 @@
+/* stepper.h - one training step after the other, as a polled machine: the only room that knows the order of a step.
+ *
+ *     ready --> schedule --> piece --> carrier (all-reduce, or codec and exchange) --> arrive (synchrony) --> done
+ *
+ * Two threads meet here. The caller's thread makes the gw_stepper_* calls marked (C): it hands tensors over through a
+ * ring and reads how far each has come. The driver (whoever polls the core) does all else. A tensor's memory belongs
+ * to the driver from gw_stepper_ready until its `done` count has risen.
+ *
+ * Matching. Every rank starts operations on the stepper's team in the same order: as produced where that is fixed, as
+ * rank 0 publishes it (publish.h) where a policy reorders. Exchanges through a codec take several operations, and each
+ * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. */
+#ifndef GW_ENGINE_STEPPER_H
+#define GW_ENGINE_STEPPER_H
+
+#include <stdatomic.h>
+
+#include "compress/compress.h"
+#include "engine/core.h"
+#include "engine/exchange.h"
+#include "schedule/schedule.h"
+#include "sync/sync.h"
+
+typedef struct gw_stepper gw_stepper;
+
+typedef struct gw_stepper_config {
+    gw_core *core;
+    gw_team *team;           /* the stepper's alone */
+    uint32_t first_id;       /* of the teams it opens itself: gw_stepper_teams of them, the same on all ranks */
+    const char *arch;        /* of the strategy line */
+    size_t chunk_bytes;
+    const gw_policy *policy;
+    gw_schedule_settings settings;
+    gw_codec_setup codec;    /* gw_codec_none: values travel as they are */
+    const gw_sync *sync;
+    const double *sync_values; /* the strategy's, which outlives the stepper */
+    const gw_step_tensor *tensors;  /* copied, names too */
+    int count;
+    gw_step_options options;
+    float *flat;             /* gw_stepper_flat floats where that is not 0: what travels is packed into it */
+} gw_stepper_config;
+
+/* Whether tensors have to be copied together before they travel: bytes of config.flat, 0 where they lie well. */
+size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
+/* How many team ids it needs at most. */
+uint32_t gw_stepper_teams(const gw_stepper_config *config);
+
+/* Also checks that the combination has a meaning: GW_UNSUPPORTED with the reason. */
+gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
+void gw_stepper_close(gw_stepper *stepper);
+
+/* (C) The calls of gradwire.h, without waiting. */
+gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, gw_error *error);
+gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
+bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
+bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
+void gw_stepper_settle(gw_stepper *stepper);                    /* all are settled: stand on the shared weights */
+
+/* (C) Between two steps, all settled: other pieces from now on; the same on all ranks. */
+gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *settings, const gw_schedule_facts *facts,
+                           gw_error *error);
+
+/* The driver's. True if anything moved. */
+bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
+/* Something is left to do, or under way. Any thread. */
+bool gw_stepper_busy(const gw_stepper *stepper);
+bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
+const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
+
+const gw_schedule *gw_stepper_schedule(const gw_stepper *stepper);
+gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO: not coded */
+size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken at commit, codec state included */
+size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
+
+/* (C) Settled: residuals and what else is kept from step to step, exactly. */
+size_t gw_stepper_state_bytes(const gw_stepper *stepper);
+void gw_stepper_state_save(const gw_stepper *stepper, void *memory);
+gw_status gw_stepper_state_restore(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
+
+#endif

@@ -1,0 +1,71 @@
+/* stepper_internal.h - what stepper_open.c (memory, checks), stepper.c (the caller's side and the driver's loop),
+ * stepper_carry.c (a piece on its way) and stepper_state.c (what is saved) share. */
+#ifndef GW_ENGINE_STEPPER_INTERNAL_H
+#define GW_ENGINE_STEPPER_INTERNAL_H
+
+#include "engine/publish.h"
+#include "engine/stepper.h"
+
+typedef struct gw_stepper_tensor {
+    gw_step_tensor what;            /* the name is a copy */
+    gw_stepper *stepper;
+    gw_sync_tensor view;
+    size_t offset;             /* bytes, in the flat memory: tensors one after the other */
+    uint64_t readied;          /* (C) steps it has been ready in */
+    _Atomic uint64_t done;     /* of these, over */
+    int left;                  /* pieces of it still under way; the driver's */
+    uint64_t arriving;         /* the step whose update is applied now */
+} gw_stepper_tensor;
+
+/* A piece on its way. The driver's. */
+typedef struct gw_run {
+    bool active;
+    gw_op *op;             /* dense */
+    gw_exchange *exchange; /* coded; NULL: dense */
+    gw_team *team;         /* the exchange's */
+    uint8_t *data;         /* dense: where its elements stand together */
+    bool copies;           /* in the flat memory, not where the tensors lie */
+    size_t count;
+    gw_dtype dtype;
+    float **values;        /* coded: what travels of each tensor, and where the mean is put */
+} gw_run;
+
+struct gw_stepper {
+    gw_stepper_config config;
+    gw_schedule *schedule;
+    gw_stepper_tensor *tensors;
+    gw_run *runs;              /* one for each piece that a cut may have */
+    float **values;            /* memory of gw_run.values */
+    size_t *counts;            /* team size entries: parts of a piece for reduce-scatter and all-gather */
+    gw_publisher *publisher;   /* NULL: the order is fixed */
+    float *kept;               /* anchors, momentum and copies that travel */
+    uint64_t steps;            /* (C) ended */
+    int *ring;                 /* tensors that are ready, or STEP_OVER, from the caller to the driver */
+    uint32_t ring_mask;
+    _Atomic uint32_t ring_head; /* (C) writes */
+    _Atomic uint32_t ring_tail; /* the driver writes */
+    _Atomic int under_way;     /* tensors handed over and not yet done */
+    int arrived;               /* clipping: tensors of this step that wait for the norm; the driver's */
+    double scale;              /* of the gradients being applied */
+    gw_error error;            /* the first; written once by the driver before failed */
+    _Atomic bool failed;
+    size_t memory;
+};
+
+#define GW_STEP_OVER (-1)
+
+static inline uint64_t gw_stepper_step(const gw_stepper *s, uint64_t readied) {
+    return s->config.options.first_step + readied;
+}
+
+/* stepper_carry.c. The driver's. */
+gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: memory and codecs of each piece */
+void gw_carry_unbind(gw_run *runs, int count);
+/* Codec state of the old pieces passes to the new ones, by name. */
+void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count);
+void gw_carry_start(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
+/* True when this half of it is over. */
+bool gw_carry_over(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
+void gw_carry_finish(gw_stepper *stepper, int piece); /* copies back what was packed */
+
+#endif

@@ -1,0 +1,236 @@
+/* stepper_open.c - what a strategy means for these tensors: checked, and all memory taken. See stepper.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "engine/stepper_internal.h"
+
+#define FLAT_ALIGNMENT 64 /* where the type changes */
+
+static bool codes(const gw_stepper_config *c, const gw_step_tensor *tensor) {
+    return c->codec.codec != &gw_codec_none && tensor->dtype == GW_F32;
+}
+
+/* Where tensors stand in the flat memory; returns its size. offsets may be NULL. */
+static size_t lay_flat(const gw_stepper_config *c, gw_stepper_tensor *tensors) {
+    size_t at = 0;
+    for (int i = 0; i < c->count; i++) {
+        if (i && c->tensors[i].dtype != c->tensors[i - 1].dtype)
+            at = (at + FLAT_ALIGNMENT - 1) / FLAT_ALIGNMENT * FLAT_ALIGNMENT;
+        if (tensors) tensors[i].offset = at;
+        at += c->tensors[i].count * gw_dtype_bytes(c->tensors[i].dtype);
+    }
+    return at;
+}
+
+size_t gw_stepper_flat_bytes(const gw_stepper_config *c) {
+    bool scattered = c->sync->travels_apart;
+    for (int i = 1; i < c->count; i++) {
+        const gw_step_tensor *t = &c->tensors[i - 1], *next = &c->tensors[i];
+        bool follows = (uint8_t *)t->gradient + t->count * gw_dtype_bytes(t->dtype) == (uint8_t *)next->gradient;
+        scattered |= !follows && t->dtype == next->dtype && !codes(c, t);
+    }
+    return scattered ? lay_flat(c, NULL) : 0;
+}
+
+static void describe(const gw_stepper_config *c, gw_schedule_tensor *described) {
+    for (int i = 0; i < c->count; i++)
+        described[i] = (gw_schedule_tensor){.count = c->tensors[i].count,
+                                            .element = gw_dtype_bytes(c->tensors[i].dtype),
+                                            .kind = (int)c->tensors[i].dtype,
+                                            .whole = codes(c, &c->tensors[i])};
+}
+
+uint32_t gw_stepper_teams(const gw_stepper_config *c) {
+    return c->codec.codec == &gw_codec_none ? 0 : (uint32_t)c->count + 1; /* coded tensors are not cut */
+}
+
+/* Checks. */
+
+static gw_status check_tensor(const gw_stepper_config *c, const gw_step_tensor *t, gw_error *error) {
+    bool updates = c->options.update != NULL;
+    if (!t->name || !*t->name) return gw_fail(error, GW_INVALID, "gw_step_commit: a tensor has no name");
+    if ((unsigned)t->dtype >= GW_DTYPES)
+        return gw_fail(error, GW_INVALID, "gw_step_commit: %s: %d is not a gw_dtype", t->name, (int)t->dtype);
+    if (t->count && !t->gradient)
+        return gw_fail(error, GW_INVALID, "gw_step_commit: %s has no memory for its gradient", t->name);
+    if (t->rows && t->count % t->rows)
+        return gw_fail(error, GW_INVALID, "gw_step_commit: %s: %zu elements are not %zu rows", t->name, t->count,
+                       t->rows);
+    if (updates && t->count && !t->weights)
+        return gw_fail(error, GW_INVALID, "gw_step_commit: %s has no weights, which the update writes", t->name);
+    if (updates && t->dtype != GW_F32)
+        return gw_fail(error, GW_UNSUPPORTED, "gw_step_commit: %s is of type %s; a step updates only f32 weights",
+                       t->name, gw_dtype_name(t->dtype));
+    return GW_OK;
+}
+
+static gw_status check(const gw_stepper_config *c, gw_error *error) {
+    const char *sync = c->sync->technique.name;
+    gw_status status = GW_OK;
+    for (int i = 0; i < c->count && !status; i++) {
+        status = check_tensor(c, &c->tensors[i], error);
+        for (int k = 0; !status && k < i; k++)
+            if (strcmp(c->tensors[i].name, c->tensors[k].name) == 0)
+                status = gw_fail(error, GW_INVALID, "gw_step_commit: two tensors are called %s", c->tensors[i].name);
+    }
+    if (status) return status;
+    if (c->options.op != GW_SUM && c->options.op != GW_AVG)
+        return gw_fail(error, GW_INVALID, "gw_step_commit: gradients are combined by GW_AVG or GW_SUM");
+    if (c->sync->needs_update && !c->options.update)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "sync=%s works on weights: the step has to be given them and an update function", sync);
+    if (c->sync->needs_update && c->options.op != GW_AVG)
+        return gw_fail(error, GW_UNSUPPORTED, "sync=%s averages over the ranks: GW_SUM has no meaning with it", sync);
+    if (c->options.clip > 0 && (c->sync != &gw_sync_bsp || !c->options.update))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "clipping by the norm of all gradients needs sync=bsp and an update function (it is sync=%s)",
+                       sync);
+    return GW_OK;
+}
+
+/* Memory. */
+
+static void apply(void *ctx, float *weights, const float *gradient, bool passing) {
+    gw_stepper_tensor *t = ctx;
+    const gw_stepper *s = t->stepper;
+    gw_step_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
+                             .gradient = gradient, .scale = s->scale, .local = passing,
+                             .step = passing ? gw_stepper_step(s, t->readied) : t->arriving};
+    s->config.options.update(s->config.options.ctx, &update);
+}
+
+static bool keeps_momentum(const gw_stepper_config *c) {
+    return c->sync->keeps_momentum && c->sync->keeps_momentum(c->sync_values);
+}
+
+static gw_status make_tensors(gw_stepper *s, gw_error *error) {
+    const gw_stepper_config *c = &s->config;
+    size_t total = 0, arrays = (size_t)c->sync->keeps_anchor + keeps_momentum(c);
+    for (int i = 0; i < c->count; i++) total += c->tensors[i].count;
+    s->tensors = calloc((size_t)c->count + 1, sizeof *s->tensors);
+    s->kept = calloc(arrays * total + 1, sizeof *s->kept);
+    if (!s->tensors || !s->kept) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", c->count);
+    s->memory += arrays * total * sizeof *s->kept;
+    lay_flat(c, s->tensors);
+    float *kept = s->kept;
+    for (int i = 0; i < c->count; i++) {
+        gw_stepper_tensor *t = &s->tensors[i];
+        t->stepper = s;
+        t->what = c->tensors[i];
+        t->what.name = strdup(c->tensors[i].name);
+        if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for a name");
+        t->view = (gw_sync_tensor){.count = t->what.count, .gradient = t->what.gradient, .apply = apply, .ctx = t,
+                                   .weights = c->options.update ? t->what.weights : NULL};
+        t->view.travels = c->sync->travels_apart ? (float *)((uint8_t *)c->flat + t->offset) : t->view.gradient;
+        if (c->sync->keeps_anchor) t->view.anchor = kept, kept += t->what.count;
+        if (keeps_momentum(c)) t->view.momentum = kept, kept += t->what.count;
+    }
+    return GW_OK;
+}
+
+static gw_status make_schedule(gw_stepper *s, gw_error *error) {
+    gw_schedule_tensor *described = calloc((size_t)s->config.count + 1, sizeof *described);
+    if (!described) return gw_fail(error, GW_MEMORY, "out of memory for a schedule");
+    describe(&s->config, described);
+    gw_status status = gw_schedule_open(&s->schedule, s->config.policy, &s->config.settings, described,
+                                        s->config.count, error);
+    free(described);
+    return status;
+}
+
+static gw_status make_ring(gw_stepper *s, gw_error *error) {
+    uint32_t size = 4;
+    while (size < 2 * (uint32_t)s->config.count + 4) size *= 2;
+    s->ring = calloc(size, sizeof *s->ring);
+    s->ring_mask = size - 1;
+    return s->ring ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a step");
+}
+
+static gw_status make_runs(gw_stepper *s, gw_error *error) {
+    size_t pieces = (size_t)gw_schedule_pieces_max(s->schedule) + 1;
+    s->runs = calloc(pieces, sizeof *s->runs);
+    s->values = calloc(pieces, sizeof *s->values);
+    s->counts = calloc((size_t)gw_team_size(s->config.team), sizeof *s->counts);
+    if (!s->runs || !s->values || !s->counts) return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
+    gw_status status = gw_carry_bind(s, error);
+    if (!status && s->config.policy->reorders && gw_team_size(s->config.team) > 1)
+        status = gw_publisher_open(&s->publisher, s->config.core, s->config.team, error);
+    return status;
+}
+
+gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_error *error) {
+    gw_status status = check(config, error);
+    if (status) return status;
+    gw_stepper *s = calloc(1, sizeof *s);
+    if (!s) return gw_fail(error, GW_MEMORY, "out of memory for a step");
+    s->config = *config;
+    s->scale = 1;
+    status = make_tensors(s, error);
+    if (!status) status = make_schedule(s, error);
+    if (!status) status = make_ring(s, error);
+    if (!status) status = make_runs(s, error);
+    if (status) gw_stepper_close(s);
+    else *out = s;
+    return status;
+}
+
+void gw_stepper_close(gw_stepper *s) {
+    if (!s) return;
+    gw_publisher_close(s->publisher);
+    gw_carry_unbind(s->runs, s->schedule ? gw_schedule_pieces(s->schedule) : 0);
+    free(s->counts);
+    free(s->values);
+    free(s->runs);
+    free(s->ring);
+    gw_schedule_close(s->schedule);
+    for (int i = 0; s->tensors && i < s->config.count; i++) free((char *)(uintptr_t)s->tensors[i].what.name);
+    free(s->kept);
+    free(s->tensors);
+    free(s);
+}
+
+/* Another cut. */
+
+gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, const gw_schedule_facts *facts,
+                           gw_error *error) {
+    int old_count = gw_schedule_pieces(s->schedule);
+    gw_run *old = s->runs;
+    s->runs = calloc((size_t)gw_schedule_pieces_max(s->schedule) + 1, sizeof *s->runs);
+    if (!s->runs) {
+        s->runs = old;
+        return gw_fail(error, GW_MEMORY, "out of memory for other pieces");
+    }
+    gw_schedule_cut(s->schedule, settings, facts);
+    for (int p = 0; p < old_count; p++) { /* their ids are taken anew */
+        gw_team_close(old[p].team);
+        old[p].team = NULL;
+    }
+    gw_status status = gw_carry_bind(s, error);
+    if (!status) gw_carry_adopt(s->runs, gw_schedule_pieces(s->schedule), old, old_count);
+    gw_carry_unbind(old, old_count);
+    free(old);
+    return status;
+}
+
+/* What it comes to. */
+
+const gw_schedule *gw_stepper_schedule(const gw_stepper *s) { return s->schedule; }
+
+gw_exchange_form gw_stepper_form(const gw_stepper *s, int piece) {
+    return s->runs[piece].exchange ? gw_exchange_chosen(s->runs[piece].exchange) : GW_FORM_AUTO;
+}
+
+size_t gw_stepper_codec_bytes(const gw_stepper *s) {
+    size_t bytes = 0;
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+        if (s->runs[p].exchange) bytes += gw_exchange_state_bytes(s->runs[p].exchange);
+    return bytes;
+}
+
+size_t gw_stepper_memory_bytes(const gw_stepper *s) {
+    size_t bytes = s->memory + gw_stepper_codec_bytes(s) + (s->config.flat ? lay_flat(&s->config, NULL) : 0);
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+        if (s->runs[p].exchange) bytes += gw_exchange_memory_bytes(s->runs[p].exchange);
+    return bytes;
+}

@@ -1,0 +1,117 @@
+/* stepper_state.c - what a step keeps from one to the next, as one block of bytes: a head, then for each tensor its
+ * codec state of both passes, its anchor and its outer momentum. Host order; exact. */
+#include <string.h>
+
+#include "engine/stepper_internal.h"
+
+#define MAGIC UINT32_C(0x31737767) /* "gws1" */
+
+typedef struct state_head {
+    uint32_t magic;
+    uint32_t tensors, world, rank;
+    uint64_t bytes; /* of all */
+} state_head;
+
+/* One of a tensor's parts. */
+typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, STATE_PARTS } state_part;
+
+typedef struct part_head {
+    uint32_t tensor, part;
+    uint64_t bytes;
+} part_head;
+
+/* A tensor that is coded is in one piece. */
+static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part part) {
+    int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
+    gw_exchange *exchange = count ? s->runs[first].exchange : NULL;
+    const gw_span *spans = count ? gw_schedule_spans(s->schedule, first) : NULL;
+    for (int i = 0; exchange && i < gw_schedule_piece(s->schedule, first)->spans; i++)
+        if (spans[i].tensor == tensor)
+            return part == WORKER ? gw_exchange_state(exchange, i) : gw_exchange_owner_state(exchange, i);
+    return NULL;
+}
+
+static float *kept(const gw_stepper *s, int tensor, state_part part) {
+    const gw_sync_tensor *view = &s->tensors[tensor].view;
+    return part == ANCHOR ? (view->anchored ? view->anchor : NULL) : view->momentum;
+}
+
+static size_t part_bytes(const gw_stepper *s, int tensor, state_part part) {
+    if (part == ANCHOR || part == MOMENTUM)
+        return kept(s, tensor, part) ? s->tensors[tensor].what.count * sizeof(float) : 0;
+    gw_codec_state *state = codec_state(s, tensor, part);
+    return state ? gw_codec_state_saved_bytes(state) : 0;
+}
+
+size_t gw_stepper_state_bytes(const gw_stepper *s) {
+    size_t bytes = sizeof(state_head);
+    for (int t = 0; t < s->config.count; t++)
+        for (int part = 0; part < STATE_PARTS; part++) {
+            size_t length = part_bytes(s, t, (state_part)part);
+            if (length) bytes += sizeof(part_head) + length;
+        }
+    return bytes;
+}
+
+void gw_stepper_state_save(const gw_stepper *s, void *memory) {
+    uint8_t *at = memory;
+    state_head head = {.magic = MAGIC, .tensors = (uint32_t)s->config.count,
+                       .world = (uint32_t)gw_team_size(s->config.team), .rank = (uint32_t)gw_team_rank(s->config.team),
+                       .bytes = gw_stepper_state_bytes(s)};
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    for (int t = 0; t < s->config.count; t++)
+        for (int part = 0; part < STATE_PARTS; part++) {
+            part_head piece = {.tensor = (uint32_t)t, .part = (uint32_t)part,
+                               .bytes = part_bytes(s, t, (state_part)part)};
+            if (!piece.bytes) continue;
+            memcpy(at, &piece, sizeof piece);
+            at += sizeof piece;
+            if (part == ANCHOR || part == MOMENTUM) memcpy(at, kept(s, t, (state_part)part), piece.bytes);
+            else gw_codec_state_save(codec_state(s, t, (state_part)part), at);
+            at += piece.bytes;
+        }
+}
+
+static gw_status wrong(gw_error *error, const char *what) {
+    return gw_fail(error, GW_MISMATCH, "the saved state of a step does not fit: %s", what);
+}
+
+static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
+    int t = (int)head->tensor;
+    gw_sync_tensor *view = &s->tensors[t].view;
+    if (head->part == WORKER || head->part == OWNER) {
+        gw_codec_state *state = codec_state(s, t, (state_part)head->part);
+        if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
+        return gw_codec_state_restore(state, bytes, head->bytes, error);
+    }
+    float *to = head->part == ANCHOR ? view->anchor : view->momentum;
+    if (!to || head->bytes != view->count * sizeof(float)) return wrong(error, "it is of another synchrony");
+    memcpy(to, bytes, head->bytes);
+    view->anchored |= head->part == ANCHOR;
+    return GW_OK;
+}
+
+gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
+    const uint8_t *at = memory, *end = at + bytes;
+    state_head head;
+    if (bytes < sizeof head) return wrong(error, "it is cut short");
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    if (head.magic != MAGIC || head.bytes != bytes) return wrong(error, "it is not such a state, or cut short");
+    if (head.tensors != (uint32_t)s->config.count) return wrong(error, "it is of a model with other tensors");
+    if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
+        return wrong(error, "it is of another rank, or of a job of another size");
+    while (at < end) {
+        part_head part;
+        if ((size_t)(end - at) < sizeof part) return wrong(error, "it is cut short");
+        memcpy(&part, at, sizeof part);
+        at += sizeof part;
+        if (part.tensor >= head.tensors || part.part >= STATE_PARTS || part.bytes > (size_t)(end - at))
+            return wrong(error, "it is damaged");
+        gw_status status = restore_part(s, &part, at, error);
+        if (status) return status;
+        at += part.bytes;
+    }
+    return GW_OK;
+}

@@ -1,0 +1,28 @@
+/* bytescheduler.c - ByteScheduler (Peng et al. 2019): slices by priority as P3 has them, and a credit of bytes that may
+ * be in flight together, refunded on completion: small slices then neither wait for start-ups nor fill the wire so far
+ * ahead that nothing can overtake. Both numbers are what a tuner looks for. */
+#include "schedule/schedule_internal.h"
+
+static gw_schedule_settings settings(const double *values) {
+    return (gw_schedule_settings){
+        .fuse_bytes = (size_t)values[0], .slice_bytes = (size_t)values[0], .credit_bytes = (size_t)values[1]};
+}
+
+static void cut(gw_schedule *s) { gw_cut_by_bytes(s, s->settings.slice_bytes, s->settings.slice_bytes); }
+
+static int next(const gw_schedule *s) { return gw_order_priority(s, s->settings.credit_bytes); }
+
+const gw_policy gw_policy_bytescheduler = {
+    .technique = {.name = "bytescheduler",
+                  .about = "slices by priority, several in flight up to a credit",
+                  .params = GW_PARAMS(GW_PARAM_SLICE(1e6), {.name = "credit",
+                                                            .kind = GW_PARAM_BYTES,
+                                                            .preset = 4e6,
+                                                            .lowest = 1,
+                                                            .highest = 1024.0 * 1024 * 1024,
+                                                            .about = "bytes in flight"})},
+    .reorders = true,
+    .settings = settings,
+    .cut = cut,
+    .next = next,
+};

@@ -1,0 +1,53 @@
+/* cut.c - tensors become pieces: neighbours are fused, large ones sliced. */
+#include "schedule/schedule_internal.h"
+
+#include <assert.h>
+
+static gw_piece *open_piece(gw_schedule *s) {
+    assert(s->piece_count < s->piece_room);
+    gw_piece *piece = &s->pieces[s->piece_count++];
+    *piece = (gw_piece){.first_span = s->span_count, .state = GW_PIECE_GATHERING};
+    return piece;
+}
+
+static void add_span(gw_schedule *s, gw_piece *piece, int tensor, size_t first, size_t count) {
+    assert(s->span_count < s->span_room);
+    s->spans[s->span_count++] = (gw_span){.tensor = tensor, .first = first, .count = count};
+    piece->spans++;
+}
+
+void gw_cut_run(gw_schedule *s, int first, int end) {
+    gw_piece *piece = NULL;
+    for (int t = first; t < end; t++) {
+        if (s->tensors[t].count == 0) continue;
+        if (!piece) piece = open_piece(s);
+        add_span(s, piece, t, 0, s->tensors[t].count);
+    }
+}
+
+static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
+    size_t count = s->tensors[tensor].count, bytes = gw_tensor_bytes(s, tensor);
+    size_t slices = (bytes + slice_bytes - 1) / slice_bytes;
+    if (slices > count) slices = count;
+    for (size_t i = 0; i < slices; i++) {
+        size_t first = count * i / slices, end = count * (i + 1) / slices;
+        add_span(s, open_piece(s), tensor, first, end - first);
+    }
+}
+
+void gw_cut_by_bytes(gw_schedule *s, size_t fuse_bytes, size_t slice_bytes) {
+    for (int end = s->tensor_count; end > 0;) {
+        int first = end - 1;
+        size_t bytes = gw_tensor_bytes(s, first);
+        if (slice_bytes && bytes > slice_bytes && !s->tensors[first].whole) {
+            slice(s, first, slice_bytes);
+            end = first;
+            continue;
+        }
+        while (first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
+               bytes + gw_tensor_bytes(s, first - 1) <= fuse_bytes)
+            bytes += gw_tensor_bytes(s, --first);
+        gw_cut_run(s, first, end);
+        end = first;
+    }
+}

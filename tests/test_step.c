@@ -1,0 +1,292 @@
+/* test_step.c - the step API from outside: real processes take steps under every schedule, synchrony and a few codecs;
+ * what comes back is compared with the mean computed here. */
+#include <math.h>
+
+#include "small_job.h"
+
+#define TENSORS 7
+#define STEPS 6
+
+static const size_t counts[TENSORS] = {300, 0, 70001, 16, 5, 40000, 1};
+static const char *const names[TENSORS] = {"conv.weight", "empty", "fc1.weight", "fc1.bias", "norm", "fc2.weight",
+                                           "fc2.bias"};
+
+static const char *line;  /* of the job that runs */
+static int world, port;
+static bool scattered;    /* gradients lie apart in memory */
+
+typedef struct model {
+    gw_step_tensor tensors[TENSORS];
+    float *gradients, *weights;
+} model;
+
+/* Small whole numbers, so that sums are exact in any order. */
+static float gradient_of(int rank, int tensor, size_t element, int step) {
+    return (float)((rank + 1) * (int)(element % 17) + 3 * step + tensor - 20);
+}
+
+static double mean_of(int tensor, size_t element, int step) {
+    double sum = 0;
+    for (int r = 0; r < world; r++) sum += gradient_of(r, tensor, element, step);
+    return sum / world;
+}
+
+static void make_model(gw_comm *comm, model *m) {
+    size_t total = 0, gap = scattered ? 3 : 0, at = 0;
+    for (int t = 0; t < TENSORS; t++) total += counts[t] + gap;
+    m->gradients = gw_alloc(comm, total * sizeof(float));
+    m->weights = calloc(total, sizeof(float));
+    for (int t = 0; t < TENSORS; t++) {
+        m->tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
+                                    .gradient = m->gradients + at, .weights = m->weights + at,
+                                    .rows = counts[t] == 40000 ? 200 : 0};
+        at += counts[t] + gap;
+    }
+}
+
+static void backward(gw_step *step, model *m, int rank, int number) {
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        float *gradient = m->tensors[t].gradient;
+        for (size_t i = 0; i < counts[t]; i++) gradient[i] = gradient_of(rank, t, i, number);
+        CHECK_EQ(GW_OK, gw_step_ready(step, t));
+    }
+    CHECK_EQ(GW_OK, gw_step_end(step));
+}
+
+static gw_comm *join(int rank) {
+    gw_comm *comm = NULL;
+    gw_options options = job_options(rank, world, port, line);
+    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+    if (!comm) {
+        printf("    %s\n", gw_last_error(NULL));
+        exit(1);
+    }
+    return comm;
+}
+
+static void run(const char *strategy, int ranks, bool apart, void (*body)(int rank)) {
+    line = strategy;
+    world = ranks;
+    scattered = apart;
+    port = job_port();
+    int before = test_failures;
+    job_fork(ranks, body);
+    if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);
+}
+
+/* The caller updates: the gradient's memory holds the mean after gw_step_wait. */
+static void means(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(comm, &m);
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) {
+            CHECK_EQ(GW_OK, gw_step_wait(step, t));
+            const float *gradient = m.tensors[t].gradient;
+            for (size_t i = 0; number && i < counts[t]; i++)
+                if (fabs(gradient[i] - mean_of(t, i, number - 1)) > 1e-5) {
+                    CHECK(!"a mean is wrong");
+                    printf("    tensor %d element %zu step %d: %g, not %g\n", t, i, number, (double)gradient[i],
+                           mean_of(t, i, number - 1));
+                    break;
+                }
+        }
+        backward(step, &m, rank, number);
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    gw_step_close(step);
+    gw_free(comm, m.gradients);
+    free(m.weights);
+    gw_finalize(comm);
+}
+
+static const char *const schedules[] = {"fifo", "wfbp", "wfbp:fuse=1K", "mgwfbp", "p3:slice=16K", "tictac", "dear",
+                                        "bytescheduler:slice=16K,credit=64K", "dear:fuse=1K", "tictac:mode=tac"};
+
+static void every_schedule_gives_the_mean(void) {
+    char text[200];
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        snprintf(text, sizeof text, "schedule=%s", schedules[i]);
+        run(text, 2 + (int)i % 3, i % 2, means);
+        snprintf(text, sizeof text, "schedule=%s transport=tcp arch=%s", schedules[i], i % 2 ? "ring" : "halving");
+        run(text, 2 + (int)(i + 1) % 3, i % 2 == 0, means);
+    }
+}
+
+static void a_world_of_one(void) {
+    run("schedule=p3", 1, false, means);
+    run("schedule=dear", 1, true, means);
+}
+
+/* The step updates, by plain descent. */
+
+static void descend(void *ctx, const gw_step_update *u) {
+    float *weights = u->weights;
+    const float *gradient = u->gradient;
+    (void)ctx;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)u->scale * gradient[i];
+}
+
+/* What weights of one element become under each synchrony, for gradients that do not depend on weights. */
+static double plain(int tensor, size_t element, int steps) {
+    double w = 0;
+    for (int s = 0; s < steps; s++) w -= 0.5 * mean_of(tensor, element, s);
+    return w;
+}
+
+static void updates(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(comm, &m);
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.update = descend;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        backward(step, &m, rank, number);
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    for (int t = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < counts[t]; i++) {
+            const float *weights = m.tensors[t].weights;
+            if (fabs(weights[i] - plain(t, i, STEPS)) <= 1e-4) continue;
+            CHECK(!"a weight is wrong");
+            printf("    tensor %d element %zu: %g, not %g\n", t, i, (double)weights[i], plain(t, i, STEPS));
+            break;
+        }
+    gw_step_close(step);
+    gw_free(comm, m.gradients);
+    free(m.weights);
+    gw_finalize(comm);
+}
+
+static void every_synchrony_ends_at_the_same_weights(void) {
+    run("sync=bsp schedule=dear", 2, false, updates);
+    run("sync=delayed:warmup=2 schedule=wfbp", 3, false, updates);
+    run("sync=delayed:warmup=0 schedule=p3", 2, true, updates);
+    run("sync=periodic:every=3", 2, false, updates);
+    run("sync=periodic:every=2,from=2 schedule=dear", 4, true, updates);
+}
+
+/* Through a codec that loses next to nothing on such numbers, and with what it keeps saved and restored. */
+static void coded(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(comm, &m);
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        backward(step, &m, rank, number);
+        size_t bytes = gw_step_state_bytes(step);
+        void *state = malloc(bytes + 1), *again = malloc(bytes + 1);
+        CHECK_EQ(GW_OK, gw_step_state_save(step, state));
+        CHECK_EQ(GW_OK, gw_step_state_restore(step, state, bytes));
+        CHECK_EQ(GW_OK, gw_step_state_save(step, again));
+        CHECK_EQ(0, memcmp(state, again, bytes));
+        CHECK_EQ(GW_MISMATCH, gw_step_state_restore(step, state, bytes - 1));
+        free(state);
+        free(again);
+    }
+    const float *gradient = m.tensors[3].gradient; /* 16 elements: sent exact */
+    for (size_t i = 0; i < counts[3]; i++) CHECK(fabs(gradient[i] - mean_of(3, i, STEPS - 1)) < 1e-4);
+    gw_step_counters counted = gw_step_count(step);
+    CHECK_EQ(STEPS, counted.steps);
+    CHECK(counted.bytes_sent > 0 && counted.bytes_sent < counted.dense_bytes);
+    gw_step_close(step);
+    gw_free(comm, m.gradients);
+    free(m.weights);
+    gw_finalize(comm);
+}
+
+static void codecs_travel_with_every_schedule(void) {
+    run("compress=onebit schedule=wfbp", 2, false, coded);
+    run("compress=topk schedule=p3 transport=tcp", 3, true, coded);
+    run("compress=fp16 schedule=dear transport=tcp", 4, false, coded);
+    run("compress=qsgd:feedback=both schedule=dear:fuse=1K", 3, false, coded);
+    run("compress=dgc schedule=bytescheduler", 2, true, coded);
+    run("compress=powersgd:rank=2 schedule=fifo", 2, false, coded);
+}
+
+/* Mistakes. */
+static void mistakes(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(comm, &m);
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+#define SAYS(status, words, call)                                                                                      \
+    do {                                                                                                               \
+        CHECK_EQ(status, call);                                                                                        \
+        CHECK(strstr(gw_last_error(NULL), words) != NULL);                                                             \
+        if (!strstr(gw_last_error(NULL), words)) printf("    said: %s\n", gw_last_error(NULL));                        \
+    } while (0)
+    options.strategy = "sync=periodic";
+    SAYS(GW_UNSUPPORTED, "sync=periodic works on weights", gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    CHECK(step == NULL);
+    options.strategy = "schedule=nonesuch";
+    SAYS(GW_INVALID, "nonesuch", gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    m.tensors[2].name = "norm";
+    SAYS(GW_INVALID, "two tensors are called norm", gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    m.tensors[2].name = names[2];
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    SAYS(GW_INVALID, "no tensor 7 among 7", gw_step_ready(step, TENSORS));
+    CHECK_EQ(GW_OK, gw_step_ready(step, 0));
+    SAYS(GW_INVALID, "conv.weight has been ready", gw_step_ready(step, 0));
+    SAYS(GW_INVALID, "empty has not been ready", gw_step_end(step));
+    for (int t = 1; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_ready(step, t));
+    CHECK_EQ(GW_OK, gw_step_end(step));
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    gw_step_close(step);
+    gw_free(comm, m.gradients);
+    free(m.weights);
+    gw_finalize(comm);
+}
+
+static void mistakes_get_a_sentence(void) { run("", 2, false, mistakes); }
+
+/* One rank ends in the middle of a step: the others are told, and nothing hangs. */
+static void loses_one(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(comm, &m);
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    backward(step, &m, rank, 0);
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_barrier(comm));
+    if (rank == 1) {
+        usleep(100 * 1000); /* the others have come out of the barrier */
+        _exit(0);
+    }
+    gw_status status = GW_OK;
+    for (int t = TENSORS - 1; t >= 0 && !status; t--) status = gw_step_ready(step, t);
+    if (!status) status = gw_step_end(step);
+    if (!status) status = gw_step_flush(step);
+    CHECK_EQ(GW_PEER_LOST, status);
+    CHECK(strstr(gw_last_error(comm), "rank 1") != NULL);
+    CHECK_EQ(GW_PEER_LOST, gw_step_wait(step, 0));
+    gw_step_close(step);
+    gw_free(comm, m.gradients);
+    free(m.weights);
+    gw_finalize(comm);
+}
+
+static void a_lost_rank_ends_the_step(void) {
+    char folder[] = "/tmp/gradwire-test-XXXXXX", command[64];
+    if (!mkdtemp(folder)) abort();
+    setenv("GRADWIRE_FLIGHT_DIR", folder, 1);
+    run("schedule=p3:slice=16K transport=tcp", 3, false, loses_one);
+    run("compress=topk schedule=wfbp", 3, false, loses_one);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_EQ(0, system(command));
+}
+
+TEST_MAIN(CASE(every_schedule_gives_the_mean), CASE(a_world_of_one), CASE(every_synchrony_ends_at_the_same_weights),
+          CASE(codecs_travel_with_every_schedule), CASE(mistakes_get_a_sentence), CASE(a_lost_rank_ends_the_step))
