@@ -75,6 +75,7 @@ version=$(sed -n 's/^project(gradwire VERSION \([0-9.]*\).*/\1/p' ../CMakeLists.
 file 3 test_collectives
 file 2 test_join
 file 2 test_ddp
+file "${PYTHON_RANKS:-2}" test_optimizer
 file 1 test_profile
 check "an exception in one rank ends all with its last line" an_exception_ends_all
 check "the package has the version of the library" versions_agree

@@ -6,7 +6,7 @@ import ctypes
 import glob
 import os
 import pathlib
-from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 
 __version__ = "0.1.0"
 SONAME = "libgradwire.so.0"
@@ -32,6 +32,33 @@ class Options(ctypes.Structure):
 
     def __init__(self, **given):
         super().__init__(**{"rank": -1, "world": -1, "master_port": -1, **given})
+
+
+class StepTensor(ctypes.Structure):
+    """gw_step_tensor."""
+    _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
+                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool)]
+
+
+class StepUpdate(ctypes.Structure):
+    """gw_step_update."""
+    _fields_ = [("tensor", c_int), ("first", c_size_t), ("count", c_size_t), ("weights", c_void_p),
+                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("local", c_bool)]
+
+
+UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(StepUpdate))
+
+
+class StepOptions(ctypes.Structure):
+    """gw_step_options."""
+    _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
+                ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p)]
+
+
+class StepCounters(ctypes.Structure):
+    """gw_step_counters."""
+    _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
+                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t)]
 
 
 def candidates():
@@ -80,7 +107,7 @@ COLLECTIVES = {
 
 
 def declare(library):
-    comm, request = c_void_p, c_void_p
+    comm, request, step = c_void_p, c_void_p, c_void_p
     calls = {
         "gw_init": (c_int, [POINTER(comm), POINTER(Options)]),
         "gw_finalize": (c_int, [comm]),
@@ -92,6 +119,16 @@ def declare(library):
         "gw_test": (c_int, [request, POINTER(c_bool)]),
         "gw_group_start": (c_int, [comm]),
         "gw_group_end": (c_int, [comm]),
+        "gw_step_commit": (c_int, [POINTER(step), comm, POINTER(StepTensor), c_int, POINTER(StepOptions)]),
+        "gw_step_ready": (c_int, [step, c_int]),
+        "gw_step_wait": (c_int, [step, c_int]),
+        "gw_step_end": (c_int, [step]),
+        "gw_step_flush": (c_int, [step]),
+        "gw_step_close": (None, [step]),
+        "gw_step_count": (StepCounters, [step]),
+        "gw_step_state_bytes": (c_size_t, [step]),
+        "gw_step_state_save": (c_int, [step, c_void_p]),
+        "gw_step_state_restore": (c_int, [step, c_void_p, c_size_t]),
     }
     for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size"):
         calls[name] = (c_int, [comm])

@@ -1,6 +1,7 @@
 """Uneven data. A rank that calls join() answers the reductions of the others (zeros to a sum) until all have joined.
 
-It has to know what the others are about to do: with init(join=True) every collective call is announced by one
+The steps of DistributedOptimizers say of themselves how many ranks took part, so a joined rank goes through them with
+zeros. For other calls it has to know what the others are about to do: with init(join=True) each is announced by one
 all-reduce of six integers. Averages are still divided by the number of all ranks, as in Horovod."""
 import ctypes
 from math import inf
@@ -10,7 +11,7 @@ import torch
 from gradwire._library import GradwireError, check, lib
 from gradwire.torch.tensors import DTYPES
 
-REDUCTION, OTHER = 1, 2
+REDUCTION, OTHER, STEP = 1, 2, 3
 WORDS, GW_MAX = 6, 3
 SUM, AVERAGE, MIN, MAX, PRODUCT = range(5)
 
@@ -46,16 +47,25 @@ def answer(home, count, dtype, op):
 
 def join(home):
     answered = 0
-    while home.uneven:
-        active, kind, count, dtype, op, _ = largest(home, [0, 0, 0, 0, 0, home.rank + 1])
-        if not active:
-            break
-        if kind == OTHER:
-            raise GradwireError("join: another rank has begun a call that is not a reduction, which join() cannot "
-                                "answer", "UNSUPPORTED")
-        answer(home, count, dtype, op)
+    while another(home):
         answered += 1
     return last_of(home, answered)
+
+
+def another(home):
+    """Answers one call or step of the others; False when all have joined."""
+    optimizers = [o() for o in home.optimizers if o() is not None]
+    if not home.uneven:
+        return any([o._shadow_step() for o in optimizers])
+    active, kind, count, dtype, op, _ = largest(home, [0, 0, 0, 0, 0, home.rank + 1])
+    if active and kind == OTHER:
+        raise GradwireError("join: another rank has begun a call that is not a reduction, which join() cannot answer",
+                            "UNSUPPORTED")
+    if kind == STEP:
+        home.optimizers[count]()._shadow_step()
+    elif active:
+        answer(home, count, dtype, op)
+    return bool(active)
 
 
 def last_of(home, answered):

@@ -1,6 +1,7 @@
 """Tensors on an accelerator go through pinned host buffers, piece by piece: while one piece is on the network the next
 one comes down from the device, and the one before goes back up. Copies are torch's own, in the order of the current
 stream. GRADWIRE_STAGE=always takes tensors in host memory the same way, to test it."""
+import collections
 import os
 
 import torch
@@ -45,3 +46,25 @@ class Stage:
 
     def up(self, index):
         self.there[index].copy_(self.here[index], non_blocking=self.ordered)
+
+
+class Descent:
+    """Gradients on their way down from a device, handed on in their order when they have arrived."""
+
+    def __init__(self):
+        self.queue = collections.deque()
+
+    def send(self, here, there, what):
+        here.copy_(there, non_blocking=there.device.type != "cpu")
+        self.queue.append((event_after(there.device), what))
+
+    def arrived(self, wait=False):
+        """Those that have; all of them with wait."""
+        while self.queue:
+            event, what = self.queue[0]
+            if event is not None and not event.query():
+                if not wait:
+                    return
+                event.synchronize()
+            self.queue.popleft()
+            yield what

@@ -14,10 +14,11 @@ REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 
 
 class World:
-    """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive."""
+    """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
+    weak references, in the order in which they were made."""
 
-    def __init__(self, comm, uneven=False):
-        self.comm, self.uneven, self.pending = comm, uneven, set()
+    def __init__(self, comm, uneven=False, strategy=None):
+        self.comm, self.uneven, self.strategy, self.pending, self.optimizers = comm, uneven, strategy, set(), []
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
         self._cross = None
@@ -27,6 +28,9 @@ class World:
 
     def shutdown(self):
         if self.comm is not None:
+            for optimizer in self.optimizers:
+                if optimizer() is not None:
+                    optimizer().detach()
             lib.gw_finalize(self.comm)
             self.comm = None
 
@@ -60,7 +64,7 @@ def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_p
         return
     options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
                       master_port=master_port, deadline_s=deadline)
-    _world = World(open_comm(options), join)
+    _world = World(open_comm(options), join, strategy)
     _world.cross()
     watch(_world)
 
@@ -120,7 +124,7 @@ def cross_size():
 
 def last_line(kind, value, trace):
     """"ValueError: no such label (train.py:41)"."""
-    line = traceback.format_exception_only(kind, value)[-1].strip()
+    line = traceback.format_exception_only(kind, value)[-1].strip().split("\n")[0]
     frames = traceback.extract_tb(trace)
     where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
     return line[:REASON_BYTES - len(where)] + where
