@@ -87,7 +87,7 @@ static void add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn 
     add(spawn, "ip netns exec");
     add(spawn, "-H%s", hosts);
     add(spawn, "--master-addr=%s", gw_lab_address(contest->lab, 0));
-    add(spawn, "--port=%d", FIRST_PORT + (int)(c - contest->contestants));
+    add(spawn, "--port=%d", FIRST_PORT + 2 * (int)(c - contest->contestants));
 }
 
 static gw_status gradwire_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn,
