@@ -27,6 +27,13 @@
         .about = "congestion control; system is the kernel's own choice"                                               \
     }
 
+#define PROVIDER                                                                                                       \
+    {                                                                                                                  \
+        .name = "provider", .kind = GW_PARAM_CHOICE,                                                                   \
+        .choices = CHOICES("auto", "verbs", "efa", "psm3", "psm2", "opx", "tcp", "shm"),                               \
+        .about = "libfabric's; auto takes the first that works, shm is within one host"                                \
+    }
+
 static const gw_technique archs[] = {
     {.name = "auto", .about = "chosen by size, ranks and hosts", .params = PARAMS(CHUNK)},
     {.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes", .params = PARAMS(CHUNK)},
@@ -55,6 +62,8 @@ static const gw_technique schedules[] = {
 static const gw_technique transports[] = {
     {.name = "auto", .about = "shm within a host, tcp across", .params = PARAMS(STREAMS, CONGESTION)},
     {.name = "tcp", .about = "TCP, also within a host", .params = PARAMS(STREAMS, CONGESTION)},
+    {.name = "rdma", .about = "libfabric, also within a host: payloads are written into the peer's memory",
+     .params = PARAMS(PROVIDER)},
     {.name = "shm", .about = "shared memory; only where all ranks are on one host"},
     {.name = "sim", .about = "simulated links; only in the simulator"},
     {.name = NULL},
