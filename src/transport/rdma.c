@@ -26,7 +26,7 @@ static void repost(rdma *r, record *rec) {
     void *descriptor = r->buffer_memory ? r->buffer_memory->descriptor : NULL;
     ssize_t result = fi_recv(r->fabric.endpoint, rec->buffer, GW_RDMA_MESSAGE_BYTES, descriptor, FI_ADDR_UNSPEC, rec);
     if (result == 0) return;
-    gw_log(GW_LOG_ERROR, r->rank, "rdma: a receive cannot be posted: %s", fi_strerror((int)-result));
+    gw_log(GW_LOG_ERROR, r->rank, "rdma: a receive cannot be posted: %s", r->fabric.library.strerror((int)-result));
 }
 
 /* ---- polling ---- */
@@ -48,7 +48,7 @@ static void complete_error(rdma *r) {
     struct fi_cq_err_entry entry = {0};
     if (fi_cq_readerr(r->fabric.completions, &entry, 0) <= 0) return;
     record *rec = entry.op_context;
-    const char *why = fi_strerror(entry.err);
+    const char *why = r->fabric.library.strerror(entry.err);
     if (!rec) gw_log(GW_LOG_DEBUG, r->rank, "rdma: %s", why);
     else if (rec->kind != RECORD_RECEIVE) gw_rdma_failed(r, rec, why);
     else if (entry.err != FI_ECANCELED) repost(r, rec); /* too long, or from a connection that broke: a stranger's */

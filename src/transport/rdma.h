@@ -36,7 +36,7 @@ typedef struct gw_rdma_options {
     gw_rdma_strict strict;
 } gw_rdma_options;
 
-/* GW_UNSUPPORTED where the build has no libfabric, or there is no such provider here. */
+/* GW_UNSUPPORTED where the build or the machine has no libfabric, or there is no such provider here. */
 gw_status gw_rdma_open(gw_transport **out, const gw_rdma_options *options, gw_sink sink, gw_dial dial, void *dial_ctx,
                        gw_error *error);
 
@@ -60,13 +60,7 @@ typedef struct gw_rdma_provider {
 
 #define GW_RDMA_PROVIDERS_MAX 16
 
-/* In the order in which "auto" tries them. Returns their number; 0 where the build has no libfabric. */
-int gw_rdma_providers(gw_rdma_provider list[GW_RDMA_PROVIDERS_MAX]);
-/* Of libfabric; false where the build has none. */
-bool gw_rdma_version(int *major, int *minor);
-
-/* Why there is no rdma in a build without libfabric. */
-#define GW_RDMA_ABSENT                                                                                                 \
-    "this gradwire was built without libfabric; install its headers (Debian: libfabric-dev) and build again"
+/* In the order in which "auto" tries them. Returns their number; 0 where there is no libfabric, and error says why. */
+int gw_rdma_providers(gw_rdma_provider list[GW_RDMA_PROVIDERS_MAX], gw_error *error);
 
 #endif

@@ -19,8 +19,8 @@ static const struct {
 };
 enum { KNOWN = sizeof known / sizeof known[0] };
 
-static struct fi_info *demands(const char *own_name, const gw_rdma_strict *strict) {
-    struct fi_info *hints = fi_allocinfo();
+static struct fi_info *demands(const gw_rdma_library *library, const char *own_name, const gw_rdma_strict *strict) {
+    struct fi_info *hints = library->dupinfo(NULL);
     if (!hints) return NULL;
     hints->caps = FI_MSG | FI_RMA;
     hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
@@ -37,15 +37,17 @@ static struct fi_info *demands(const char *own_name, const gw_rdma_strict *stric
 
 /* 0, or libfabric's error. The interface is asked for where the provider can choose one; RDMA ports with an address of
  * another network than the job's are taken too, sockets never. */
-static int look_for(int which, const gw_rdma_strict *strict, const gw_address *address, struct fi_info **info) {
-    struct fi_info *hints = demands(known[which].own_name, strict);
+static int look_for(const gw_rdma_library *library, int which, const gw_rdma_strict *strict, const gw_address *address,
+                    struct fi_info **info) {
+    struct fi_info *hints = demands(library, known[which].own_name, strict);
     char host[GW_ADDRESS_TEXT];
     int result = -FI_ENODATA;
     if (!hints) return -FI_ENOMEM;
     bool here = address && known[which].speaks_ip;
-    if (here) result = fi_getinfo(API, gw_address_host_text(address, host), NULL, FI_SOURCE, hints, info);
-    if (result && !(here && strcmp(known[which].name, "tcp") == 0)) result = fi_getinfo(API, NULL, NULL, 0, hints, info);
-    fi_freeinfo(hints);
+    if (here) result = library->getinfo(API, gw_address_host_text(address, host), NULL, FI_SOURCE, hints, info);
+    if (result && !(here && strcmp(known[which].name, "tcp") == 0))
+        result = library->getinfo(API, NULL, NULL, 0, hints, info);
+    library->freeinfo(hints);
     return result;
 }
 
@@ -54,13 +56,13 @@ static gw_status find(gw_rdma_fabric *f, const gw_rdma_options *o, gw_error *err
     int result = -FI_ENODATA;
     for (int i = 0; i < KNOWN && result; i++) {
         if (automatic ? !known[i].automatic : strcmp(o->provider, known[i].name) != 0) continue;
-        result = look_for(i, &o->strict, o->address, &f->info);
+        result = look_for(&f->library, i, &o->strict, o->address, &f->info);
     }
     if (result == 0) return GW_OK;
     f->info = NULL;
     return gw_fail(error, GW_UNSUPPORTED,
                    "rdma: libfabric has no provider \"%s\" that works here (%s); `gradwire doctor` lists those that do",
-                   o->provider, fi_strerror(-result));
+                   o->provider, f->library.strerror(-result));
 }
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -87,20 +89,21 @@ static void read_demands(gw_rdma_fabric *f, const gw_rdma_strict *strict) {
 }
 
 static gw_status refuse(const gw_rdma_fabric *f, const char *what, int result, gw_error *error) {
-    return gw_fail(error, GW_SYSTEM, "rdma: provider %s: %s: %s", f->name, what, fi_strerror(-result));
+    return gw_fail(error, GW_SYSTEM, "rdma: provider %s: %s: %s", f->name, what, f->library.strerror(-result));
 }
 
 gw_status gw_rdma_fabric_open(gw_rdma_fabric *f, const gw_rdma_options *options, gw_error *error) {
     *f = (gw_rdma_fabric){.wait_fd = -1};
-    gw_status status = find(f, options, error);
-    if (status != GW_OK) return status;
+    gw_status status = gw_rdma_library_load(&f->library, error);
+    if (!status) status = find(f, options, error);
+    if (status) return status;
     read_demands(f, &options->strict);
     int result = 0;
     if (f->info->domain_attr->mr_key_size > 8 || f->message_max < GW_RDMA_MESSAGE_BYTES)
         status = gw_fail(error, GW_UNSUPPORTED, "rdma: provider %s has keys of %zu bytes and messages of %zu bytes at "
                          "most; 8 or less and %d or more are needed", f->name, f->info->domain_attr->mr_key_size,
                          f->message_max, GW_RDMA_MESSAGE_BYTES);
-    if (!status && (result = fi_fabric(f->info->fabric_attr, &f->fabric, NULL)))
+    if (!status && (result = f->library.fabric(f->info->fabric_attr, &f->fabric, NULL)))
         status = refuse(f, "its fabric cannot be opened", result, error);
     if (!status && (result = fi_domain(f->fabric, f->info, &f->domain, NULL)))
         status = refuse(f, "its domain cannot be opened", result, error);
@@ -155,7 +158,7 @@ void gw_rdma_fabric_close(gw_rdma_fabric *f) {
     gw_rdma_fabric_stop(f);
     if (f->domain) fi_close(&f->domain->fid);
     if (f->fabric) fi_close(&f->fabric->fid);
-    if (f->info) fi_freeinfo(f->info);
+    if (f->info) f->library.freeinfo(f->info);
     *f = (gw_rdma_fabric){.wait_fd = -1};
 }
 
@@ -174,21 +177,17 @@ static void list_domains(const struct fi_info *info, char *text, size_t room) {
     }
 }
 
-int gw_rdma_providers(gw_rdma_provider list[GW_RDMA_PROVIDERS_MAX]) {
+int gw_rdma_providers(gw_rdma_provider list[GW_RDMA_PROVIDERS_MAX], gw_error *error) {
+    gw_rdma_library library;
+    if (gw_rdma_library_load(&library, error) != GW_OK) return 0;
     for (int i = 0; i < KNOWN; i++) {
         struct fi_info *info = NULL;
-        int result = look_for(i, &(gw_rdma_strict){0}, NULL, &info);
+        int result = look_for(&library, i, &(gw_rdma_strict){0}, NULL, &info);
         list[i] = (gw_rdma_provider){.name = known[i].name, .own_name = known[i].own_name, .usable = result == 0};
         if (!result) list_domains(info, list[i].detail, sizeof list[i].detail);
         else if (result == -FI_ENODATA) strcpy(list[i].detail, "no device, or not in this libfabric");
-        else snprintf(list[i].detail, sizeof list[i].detail, "%s", fi_strerror(-result));
-        if (info) fi_freeinfo(info);
+        else snprintf(list[i].detail, sizeof list[i].detail, "%s", library.strerror(-result));
+        if (info) library.freeinfo(info);
     }
     return KNOWN;
-}
-
-bool gw_rdma_version(int *major, int *minor) {
-    *major = (int)FI_MAJOR(fi_version());
-    *minor = (int)FI_MINOR(fi_version());
-    return true;
 }

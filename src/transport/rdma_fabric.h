@@ -3,9 +3,9 @@
 #define GW_TRANSPORT_RDMA_FABRIC_H
 
 #include "transport/rdma.h"
+#include "transport/rdma_library.h"
 #include "transport/rdma_wire.h"
 
-#include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -14,6 +14,7 @@
 
 typedef struct gw_rdma_fabric {
     /* From open to close. */
+    gw_rdma_library library;
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_domain *domain;

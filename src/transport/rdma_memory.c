@@ -64,7 +64,7 @@ static gw_rdma_memory *make(gw_rdma_cache *cache, size_t bucket, const void *at,
     if (result) {
         end(memory);
         gw_fail(error, GW_SYSTEM, "%zu bytes of memory cannot be registered: %s; see ulimit -l", bytes,
-                fi_strerror(-result));
+                f->library.strerror(-result));
         return NULL;
     }
     memory->address = f->virtual_addresses ? (uint64_t)(uintptr_t)at : 0;

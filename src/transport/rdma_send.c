@@ -46,7 +46,7 @@ static outcome outcome_of(rdma *r, int rank, ssize_t result, const char *what) {
         return GONE;
     }
     if (result == -FI_EAGAIN) return REFUSED;
-    gw_rdma_fail_peer(r, rank, GW_PEER_LOST, "%s: %s", what, fi_strerror((int)-result));
+    gw_rdma_fail_peer(r, rank, GW_PEER_LOST, "%s: %s", what, r->fabric.library.strerror((int)-result));
     return BROKEN;
 }
 
@@ -166,7 +166,7 @@ static void write_on(rdma *r, record *rec) {
         size_t bytes = left < r->fabric.message_max ? (size_t)left : r->fabric.message_max;
         ssize_t result = write_part(r, rec, bytes);
         if (result == -FI_EAGAIN) break;
-        if (result) gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s", fi_strerror((int)-result));
+        if (result) gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s", r->fabric.library.strerror((int)-result));
         if (result) return; /* completions of parts may still come: the record stays theirs */
         rec->started += bytes;
         rec->parts++;
