@@ -56,6 +56,8 @@ typedef struct peer {
     gw_status status;                           /* not GW_OK: lost() is due, for this reason */
     char detail[DETAIL_BYTES];
     fi_addr_t address;
+    uint8_t fabric_address[GW_RDMA_ADDRESS_BYTES]; /* what that stands for */
+    size_t fabric_address_bytes;
     uint8_t cookie[GW_RDMA_COOKIE_BYTES];       /* to show */
     uint8_t expects[GW_RDMA_COOKIE_BYTES];      /* to be shown */
     gw_packet *head, *tail;                     /* not yet begun */

@@ -77,6 +77,8 @@ static void get_to_know(rdma *r, int rank) {
         gw_rdma_fail_peer(r, rank, GW_SYSTEM, "libfabric does not take its address");
     } else {
         memcpy(p->cookie, hello.cookie, sizeof p->cookie);
+        memcpy(p->fabric_address, hello.address, hello.address_bytes);
+        p->fabric_address_bytes = hello.address_bytes;
         p->known = true;
         gw_rdma_greet(r, rank);
         gw_rdma_list(r, rank);

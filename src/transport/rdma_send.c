@@ -4,6 +4,7 @@
  * write where there was no grant. A payload of which no landing of just its length is known, or that is longer than the
  * provider's messages, is written without immediate data and told of by one message more. */
 #include "transport/rdma_inside.h"
+#include "transport/rdma_sockets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,9 @@ static void finish(rdma *r, record *done) {
 }
 
 static outcome outcome_of(rdma *r, int rank, ssize_t result, const char *what) {
+    peer *p = &r->peers[rank];
     if (result == 0) {
-        r->peers[rank].said++;
+        if (p->said++ == 0) gw_rdma_tune_to(&r->fabric, p->fabric_address, p->fabric_address_bytes);
         return GONE;
     }
     if (result == -FI_EAGAIN) return REFUSED;
