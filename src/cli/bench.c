@@ -30,7 +30,7 @@ gw_status gw_bench_strategy(const gw_bench_settings *s, const char *arch, gw_str
         status = gw_strategy_overlay(strategy, text, "--arch", error);
     }
     if (!status && s->transport) {
-        snprintf(text, sizeof text, "transport=%.40s", s->transport);
+        snprintf(text, sizeof text, "transport=%.*s", (int)strcspn(s->transport, " ") % 48, s->transport);
         status = gw_strategy_overlay(strategy, text, "--transport", error);
     }
     return status;
@@ -198,8 +198,8 @@ static int run(int argc, char **argv) {
          .about = "check the results of the timed calls too"},
         {.name = "arch", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.arch,
          .about = "architecture, as in gradwire list arch; all: every one that can carry it, in one table"},
-        {.name = "transport", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.transport,
-         .about = "as in gradwire list transport"},
+        {.name = "transport", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.transport,
+         .about = "as in gradwire list transport; several, apart by blanks, are compared in turns"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
          .about = "the whole strategy line, under --arch and --transport"},
         {.name = "memory", .kind = GW_OPTION_CHOICE, .string = &s.memory, .choices = memories,

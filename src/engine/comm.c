@@ -94,6 +94,7 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
                       .arch = gw_strategy_name(&node->strategy, GW_AXIS_ARCH),
                       .chunk_bytes = (size_t)gw_strategy_integer(&node->strategy, GW_AXIS_ARCH, "chunk"),
                       .generation = gw_control_generation(gw_core_control(node->core))};
+    if (!comm->chunk_bytes && node->net) comm->chunk_bytes = node->net->ops->chunk_bytes;
     for (int r = 0; r < size; r++) {
         comm->local_size += host_of[r] == host_of[rank];
         comm->local_rank += host_of[r] == host_of[rank] && r < rank;

@@ -45,7 +45,7 @@ typedef struct gw_node {
     bool driven;              /* (L) a thread is the driver */
     int takers;               /* (L) callers that would rather drive themselves than wait for the progress thread */
     gw_core *core;            /* (L) */
-    gw_transport *tcp, *shm;  /* (L); NULL where the strategy has none, or the world is one rank */
+    gw_transport *net, *shm;  /* (L) across hosts, and within; NULL: the strategy has none, or the world is one rank */
     gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
     int link_count;
     uint32_t next_comm;       /* (L) id of the next communicator */

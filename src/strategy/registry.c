@@ -37,6 +37,13 @@
         .about = "congestion control; system is the kernel's own choice"                                               \
     }
 
+#define PROVIDER                                                                                                       \
+    {                                                                                                                  \
+        .name = "provider", .kind = GW_PARAM_CHOICE,                                                                   \
+        .choices = GW_CHOICES("auto", "verbs", "efa", "psm3", "psm2", "opx", "tcp", "shm"),                            \
+        .about = "libfabric's; auto takes the first that works, shm is within one host"                                \
+    }
+
 static const gw_technique *const archs[] = {
     TECHNIQUE(.name = "auto", .about = "chosen by size, ranks and hosts", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes", .params = GW_PARAMS(CHUNK)),
@@ -54,6 +61,8 @@ static const gw_technique *const archs[] = {
 static const gw_technique *const transports[] = {
     TECHNIQUE(.name = "auto", .about = "shm within a host, tcp across", .params = GW_PARAMS(STREAMS, CONGESTION)),
     TECHNIQUE(.name = "tcp", .about = "TCP, also within a host", .params = GW_PARAMS(STREAMS, CONGESTION)),
+    TECHNIQUE(.name = "rdma", .about = "libfabric, also within a host: payloads are written into the peer's memory",
+              .params = GW_PARAMS(PROVIDER)),
     TECHNIQUE(.name = "shm", .about = "shared memory; only where all ranks are on one host"),
     TECHNIQUE(.name = "sim", .about = "simulated links; only in the simulator"),
     NULL,
