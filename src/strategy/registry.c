@@ -27,6 +27,18 @@
         .about = "congestion control; system is the kernel's own choice"                                               \
     }
 
+#define CLEAR                                                                                                          \
+    {                                                                                                                  \
+        .name = "clear", .kind = GW_PARAM_FLAG,                                                                        \
+        .about = "not encrypted: faster, where nobody else reads the network"                                          \
+    }
+
+#define LIBRARY                                                                                                        \
+    {                                                                                                                  \
+        .name = "library", .kind = GW_PARAM_CHOICE, .choices = CHOICES("auto", "openmpi", "mpich"),                    \
+        .about = "which MPI; auto is the one that started the job"                                                     \
+    }
+
 static const gw_technique archs[] = {
     {.name = "auto", .about = "chosen by size, ranks and hosts", .params = PARAMS(CHUNK)},
     {.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes", .params = PARAMS(CHUNK)},
@@ -34,6 +46,7 @@ static const gw_technique archs[] = {
     {.name = "tree", .about = "double binary tree, few start-ups at any size", .params = PARAMS(CHUNK)},
     {.name = "direct", .about = "each rank reduces its slice from all others", .params = PARAMS(CHUNK)},
     {.name = "hierarchical", .about = "shared memory within a host, ring across hosts", .params = PARAMS(CHUNK)},
+    {.name = "mpi", .about = "MPI's own all-reduce; only with transport=mpi", .params = PARAMS(CHUNK)},
     {.name = NULL},
 };
 
@@ -56,6 +69,8 @@ static const gw_technique transports[] = {
     {.name = "auto", .about = "shm within a host, tcp across", .params = PARAMS(STREAMS, CONGESTION)},
     {.name = "tcp", .about = "TCP, also within a host", .params = PARAMS(STREAMS, CONGESTION)},
     {.name = "shm", .about = "shared memory; only where all ranks are on one host"},
+    {.name = "zmq", .about = "ZeroMQ, encrypted, for networks with odd rules", .params = PARAMS(CLEAR)},
+    {.name = "mpi", .about = "messages of MPI, for fabrics that only MPI knows", .params = PARAMS(LIBRARY)},
     {.name = "sim", .about = "simulated links; only in the simulator"},
     {.name = NULL},
 };
