@@ -146,6 +146,15 @@ static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
     return status;
 }
 
+/* The job's first communicator may hand all-reduces to the library under the transport. Others may not: calls of
+ * several of them could be made in another order on another rank. */
+static void make_native(gw_comm *world) {
+    gw_node *node = world->node;
+    if (!node->net || !node->net->ops->native) return;
+    world->native = node->net->ops->native;
+    gw_team_native(world->team, node->net);
+}
+
 static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
     int *members = malloc((size_t)node->world * sizeof *members);
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
@@ -162,6 +171,7 @@ static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
         gw_node_unlock(node);
     }
     free(members);
+    if (!status) make_native(first);
     if (!status) *comm = first;
     return status;
 }
