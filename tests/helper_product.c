@@ -9,8 +9,10 @@
  * large sizes included. small: without the large sizes (for sanitizers). full: in each job every type x operation x
  * size of the all-reduce and every collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB.
  * With namespaces the ranks are spread over them, and each counts as a host. -o: over this transport (as in a
- * strategy: rdma:provider=shm) instead of tcp, shm and auto. -l: the ranks are started by this command ("mpirun.openmpi --oversubscribe"), which is followed by -n, their
- * number and their program, and sets their environment. -j: only jobs whose name contains PART. -v: every job a line. */
+ * strategy: rdma:provider=shm) instead of tcp, shm and auto. -l: the ranks are started by this command
+ * ("mpirun.openmpi --oversubscribe"), which is followed by -n, their
+ * number and their program, and sets their environment. -j: only jobs whose name contains PART. -v: every job a line.
+ * */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,12 +79,13 @@ static pair_rows *in_job[2]; /* without arch, transport and world, small sizes *
 static void make_selections(void) {
     int sizes = extent == EXTENT_SMALL ? SIZE_1023 + 1 : SIZE_64M + 1;
     int moves = P_COLLECTIVES - P_BROADCAST;
-    over_jobs[0] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
-                                          PLACEMENTS, MODES}, 1);
-    over_jobs[1] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
-                                          PLACEMENTS, MODES}, 2);
+    over_jobs[0] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes,
+                                          MEMORIES, PLACEMENTS, MODES}, 1);
+    over_jobs[1] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes,
+                                          MEMORIES, PLACEMENTS, MODES}, 2);
     over_jobs[2] = pairs_make(
-        10, (int[]){arch_count, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES}, 3);
+        10, (int[]){arch_count, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES},
+        3);
     in_job[0] =
         pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
     in_job[1] = pairs_make(7, (int[]){moves, GW_DTYPES, 1, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 5);

@@ -139,7 +139,8 @@ static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
     else if (all[1] != -all[2])
-        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: set it "
+        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
+                                            "set it "
                          "for all ranks or for none", records ? "" : "not ", node->rank,
                          records ? "not for all others" : "it is for others");
     node->boards = !status && all[0] == 1;

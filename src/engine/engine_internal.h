@@ -63,7 +63,7 @@ typedef struct gw_lane {
     gw_native_task *native;       /* local: what the library under the transport does for step `done`; NULL: nothing */
     uint64_t board_ticket;        /* local: its number among the team's board tasks */
     gw_time board_at;             /* local, while recording: when the board began with it */
-    gw_time refused_at;           /* send, while recording: since when the next message waits for room; 0: it does not */
+    gw_time refused_at;           /* send, while recording: since when the next message waits; 0: it does not */
     uint8_t refusals;             /* send, while recording: how often it was refused */
     /* Filled when used; what stands above is cleared when an operation starts. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */

@@ -27,7 +27,8 @@ const gw_operation *gw_operations_find(const gw_operations *operations, uint32_t
 /* When that rank began it; false: not recorded. */
 bool gw_operation_begun(const gw_operations *operations, const gw_operation *operation, int rank, gw_time *begin);
 
-/* ns that `waiter` waited because `culprit` came last, [waiter * ranks + culprit]. Owned by the caller; NULL: memory. */
+/* ns that `waiter` waited because `culprit` came last, [waiter * ranks + culprit]. Owned by the caller; NULL: memory.
+ * */
 uint64_t *gw_operations_waits(const gw_operations *operations, int ranks);
 
 #endif

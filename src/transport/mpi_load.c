@@ -72,7 +72,8 @@ gw_status gw_mpi_load(const char *library, const gw_mpi_table **table, gw_error 
     const gw_mpi_table *found = dlsym(shim, GW_MPI_TABLE_SYMBOL);
     if (!found || found->version != GW_MPI_TABLE_VERSION)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "libgradwire-mpi-%s.so is of another version than this gradwire: build and install both together",
+                       "libgradwire-mpi-%s.so is of another version than this gradwire: build and install both "
+                       "together",
                        library);
     *table = found;
     return GW_OK;

@@ -45,8 +45,8 @@ typedef struct gw_sink {
 typedef struct gw_transport gw_transport;
 typedef struct gw_native_task gw_native_task;
 
-/* A library under a transport that can carry out a whole all-reduce (arch=mpi). All ranks of the job start the same ones
- * in the same order. */
+/* A library under a transport that can carry out a whole all-reduce (arch=mpi). All ranks of the job start the same
+ * ones in the same order. */
 typedef struct gw_native {
     bool (*carries)(gw_dtype dtype, gw_redop op);
     /* NULL, and why, where it cannot be started. The buffers are lent until done() says so, or reset(). */

@@ -6,7 +6,8 @@
 gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink sink, gw_error *error) {
     (void)out, (void)options, (void)sink;
     return gw_fail(error, GW_UNSUPPORTED,
-                   "transport=zmq needs ZeroMQ, without which this gradwire was built: install libzmq3-dev and build it "
+                   "transport=zmq needs ZeroMQ, without which this gradwire was built: install libzmq3-dev and "
+                   "build it "
                    "again, or choose transport=tcp");
 }
 

@@ -3,8 +3,8 @@
  *
  * Who may come in. The keys of CURVE are derived from the job's: a peer cannot say one valid word without knowing the
  * ROUTER's public key, which never travels, and everything is encrypted. The routing id names the sender's rank and
- * generation and carries a proof of its own, which is all there is where the strategy says `clear`: strangers that cannot
- * read the network are kept out, but nothing is hidden from those that can.
+ * generation and carries a proof of its own, which is all there is where the strategy says `clear`: strangers that
+ * cannot read the network are kept out, but nothing is hidden from those that can.
  *
  * ZeroMQ connects anew by itself when a connection breaks, and what was under way is then gone without a word. So
  * messages are numbered, and a gap is a lost peer. Peers that leave say so in-band, as the last thing.
