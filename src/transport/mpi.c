@@ -1,8 +1,5 @@
 /* mpi.c - see mpi.h. */
-#include "transport/mpi.h"
-
-#include "base/log.h"
-#include "base/reduce.h"
+#include "transport/mpi_inside.h"
 #include "transport/mpi_load.h"
 
 #include <assert.h>
@@ -12,73 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
-#define MAILS 32                           /* frames that MPI may deliver before we look */
-#define MAIL_BYTES 4096                    /* of a frame and the payload that rides along */
-#define SMALL_BYTES (MAIL_BYTES - GW_FRAME_BYTES)
-#define NAP_NS 50000                       /* between looks while no peer has begun */
-#define SETTLE_US 200000                   /* how long reset() waits for what cannot be taken back */
-#define LINGER_US 1000000                  /* how long close() waits for what was sent last */
-
-/* A frame that may come. */
-typedef struct mail {
-    gw_mpi_request request;
-    bool posted;
-    _Alignas(64) uint8_t bytes[MAIL_BYTES];
-} mail;
-
-/* A large payload on its way in. */
-typedef struct parcel {
-    struct parcel *next;
-    gw_mpi_request request;
-    int from;
-    gw_frame frame;
-    void *landing;
-} parcel;
-
-/* A frame on its way out. */
-typedef struct letter {
-    struct letter *next;
-    gw_mpi_request head, body;
-    bool head_done, body_done;
-    int to;
-    gw_packet *packet; /* NULL: its payload was copied, or it is over */
-    uint8_t bytes[MAIL_BYTES];
-} letter;
-
-struct gw_native_task {
-    gw_native_task *next;
-    gw_mpi_request request;
-    gw_reduction reduction;
-    void *out;
-    size_t count;
-};
-
-typedef struct peer {
-    int parcels;        /* on their way from it */
-    bool left, lost;    /* left: it said so, but what it sent before may still be coming */
-    gw_status broken;   /* to be told by poll() */
-    char detail[GW_MPI_WHY_BYTES];
-} peer;
-
-typedef struct mpi {
-    gw_transport base;
-    int rank, world;
-    const gw_mpi_table *table;
-    gw_mpi *mpi;
-    int tag;                   /* of frames in this generation; of payloads: the next */
-    int timer;
-    bool stuck;                /* MPI holds memory that is not ours any more: it is never called again */
-    bool unsettled;            /* some peer is broken or has left, and poll() has not said so */
-    int next_mail;             /* they fill in this order */
-    mail *mails;
-    parcel *parcels, **last_parcel, *spare_parcels;
-    letter *letters, **last_letter, *spare_letters;
-    letter *orphans;           /* of earlier generations: MPI does not let go of them */
-    gw_native_task *tasks, *spare_tasks;
-    peer *peers;
-} mpi;
+#define NAP_NS 50000 /* between looks while no peer has begun */
 
 static void break_off(mpi *m, int number, gw_status status, const char *detail) {
     peer *p = &m->peers[number];
@@ -96,7 +28,7 @@ static void break_off_all(mpi *m, gw_status status, const char *detail) {
 
 /* ---- sending ---- */
 
-static letter *take_letter(mpi *m, int to) {
+letter *gw_mpi_letter(mpi *m, int to) {
     letter *l = m->spare_letters;
     if (l) m->spare_letters = l->next;
     else l = malloc(sizeof *l);
@@ -109,7 +41,7 @@ static letter *take_letter(mpi *m, int to) {
 }
 
 /* bytes of l->bytes, and the payload of l->packet if there is one. */
-static void post_letter(mpi *m, letter *l, size_t bytes) {
+void gw_mpi_post_letter(mpi *m, letter *l, size_t bytes) {
     char why[GW_MPI_WHY_BYTES] = "";
     gw_status status = m->table->send(m->mpi, l->bytes, bytes, l->to, m->tag, &l->head, why);
     l->head_done = status != GW_OK;
@@ -128,7 +60,7 @@ static void mpi_send(gw_transport *transport, int to, gw_packet *packet) {
     assert(to >= 0 && to < m->world && to != m->rank);
     if (m->stuck) break_off(m, to, GW_UNSUPPORTED, "MPI could not be brought back to order after an error");
     if (m->peers[to].lost || m->peers[to].broken) return;
-    letter *l = take_letter(m, to);
+    letter *l = gw_mpi_letter(m, to);
     if (!l) {
         break_off(m, to, GW_MEMORY, "out of memory for a message");
         return;
@@ -137,11 +69,11 @@ static void mpi_send(gw_transport *transport, int to, gw_packet *packet) {
     gw_frame_write(&packet->frame, l->bytes);
     if (small && packet->frame.length) memcpy(l->bytes + GW_FRAME_BYTES, packet->data, packet->frame.length);
     if (!small) l->packet = packet;
-    post_letter(m, l, GW_FRAME_BYTES + (small ? packet->frame.length : 0));
+    gw_mpi_post_letter(m, l, GW_FRAME_BYTES + (small ? packet->frame.length : 0));
     if (small) m->base.sink.sent(m->base.sink.ctx, to, packet);
 }
 
-static bool test(mpi *m, gw_mpi_request *request, int number) {
+bool gw_mpi_test(mpi *m, gw_mpi_request *request, int number) {
     bool done = false;
     char why[GW_MPI_WHY_BYTES] = "";
     gw_status status = m->table->test(request, &done, NULL, why);
@@ -150,9 +82,9 @@ static bool test(mpi *m, gw_mpi_request *request, int number) {
 }
 
 /* True when MPI has let go of it. */
-static bool gone(mpi *m, letter *l) {
-    if (!l->head_done) l->head_done = test(m, &l->head, l->to);
-    if (!l->body_done) l->body_done = test(m, &l->body, l->to);
+bool gw_mpi_letter_gone(mpi *m, letter *l) {
+    if (!l->head_done) l->head_done = gw_mpi_test(m, &l->head, l->to);
+    if (!l->body_done) l->body_done = gw_mpi_test(m, &l->body, l->to);
     return l->head_done && l->body_done;
 }
 
@@ -160,7 +92,7 @@ static bool finish_letters(mpi *m) {
     bool moved = false;
     for (letter **at = &m->letters; *at;) {
         letter *l = *at;
-        if (!gone(m, l)) {
+        if (!gw_mpi_letter_gone(m, l)) {
             at = &l->next;
             continue;
         }
@@ -176,7 +108,7 @@ static bool finish_letters(mpi *m) {
 
 /* ---- receiving ---- */
 
-static void post_mail(mpi *m, mail *slot) {
+void gw_mpi_post_mail(mpi *m, mail *slot) {
     char why[GW_MPI_WHY_BYTES] = "";
     gw_status status = m->table->receive(m->mpi, slot->bytes, MAIL_BYTES, -1, m->tag, &slot->request, why);
     slot->posted = status == GW_OK;
@@ -215,11 +147,9 @@ static void open_mail(mpi *m, const mail *slot, const gw_mpi_message *message) {
     gw_frame frame;
     gw_error error = {0};
     int from = message->source;
-    if (from < 0 || from >= m->world || from == m->rank || m->peers[from].lost || m->peers[from].broken) return;
-    if (message->bytes == 0) {
-        m->peers[from].left = m->unsettled = true;
-        return;
-    }
+    if (from < 0 || from >= m->world || from == m->rank) return;
+    if (message->bytes == 0) m->peers[from].left = m->unsettled = true;
+    if (message->bytes == 0 || m->closing || m->peers[from].lost || m->peers[from].broken) return;
     if (message->bytes < GW_FRAME_BYTES) {
         break_off(m, from, GW_PROTOCOL, "a message was too short for its header");
         return;
@@ -235,7 +165,7 @@ static void open_mail(mpi *m, const mail *slot, const gw_mpi_message *message) {
 }
 
 /* Messages meet receives in the order in which these were posted, so only the first has to be asked. */
-static bool take_mail(mpi *m) {
+bool gw_mpi_take_mail(mpi *m) {
     bool moved = false;
     for (int i = 0; i < MAILS; i++) {
         mail *slot = &m->mails[m->next_mail];
@@ -252,7 +182,7 @@ static bool take_mail(mpi *m) {
             break;
         }
         open_mail(m, slot, &message);
-        post_mail(m, slot);
+        gw_mpi_post_mail(m, slot);
         m->next_mail = (m->next_mail + 1) % MAILS;
     }
     return moved;
@@ -262,7 +192,7 @@ static bool take_parcels(mpi *m) {
     bool moved = false;
     for (parcel **at = &m->parcels; *at;) {
         parcel *p = *at;
-        if (!test(m, &p->request, p->from)) {
+        if (!gw_mpi_test(m, &p->request, p->from)) {
             at = &p->next;
             continue;
         }
@@ -282,9 +212,11 @@ static bool take_parcels(mpi *m) {
 
 /* ---- MPI's own all-reduce ---- */
 
-/* Half precision and averages of integers are summed otherwise than gradwire promises. */
+/* MPI has no half precision, and averages of integers would overflow in its sum. Its bytes are not to be trusted: sums
+ * of Open MPI 4.1.4 saturate, and MPICH 4.0.2 compares unsigned ones as signed. */
 static bool native_carries(gw_dtype dtype, gw_redop op) {
-    return dtype != GW_F16 && dtype != GW_BF16 && (op != GW_AVG || dtype == GW_F32 || dtype == GW_F64);
+    bool real = dtype == GW_F32 || dtype == GW_F64;
+    return real || ((dtype == GW_I32 || dtype == GW_I64) && op != GW_AVG);
 }
 
 static gw_native_task *native_start(gw_transport *transport, const void *in, void *out, size_t count, gw_dtype dtype,
@@ -308,7 +240,7 @@ static gw_native_task *native_start(gw_transport *transport, const void *in, voi
     return status ? NULL : task;
 }
 
-static void drop_task(mpi *m, gw_native_task *task) {
+void gw_mpi_drop_task(mpi *m, gw_native_task *task) {
     gw_native_task **at = &m->tasks;
     while (*at != task) at = &(*at)->next;
     *at = task->next;
@@ -324,7 +256,7 @@ static bool native_done(gw_transport *transport, gw_native_task *task, gw_error 
     if (!done) return false;
     if (status) gw_fail(error, status, "MPI's all-reduce failed: %s", why);
     else if (task->reduction.op == GW_AVG) gw_reduce_finish(task->reduction, task->out, task->out, false, task->count);
-    drop_task(m, task);
+    gw_mpi_drop_task(m, task);
     return true;
 }
 
@@ -348,7 +280,7 @@ static bool mpi_poll(gw_transport *transport, gw_time now) {
     (void)now; /* deadlines are the engine's */
     mpi *m = (mpi *)transport;
     if (m->stuck) return settle(m);
-    bool moved = take_mail(m);
+    bool moved = gw_mpi_take_mail(m);
     moved |= take_parcels(m);
     moved |= finish_letters(m);
     return settle(m) || moved;
@@ -371,142 +303,11 @@ static void mpi_release(gw_transport *transport, int number, uint64_t ticket) {
     (void)transport, (void)number, (void)ticket; /* payloads are landed, or shown only while arrived() runs */
 }
 
-/* ---- life ---- */
-
-/* Tests everything that writes into memory; true when nothing is left. */
-static bool quiet(mpi *m) {
-    bool all = true;
-    for (int i = 0; i < MAILS; i++) {
-        mail *slot = &m->mails[i];
-        if (slot->posted && test(m, &slot->request, m->rank)) slot->posted = false;
-        all &= !slot->posted;
-    }
-    for (parcel **at = &m->parcels; *at;) {
-        parcel *p = *at;
-        if (!test(m, &p->request, p->from)) {
-            all = false;
-            at = &p->next;
-            continue;
-        }
-        *at = p->next;
-        p->next = m->spare_parcels;
-        m->spare_parcels = p;
-    }
-    m->last_parcel = &m->parcels; /* valid only when all is true, and used only then */
-    for (gw_native_task *task = m->tasks, *next; task; task = next) {
-        next = task->next;
-        if (test(m, &task->request, m->rank)) drop_task(m, task);
-        else all = false;
-    }
-    return all;
-}
-
-/* Takes back every receive. False: some cannot be, and MPI must not be called again. */
-static bool take_back(mpi *m) {
-    for (int i = 0; i < MAILS; i++)
-        if (m->mails[i].posted) m->table->cancel(&m->mails[i].request);
-    for (parcel *p = m->parcels; p; p = p->next) m->table->cancel(&p->request);
-    bool done = quiet(m);
-    for (int us = 0; !done && us < SETTLE_US; us += 50) {
-        for (letter *l = m->letters; l; l = l->next) gone(m, l); /* a peer may wait for the rest of it */
-        usleep(50);
-        done = quiet(m);
-    }
-    return done;
-}
-
-/* Unfinished sends of an earlier generation meet no receive, and so nothing reads what they lend. */
-static void set_letters_aside(mpi *m) {
-    while (m->letters) {
-        letter *l = m->letters;
-        m->letters = l->next;
-        letter **list = gone(m, l) ? &m->spare_letters : &m->orphans;
-        l->packet = NULL;
-        l->next = *list;
-        *list = l;
-    }
-    m->last_letter = &m->letters;
-}
-
-static void mpi_reset(gw_transport *transport, uint32_t generation) {
-    mpi *m = (mpi *)transport;
-    if (!m->stuck && !take_back(m)) {
-        m->stuck = true;
-        m->table->abandon();
-        gw_log(GW_LOG_WARN, m->rank, "MPI did not let go of what was under way: it is not used any more");
-    }
-    if (!m->stuck) set_letters_aside(m);
-    memset(m->peers, 0, (size_t)m->world * sizeof *m->peers);
-    m->unsettled = false;
-    m->tag = 2 * (int)(generation % (uint32_t)(m->table->tag_max(m->mpi) / 2));
-    m->next_mail = 0;
-    for (int i = 0; i < MAILS && !m->stuck; i++) post_mail(m, &m->mails[i]);
-}
-
-/* The last word to everyone: a message of nothing. */
-static void take_leave(mpi *m) {
-    for (int r = 0; r < m->world; r++) {
-        letter *l = r == m->rank || m->peers[r].left ? NULL : take_letter(m, r);
-        if (l) post_letter(m, l, 0);
-    }
-    for (int us = 0; m->letters && us < LINGER_US; us += 50) {
-        for (letter **at = &m->letters; *at;) {
-            letter *l = *at;
-            if (!gone(m, l)) {
-                at = &l->next;
-                continue;
-            }
-            *at = l->next;
-            free(l);
-        }
-        if (m->letters) usleep(50);
-    }
-    if (m->letters) m->table->abandon();
-}
-
-static void free_letters(letter *l) {
-    while (l) {
-        letter *next = l->next;
-        if (l->head_done) free(l); /* else MPI still reads it */
-        l = next;
-    }
-}
-
-static void free_rest(mpi *m) {
-    free_letters(m->letters);
-    free_letters(m->orphans);
-    free_letters(m->spare_letters);
-    while (m->spare_parcels) {
-        parcel *next = m->spare_parcels->next;
-        free(m->spare_parcels);
-        m->spare_parcels = next;
-    }
-    while (m->spare_tasks) {
-        gw_native_task *next = m->spare_tasks->next;
-        free(m->spare_tasks);
-        m->spare_tasks = next;
-    }
-}
-
-static void mpi_close(gw_transport *transport) {
-    mpi *m = (mpi *)transport;
-    bool running = m->mpi && !m->stuck;
-    if (running) take_leave(m);
-    bool ours = !m->mpi || (running && take_back(m)); /* else MPI keeps the memory of receives */
-    if (!ours) m->table->abandon();
-    free_rest(m);
-    if (ours) free(m->mails);
-    if (m->mpi) m->table->close(m->mpi);
-    if (m->timer >= 0) close(m->timer);
-    free(m->peers);
-    free(m);
-}
-
 static const gw_native native = {.carries = native_carries, .start = native_start, .done = native_done};
 
 static const gw_transport_ops ops = {
     .name = "mpi", .ordered = false, .hangs_up = true, .send = mpi_send, .release = mpi_release, .poll = mpi_poll,
-    .wait_fd = mpi_wait_fd, .arm = mpi_arm, .reset = mpi_reset, .close = mpi_close, .native = &native,
+    .wait_fd = mpi_wait_fd, .arm = mpi_arm, .reset = gw_mpi_reset, .close = gw_mpi_close, .native = &native,
 };
 
 gw_status gw_mpi_open(gw_transport **out, const gw_mpi_options *options, gw_sink sink, gw_error *error) {
@@ -529,10 +330,10 @@ gw_status gw_mpi_open(gw_transport **out, const gw_mpi_options *options, gw_sink
         if (status) gw_fail(error, status, "transport=mpi: %s", why);
     }
     if (status) {
-        mpi_close(&m->base);
+        gw_mpi_close(&m->base);
         return status;
     }
-    for (int i = 0; i < MAILS; i++) post_mail(m, &m->mails[i]);
+    for (int i = 0; i < MAILS; i++) gw_mpi_post_mail(m, &m->mails[i]);
     *out = &m->base;
     return GW_OK;
 }

@@ -133,8 +133,6 @@ static MPI_Datatype type_of(gw_dtype dtype) {
     switch (dtype) {
     case GW_F32: return MPI_FLOAT;
     case GW_F64: return MPI_DOUBLE;
-    case GW_I8: return MPI_INT8_T;
-    case GW_U8: return MPI_UINT8_T;
     case GW_I32: return MPI_INT32_T;
     case GW_I64: return MPI_INT64_T;
     default: return MPI_DATATYPE_NULL;

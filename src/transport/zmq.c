@@ -8,12 +8,11 @@
 #include "base/log.h"
 #include "transport/listen.h"
 #include "transport/wire.h"
+#include "transport/zmq_keys.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +29,6 @@
 #define ALIGNMENT 8                     /* of a payload that the engine may look at where it is */
 #define NUMBER_BYTES 8
 #define HEAD_BYTES (NUMBER_BYTES + GW_FRAME_BYTES)
-#define ID_PROOF_BYTES 16
-#define ID_BYTES (1 + 4 + 4 + ID_PROOF_BYTES) /* 'g', rank, generation, proof */
-#define KEY_TEXT 41
 #define DETAIL_BYTES 128
 
 typedef struct peer {
@@ -41,7 +37,7 @@ typedef struct peer {
     void *dealer;             /* NULL: nothing was sent yet in this generation */
     uint64_t sent, received;  /* messages of this generation */
     gw_address address;
-    uint8_t id[ID_BYTES];     /* of its messages to this rank in generation id_of */
+    uint8_t id[GW_ZMQ_ID_BYTES];     /* of its messages to this rank in generation id_of */
     int64_t id_of;            /* -1: none yet */
     bool attached, lost;
     bool left;                /* it said so */
@@ -73,51 +69,20 @@ typedef struct zmq {
     bool closing;                      /* only goodbyes are heard */
     bool unsettled;                    /* some peer is broken and poll() has not said so */
     peer *peers;
-    char server_public[KEY_TEXT], server_secret[KEY_TEXT], client_public[KEY_TEXT], client_secret[KEY_TEXT];
+    char server_public[GW_ZMQ_KEY_TEXT], server_secret[GW_ZMQ_KEY_TEXT], client_public[GW_ZMQ_KEY_TEXT], client_secret[GW_ZMQ_KEY_TEXT];
 } zmq;
-
-/* ---- keys and names ---- */
-
-static bool derive(const uint8_t key[GW_ZMQ_KEY_BYTES], const uint8_t *label, size_t bytes, uint8_t out[32]) {
-    unsigned length = 0;
-    return HMAC(EVP_sha256(), key, GW_ZMQ_KEY_BYTES, label, bytes, out, &length) && length == 32;
-}
-
-static bool key_pair(const zmq *z, const char *label, char public_key[KEY_TEXT], char secret_key[KEY_TEXT]) {
-    uint8_t secret[32];
-    bool made = derive(z->key, (const uint8_t *)label, strlen(label), secret) &&
-                zmq_z85_encode(secret_key, secret, sizeof secret) && zmq_curve_public(public_key, secret_key) == 0;
-    OPENSSL_cleanse(secret, sizeof secret);
-    return made;
-}
-
-/* The routing id of messages from one rank to another. */
-static bool make_id(const zmq *z, int from, int to, uint32_t generation, uint8_t id[ID_BYTES]) {
-    uint8_t label[16] = "id", proof[32];
-    gw_put(label + 4, (uint32_t)from, 4);
-    gw_put(label + 8, (uint32_t)to, 4);
-    gw_put(label + 12, generation, 4);
-    if (!derive(z->key, label, sizeof label, proof)) return false;
-    id[0] = 'g'; /* ZeroMQ keeps ids that begin with zero for itself */
-    gw_put(id + 1, (uint32_t)from, 4);
-    gw_put(id + 5, generation, 4);
-    memcpy(id + 9, proof, ID_PROOF_BYTES);
-    return true;
-}
 
 /* Who sent a message, and in which generation. False: nobody of this job. */
 static bool know(zmq *z, zmq_msg_t *id, int *from, uint32_t *generation) {
     const uint8_t *bytes = zmq_msg_data(id);
-    if (zmq_msg_size(id) != ID_BYTES || bytes[0] != 'g' || gw_get32(bytes + 1) >= (uint32_t)z->world) return false;
-    *from = (int)gw_get32(bytes + 1);
-    *generation = gw_get32(bytes + 5);
+    if (zmq_msg_size(id) != GW_ZMQ_ID_BYTES || !gw_zmq_id_read(bytes, z->world, from, generation)) return false;
     peer *p = &z->peers[*from];
     if (*from == z->rank) return false;
     if (p->id_of != (int64_t)*generation) {
-        if (!make_id(z, *from, z->rank, *generation, p->id)) return false;
+        if (!gw_zmq_id(z->key, *from, z->rank, *generation, p->id)) return false;
         p->id_of = *generation;
     }
-    return CRYPTO_memcmp(p->id, bytes, ID_BYTES) == 0;
+    return CRYPTO_memcmp(p->id, bytes, GW_ZMQ_ID_BYTES) == 0;
 }
 
 /* ---- sending ---- */
@@ -135,14 +100,14 @@ static bool set(void *socket, int option, int value) {
 }
 
 static bool arm_dealer(const zmq *z, void *dealer, int number) {
-    uint8_t id[ID_BYTES];
-    if (!make_id(z, z->rank, number, z->generation, id)) return false;
+    uint8_t id[GW_ZMQ_ID_BYTES];
+    if (!gw_zmq_id(z->key, z->rank, number, z->generation, id)) return false;
     bool done = set(dealer, ZMQ_SNDHWM, 0) && set(dealer, ZMQ_LINGER, 0) && set(dealer, ZMQ_IPV6, 1) &&
                 zmq_setsockopt(dealer, ZMQ_ROUTING_ID, id, sizeof id) == 0;
     if (z->clear) return done;
-    return done && zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, z->server_public, KEY_TEXT) == 0 &&
-           zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, z->client_public, KEY_TEXT) == 0 &&
-           zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, z->client_secret, KEY_TEXT) == 0;
+    return done && zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, z->server_public, GW_ZMQ_KEY_TEXT) == 0 &&
+           zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, z->client_public, GW_ZMQ_KEY_TEXT) == 0 &&
+           zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, z->client_secret, GW_ZMQ_KEY_TEXT) == 0;
 }
 
 /* The socket to a peer, made when first used; NULL: there is none, and the peer is broken. */
@@ -485,7 +450,7 @@ static gw_status open_router(zmq *z, gw_error *error) {
                 set(z->router, ZMQ_IPV6, 1);
     if (done && !z->clear)
         done = set(z->router, ZMQ_CURVE_SERVER, 1) &&
-               zmq_setsockopt(z->router, ZMQ_CURVE_SECRETKEY, z->server_secret, KEY_TEXT) == 0;
+               zmq_setsockopt(z->router, ZMQ_CURVE_SECRETKEY, z->server_secret, GW_ZMQ_KEY_TEXT) == 0;
     if (done) return GW_OK;
     return gw_fail(error, GW_SYSTEM, "zmq: cannot make a socket: %s", zmq_strerror(zmq_errno()));
 }
@@ -514,8 +479,8 @@ gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink
     if (!z->peers) status = gw_fail(error, GW_MEMORY, "zmq: no memory for %d peers", z->world);
     for (int r = 0; z->peers && r < z->world; r++) z->peers[r] = (peer){.transport = z, .number = r, .id_of = -1};
     if (status == GW_OK && !z->clear &&
-        !(key_pair(z, "server", z->server_public, z->server_secret) &&
-          key_pair(z, "client", z->client_public, z->client_secret)))
+        !(gw_zmq_key_pair(z->key, "server", z->server_public, z->server_secret) &&
+          gw_zmq_key_pair(z->key, "client", z->client_public, z->client_secret)))
         status = gw_fail(error, GW_UNSUPPORTED,
                          "transport=zmq needs a libzmq with CURVE, and this one has none: install one that was built "
                          "with libsodium, or choose zmq:clear where nobody else reads the network");
