@@ -12,7 +12,7 @@ TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-peers run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all bench-model bench-peers run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -42,6 +42,10 @@ fuzz: test-packages build-packages
 bench-peers: all
 	@bench/peers/install.sh
 	@bench/peers/build.sh $(BUILD)
+
+# The tables of docs/model.md: steps that others measured, predicted. Minutes.
+bench-model: all
+	@bench/model_tables.py $(BUILD)
 
 install: all
 	@cmake --install $(BUILD)
