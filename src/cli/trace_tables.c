@@ -150,10 +150,11 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
         snprintf(row[0], CELL, "%s", gw_trace_kind_name(t->kind));
         if (by_name) snprintf(row[1], CELL, "%.60s", gw_insight_name(view->insight, t->name));
         snprintf(row[2], CELL, "%" PRIu64, t->count);
+        put_bytes(row[6], t->bytes);
+        if (!t->longest) continue; /* moments */
         put_time(row[3], t->time);
         put_time(row[4], t->time / t->count);
         put_time(row[5], t->longest);
-        put_bytes(row[6], t->bytes);
     }
     sheet_end(&s);
     gw_totals_free(&totals);

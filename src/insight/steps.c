@@ -22,7 +22,7 @@ static void add_late(const gw_insight *in, const gw_operations *ops, const gw_st
     const gw_insight_event *events = gw_insight_from(in, p->rank, GW_TRACE_WAITED, p->begin, &count);
     for (size_t i = 0; i < count && events[i].is.begin < p->end; i++) {
         const gw_trace_event *is = &events[i].is;
-        const gw_operation *op = is->end > p->begin && is->comm ? gw_operations_find(ops, is->comm, is->number) : NULL;
+        const gw_operation *op = is->end > p->begin ? gw_operations_awaited(ops, p->rank, is) : NULL;
         if (!op || op->last_rank == p->rank) continue;
         gw_spans_add(to, is->begin, op->last_begin < is->end ? op->last_begin : is->end, p->begin, p->end);
     }
