@@ -74,7 +74,7 @@ static void node_open(node *n, int rank, bool clear, uint8_t key) {
     memset(options.key, key, sizeof options.key);
     options.address.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     *n = (node){.rank = rank};
-    gw_sink sink = {n, landing, arrived, sent, lost};
+    gw_sink sink = {.ctx = n, .landing = landing, .arrived = arrived, .sent = sent, .lost = lost};
     CHECK_EQ(GW_OK, gw_zmq_open(&n->transport, &options, sink, &error));
     if (!n->transport) abort();
 }
