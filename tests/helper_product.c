@@ -1,14 +1,15 @@
 /* helper_product.c - the product of everything a call can be: arch x transport x world x collective x type x operation
  * x size x memory x in place or apart x blocking, started or grouped, with real processes, against a reference.
  *
- *     helper_product small|quick|full|huge [-t NAMESPACE,...] [-j PART] [-v]
+ *     helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] [-v]
  *
  * A job is one (arch, transport, world): its ranks are forked, join, and go through a list of cases and the scenes; a
  * second run of new processes (quick and small: of every third job) must give the same bits. quick: in each job the
  * small sizes' covering selection (every pair of values meets), and over all jobs a covering selection of everything,
  * large sizes included. small: without the large sizes (for sanitizers). full: in each job every type x operation x
  * size of the all-reduce and every collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB.
- * With namespaces the ranks are spread over them, and each counts as a host. -j: only jobs whose name contains PART.
+ * With namespaces the ranks are spread over them, and each counts as a host. -o: over this transport (as in a strategy:
+ * rdma:provider=shm) instead of tcp, shm and auto. -j: only jobs whose name contains PART.
  * -v: every job a line. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,14 +24,16 @@
 #include "base/clock.h"
 #include "product_pairs.h"
 #include "product_scenes.h"
+#include "transport/rdma.h"
 
 #define JOB_SECONDS 120
 #define CASES_MAX 4096
 #define HOSTS_MAX 4
 
 static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
-static const char *const transports[] = {"tcp", "shm", "auto"};
-enum { ARCHS = 6, TRANSPORTS = 3 };
+static const char *transports[] = {"tcp", "shm", "auto"};
+enum { ARCHS = 6 };
+static int transport_count = 3;
 
 typedef struct product_job {
     int arch, transport, world;
@@ -61,12 +64,12 @@ static pair_rows *in_job[2]; /* without arch, transport and world, small sizes *
 static void make_selections(void) {
     int sizes = extent == EXTENT_SMALL ? SIZE_1023 + 1 : SIZE_64M + 1;
     int moves = P_COLLECTIVES - P_BROADCAST;
-    over_jobs[0] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
+    over_jobs[0] = pairs_make(10, (int[]){ARCHS, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
                                           PLACEMENTS, MODES}, 1);
-    over_jobs[1] = pairs_make(10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
+    over_jobs[1] = pairs_make(10, (int[]){ARCHS, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
                                           PLACEMENTS, MODES}, 2);
     over_jobs[2] = pairs_make(
-        10, (int[]){ARCHS, TRANSPORTS, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES}, 3);
+        10, (int[]){ARCHS, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES}, 3);
     in_job[0] =
         pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
     in_job[1] = pairs_make(7, (int[]){moves, GW_DTYPES, 1, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 5);
@@ -278,7 +281,7 @@ static void list_cases(void) {
 
 static void run_jobs(void) {
     for (job.arch = 0; job.arch < ARCHS; job.arch++)
-        for (job.transport = 0; job.transport < TRANSPORTS; job.transport++) {
+        for (job.transport = 0; job.transport < transport_count; job.transport++) {
             int before = failed;
             long cases = cases_run;
             gw_time since = gw_clock_now();
@@ -296,7 +299,7 @@ static void run_jobs(void) {
 static void run_jobs_apart(void) {
     job.apart_hosts = true;
     for (job.arch = 0; job.arch < ARCHS; job.arch++)
-        for (job.transport = 0; job.transport < TRANSPORTS; job.transport += 2)
+        for (job.transport = 0; job.transport < transport_count; job.transport += 2)
             for (job.world = 2; job.world <= RANKS_MAX; job.world++) {
                 job.interleaved = (job.world + job.arch) % 2;
                 list_cases();
@@ -306,7 +309,7 @@ static void run_jobs_apart(void) {
 
 static void run_huge(void) {
     job.world = 2;
-    for (job.transport = 0; job.transport < TRANSPORTS - 1; job.transport++) {
+    for (job.transport = 0; job.transport < (transport_count > 1 ? 2 : 1); job.transport++) {
         job.count = 0;
         add_case(P_ALLREDUCE, (int[]){GW_U8, GW_SUM, SIZE_2G, MEMORY_SHARED, IN_PLACE, BLOCKING});
         run_job();
@@ -326,13 +329,17 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc && known; i++) {
         if (strcmp(argv[i], "-v") == 0) verbose = true;
         else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) split_hosts(argv[++i]);
+        else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) transports[0] = argv[++i], transport_count = 1;
         else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) only = argv[++i];
         else known = false;
     }
     if (!known) {
-        fprintf(stderr, "usage: helper_product small|quick|full|huge [-t NAMESPACE,...] [-j PART] [-v]\n");
+        fprintf(stderr, "usage: helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] [-v]\n");
         return 2;
     }
+    /* Waking libfabric takes most of a second: once here instead of in every rank. */
+    gw_rdma_provider providers[GW_RDMA_PROVIDERS_MAX];
+    if (strncmp(transports[0], "rdma", 4) == 0) gw_rdma_providers(providers, NULL);
     setvbuf(stdout, NULL, _IOLBF, 0);
     common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (common == MAP_FAILED) abort();

@@ -91,7 +91,7 @@ gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_ho
 
 static gw_status add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
     return gw_spawn_run(spawn, contest->world, contest->lab, contest->settings->lab.hosts,
-                        FIRST_PORT + (int)(c - contest->contestants), error);
+                        FIRST_PORT + 2 * (int)(c - contest->contestants), error);
 }
 
 static gw_status gradwire_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn,
@@ -240,6 +240,26 @@ static gw_status enter_all(gw_contest *contest, gw_error *error) {
     return status;
 }
 
+/* Beside the first, one for each further word of --transport. */
+static gw_status enter_transports(gw_contest *contest, gw_error *error) {
+    gw_bench_settings other = *contest->settings;
+    const gw_bench_settings *all = contest->settings;
+    gw_status status = GW_OK;
+    for (const char *at = all->transport; at && (at = strchr(at, ' ')) && !status;) {
+        at += strspn(at, " ");
+        if (!*at) break;
+        if (contest->count == GW_CONTESTANTS_MAX)
+            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_CONTESTANTS_MAX);
+        other.transport = at;
+        contest->settings = &other;
+        status = enter_gradwire(contest, NULL, error);
+        contest->settings = all;
+        gw_contestant *c = &contest->contestants[contest->count - 1];
+        if (!status) snprintf(c->transport, sizeof c->transport, "%.*s", (int)strcspn(at, " ") % 32, at);
+    }
+    return status;
+}
+
 /* Beside the dense one, one for each codec of --compress. */
 static gw_status enter_codecs(gw_contest *contest, gw_error *error) {
     gw_status status = GW_OK;
@@ -262,6 +282,7 @@ gw_status gw_contest_enter(gw_contest *contest, gw_error *error) {
     const gw_bench_settings *s = contest->settings;
     bool all = s->arch && strcmp(s->arch, "all") == 0;
     gw_status status = all ? enter_all(contest, error) : enter_gradwire(contest, NULL, error);
+    if (!status) status = enter_transports(contest, error);
     if (!status) status = enter_codecs(contest, error);
     for (const char *at = s->against; at && *at && !status;) {
         size_t length = strcspn(at, ",");

@@ -27,6 +27,7 @@
 typedef struct gw_engine gw_engine;
 typedef struct gw_team gw_team;
 typedef struct gw_op gw_op;
+struct gw_trace;
 struct gw_board;
 
 /* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
@@ -45,11 +46,13 @@ typedef struct gw_op_spec {
     size_t unit_bytes;
     void (*merge)(void *ctx, void *into, const void *from, size_t bytes);
     void *merge_ctx;
+    uint32_t label;       /* what a recording calls the data: of gw_trace_name; 0: nothing */
     /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place, where count is
      * the room of a part. in_lengths: bytes for each destination (all-to-all); out_lengths: what came, by source; an
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
+    bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 
 /* What the engine tells its driver, from within its functions. */
@@ -94,6 +97,8 @@ const gw_topology *gw_team_topology(const gw_team *team);
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
+/* From now on its deadline runs, or rests. */
+void gw_op_expect(gw_op *op, bool expected, gw_time now);
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */
@@ -130,6 +135,10 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
 /* Forgets the failure: a new generation of teams begins, with links that the driver has reset at the failure. What has
  * come by them since then is kept. */
 void gw_engine_renew(gw_engine *engine);
+
+/* Records what happens from now on; NULL: no longer. The recording is the driver's. */
+void gw_engine_trace(gw_engine *engine, struct gw_trace *trace);
+struct gw_trace *gw_engine_tracing(const gw_engine *engine);
 
 /* The process did not run for a while: that time does not count against the deadlines of its peers. */
 void gw_engine_forgive(gw_engine *engine, gw_time gap);

@@ -5,12 +5,14 @@
 #include "engine/engine.h"
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
+#define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
 /* A message that came before its operation was started here. */
 typedef struct gw_stashed {
     bool used;
     bool complete; /* the payload is here */
+    gw_time begun, arrived; /* while recording: its first byte and its last */
     gw_frame frame;
     uint8_t *bytes; /* GW_EAGER_BYTES, allocated when the peer is first heard of */
 } gw_stashed;
@@ -41,6 +43,7 @@ typedef struct gw_landing {
     uint8_t *at;       /* where the payload is put */
     uint64_t bytes;    /* its exact length */
     bool arrived;
+    gw_time begun;     /* while recording: its first byte; 0: not seen */
     bool acted;        /* already reduced or copied straight from the sender's memory */
 } gw_landing;
 
@@ -57,9 +60,15 @@ typedef struct gw_lane {
     bool grant_queued;            /* receive */
     bool board_running;           /* local: the board works on step `done` */
     uint64_t board_ticket;        /* local: its number among the team's board tasks */
+    gw_time board_at;             /* local, while recording: when the board began with it */
+    gw_time refused_at;           /* send, while recording: since when the next message waits for room; 0: it does not */
+    uint8_t refusals;             /* send, while recording: how often it was refused */
     /* Filled when used; what stands above is cleared when an operation starts. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
     gw_packet grant_packet;        /* receive */
+    gw_time handed_at[GW_PIPELINE];    /* send, while recording: by index modulo GW_PIPELINE, as the packets */
+    uint32_t queued_for[GW_PIPELINE];  /* ns */
+    uint8_t retries[GW_PIPELINE];
 } gw_lane;
 
 struct gw_op {
@@ -85,6 +94,7 @@ struct gw_op {
     bool active, done;
     gw_status status;
     gw_time progress_at; /* when a step last completed */
+    gw_time started_at;  /* while recording; else 0 */
     bool warned;
 };
 
@@ -119,6 +129,8 @@ struct gw_engine {
     gw_engine_counters counters;
     bool board_moved;    /* a board did something in this poll */
     int *awaited;        /* world entries, scratch of waiting.c */
+    struct gw_trace *trace; /* where events are recorded; NULL: nowhere */
+    uint32_t trace_names[GW_COLLECTIVES][GW_TRACED_BUILDERS]; /* of kinds of operations; 0: not asked for yet */
 };
 
 /* flow.c */
@@ -147,7 +159,7 @@ gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
 
 /* waiting.c */
-void gw_op_check_deadline(gw_op *op);
+void gw_op_check_deadline(gw_op *oldest);
 
 /* engine.c */
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...)

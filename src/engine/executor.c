@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "engine/tracing.h"
 #include "transport/board.h"
 
 void gw_op_mark(gw_op *op) { op->dirty = true; }
@@ -187,6 +188,7 @@ void gw_op_sent(gw_op *op, gw_packet *packet) {
         lane->grant_queued = false;
         return;
     }
+    if (op->engine->trace) gw_tracing_sent(op, lane, (int)(packet - lane->packet));
     lane->left[packet - lane->packet] = true;
     while (lane->done < lane->posted && lane->left[lane->done % GW_PIPELINE]) {
         lane->left[lane->done % GW_PIPELINE] = false;
@@ -244,6 +246,7 @@ static void start_board(gw_op *op, gw_lane *lane, const gw_action *step) {
                         .lanes = step->lanes, .root = step->board_root, .dst_wide = step->dst_wide};
     gw_signature_pack(&op->signature, task.signature);
     gw_board_start(op->team->board, &task);
+    if (op->engine->trace) lane->board_at = gw_trace_now(op->engine->trace);
     op->board_started++;
     lane->board_ticket = ++op->team->board_tickets;
     lane->board_running = true;
@@ -285,6 +288,7 @@ static bool run_board(gw_op *op, gw_lane *lane, const gw_action *step) {
     op->engine->board_moved |= moved;
     if (moved) op->progress_at = op->engine->now;
     lane->board_running = completed < lane->board_ticket;
+    if (op->engine->trace && !lane->board_running) gw_tracing_board(op, lane, step);
     return !lane->board_running;
 }
 
@@ -362,6 +366,7 @@ static void finish(gw_op *op, gw_status status) {
     op->active = false;
     op->done = true;
     op->status = status;
+    if (engine->trace) gw_tracing_ended(op);
     engine->pending--;
     if (op->pair_peer < 0) op->team->history[op->number % GW_HISTORY] = op->signature;
 }

@@ -45,13 +45,14 @@ typedef struct gw_node {
     bool driven;              /* (L) a thread is the driver */
     int takers;               /* (L) callers that would rather drive themselves than wait for the progress thread */
     gw_core *core;            /* (L) */
-    gw_transport *tcp, *shm;  /* (L); NULL where the strategy has none, or the world is one rank */
+    gw_transport *net, *shm;  /* (L) across hosts, and within; NULL: the strategy has none, or the world is one rank */
     gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
     int link_count;
     uint32_t next_comm;       /* (L) id of the next communicator */
     gw_comm *comms;           /* (L) */
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
+    struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */

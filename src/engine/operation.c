@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "engine/tracing.h"
 
 static bool room(void **memory, size_t *have, size_t need, size_t size) {
     if (need <= *have) return true;
@@ -146,6 +147,8 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     *tail = op;
     engine->pending++;
     engine->now = op->progress_at = now;
+    op->started_at = 0;
+    if (engine->trace) gw_tracing_started(op);
     gw_flow_claim_early(op);
     if (!engine->halted) gw_op_advance(op);
     *out = op;

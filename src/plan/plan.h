@@ -191,6 +191,8 @@ int gw_topology_host(const gw_topology *topology, int rank);
 int gw_topology_hosts(const gw_topology *topology);
 int gw_topology_local_rank(const gw_topology *topology, int rank);
 int gw_topology_local_size(const gw_topology *topology, int host);
+/* Ranks of the smallest and of the largest host. Linear where the ranks of a host follow each other. */
+void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most);
 int gw_topology_rank(const gw_topology *topology, int host, int local_rank);
 
 #endif
