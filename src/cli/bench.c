@@ -1,6 +1,7 @@
 /* bench.c - gradwire bench: collectives timed and checked, with the flags and columns of nccl-tests. */
 #include "cli/bench.h"
 #include "cli/bench_codec.h"
+#include "cli/bench_step.h"
 #include "compress/compress.h"
 
 #include <stdio.h>
@@ -152,7 +153,7 @@ static int check(gw_bench_settings *s, int argc, char **argv) {
 }
 
 /* A job around us started this process as one of its ranks. */
-static bool is_rank(void) {
+bool gw_bench_is_rank(void) {
     static const char *const names[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (getenv(names[i])) return true;
@@ -171,6 +172,7 @@ static int run(int argc, char **argv) {
     for (int i = 0; i < GW_DTYPES; i++) dtypes[i] = gw_dtype_name((gw_dtype)i);
     for (int i = 0; i < GW_REDOPS; i++) ops[i] = gw_redop_name((gw_redop)i);
     if (argc > 1 && strcmp(argv[1], "codec") == 0) return gw_cmd_bench_codec(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "step") == 0) return gw_cmd_bench_step(argc - 1, argv + 1);
     const char *side = getenv(GW_BENCH_VARIABLE);
     if (side && argc == 1) return gw_bench_serve(side);
     gw_bench_settings s = {.from = 4096, .to = 64 << 20, .factor = 4, .memory = memories[0],
@@ -223,7 +225,7 @@ static int run(int argc, char **argv) {
     if (code < 0) code = check(&s, argc, argv);
     if (code >= 0) return code;
     gw_record(s.timeline, s.capture);
-    if (is_rank()) return as_rank(&s);
+    if (gw_bench_is_rank()) return as_rank(&s);
     if (!s.ranks) s.ranks = 2;
     return gw_bench_conduct(&s);
 }
@@ -231,11 +233,12 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_bench = {
     .name = "bench",
     .about = "times collectives and checks their results",
-    .usage = "COLLECTIVE|codec [OPTIONS]",
+    .usage = "COLLECTIVE|codec|step [OPTIONS]",
     .example = "gradwire bench allreduce -n 4 -b 4K -e 128M -f 4\n"
                "gradwire bench allreduce -n 4 -b 64M -e 64M --arch all\n"
                "gradwire bench allreduce -n 2 --against openmpi,mpich --transport shm\n"
-               "gradwire bench codec",
+               "gradwire bench codec\n"
+               "gradwire bench step --profile bench/profiles/vgg16.csv -n 4 --lab rate=1gbit --shrink 16 --ratio 1",
     .operands_max = 1,
     .run = run,
 };

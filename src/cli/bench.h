@@ -82,6 +82,10 @@ typedef struct gw_spawn {
     size_t used;
     int count;
 } gw_spawn;
+/* One more word. Those that do not fit make count GW_SPAWN_WORDS. */
+void gw_spawn_add(gw_spawn *spawn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "gradwire run" for so many ranks, on the hosts of a lab where there is one; "--" and a program are to follow. */
+gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_hosts, int port, gw_error *error);
 gw_status gw_contestant_command(const gw_contest *contest, const gw_contestant *contestant, gw_spawn *spawn,
                                 gw_error *error);
 /* Whether there is such a library to compare with. */
@@ -110,6 +114,8 @@ void gw_report_progress(gw_report *report, const gw_bench_case *c, const gw_cont
 /* The sum at the end; returns how many results had wrong elements. */
 int gw_report_close(gw_report *report);
 
+/* A job around us started this process as one of its ranks. */
+bool gw_bench_is_rank(void);
 /* The strategy of the settings for an architecture (NULL: the one given). */
 gw_status gw_bench_strategy(const gw_bench_settings *settings, const char *arch, gw_strategy *strategy,
                             gw_error *error);

@@ -21,10 +21,7 @@ bool gw_peer_known(const char *name) {
 
 /* ---- words ---- */
 
-static void add(gw_spawn *spawn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Words that do not fit are missed by the last check of gw_contestant_command. */
-static void add(gw_spawn *spawn, const char *format, ...) {
+void gw_spawn_add(gw_spawn *spawn, const char *format, ...) {
     va_list args;
     va_start(args, format);
     size_t room = sizeof spawn->text - spawn->used;
@@ -43,7 +40,7 @@ static void add(gw_spawn *spawn, const char *format, ...) {
 static void add_words(gw_spawn *spawn, const char *text) {
     while (*text) {
         int length = (int)strcspn(text, " ");
-        add(spawn, "%.*s", length, text);
+        gw_spawn_add(spawn, "%.*s", length, text);
         text += length + (text[length] == ' ');
     }
 }
@@ -73,45 +70,50 @@ static int slots(const gw_contest *contest) {
 
 /* ---- each library ---- */
 
-static void add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, const char *self) {
-    add(spawn, "%s", self);
-    add_words(spawn, "run --no-prefix -n");
-    add(spawn, "%d", contest->world);
-    if (!contest->lab) return;
-    char hosts[2048] = "";
+gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_hosts, int port, gw_error *error) {
+    char self[PATH_MAX], hosts[2048] = "";
     size_t used = 0;
-    for (int i = 0; i < contest->settings->lab.hosts; i++)
-        used += (size_t)snprintf(hosts + used, sizeof hosts - used, "%s%s:%d", i ? "," : "",
-                                 gw_lab_name(contest->lab, i), slots(contest));
+    if (!own_path(self)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
+    gw_spawn_add(spawn, "%s", self);
+    add_words(spawn, "run --no-prefix -n");
+    gw_spawn_add(spawn, "%d", world);
+    if (!lab) return GW_OK;
+    for (int i = 0; i < lab_hosts; i++)
+        used += (size_t)snprintf(hosts + used, sizeof hosts - used, "%s%s:%d", i ? "," : "", gw_lab_name(lab, i),
+                                 (world + lab_hosts - 1) / lab_hosts);
     add_words(spawn, "--rsh");
-    add(spawn, "ip netns exec");
-    add(spawn, "-H%s", hosts);
-    add(spawn, "--master-addr=%s", gw_lab_address(contest->lab, 0));
-    add(spawn, "--port=%d", FIRST_PORT + 2 * (int)(c - contest->contestants));
+    gw_spawn_add(spawn, "ip netns exec");
+    gw_spawn_add(spawn, "-H%s", hosts);
+    gw_spawn_add(spawn, "--master-addr=%s", gw_lab_address(lab, 0));
+    gw_spawn_add(spawn, "--port=%d", port);
+    return GW_OK;
+}
+
+static gw_status add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
+    return gw_spawn_run(spawn, contest->world, contest->lab, contest->settings->lab.hosts,
+                        FIRST_PORT + 2 * (int)(c - contest->contestants), error);
 }
 
 static gw_status gradwire_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn,
                                   gw_error *error) {
-    char self[PATH_MAX];
-    if (!own_path(self)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
-    add_run(contest, c, spawn, self);
-    add(spawn, "--strategy=%s", c->line);
-    add(spawn, "--");
-    add(spawn, "%s", self);
-    add(spawn, "bench");
+    gw_status status = add_run(contest, c, spawn, error);
+    if (status) return status;
+    gw_spawn_add(spawn, "--strategy=%s", c->line);
+    gw_spawn_add(spawn, "--");
+    gw_spawn_add(spawn, "%s", spawn->argv[0]);
+    gw_spawn_add(spawn, "bench");
     return GW_OK;
 }
 
 /* Gloo has no launcher; ours does as well. */
 static gw_status gloo_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
-    char self[PATH_MAX], program[PATH_MAX + 64];
+    char program[PATH_MAX + 64];
     gw_status status = peer_path("peer_gloo", program, error);
+    if (!status) status = add_run(contest, c, spawn, error);
     if (status) return status;
-    if (!own_path(self)) return gw_fail(error, GW_SYSTEM, "cannot find my own program file: %s", strerror(errno));
-    add_run(contest, c, spawn, self);
-    add(spawn, "--");
-    add(spawn, "%s", program);
-    add(spawn, "%s", contest->lab ? "eth0" : "lo");
+    gw_spawn_add(spawn, "--");
+    gw_spawn_add(spawn, "%s", program);
+    gw_spawn_add(spawn, "%s", contest->lab ? "eth0" : "lo");
     return GW_OK;
 }
 
@@ -124,7 +126,7 @@ static void add_addresses(const gw_contest *contest, gw_spawn *spawn, bool with_
                                  gw_lab_address(contest->lab, i));
         if (with_slots) used += (size_t)snprintf(list + used, sizeof list - used, ":%d", slots(contest));
     }
-    add(spawn, "%s", list);
+    gw_spawn_add(spawn, "%s", list);
 }
 
 /* The launcher itself runs on the lab's first host. */
@@ -135,8 +137,8 @@ static gw_status enter_lab(const gw_contest *contest, gw_spawn *spawn, char shel
     snprintf(prefix, sizeof prefix, "%s", gw_lab_name(contest->lab, 0));
     prefix[strlen(prefix) - 1] = 0;
     setenv("GRADWIRE_LAB_PREFIX", prefix, 1);
-    add(spawn, "%s", shell);
-    add(spawn, "%s", gw_lab_address(contest->lab, 0));
+    gw_spawn_add(spawn, "%s", shell);
+    gw_spawn_add(spawn, "%s", gw_lab_address(contest->lab, 0));
     return GW_OK;
 }
 
@@ -152,8 +154,8 @@ static gw_status openmpi_command(const gw_contest *contest, const gw_contestant 
         add_words(spawn, "--mca mpi_yield_when_idle 1 "
                          "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
                          "-x GRADWIRE_BENCH -x GRADWIRE_LAB_PREFIX --mca plm_rsh_agent");
-        add(spawn, "%s", shell);
-        add(spawn, "--host");
+        gw_spawn_add(spawn, "%s", shell);
+        gw_spawn_add(spawn, "--host");
         add_addresses(contest, spawn, true);
     } else if (over_tcp(c)) {
         add_words(spawn, "--mca btl self,tcp --mca pml ob1 --mca btl_tcp_if_include lo");
@@ -163,9 +165,9 @@ static gw_status openmpi_command(const gw_contest *contest, const gw_contestant 
     if (strcmp(c->library, "openmpi-tuned") == 0)
         add_words(spawn, "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 5 "
                          "--mca coll_tuned_allreduce_algorithm_segmentsize 262144");
-    add(spawn, "-n");
-    add(spawn, "%d", contest->world);
-    add(spawn, "%s", program);
+    gw_spawn_add(spawn, "-n");
+    gw_spawn_add(spawn, "%d", contest->world);
+    gw_spawn_add(spawn, "%s", program);
     return GW_OK;
 }
 
@@ -177,14 +179,14 @@ static gw_status mpich_command(const gw_contest *contest, const gw_contestant *c
     add_words(spawn, "mpirun.mpich");
     if (contest->lab) {
         add_words(spawn, "-launcher ssh -iface eth0 -launcher-exec");
-        add(spawn, "%s", shell);
-        add(spawn, "-hosts");
+        gw_spawn_add(spawn, "%s", shell);
+        gw_spawn_add(spawn, "-hosts");
         add_addresses(contest, spawn, false);
     }
     if (contest->lab || over_tcp(c)) add_words(spawn, "-genv UCX_TLS tcp,self -genv MPIR_CVAR_NOLOCAL 1");
-    add(spawn, "-n");
-    add(spawn, "%d", contest->world);
-    add(spawn, "%s", program);
+    gw_spawn_add(spawn, "-n");
+    gw_spawn_add(spawn, "%d", contest->world);
+    gw_spawn_add(spawn, "%s", program);
     return GW_OK;
 }
 

@@ -1,0 +1,233 @@
+/* replay.c - see replay.h. */
+#include "bench/replay.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define BLOCKED (20 * GW_MILLISECOND / 1000) /* a call that took longer has waited, and compute starts late */
+#define RATE 1.0f                            /* of the update, where a synchrony wants one */
+enum { TRIALS = 5 };
+
+typedef struct replay_layer {
+    int tensor;                      /* -1: it has no parameters */
+    double forward_us, backward_us;  /* as recorded */
+} replay_layer;
+
+struct gw_replay {
+    gw_comm *comm;
+    replay_layer *layers;
+    int layer_count;
+    gw_step_tensor *tensors;
+    char (*names)[GW_PROFILE_NAME_BYTES + 16];
+    int tensor_count;
+    float *gradients;  /* all, side by side; of gw_alloc */
+    float *weights;
+    size_t count;      /* floats */
+    double scale;
+    bool fresh;        /* gradients are written anew in this step */
+    int number;        /* of checked steps: values differ */
+};
+
+/* Memory. */
+
+static size_t shrunk(uint64_t bytes, double shrink) {
+    size_t count = (size_t)((double)bytes / sizeof(float) / shrink);
+    return bytes && !count ? 1 : count;
+}
+
+static gw_status lay_out(gw_replay *r, const gw_profile *profile, double shrink, gw_error *error) {
+    r->layers = calloc((size_t)profile->count, sizeof *r->layers);
+    r->tensors = calloc((size_t)profile->count, sizeof *r->tensors);
+    r->names = calloc((size_t)profile->count, sizeof *r->names);
+    if (!r->layers || !r->tensors || !r->names)
+        return gw_fail(error, GW_MEMORY, "out of memory for %d layers", profile->count);
+    r->layer_count = profile->count;
+    for (int i = 0; i < profile->count; i++) {
+        const gw_profile_layer *from = &profile->layers[i];
+        r->layers[i] = (replay_layer){.tensor = -1, .forward_us = from->forward_us, .backward_us = from->backward_us};
+        if (!from->parameter_bytes) continue;
+        r->layers[i].tensor = r->tensor_count;
+        snprintf(r->names[r->tensor_count], sizeof *r->names, "%d.%s", i, from->name);
+        r->tensors[r->tensor_count] = (gw_step_tensor){.name = r->names[r->tensor_count], .dtype = GW_F32,
+                                                       .count = shrunk(from->parameter_bytes, shrink)};
+        r->count += r->tensors[r->tensor_count++].count;
+    }
+    return GW_OK;
+}
+
+gw_status gw_replay_open(gw_replay **out, gw_comm *comm, const gw_profile *profile, double shrink, gw_error *error) {
+    gw_replay *r = calloc(1, sizeof *r);
+    if (!r) return gw_fail(error, GW_MEMORY, "out of memory for a replay");
+    *r = (gw_replay){.comm = comm, .scale = 1};
+    gw_status status = lay_out(r, profile, shrink, error);
+    if (!status && !(r->gradients = gw_alloc(comm, (r->count + 1) * sizeof(float))))
+        status = gw_fail(error, GW_MEMORY, "%s", gw_last_error(NULL));
+    if (!status && !(r->weights = calloc(r->count + 1, sizeof(float))))
+        status = gw_fail(error, GW_MEMORY, "out of memory for %zu weights", r->count);
+    size_t at = 0;
+    for (int t = 0; !status && t < r->tensor_count; t++) {
+        r->tensors[t].gradient = r->gradients + at;
+        r->tensors[t].weights = r->weights + at;
+        at += r->tensors[t].count;
+    }
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* 50 us for each of hundreds of sleeps would show */
+    if (status) gw_replay_close(r);
+    else *out = r;
+    return status;
+}
+
+void gw_replay_close(gw_replay *r) {
+    if (!r) return;
+    free(r->weights);
+    gw_free(r->comm, r->gradients);
+    free(r->names);
+    free(r->tensors);
+    free(r->layers);
+    free(r);
+}
+
+uint64_t gw_replay_bytes(const gw_replay *r) { return r->count * sizeof(float); }
+void gw_replay_scale(gw_replay *r, double scale) { r->scale = scale; }
+
+/* Bounds. */
+
+double gw_replay_compute_us(const gw_replay *r) {
+    double us = 0;
+    for (int i = 0; i < r->layer_count; i++) us += r->layers[i].forward_us + r->layers[i].backward_us;
+    return us * r->scale;
+}
+
+double gw_replay_bound_us(const gw_replay *r, double communication_us) {
+    double compute = gw_replay_compute_us(r), before = 0, sent = 0;
+    double bound = compute > communication_us ? compute : communication_us;
+    for (int i = 0; i < r->layer_count; i++) {
+        const replay_layer *layer = &r->layers[i];
+        if (layer->tensor >= 0)
+            sent += communication_us * (double)r->tensors[layer->tensor].count / (double)r->count;
+        if (compute - before + sent > bound && layer->tensor >= 0) bound = compute - before + sent;
+        before += (layer->forward_us + layer->backward_us) * r->scale;
+    }
+    return bound;
+}
+
+static gw_status told(gw_replay *r, gw_status status, gw_error *error) {
+    return status ? gw_fail(error, status, "%s", gw_last_error(r->comm)) : GW_OK;
+}
+
+gw_status gw_replay_communication_us(gw_replay *r, double *us, gw_error *error) {
+    double least = INFINITY;
+    memset(r->gradients, 0, gw_replay_bytes(r));
+    for (int i = 0; i <= TRIALS; i++) {
+        gw_status status = gw_barrier(r->comm);
+        gw_time begun = gw_clock_now();
+        if (!status) status = gw_allreduce(r->comm, r->gradients, r->gradients, r->count, GW_F32, GW_AVG);
+        if (status) return told(r, status, error);
+        double took = (double)(gw_clock_now() - begun) / 1e3;
+        if (i && took < least) least = took; /* links are made in the first */
+    }
+    *us = least;
+    return told(r, gw_allreduce(r->comm, us, us, 1, GW_F64, GW_MAX), error);
+}
+
+/* A step. */
+
+static void update(void *ctx, const gw_step_update *u) {
+    (void)ctx;
+    float *weights = u->weights;
+    const float *gradient = u->gradient;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= RATE * gradient[i];
+}
+
+gw_status gw_replay_commit(gw_replay *r, const char *strategy, bool updates, gw_replayed *replayed, gw_error *error) {
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.strategy = strategy;
+    if (updates) options.update = update;
+    *replayed = (gw_replayed){.updates = updates};
+    return told(r, gw_step_commit(&replayed->step, r->comm, r->tensors, r->tensor_count, &options), error);
+}
+
+/* Small whole numbers, whose sums are exact in any order. */
+static float value_of(int rank, size_t element, int number) {
+    return (float)((rank + 1) * (int)(element % 11) + number % 5);
+}
+
+static void fill(const gw_replay *r, int t) {
+    float *gradient = r->tensors[t].gradient;
+    int rank = gw_rank(r->comm);
+    for (size_t i = 0; i < r->tensors[t].count; i++) gradient[i] = value_of(rank, i, r->number);
+}
+
+static void sleep_until(gw_time at) {
+    struct timespec when = {.tv_sec = (time_t)(at / GW_SECOND), .tv_nsec = (long)(at % GW_SECOND)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) != 0) {
+    }
+}
+
+/* Makes a call of the step at a time. Compute goes on from there, later if the call had to wait: a thread that wakes up
+ * late does not add to the time of its layer. */
+static gw_status call_at(gw_replay *r, gw_step *step, int tensor, gw_status (*call)(gw_step *, int), double *at_us) {
+    gw_time at = (gw_time)(*at_us * 1e3), begun, ended;
+    sleep_until(at);
+    if (call == gw_step_ready && r->fresh) fill(r, tensor);
+    begun = gw_clock_now();
+    gw_status status = call(step, tensor);
+    ended = gw_clock_now();
+    if (ended - begun > BLOCKED) *at_us = (double)ended / 1e3;
+    return status;
+}
+
+static gw_status run_step(gw_replay *r, gw_step *step, gw_error *error) {
+    double at = (double)gw_clock_now() / 1e3;
+    gw_status status = GW_OK;
+    for (int i = 0; i < r->layer_count && !status; i++) {
+        if (r->layers[i].tensor >= 0) status = call_at(r, step, r->layers[i].tensor, gw_step_wait, &at);
+        at += r->layers[i].forward_us * r->scale;
+    }
+    for (int i = r->layer_count - 1; i >= 0 && !status; i--) {
+        at += r->layers[i].backward_us * r->scale;
+        if (r->layers[i].tensor >= 0) status = call_at(r, step, r->layers[i].tensor, gw_step_ready, &at);
+    }
+    sleep_until((gw_time)(at * 1e3));
+    if (!status) status = gw_step_end(step);
+    return told(r, status, error);
+}
+
+gw_status gw_replay_run(gw_replay *r, const gw_replayed *replayed, int steps, gw_time *ended, gw_error *error) {
+    gw_status status = GW_OK;
+    for (int i = 0; i < steps && !status; i++) {
+        status = run_step(r, replayed->step, error);
+        if (ended) ended[i] = gw_clock_now();
+    }
+    return status;
+}
+
+static uint64_t count_wrong(const gw_replay *r, bool updates) {
+    uint64_t wrong = 0;
+    int world = gw_size(r->comm);
+    for (int t = 0; t < r->tensor_count; t++) {
+        const float *gradient = r->tensors[t].gradient, *weights = r->tensors[t].weights;
+        for (size_t i = 0; i < r->tensors[t].count; i++) {
+            double sum = 0, found = updates ? -weights[i] : gradient[i];
+            for (int q = 0; q < world; q++) sum += value_of(q, i, r->number);
+            wrong += fabs(found - sum / world) > 1e-4;
+        }
+    }
+    return wrong;
+}
+
+gw_status gw_replay_check(gw_replay *r, const gw_replayed *replayed, uint64_t *wrong, gw_error *error) {
+    gw_step *step = replayed->step;
+    gw_status status = told(r, gw_step_flush(step), error);
+    memset(r->weights, 0, gw_replay_bytes(r));
+    r->fresh = true;
+    r->number++;
+    if (!status) status = run_step(r, step, error);
+    if (!status) status = told(r, gw_step_flush(step), error);
+    r->fresh = false;
+    if (!status) *wrong += count_wrong(r, replayed->updates);
+    return status;
+}
