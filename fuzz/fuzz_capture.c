@@ -1,4 +1,5 @@
-/* fuzz_capture.c - any bytes as a capture: refused with one printable sentence, or read within its bounds, and everything
+/* fuzz_capture.c - any bytes as a capture: refused with one printable sentence, or read within its bounds, and
+ * everything
  * asked about it that `gradwire trace` asks. Checksums are put right first for every other input, so that what stands
  * behind them is reached too. */
 #include <stdio.h>

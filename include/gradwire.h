@@ -297,6 +297,8 @@ typedef struct gw_step_counters {
     uint64_t wait_ns;                   /* that calls of the step waited: communication which nothing hid */
     int pieces;                         /* into which the tensors are cut at present */
     size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
+    bool local;                         /* optimisers of the ranks differ, and their weights between exchanges */
+    bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 
@@ -309,8 +311,8 @@ GW_API gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t
 /* Recording what happens (docs/seeing.md): operations, messages, waiting and, where the library is told of them, layers
  * and tensors of a training step. timeline: a file in Chrome's trace format, which Perfetto opens; capture: a compact
  * file for `gradwire trace`. Either may be NULL. Existing files are replaced. Ranks on the host of rank 0 write to the
- * file as named, those of other hosts to FILE.host1, FILE.host2, ... on their own. What was recorded until then is in the
- * files a tenth of a second later, whatever happens to the process.
+ * file as named, those of other hosts to FILE.host1, FILE.host2, ... on their own. What was recorded until then is in
+ * the files a tenth of a second later, whatever happens to the process.
  *
  * A collective call: clocks are compared. gw_init does it by itself where GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is
  * set. All communicators of the process are recorded. */

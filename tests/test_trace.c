@@ -114,7 +114,8 @@ static gw_view look(void) {
 }
 
 static gw_trace_event random_event(gw_rng *rng) {
-    gw_trace_event e = {.begin = gw_rng_u64(rng) >> (gw_rng_u32(rng) % 64), .number = gw_rng_u64(rng) >> (gw_rng_u32(rng) % 64),
+    gw_trace_event e = {.begin = gw_rng_u64(rng) >> (gw_rng_u32(rng) % 64),
+                        .number = gw_rng_u64(rng) >> (gw_rng_u32(rng) % 64),
                         .bytes = gw_rng_u64(rng), .name = gw_rng_u32(rng), .peer = (int32_t)(gw_rng_u32(rng) >> 1) - 1,
                         .comm = gw_rng_u32(rng), .index = gw_rng_u32(rng), .queued = gw_rng_u32(rng),
                         .channel = (uint16_t)gw_rng_u32(rng), .retries = (uint8_t)gw_rng_u32(rng),
@@ -210,7 +211,8 @@ static void write_some(int events) {
     for (int i = 0; i < events; i++) {
         gw_trace *t = traces[i % 2];
         uint32_t name = gw_trace_name(t, i % 3 ? "dense1.weight" : "conv1.bias");
-        gw_trace_put(t, &(gw_trace_event){.begin = 2000 + 100 * (gw_time)i, .end = 2090 + 100 * (gw_time)i, .name = name,
+        gw_trace_put(t, &(gw_trace_event){.begin = 2000 + 100 * (gw_time)i, .end = 2090 + 100 * (gw_time)i,
+                                          .name = name,
                                           .kind = (uint8_t)(i % GW_TRACE_KINDS), .peer = 1 - i % 2, .bytes = 4096,
                                           .number = (uint64_t)i / 4, .comm = 2, .index = (uint32_t)i / 8});
         if (i % 20 == 19) usleep(60 * 1000); /* another block */
@@ -405,7 +407,7 @@ static void a_scene_without_messages(void) {
     span(a, GW_TRACE_STEP, "", 0, 320);
     span(b, GW_TRACE_BACKWARD, "x", 0, 300);
     put(b, GW_TRACE_OPERATION, -1, 7, 300, 320);
-    gw_trace_span(b, GW_TRACE_WAITED, 0, gw_trace_name(b, "x"), 0, 0, 1000 + 300 * US, 1000 + 320 * US); /* a tensor's */
+    gw_trace_span(b, GW_TRACE_WAITED, 0, gw_trace_name(b, "x"), 0, 0, 1000 + 300 * US, 1000 + 320 * US);
     span(b, GW_TRACE_STEP, "", 0, 320);
     gw_trace_close(a);
     gw_trace_close(b);

@@ -30,7 +30,7 @@ gw_status gw_bench_strategy(const gw_bench_settings *s, const char *arch, gw_str
         status = gw_strategy_overlay(strategy, text, "--arch", error);
     }
     if (!status && s->transport) {
-        snprintf(text, sizeof text, "transport=%.40s", s->transport);
+        snprintf(text, sizeof text, "transport=%.*s", (int)strcspn(s->transport, " ") % 48, s->transport);
         status = gw_strategy_overlay(strategy, text, "--transport", error);
     }
     return status;
@@ -116,7 +116,8 @@ static int check_compress(const gw_bench_settings *s) {
 static int check_recording(const gw_bench_settings *s) {
     bool several = s->compress || (s->arch && strcmp(s->arch, "all") == 0);
     if (several && (s->timeline || s->capture))
-        return gw_usage_error(&gw_command_bench, "--timeline and --capture record one job, but --arch all and --compress "
+        return gw_usage_error(&gw_command_bench, "--timeline and --capture record one job, but --arch all and "
+                                                 "--compress "
                                                  "run several; give one --arch, or none");
     return -1;
 }
@@ -198,8 +199,8 @@ static int run(int argc, char **argv) {
          .about = "check the results of the timed calls too"},
         {.name = "arch", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.arch,
          .about = "architecture, as in gradwire list arch; all: every one that can carry it, in one table"},
-        {.name = "transport", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.transport,
-         .about = "as in gradwire list transport"},
+        {.name = "transport", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.transport,
+         .about = "as in gradwire list transport; several, apart by blanks, are compared in turns"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
          .about = "the whole strategy line, under --arch and --transport"},
         {.name = "memory", .kind = GW_OPTION_CHOICE, .string = &s.memory, .choices = memories,

@@ -33,7 +33,7 @@ typedef struct gw_contestant {
     const char *library;              /* "gradwire", "openmpi", ... */
     char arch[24];                    /* "-" for others; the codec, where there is one */
     char codec[64];                   /* "": none */
-    char transport[16];
+    char transport[32];
     char line[GW_STRATEGY_PRINT_BYTES]; /* gradwire's strategy */
     char directory[128];              /* of its side channel */
     pid_t pid;                        /* of its launcher; 0: none, or reaped */

@@ -30,6 +30,8 @@ extern const gw_command gw_command_model;
 extern const gw_command gw_command_data;
 extern const gw_command gw_command_train;
 extern const gw_command gw_command_doctor;
+extern const gw_command gw_command_predict;
+extern const gw_command gw_command_fit;
 extern const gw_command gw_command_trace;
 extern const gw_command gw_command_probe; /* not in the help: gradwire doctor starts it */
 

@@ -18,17 +18,15 @@ enum { RANKS_MAX = 1024, CONTEXT = 64 };
 /* Values that are not whole numbers, as they were typed; NULL: not given. */
 typedef struct typed {
     const char *rate, *rate_batch, *momentum, *decay, *clip, *target;
-    const char *optimiser, *schedule;
+    const char *optimiser, *schedule, *parallel;
     int64_t warmup, seed;
     int64_t layers, heads, embedding, context;
-    uint64_t bucket;
     bool nesterov;
 } typed;
 
 /* Rates that are good for a batch of 128. */
 static double default_rate(const gw_optimiser_kind *kind) {
-    if (kind == &gw_sgd) return 0.05;
-    if (kind == &gw_lars) return 8;
+    if (kind == &gw_sgd || kind == &gw_lars) return 0.05;
     return kind == &gw_lamb ? 0.005 : 0.001;
 }
 
@@ -74,7 +72,8 @@ static int check(gw_train_request *r, const typed *y) {
     gw_train_settings *s = &r->settings;
     int code = check_optimiser(r, y);
     if (code >= 0) return code;
-    if (r->strategy && gw_strategy_parse(r->strategy, &strategy, &error) != GW_OK)
+    if ((r->strategy && gw_strategy_parse(r->strategy, &strategy, &error) != GW_OK) ||
+        gw_train_parallel(y->parallel, &s->pipeline, &error) != GW_OK)
         return gw_usage_error(&gw_command_train, "%s", error.text);
     if (r->resume && !r->checkpoint)
         return gw_usage_error(&gw_command_train, "--resume needs --checkpoint FILE: where to go on from");
@@ -82,7 +81,6 @@ static int check(gw_train_request *r, const typed *y) {
         return gw_usage_error(&gw_command_train, "--checkpoint-every needs --checkpoint FILE: where to write to");
     s->seed = (uint64_t)y->seed;
     s->warmup = (uint64_t)y->warmup;
-    s->bucket_bytes = y->bucket;
     s->size = (gw_model_size){.layers = (int)y->layers, .heads = (int)y->heads, .embedding = (int)y->embedding,
                               .context = (int)y->context};
     return -1;
@@ -146,9 +144,9 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         NUMBER("clip", y->clip, "largest norm of all gradients together (default: any)"),
         FLAG("augment", s->augment, "images moved by up to 4 pixels and mirrored"),
         INTEGER("seed", y->seed, 0, INT64_MAX, "of weights and order (default: 1)"),
+        WORD("parallel", "WAY", y->parallel,
+             "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
-        {.name = "bucket", .kind = GW_OPTION_BYTES, .bytes = &y->bucket,
-         .about = "gradients that travel together (default: 1M)"},
         NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
@@ -173,13 +171,14 @@ static int run(int argc, char **argv) {
     gw_train_request r = {.log_every = 50,
                           .settings = {.model = "cnn", .data = "fashion-mnist", .epochs = 3, .batch = 128,
                                        .accumulate = 1}};
-    typed y = {.optimiser = "sgd", .schedule = "cosine", .warmup = 100, .seed = 1, .context = CONTEXT,
-               .bucket = 1 << 20};
+    typed y = {.optimiser = "sgd", .schedule = "cosine", .parallel = "data", .warmup = 100, .seed = 1,
+               .context = CONTEXT};
     int words = argc;
     char **line = copy_words(argc, argv); /* reading the options moves the words about */
     if (!line) return GW_EXIT_FAILED;
     int code = ask(&r, &y, &argc, argv);
     if (code < 0) code = check(&r, &y);
+    if (code < 0 && r.ranks == 0 && !is_rank()) r.ranks = r.settings.pipeline.stages;
     if (code < 0) code = start(&r, words, line);
     free(line);
     return code;
@@ -191,6 +190,7 @@ const gw_command gw_command_train = {
     .usage = "[-n WORKERS] [OPTIONS]",
     .example = "gradwire train -n 4\n"
                "gradwire train -n 2 --model resnet20 --data cifar10 --augment --epochs 10 --checkpoint r20.gw\n"
+               "gradwire train -n 4 --model resnet20 --data cifar10 --parallel pipeline:stages=2,micro=8\n"
                "gradwire run -H node1:4,node2:4 -- gradwire train --strategy 'arch=ring'",
     .run = run,
 };

@@ -1,5 +1,5 @@
-/* train.h - the parts of gradwire train: what was asked for (train.c), starting ranks (train_start.c), one rank's
- * course (train_rank.c), and what a person sees (train_report.c). */
+/* train.h - the parts of gradwire train: what was asked for (train.c, train_parallel.c), starting ranks
+ * (train_start.c), one rank's course (train_rank.c), and what a person sees (train_report.c). */
 #ifndef GW_CLI_TRAIN_H
 #define GW_CLI_TRAIN_H
 
@@ -20,6 +20,11 @@ typedef struct gw_train_request {
     bool json, quiet;
     const char *timeline, *capture; /* files to record to; NULL: as in the environment */
 } gw_train_request;
+
+/* ---- train_parallel.c ---- */
+
+/* Reads `data` or `pipeline:stages=2,micro=8`. On failure *settings is untouched. */
+gw_status gw_train_parallel(const char *text, gw_pipeline_settings *settings, gw_error *error);
 
 /* ---- train_start.c ---- */
 
@@ -58,7 +63,11 @@ void gw_train_report_meeting(gw_train_report *report, const gw_train_work *work)
 /* ctx is the report: a gw_train_tick. */
 void gw_train_report_testing(void *report, int64_t done, int64_t of);
 void gw_train_report_epoch(gw_train_report *report, const gw_loss *test);
-/* exchange: what one exchange of all gradients takes with nothing to hide it, in ns. */
-void gw_train_report_close(gw_train_report *report, const gw_loss *test, gw_time exchange);
+typedef struct gw_train_end {
+    gw_loss test;
+    gw_time exchange; /* what one exchange of all gradients takes with nothing to hide it, in ns */
+    uint64_t weights; /* checksum */
+} gw_train_end;
+void gw_train_report_close(gw_train_report *report, const gw_train_end *end);
 
 #endif

@@ -62,10 +62,10 @@ void gw_dataset_batch(const gw_dataset *dataset, const gw_augment *augment, cons
     for (int64_t i = 0; i < count; i++) {
         int64_t index = example(dataset, order, first + i);
         const uint8_t *image = dataset->images.pixels + index * size;
-        if (augment) {
+        if (images && augment) {
             image_move move = draw(augment, index);
             moved(dataset, image, &move, images + i * size);
-        } else {
+        } else if (images) {
             normalise(dataset, image, pixels, images + i * size);
         }
         labels[i] = dataset->images.labels[index];
@@ -79,7 +79,7 @@ void gw_dataset_windows(const gw_dataset *dataset, const uint32_t *order, int64_
     for (int64_t i = 0; i < count; i++) {
         const uint8_t *text = dataset->part + example(dataset, order, first + i) * window;
         for (int t = 0; t < window; t++) {
-            inputs[i * window + t] = text[t];
+            if (inputs) inputs[i * window + t] = text[t];
             targets[i * window + t] = text[t + 1];
         }
     }

@@ -52,10 +52,11 @@ void gw_dataset_close(gw_dataset *dataset);
 const gw_dataset_info *gw_dataset_describe(const gw_dataset *dataset);
 
 /* Examples order[first .. first + count), or first .. first + count themselves where order is NULL. images: count x
- * height x width x channels (nhwc), each pixel (p / 255 - mean) / deviation. augment NULL: as they are. */
+ * height x width x channels (nhwc), each pixel (p / 255 - mean) / deviation; NULL: only the labels are wanted, and no
+ * pixel is read. augment NULL: as they are. */
 void gw_dataset_batch(const gw_dataset *dataset, const gw_augment *augment, const uint32_t *order, int64_t first,
                       int64_t count, float *images, int *labels);
-/* The same of a text: inputs and targets are count x window tokens; a target is the token after its input. */
+/* The same of a text: inputs (or NULL) and targets are count x window tokens; a target is the token after its input. */
 void gw_dataset_windows(const gw_dataset *dataset, const uint32_t *order, int64_t first, int64_t count, int *inputs,
                         int *targets);
 

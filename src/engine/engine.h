@@ -52,6 +52,7 @@ typedef struct gw_op_spec {
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
+    bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 
 /* What the engine tells its driver, from within its functions. */
@@ -85,6 +86,9 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
  * host_of (size entries, numbered as in gw_topology) are copied. board may be NULL. */
 gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
                        const int *host_of, struct gw_board *board, gw_error *error);
+/* Its all-reduces may be handed to the library under this transport (gw_plan_native). Only for one team with all ranks
+ * of the job in their order: such operations are matched by nothing else. */
+void gw_team_native(gw_team *team, gw_transport *transport);
 /* All its operations must have been released. */
 void gw_team_close(gw_team *team);
 uint32_t gw_team_id(const gw_team *team);
@@ -96,6 +100,8 @@ const gw_topology *gw_team_topology(const gw_team *team);
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
+/* From now on its deadline runs, or rests. */
+void gw_op_expect(gw_op *op, bool expected, gw_time now);
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */

@@ -261,9 +261,9 @@ void gw_flow_grant(gw_op *op, gw_lane *lane) {
     bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
     bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
     if (!wanted || !(starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) return;
+    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted};
     lane->granted = lane->posted;
     lane->grant_queued = true;
-    lane->grant_packet = (gw_packet){.owner = op};
     fill_frame(op, lane, &lane->grant_packet.frame, GW_FRAME_GRANT);
     lane->grant_packet.frame.index = lane->granted;
     op->engine->counters.grants_sent++;
@@ -444,6 +444,16 @@ static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void 
     if (ticket) from->transport->ops->release(from->transport, peer, ticket);
 }
 
+static void *sink_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
+    (void)ctx, (void)peer;
+    gw_op *op = grant->owner;
+    const gw_lane *lane = &op->lanes[(size_t)((const uint8_t *)grant - (uint8_t *)op->lanes) / sizeof *lane];
+    const gw_landing *landing = &lane->land[index % GW_PIPELINE];
+    if (index < lane->done || index >= lane->posted || landing->arrived) return NULL;
+    *bytes = landing->bytes;
+    return landing->at;
+}
+
 static void sink_sent(void *ctx, int peer, gw_packet *packet) {
     gw_engine *engine = ctx;
     if (packet->owner) gw_op_sent(packet->owner, packet);
@@ -462,8 +472,8 @@ static void sink_lost(void *ctx, int peer, gw_status status, const char *detail)
 }
 
 gw_sink gw_engine_sink(gw_engine *engine) {
-    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived, .sent = sink_sent,
-                     .lost = sink_lost};
+    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived,
+                     .granted = sink_granted, .sent = sink_sent, .lost = sink_lost};
 }
 
 void gw_flow_discard(gw_engine *engine) {
@@ -475,6 +485,6 @@ void gw_flow_discard(gw_engine *engine) {
         peer->credits = GW_EAGER_SLOTS;
         peer->owed = 0;
         peer->credit_queued = false;
-        peer->lost = false;
+        peer->lost = peer->died = false;
     }
 }

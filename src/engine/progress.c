@@ -59,7 +59,7 @@ void gw_node_nudge(gw_node *node) {
 /* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
  * up for, or -1. */
 static void sleep_on(gw_node *node, int extra, int timeout_ms) {
-    gw_transport *transports[2] = {node->tcp, node->shm};
+    gw_transport *transports[2] = {node->net, node->shm};
     struct pollfd fds[4] = {{.fd = node->wake, .events = POLLIN}, {.fd = extra, .events = POLLIN}};
     bool busy = false;
     for (int t = 0; t < 2; t++) {

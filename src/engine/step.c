@@ -9,6 +9,7 @@
 #include "engine/measure.h"
 #include "engine/recording.h"
 #include "engine/stepper.h"
+#include "strategy/combine.h"
 
 struct gw_step {
     gw_comm *comm;         /* the step's own, split from the caller's */
@@ -43,16 +44,12 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
 
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
                            gw_stepper_config *config, gw_error *error) {
-    const gw_setting *axes = step->strategy.axes;
-    gw_comm *comm = step->comm;
-    const gw_policy *policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
-    *config = (gw_stepper_config){
-        .core = comm->node->core, .team = comm->team, .arch = gw_strategy_name(&step->strategy, GW_AXIS_ARCH),
-        .chunk_bytes = (size_t)gw_strategy_integer(&step->strategy, GW_AXIS_ARCH, "chunk"), .policy = policy,
-        .settings = policy->settings(axes[GW_AXIS_SCHEDULE].values), .sync = gw_sync_of(axes[GW_AXIS_SYNC].technique),
-        .sync_values = axes[GW_AXIS_SYNC].values, .tensors = tensors, .count = step->count, .options = *options};
-    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &config->codec,
-                                 error);
+    gw_step_facts facts = {.world = step->comm->size, .updates = options->update != NULL,
+                           .sums = options->op == GW_SUM, .clips = options->clip > 0};
+    *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
+                                  .count = step->count, .options = *options};
+    gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
+    return status ? status : gw_stepper_follow(config, &step->strategy, error);
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
@@ -125,6 +122,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     for (int i = 0; i < count; i++) step->dense_bytes += tensors[i].count * gw_dtype_bytes(tensors[i].dtype);
     step->dense_bytes = step->dense_bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
     describe(step);
+    gw_node_nudge(comm->node); /* a server waits for pushes from now on */
     *out = step;
     return GW_OK;
 }
@@ -222,8 +220,10 @@ static gw_status cut_by_measure(gw_step *step) {
     gw_node_lock(step->comm->node);
     status = gw_stepper_recut(step->stepper, &settings, &facts, &error);
     gw_node_unlock(step->comm->node);
-    if (!status) describe(step);
-    return told(status, &error);
+    if (status) return told(status, &error);
+    describe(step);
+    /* Servers take no order from anybody: a push of the new pieces must not come to one that knows the old. */
+    return gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps") ? gw_barrier(step->comm) : GW_OK;
 }
 
 gw_status gw_step_end(gw_step *step) {
@@ -260,6 +260,7 @@ void gw_step_close(gw_step *step) {
     if (step->stepper) {
         gw_node *node = step->comm->node;
         for (int i = 0; i < step->count; i++) wait_until(step, i, gw_stepper_settled);
+        gw_stepper_leave(step->stepper);
         gw_node_lock(node);
         gw_node_drive_until(node, quiet, step);
         gw_core_drop(node->core, &step->rider);
@@ -277,6 +278,7 @@ void gw_step_close(gw_step *step) {
 /* What it came to. */
 
 gw_step_counters gw_step_count(const gw_step *step) {
+    const gw_sync *sync = gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique);
     gw_node *node = step->comm->node;
     gw_node_lock(node);
     gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
@@ -288,7 +290,9 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .wait_ns = step->wait_ns,
                               .pieces = gw_schedule_pieces(gw_stepper_schedule(step->stepper)),
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
-                              .codec_bytes = gw_stepper_codec_bytes(step->stepper)};
+                              .codec_bytes = gw_stepper_codec_bytes(step->stepper),
+                              .local = sync->local || sync->rule,
+                              .agrees = gw_stepper_agrees(step->stepper)};
 }
 
 size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }

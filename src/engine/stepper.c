@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/stepper_internal.h"
+#include "engine/stepper_ps.h"
 
 /* The caller's side. */
 
@@ -41,6 +42,7 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
                        "gradient is computed anew",
                        t->what.name);
+    t->applying = step;
     gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
     t->readied++;
@@ -71,12 +73,28 @@ void gw_stepper_settle(gw_stepper *s) {
 }
 
 bool gw_stepper_busy(const gw_stepper *s) {
+    if (s->ps && !gw_ps_quiet(s->ps)) return !atomic_load(&s->failed); /* others may push at any time */
     return !atomic_load(&s->failed) &&
            (atomic_load(&s->under_way) > 0 || atomic_load(&s->ring_head) != atomic_load(&s->ring_tail));
 }
 
+bool gw_stepper_agrees(const gw_stepper *s) {
+    if (s->steps == 0) return true;
+    if (s->config.sync->rule) return false; /* each worker pulled when it was its turn */
+    if (!s->config.sync->local) return true;
+    return exchanges(s, gw_stepper_step(s, s->steps - 1));
+}
+
 bool gw_stepper_quiet(const gw_stepper *s) {
     return !gw_stepper_busy(s) && (!s->publisher || gw_publisher_quiet(s->publisher));
+}
+
+void gw_stepper_leave(gw_stepper *s) { atomic_store(&s->leaving, true); }
+
+bool gw_stepper_serves(const gw_stepper *s) { return s->ps && gw_ps_serves(s->ps); }
+
+gw_desk_times gw_stepper_times(const gw_stepper *s, int worker, gw_time now) {
+    return s->ps ? gw_ps_times(s->ps, worker, now) : (gw_desk_times){0};
 }
 
 const gw_error *gw_stepper_error(const gw_stepper *s) {
@@ -98,9 +116,9 @@ static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
 }
 
 static void arrive(gw_stepper *s, gw_stepper_tensor *t) {
-    t->arriving = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+    t->applying = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
     gw_time begun = gw_stepper_trace_arrived(s, t);
-    s->config.sync->arrive(s->config.sync_values, t->arriving, &t->view);
+    s->config.sync->arrive(s->config.sync_values, t->applying, &t->view);
     gw_stepper_trace_applied(s, t, begun);
     tensor_over(s, t);
 }
@@ -166,9 +184,10 @@ static bool end_runs(gw_stepper *s, gw_time now, gw_error *error) {
 }
 
 static void start(gw_stepper *s, int piece, gw_time now, gw_error *error) {
+    bool second = gw_schedule_piece(s->schedule, piece)->state == GW_PIECE_HALFWAY;
     s->runs[piece].active = true;
-    gw_carry_start(s, piece, now, error);
     gw_schedule_start(s->schedule, piece);
+    gw_carry_start(s, piece, second, now, error);
 }
 
 /* This rank decides, for itself or for all. */
@@ -215,6 +234,10 @@ bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
     if (atomic_load(&s->failed)) return false;
     bool moved = take_ready(s);
+    if (s->ps) {
+        if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);
+        moved |= gw_ps_poll(s->ps, now, &error);
+    }
     moved |= end_runs(s, now, &error);
     if (!error.status) {
         bool leads = !s->publisher || gw_publisher_leads(s->publisher);

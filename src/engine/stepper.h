@@ -8,7 +8,8 @@
  *
  * Matching. Every rank starts operations on the stepper's team in the same order: as produced where that is fixed, as
  * rank 0 publishes it (publish.h) where a policy reorders. Exchanges through a codec take several operations, and each
- * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. */
+ * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. Parameter servers
+ * need no common order: what goes to them says what it is. */
 #ifndef GW_ENGINE_STEPPER_H
 #define GW_ENGINE_STEPPER_H
 
@@ -18,6 +19,8 @@
 #include "engine/core.h"
 #include "engine/exchange.h"
 #include "schedule/schedule.h"
+#include "strategy/strategy.h"
+#include "server/desk.h"
 #include "sync/sync.h"
 
 typedef struct gw_stepper gw_stepper;
@@ -28,6 +31,7 @@ typedef struct gw_stepper_config {
     uint32_t first_id;       /* of the teams it opens itself: gw_stepper_teams of them, the same on all ranks */
     const char *arch;        /* of the strategy line */
     size_t chunk_bytes;
+    int servers;             /* parameter servers carry the pieces (stepper_ps.h); 0: collectives do */
     const gw_policy *policy;
     gw_schedule_settings settings;
     gw_codec_setup codec;    /* gw_codec_none: values travel as they are */
@@ -39,12 +43,14 @@ typedef struct gw_stepper_config {
     float *flat;             /* gw_stepper_flat floats where that is not 0: what travels is packed into it */
 } gw_stepper_config;
 
+/* What the strategy says: arch, chunk, policy, settings, codec and synchrony. The strategy outlives the stepper. */
+gw_status gw_stepper_follow(gw_stepper_config *config, const gw_strategy *strategy, gw_error *error);
 /* Whether tensors have to be copied together before they travel: bytes of config.flat, 0 where they lie well. */
 size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
 /* How many team ids it needs at most. */
 uint32_t gw_stepper_teams(const gw_stepper_config *config);
 
-/* Also checks that the combination has a meaning: GW_UNSUPPORTED with the reason. */
+/* That the combination has a meaning has been checked (strategy/combine.h). */
 gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_close(gw_stepper *stepper);
 
@@ -64,8 +70,14 @@ gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *sett
 
 /* The driver's. True if anything moved. */
 bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
-/* Something is left to do, or under way. Any thread. */
+/* Something is left to do, or under way. */
 bool gw_stepper_busy(const gw_stepper *stepper);
+bool gw_stepper_agrees(const gw_stepper *stepper); /* (C) settled: all ranks hold the same weights */
+/* (C) All settled: no more steps will be made. A server goes on until all ranks have said so. */
+void gw_stepper_leave(gw_stepper *stepper);
+/* The driver's. How many workers' times this rank's server knows, and what it knows. */
+bool gw_stepper_serves(const gw_stepper *stepper);
+gw_desk_times gw_stepper_times(const gw_stepper *stepper, int worker, gw_time now);
 bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
 const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 

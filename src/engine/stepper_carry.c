@@ -1,10 +1,12 @@
-/* stepper_carry.c - a piece on its way: as it is through an all-reduce (or its two halves), or through a codec. */
+/* stepper_carry.c - a piece on its way: as it is through an all-reduce (or its two halves), through a codec, or through
+ * servers (stepper_ps.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/choose.h"
 #include "base/dtype.h"
 #include "engine/stepper_internal.h"
+#include "engine/stepper_ps.h"
 
 static uint8_t *span_data(const gw_stepper *s, const gw_span *span) {
     const gw_stepper_tensor *t = &s->tensors[span->tensor];
@@ -79,6 +81,7 @@ static bool coded(const gw_stepper *s, int piece) {
 }
 
 gw_status gw_carry_bind(gw_stepper *s, gw_error *error) {
+    if (s->config.servers) return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
     coded_names names = {calloc((size_t)s->config.count + 1, sizeof *names.tensors),
                          calloc((size_t)s->config.count + 1, sizeof *names.exact)};
     gw_status status = names.tensors && names.exact ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for pieces");
@@ -140,11 +143,15 @@ static void pack(gw_stepper *s, int piece, bool back) {
     }
 }
 
-void gw_carry_start(gw_stepper *s, int piece, gw_time now, gw_error *error) {
+void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error *error) {
     gw_run *run = &s->runs[piece];
     const gw_piece *p = gw_schedule_piece(s->schedule, piece);
-    bool second = p->state == GW_PIECE_HALFWAY, splits = gw_schedule_policy(s->schedule)->splits;
+    bool splits = gw_schedule_policy(s->schedule)->splits;
     if (!second) run->label = gw_stepper_trace_start(s, piece);
+    if (s->ps) {
+        gw_ps_start(s->ps, piece, gw_stepper_step(s, p->readied - 1), now, error);
+        return;
+    }
     if (run->exchange) {
         uint64_t step = gw_stepper_step(s, p->readied - 1);
         if (second) gw_exchange_go_on(run->exchange);
@@ -159,6 +166,7 @@ void gw_carry_start(gw_stepper *s, int piece, gw_time now, gw_error *error) {
 bool gw_carry_over(gw_stepper *s, int piece, gw_time now, gw_error *error) {
     gw_run *run = &s->runs[piece];
     gw_status status = GW_OK;
+    if (s->ps) return gw_ps_over(s->ps, piece);
     if (run->exchange) {
         gw_op *awaited = NULL;
         return gw_exchange_next(run->exchange, now, &awaited, &status, error);

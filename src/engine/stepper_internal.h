@@ -14,7 +14,7 @@ typedef struct gw_stepper_tensor {
     uint64_t readied;          /* (C) steps it has been ready in */
     _Atomic uint64_t done;     /* of these, over */
     int left;                  /* pieces of it still under way; the driver's */
-    uint64_t arriving;         /* the step whose update is applied now */
+    uint64_t applying;         /* the step whose update is applied now; by whoever holds the tensor */
     uint32_t trace_name;       /* (C) of the recording stepper->named_in */
     gw_time ready_at;          /* (C) while recording */
 } gw_stepper_tensor;
@@ -42,6 +42,8 @@ struct gw_stepper {
     float **values;            /* memory of gw_run.values */
     size_t *counts;            /* team size entries: parts of a piece for reduce-scatter and all-gather */
     gw_publisher *publisher;   /* NULL: the order is fixed */
+    struct gw_ps *ps;          /* NULL: no servers */
+    _Atomic bool leaving;      /* (C) no more steps will be made */
     float *kept;               /* anchors, momentum and copies that travel */
     uint64_t steps;            /* (C) ended */
     int *ring;                 /* tensors that are ready, or STEP_OVER, from the caller to the driver */
@@ -68,7 +70,7 @@ gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: m
 void gw_carry_unbind(gw_run *runs, int count);
 /* Codec state of the old pieces passes to the new ones, by name. */
 void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count);
-void gw_carry_start(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
+void gw_carry_start(gw_stepper *stepper, int piece, bool second_half, gw_time now, gw_error *error);
 /* True when this half of it is over. */
 bool gw_carry_over(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
 void gw_carry_finish(gw_stepper *stepper, int piece); /* copies back what was packed */

@@ -4,11 +4,25 @@
 
 #include "base/dtype.h"
 #include "engine/stepper_internal.h"
+#include "engine/stepper_ps.h"
 
 #define FLAT_ALIGNMENT 64 /* where the type changes */
 
 static bool codes(const gw_stepper_config *c, const gw_step_tensor *tensor) {
     return c->codec.codec != &gw_codec_none && tensor->dtype == GW_F32;
+}
+
+gw_status gw_stepper_follow(gw_stepper_config *c, const gw_strategy *strategy, gw_error *error) {
+    const gw_setting *axes = strategy->axes;
+    c->arch = gw_strategy_name(strategy, GW_AXIS_ARCH);
+    c->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
+    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps"))
+        c->servers = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "servers");
+    c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
+    c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
+    c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
+    c->sync_values = axes[GW_AXIS_SYNC].values;
+    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
 }
 
 /* Where tensors stand in the flat memory; returns its size. offsets may be NULL. */
@@ -28,7 +42,7 @@ size_t gw_stepper_flat_bytes(const gw_stepper_config *c) {
     for (int i = 1; i < c->count; i++) {
         const gw_step_tensor *t = &c->tensors[i - 1], *next = &c->tensors[i];
         bool follows = (uint8_t *)t->gradient + t->count * gw_dtype_bytes(t->dtype) == (uint8_t *)next->gradient;
-        scattered |= !follows && t->dtype == next->dtype && !codes(c, t);
+        scattered |= !follows && t->dtype == next->dtype && !codes(c, t) && !c->servers;
     }
     return scattered ? lay_flat(c, NULL) : 0;
 }
@@ -66,7 +80,6 @@ static gw_status check_tensor(const gw_stepper_config *c, const gw_step_tensor *
 }
 
 static gw_status check(const gw_stepper_config *c, gw_error *error) {
-    const char *sync = c->sync->technique.name;
     gw_status status = GW_OK;
     for (int i = 0; i < c->count && !status; i++) {
         status = check_tensor(c, &c->tensors[i], error);
@@ -74,19 +87,9 @@ static gw_status check(const gw_stepper_config *c, gw_error *error) {
             if (strcmp(c->tensors[i].name, c->tensors[k].name) == 0)
                 status = gw_fail(error, GW_INVALID, "gw_step_commit: two tensors are called %s", c->tensors[i].name);
     }
-    if (status) return status;
-    if (c->options.op != GW_SUM && c->options.op != GW_AVG)
-        return gw_fail(error, GW_INVALID, "gw_step_commit: gradients are combined by GW_AVG or GW_SUM");
-    if (c->sync->needs_update && !c->options.update)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "sync=%s works on weights: the step has to be given them and an update function", sync);
-    if (c->sync->needs_update && c->options.op != GW_AVG)
-        return gw_fail(error, GW_UNSUPPORTED, "sync=%s averages over the ranks: GW_SUM has no meaning with it", sync);
-    if (c->options.clip > 0 && (c->sync != &gw_sync_bsp || !c->options.update))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "clipping by the norm of all gradients needs sync=bsp and an update function (it is sync=%s)",
-                       sync);
-    return GW_OK;
+    if (!status && c->options.op != GW_SUM && c->options.op != GW_AVG)
+        status = gw_fail(error, GW_INVALID, "gw_step_commit: gradients are combined by GW_AVG or GW_SUM");
+    return status;
 }
 
 /* Memory. */
@@ -96,7 +99,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool passing
     const gw_stepper *s = t->stepper;
     gw_step_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
                              .gradient = gradient, .scale = s->scale, .local = passing,
-                             .step = passing ? gw_stepper_step(s, t->readied) : t->arriving};
+                             .step = t->applying};
     s->config.options.update(s->config.options.ctx, &update);
 }
 
@@ -154,7 +157,7 @@ static gw_status make_runs(gw_stepper *s, gw_error *error) {
     s->counts = calloc((size_t)gw_team_size(s->config.team), sizeof *s->counts);
     if (!s->runs || !s->values || !s->counts) return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
     gw_status status = gw_carry_bind(s, error);
-    if (!status && s->config.policy->reorders && gw_team_size(s->config.team) > 1)
+    if (!status && s->config.policy->reorders && !s->config.servers && gw_team_size(s->config.team) > 1)
         status = gw_publisher_open(&s->publisher, s->config.core, s->config.team, error);
     return status;
 }
@@ -178,6 +181,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
 void gw_stepper_close(gw_stepper *s) {
     if (!s) return;
     gw_publisher_close(s->publisher);
+    gw_ps_close(s->ps);
     gw_carry_unbind(s->runs, s->schedule ? gw_schedule_pieces(s->schedule) : 0);
     free(s->counts);
     free(s->values);
@@ -230,6 +234,7 @@ size_t gw_stepper_codec_bytes(const gw_stepper *s) {
 
 size_t gw_stepper_memory_bytes(const gw_stepper *s) {
     size_t bytes = s->memory + gw_stepper_codec_bytes(s) + (s->config.flat ? lay_flat(&s->config, NULL) : 0);
+    if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_memory_bytes(s->runs[p].exchange);
     return bytes;

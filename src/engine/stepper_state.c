@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/stepper_internal.h"
+#include "engine/stepper_ps.h"
 
 #define MAGIC UINT32_C(0x31737767) /* "gws1" */
 
@@ -113,5 +114,6 @@ gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t byt
         if (status) return status;
         at += part.bytes;
     }
+    if (s->ps) gw_ps_take_weights(s->ps);
     return GW_OK;
 }

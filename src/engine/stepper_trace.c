@@ -59,14 +59,14 @@ uint32_t gw_stepper_trace_start(gw_stepper *s, int piece) {
 gw_time gw_stepper_trace_arrived(const gw_stepper *s, const gw_stepper_tensor *t) {
     gw_trace *trace = named(s);
     gw_time now = trace ? gw_trace_now(trace) : 0;
-    if (trace) gw_trace_span(trace, GW_TRACE_REDUCED, t->arriving, t->trace_name, 0, tensor_bytes(t), now, now);
+    if (trace) gw_trace_span(trace, GW_TRACE_REDUCED, t->applying, t->trace_name, 0, tensor_bytes(t), now, now);
     return now;
 }
 
 void gw_stepper_trace_applied(const gw_stepper *s, const gw_stepper_tensor *t, gw_time begun) {
     gw_trace *trace = named(s);
     if (trace && begun && s->config.options.update)
-        gw_trace_span(trace, GW_TRACE_APPLIED, t->arriving, t->trace_name, 0, tensor_bytes(t), begun,
+        gw_trace_span(trace, GW_TRACE_APPLIED, t->applying, t->trace_name, 0, tensor_bytes(t), begun,
                       gw_trace_now(trace));
 }
 

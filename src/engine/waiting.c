@@ -58,9 +58,12 @@ static void find_awaited(const gw_op *op, awaited *list) {
     if (!list->count) snprintf(list->what, WHAT_BYTES, "%s", text);
 }
 
-/* Only the oldest operation is looked at: what holds it up holds up those behind it. */
-void gw_op_check_deadline(gw_op *op) {
-    gw_engine *engine = op->engine;
+/* Only the oldest operation that somebody waits for is looked at: what holds it up holds up those behind it. */
+void gw_op_check_deadline(gw_op *oldest) {
+    gw_engine *engine = oldest->engine;
+    gw_op *op = oldest;
+    while (op && op->spec.patient) op = op->next;
+    if (!op) return;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
     bool overdue = waited >= engine->config.deadline;
     if (waited < engine->config.deadline / 3 || (op->warned && !overdue)) return;
@@ -69,4 +72,9 @@ void gw_op_check_deadline(gw_op *op) {
     if (!op->warned) engine->config.events.waiting(engine->config.events.ctx, list.ranks, list.count, list.what);
     op->warned = true;
     if (overdue) engine->config.events.overdue(engine->config.events.ctx, list.ranks, list.count, list.what);
+}
+
+void gw_op_expect(gw_op *op, bool expected, gw_time now) {
+    if (expected && op->spec.patient) op->progress_at = now;
+    op->spec.patient = !expected;
 }

@@ -123,15 +123,23 @@ void gw_schedule_start(gw_schedule *s, int p) {
     assert(gw_schedule_startable(s, p));
     piece->state = piece->state == GW_PIECE_READY ? GW_PIECE_MOVING : GW_PIECE_SPREADING;
     s->cursor = (s->cursor + 1) % (s->policy->splits ? 2 * s->piece_count : s->piece_count);
+    piece->in_flight = true;
     s->in_flight++;
     s->in_flight_bytes += piece->bytes;
+}
+
+void gw_schedule_left(gw_schedule *s, int p) {
+    gw_piece *piece = &s->pieces[p];
+    if (!piece->in_flight) return;
+    piece->in_flight = false;
+    s->in_flight--;
+    s->in_flight_bytes -= piece->bytes;
 }
 
 bool gw_schedule_done(gw_schedule *s, int p) {
     gw_piece *piece = &s->pieces[p];
     assert(piece->state == GW_PIECE_MOVING || piece->state == GW_PIECE_SPREADING);
-    s->in_flight--;
-    s->in_flight_bytes -= piece->bytes;
+    gw_schedule_left(s, p);
     if (piece->state == GW_PIECE_MOVING && s->policy->splits) {
         piece->state = GW_PIECE_HALFWAY;
         return false;

@@ -56,6 +56,7 @@ typedef struct gw_piece {
     gw_piece_state state;
     int missing;           /* spans whose gradient is not ready */
     uint64_t readied;      /* how many steps it has been ready in */
+    bool in_flight;        /* it holds credit */
 } gw_piece;
 
 typedef struct gw_schedule gw_schedule;
@@ -109,6 +110,9 @@ void gw_schedule_end(gw_schedule *schedule); /* every tensor has been ready in t
 int gw_schedule_next(const gw_schedule *schedule);
 bool gw_schedule_startable(const gw_schedule *schedule, int piece);
 void gw_schedule_start(gw_schedule *schedule, int piece);
+/* What this rank gives to its exchange has left, so that its credit is free again; where others may start in another
+ * order and nobody publishes one (servers), waiting for the answer as well could wait for ever. */
+void gw_schedule_left(gw_schedule *schedule, int piece);
 /* Its exchange is over; by a policy that splits: this half of it. True when nothing of it is left to do. */
 bool gw_schedule_done(gw_schedule *schedule, int piece);
 

@@ -3,6 +3,9 @@
 
 const gw_technique *const gw_sync_techniques[] = {
     &gw_sync_bsp.technique,
+    &gw_sync_asp.technique,
+    &gw_sync_ssp.technique,
+    &gw_sync_backup.technique,
     &gw_sync_delayed.technique,
     &gw_sync_periodic.technique,
     NULL,

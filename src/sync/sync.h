@@ -28,9 +28,20 @@ typedef struct gw_sync_tensor {
     void *ctx;
 } gw_sync_tensor;
 
+/* When a server answers a push. */
+typedef struct gw_sync_rule {
+    bool at_once;  /* a push is applied when it comes; otherwise by rounds, when all have pushed */
+    uint64_t lead; /* at once: an answer is held back while its worker has pushed so many more than the slowest */
+    int spare;     /* by rounds: so many workers are not waited for */
+} gw_sync_rule;
+
 typedef struct gw_sync {
     gw_technique technique;
+    /* Weights live on servers, which apply updates by this rule and answer with weights. NULL: what is exchanged is
+     * combined over all ranks, whoever carries it; a server answers with the mean when all have pushed. */
+    gw_sync_rule (*rule)(const double *values);
     bool needs_update;   /* the step has to run the optimiser */
+    bool local;          /* ranks run optimisers of their own: between exchanges their weights differ */
     bool keeps_anchor;
     bool travels_apart;  /* what is exchanged may not lie in the gradient's memory */
     bool (*keeps_momentum)(const double *values); /* NULL: no */
@@ -41,7 +52,10 @@ typedef struct gw_sync {
     void (*settle)(gw_sync_tensor *tensor);                                     /* NULL: nothing to do */
 } gw_sync;
 
-extern const gw_sync gw_sync_bsp, gw_sync_delayed, gw_sync_periodic;
+extern const gw_sync gw_sync_bsp, gw_sync_asp, gw_sync_ssp, gw_sync_backup, gw_sync_delayed, gw_sync_periodic;
+
+/* The arrive of a synchrony whose weights come from servers: they are here. */
+void gw_sync_pulled(const double *values, uint64_t step, gw_sync_tensor *tensor);
 
 /* All of them, NULL at the end; the default first. A synchrony begins with its technique. */
 extern const gw_technique *const gw_sync_techniques[];

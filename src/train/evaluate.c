@@ -1,6 +1,7 @@
 /* evaluate.c - where ranks meet between steps: evaluation, sums of their work, and whether they still agree. See
  * trainer.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer.h"
@@ -9,43 +10,64 @@ enum { LIST_BYTES = 96 };
 
 /* ---- do they agree ---- */
 
+static uint64_t stir(uint64_t hash, uint64_t bits) {
+    hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
 /* Not against malice: any changed bit changes it, by multiplication with odd numbers. */
-uint64_t gw_trainer_hash(const gw_trainer *t) {
+static uint64_t hash_of(const float *values, size_t count, uint64_t seed) {
     enum { LANES = 4 };
-    uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = t->model->count;
-    size_t i = 0;
-    for (; i + LANES <= t->model->count; i += LANES)
-        for (int k = 0; k < LANES; k++) {
-            uint32_t bits;
-            memcpy(&bits, t->model->weights + i + k, sizeof bits);
-            lanes[k] = (lanes[k] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
-            lanes[k] ^= lanes[k] >> 32;
-        }
-    for (; i < t->model->count; i++) {
+    uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = seed;
+    for (size_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, t->model->weights + i, sizeof bits);
-        lanes[0] = (lanes[0] ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+        memcpy(&bits, values + i, sizeof bits);
+        lanes[i % LANES] = stir(lanes[i % LANES], bits);
     }
-    for (int k = 0; k < LANES; k++) hash = ((hash ^ lanes[k]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (hash >> 29);
+    for (int k = 0; k < LANES; k++) hash = stir(hash, lanes[k]);
     return hash;
 }
 
-static int holders(const uint64_t *hashes, int world, uint64_t hash) {
+uint64_t gw_trainer_hash(const gw_trainer *t) {
+    const gw_model *m = t->model;
+    uint64_t before = (uint64_t)m->spec->nodes[m->first].first_parameter, sum = 0;
+    for (int i = 0; i < m->parameters; i++)
+        sum += hash_of(m->weights + m->table[i].offset, m->table[i].count, before + (uint64_t)i);
+    return sum;
+}
+
+gw_status gw_trainer_hash_whole(gw_trainer *t, uint64_t *hash, gw_error *error) {
+    *hash = gw_trainer_hash(t);
+    if (!t->pipeline) return GW_OK;
+    return gw_trainer_told(t, gw_allreduce(t->pipeline->line, hash, hash, 1, GW_I64, GW_SUM), error);
+}
+
+/* Ranks of the same stage with this hash. */
+static int holders(const uint64_t *hashes, int world, int stages, int rank) {
     int count = 0;
-    for (int i = 0; i < world; i++) count += hashes[i] == hash;
+    for (int i = rank % stages; i < world; i += stages) count += hashes[i] == hashes[rank];
     return count;
 }
 
-gw_status gw_train_compare(const uint64_t *hashes, int world, uint64_t updates, gw_error *error) {
-    int best = 0, odd = -1, count = 0;
+/* The rank of this stage whose weights most others have too. */
+static int common(const uint64_t *hashes, int world, int stages, int stage) {
+    int best = stage;
+    for (int i = stage + stages; i < world; i += stages)
+        if (holders(hashes, world, stages, i) > holders(hashes, world, stages, best)) best = i;
+    return best;
+}
+
+gw_status gw_train_compare(const uint64_t *hashes, int world, int stages, uint64_t updates, gw_error *error) {
+    int odd = -1, count = 0;
     char list[LIST_BYTES] = "";
-    for (int i = 1; i < world; i++)
-        if (holders(hashes, world, hashes[i]) > holders(hashes, world, hashes[best])) best = i;
-    for (int i = 0; i < world; i++) {
-        if (hashes[i] == hashes[best]) continue;
-        size_t used = strlen(list);
-        if (used + 16 < sizeof list) snprintf(list + used, sizeof list - used, "%s%d", count ? ", " : "", i);
-        if (!count++) odd = i;
+    for (int stage = 0; stage < stages; stage++) {
+        uint64_t right = hashes[common(hashes, world, stages, stage)];
+        for (int i = stage; i < world; i += stages) {
+            if (hashes[i] == right) continue;
+            size_t used = strlen(list);
+            if (used + 16 < sizeof list) snprintf(list + used, sizeof list - used, "%s%d", count ? ", " : "", i);
+            if (!count++) odd = i;
+        }
     }
     if (!count) return GW_OK;
     return gw_fail_rank(error, GW_MISMATCH, odd,
@@ -61,12 +83,17 @@ typedef struct rank_report {
     uint64_t hash;
 } rank_report;
 
+/* Whether all ranks are to hold the same weights now. */
+static bool agrees(const gw_trainer *t) { return !t->step || gw_step_count(t->step).agrees; }
+
 gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) {
+    gw_status status = gw_trainer_flush(t, error);
+    if (status != GW_OK) return status;
     rank_report own = {.work = t->work, .hash = gw_trainer_hash(t)}, *reports = (rank_report *)(void *)t->gathered;
     gw_time begun = gw_clock_now();
-    gw_status status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
+    status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
     if (status != GW_OK) return gw_trainer_told(t, status, error);
-    *total = (gw_train_work){.bytes = own.work.bytes};
+    *total = (gw_train_work){.bytes = own.work.bytes, .dense = own.work.dense};
     for (int i = 0; i < t->world; i++) {
         total->loss_sum += reports[i].work.loss_sum;
         total->correct += reports[i].work.correct;
@@ -76,19 +103,21 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
         t->hashes[i] = reports[i].hash;
     }
     t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
-    return gw_train_compare(t->hashes, t->world, t->updates, error);
+    if (!agrees(t)) return GW_OK;
+    return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);
 }
 
 gw_status gw_trainer_average(gw_trainer *t, gw_error *error) {
     if (t->model->buffer_count == 0) return GW_OK;
     float *buffers = t->model->buffers;
-    return gw_trainer_told(t, gw_allreduce(t->comm, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
+    return gw_trainer_told(t, gw_allreduce(t->peers, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
 }
 
 /* ---- evaluation ---- */
 
 static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *sum, gw_error *error) {
-    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->rank, t->world);
+    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->replica, t->replicas);
+    if (t->pipeline) return gw_pipeline_test(t, share, tick, ctx, sum, error);
     for (int64_t done = 0; done < share.count;) {
         int64_t left = share.count - done, count = left < GW_TRAIN_TEST_BATCH ? left : GW_TRAIN_TEST_BATCH;
         gw_pass *pass = NULL;
@@ -106,10 +135,29 @@ static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, g
     return GW_OK;
 }
 
+/* Where the ranks' weights differ the mean of them is tested: kept holds a rank's own meanwhile. */
+static gw_status stand_on_mean(gw_trainer *t, float **kept, gw_error *error) {
+    size_t count = t->model->count;
+    if (agrees(t)) return GW_OK;
+    *kept = malloc(count * sizeof **kept);
+    if (!*kept) return gw_fail(error, GW_MEMORY, "no memory for the mean of %zu weights", count);
+    memcpy(*kept, t->model->weights, count * sizeof **kept);
+    return gw_trainer_told(t, gw_allreduce(t->peers, *kept, t->model->weights, count, GW_F32, GW_AVG), error);
+}
+
+static void stand_on_own(gw_trainer *t, float *kept) {
+    if (kept) memcpy(t->model->weights, kept, t->model->count * sizeof *kept);
+    free(kept);
+}
+
 gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error) {
     gw_loss own = {0};
-    gw_status status = gw_trainer_average(t, error);
+    float *kept = NULL;
+    gw_status status = gw_trainer_flush(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = stand_on_mean(t, &kept, error);
     if (status == GW_OK) status = evaluate_share(t, tick, ctx, &own, error);
+    stand_on_own(t, kept);
     if (status != GW_OK) return status;
     double sums[3] = {own.sum, (double)own.correct, (double)own.counted};
     status = gw_trainer_told(t, gw_allreduce(t->comm, sums, sums, 3, GW_F64, GW_SUM), error);

@@ -1,15 +1,17 @@
 /* snapshot.c - see snapshot.h. Sections: "identity" (text), "position" (little-endian words), "weights", "statistics",
- * "optimiser.0" and on (floats). */
+ * "optimiser.0" and on (floats), and those of belongings.h. */
 #include "train/snapshot.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "store/checkpoint.h"
+#include "train/belongings.h"
 
 #define IDENTITY_BYTES 512
 
@@ -17,13 +19,56 @@ typedef struct place {
     uint64_t epoch, window, updates, world;
 } place;
 
+/* The state of the whole model: the trainer's own, or where a pipeline has spread it over stages a copy on rank 0. */
+typedef struct whole {
+    float *weights, *statistics, *state[GW_OPTIMISER_STATES];
+    size_t count, buffer_count; /* floats */
+    float *copy;                /* NULL: it is the trainer's own */
+} whole;
+
+static gw_status open_whole(gw_trainer *t, whole *w, gw_error *error) {
+    *w = (whole){.weights = t->model->weights, .statistics = t->model->buffers, .count = gw_spec_parameters(t->spec),
+                 .buffer_count = gw_spec_buffers(t->spec)};
+    int states = t->settings.optimiser->states;
+    for (int s = 0; s < states; s++) w->state[s] = gw_optimiser_state(t->optimiser, s);
+    if (!t->pipeline || t->rank != 0) return GW_OK;
+    w->copy = malloc(((size_t)(1 + states) * w->count + w->buffer_count) * sizeof(float));
+    if (!w->copy) return gw_fail(error, GW_MEMORY, "no memory for the state of %zu parameters", w->count);
+    w->weights = w->copy;
+    for (int s = 0; s < states; s++) w->state[s] = w->copy + (size_t)(1 + s) * w->count;
+    w->statistics = w->copy + (size_t)(1 + states) * w->count;
+    return GW_OK;
+}
+
+/* A way between the whole on rank 0 and what every rank has of it. */
+typedef gw_status move(gw_trainer *t, float *part, size_t offset, size_t count, float *whole, gw_error *error);
+
+static gw_status collect(gw_trainer *t, float *part, size_t offset, size_t count, float *all, gw_error *error) {
+    return t->pipeline ? gw_pipeline_collect(t, part, offset, count, all, error) : GW_OK;
+}
+
+static gw_status spread(gw_trainer *t, float *part, size_t offset, size_t count, float *all, gw_error *error) {
+    if (t->pipeline) return gw_pipeline_spread(t, part, offset, count, all, error);
+    return gw_trainer_told(t, gw_broadcast(t->comm, part, part, count, GW_F32, 0), error);
+}
+
+static gw_status move_all(gw_trainer *t, const whole *w, move *way, gw_error *error) {
+    const gw_model *m = t->model;
+    size_t before = gw_spec_parameters_before(t->spec, m->first), buffers = gw_spec_buffers_before(t->spec, m->first);
+    gw_status status = way(t, m->weights, before, m->count, w->weights, error);
+    if (status == GW_OK) status = way(t, m->buffers, buffers, m->buffer_count, w->statistics, error);
+    for (int s = 0; status == GW_OK && s < t->settings.optimiser->states; s++)
+        status = way(t, gw_optimiser_state(t->optimiser, s), before, m->count, w->state[s], error);
+    return status;
+}
+
 /* What has to be the same for the run to go on. */
 static void identify(const gw_trainer *t, char text[IDENTITY_BYTES]) {
     const gw_train_settings *s = &t->settings;
     snprintf(text, IDENTITY_BYTES,
              "--model %.120s (%zu parameters) --data %.160s --batch %lld --accumulate %lld --seed %llu --optimizer "
              "%s%s",
-             s->model, t->model->count, s->data, (long long)s->batch, (long long)s->accumulate,
+             s->model, gw_spec_parameters(t->spec), s->data, (long long)s->batch, (long long)s->accumulate,
              (unsigned long long)s->seed, s->optimiser->name, s->augment ? " --augment" : "");
 }
 
@@ -40,39 +85,49 @@ static void section_name(int state, char name[16]) { snprintf(name, 16, "optimis
 
 /* ---- writing ---- */
 
-static gw_status add_all(gw_trainer *t, gw_checkpoint_writer *writer, gw_error *error) {
+static gw_status add_all(gw_trainer *t, const whole *w, gw_checkpoint_writer *writer, gw_error *error) {
     char identity[IDENTITY_BYTES], name[16];
-    size_t bytes = t->model->count * sizeof(float);
+    size_t bytes = w->count * sizeof(float);
     place at = {htole64(t->epoch), htole64((uint64_t)t->window), htole64(t->updates), htole64((uint64_t)t->world)};
     identify(t, identity);
     gw_status status = gw_checkpoint_add(writer, "identity", identity, strlen(identity), error);
     if (status == GW_OK) status = gw_checkpoint_add(writer, "position", &at, sizeof at, error);
-    if (status == GW_OK) status = gw_checkpoint_add(writer, "weights", t->model->weights, bytes, error);
+    if (status == GW_OK) status = gw_checkpoint_add(writer, "weights", w->weights, bytes, error);
     if (status == GW_OK)
-        status = gw_checkpoint_add(writer, "statistics", t->model->buffers, t->model->buffer_count * sizeof(float),
-                                   error);
-    for (int s = 0; status == GW_OK && gw_optimiser_state(t->optimiser, s); s++) {
+        status = gw_checkpoint_add(writer, "statistics", w->statistics, w->buffer_count * sizeof(float), error);
+    for (int s = 0; status == GW_OK && s < t->settings.optimiser->states; s++) {
         section_name(s, name);
-        status = gw_checkpoint_add(writer, name, gw_optimiser_state(t->optimiser, s), bytes, error);
+        status = gw_checkpoint_add(writer, name, w->state[s], bytes, error);
     }
     return status;
 }
 
-static gw_status write_file(gw_trainer *t, const char *path, gw_error *error) {
+static gw_status write_file(gw_trainer *t, const whole *w, const gw_belongings *own, const char *path,
+                            gw_error *error) {
     gw_checkpoint_writer *writer = NULL;
     gw_status status = gw_checkpoint_begin(path, &writer, error);
     if (status != GW_OK) return status;
-    status = add_all(t, writer, error);
+    status = add_all(t, w, writer, error);
+    if (status == GW_OK) status = gw_belongings_add(t, own, writer, error);
     if (status == GW_OK) return gw_checkpoint_commit(writer, error);
     gw_checkpoint_abandon(writer);
     return status;
 }
 
 gw_status gw_snapshot_save(gw_trainer *t, const char *path, gw_error *error) {
-    gw_status status = gw_trainer_average(t, error);
+    whole w;
+    gw_belongings own = {0};
+    gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
+    if (status == GW_OK) status = gw_trainer_flush(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = share(t, open_whole(t, &w, error), error);
     if (status != GW_OK) return status;
-    if (t->rank == 0) status = write_file(t, path, error);
-    return share(t, status, error);
+    status = move_all(t, &w, collect, error);
+    if (status == GW_OK) status = gw_belongings_collect(t, &own, error);
+    if (status == GW_OK) status = share(t, t->rank == 0 ? write_file(t, &w, &own, path, error) : GW_OK, error);
+    gw_belongings_free(&own);
+    free(w.copy);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -97,54 +152,56 @@ static gw_status check_identity(const gw_trainer *t, const gw_checkpoint *file, 
                    gw_checkpoint_path(file), (int)(held && bytes < 200 ? bytes : held ? 200 : 0), held ? held : "");
 }
 
-static gw_status take_all(gw_trainer *t, const gw_checkpoint *file, place *at, gw_error *error) {
+static gw_status take_all(gw_trainer *t, const whole *w, const gw_checkpoint *file, place *at, gw_error *error) {
     char name[16];
-    size_t bytes = t->model->count * sizeof(float);
+    size_t bytes = w->count * sizeof(float);
     gw_status status = check_identity(t, file, error);
     if (status == GW_OK) status = take(file, "position", at, sizeof *at, error);
-    if (status == GW_OK) status = take(file, "weights", t->model->weights, bytes, error);
-    if (status == GW_OK)
-        status = take(file, "statistics", t->model->buffers, t->model->buffer_count * sizeof(float), error);
-    for (int s = 0; status == GW_OK && gw_optimiser_state(t->optimiser, s); s++) {
+    if (status == GW_OK) status = take(file, "weights", w->weights, bytes, error);
+    if (status == GW_OK) status = take(file, "statistics", w->statistics, w->buffer_count * sizeof(float), error);
+    for (int s = 0; status == GW_OK && s < t->settings.optimiser->states; s++) {
         section_name(s, name);
-        status = take(file, name, gw_optimiser_state(t->optimiser, s), bytes, error);
+        status = take(file, name, w->state[s], bytes, error);
     }
     return status;
 }
 
-static gw_status read_file(gw_trainer *t, const char *path, place *at, gw_error *error) {
+static gw_status read_file(gw_trainer *t, const whole *w, const char *path, place *at, gw_error *error) {
     gw_checkpoint *file = NULL;
     char before[PATH_MAX];
     snprintf(before, sizeof before, "%s.previous", path);
     if (access(path, F_OK) != 0 && errno == ENOENT && access(before, F_OK) != 0) return GW_OK;
     gw_status status = gw_checkpoint_open(path, &file, error);
     if (status != GW_OK) return status;
-    status = take_all(t, file, at, error);
+    status = take_all(t, w, file, at, error);
     gw_checkpoint_close(file);
     if (status == GW_OK && (int64_t)le64toh(at->window) >= gw_trainer_windows(t))
         status = gw_fail(error, GW_INVALID, "%s is at a step that this data set does not have", path);
     return status;
 }
 
-static gw_status spread(const gw_trainer *t, float *data, size_t count, gw_error *error) {
-    return gw_trainer_told(t, gw_broadcast(t->comm, data, data, count, GW_F32, 0), error);
-}
-
-gw_status gw_snapshot_load(gw_trainer *t, const char *path, int *world, gw_error *error) {
-    place at = {0};
-    gw_status status = t->rank == 0 ? read_file(t, path, &at, error) : GW_OK;
+static gw_status load_whole(gw_trainer *t, whole *w, const char *path, place *at, gw_error *error) {
+    gw_status status = open_whole(t, w, error);
+    if (status == GW_OK && t->rank == 0) status = read_file(t, w, path, at, error);
     status = share(t, status, error);
     if (status == GW_OK)
-        status = gw_trainer_told(t, gw_broadcast(t->comm, &at, &at, sizeof at, GW_U8, 0), error);
-    *world = (int)le64toh(at.world);
-    if (status != GW_OK || *world == 0) return status;
-    status = spread(t, t->model->weights, t->model->count, error);
-    if (status == GW_OK) status = spread(t, t->model->buffers, t->model->buffer_count, error);
-    for (int s = 0; status == GW_OK && gw_optimiser_state(t->optimiser, s); s++)
-        status = spread(t, gw_optimiser_state(t->optimiser, s), t->model->count, error);
+        status = gw_trainer_told(t, gw_broadcast(t->comm, at, at, sizeof *at, GW_U8, 0), error);
+    if (status == GW_OK && at->world) status = move_all(t, w, spread, error);
+    free(w->copy);
+    return status;
+}
+
+gw_status gw_snapshot_load(gw_trainer *t, const char *path, gw_snapshot_found *found, gw_error *error) {
+    place at = {0};
+    whole w;
+    gw_status status = load_whole(t, &w, path, &at, error);
+    *found = (gw_snapshot_found){.world = (int)le64toh(at.world)};
+    if (status != GW_OK || found->world == 0) return status;
     t->epoch = le64toh(at.epoch);
     t->window = (int64_t)le64toh(at.window);
     t->updates = le64toh(at.updates);
     gw_sampler_epoch(&t->sampler, t->epoch);
+    status = gw_trainer_commit(t, error);
+    if (status == GW_OK && found->world == t->world) status = gw_belongings_load(t, path, &found->continues, error);
     return status;
 }

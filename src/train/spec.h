@@ -39,6 +39,9 @@ void gw_spec_destroy(gw_spec *spec);
 size_t gw_spec_parameters(const gw_spec *spec); /* floats */
 size_t gw_spec_buffers(const gw_spec *spec);    /* floats */
 gw_shape gw_spec_output(const gw_spec *spec);
+/* Floats of the nodes before this one; node may be the node count. */
+size_t gw_spec_parameters_before(const gw_spec *spec, int node);
+size_t gw_spec_buffers_before(const gw_spec *spec, int node);
 
 /* Whether the model may be cut before this node: only the output of the one before it is needed from there on. */
 bool gw_spec_can_cut(const gw_spec *spec, int node);

@@ -1,5 +1,5 @@
-/* tracing.h - what a trainer tells a recording (trace/trace.h): steps, layers, gradients, updates, the loss. Everything
- * here is nothing where nothing is recorded. */
+/* tracing.h - what a trainer tells a recording (trace/trace.h): steps, layers, the loss. Everything here is nothing
+ * where nothing is recorded. The gradients are told of by the step itself. */
 #ifndef GW_TRAIN_TRACING_H
 #define GW_TRAIN_TRACING_H
 
@@ -9,8 +9,7 @@
 typedef struct gw_train_tracing {
     gw_trace *trace;   /* the engine's; NULL: nothing is recorded */
     gw_time named_in;  /* when the recording was opened that the names are of */
-    uint32_t *names;   /* of the spec's layers, then of the model's parameters; owned */
-    int layers;
+    uint32_t *names;   /* of the spec's layers; owned */
     uint32_t loss;     /* its name */
     uint64_t step;
     gw_time began, layer_began;
@@ -24,9 +23,6 @@ void gw_train_tracing_free(gw_train_tracing *tracing);
 /* A pass begins; a layer of it is done. */
 void gw_train_tracing_pass(gw_train_tracing *tracing);
 void gw_train_tracing_layer(gw_train_tracing *tracing, int node, bool backward);
-void gw_train_tracing_ready(gw_train_tracing *tracing, const gw_model *model, int parameter);
-/* The update of some parameters, named by the first, from begin until now. */
-void gw_train_tracing_applied(gw_train_tracing *tracing, int first, int parameters, gw_time begin);
 void gw_train_tracing_loss(gw_train_tracing *tracing, double loss);
 
 #endif

@@ -21,11 +21,12 @@ static gw_status open_data(gw_trainer *t, gw_error *error) {
     request.window = t->settings.size.context;
     gw_status status = gw_dataset_open(&request, &t->train, error);
     request.split = GW_SPLIT_TEST;
-    if (status == GW_OK) status = gw_dataset_open(&request, &t->test, error);
-    if (status == GW_OK)
-        status = gw_sampler_create(gw_dataset_describe(t->train)->count, t->settings.batch, t->settings.seed, t->rank,
-                                   t->world, &t->sampler, error);
-    return status;
+    return status == GW_OK ? gw_dataset_open(&request, &t->test, error) : status;
+}
+
+static gw_status make_sampler(gw_trainer *t, gw_error *error) {
+    return gw_sampler_create(gw_dataset_describe(t->train)->count, t->settings.batch, t->settings.seed, t->replica,
+                             t->replicas, &t->sampler, error);
 }
 
 /* A model by name takes the shape of the data; one from a file has to fit it. */
@@ -67,28 +68,49 @@ static void plan_rate(gw_trainer *t) {
 
 static gw_status make_parts(gw_trainer *t, gw_error *error) {
     const gw_train_settings *s = &t->settings;
-    int64_t share = (s->batch - 1) / t->world + 1, largest = share > GW_TRAIN_TEST_BATCH ? share : GW_TRAIN_TEST_BATCH;
-    t->gradients = gw_alloc(t->comm, gw_spec_parameters(t->spec) * sizeof(float));
+    int64_t share = (s->batch - 1) / t->replicas + 1;
+    int64_t largest = share > GW_TRAIN_TEST_BATCH ? share : GW_TRAIN_TEST_BATCH;
+    gw_model_options options = {.seed = s->seed, .end = t->spec->node_count};
+    if (t->pipeline) {
+        options.first = t->pipeline->first[t->pipeline->stage];
+        options.end = t->pipeline->first[t->pipeline->stage + 1];
+    }
+    size_t floats = gw_spec_parameters_before(t->spec, options.end) - gw_spec_parameters_before(t->spec, options.first);
+    t->gradients = options.gradients = gw_alloc(t->comm, (floats + !floats) * sizeof(float));
     t->labels = calloc((size_t)(largest * t->rows), sizeof *t->labels);
     t->gathered = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
     t->hashes = calloc((size_t)t->world, sizeof *t->hashes);
     if (!t->gradients || !t->labels || !t->gathered || !t->hashes)
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
-    gw_status status =
-        gw_model_create(t->spec, &(gw_model_options){.seed = s->seed, .gradients = t->gradients}, &t->model, error);
-    if (status == GW_OK) status = gw_buckets_create(t->comm, t->model, s->bucket_bytes, &t->buckets, error);
+    gw_status status = gw_model_create(t->spec, &options, &t->model, error);
     if (status == GW_OK)
         status = gw_optimiser_create(s->optimiser, &s->tuning, t->model->table, t->model->parameters, &t->optimiser,
                                      error);
     return status;
 }
 
+/* Who holds the same weights, and which share of a batch is ours. */
+static gw_status take_place(gw_trainer *t, gw_status so_far, gw_error *error) {
+    if (!t->settings.pipeline.stages) return so_far;
+    gw_status status = gw_pipeline_open(t, so_far, &t->pipeline, error);
+    if (status != GW_OK) return status;
+    t->peers = t->pipeline->peers;
+    t->replica = t->pipeline->replica;
+    t->replicas = t->pipeline->replicas;
+    return GW_OK;
+}
+
 gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw_trainer **trainer, gw_error *error) {
     gw_trainer *t = calloc(1, sizeof *t);
     if (!t) return gw_fail(error, GW_MEMORY, "no memory for a trainer");
     *t = (gw_trainer){.settings = *settings, .comm = comm, .rank = gw_rank(comm), .world = gw_size(comm)};
+    t->peers = comm;
+    t->replica = t->rank;
+    t->replicas = t->world;
     gw_status status = open_data(t, error);
     if (status == GW_OK) status = read_model(t, error);
+    status = take_place(t, status, error);
+    if (status == GW_OK) status = make_sampler(t, error);
     if (status == GW_OK) status = make_parts(t, error);
     if (status != GW_OK) {
         gw_trainer_destroy(t);
@@ -101,8 +123,10 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
 
 void gw_trainer_destroy(gw_trainer *t) {
     if (!t) return;
-    for (int i = 0; i < GW_TRAIN_PASSES; i++) gw_pass_destroy(t->passes[i]);
-    gw_buckets_destroy(&t->buckets);
+    gw_passes_destroy(&t->passes);
+    gw_step_close(t->step);
+    free(t->handed_over);
+    gw_pipeline_close(t->pipeline);
     gw_optimiser_destroy(t->optimiser);
     gw_model_destroy(t->model);
     gw_free(t->comm, t->gradients);
@@ -140,24 +164,7 @@ int64_t gw_trainer_window_examples(const gw_trainer *t) { return range_of(t).exa
 /* ---- passes ---- */
 
 gw_status gw_trainer_pass(gw_trainer *t, int64_t batch, bool trains, gw_pass **pass, gw_error *error) {
-    int free_place = -1;
-    for (int i = 0; i < GW_TRAIN_PASSES; i++) {
-        if (!t->passes[i]) {
-            free_place = free_place < 0 ? i : free_place;
-        } else if (gw_pass_batch(t->passes[i]) == batch && t->pass_trains[i] == trains) {
-            *pass = t->passes[i];
-            return GW_OK;
-        }
-    }
-    if (free_place < 0) {
-        gw_pass_destroy(t->passes[GW_TRAIN_PASSES - 1]);
-        t->passes[free_place = GW_TRAIN_PASSES - 1] = NULL;
-    }
-    gw_status status = gw_pass_create(t->model, &(gw_pass_options){.batch = (int)batch, .trains = trains},
-                                      &t->passes[free_place], error);
-    t->pass_trains[free_place] = trains;
-    *pass = t->passes[free_place];
-    return status;
+    return gw_passes_get(&t->passes, t->model, &(gw_pass_options){.batch = (int)batch, .trains = trains}, pass, error);
 }
 
 void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
@@ -165,77 +172,58 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
     const uint32_t *order = trains ? t->sampler.order : NULL;
     gw_augment augment = {.pad = MOVE_PIXELS, .flip = true, .seed = t->settings.seed, .epoch = t->epoch};
     int64_t count = gw_pass_batch(pass);
+    float *input = t->model->first == 0 ? gw_pass_input(pass) : NULL;
     if (gw_dataset_describe(data)->kind == GW_DATASET_TEXT)
-        gw_dataset_windows(data, order, first, count, (int *)(void *)gw_pass_input(pass), t->labels);
+        gw_dataset_windows(data, order, first, count, (int *)(void *)input, t->labels);
     else
-        gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count,
-                         gw_pass_input(pass), t->labels);
+        gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
 }
 
 static void layer_done(void *ctx, int node, bool backward) {
     gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
 }
 
-static void gradient_ready(void *ctx, int parameter) {
-    gw_trainer *t = ctx;
-    gw_train_tracing_ready(&t->tracing, t->model, parameter);
-    gw_buckets_ready(&t->buckets, parameter);
+/* This rank's share of one batch of the window, which it computes alone. */
+static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_loss *loss, gw_error *error) {
+    gw_pass *pass = NULL;
+    gw_status status = gw_trainer_pass(t, batch->share.count, true, &pass, error);
+    if (status != GW_OK) return status;
+    gw_trainer_load(t, pass, true, batch->share.first);
+    gw_train_tracing_pass(&t->tracing);
+    status = gw_pass_forward(pass, true, batch->hooks, error);
+    if (status != GW_OK) return status;
+    *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->share.count * t->rows,
+                                  gw_model_output(t->model).channels, batch->scale, gw_pass_output_gradient(pass));
+    gw_pass_hooks hooks = *batch->hooks;
+    if (!batch->last) hooks.gradient_ready = NULL;
+    gw_train_tracing_pass(&t->tracing);
+    return gw_pass_backward(pass, batch->accumulates, &hooks, error);
 }
 
-/* This rank's share of one batch of the window. */
-static gw_status run_batch(gw_trainer *t, int64_t batch, float scale, bool accumulates, bool last, gw_error *error) {
-    gw_share share = gw_sampler_share(&t->sampler, batch);
-    gw_pass_hooks hooks = {.ctx = t, .layer_done = t->tracing.trace ? layer_done : NULL};
-    gw_pass *pass = NULL;
-    if (share.count == 0) {
-        if (!accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
-        return GW_OK;
+static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
+    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+                           .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
+    gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
+                               /* The mean over replicas is to be the mean over the window's examples. */
+                               .scale = (float)((double)t->replicas / (double)(range->examples * t->rows)),
+                               .accumulates = number > range->first,
+                               .last = number == range->end - 1,
+                               .hooks = &hooks};
+    gw_loss loss = {0};
+    if (batch.share.count == 0) {
+        gw_status status = gw_trainer_needed(t, 0, t->model->parameters, error); /* they are the step's until then */
+        if (status == GW_OK && !batch.accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
+        return status;
     }
-    gw_status status = gw_trainer_pass(t, share.count, true, &pass, error);
-    if (status != GW_OK) return status;
-    gw_trainer_load(t, pass, true, share.first);
-    gw_train_tracing_pass(&t->tracing);
-    status = gw_pass_forward(pass, true, &hooks, error);
-    if (status != GW_OK) return status;
-    gw_loss loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, share.count * t->rows,
-                                         gw_model_output(t->model).channels, scale, gw_pass_output_gradient(pass));
+    gw_status status = (t->pipeline ? gw_pipeline_train : run_share)(t, &batch, &loss, error);
     t->work.loss_sum += loss.sum;
     t->work.correct += loss.correct;
     t->work.counted += loss.counted;
-    if (last) gw_train_tracing_loss(&t->tracing, loss.counted ? loss.sum / (double)loss.counted : 0);
-    gw_train_tracing_pass(&t->tracing);
-    if (last) hooks.gradient_ready = gradient_ready;
-    return gw_pass_backward(pass, accumulates, &hooks, error);
+    if (batch.last && loss.counted) gw_train_tracing_loss(&t->tracing, loss.sum / (double)loss.counted);
+    return status;
 }
 
 /* ---- the update ---- */
-
-static double clip_scale(const gw_trainer *t) {
-    if (t->settings.clip <= 0) return 1;
-    double norm = sqrt(gw_vectors_get()->sum_squares(t->gradients, t->model->count));
-    return norm > t->settings.clip ? t->settings.clip / norm : 1;
-}
-
-static void apply(gw_trainer *t, int first, int parameters, double scale) {
-    gw_update update = {.step = t->updates + 1, .rate = gw_rate_at(&t->rate, t->updates), .scale = scale};
-    gw_time begun = gw_clock_now();
-    gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, first, parameters, &update);
-    gw_train_tracing_applied(&t->tracing, first, parameters, begun);
-}
-
-/* Buckets are applied as they arrive, so that the next one travels meanwhile; clipping has to see them all. */
-static gw_status update(gw_trainer *t, gw_time *waited, gw_error *error) {
-    bool clips = t->settings.clip > 0;
-    for (int i = 0; i < t->buckets.count; i++) {
-        gw_time begun = gw_clock_now();
-        gw_status status = gw_buckets_wait(&t->buckets, i, error);
-        *waited += gw_clock_now() - begun;
-        if (status != GW_OK) return status;
-        if (!clips) apply(t, t->buckets.list[i].first, t->buckets.list[i].parameters, 1);
-    }
-    if (clips) apply(t, 0, t->model->parameters, clip_scale(t));
-    return GW_OK;
-}
 
 static void advance(gw_trainer *t) {
     t->updates++;
@@ -244,26 +232,39 @@ static void advance(gw_trainer *t) {
     gw_sampler_epoch(&t->sampler, ++t->epoch);
 }
 
+/* Waiting for other stages, and what was sent to them, since the last time. */
+static gw_time count_pipeline(gw_trainer *t) {
+    if (!t->pipeline) return 0;
+    gw_time waited = t->pipeline->waited;
+    t->work.dense += t->pipeline->bytes;
+    t->pipeline->waited = t->pipeline->bytes = 0;
+    return waited;
+}
+
+/* What the step has counted since the last time. */
+static gw_time count_exchange(gw_trainer *t) {
+    gw_step_counters now = gw_step_count(t->step), before = t->counted;
+    t->work.bytes += now.bytes_sent - before.bytes_sent;
+    t->work.dense += now.dense_bytes - before.dense_bytes;
+    t->counted = now;
+    return now.wait_ns - before.wait_ns;
+}
+
 gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     window_range range = range_of(t);
-    float scale = (float)(1.0 / (double)(range.examples * t->rows));
-    gw_time begun = gw_clock_now(), waited = 0;
-    gw_status status = GW_OK;
-    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
-    gw_buckets_begin(&t->buckets);
-    for (int64_t b = range.first; b < range.end && status == GW_OK; b++)
-        status = run_batch(t, b, scale, b > range.first, b == range.end - 1, error);
+    gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
-    gw_time rest = gw_clock_now(), starting = t->buckets.starting;
-    gw_buckets_rest(&t->buckets);
-    waited += gw_clock_now() - rest + starting;
-    status = update(t, &waited, error);
+    t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
+    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
+    gw_time begun = gw_clock_now();
+    for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
+    if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
+    if (status == GW_OK) status = gw_trainer_finish_step(t, error);
     if (status != GW_OK) return status;
     gw_train_tracing_end(&t->tracing);
-    uint64_t world = (uint64_t)t->world;
+    gw_time waited = count_pipeline(t) + count_exchange(t);
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;
-    t->work.bytes += 2 * (world - 1) * t->model->count * sizeof(float) / world;
     advance(t);
     return GW_OK;
 }

@@ -1,4 +1,5 @@
-/* trainer.h - data-parallel training, one rank's part: batches, passes, exchange, optimiser, evaluation.
+/* trainer.h - training, one rank's part: batches, passes, exchange, optimiser, evaluation. Data-parallel; with a
+ * pipeline (pipeline.h) a replica of the model is spread over several ranks.
  *
  * A window is what one update of the weights is computed from: `accumulate` global batches one after the other, fewer
  * at the end of an epoch. Each rank takes its share of each batch and divides its loss by the examples of the whole
@@ -12,16 +13,16 @@
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "train/buckets.h"
 #include "train/catalogue.h"
+#include "train/exchange.h"
 #include "train/loss.h"
 #include "train/optimiser.h"
-#include "train/pass.h"
+#include "train/passes.h"
+#include "train/pipeline.h"
 #include "train/rate.h"
 #include "train/tracing.h"
 
 #define GW_TRAIN_TEST_BATCH 100
-#define GW_TRAIN_PASSES 4 /* batch sizes in use: that of an epoch and its last, for training and for evaluation */
 
 typedef struct gw_train_settings {
     const char *model, *data;
@@ -37,7 +38,7 @@ typedef struct gw_train_settings {
     double clip;     /* largest norm of all gradients together; 0: any */
     uint64_t seed;
     bool augment; /* images are moved by up to 4 pixels and mirrored */
-    size_t bucket_bytes;
+    gw_pipeline_settings pipeline;
 } gw_train_settings;
 
 /* What has happened since the last gw_trainer_meet, on this rank. */
@@ -45,23 +46,30 @@ typedef struct gw_train_work {
     double loss_sum; /* nats */
     int64_t correct, counted; /* rows: examples, or tokens of a text */
     uint64_t compute, exposed; /* ns: passes and optimiser; communication that was waited for */
-    uint64_t bytes;            /* that an all-reduce of this size makes each rank send: 2 (n - 1) / n of it */
+    uint64_t bytes;            /* sent, as counted; what is reduced in place in shared memory is not sent */
+    uint64_t dense;            /* what plain all-reduces would have made this rank send, and what other stages got */
 } gw_train_work;
 
-typedef struct gw_trainer {
+struct gw_trainer {
     gw_train_settings settings;
     gw_comm *comm; /* the caller's */
     int rank, world;
+    gw_pipeline *pipeline;  /* NULL: every rank has the whole model */
+    gw_comm *peers;         /* ranks that have the same weights: `replicas` of them, this one is `replica` */
+    int replica, replicas;
     gw_spec *spec;
-    gw_model *model;
+    gw_model *model;        /* the whole, or this stage */
     float *gradients; /* from gw_alloc */
-    gw_buckets buckets;
+    gw_step *step;          /* NULL before gw_trainer_commit */
+    gw_step_counters counted; /* of it, so far in `work` */
+    bool *handed_over;      /* parameters whose gradients are on their way in this step */
+    gw_status step_status;  /* of the first hand-over in this step that failed */
+    bool timing;            /* exchanges are timed: nothing is updated */
     gw_optimiser *optimiser;
     gw_rate rate;
     gw_dataset *train, *test;
     gw_sampler sampler;
-    gw_pass *passes[GW_TRAIN_PASSES];
-    bool pass_trains[GW_TRAIN_PASSES];
+    gw_passes passes;
     int32_t *labels;
     int64_t rows;         /* of one example: 1, or the tokens of a window */
     uint64_t epoch;       /* position: the next window to be taken */
@@ -71,7 +79,7 @@ typedef struct gw_trainer {
     gw_train_tracing tracing;
     char *gathered;       /* reports of all ranks, for gw_trainer_meet */
     uint64_t *hashes;     /* of all ranks' weights, likewise */
-} gw_trainer;
+};
 
 /* On failure *trainer is untouched. */
 gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw_trainer **trainer, gw_error *error);
@@ -86,9 +94,12 @@ gw_status gw_trainer_step(gw_trainer *trainer, gw_error *error);
 /* The work of all ranks since the last time, summed, times averaged; bytes are one rank's. Collective. Fails where the
  * weights of the ranks are not the same bits, and names those that differ. */
 gw_status gw_trainer_meet(gw_trainer *trainer, gw_train_work *total, gw_error *error);
-/* Which ranks differ from most others; GW_OK: none. */
-gw_status gw_train_compare(const uint64_t *hashes, int world, uint64_t updates, gw_error *error);
-uint64_t gw_trainer_hash(const gw_trainer *trainer); /* of the weights */
+/* Which ranks differ from most others of their stage (rank modulo stages); GW_OK: none. */
+gw_status gw_train_compare(const uint64_t *hashes, int world, int stages, uint64_t updates, gw_error *error);
+/* Of this rank's weights. Those of the stages add up to that of the whole. */
+uint64_t gw_trainer_hash(const gw_trainer *trainer);
+/* Of the whole. Collective. */
+gw_status gw_trainer_hash_whole(gw_trainer *trainer, uint64_t *hash, gw_error *error);
 
 /* The running statistics become those of all ranks. Collective. */
 gw_status gw_trainer_average(gw_trainer *trainer, gw_error *error);
@@ -97,9 +108,9 @@ gw_status gw_trainer_average(gw_trainer *trainer, gw_error *error);
 typedef void gw_train_tick(void *ctx, int64_t done, int64_t of);
 gw_status gw_trainer_evaluate(gw_trainer *trainer, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error);
 
-/* For trainer.c and evaluate.c: a pass for that many examples. */
+/* For the files of the trainer: a pass for that many examples. */
 gw_status gw_trainer_pass(gw_trainer *trainer, int64_t batch, bool trains, gw_pass **pass, gw_error *error);
-/* Fills its input and the trainer's labels. */
+/* Fills its input (in the first stage) and the trainer's labels. */
 void gw_trainer_load(gw_trainer *trainer, gw_pass *pass, bool trains, int64_t first);
 gw_status gw_trainer_told(const gw_trainer *trainer, gw_status status, gw_error *error);
 

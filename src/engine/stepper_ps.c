@@ -1,0 +1,266 @@
+/* stepper_ps.c - the worker's side of parameter servers, and the letters of both. See stepper_ps.h. */
+#include "engine/stepper_ps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "engine/stepper_ps_internal.h"
+
+#define GRAIN 64 /* elements: shares begin at whole cache lines */
+
+static int server_rank(const gw_ps *ps, int server) { return gw_server_rank(server, ps->servers, ps->world); }
+
+/* What came. */
+
+static gw_parcel *parcel_of(gw_ps *ps, int from, const gw_letter *letter, gw_error *error) {
+    bool push = letter->kind == GW_PS_PUSH, answer = letter->kind == GW_PS_ANSWER;
+    gw_parcel *p = letter->parcel < (uint32_t)ps->parcel_count ? &ps->parcels[letter->parcel] : NULL;
+    if (p && letter->bytes == p->bytes &&
+        ((push && p->server == ps->own) || (answer && server_rank(ps, p->server) == from && p->left > 0)))
+        return p;
+    int rank = gw_team_member(ps->stepper->config.team, from);
+    gw_fail_rank(error, GW_PROTOCOL, rank,
+                 "rank %d sent parcel %u of %llu bytes, which nobody expects: do all ranks commit the same tensors?",
+                 rank, letter->parcel, (unsigned long long)letter->bytes);
+    return NULL;
+}
+
+static void *landing(void *ctx, int from, const gw_letter *letter, gw_error *error) {
+    gw_ps *ps = ctx;
+    const gw_parcel *p = parcel_of(ps, from, letter, error);
+    if (!p) return NULL;
+    return letter->kind == GW_PS_PUSH ? ps->landing[from] + p->at : p->to;
+}
+
+static void peer_ended(gw_ps *ps, int from) {
+    if (--ps->ends_due[from] == 0) gw_mail_listen(ps->mail, from, false);
+}
+
+static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, gw_error *error) {
+    gw_ps *ps = ctx;
+    gw_letter over = {.kind = GW_PS_OVER};
+    switch (letter->kind) {
+    case GW_PS_PUSH: gw_ps_pushed(ps, (int)letter->parcel, from, letter->round, letter->step, now, error); return;
+    case GW_PS_ANSWER:
+        ps->answers_due[from]--;
+        gw_ps_answered(ps, (int)letter->parcel, letter->round);
+        return;
+    case GW_PS_LEAVE:
+        if (ps->own < 0 || ps->ends_due[from] == 0) break;
+        gw_ps_left(ps, from, now, error);
+        if (!error->status) gw_mail_send(ps->mail, from, &over, NULL, now, error);
+        peer_ended(ps, from);
+        return;
+    case GW_PS_OVER:
+        if (!ps->said_leave || ps->ends_due[from] == 0) break;
+        peer_ended(ps, from);
+        return;
+    }
+    gw_fail_rank(error, GW_PROTOCOL, gw_team_member(ps->stepper->config.team, from),
+                 "rank %d sent a letter of kind %u, which nobody expects",
+                 gw_team_member(ps->stepper->config.team, from), letter->kind);
+}
+
+static void parcel_left(gw_ps *ps, int parcel) {
+    int piece = ps->parcels[parcel].piece;
+    if (--ps->piece_here[piece] == 0) gw_schedule_left(ps->stepper->schedule, piece);
+}
+
+static void sent(void *ctx, int to, const gw_letter *letter) {
+    (void)to;
+    if (letter->kind != GW_PS_PUSH) return;
+    parcel_left(ctx, (int)letter->parcel);
+    gw_ps_part_over(ctx, (int)letter->parcel);
+}
+
+/* Set-up. */
+
+static gw_status make_shares(gw_ps *ps, gw_error *error) {
+    int count = ps->stepper->config.count;
+    gw_share_tensor *described = calloc((size_t)count + 1, sizeof *described);
+    if (!described) return gw_fail(error, GW_MEMORY, "out of memory for shares");
+    for (int i = 0; i < count; i++) {
+        const gw_step_tensor *t = &ps->stepper->tensors[i].what;
+        described[i] = (gw_share_tensor){.count = t->count, .element = gw_dtype_bytes(t->dtype), .grain = GRAIN,
+                                         .kind = (int)t->dtype};
+    }
+    gw_status status = gw_shares_open(&ps->shares, described, count, ps->servers, error);
+    free(described);
+    for (int s = 0; !status && s < ps->servers; s++) {
+        ps->space_at[s] = ps->staging_bytes;
+        ps->staging_bytes += (ps->shares.space_bytes[s] + GRAIN - 1) / GRAIN * GRAIN;
+    }
+    return status;
+}
+
+static gw_status take_memory(gw_ps *ps, gw_error *error) {
+    size_t pieces = (size_t)gw_schedule_pieces_max(ps->stepper->schedule) + 1;
+    ps->space_at = calloc((size_t)ps->servers, sizeof *ps->space_at);
+    ps->answers_due = calloc((size_t)ps->world, sizeof *ps->answers_due);
+    ps->ends_due = calloc((size_t)ps->world, sizeof *ps->ends_due);
+    ps->first_parcel = calloc(pieces, sizeof *ps->first_parcel);
+    ps->piece_left = calloc(pieces, sizeof *ps->piece_left);
+    ps->piece_here = calloc(pieces, sizeof *ps->piece_here);
+    if (ps->space_at && ps->answers_due && ps->ends_due && ps->first_parcel && ps->piece_left && ps->piece_here)
+        return GW_OK;
+    return gw_fail(error, GW_MEMORY, "out of memory for %d servers", ps->servers);
+}
+
+static void listen_to_all(gw_ps *ps) {
+    for (int r = 0; r < ps->world; r++) {
+        bool serves = gw_server_of_rank(r, ps->servers, ps->world) >= 0;
+        ps->ends_due[r] = r == ps->rank ? 0 : (ps->own >= 0) + serves;
+        gw_mail_listen(ps->mail, r, ps->ends_due[r] > 0);
+    }
+}
+
+gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
+    const gw_stepper_config *c = &stepper->config;
+    gw_ps *ps = calloc(1, sizeof *ps);
+    if (!ps) return gw_fail(error, GW_MEMORY, "out of memory for servers");
+    *ps = (gw_ps){.stepper = stepper, .rank = gw_team_rank(c->team), .world = gw_team_size(c->team),
+                  .servers = c->servers, .weights_here = c->sync->rule != NULL,
+                  .parcel_bytes = c->chunk_bytes ? c->chunk_bytes : GW_PARCEL_BYTES};
+    ps->own = gw_server_of_rank(ps->rank, ps->servers, ps->world);
+    if (ps->weights_here) ps->rule = c->sync->rule(c->sync_values);
+    gw_mail_events events = {.ctx = ps, .landing = landing, .arrived = arrived, .sent = sent};
+    gw_status status = take_memory(ps, error);
+    if (!status) status = make_shares(ps, error);
+    if (!status) status = gw_mail_open(&ps->mail, c->core, c->team, &events, error);
+    if (!status) status = gw_ps_serve_open(ps, error);
+    if (!status) status = gw_ps_bind(ps, error);
+    if (status) {
+        gw_ps_close(ps);
+        return status;
+    }
+    listen_to_all(ps);
+    *out = ps;
+    return GW_OK;
+}
+
+void gw_ps_close(gw_ps *ps) {
+    if (!ps) return;
+    gw_mail_close(ps->mail);
+    gw_ps_serve_close(ps);
+    gw_shares_close(&ps->shares);
+    free(ps->space_at);
+    free(ps->answers_due);
+    free(ps->ends_due);
+    free(ps->first_parcel);
+    free(ps->piece_left);
+    free(ps->piece_here);
+    free(ps->parcels);
+    free(ps->segments);
+    free(ps->staging);
+    free(ps);
+}
+
+gw_status gw_ps_bind(gw_ps *ps, gw_error *error) {
+    gw_desk *desk = NULL;
+    gw_status status = gw_ps_cut(ps, error);
+    if (status || ps->own < 0) return status;
+    status = gw_desk_open(&desk, &ps->rule, ps->world, ps->parcel_count, error);
+    if (status) return status;
+    if (ps->desk) gw_desk_adopt(desk, ps->desk, 0); /* nobody waits: no clock is running */
+    gw_desk_close(ps->desk);
+    ps->desk = desk;
+    return GW_OK;
+}
+
+/* A piece on its way. */
+
+static void pack(const gw_ps *ps, const gw_parcel *p) {
+    uint8_t *at = p->from;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        size_t bytes = gw_parcel_segment_bytes(ps, part);
+        memcpy(at, gw_ps_tensor_at(ps, part, false), bytes);
+        at += bytes;
+    }
+}
+
+static void unpack(const gw_ps *ps, const gw_parcel *p) {
+    const uint8_t *at = p->to;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        size_t bytes = gw_parcel_segment_bytes(ps, part);
+        memcpy(gw_ps_tensor_at(ps, part, ps->weights_here), at, bytes);
+        at += bytes;
+    }
+}
+
+void gw_ps_part_over(gw_ps *ps, int parcel) {
+    gw_parcel *p = &ps->parcels[parcel];
+    if (--p->left == 0) ps->piece_left[p->piece]--;
+}
+
+void gw_ps_answered(gw_ps *ps, int parcel, uint64_t round) {
+    gw_parcel *p = &ps->parcels[parcel];
+    p->round = round;
+    if (p->unpacks) unpack(ps, p);
+    gw_ps_part_over(ps, parcel);
+}
+
+static void push(gw_ps *ps, int parcel, uint64_t step, gw_time now, gw_error *error) {
+    gw_parcel *p = &ps->parcels[parcel];
+    if (p->packs) pack(ps, p);
+    if (p->server == ps->own) {
+        p->left = 1; /* the answer */
+        parcel_left(ps, parcel);
+        gw_ps_pushed(ps, parcel, ps->rank, p->round, step, now, error);
+        return;
+    }
+    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = step,
+                        .bytes = p->bytes};
+    p->left = 2; /* that it has left, and the answer */
+    ps->answers_due[server_rank(ps, p->server)]++;
+    gw_mail_send(ps->mail, server_rank(ps, p->server), &letter, p->from, now, error);
+}
+
+
+void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error) {
+    int first = ps->first_parcel[piece], count = ps->first_parcel[piece + 1] - first;
+    ps->piece_left[piece] = ps->piece_here[piece] = count;
+    for (int i = 0; i < count && !error->status; i++) push(ps, first + i, step, now, error);
+}
+
+bool gw_ps_over(const gw_ps *ps, int piece) { return ps->piece_left[piece] == 0; }
+
+/* Whom somebody waits for: a server that owes this worker answers, a worker that holds others back. */
+static void expect(gw_ps *ps, gw_time now) {
+    for (int r = 0; r < ps->world; r++)
+        if (r != ps->rank)
+            gw_mail_expect(ps->mail, r, ps->answers_due[r] > 0 || (ps->desk && gw_desk_awaits(ps->desk, r)), now);
+}
+
+static void say_leave(gw_ps *ps, gw_time now, gw_error *error) {
+    gw_letter letter = {.kind = GW_PS_LEAVE};
+    ps->said_leave = true;
+    if (ps->own >= 0) gw_ps_left(ps, ps->rank, now, error);
+    for (int s = 0; s < ps->servers && !error->status; s++)
+        if (s != ps->own) gw_mail_send(ps->mail, server_rank(ps, s), &letter, NULL, now, error);
+}
+
+bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error) {
+    bool moved = gw_mail_poll(ps->mail, now, error);
+    if (ps->leaving && !ps->said_leave && !error->status) {
+        say_leave(ps, now, error);
+        moved = true;
+    }
+    expect(ps, now);
+    return moved;
+}
+
+void gw_ps_leave(gw_ps *ps) { ps->leaving = true; }
+bool gw_ps_quiet(const gw_ps *ps) { return ps->said_leave && gw_mail_quiet(ps->mail); }
+
+size_t gw_ps_memory_bytes(const gw_ps *ps) {
+    return gw_ps_serve_bytes(ps) + (ps->staging ? ps->staging_bytes : 0);
+}
+
+bool gw_ps_serves(const gw_ps *ps) { return ps->own >= 0; }
+
+gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now) {
+    return ps->desk ? gw_desk_timed(ps->desk, worker, now) : (gw_desk_times){0};
+}

@@ -1,0 +1,43 @@
+/* stepper_ps.h - pieces carried by parameter servers (Li et al. 2014): a worker pushes what is to be exchanged to the
+ * owners of its shares (server/shares.h) and gets back the mean, or weights; no worker talks to another. Servers run
+ * beside workers, in the same process and machine (as BytePS colocates them).
+ *
+ * What a piece has of one server's space travels as parcels of at most GW_PARCEL_BYTES; each is answered as soon as the
+ * desk (server/desk.h) allows, whatever the others do. Sums are taken in worker order. What an answer means depends on
+ * the synchrony: without a rule of its own it is the mean of all pushes; with one the server has its own copy of the
+ * weights, runs the caller's update on it, and answers with weights.
+ *
+ * Cost, n bytes, S servers, p workers: n out and n in for each worker, p n / S in and out for each server (less what a
+ * worker has on its own server). Memory: on each worker n where tensors lie apart; on a server its share times p. */
+#ifndef GW_ENGINE_STEPPER_PS_H
+#define GW_ENGINE_STEPPER_PS_H
+
+#include "engine/stepper.h"
+#include "server/desk.h"
+
+#define GW_PARCEL_BYTES (1024 * 1024)
+
+typedef struct gw_ps gw_ps;
+
+gw_status gw_ps_open(gw_ps **ps, gw_stepper *stepper, gw_error *error);
+void gw_ps_close(gw_ps *ps); /* NULL is fine */
+
+/* After a cut; nothing is under way on any rank. */
+gw_status gw_ps_bind(gw_ps *ps, gw_error *error);
+/* The server's copy of weights is taken from this rank's. */
+void gw_ps_take_weights(gw_ps *ps);
+
+void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error);
+bool gw_ps_over(const gw_ps *ps, int piece);
+bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error);
+
+/* This rank's worker makes no more steps. Its server goes on until every worker has left. */
+void gw_ps_leave(gw_ps *ps);
+bool gw_ps_quiet(const gw_ps *ps); /* all have left */
+
+size_t gw_ps_memory_bytes(const gw_ps *ps);
+bool gw_ps_serves(const gw_ps *ps); /* this rank runs a server */
+/* What the server of this rank knows of a worker; zeros where it runs none. */
+gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now);
+
+#endif

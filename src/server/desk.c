@@ -1,0 +1,191 @@
+/* desk.c - see desk.h. A push costs O(workers). */
+#include "server/desk.h"
+
+#include <stdlib.h>
+
+/* One worker's part in one parcel. */
+typedef struct seat {
+    uint64_t clock;
+    bool in;      /* its push is in the round under way */
+    bool waiting; /* an answer is owed, when the rule allows it */
+} seat;
+
+/* Time that passes while a count is not 0. */
+typedef struct stopwatch {
+    int count;
+    gw_time since, total;
+} stopwatch;
+
+typedef struct worker {
+    bool left;
+    uint64_t pushes, late;
+    stopwatch held, awaited; /* parcels whose answer is held back; parcels that others are held back in because of it */
+} worker;
+
+struct gw_desk {
+    gw_sync_rule rule;
+    int workers, parcels, present;
+    worker *who;
+    seat *seats;     /* workers entries for each parcel */
+    uint64_t *round; /* of each parcel */
+};
+
+gw_status gw_desk_open(gw_desk **out, const gw_sync_rule *rule, int workers, int parcels, gw_error *error) {
+    gw_desk *d = calloc(1, sizeof *d);
+    if (!d) return gw_fail(error, GW_MEMORY, "out of memory for a server");
+    *d = (gw_desk){.rule = *rule, .workers = workers, .parcels = parcels, .present = workers};
+    d->who = calloc((size_t)workers, sizeof *d->who);
+    d->seats = calloc((size_t)workers * (size_t)parcels + 1, sizeof *d->seats);
+    d->round = calloc((size_t)parcels + 1, sizeof *d->round);
+    if (!d->who || !d->seats || !d->round) {
+        gw_desk_close(d);
+        return gw_fail(error, GW_MEMORY, "out of memory for a server of %d parcels", parcels);
+    }
+    *out = d;
+    return GW_OK;
+}
+
+void gw_desk_close(gw_desk *d) {
+    if (!d) return;
+    free(d->who);
+    free(d->seats);
+    free(d->round);
+    free(d);
+}
+
+static seat *at(const gw_desk *d, int parcel, int w) {
+    return &d->seats[(size_t)parcel * (size_t)d->workers + (size_t)w];
+}
+
+static uint64_t slowest(const gw_desk *d, int parcel) {
+    uint64_t least = UINT64_MAX;
+    for (int w = 0; w < d->workers; w++)
+        if (!d->who[w].left && at(d, parcel, w)->clock < least) least = at(d, parcel, w)->clock;
+    return least;
+}
+
+/* An answer is owed but may not go yet. */
+static bool held(const gw_desk *d, int parcel, int w, uint64_t least) {
+    const seat *s = at(d, parcel, w);
+    if (!d->rule.at_once) return s->in;
+    return s->waiting && least != UINT64_MAX && s->clock > least && s->clock - least > d->rule.lead;
+}
+
+/* Waiting times. */
+
+static void count(stopwatch *s, int by, gw_time now) {
+    if (s->count) s->total += now - s->since;
+    s->since = now;
+    s->count += by;
+}
+
+/* Counts a parcel in (by = 1), or out before it changes (by = -1). */
+static void tally(gw_desk *d, int parcel, int by, gw_time now) {
+    uint64_t least = d->rule.at_once ? slowest(d, parcel) : 0;
+    bool any = false;
+    for (int w = 0; w < d->workers; w++) {
+        if (!held(d, parcel, w, least)) continue;
+        any = true;
+        count(&d->who[w].held, by, now);
+    }
+    for (int w = 0; any && w < d->workers; w++) {
+        const seat *s = at(d, parcel, w);
+        bool slow = d->rule.at_once ? s->clock == least : !s->in;
+        if (slow && !d->who[w].left) count(&d->who[w].awaited, by, now);
+    }
+}
+
+bool gw_desk_awaits(const gw_desk *d, int w) { return d->who[w].awaited.count > 0; }
+
+gw_desk_times gw_desk_timed(const gw_desk *d, int w, gw_time now) {
+    const worker *who = &d->who[w];
+    return (gw_desk_times){.pushes = who->pushes, .late = who->late,
+                           .held = who->held.total + (who->held.count ? now - who->held.since : 0),
+                           .held_others = who->awaited.total + (who->awaited.count ? now - who->awaited.since : 0)};
+}
+
+void gw_desk_adopt(gw_desk *d, const gw_desk *old, gw_time now) {
+    for (int w = 0; w < d->workers; w++) {
+        gw_desk_times times = gw_desk_timed(old, w, now);
+        d->who[w] = (worker){.left = old->who[w].left, .pushes = times.pushes, .late = times.late,
+                             .held.total = times.held, .awaited.total = times.held_others};
+    }
+    d->present = old->present;
+}
+
+/* Pushes and answers. */
+
+bool gw_desk_complete(const gw_desk *d, int parcel) {
+    int in = 0, needed = d->present - d->rule.spare;
+    for (int w = 0; w < d->workers; w++) in += at(d, parcel, w)->in;
+    return !d->rule.at_once && in > 0 && in >= needed;
+}
+
+static gw_push push(gw_desk *d, int parcel, int w, uint64_t round) {
+    seat *s = at(d, parcel, w);
+    if (s->waiting || s->in || d->who[w].left || round > d->round[parcel]) return GW_PUSH_WRONG;
+    d->who[w].pushes++;
+    if (d->rule.at_once) {
+        s->clock++;
+        s->waiting = true;
+        return GW_PUSH_APPLY;
+    }
+    if (round < d->round[parcel]) {
+        d->who[w].late++;
+        s->waiting = true;
+        return GW_PUSH_LATE;
+    }
+    s->clock++;
+    s->in = true;
+    return gw_desk_complete(d, parcel) ? GW_PUSH_LAST : GW_PUSH_KEPT;
+}
+
+gw_push gw_desk_push(gw_desk *d, int parcel, int w, uint64_t round, gw_time now) {
+    tally(d, parcel, -1, now);
+    gw_push what = push(d, parcel, w, round);
+    tally(d, parcel, 1, now);
+    return what;
+}
+
+bool gw_desk_in(const gw_desk *d, int parcel, int w) { return at(d, parcel, w)->in; }
+uint64_t gw_desk_round(const gw_desk *d, int parcel) { return d->round[parcel]; }
+uint64_t gw_desk_clock(const gw_desk *d, int parcel, int w) { return at(d, parcel, w)->clock; }
+
+void gw_desk_next(gw_desk *d, int parcel, gw_time now) {
+    tally(d, parcel, -1, now);
+    d->round[parcel]++;
+    for (int w = 0; w < d->workers; w++) {
+        seat *s = at(d, parcel, w);
+        s->waiting |= s->in;
+        s->in = false;
+    }
+    tally(d, parcel, 1, now);
+}
+
+int gw_desk_due(gw_desk *d, int parcel, gw_time now) {
+    uint64_t least = d->rule.at_once ? slowest(d, parcel) : 0;
+    for (int w = 0; w < d->workers; w++) {
+        if (!at(d, parcel, w)->waiting || held(d, parcel, w, least)) continue;
+        tally(d, parcel, -1, now);
+        at(d, parcel, w)->waiting = false;
+        tally(d, parcel, 1, now);
+        return w;
+    }
+    return -1;
+}
+
+void gw_desk_leave(gw_desk *d, int w, gw_time now) {
+    if (d->who[w].left) return;
+    for (int p = 0; p < d->parcels; p++) tally(d, p, -1, now);
+    d->who[w].left = true;
+    d->present--;
+    for (int p = 0; p < d->parcels; p++) tally(d, p, 1, now);
+}
+
+bool gw_desk_left(const gw_desk *d, int w) { return d->who[w].left; }
+
+bool gw_desk_idle(const gw_desk *d) {
+    for (int i = 0; i < d->workers * d->parcels; i++)
+        if (d->seats[i].in || d->seats[i].waiting) return false;
+    return true;
+}

@@ -1,0 +1,18 @@
+/* combine.h - which techniques go together in training steps. */
+#ifndef GW_STRATEGY_COMBINE_H
+#define GW_STRATEGY_COMBINE_H
+
+#include "strategy/strategy.h"
+
+/* What a step is committed with, as far as it decides what is possible. */
+typedef struct gw_step_facts {
+    int world;
+    bool updates; /* it has weights and an update function */
+    bool sums;    /* GW_SUM rather than the mean */
+    bool clips;
+} gw_step_facts;
+
+/* GW_UNSUPPORTED with the reason where a training step cannot be made this way. */
+gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_step_facts *facts, gw_error *error);
+
+#endif

@@ -1,0 +1,271 @@
+/* test_ps.c - parameter servers from outside: real processes take steps through them under every synchrony. */
+#include <math.h>
+#include <time.h>
+
+#include "small_job.h"
+
+#define TENSORS 6
+#define STEPS 5
+
+static const size_t counts[TENSORS] = {300, 0, 70001, 16, 400000, 5};
+static const char *const names[TENSORS] = {"conv", "empty", "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
+
+static int world, port;
+static const char *line;
+static char said[1024]; /* what a commit was refused with */
+
+typedef struct model {
+    gw_step_tensor tensors[TENSORS];
+    float *gradients, *weights;
+} model;
+
+static void make_model(model *m, size_t gap) {
+    size_t total = 0, at = 0;
+    for (int t = 0; t < TENSORS; t++) total += counts[t] + gap;
+    m->gradients = calloc(total, sizeof(float));
+    m->weights = calloc(total, sizeof(float));
+    for (int t = 0; t < TENSORS; t++) {
+        m->tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
+                                         .gradient = m->gradients + at, .weights = m->weights + at};
+        at += counts[t] + gap;
+    }
+}
+
+static void free_model(model *m) {
+    free(m->gradients);
+    free(m->weights);
+}
+
+static gw_comm *join(int rank) {
+    gw_comm *comm = NULL;
+    gw_options options = job_options(rank, world, port, line);
+    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+    if (!comm) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    return comm;
+}
+
+static void run(const char *strategy, int ranks, void (*body)(int rank)) {
+    line = strategy;
+    world = ranks;
+    port = job_port();
+    int before = test_failures;
+    job_fork(ranks, body);
+    if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);
+}
+
+/* Values whose sum depends on the order. */
+static float noisy(int rank, int tensor, size_t i, int step) {
+    uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + (uint32_t)tensor * 97u + (uint32_t)step * 7u;
+    x ^= x >> 13;
+    x *= 2246822519u;
+    x ^= x >> 16;
+    return ((float)(x & 0xffffff) / 8388608.0f - 1.0f) * ldexpf(1, (int)(x >> 28) - 8);
+}
+
+static void fill(model *m, int tensor, int rank, int number) {
+    float *gradient = m->tensors[tensor].gradient;
+    for (size_t i = 0; i < counts[tensor]; i++) gradient[i] = noisy(rank, tensor, i, number);
+}
+
+static void descend(void *ctx, const gw_step_update *u) {
+    float *weights = u->weights;
+    const float *gradient = u->gradient;
+    (void)ctx;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)u->scale * gradient[i];
+}
+
+/* Takes steps under a strategy and leaves the last means in the gradients, sums of updates in the weights. */
+static void take_steps(gw_comm *comm, model *m, const char *strategy, bool updates) {
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.strategy = strategy;
+    if (updates) options.update = descend;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
+    if (!step) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            fill(m, t, gw_rank(comm), number);
+            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        }
+        CHECK_EQ(GW_OK, gw_step_end(step));
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    gw_step_close(step);
+}
+
+static void same_bits(const model *a, const model *b, const char *strategy) {
+    for (int t = 0; t < TENSORS; t++) {
+        size_t bytes = counts[t] * sizeof(float);
+        bool same = memcmp(a->tensors[t].gradient, b->tensors[t].gradient, bytes) == 0 &&
+                    memcmp(a->tensors[t].weights, b->tensors[t].weights, bytes) == 0;
+        CHECK(same);
+        if (!same) printf("    %s: %s differs from arch=direct\n", strategy, names[t]);
+    }
+}
+
+static void equals_direct(int rank) {
+    static const char *const schedules[] = {"wfbp", "p3:slice=64K", "bytescheduler:slice=256K,credit=1M", "fifo",
+                                            "tictac", "mgwfbp"};
+    gw_comm *comm = join(rank);
+    model direct, served;
+    make_model(&direct, 0);
+    take_steps(comm, &direct, "arch=direct", true);
+    for (int servers = 1; servers <= 4 && servers <= world; servers++)
+        for (int gap = 0; gap < 2; gap++) {
+            char strategy[128];
+            snprintf(strategy, sizeof strategy, "arch=ps:servers=%d%s schedule=%s", servers, gap ? ",chunk=100K" : "",
+                     schedules[(servers + gap + world) % 6]);
+            make_model(&served, gap ? 3 : 0);
+            take_steps(comm, &served, strategy, true);
+            same_bits(&direct, &served, strategy);
+            free_model(&served);
+        }
+    free_model(&direct);
+    gw_finalize(comm);
+}
+
+static void bsp_over_servers_equals_direct(void) {
+    for (int ranks = 1; ranks <= 6; ranks++) run(ranks % 2 ? "transport=auto" : "transport=tcp", ranks, equals_direct);
+}
+
+/* The other meanings: servers keep the weights. Every worker pushes ones. */
+
+static void pushes_ones(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    model m;
+    make_model(&m, rank % 2 ? 3 : 0);
+    options.update = descend;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) {
+            CHECK_EQ(GW_OK, gw_step_wait(step, t));
+            /* All of its own pushes are in what it pulls; nobody's more than there are. */
+            for (size_t i = 0; i < counts[t]; i += 61) {
+                float pushes = -4 * (float)world * ((float *)m.tensors[t].weights)[i];
+                CHECK(pushes >= (float)number && pushes <= (float)(world * STEPS));
+                CHECK(pushes == rintf(pushes));
+            }
+        }
+        if (rank == world - 1) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
+            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        }
+        CHECK_EQ(GW_OK, gw_step_end(step));
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    gw_step_close(step);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void servers_that_keep_weights(void) {
+    run("arch=ps:servers=2 sync=asp", 4, pushes_ones);
+    run("arch=ps:servers=2 sync=ssp:lead=1 schedule=p3", 4, pushes_ones);
+    run("arch=ps sync=ssp:lead=0 transport=tcp", 2, pushes_ones);
+    run("arch=ps sync=asp", 1, pushes_ones);
+}
+
+/* With backup the mean is over whoever was in the round, so that a step moves each weight by a quarter. */
+static void slow_one_is_left_behind(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    model m;
+    make_model(&m, 0);
+    options.update = descend;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < (rank == 2 ? 2 : 20); number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        if (rank == 2) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
+            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        }
+        CHECK_EQ(GW_OK, gw_step_end(step));
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    float rounds = -4 * ((float *)m.tensors[2].weights)[500];
+    CHECK(rounds == rintf(rounds));
+    if (rank != 2) CHECK(rounds >= 19 && rounds <= 22);
+    gw_step_close(step);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void backup_does_not_wait(void) { run("arch=ps:servers=2 sync=backup:n=1", 3, slow_one_is_left_behind); }
+
+/* What has no meaning is refused at commit, on every rank. */
+
+static const char *refused_line, *refused_why;
+static bool refused_updates;
+
+static void is_refused(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    model m;
+    make_model(&m, 0);
+    options.strategy = refused_line;
+    if (refused_updates) options.update = descend;
+    CHECK_EQ(GW_UNSUPPORTED, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    snprintf(said, sizeof said, "%s", gw_last_error(NULL));
+    CHECK(strstr(said, refused_why) != NULL);
+    if (!strstr(said, refused_why)) printf("    %s: %s\n", refused_line, said);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void refuse(const char *strategy, bool updates, const char *why) {
+    refused_line = strategy;
+    refused_why = why;
+    refused_updates = updates;
+    run("arch=auto", 2, is_refused);
+}
+
+static void refusals(void) {
+    refuse("sync=asp arch=ring", true, "somebody has to keep the weights");
+    refuse("sync=ssp", true, "use arch=ps");
+    refuse("arch=ps sync=asp", false, "an update function");
+    refuse("arch=ps:servers=3", false, "the job has 2 ranks");
+    refuse("arch=ps schedule=dear", false, "no half");
+    refuse("arch=ps sync=backup:n=2", true, "at least one");
+}
+
+/* Who closes early under bsp is told on, at once. */
+static void closes_early(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    model m;
+    make_model(&m, 0);
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
+    if (!step) exit(1);
+    gw_status status = GW_OK;
+    for (int t = TENSORS - 1; t >= 0 && rank == 0; t--) CHECK_EQ(GW_OK, gw_step_ready(step, t));
+    if (rank == 0) status = gw_step_flush(step);
+    else nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    if (rank == 0) {
+        CHECK_EQ(GW_MISMATCH, status);
+        CHECK(strstr(gw_last_error(comm), "rank 1 closed its step") != NULL);
+    }
+    gw_step_close(step);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void closing_early_is_an_error(void) {
+    char folder[] = "/tmp/gradwire-test-XXXXXX", command[64];
+    if (!mkdtemp(folder)) abort();
+    setenv("GRADWIRE_FLIGHT_DIR", folder, 1);
+    run("arch=ps", 2, closes_early);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_EQ(0, system(command));
+}
+
+TEST_MAIN(CASE(bsp_over_servers_equals_direct), CASE(servers_that_keep_weights), CASE(backup_does_not_wait),
+          CASE(refusals), CASE(closing_early_is_an_error))
