@@ -8,7 +8,6 @@
 #include "engine/comm.h"
 #include "engine/measure.h"
 #include "engine/stepper.h"
-#include "strategy/combine.h"
 
 struct gw_step {
     gw_comm *comm;         /* the step's own, split from the caller's */
@@ -41,22 +40,9 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
 
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
                            gw_stepper_config *config, gw_error *error) {
-    const gw_setting *axes = step->strategy.axes;
-    gw_comm *comm = step->comm;
-    const gw_policy *policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
-    gw_step_facts facts = {.world = comm->size, .updates = options->update != NULL, .sums = options->op == GW_SUM,
-                           .clips = options->clip > 0};
-    gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
-    if (status) return status;
-    bool servers = gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps");
-    *config = (gw_stepper_config){
-        .core = comm->node->core, .team = comm->team, .arch = gw_strategy_name(&step->strategy, GW_AXIS_ARCH),
-        .chunk_bytes = (size_t)gw_strategy_integer(&step->strategy, GW_AXIS_ARCH, "chunk"),
-        .servers = servers ? (int)gw_strategy_integer(&step->strategy, GW_AXIS_ARCH, "servers") : 0, .policy = policy,
-        .settings = policy->settings(axes[GW_AXIS_SCHEDULE].values), .sync = gw_sync_of(axes[GW_AXIS_SYNC].technique),
-        .sync_values = axes[GW_AXIS_SYNC].values, .tensors = tensors, .count = step->count, .options = *options};
-    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &config->codec,
-                                 error);
+    *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
+                                  .count = step->count, .options = *options};
+    return gw_stepper_configure(config, &step->strategy, error);
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
@@ -212,8 +198,7 @@ static gw_status cut_by_measure(gw_step *step) {
     gw_node_unlock(step->comm->node);
     if (status) return told(status, &error);
     describe(step);
-    /* Servers take no order from anybody: a push of the new pieces must not come to one that knows the old. */
-    return gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps") ? gw_barrier(step->comm) : GW_OK;
+    return gw_barrier(step->comm); /* nothing of the new pieces may come to a rank that knows only the old */
 }
 
 gw_status gw_step_end(gw_step *step) {

@@ -8,8 +8,8 @@
  *
  * Matching. Every rank starts operations on the stepper's team in the same order: as produced where that is fixed, as
  * rank 0 publishes it (publish.h) where a policy reorders. Exchanges through a codec take several operations, and each
- * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. Parameter servers need
- * no common order: what goes to them says what it is. */
+ * has a team of its own, so that theirs cannot overtake each other differently from rank to rank. Parameter servers
+ * need no common order: what goes to them says what it is. */
 #ifndef GW_ENGINE_STEPPER_H
 #define GW_ENGINE_STEPPER_H
 
@@ -20,6 +20,7 @@
 #include "engine/exchange.h"
 #include "schedule/schedule.h"
 #include "server/desk.h"
+#include "strategy/strategy.h"
 #include "sync/sync.h"
 
 typedef struct gw_stepper gw_stepper;
@@ -42,12 +43,14 @@ typedef struct gw_stepper_config {
     float *flat;             /* gw_stepper_flat floats where that is not 0: what travels is packed into it */
 } gw_stepper_config;
 
+/* Fills in what the strategy says; core, team, tensors, count and options are there. GW_UNSUPPORTED with the reason where
+ * it has no meaning. The strategy outlives the stepper. */
+gw_status gw_stepper_configure(gw_stepper_config *config, const gw_strategy *strategy, gw_error *error);
 /* Whether tensors have to be copied together before they travel: bytes of config.flat, 0 where they lie well. */
 size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
 /* How many team ids it needs at most. */
 uint32_t gw_stepper_teams(const gw_stepper_config *config);
 
-/* That the combination has a meaning has been checked (strategy/combine.h). */
 gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_close(gw_stepper *stepper);
 
@@ -76,6 +79,7 @@ const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 
 const gw_schedule *gw_stepper_schedule(const gw_stepper *stepper);
 gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO: not coded */
+size_t gw_stepper_sent_bytes(const gw_stepper *stepper); /* by this rank in a step, at most */
 size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken at commit, codec state included */
 size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
 

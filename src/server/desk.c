@@ -53,7 +53,9 @@ void gw_desk_close(gw_desk *d) {
     free(d);
 }
 
-static seat *at(const gw_desk *d, int parcel, int w) { return &d->seats[(size_t)parcel * (size_t)d->workers + (size_t)w]; }
+static seat *at(const gw_desk *d, int parcel, int w) {
+    return &d->seats[(size_t)parcel * (size_t)d->workers + (size_t)w];
+}
 
 static uint64_t slowest(const gw_desk *d, int parcel) {
     uint64_t least = UINT64_MAX;
