@@ -12,7 +12,7 @@ TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-peers run test test-full test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -30,6 +30,10 @@ test: test-packages all
 test-full: test-packages all
 	@tests/run full $(BUILD)
 
+# Every schedule in virtual time over 500 seeds.
+test-step: all
+	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
+
 # All tests under ASan+UBSan and under TSan.
 test-sanitize: test-packages build-packages
 	@tests/run sanitize
@@ -38,10 +42,15 @@ test-sanitize: test-packages build-packages
 fuzz: test-packages build-packages
 	@tests/run fuzz $(SECONDS)
 
-# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo.
+# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo; and a training step beside PyTorch.
 bench-peers: all
 	@bench/peers/install.sh
 	@bench/peers/build.sh $(BUILD)
+	@bench/peers/train.sh $(BUILD)
+
+# docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
+bench-large-batch: all run-packages
+	@bench/large_batch.sh $(BUILD)
 
 install: all
 	@cmake --install $(BUILD)

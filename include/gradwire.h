@@ -297,14 +297,38 @@ typedef struct gw_step_counters {
     uint64_t wait_ns;                   /* that calls of the step waited: communication which nothing hid */
     int pieces;                         /* into which the tensors are cut at present */
     size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
+    bool local;                         /* optimisers of the ranks differ, and their weights between exchanges */
+    bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
+
+/* Who waited for whom at the parameter servers (arch=ps), worker by worker; of several servers the one that saw most. */
+typedef struct gw_step_worker {
+    uint64_t pushes, late;   /* late: came after their round was over and were not used (sync=backup) */
+    uint64_t held_ns;        /* while answers to it were held back */
+    uint64_t held_others_ns; /* while answers to others were held back because of it */
+} gw_step_worker;
+/* A collective call; workers: one entry for each rank, zeros without servers. */
+GW_API gw_status gw_step_workers(gw_step *step, gw_step_worker *workers);
 
 /* What is kept from step to step on this rank (residuals of codecs, anchors), saved exactly; both flush first. restore:
  * GW_MISMATCH where it is of another model, strategy, rank or number of ranks. */
 GW_API size_t gw_step_state_bytes(const gw_step *step);
 GW_API gw_status gw_step_state_save(gw_step *step, void *memory);
 GW_API gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t bytes);
+
+/* Recording what happens (docs/seeing.md): operations, messages, waiting and, where the library is told of them, layers
+ * and tensors of a training step. timeline: a file in Chrome's trace format, which Perfetto opens; capture: a compact
+ * file for `gradwire trace`. Either may be NULL. Existing files are replaced. Ranks on the host of rank 0 write to the
+ * file as named, those of other hosts to FILE.host1, FILE.host2, ... on their own. What was recorded until then is in the
+ * files a tenth of a second later, whatever happens to the process.
+ *
+ * A collective call: clocks are compared. gw_init does it by itself where GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is
+ * set. All communicators of the process are recorded. */
+GW_API gw_status gw_trace_start(gw_comm *comm, const char *timeline, const char *capture);
+/* Ends the recording of this rank; not a collective call. gw_finalize of the last communicator does it by itself. No
+ * other thread may be inside a call of this library meanwhile. */
+GW_API gw_status gw_trace_stop(gw_comm *comm);
 
 #ifdef __cplusplus
 }

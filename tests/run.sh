@@ -81,10 +81,10 @@ environment_of_the_launcher() {
 socket_of_rank_0() {
     run -n 2 -- bash -c 'if [ $RANK = 0 ]; then
         [[ $(readlink /proc/$$/fd/$GRADWIRE_LISTEN_FD) == socket:* ]] && echo has
-        sleep 0.5; else exec 5<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo reached ${GRADWIRE_LISTEN_FD-none}; fi'
+        sleep 0.5; else exec 5<>/dev/tcp/$MASTER_ADDR/$GRADWIRE_MASTER_PORT && echo reached ${GRADWIRE_LISTEN_FD-none}; fi'
     is output "$(sort <<<"$out")" "[0] has
 [1] reached none"
-    run --ports 29510-29519 -- bash -c 'echo $MASTER_PORT $GRADWIRE_PORTS'
+    run --ports 29510-29519 -- bash -c 'echo $GRADWIRE_MASTER_PORT $GRADWIRE_PORTS'
     has output "$out" '^\[0\] 295[0-9][0-9] 29510-29519$'
 }
 token_is_on_no_command_line() {

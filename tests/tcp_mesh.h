@@ -149,7 +149,8 @@ static mesh *mesh_open(int world, int streams, bool tight, bool connects) {
         n->rank = r;
         n->mesh = m;
         gw_tcp_options options = {r, world, streams, "auto", 0};
-        gw_sink sink = {n, node_landing, node_arrived, node_sent, node_lost};
+        gw_sink sink = {.ctx = n, .landing = node_landing, .arrived = node_arrived, .sent = node_sent,
+                        .lost = node_lost};
         CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, sink, node_dial, n, NULL));
         CHECK_EQ(streams == 1, n->transport->ops->ordered);
     }

@@ -1,5 +1,5 @@
-/* test_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a small
- * model to a falling loss; a pair for which there is no line is refused with a reason. */
+/* test_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
+ * small model to a falling loss; a pair for which there is no line is refused with a reason. */
 #include "small_job.h"
 #include "strategy/combine.h"
 
@@ -105,7 +105,7 @@ static void descend(void *ctx, const gw_step_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.05f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.01f * (float)u->scale * gradient[i];
 }
 
 static void train(gw_comm *comm, const char *line) {

@@ -62,6 +62,8 @@ static void masters(void) {
     CHECK_EQ(GW_OK, find(NULL, ENV("MASTER_ADDR", "fd00::1", "MASTER_PORT", "1"), &place, &error));
     CHECK_STR("fd00::1", place.master);
     CHECK_EQ(GW_INVALID, find(NULL, ENV("MASTER_ADDR", "n:5", "MASTER_PORT", "6"), &place, &error));
+    CHECK_EQ(GW_OK, find(NULL, ENV("MASTER_PORT", "29500", "GRADWIRE_MASTER_PORT", "29502"), &place, &error));
+    CHECK_EQ(29502, place.port_high);
     CHECK_EQ(GW_OK,
              find(NULL, ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_PORT", "29500", "TORCHELASTIC_RUN_ID", "none"),
                   &place, &error));

@@ -67,7 +67,7 @@ static void on_lost(void *ctx, int peer, gw_status status, const char *detail) {
     engine.lost++;
 }
 
-static const gw_sink sink = {NULL, on_landing, on_arrived, on_sent, on_lost};
+static const gw_sink sink = {.landing = on_landing, .arrived = on_arrived, .sent = on_sent, .lost = on_lost};
 
 static void start_engine(rank_env *env) {
     engine = (fake_engine){.env = env};

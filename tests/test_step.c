@@ -123,10 +123,13 @@ static void a_world_of_one(void) {
 
 /* The step updates, by plain descent. */
 
+static uint64_t applied[TENSORS];
+
 static void descend(void *ctx, const gw_step_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
+    if (!u->local) CHECK_EQ(applied[u->tensor]++, u->step); /* every step once, in order */
     for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)u->scale * gradient[i];
 }
 

@@ -146,11 +146,11 @@ static void refuses_with_a_sentence(void) {
                       "transport)"},
         {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport)"},
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
-                      "hierarchical, ps)"},
-        {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, ps)"},
-        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, ps)"},
-        {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, ps)"},
-        {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical, ps)"},
+                      "hierarchical, mpi, ps)"},
+        {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
+        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
+        {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
+        {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
         {"arch=ring sync=bsp arch=tree", "arch is given twice; name each axis once"},
         {"arch=ring:", "arch=ring: a parameter without a name (allowed: chunk)"},
         {"arch=ring:chunk=1M,", "arch=ring: a parameter without a name (allowed: chunk)"},
@@ -178,8 +178,9 @@ static void refuses_with_a_sentence(void) {
         {"transport=tcp:congestion=cubik", "transport=tcp: congestion cannot be \"cubik\" (did you mean \"cubic\"? "
                                            "allowed: auto, cubic, bbr, reno, system)"},
         {"arch=ring#remark", "unknown arch \"ring#remark\" (allowed: auto, ring, halving, tree, direct, "
-                             "hierarchical, ps)"},
-        {"arch=ri\033[31mng", "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, hierarchical, ps)"},
+                             "hierarchical, mpi, ps)"},
+        {"arch=ri\033[31mng",
+         "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
         {"# a file\narch=ring\n\ntransport=udp", "line 4: unknown transport \"udp\" (allowed: auto, tcp, shm, sim)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) CHECK_STR(cases[i].sentence, parsed(cases[i].line));

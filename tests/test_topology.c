@@ -38,6 +38,19 @@ static void parts_cover(void) {
         }
 }
 
+static void smallest_and_largest_host(void) {
+    static const int in_order[] = {0, 0, 0, 1, 2, 2}, dealt[] = {0, 1, 0, 2, 0, 2};
+    const int *const both[] = {in_order, dealt};
+    int least, most;
+    for (int i = 0; i < 2; i++) {
+        gw_topology_local_sizes(&(gw_topology){.world = 6, .host_of = both[i]}, &least, &most);
+        CHECK_EQ(1, least);
+        CHECK_EQ(3, most);
+    }
+    gw_topology_local_sizes(&(gw_topology){.world = 4}, &least, &most);
+    CHECK(least == 1 && most == 1);
+}
+
 /* Segments follow each other without gaps, are not empty, and their pieces are no larger than a message. */
 static void check_cut(size_t count, uint64_t ways, size_t chunk, int depth) {
     gw_segments cut = gw_segments_cut(count, ways, chunk, depth);
@@ -67,4 +80,5 @@ static void segments_cover(void) {
                 for (int depth = 1; depth < 5; depth++) check_cut(count, ways, chunk, depth);
 }
 
-TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(segments_cover))
+TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(segments_cover),
+          CASE(smallest_and_largest_host))

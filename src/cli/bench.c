@@ -30,7 +30,7 @@ gw_status gw_bench_strategy(const gw_bench_settings *s, const char *arch, gw_str
         status = gw_strategy_overlay(strategy, text, "--arch", error);
     }
     if (!status && s->transport) {
-        snprintf(text, sizeof text, "transport=%.40s", s->transport);
+        snprintf(text, sizeof text, "transport=%.*s", (int)strcspn(s->transport, " ") % 48, s->transport);
         status = gw_strategy_overlay(strategy, text, "--transport", error);
     }
     return status;
@@ -112,6 +112,15 @@ static int check_compress(const gw_bench_settings *s) {
     return -1;
 }
 
+/* Several contestants run at the same time. */
+static int check_recording(const gw_bench_settings *s) {
+    bool several = s->compress || (s->arch && strcmp(s->arch, "all") == 0);
+    if (several && (s->timeline || s->capture))
+        return gw_usage_error(&gw_command_bench, "--timeline and --capture record one job, but --arch all and --compress "
+                                                 "run several; give one --arch, or none");
+    return -1;
+}
+
 static int check_lab(gw_bench_settings *s) {
     gw_error error = {0};
     if (!s->lab_text) return -1;
@@ -134,6 +143,7 @@ static int check(gw_bench_settings *s, int argc, char **argv) {
     if (code < 0) code = check_strategy(s);
     if (code < 0) code = check_against(s);
     if (code < 0) code = check_compress(s);
+    if (code < 0) code = check_recording(s);
     if (code < 0) code = check_lab(s);
     if (code < 0 && s->root >= (s->ranks ? s->ranks : 2) && !getenv("WORLD_SIZE"))
         code = gw_usage_error(&gw_command_bench, "--root %d is not one of the ranks", (int)s->root);
@@ -188,8 +198,8 @@ static int run(int argc, char **argv) {
          .about = "check the results of the timed calls too"},
         {.name = "arch", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.arch,
          .about = "architecture, as in gradwire list arch; all: every one that can carry it, in one table"},
-        {.name = "transport", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s.transport,
-         .about = "as in gradwire list transport"},
+        {.name = "transport", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.transport,
+         .about = "as in gradwire list transport; several, apart by blanks, are compared in turns"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
          .about = "the whole strategy line, under --arch and --transport"},
         {.name = "memory", .kind = GW_OPTION_CHOICE, .string = &s.memory, .choices = memories,
@@ -200,6 +210,10 @@ static int run(int argc, char **argv) {
          .about = "run the ranks on hosts made of network namespaces, with links of that rate (root)"},
         {.name = "compress", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.compress,
          .about = "compare with codecs, apart by blanks: 'onebit topk:ratio=0.01' (docs/compression.md)"},
+        {.name = "timeline", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.timeline,
+         .about = "record a timeline that Perfetto opens (docs/seeing.md)"},
+        {.name = "capture", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.capture,
+         .about = "record every message, for gradwire trace"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &s.json, .about = "one JSON object a line"},
         /* clang-format on */
         {.name = NULL},
@@ -207,6 +221,7 @@ static int run(int argc, char **argv) {
     int code = gw_args_parse(&gw_command_bench, options, &argc, argv);
     if (code < 0) code = check(&s, argc, argv);
     if (code >= 0) return code;
+    gw_record(s.timeline, s.capture);
     if (is_rank()) return as_rank(&s);
     if (!s.ranks) s.ranks = 2;
     return gw_bench_conduct(&s);

@@ -23,6 +23,7 @@ typedef struct gw_bench_settings {
     int64_t factor, iterations, warmup; /* iterations 0: by the time they take */
     int64_t root;
     const char *arch, *transport, *strategy, *memory, *dtype, *op, *against, *lab_text, *compress; /* NULL: not given */
+    const char *timeline, *capture; /* files to record to; NULL: not given */
     bool check, json;
     gw_lab_options lab; /* hosts 0: none */
 } gw_bench_settings;
@@ -32,7 +33,7 @@ typedef struct gw_contestant {
     const char *library;              /* "gradwire", "openmpi", ... */
     char arch[24];                    /* "-" for others; the codec, where there is one */
     char codec[64];                   /* "": none */
-    char transport[16];
+    char transport[32];
     char line[GW_STRATEGY_PRINT_BYTES]; /* gradwire's strategy */
     char directory[128];              /* of its side channel */
     pid_t pid;                        /* of its launcher; 0: none, or reaped */

@@ -87,7 +87,7 @@ static void add_run(const gw_contest *contest, const gw_contestant *c, gw_spawn 
     add(spawn, "ip netns exec");
     add(spawn, "-H%s", hosts);
     add(spawn, "--master-addr=%s", gw_lab_address(contest->lab, 0));
-    add(spawn, "--port=%d", FIRST_PORT + (int)(c - contest->contestants));
+    add(spawn, "--port=%d", FIRST_PORT + 2 * (int)(c - contest->contestants));
 }
 
 static gw_status gradwire_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn,
@@ -222,7 +222,8 @@ static bool carries(const gw_contest *contest, const char *arch) {
     int host_of[1024] = {0}, per_host = s->lab.hosts ? slots(contest) : contest->world;
     if (!builder || gw_bench_strategy(s, arch, &strategy, &ignored) != GW_OK) return false;
     for (int r = 0; r < contest->world; r++) host_of[r] = r / per_host;
-    bool board = !gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "tcp");
+    bool board = gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "auto") ||
+                 gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "shm");
     gw_plan_request request = {.collective = s->first.collective, .root = s->first.root, .count = 1 << 20,
                                .topology = {.world = contest->world, .host_of = host_of, .board = board},
                                .chunk_count = 1 << 16, .pipeline = 2};
@@ -234,6 +235,26 @@ static gw_status enter_all(gw_contest *contest, gw_error *error) {
     for (const gw_technique *const *at = gw_techniques(GW_AXIS_ARCH); *at && !status; at++) {
         const char *name = (*at)->name;
         if (strcmp(name, "auto") == 0 || carries(contest, name)) status = enter_gradwire(contest, name, error);
+    }
+    return status;
+}
+
+/* Beside the first, one for each further word of --transport. */
+static gw_status enter_transports(gw_contest *contest, gw_error *error) {
+    gw_bench_settings other = *contest->settings;
+    const gw_bench_settings *all = contest->settings;
+    gw_status status = GW_OK;
+    for (const char *at = all->transport; at && (at = strchr(at, ' ')) && !status;) {
+        at += strspn(at, " ");
+        if (!*at) break;
+        if (contest->count == GW_CONTESTANTS_MAX)
+            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_CONTESTANTS_MAX);
+        other.transport = at;
+        contest->settings = &other;
+        status = enter_gradwire(contest, NULL, error);
+        contest->settings = all;
+        gw_contestant *c = &contest->contestants[contest->count - 1];
+        if (!status) snprintf(c->transport, sizeof c->transport, "%.*s", (int)strcspn(at, " ") % 32, at);
     }
     return status;
 }
@@ -260,6 +281,7 @@ gw_status gw_contest_enter(gw_contest *contest, gw_error *error) {
     const gw_bench_settings *s = contest->settings;
     bool all = s->arch && strcmp(s->arch, "all") == 0;
     gw_status status = all ? enter_all(contest, error) : enter_gradwire(contest, NULL, error);
+    if (!status) status = enter_transports(contest, error);
     if (!status) status = enter_codecs(contest, error);
     for (const char *at = s->against; at && *at && !status;) {
         size_t length = strcspn(at, ",");

@@ -31,7 +31,14 @@ extern const gw_command gw_command_model;
 extern const gw_command gw_command_data;
 extern const gw_command gw_command_train;
 extern const gw_command gw_command_doctor;
+extern const gw_command gw_command_predict;
+extern const gw_command gw_command_fit;
+extern const gw_command gw_command_trace;
 extern const gw_command gw_command_probe; /* not in the help: gradwire doctor starts it */
+
+/* --timeline and --capture: the library, in this process and those that it starts, records to these files. NULL: as in
+ * the environment. */
+void gw_record(const char *timeline, const char *capture);
 
 /* Says on standard error what was asked wrongly ("gradwire list: ..."), and returns GW_EXIT_USAGE. */
 int gw_usage_error(const gw_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

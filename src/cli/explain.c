@@ -92,7 +92,9 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, int ranks, c
     gw_status status = gw_team_open(&team, gw_core_engine(core), 0, 0, members, ranks, members, NULL, error);
     gw_stepper_config config = {.core = core, .team = team, .first_id = 1, .tensors = tensors, .count = count,
                                 .options = options};
-    if (!status) status = gw_stepper_configure(&config, strategy, error);
+    gw_step_facts facts = {.world = ranks, .updates = true};
+    if (!status) status = gw_strategy_check_step(strategy, &facts, error);
+    if (!status) status = gw_stepper_follow(&config, strategy, error);
     size_t flat = status ? 0 : gw_stepper_flat_bytes(&config);
     if (flat) config.flat = malloc(flat);
     if (flat && !config.flat) status = gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", flat);
@@ -166,8 +168,9 @@ static void say_json(const gw_strategy *strategy, const answers *a, const outcom
         fputs(", \"reason\": ", stdout);
         gw_json_string(stdout, error->text);
     } else {
-        printf(", \"pieces\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu, \"codec_bytes\": %zu",
-               o->pieces, o->parameters, o->sent, o->memory, o->codec);
+        printf(", \"pieces\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu", o->pieces,
+               o->parameters, o->sent, o->memory);
+        printf(", \"codec_bytes\": %zu", o->codec);
     }
     puts("}");
 }
@@ -217,9 +220,10 @@ static void print_pairs(gw_axis a, gw_axis b, reasons *why) {
 static void print_all(void) {
     reasons why = {.count = 0};
     puts("# Can I combine A with B?\n\n"
-         "Written by `gradwire explain --all` from the checks that a commit makes; `gradwire explain LINE` answers for one\n"
-         "line. A pair is \"yes\" where it works with the other axes at their defaults. Transports go with everything;\n"
-         "transport=shm needs all ranks on one host, transport=sim is the simulator's.");
+         "Written by `gradwire explain --all` from the checks that a commit makes; `gradwire explain LINE` answers\n"
+         "for one line. A pair is \"yes\" where it works with the other axes at their defaults. Transports go with\n"
+         "everything; transport=shm needs all ranks on one host, transport=sim is the simulator's, and arch=mpi\n"
+         "needs transport=mpi.");
     for (gw_axis a = 0; a < GW_AXIS_TRANSPORT; a++)
         for (gw_axis b = a + 1; b < GW_AXIS_TRANSPORT; b++) print_pairs(a, b, &why);
     puts("\n## Why not\n");

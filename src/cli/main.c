@@ -19,6 +19,9 @@ static const gw_command *const commands[] = {
     &gw_command_model,
     &gw_command_data,
     &gw_command_doctor,
+    &gw_command_fit,
+    &gw_command_predict,
+    &gw_command_trace,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

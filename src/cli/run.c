@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "insight/mend.h"
 #include "launch/job.h"
 #include "launch/wire.h"
 #include "strategy/strategy.h"
+#include "trace/trace.h"
 #include "transport/listen.h"
 #include "transport/token.h"
 
@@ -26,6 +28,7 @@ typedef struct settings {
     int64_t port;  /* 0: chosen */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
+    const char *timeline, *capture;                         /* likewise */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
     bool no_prefix;
     int port_low, port_high; /* of ports; 0: any */
@@ -77,7 +80,21 @@ static void forward_variables(variables *v) {
     }
 }
 
-static gw_status collect_variables(variables *v, const settings *s, const char *address, int port, gw_error *error) {
+/* Where rank 0 will be found. */
+typedef struct master {
+    int listen_fd; /* inherited by rank 0, so that nobody takes the port before it does; -1: it opens its own */
+    int port;      /* the library's */
+    int spare;     /* the program's own, for what it may run beside it (a store of PyTorch's, say) */
+    char address[GW_HOST_NAME_BYTES];
+} master;
+
+static void add_number(variables *v, const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    add_variable(v, name, text);
+}
+
+static gw_status collect_variables(variables *v, const settings *s, const master *rank0, gw_error *error) {
     char text[32];
     gw_token token;
     gw_status status = gw_token_random(&token, error);
@@ -94,9 +111,9 @@ static gw_status collect_variables(variables *v, const settings *s, const char *
     }
     add_variable(v, "GRADWIRE_TOKEN", token.text);
     gw_token_wipe(&token);
-    add_variable(v, "MASTER_ADDR", address);
-    snprintf(text, sizeof text, "%d", port);
-    add_variable(v, "MASTER_PORT", text);
+    add_variable(v, "MASTER_ADDR", rank0->address);
+    add_number(v, "MASTER_PORT", rank0->spare);
+    add_number(v, "GRADWIRE_MASTER_PORT", rank0->port);
     return v->failed ? gw_fail(error, GW_MEMORY, "there is no memory for the environment of the ranks") : GW_OK;
 }
 
@@ -111,12 +128,15 @@ static gw_status find_hosts(gw_hosts *hosts, const settings *s, gw_error *error)
     return status == GW_OK ? gw_hosts_place(hosts, (int)s->ranks, error) : status;
 }
 
-/* Where rank 0 will be found. */
-typedef struct master {
-    int listen_fd; /* inherited by rank 0, so that nobody takes the port before it does; -1: it opens its own */
-    int port;
-    char address[GW_HOST_NAME_BYTES];
-} master;
+/* Free now, and held by nobody, because the program is to listen there. */
+static int spare_port(const gw_address *loopback, int otherwise) {
+    gw_address bound;
+    gw_error ignored = {0};
+    int fd = -1;
+    if (gw_listen_open(loopback, 0, 0, &fd, &bound, &ignored) != GW_OK) return otherwise;
+    close(fd);
+    return gw_address_port(&bound);
+}
 
 static gw_status listen_on_loopback(master *m, const settings *s, gw_error *error) {
     int low = s->port ? (int)s->port : s->port_low, high = s->port ? (int)s->port : s->port_high;
@@ -132,6 +152,7 @@ static gw_status listen_on_loopback(master *m, const settings *s, gw_error *erro
     if (status != GW_OK) return error->status;
     *error = (gw_error){0};
     m->port = gw_address_port(&bound);
+    m->spare = spare_port(&loopback, m->port);
     snprintf(m->address, sizeof m->address, "%s", gw_address_host_text(&bound, text));
     return GW_OK;
 }
@@ -140,7 +161,8 @@ static gw_status find_master(master *m, const settings *s, const gw_hosts *hosts
     const gw_host *first = &hosts->list[0];
     m->listen_fd = -1;
     if (gw_hosts_all_local(hosts) && !s->master_addr) return listen_on_loopback(m, s, error);
-    m->port = s->port ? (int)s->port : s->port_low ? s->port_low : DEFAULT_PORT;
+    m->spare = s->port ? (int)s->port : s->port_low ? s->port_low : DEFAULT_PORT;
+    m->port = m->spare < (s->port_high ? s->port_high : 65535) ? m->spare + 1 : m->spare;
     const char *login = strchr(first->name, '@');
     snprintf(m->address, sizeof m->address, "%s", s->master_addr ? s->master_addr : login ? login + 1 : first->name);
     if (!s->master_addr && first->local && gethostname(m->address, sizeof m->address - 1) != 0)
@@ -180,7 +202,7 @@ static int start(const settings *s, char **argv) {
         gw_fail(&error, GW_SYSTEM, "cannot find my own program file: %s; use --remote-path", strerror(errno));
     if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
         find_master(&rank0, s, &hosts, &error) == GW_OK &&
-        collect_variables(&env, s, rank0.address, rank0.port, &error) == GW_OK) {
+        collect_variables(&env, s, &rank0, &error) == GW_OK) {
         gw_job_options job = {
             .hosts = &hosts,
             .directory = directory,
@@ -244,7 +266,7 @@ static int run(int argc, char **argv) {
         {.name = "master-addr", .kind = GW_OPTION_STRING, .value = "ADDRESS", .string = &s.master_addr,
          .about = "where the ranks find rank 0 (default: the first host, or loopback)"},
         {.name = "port", .kind = GW_OPTION_INTEGER, .integer = &s.port, .lowest = 1, .highest = 65535,
-         .about = "of rank 0 (default: the first of --ports, else 29500; on this machine any)"},
+         .about = "of rank 0, and the next (default: the first of --ports, else 29500; on this machine any)"},
         {.name = "ports", .kind = GW_OPTION_STRING, .value = "LOW-HIGH", .string = &s.ports,
          .about = "the ports that all ranks may listen on, for firewalls"},
         {.name = "interface", .kind = GW_OPTION_STRING, .value = "LIST", .string = &s.interface,
@@ -257,6 +279,10 @@ static int run(int argc, char **argv) {
          .about = "what the library says"},
         {.name = "bind", .kind = GW_OPTION_CHOICE, .value = "HOW", .string = &s.bind, .choices = bindings,
          .about = "the cores of a rank: its share of the host's (default), or any"},
+        {.name = "timeline", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.timeline,
+         .about = "record a timeline that Perfetto opens (docs/seeing.md)"},
+        {.name = "capture", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.capture,
+         .about = "record every message, for gradwire trace"},
         {.name = "timeout", .kind = GW_OPTION_DURATION, .seconds = &s.timeout,
          .about = "ends the whole job after this time, with exit code 124 (default: none)"},
         {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,
@@ -269,7 +295,11 @@ static int run(int argc, char **argv) {
     open_standard_streams();
     int code = gw_args_parse(&gw_command_run, options, &argc, argv);
     if (code < 0) code = check(&s, argc);
-    return code < 0 ? start(&s, argv + 1) : code;
+    if (code >= 0) return code;
+    gw_record(s.timeline, s.capture);
+    code = start(&s, argv + 1);
+    if (getenv(GW_TIMELINE_VARIABLE)) gw_timeline_mend(getenv(GW_TIMELINE_VARIABLE));
+    return code;
 }
 
 const gw_command gw_command_run = {

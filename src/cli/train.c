@@ -21,14 +21,12 @@ typedef struct typed {
     const char *optimiser, *schedule, *parallel;
     int64_t warmup, seed;
     int64_t layers, heads, embedding, context;
-    uint64_t bucket;
     bool nesterov;
 } typed;
 
 /* Rates that are good for a batch of 128. */
 static double default_rate(const gw_optimiser_kind *kind) {
-    if (kind == &gw_sgd) return 0.05;
-    if (kind == &gw_lars) return 8;
+    if (kind == &gw_sgd || kind == &gw_lars) return 0.05;
     return kind == &gw_lamb ? 0.005 : 0.001;
 }
 
@@ -83,7 +81,6 @@ static int check(gw_train_request *r, const typed *y) {
         return gw_usage_error(&gw_command_train, "--checkpoint-every needs --checkpoint FILE: where to write to");
     s->seed = (uint64_t)y->seed;
     s->warmup = (uint64_t)y->warmup;
-    s->bucket_bytes = y->bucket;
     s->size = (gw_model_size){.layers = (int)y->layers, .heads = (int)y->heads, .embedding = (int)y->embedding,
                               .context = (int)y->context};
     return -1;
@@ -105,6 +102,7 @@ static char **copy_words(int argc, char **argv) {
 
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
+    gw_record(r->timeline, r->capture);
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
@@ -149,8 +147,6 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("parallel", "WAY", y->parallel,
              "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
-        {.name = "bucket", .kind = GW_OPTION_BYTES, .bytes = &y->bucket,
-         .about = "gradients that travel together (default: 1M)"},
         NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
@@ -162,6 +158,8 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         INTEGER("heads", y->heads, 1, 1024, "gpt: attention heads (default: 4)"),
         INTEGER("embedding", y->embedding, 1, 16384, "gpt: width of the model (default: 128)"),
         INTEGER("context", y->context, 1, 65536, "gpt: positions (default: 64)"),
+        WORD("timeline", "FILE", r->timeline, "record a timeline that Perfetto opens (docs/seeing.md)"),
+        WORD("capture", "FILE", r->capture, "record every message and layer, for gradwire trace"),
         FLAG("json", r->json, "one JSON object a line"),
         FLAG("quiet", r->quiet, "only the test accuracy, at the end"),
         {.name = NULL},
@@ -174,7 +172,7 @@ static int run(int argc, char **argv) {
                           .settings = {.model = "cnn", .data = "fashion-mnist", .epochs = 3, .batch = 128,
                                        .accumulate = 1}};
     typed y = {.optimiser = "sgd", .schedule = "cosine", .parallel = "data", .warmup = 100, .seed = 1,
-               .context = CONTEXT, .bucket = 1 << 20};
+               .context = CONTEXT};
     int words = argc;
     char **line = copy_words(argc, argv); /* reading the options moves the words about */
     if (!line) return GW_EXIT_FAILED;

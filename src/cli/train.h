@@ -1,5 +1,5 @@
-/* train.h - the parts of gradwire train: what was asked for (train.c, train_parallel.c), starting ranks (train_start.c), one rank's
- * course (train_rank.c), and what a person sees (train_report.c). */
+/* train.h - the parts of gradwire train: what was asked for (train.c, train_parallel.c), starting ranks
+ * (train_start.c), one rank's course (train_rank.c), and what a person sees (train_report.c). */
 #ifndef GW_CLI_TRAIN_H
 #define GW_CLI_TRAIN_H
 
@@ -18,6 +18,7 @@ typedef struct gw_train_request {
     int64_t log_every;         /* updates between two reports, which also compare the ranks */
     int64_t ranks;             /* 0: not given */
     bool json, quiet;
+    const char *timeline, *capture; /* files to record to; NULL: as in the environment */
 } gw_train_request;
 
 /* ---- train_parallel.c ---- */

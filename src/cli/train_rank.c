@@ -8,8 +8,6 @@
 #include "store/checkpoint.h"
 #include "train/snapshot.h"
 
-enum { EXCHANGES = 5 };
-
 typedef struct course {
     const gw_train_request *request;
     gw_comm *comm;
@@ -68,40 +66,25 @@ static gw_status advance(course *c, bool *over, gw_error *error) {
 
 static gw_status resume(course *c, gw_error *error) {
     const gw_train_request *r = c->request;
-    int world = 0;
+    gw_snapshot_found found = {0};
     c->agreed = true;
-    gw_status status = gw_snapshot_load(c->trainer, r->checkpoint, &world, error);
+    gw_status status = gw_snapshot_load(c->trainer, r->checkpoint, &found, error);
     c->agreed = status != GW_OK;
     if (status != GW_OK || !c->reports) return status;
-    if (world == 0)
+    if (found.world == 0)
         gw_train_report_say(&c->report, "%s is not there yet: training begins at the beginning", r->checkpoint);
     else
         gw_train_report_say(&c->report, "going on from %s: epoch %llu, update %llu", r->checkpoint,
                             (unsigned long long)c->trainer->epoch + 1, (unsigned long long)c->trainer->updates);
-    if (world && world != c->trainer->world)
+    if (found.world && !found.continues)
+        gw_train_report_say(&c->report, "what codecs and synchrony kept from step to step begins anew: it was of "
+                                        "another strategy or number of workers");
+    if (found.world && found.world != c->trainer->world)
         gw_train_report_say(&c->report,
                             "it was written by %d workers, now there are %d: each step takes the same examples, but "
                             "sums are rounded in another order and batch norms see other shares, so the bits differ",
-                            world, c->trainer->world);
+                            found.world, c->trainer->world);
     return status;
-}
-
-/* What an exchange of all gradients takes when nothing is computed meanwhile: the fastest of a few. The gradients are
- * no longer needed. */
-static gw_status time_exchange(course *c, gw_time *fastest, gw_error *error) {
-    gw_buckets *buckets = &c->trainer->buckets;
-    *fastest = 0;
-    for (int k = 0; k < EXCHANGES; k++) {
-        gw_status status = gw_trainer_told(c->trainer, gw_barrier(c->comm), error);
-        gw_time begun = gw_clock_now();
-        gw_buckets_begin(buckets);
-        gw_buckets_rest(buckets);
-        for (int i = 0; i < buckets->count && status == GW_OK; i++) status = gw_buckets_wait(buckets, i, error);
-        if (status != GW_OK) return status;
-        gw_time took = gw_clock_now() - begun;
-        if (k == 0 || took < *fastest) *fastest = took;
-    }
-    return GW_OK;
 }
 
 /* Whether a checkpoint can be written is better known before the first epoch than after it. */
@@ -126,6 +109,14 @@ static gw_status begin(course *c, gw_error *error) {
     return status != GW_OK ? status : GW_ABORTED;
 }
 
+/* Whether the strategy can be, every rank finds alike: the first one's sentence is enough. */
+static gw_status commit(course *c, gw_error *error) {
+    gw_status status = gw_trainer_commit(c->trainer, error);
+    c->agreed = status == GW_UNSUPPORTED || status == GW_INVALID;
+    if (c->agreed && c->trainer->rank != 0) *error = (gw_error){0};
+    return status;
+}
+
 static gw_status train(course *c, gw_error *error) {
     gw_train_end end = {0};
     gw_status status = begin(c, error);
@@ -133,10 +124,11 @@ static gw_status train(course *c, gw_error *error) {
     c->reports = c->trainer->rank == 0;
     if (c->reports) gw_train_report_open(&c->report, c->request, c->trainer);
     if (c->request->resume) status = resume(c, error);
+    if (status == GW_OK && !c->trainer->step) status = commit(c, error);
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);
-    if (status == GW_OK) status = time_exchange(c, &end.exchange, error);
+    if (status == GW_OK) status = gw_trainer_time_exchange(c->trainer, &end.exchange, error);
     if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
     end.test = c->test;
     if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &end);

@@ -26,6 +26,7 @@ static void add_work(gw_train_work *to, const gw_train_work *work) {
     to->compute += work->compute;
     to->exposed += work->exposed;
     to->bytes += work->bytes;
+    to->dense += work->dense;
 }
 
 /* The epoch that the last update belongs to, from 1. */
@@ -57,8 +58,9 @@ void gw_train_report_say(gw_train_report *r, const char *format, ...) {
 /* Which layers are whose, and how even the stages are. */
 static void say_stages(gw_train_report *r) {
     const gw_pipeline *p = r->trainer->pipeline;
-    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s%s", p->stages, p->stages > 1 ? "s" : "", p->micro,
-                        p->micro > 1 ? "es" : "", p->replicas > 1 ? ", several replicas" : "");
+    gw_train_report_say(r, "pipeline of %d stage%s, %d micro-batch%s, %d replica%s", p->stages,
+                        p->stages > 1 ? "s" : "", p->micro, p->micro > 1 ? "es" : "", p->replicas,
+                        p->replicas > 1 ? "s" : "");
     for (int s = 0; s < p->stages; s++) {
         const gw_node *first = &r->trainer->spec->nodes[p->first[s]];
         const gw_node *last = &r->trainer->spec->nodes[p->first[s + 1] - 1];
@@ -76,7 +78,8 @@ void gw_train_report_open(gw_train_report *r, const gw_train_request *request, c
     gw_train_report_say(r,
                         "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epoch%s, batch %" PRId64
                         " over %d worker%s, %s at rate %g",
-                        s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs, s->epochs > 1 ? "s" : "",
+                        s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs,
+                        s->epochs > 1 ? "s" : "",
                         s->batch * s->accumulate, t->world, t->world > 1 ? "s" : "",
                         s->optimiser->name, s->rate);
     if (t->pipeline) say_stages(r);
@@ -132,8 +135,9 @@ static void json_line(const gw_train_report *r, const char *event, const gw_trai
            epoch_now(r), r->trainer->updates, mean_loss(work));
     if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
     else printf(", \"test_accuracy\": null");
-    printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,
-           work->bytes, (double)work->compute / 1e6, (double)work->exposed / 1e6);
+    printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"bytes_dense\": %" PRIu64
+           ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,
+           work->bytes, work->dense, (double)work->compute / 1e6, (double)work->exposed / 1e6);
 }
 
 void gw_train_report_meeting(gw_train_report *r, const gw_train_work *work) {
@@ -203,7 +207,7 @@ static void overlap_row(gw_table *table, const gw_train_report *r, gw_time excha
     char alone[GW_UNIT_TEXT], waited[GW_UNIT_TEXT];
     gw_duration_format((double)exchange / (double)GW_SECOND, alone);
     gw_duration_format(exposed_each(r) / (double)GW_SECOND, waited);
-    if (r->trainer->world == 1 || r->trainer->pipeline) return;
+    if (r->trainer->world == 1 || r->trainer->pipeline || !exchange) return;
     if (overlap(r, exchange) >= 0)
         row(table, "overlap", "%.0f %% of an exchange, which takes %s by itself", 100 * overlap(r, exchange), alone);
     else
@@ -211,10 +215,30 @@ static void overlap_row(gw_table *table, const gw_train_report *r, gw_time excha
             alone, waited);
 }
 
+/* What is reduced in place in shared memory is not sent. */
+static void sent_rows(gw_table *table, const gw_train_report *r, uint64_t updates) {
+    char a[GW_UNIT_TEXT], b[GW_UNIT_TEXT], c[GW_UNIT_TEXT];
+    uint64_t n = updates ? updates : 1, sent = r->total.bytes, dense = r->total.dense;
+    gw_step_counters counted = gw_step_count(r->trainer->step);
+    gw_bytes_format(sent / n, a);
+    gw_bytes_format(sent, b);
+    gw_bytes_format(dense / n, c);
+    if (r->trainer->world == 1) return;
+    if (sent < dense / 100 && !counted.codec_bytes)
+        row(table, "sent by a worker", "%s in all: gradients are reduced in shared memory; between hosts %s an update",
+            b, c);
+    else if (sent < dense)
+        row(table, "sent by a worker", "%s an update, %s in all; uncompressed it would be %s, %.1f times as much", a, b,
+            c, sent ? (double)dense / (double)sent : 0);
+    else row(table, "sent by a worker", "%s an update, %s in all", a, b);
+    if (counted.codec_bytes)
+        row(table, "kept by codecs", "%s on each worker", gw_bytes_format(counted.codec_bytes, a));
+}
+
 static void print_table(gw_train_report *r, const gw_train_end *end) {
     const gw_loss *test = &end->test;
-    char a[GW_UNIT_TEXT], b[GW_UNIT_TEXT];
-    uint64_t updates = r->trainer->updates - r->updates_from, each = updates ? r->total.bytes / updates : 0;
+    char a[GW_UNIT_TEXT];
+    uint64_t updates = r->trainer->updates - r->updates_from;
     double seconds = seconds_since(r->started);
     gw_column columns[] = {{.title = "RESULT", .width = 16}, {.title = ""}};
     gw_table table;
@@ -229,13 +253,14 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
             100 * r->request->target, r->reached_epoch);
     else if (r->request->target > 0)
         row(&table, "time to target", "%.2f %% was not reached", 100 * r->request->target);
-    row(&table, "sent by a worker", "%s an update, %s in all", gw_bytes_format(each, a),
-        gw_bytes_format(r->total.bytes, b));
+    sent_rows(&table, r, updates);
     row(&table, "of the time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
         percent(r->total.exposed, seconds));
     overlap_row(&table, r, end->exchange);
-    row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", end->weights, r->trainer->replicas,
-        r->trainer->replicas > 1 ? "s" : "");
+    if (gw_step_count(r->trainer->step).agrees)
+        row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", end->weights, r->trainer->replicas,
+            r->trainer->replicas > 1 ? "s" : "");
+    else row(&table, "weights", "not averaged since the last steps: the test is of their mean");
 }
 
 void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/recording.h"
 #include "transport/shm.h"
 
 static _Thread_local gw_error last_error; /* of this thread's last failed call */
@@ -93,6 +94,7 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
                       .arch = gw_strategy_name(&node->strategy, GW_AXIS_ARCH),
                       .chunk_bytes = (size_t)gw_strategy_integer(&node->strategy, GW_AXIS_ARCH, "chunk"),
                       .generation = gw_control_generation(gw_core_control(node->core))};
+    if (!comm->chunk_bytes && node->net) comm->chunk_bytes = node->net->ops->chunk_bytes;
     for (int r = 0; r < size; r++) {
         comm->local_size += host_of[r] == host_of[rank];
         comm->local_rank += host_of[r] == host_of[rank] && r < rank;
@@ -129,15 +131,28 @@ static bool unlink_comm(gw_comm *comm) {
     return comm->node->comms == NULL;
 }
 
-/* All ranks must agree whether boards are used: one small all-reduce by messages tells. */
-static gw_status agree_on_boards(gw_node *node, gw_comm *world, gw_error *error) {
-    int32_t mine = node->shm_everywhere, all = 0;
-    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = &mine, .out = &all,
-                       .count = 1, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+/* All ranks must agree whether boards are used and whether to record: one small all-reduce by messages tells. */
+static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
+    int32_t records = gw_trace_wanted(), mine[3] = {node->shm_everywhere, records, -records}, all[3] = {0};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
+                       .count = 3, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
-    else node->boards = all == 1;
+    else if (all[1] != -all[2])
+        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: set it "
+                         "for all ranks or for none", records ? "" : "not ", node->rank,
+                         records ? "not for all others" : "it is for others");
+    node->boards = !status && all[0] == 1;
     return status;
+}
+
+/* The job's first communicator may hand all-reduces to the library under the transport. Others may not: calls of
+ * several of them could be made in another order on another rank. */
+static void make_native(gw_comm *world) {
+    gw_node *node = world->node;
+    if (!node->net || !node->net->ops->native) return;
+    world->native = node->net->ops->native;
+    gw_team_native(world->team, node->net);
 }
 
 static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
@@ -147,7 +162,7 @@ static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
     gw_comm *first = NULL;
     gw_status status = gw_comm_open(&first, node, node->next_comm++, members, node->world, node->rank, error);
     if (!status && node->world > 1) {
-        status = agree_on_boards(node, first, error);
+        status = agree(node, first, error);
         gw_comm *bare = first; /* without a board: it has served */
         if (!status) status = gw_comm_open(&first, node, node->next_comm++, members, node->world, node->rank, error);
         gw_node_lock(node);
@@ -156,6 +171,7 @@ static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
         gw_node_unlock(node);
     }
     free(members);
+    if (!status) make_native(first);
     if (!status) *comm = first;
     return status;
 }
@@ -172,6 +188,11 @@ gw_status gw_init(gw_comm **comm, const gw_options *options) {
     if (!status) {
         status = open_world(node, comm, &error);
         if (status) gw_node_leave(node);
+    }
+    if (!status && gw_trace_wanted() && (status = gw_trace_wanted_start(*comm)) != GW_OK) {
+        gw_fail(&error, status, "%s", gw_last_error(*comm));
+        gw_finalize(*comm);
+        *comm = NULL;
     }
     return status ? gw_comm_told(&error) : GW_OK;
 }

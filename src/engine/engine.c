@@ -1,10 +1,13 @@
 /* engine.c - engines and teams: set-up, routes, failure. */
 #include "engine/engine_internal.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/tracing.h"
 
 gw_status gw_engine_open(gw_engine **out, const gw_engine_config *config, gw_error *error) {
     gw_engine *engine = calloc(1, sizeof *engine);
@@ -76,6 +79,7 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
         op->active = false;
         op->done = true;
         op->status = error->status;
+        if (engine->trace) gw_tracing_ended(op);
         engine->pending--;
     }
     gw_flow_discard(engine);
@@ -87,6 +91,7 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
     gw_peer *peer = &engine->peers[rank];
     if (engine->halted || !peer->transport) return;
     peer->left = left;
+    peer->died = !left;
     peer->lost_status = GW_PEER_LOST;
     snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
     /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
@@ -106,6 +111,19 @@ void gw_engine_renew(gw_engine *engine) {
 void gw_engine_forgive(gw_engine *engine, gw_time gap) {
     for (gw_op *op = engine->active; op; op = op->next) op->progress_at += gap;
 }
+
+void gw_engine_trace(gw_engine *engine, struct gw_trace *trace) {
+    int builders = 0;
+    while (gw_plan_builders[builders]) builders++;
+    assert(builders <= GW_TRACED_BUILDERS);
+    memset(engine->trace_names, 0, sizeof engine->trace_names);
+    for (gw_op *op = engine->active; op; op = op->next) /* under way: when its messages were handed over is not known */
+        for (uint32_t s = 0; s < op->plan.streams; s++)
+            memset(op->lanes[s].handed_at, 0, sizeof op->lanes[s].handed_at);
+    engine->trace = trace;
+}
+
+struct gw_trace *gw_engine_tracing(const gw_engine *engine) { return engine->trace; }
 
 int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
 gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }
@@ -157,6 +175,8 @@ void gw_team_close(gw_team *team) {
     free(team->sources);
     free(team);
 }
+
+void gw_team_native(gw_team *team, gw_transport *transport) { team->native = transport; }
 
 uint32_t gw_team_id(const gw_team *team) { return team->id; }
 int gw_team_rank(const gw_team *team) { return team->rank; }

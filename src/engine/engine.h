@@ -27,6 +27,7 @@
 typedef struct gw_engine gw_engine;
 typedef struct gw_team gw_team;
 typedef struct gw_op gw_op;
+struct gw_trace;
 struct gw_board;
 
 /* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
@@ -45,6 +46,7 @@ typedef struct gw_op_spec {
     size_t unit_bytes;
     void (*merge)(void *ctx, void *into, const void *from, size_t bytes);
     void *merge_ctx;
+    uint32_t label;       /* what a recording calls the data: of gw_trace_name; 0: nothing */
     /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place, where count is
      * the room of a part. in_lengths: bytes for each destination (all-to-all); out_lengths: what came, by source; an
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
@@ -84,6 +86,9 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
  * host_of (size entries, numbered as in gw_topology) are copied. board may be NULL. */
 gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
                        const int *host_of, struct gw_board *board, gw_error *error);
+/* Its all-reduces may be handed to the library under this transport (gw_plan_native). Only for one team with all ranks
+ * of the job in their order: such operations are matched by nothing else. */
+void gw_team_native(gw_team *team, gw_transport *transport);
 /* All its operations must have been released. */
 void gw_team_close(gw_team *team);
 uint32_t gw_team_id(const gw_team *team);
@@ -133,6 +138,10 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
 /* Forgets the failure: a new generation of teams begins, with links that the driver has reset at the failure. What has
  * come by them since then is kept. */
 void gw_engine_renew(gw_engine *engine);
+
+/* Records what happens from now on; NULL: no longer. The recording is the driver's. */
+void gw_engine_trace(gw_engine *engine, struct gw_trace *trace);
+struct gw_trace *gw_engine_tracing(const gw_engine *engine);
 
 /* The process did not run for a while: that time does not count against the deadlines of its peers. */
 void gw_engine_forgive(gw_engine *engine, gw_time gap);

@@ -5,12 +5,14 @@
 #include "engine/engine.h"
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
+#define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
 /* A message that came before its operation was started here. */
 typedef struct gw_stashed {
     bool used;
     bool complete; /* the payload is here */
+    gw_time begun, arrived; /* while recording: its first byte and its last */
     gw_frame frame;
     uint8_t *bytes; /* GW_EAGER_BYTES, allocated when the peer is first heard of */
 } gw_stashed;
@@ -24,6 +26,7 @@ typedef struct gw_early_grant {
 typedef struct gw_peer {
     gw_transport *transport;
     bool lost;
+    bool died; /* so says the control plane */
     bool left; /* by gw_finalize: what it sent before is still good */
     gw_status lost_status;
     char why_lost[96]; /* a clause */
@@ -41,6 +44,7 @@ typedef struct gw_landing {
     uint8_t *at;       /* where the payload is put */
     uint64_t bytes;    /* its exact length */
     bool arrived;
+    gw_time begun;     /* while recording: its first byte; 0: not seen */
     bool acted;        /* already reduced or copied straight from the sender's memory */
 } gw_landing;
 
@@ -56,10 +60,17 @@ typedef struct gw_lane {
     bool left[GW_PIPELINE];       /* send: the packet's data has left */
     bool grant_queued;            /* receive */
     bool board_running;           /* local: the board works on step `done` */
+    gw_native_task *native;       /* local: what the library under the transport does for step `done`; NULL: nothing */
     uint64_t board_ticket;        /* local: its number among the team's board tasks */
+    gw_time board_at;             /* local, while recording: when the board began with it */
+    gw_time refused_at;           /* send, while recording: since when the next message waits for room; 0: it does not */
+    uint8_t refusals;             /* send, while recording: how often it was refused */
     /* Filled when used; what stands above is cleared when an operation starts. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
     gw_packet grant_packet;        /* receive */
+    gw_time handed_at[GW_PIPELINE];    /* send, while recording: by index modulo GW_PIPELINE, as the packets */
+    uint32_t queued_for[GW_PIPELINE];  /* ns */
+    uint8_t retries[GW_PIPELINE];
 } gw_lane;
 
 struct gw_op {
@@ -81,10 +92,12 @@ struct gw_op {
     size_t work_room; /* bytes */
     uint64_t board_steps, board_started; /* of the plan on this rank */
     uint64_t board_due; /* the team's board tasks up to the last one of this operation */
+    uint64_t native_due; /* calls of the library under the transport that are still to be made */
     bool dirty;       /* something happened that may let a step go on */
     bool active, done;
     gw_status status;
     gw_time progress_at; /* when a step last completed */
+    gw_time started_at;  /* while recording; else 0 */
     bool warned;
 };
 
@@ -97,6 +110,7 @@ struct gw_team {
     int *host_of;
     gw_topology topology;
     struct gw_board *board; /* not owned */
+    gw_transport *native;   /* whose library may carry out this team's all-reduces; NULL: none */
     uint64_t board_tickets; /* board tasks started so far */
     uint64_t board_planned; /* those of all operations started so far */
     uint64_t next_op;
@@ -119,6 +133,8 @@ struct gw_engine {
     gw_engine_counters counters;
     bool board_moved;    /* a board did something in this poll */
     int *awaited;        /* world entries, scratch of waiting.c */
+    struct gw_trace *trace; /* where events are recorded; NULL: nowhere */
+    uint32_t trace_names[GW_COLLECTIVES][GW_TRACED_BUILDERS]; /* of kinds of operations; 0: not asked for yet */
 };
 
 /* flow.c */

@@ -7,10 +7,13 @@
  * differently. */
 #include "engine/exchange_internal.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/tracing.h"
 
 /* Pieces. */
 
@@ -78,7 +81,7 @@ static gw_status start_varying(gw_exchange *x, gw_collective what, const void *i
     const gw_plan_builder *builder =
         what == GW_COLL_ALLGATHER && x->room > 64 * 1024 ? &gw_plan_ring : &gw_plan_exchange;
     gw_op_spec spec = {.collective = what, .builder = builder, .in = in, .out = out, .count = x->room, .dtype = GW_U8,
-                       .root = -1, .unit_bytes = 1, .out_lengths = x->in_lengths,
+                       .root = -1, .unit_bytes = 1, .label = x->label, .out_lengths = x->in_lengths,
                        .in_lengths = what == GW_COLL_ALLTOALL ? x->out_lengths : NULL};
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
 }
@@ -97,7 +100,8 @@ static gw_status start_merged(gw_exchange *x, gw_collective what, gw_time now, g
     size_t unit = x->setup.codec->merge_unit, units = x->merged_bytes[x->call.round] / unit, offset = 0, own;
     uint8_t *payload = round_payload(x, x->call.round);
     gw_op_spec spec = {.collective = what, .builder = &gw_plan_ring, .in = payload, .out = payload, .count = units,
-                       .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x};
+                       .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x,
+                       .label = x->label};
     if (what != GW_COLL_ALLREDUCE) {
         for (int r = 0; r < x->world; r++) gw_part(units, x->world, r, &offset, &x->parts[r]);
         gw_part(units, x->world, x->rank, &offset, &own);
@@ -118,7 +122,7 @@ static gw_status start_exact(gw_exchange *x, gw_time now, gw_error *error) {
         at += x->tensors[i].what.count;
     }
     gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .in = x->in, .out = x->in,
-                       .count = x->exact_count, .dtype = GW_F32, .redop = GW_SUM, .root = -1};
+                       .count = x->exact_count, .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label};
     return gw_core_start(x->core, &x->exact_op, x->team, &spec, now, error);
 }
 
@@ -235,6 +239,40 @@ static void update_guards(gw_exchange *x) {
     }
 }
 
+/* What a recording is told. */
+
+/* The recording under way, which knows the exchange by its first tensor; NULL: none. */
+static gw_trace *tracing(gw_exchange *x) {
+    gw_trace *trace = gw_engine_tracing(gw_core_engine(x->core));
+    if (!trace || gw_trace_opened(trace) == x->named_in) return trace;
+    char text[GW_TEXT_BYTES];
+    snprintf(text, sizeof text, x->count > 1 ? "%.100s and %d more" : "%.100s", x->tensors[0].what.name, x->count - 1);
+    x->label = gw_trace_name(trace, text);
+    x->error_name = gw_trace_name(trace, "compression error");
+    x->named_in = gw_trace_opened(trace);
+    return trace;
+}
+
+static gw_time begin_phase(gw_exchange *x) {
+    gw_trace *trace = tracing(x);
+    return trace ? gw_trace_now(trace) : 0;
+}
+
+static void end_phase(gw_exchange *x, gw_trace_kind kind, gw_time begun) {
+    gw_tracing_phase(tracing(x), kind, x->call.step, x->label, 0, begun);
+}
+
+/* Of all tensors together: how much of the gradient's norm this step's encoding lost. */
+static void trace_error(gw_exchange *x) {
+    gw_trace *trace = tracing(x);
+    double input = 0, lost = 0;
+    for (int i = 0; trace && i < x->count; i++) {
+        input += x->tensors[i].report.input;
+        lost += x->tensors[i].report.error;
+    }
+    if (trace && input > 0) gw_trace_value(trace, x->call.step, x->error_name, sqrt(lost / input));
+}
+
 /* The machine. */
 
 void gw_exchange_begin(gw_exchange *x, uint64_t step, const float *const *gradient, float *const *result,
@@ -248,14 +286,17 @@ void gw_exchange_begin(gw_exchange *x, uint64_t step, const float *const *gradie
 }
 
 static gw_status encode_and_start(gw_exchange *x, gw_time now, gw_error *error) {
+    gw_time begun = begin_phase(x);
     if (x->form == GW_FORM_MERGED) {
         gw_status status = encode_round(x, error);
+        end_phase(x, GW_TRACE_ENCODED, begun);
         if (!status && x->call.round == 0 && x->exact_count) status = start_exact(x, now, error);
         x->phase = PHASE_REDUCED;
         bool half = x->halves && x->call.round + 1 == x->rounds;
         return status ? status : start_merged(x, half ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLREDUCE, now, error);
     }
     gw_status status = encode_all(x, error);
+    end_phase(x, GW_TRACE_ENCODED, begun);
     bool gathered = x->form == GW_FORM_GATHERED;
     x->phase = gathered ? PHASE_SPREAD : PHASE_SUM;
     return status ? status
@@ -272,6 +313,7 @@ void gw_exchange_go_on(gw_exchange *x) { x->phase = PHASE_RESUMED; }
 /* One phase, its operation being done. */
 static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
     gw_status status = GW_OK;
+    gw_time begun = begin_phase(x);
     switch (x->phase) {
     case PHASE_ENCODE: return encode_and_start(x, now, error);
     case PHASE_REDUCED:
@@ -285,6 +327,7 @@ static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
         break;
     case PHASE_SUM:
         status = sum_own_shares(x, error);
+        end_phase(x, GW_TRACE_REDUCED, begun);
         x->phase = x->halves ? PHASE_HALFWAY : PHASE_SPREAD;
         return status || x->halves ? status : start_spread(x, now, error);
     case PHASE_RESUMED:
@@ -296,6 +339,8 @@ static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
     case PHASE_HALFWAY:
     case PHASE_OVER: return GW_OK;
     }
+    end_phase(x, GW_TRACE_DECODED, begun);
+    trace_error(x);
     update_guards(x);
     x->phase = PHASE_OVER;
     return status;

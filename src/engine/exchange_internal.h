@@ -53,6 +53,8 @@ struct gw_exchange {
     const float *const *gradient;
     float *const *result;
     float scale;
+    gw_time named_in; /* when the recording was opened that `label` and `error_name` are of */
+    uint32_t label, error_name;
 };
 
 /* What rank owns of a tensor. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "engine/tracing.h"
 
 static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
@@ -119,6 +120,7 @@ static gw_stashed *stash_slot(gw_engine *engine, int peer, const gw_frame *frame
         if (!slot->bytes) return NULL;
         slot->used = true;
         slot->complete = false;
+        slot->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
         slot->frame = *frame;
         from->stash_used++;
         return slot;
@@ -158,6 +160,7 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
         if (slot->frame.length) memcpy(landing->at, slot->bytes, slot->frame.length);
         landing->bytes = slot->frame.length;
         landing->arrived = true;
+        if (op->engine->trace) gw_tracing_arrived(op, lane, &slot->frame, slot->begun, slot->arrived);
         unstash(peer, slot);
         return true;
     }
@@ -258,9 +261,9 @@ void gw_flow_grant(gw_op *op, gw_lane *lane) {
     bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
     bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
     if (!wanted || !(starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) return;
+    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted};
     lane->granted = lane->posted;
     lane->grant_queued = true;
-    lane->grant_packet = (gw_packet){.owner = op};
     fill_frame(op, lane, &lane->grant_packet.frame, GW_FRAME_GRANT);
     lane->grant_packet.frame.index = lane->granted;
     op->engine->counters.grants_sent++;
@@ -270,7 +273,10 @@ void gw_flow_grant(gw_op *op, gw_lane *lane) {
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     gw_peer *peer = &op->engine->peers[lane->peer];
     bool eager = lane->posted >= lane->granted;
-    if (eager && (bytes > GW_EAGER_BYTES || peer->credits == 0)) return false;
+    if (eager && (bytes > GW_EAGER_BYTES || peer->credits == 0)) {
+        if (op->engine->trace) gw_tracing_refused(op, lane);
+        return false;
+    }
     if (eager) peer->credits--;
     int slot = (int)(lane->posted % GW_PIPELINE);
     gw_packet *packet = &lane->packet[slot];
@@ -283,6 +289,7 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     lane->posted++;
     op->engine->counters.messages_sent++;
     op->engine->counters.bytes_sent += bytes;
+    if (op->engine->trace) gw_tracing_handed(op, lane, slot);
     peer->transport->ops->send(peer->transport, lane->peer, packet);
     return true;
 }
@@ -347,7 +354,10 @@ static void *sink_landing(void *ctx, int peer, const gw_frame *frame) {
     gw_lane *lane;
     gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
     if (engine->halted) return NULL;
-    if (landing) return landing->at;
+    if (landing) {
+        landing->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
+        return landing->at;
+    }
     if (!op && is_over(engine, peer, frame)) {
         over_already(engine, peer, frame);
         return NULL;
@@ -366,6 +376,7 @@ static gw_stashed *stash_holding(gw_peer *peer, const void *data) {
 
 static void keep_early(gw_engine *engine, gw_stashed *slot) {
     slot->complete = true;
+    slot->arrived = engine->trace ? gw_trace_now(engine->trace) : 0;
     engine->counters.stashed++;
     /* The operation may have been started, or its step posted, in the meantime; and a full stash calls for grants. */
     mark_all(engine);
@@ -385,6 +396,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
     if (engine->halted) return;
     if (landing) {
         if (frame->flags & GW_FRAME_EAGER) from->owed++;
+        if (engine->trace) gw_tracing_arrived(op, lane, frame, landing->begun, 0);
         gw_op_arrived(op, lane, frame->index, data, frame->length);
         return;
     }
@@ -432,6 +444,16 @@ static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void 
     if (ticket) from->transport->ops->release(from->transport, peer, ticket);
 }
 
+static void *sink_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
+    (void)ctx, (void)peer;
+    gw_op *op = grant->owner;
+    const gw_lane *lane = &op->lanes[(size_t)((const uint8_t *)grant - (uint8_t *)op->lanes) / sizeof *lane];
+    const gw_landing *landing = &lane->land[index % GW_PIPELINE];
+    if (index < lane->done || index >= lane->posted || landing->arrived) return NULL;
+    *bytes = landing->bytes;
+    return landing->at;
+}
+
 static void sink_sent(void *ctx, int peer, gw_packet *packet) {
     gw_engine *engine = ctx;
     if (packet->owner) gw_op_sent(packet->owner, packet);
@@ -450,8 +472,8 @@ static void sink_lost(void *ctx, int peer, gw_status status, const char *detail)
 }
 
 gw_sink gw_engine_sink(gw_engine *engine) {
-    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived, .sent = sink_sent,
-                     .lost = sink_lost};
+    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived,
+                     .granted = sink_granted, .sent = sink_sent, .lost = sink_lost};
 }
 
 void gw_flow_discard(gw_engine *engine) {
@@ -463,6 +485,6 @@ void gw_flow_discard(gw_engine *engine) {
         peer->credits = GW_EAGER_SLOTS;
         peer->owed = 0;
         peer->credit_queued = false;
-        peer->lost = false;
+        peer->lost = peer->died = false;
     }
 }

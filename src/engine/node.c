@@ -15,7 +15,9 @@
 #include "base/units.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
+#include "engine/recording.h"
 #include "transport/place.h"
+#include "transport/rdma.h"
 #include "transport/rendezvous.h"
 #include "transport/shm.h"
 #include "transport/tcp.h"
@@ -73,12 +75,12 @@ static void control_failed(void *ctx, const gw_intro *mine, gw_status status, co
 
 static void data_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     gw_node *node = ctx;
-    gw_tcp_adopt(node->tcp, peer->from, (int)peer->stream, peer->generation, fd, dialled);
+    node->net->ops->adopt(node->net, peer->from, (int)peer->stream, peer->generation, fd, dialled);
 }
 
 static void data_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
     gw_node *node = ctx;
-    gw_tcp_refused(node->tcp, mine->to, mine->generation, status, detail);
+    node->net->ops->refused(node->net, mine->to, mine->generation, status, detail);
 }
 
 static gw_status dial_rank(gw_node *node, gw_purpose purpose, int peer, uint32_t generation, int stream,
@@ -89,12 +91,12 @@ static gw_status dial_rank(gw_node *node, gw_purpose purpose, int peer, uint32_t
                            error);
 }
 
-/* From within the TCP transport's send, whichever thread drives. */
+/* From within the transport's send, whichever thread drives. */
 static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
     gw_node *node = ctx;
     gw_error error = {.rank = -1};
     gw_status status = dial_rank(node, GW_PURPOSE_DATA, peer, generation, stream, &error);
-    if (status) gw_tcp_refused(node->tcp, peer, generation, status, error.text);
+    if (status) node->net->ops->refused(node->net, peer, generation, status, error.text);
 }
 
 /* Joining. */
@@ -154,6 +156,7 @@ static gw_status meet(gw_node *node, const gw_options *options, const gw_place *
     if (!status) status = gw_meeting_find(place, interfaces, &meeting, error);
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
+    if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
     return gw_rendezvous(node->gateway, &meeting, &mine, node->world, gw_clock_now() + node->deadline, node->endpoints,
@@ -175,15 +178,27 @@ static gw_status open_tcp(gw_node *node, gw_error *error) {
         options.streams = (int)gw_strategy_integer(&node->strategy, GW_AXIS_TRANSPORT, "streams");
         options.congestion = gw_strategy_choice(&node->strategy, GW_AXIS_TRANSPORT, "congestion");
     }
-    return gw_tcp_open(&node->tcp, &options, gw_engine_sink(gw_core_engine(node->core)), dial_data, node, error);
+    return gw_tcp_open(&node->net, &options, gw_engine_sink(gw_core_engine(node->core)), dial_data, node, error);
 }
 
-/* Peers of this host by shared memory where that works, all others by TCP. */
+static gw_status open_rdma(gw_node *node, gw_error *error) {
+    gw_rdma_options options = {.rank = node->rank, .world = node->world,
+                               .provider = gw_strategy_choice(&node->strategy, GW_AXIS_TRANSPORT, "provider"),
+                               .address = &node->endpoints[node->rank].address};
+    return gw_rdma_open(&node->net, &options, gw_engine_sink(gw_core_engine(node->core)), dial_data, node, error);
+}
+
+static gw_status open_net(gw_node *node, gw_error *error) {
+    if (gw_strategy_is(&node->strategy, GW_AXIS_TRANSPORT, "rdma")) return open_rdma(node, error);
+    return gw_net_is_tcp(node) ? open_tcp(node, error) : gw_net_connect(node, error);
+}
+
+/* Peers of this host by shared memory where that works, all others by the network. */
 static gw_status choose_routes(gw_node *node, gw_error *error) {
     node->shm_everywhere = node->shm != NULL;
     for (int r = 0; r < node->world; r++) {
         if (r == node->rank) continue;
-        gw_transport *route = node->tcp;
+        gw_transport *route = node->net;
         if (node->shm && node->host_of[r] == node->host_of[node->rank]) {
             gw_error why = {.rank = -1};
             if (gw_shm_attach(node->shm, r, node->endpoints[r].shm, &why) == GW_OK) {
@@ -209,7 +224,8 @@ static gw_status link_up(gw_node *node, gw_error *error) {
     gw_gateway_room control = {.ctx = node, .established = control_established, .failed = control_failed};
     gw_gateway_room data = {.ctx = node, .established = data_established, .failed = data_failed};
     gw_gateway_serve(node->gateway, GW_PURPOSE_CONTROL, &control);
-    gw_gateway_serve(node->gateway, GW_PURPOSE_DATA, &data);
+    if (gw_net_is_tcp(node)) gw_gateway_serve(node->gateway, GW_PURPOSE_DATA, &data);
+    else gw_gateway_shut(node->gateway, GW_PURPOSE_DATA);
     for (int i = 0; i < node->link_count; i++) {
         if (neighbours[i] < node->rank) continue;
         gw_status status = dial_rank(node, GW_PURPOSE_CONTROL, neighbours[i], 0, 0, error);
@@ -261,9 +277,9 @@ static gw_status join_others(gw_node *node, const gw_options *options, const gw_
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = local_ranks(node) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->spin_yield = local_ranks(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
     status = gw_strategy_check(&node->strategy, &facts, error);
-    if (!status) status = open_tcp(node, error);
+    if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);
     if (!status) status = link_up(node, error);
     if (status) return status;
@@ -344,9 +360,10 @@ void gw_node_leave(gw_node *node) {
         pthread_join(node->thread, NULL);
         linger(node);
     }
+    gw_node_end_trace(node);
     gw_gateway_close(node->gateway);
     gw_links_close(node);
-    if (node->tcp) node->tcp->ops->close(node->tcp);
+    if (node->net) node->net->ops->close(node->net);
     if (node->shm) node->shm->ops->close(node->shm);
     gw_core_close(node->core);
     while (node->spare_requests) {

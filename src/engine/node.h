@@ -45,13 +45,14 @@ typedef struct gw_node {
     bool driven;              /* (L) a thread is the driver */
     int takers;               /* (L) callers that would rather drive themselves than wait for the progress thread */
     gw_core *core;            /* (L) */
-    gw_transport *tcp, *shm;  /* (L); NULL where the strategy has none, or the world is one rank */
+    gw_transport *net, *shm;  /* (L) across hosts, and within; NULL: the strategy has none, or the world is one rank */
     gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
     int link_count;
     uint32_t next_comm;       /* (L) id of the next communicator */
     gw_comm *comms;           /* (L) */
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
+    struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */
@@ -71,6 +72,14 @@ typedef struct gw_node {
 gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
 void gw_node_leave(gw_node *node);
 bool gw_node_same_host(const gw_node *node, int a, int b);
+
+/* net.c: the transport between hosts where that is not tcp. Before the rendezvous: what the others are to be told goes
+ * into own; afterwards: the endpoints of all are known. threads: of the transport's own. */
+bool gw_net_is_tcp(const gw_node *node);
+gw_status gw_net_listen(gw_node *node, const gw_address *address, const char *ports, uint8_t own[GW_ENDPOINT_SHM],
+                        gw_error *error);
+gw_status gw_net_connect(gw_node *node, gw_error *error);
+int gw_net_threads(const gw_node *node);
 
 /* progress.c */
 void gw_node_lock(gw_node *node);

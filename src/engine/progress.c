@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/node.h"
+#include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
@@ -58,7 +59,7 @@ void gw_node_nudge(gw_node *node) {
 /* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
  * up for, or -1. */
 static void sleep_on(gw_node *node, int extra, int timeout_ms) {
-    gw_transport *transports[2] = {node->tcp, node->shm};
+    gw_transport *transports[2] = {node->net, node->shm};
     struct pollfd fds[4] = {{.fd = node->wake, .events = POLLIN}, {.fd = extra, .events = POLLIN}};
     bool busy = false;
     for (int t = 0; t < 2; t++) {
@@ -133,7 +134,11 @@ void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
 
 static bool op_done(void *op) { return gw_op_done(op); }
 
-void gw_node_drive(gw_node *node, const gw_op *op) { gw_node_drive_until(node, op_done, (void *)(uintptr_t)op); }
+void gw_node_drive(gw_node *node, const gw_op *op) {
+    gw_time begun = node->trace && !gw_op_done(op) ? gw_clock_now() : 0;
+    gw_node_drive_until(node, op_done, (void *)(uintptr_t)op);
+    if (begun && node->trace) gw_tracing_waited(node->trace, op, begun);
+}
 
 static int sleep_ms(gw_node *node, gw_time now) {
     gw_time next = gw_control_next(gw_core_control(node->core));

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "engine/comm.h"
 #include "engine/measure.h"
+#include "engine/recording.h"
 #include "engine/stepper.h"
+#include "strategy/combine.h"
 
 struct gw_step {
     gw_comm *comm;         /* the step's own, split from the caller's */
@@ -20,7 +22,9 @@ struct gw_step {
     uint64_t wait_ns;
     gw_engine_counters before; /* of the engine, at commit */
     uint64_t dense_bytes;      /* of one step */
+    uint64_t first;            /* number of the first step */
     uint64_t steps;
+    gw_time began;             /* while recording: the step under way; 0: no call of it yet */
 };
 
 static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
@@ -40,9 +44,12 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
 
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
                            gw_stepper_config *config, gw_error *error) {
+    gw_step_facts facts = {.world = step->comm->size, .updates = options->update != NULL,
+                           .sums = options->op == GW_SUM, .clips = options->clip > 0};
     *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
                                   .count = step->count, .options = *options};
-    return gw_stepper_configure(config, &step->strategy, error);
+    gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
+    return status ? status : gw_stepper_follow(config, &step->strategy, error);
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
@@ -97,6 +104,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     if (!options) options = &defaults;
     step->count = count;
+    step->first = options->first_step;
     gw_stepper_config config;
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
     if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
@@ -150,7 +158,21 @@ static gw_status wait_until(gw_step *step, int tensor, bool (*holds)(const gw_st
     gw_node_drive_until(step->comm->node, over, &a);
     gw_node_unlock(step->comm->node);
     step->wait_ns += gw_clock_now() - begun;
+    gw_stepper_trace_waited(step->stepper, tensor, begun);
     return holds(step->stepper, tensor) ? GW_OK : failure(step);
+}
+
+/* A step is recorded from the end of the one before, or, after a flush, from its first call. */
+static void trace_begin(gw_step *step) {
+    gw_trace *trace = gw_comm_trace(step->comm);
+    if (trace && !step->began) step->began = gw_trace_now(trace);
+}
+
+static void trace_end(gw_step *step, uint64_t number) {
+    gw_trace *trace = gw_comm_trace(step->comm);
+    gw_time now = trace ? gw_trace_now(trace) : 0;
+    if (trace && step->began) gw_trace_span(trace, GW_TRACE_STEP, number, 0, 0, 0, step->began, now);
+    step->began = now;
 }
 
 /* The calls of a step. */
@@ -166,6 +188,7 @@ static gw_status check(const gw_step *step, int tensor, const char *call) {
 gw_status gw_step_ready(gw_step *step, int tensor) {
     gw_error error = {.rank = -1};
     gw_status status = check(step, tensor, "gw_step_ready");
+    if (!status) trace_begin(step);
     /* A synchrony that runs ahead waits here for the step before. */
     if (!status && gw_stepper_usable(step->stepper, tensor))
         status = wait_until(step, tensor, gw_stepper_settled);
@@ -179,6 +202,7 @@ gw_status gw_step_ready(gw_step *step, int tensor) {
 gw_status gw_step_wait(gw_step *step, int tensor) {
     gw_status status = check(step, tensor, "gw_step_wait");
     bool timed = !status && gw_measure_runs(&step->measure);
+    if (!status) trace_begin(step);
     gw_time asked = timed ? gw_clock_now() : 0;
     if (!status) status = wait_until(step, tensor, gw_stepper_usable);
     if (timed) gw_measure_wait(&step->measure, tensor, asked, gw_clock_now());
@@ -190,6 +214,7 @@ static gw_status cut_by_measure(gw_step *step) {
     gw_error error = {.rank = -1};
     gw_status status = gw_step_flush(step);
     if (!status) status = gw_measure_share(&step->measure, step->comm);
+    if (!status) status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
     if (status) return status;
     gw_schedule_facts facts = gw_measure_facts(&step->measure);
     gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
@@ -208,7 +233,7 @@ gw_status gw_step_end(gw_step *step) {
     if (!status && failed(step)) return failure(step);
     if (!status) status = told(gw_stepper_end(step->stepper, &error), &error);
     if (!status) {
-        step->steps++;
+        trace_end(step, step->first + step->steps++);
         gw_node_nudge(step->comm->node);
     }
     if (status || !gw_measure_runs(&step->measure)) return status;
@@ -221,6 +246,7 @@ gw_status gw_step_flush(gw_step *step) {
     if (!step) return check(step, 0, "gw_step_flush");
     for (int i = 0; i < step->count && !status; i++) status = wait_until(step, i, gw_stepper_settled);
     if (!status) gw_stepper_settle(step->stepper);
+    step->began = 0;
     return status;
 }
 
@@ -252,6 +278,7 @@ void gw_step_close(gw_step *step) {
 /* What it came to. */
 
 gw_step_counters gw_step_count(const gw_step *step) {
+    const gw_sync *sync = gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique);
     gw_node *node = step->comm->node;
     gw_node_lock(node);
     gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
@@ -263,7 +290,37 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .wait_ns = step->wait_ns,
                               .pieces = gw_schedule_pieces(gw_stepper_schedule(step->stepper)),
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
-                              .codec_bytes = gw_stepper_codec_bytes(step->stepper)};
+                              .codec_bytes = gw_stepper_codec_bytes(step->stepper),
+                              .local = sync->local || sync->rule,
+                              .agrees = gw_stepper_agrees(step->stepper)};
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+gw_status gw_step_workers(gw_step *step, gw_step_worker *workers) {
+    gw_comm *comm = step->comm;
+    size_t n = (size_t)comm->size;
+    gw_error error = {.rank = -1};
+    gw_step_worker *all = calloc(n * n, sizeof *all), *mine = all ? all + (size_t)comm->rank * n : NULL;
+    if (!all) return told(gw_fail(&error, GW_MEMORY, "out of memory for the times of %zu workers", n), &error);
+    gw_node_lock(comm->node);
+    for (int w = 0; w < comm->size; w++) {
+        gw_desk_times times = gw_stepper_times(step->stepper, w, gw_clock_now());
+        mine[w] = (gw_step_worker){times.pushes, times.late, times.held, times.held_others};
+    }
+    gw_node_unlock(comm->node);
+    gw_status status = gw_allgather(comm, mine, all, n * sizeof *all, GW_U8);
+    for (size_t w = 0; !status && w < n; w++) {
+        workers[w] = (gw_step_worker){0};
+        for (size_t r = 0; r < n; r++) {
+            const gw_step_worker *seen = &all[r * n + w];
+            workers[w] = (gw_step_worker){larger(workers[w].pushes, seen->pushes), larger(workers[w].late, seen->late),
+                                          larger(workers[w].held_ns, seen->held_ns),
+                                          larger(workers[w].held_others_ns, seen->held_others_ns)};
+        }
+    }
+    free(all);
+    return status;
 }
 
 size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }

@@ -42,6 +42,8 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
                        "gradient is computed anew",
                        t->what.name);
+    t->applying = step;
+    gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
     t->readied++;
     if (!exchanges(s, step)) {
@@ -76,13 +78,18 @@ bool gw_stepper_busy(const gw_stepper *s) {
            (atomic_load(&s->under_way) > 0 || atomic_load(&s->ring_head) != atomic_load(&s->ring_tail));
 }
 
+bool gw_stepper_agrees(const gw_stepper *s) {
+    if (s->steps == 0) return true;
+    if (s->config.sync->rule) return false; /* each worker pulled when it was its turn */
+    if (!s->config.sync->local) return true;
+    return exchanges(s, gw_stepper_step(s, s->steps - 1));
+}
+
 bool gw_stepper_quiet(const gw_stepper *s) {
     return !gw_stepper_busy(s) && (!s->publisher || gw_publisher_quiet(s->publisher));
 }
 
 void gw_stepper_leave(gw_stepper *s) { atomic_store(&s->leaving, true); }
-
-bool gw_stepper_serves(const gw_stepper *s) { return s->ps && gw_ps_serves(s->ps); }
 
 gw_desk_times gw_stepper_times(const gw_stepper *s, int worker, gw_time now) {
     return s->ps ? gw_ps_times(s->ps, worker, now) : (gw_desk_times){0};
@@ -107,8 +114,10 @@ static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
 }
 
 static void arrive(gw_stepper *s, gw_stepper_tensor *t) {
-    t->arriving = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
-    s->config.sync->arrive(s->config.sync_values, t->arriving, &t->view);
+    t->applying = gw_stepper_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+    gw_time begun = gw_stepper_trace_arrived(s, t);
+    s->config.sync->arrive(s->config.sync_values, t->applying, &t->view);
+    gw_stepper_trace_applied(s, t, begun);
     tensor_over(s, t);
 }
 

@@ -43,9 +43,8 @@ typedef struct gw_stepper_config {
     float *flat;             /* gw_stepper_flat floats where that is not 0: what travels is packed into it */
 } gw_stepper_config;
 
-/* Fills in what the strategy says; core, team, tensors, count and options are there. GW_UNSUPPORTED with the reason where
- * it has no meaning. The strategy outlives the stepper. */
-gw_status gw_stepper_configure(gw_stepper_config *config, const gw_strategy *strategy, gw_error *error);
+/* What the strategy says: arch, chunk, policy, settings, codec and synchrony. The strategy outlives the stepper. */
+gw_status gw_stepper_follow(gw_stepper_config *config, const gw_strategy *strategy, gw_error *error);
 /* Whether tensors have to be copied together before they travel: bytes of config.flat, 0 where they lie well. */
 size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
 /* How many team ids it needs at most. */
@@ -61,6 +60,9 @@ bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward p
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
 void gw_stepper_settle(gw_stepper *stepper);                    /* all are settled: stand on the shared weights */
 
+/* (C) Tells a recording, if there is one, that the caller waited for it. */
+void gw_stepper_trace_waited(const gw_stepper *stepper, int tensor, gw_time begun);
+
 /* (C) Between two steps, all settled: other pieces from now on; the same on all ranks. */
 gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *settings, const gw_schedule_facts *facts,
                            gw_error *error);
@@ -69,10 +71,10 @@ gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *sett
 bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
 /* Something is left to do, or under way. */
 bool gw_stepper_busy(const gw_stepper *stepper);
+bool gw_stepper_agrees(const gw_stepper *stepper); /* (C) settled: all ranks hold the same weights */
 /* (C) All settled: no more steps will be made. A server goes on until all ranks have said so. */
 void gw_stepper_leave(gw_stepper *stepper);
-/* The driver's. How many workers' times this rank's server knows, and what it knows. */
-bool gw_stepper_serves(const gw_stepper *stepper);
+/* The driver's. What the server of this rank knows of a worker; zeros where it runs none. */
 gw_desk_times gw_stepper_times(const gw_stepper *stepper, int worker, gw_time now);
 bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
 const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */

@@ -115,7 +115,8 @@ static gw_status start_dense(gw_stepper *s, int piece, gw_collective what, gw_ti
     gw_run *run = &s->runs[piece];
     int size = gw_team_size(s->config.team), rank = gw_team_rank(s->config.team);
     gw_op_spec spec = {.collective = what, .in = run->data, .out = run->data, .count = run->count, .dtype = run->dtype,
-                       .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes};
+                       .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes,
+                       .label = run->label};
     if (what != GW_COLL_ALLREDUCE) {
         size_t offset = 0, own;
         for (int r = 0; r < size; r++) gw_part(run->count, size, r, &offset, &s->counts[r]);
@@ -146,6 +147,7 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     gw_run *run = &s->runs[piece];
     const gw_piece *p = gw_schedule_piece(s->schedule, piece);
     bool splits = gw_schedule_policy(s->schedule)->splits;
+    if (!second) run->label = gw_stepper_trace_start(s, piece);
     if (s->ps) {
         gw_ps_start(s->ps, piece, gw_stepper_step(s, p->readied - 1), now, error);
         return;

@@ -14,7 +14,9 @@ typedef struct gw_stepper_tensor {
     uint64_t readied;          /* (C) steps it has been ready in */
     _Atomic uint64_t done;     /* of these, over */
     int left;                  /* pieces of it still under way; the driver's */
-    uint64_t arriving;         /* the step whose update is applied now */
+    uint64_t applying;         /* the step whose update is applied now; by whoever holds the tensor */
+    uint32_t trace_name;       /* (C) of the recording stepper->named_in */
+    gw_time ready_at;          /* (C) while recording */
 } gw_stepper_tensor;
 
 /* A piece on its way. The driver's. */
@@ -28,6 +30,8 @@ typedef struct gw_run {
     size_t count;
     gw_dtype dtype;
     float **values;        /* coded: what travels of each tensor, and where the mean is put */
+    uint32_t label;        /* what the recording opened at labelled_in calls it */
+    gw_time labelled_in;
 } gw_run;
 
 struct gw_stepper {
@@ -52,6 +56,7 @@ struct gw_stepper {
     gw_error error;            /* the first; written once by the driver before failed */
     _Atomic bool failed;
     size_t memory;
+    _Atomic gw_time named_in;  /* when the recording was opened that tensors have names in; 0: none */
 };
 
 #define GW_STEP_OVER (-1)
@@ -69,5 +74,12 @@ void gw_carry_start(gw_stepper *stepper, int piece, bool second_half, gw_time no
 /* True when this half of it is over. */
 bool gw_carry_over(gw_stepper *stepper, int piece, gw_time now, gw_error *error);
 void gw_carry_finish(gw_stepper *stepper, int piece); /* copies back what was packed */
+
+/* stepper_trace.c: what a recording is told, if there is one. (C) ready; the others are the driver's. */
+void gw_stepper_trace_ready(gw_stepper *stepper, gw_stepper_tensor *tensor, uint64_t step);
+/* A piece starts to travel: its name there, 0 without a recording. */
+uint32_t gw_stepper_trace_start(gw_stepper *stepper, int piece);
+gw_time gw_stepper_trace_arrived(const gw_stepper *stepper, const gw_stepper_tensor *tensor);
+void gw_stepper_trace_applied(const gw_stepper *stepper, const gw_stepper_tensor *tensor, gw_time begun);
 
 #endif

@@ -12,6 +12,19 @@ static bool codes(const gw_stepper_config *c, const gw_step_tensor *tensor) {
     return c->codec.codec != &gw_codec_none && tensor->dtype == GW_F32;
 }
 
+gw_status gw_stepper_follow(gw_stepper_config *c, const gw_strategy *strategy, gw_error *error) {
+    const gw_setting *axes = strategy->axes;
+    c->arch = gw_strategy_name(strategy, GW_AXIS_ARCH);
+    c->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
+    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps"))
+        c->servers = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "servers");
+    c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
+    c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
+    c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
+    c->sync_values = axes[GW_AXIS_SYNC].values;
+    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
+}
+
 /* Where tensors stand in the flat memory; returns its size. offsets may be NULL. */
 static size_t lay_flat(const gw_stepper_config *c, gw_stepper_tensor *tensors) {
     size_t at = 0;
@@ -86,7 +99,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool passing
     const gw_stepper *s = t->stepper;
     gw_step_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
                              .gradient = gradient, .scale = s->scale, .local = passing,
-                             .step = passing ? gw_stepper_step(s, t->readied) : t->arriving};
+                             .step = t->applying};
     s->config.options.update(s->config.options.ctx, &update);
 }
 

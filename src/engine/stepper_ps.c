@@ -266,8 +266,6 @@ size_t gw_ps_memory_bytes(const gw_ps *ps) {
     return gw_ps_serve_bytes(ps) + (ps->staging ? ps->staging_bytes : 0);
 }
 
-bool gw_ps_serves(const gw_ps *ps) { return ps->own >= 0; }
-
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now) {
     return ps->desk ? gw_desk_timed(ps->desk, worker, now) : (gw_desk_times){0};
 }

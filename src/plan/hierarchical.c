@@ -28,16 +28,15 @@ typedef struct shape {
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
+    int least, most;
     if (request->collective != GW_COLL_ALLREDUCE) return "carries only allreduce";
-    return request->topology.world > 8192 ? "carries at most 8192 ranks" : NULL;
+    gw_topology_local_sizes(&request->topology, &least, &most);
+    return most > 8192 ? "carries at most 8192 ranks on a host" : NULL;
 }
 
 static int lanes_of(const gw_topology *topology) {
-    int lanes = topology->world;
-    for (int host = 0; host < gw_topology_hosts(topology); host++) {
-        int size = gw_topology_local_size(topology, host);
-        if (size < lanes) lanes = size;
-    }
+    int lanes, most;
+    gw_topology_local_sizes(topology, &lanes, &most);
     return lanes;
 }
 

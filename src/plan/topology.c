@@ -26,6 +26,29 @@ int gw_topology_local_size(const gw_topology *topology, int host) {
     return size;
 }
 
+static bool in_order(const gw_topology *topology) {
+    for (int rank = 1; rank < topology->world; rank++)
+        if (gw_topology_host(topology, rank) < gw_topology_host(topology, rank - 1)) return false;
+    return true;
+}
+
+void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most) {
+    *least = topology->world;
+    *most = 0;
+    bool runs = in_order(topology);
+    int hosts = gw_topology_hosts(topology);
+    for (int host = 0, first = 0; host < hosts; host++) {
+        int size = 0;
+        if (runs)
+            while (first + size < topology->world && gw_topology_host(topology, first + size) == host) size++;
+        else
+            size = gw_topology_local_size(topology, host);
+        if (runs) first += size;
+        if (size < *least) *least = size;
+        if (size > *most) *most = size;
+    }
+}
+
 int gw_topology_rank(const gw_topology *topology, int host, int local_rank) {
     for (int rank = 0; rank < topology->world; rank++)
         if (gw_topology_host(topology, rank) == host && local_rank-- == 0) return rank;

@@ -73,6 +73,7 @@ const gw_sync gw_sync_periodic = {
                                                 .about = "of the outer step"},
                                                {.name = NULL}}},
     .needs_update = true,
+    .local = true,
     .keeps_anchor = true,
     .keeps_momentum = keeps_momentum,
     .exchanges = exchanges,

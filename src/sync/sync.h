@@ -41,6 +41,7 @@ typedef struct gw_sync {
      * combined over all ranks, whoever carries it; a server answers with the mean when all have pushed. */
     gw_sync_rule (*rule)(const double *values);
     bool needs_update;   /* the step has to run the optimiser */
+    bool local;          /* ranks run optimisers of their own: between exchanges their weights differ */
     bool keeps_anchor;
     bool travels_apart;  /* what is exchanged may not lie in the gradient's memory */
     bool (*keeps_momentum)(const double *values); /* NULL: no */

@@ -1,6 +1,7 @@
 /* evaluate.c - where ranks meet between steps: evaluation, sums of their work, and whether they still agree. See
  * trainer.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer.h"
@@ -82,12 +83,17 @@ typedef struct rank_report {
     uint64_t hash;
 } rank_report;
 
+/* Whether all ranks are to hold the same weights now. */
+static bool agrees(const gw_trainer *t) { return !t->step || gw_step_count(t->step).agrees; }
+
 gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) {
+    gw_status status = gw_trainer_flush(t, error);
+    if (status != GW_OK) return status;
     rank_report own = {.work = t->work, .hash = gw_trainer_hash(t)}, *reports = (rank_report *)(void *)t->gathered;
     gw_time begun = gw_clock_now();
-    gw_status status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
+    status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
     if (status != GW_OK) return gw_trainer_told(t, status, error);
-    *total = (gw_train_work){.bytes = own.work.bytes};
+    *total = (gw_train_work){.bytes = own.work.bytes, .dense = own.work.dense};
     for (int i = 0; i < t->world; i++) {
         total->loss_sum += reports[i].work.loss_sum;
         total->correct += reports[i].work.correct;
@@ -97,6 +103,7 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
         t->hashes[i] = reports[i].hash;
     }
     t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
+    if (!agrees(t)) return GW_OK;
     return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);
 }
 
@@ -128,10 +135,29 @@ static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, g
     return GW_OK;
 }
 
+/* Where the ranks' weights differ the mean of them is tested: kept holds a rank's own meanwhile. */
+static gw_status stand_on_mean(gw_trainer *t, float **kept, gw_error *error) {
+    size_t count = t->model->count;
+    if (agrees(t)) return GW_OK;
+    *kept = malloc(count * sizeof **kept);
+    if (!*kept) return gw_fail(error, GW_MEMORY, "no memory for the mean of %zu weights", count);
+    memcpy(*kept, t->model->weights, count * sizeof **kept);
+    return gw_trainer_told(t, gw_allreduce(t->peers, *kept, t->model->weights, count, GW_F32, GW_AVG), error);
+}
+
+static void stand_on_own(gw_trainer *t, float *kept) {
+    if (kept) memcpy(t->model->weights, kept, t->model->count * sizeof *kept);
+    free(kept);
+}
+
 gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error) {
     gw_loss own = {0};
-    gw_status status = gw_trainer_average(t, error);
+    float *kept = NULL;
+    gw_status status = gw_trainer_flush(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = stand_on_mean(t, &kept, error);
     if (status == GW_OK) status = evaluate_share(t, tick, ctx, &own, error);
+    stand_on_own(t, kept);
     if (status != GW_OK) return status;
     double sums[3] = {own.sum, (double)own.correct, (double)own.counted};
     status = gw_trainer_told(t, gw_allreduce(t->comm, sums, sums, 3, GW_F64, GW_SUM), error);

@@ -75,19 +75,29 @@ static int parameter_at(const gw_optimiser *o, size_t offset) {
     return low;
 }
 
+static gw_piece piece_of(gw_optimiser *o, int parameter, size_t offset, size_t count, float *weights,
+                         float *gradients) {
+    gw_piece piece = {.decay = o->table[parameter].decay, .norms = o->norms + 2 * parameter, .weights = weights,
+                      .gradients = gradients, .count = count};
+    for (int s = 0; s < o->kind->states; s++) piece.state[s] = o->state[s] + offset;
+    return piece;
+}
+
+void gw_optimiser_update(gw_optimiser *o, int parameter, size_t first, size_t count, float *weights, float *gradients,
+                         const gw_update *update) {
+    gw_piece piece = piece_of(o, parameter, o->table[parameter].offset + first, count, weights, gradients);
+    gw_optimiser_forget_norms(o, parameter, 1);
+    if (o->kind->prepare) o->kind->prepare(&o->settings, piece, update);
+    o->kind->apply(&o->settings, piece, update);
+}
+
 static void walk(gw_optimiser *o, float *weights, float *gradients, size_t offset, size_t count,
                  const gw_update *update, piece_function *visit) {
     size_t end = offset + count;
     for (int p = parameter_at(o, offset); p < o->parameters && offset < end; p++) {
         size_t limit = o->table[p].offset + o->table[p].count;
         if (limit > end) limit = end;
-        gw_piece piece = {.decay = o->table[p].decay,
-                          .norms = o->norms + 2 * p,
-                          .weights = weights + offset,
-                          .gradients = gradients + offset,
-                          .count = limit - offset};
-        for (int s = 0; s < o->kind->states; s++) piece.state[s] = o->state[s] + offset;
-        visit(&o->settings, piece, update);
+        visit(&o->settings, piece_of(o, p, offset, limit - offset, weights + offset, gradients + offset), update);
         offset = limit;
     }
 }

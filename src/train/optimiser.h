@@ -60,6 +60,11 @@ void gw_optimiser_destroy(gw_optimiser *optimiser); /* NULL is fine */
 void gw_optimiser_step(gw_optimiser *optimiser, float *weights, float *gradients, int first, int parameters,
                        const gw_update *update);
 
+/* Elements first .. first + count - 1 of one parameter, wherever weights and gradients of these stand. A part has the
+ * norm of a whole only where it is the whole. */
+void gw_optimiser_update(gw_optimiser *optimiser, int parameter, size_t first, size_t count, float *weights,
+                         float *gradients, const gw_update *update);
+
 /* The same in parts, for floats offset .. offset + count - 1: norms to zero, prepare, (sum the norms over ranks,)
  * apply. */
 void gw_optimiser_forget_norms(gw_optimiser *optimiser, int first, int parameters);

@@ -178,14 +178,18 @@ gw_status gw_pass_forward(gw_pass *pass, bool training, const gw_pass_hooks *hoo
     return gw_dnn_status(pass->dnn, error);
 }
 
-static void backward_parameters(gw_pass *pass, gw_layer *layer, bool accumulate, const gw_pass_hooks *hooks) {
+static void backward_parameters(gw_pass *pass, gw_layer *layer, bool accumulate) {
     float *place = pass->model->gradients + layer->table->offset;
     size_t count = 0;
     for (int k = 0; k < layer->node->parameters; k++) count += layer->table[k].count;
     layer->gradients = accumulate ? pass->aside : place;
     layer->node->kind->backward_parameters(layer);
     if (accumulate) gw_vectors_get()->add(place, pass->aside, count);
-    if (!hooks || !hooks->gradient_ready) return;
+}
+
+/* Only now: an update may come at once, and backward_input has read the weights. */
+static void announce_gradients(const gw_pass *pass, const gw_layer *layer, const gw_pass_hooks *hooks) {
+    if (!hooks || !hooks->gradient_ready || !layer->node->kind->backward_parameters) return;
     for (int k = layer->node->parameters - 1; k >= 0; k--)
         hooks->gradient_ready(hooks->ctx, first_parameter(pass, layer) + k);
 }
@@ -196,8 +200,9 @@ static void backward_layer(gw_pass *pass, int i, bool accumulate, const gw_pass_
     const gw_vectors *v = gw_vectors_get();
     if (layer->node->settings.relu && !kind->masks_relu)
         v->mask(layer->output_gradient, layer->output, (size_t)layer->batch * gw_shape_count(layer->node->out));
-    if (kind->backward_parameters) backward_parameters(pass, layer, accumulate, hooks);
+    if (kind->backward_parameters) backward_parameters(pass, layer, accumulate);
     if (kind->backward_input) kind->backward_input(layer);
+    announce_gradients(pass, layer, hooks);
     for (int k = 0; k < 2; k++)
         if (pass->additions[i][k].to)
             v->add(pass->additions[i][k].to, pass->additions[i][k].from, pass->additions[i][k].count);

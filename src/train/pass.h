@@ -13,7 +13,7 @@ typedef struct gw_pass_hooks {
     void *ctx;
     /* The forward is about to use these parameters: waits until they may be read. */
     gw_status (*needed)(void *ctx, int first_parameter, int parameters, gw_error *error);
-    /* This gradient is complete. The parameter itself is still read until the backward pass has returned. */
+    /* This gradient is complete, and this backward pass reads the parameter no more: it may be updated at once. */
     void (*gradient_ready)(void *ctx, int parameter);
     /* A layer (a node of the spec) has been run. */
     void (*layer_done)(void *ctx, int node, bool backward);

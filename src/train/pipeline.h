@@ -47,9 +47,9 @@ typedef struct gw_pipeline {
     uint64_t bytes;                    /* sent to other stages, likewise */
 } gw_pipeline;
 
-/* Collective over the trainer's communicator; its spec and data are known. so_far: whether this rank has failed
- * already; then no rank goes on, and those without a failure of their own return GW_ABORTED with an empty sentence. Rank
- * 0 measures the layers. On failure *pipeline is untouched. */
+/* Collective over the trainer's communicator; its spec is known. so_far: where this rank has failed already no rank
+ * goes on, and those without a failure of their own return GW_ABORTED with an empty sentence. Rank 0 measures the
+ * layers. On failure *pipeline is untouched. */
 gw_status gw_pipeline_open(gw_trainer *trainer, gw_status so_far, gw_pipeline **pipeline, gw_error *error);
 void gw_pipeline_close(gw_pipeline *pipeline); /* NULL is fine */
 

@@ -1,5 +1,5 @@
 /* snapshot.c - see snapshot.h. Sections: "identity" (text), "position" (little-endian words), "weights", "statistics",
- * "optimiser.0" and on (floats). */
+ * "optimiser.0" and on (floats), and those of belongings.h. */
 #include "train/snapshot.h"
 
 #include <endian.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "store/checkpoint.h"
+#include "train/belongings.h"
 
 #define IDENTITY_BYTES 512
 
@@ -101,11 +102,13 @@ static gw_status add_all(gw_trainer *t, const whole *w, gw_checkpoint_writer *wr
     return status;
 }
 
-static gw_status write_file(gw_trainer *t, const whole *w, const char *path, gw_error *error) {
+static gw_status write_file(gw_trainer *t, const whole *w, const gw_belongings *own, const char *path,
+                            gw_error *error) {
     gw_checkpoint_writer *writer = NULL;
     gw_status status = gw_checkpoint_begin(path, &writer, error);
     if (status != GW_OK) return status;
     status = add_all(t, w, writer, error);
+    if (status == GW_OK) status = gw_belongings_add(t, own, writer, error);
     if (status == GW_OK) return gw_checkpoint_commit(writer, error);
     gw_checkpoint_abandon(writer);
     return status;
@@ -113,11 +116,16 @@ static gw_status write_file(gw_trainer *t, const whole *w, const char *path, gw_
 
 gw_status gw_snapshot_save(gw_trainer *t, const char *path, gw_error *error) {
     whole w;
-    gw_status status = gw_trainer_average(t, error);
+    gw_belongings own = {0};
+    gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
+    if (status == GW_OK) status = gw_trainer_flush(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, error);
     if (status == GW_OK) status = share(t, open_whole(t, &w, error), error);
     if (status != GW_OK) return status;
     status = move_all(t, &w, collect, error);
-    if (status == GW_OK) status = share(t, t->rank == 0 ? write_file(t, &w, path, error) : GW_OK, error);
+    if (status == GW_OK) status = gw_belongings_collect(t, &own, error);
+    if (status == GW_OK) status = share(t, t->rank == 0 ? write_file(t, &w, &own, path, error) : GW_OK, error);
+    gw_belongings_free(&own);
     free(w.copy);
     return status;
 }
@@ -183,15 +191,17 @@ static gw_status load_whole(gw_trainer *t, whole *w, const char *path, place *at
     return status;
 }
 
-gw_status gw_snapshot_load(gw_trainer *t, const char *path, int *world, gw_error *error) {
+gw_status gw_snapshot_load(gw_trainer *t, const char *path, gw_snapshot_found *found, gw_error *error) {
     place at = {0};
     whole w;
     gw_status status = load_whole(t, &w, path, &at, error);
-    *world = (int)le64toh(at.world);
-    if (status != GW_OK || *world == 0) return status;
+    *found = (gw_snapshot_found){.world = (int)le64toh(at.world)};
+    if (status != GW_OK || found->world == 0) return status;
     t->epoch = le64toh(at.epoch);
     t->window = (int64_t)le64toh(at.window);
     t->updates = le64toh(at.updates);
     gw_sampler_epoch(&t->sampler, t->epoch);
+    status = gw_trainer_commit(t, error);
+    if (status == GW_OK && found->world == t->world) status = gw_belongings_load(t, path, &found->continues, error);
     return status;
 }

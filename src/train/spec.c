@@ -84,11 +84,13 @@ size_t gw_spec_parameters(const gw_spec *spec) { return end_of(spec->parameters,
 size_t gw_spec_buffers(const gw_spec *spec) { return end_of(spec->buffers, spec->buffer_count); }
 
 size_t gw_spec_parameters_before(const gw_spec *spec, int node) {
-    return end_of(spec->parameters, node < spec->node_count ? spec->nodes[node].first_parameter : spec->parameter_count);
+    bool all = node >= spec->node_count;
+    return end_of(spec->parameters, all ? spec->parameter_count : spec->nodes[node].first_parameter);
 }
 
 size_t gw_spec_buffers_before(const gw_spec *spec, int node) {
-    return end_of(spec->buffers, node < spec->node_count ? spec->nodes[node].first_buffer : spec->buffer_count);
+    bool all = node >= spec->node_count;
+    return end_of(spec->buffers, all ? spec->buffer_count : spec->nodes[node].first_buffer);
 }
 
 gw_shape gw_spec_output(const gw_spec *spec) {

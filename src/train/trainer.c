@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/recording.h"
 #include "train/vectors.h"
 
 enum { MOVE_PIXELS = 4, STEP_PARTS = 3 };
@@ -82,7 +83,6 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
     if (!t->gradients || !t->labels || !t->gathered || !t->hashes)
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
     gw_status status = gw_model_create(t->spec, &options, &t->model, error);
-    if (status == GW_OK) status = gw_buckets_create(t->peers, t->model, s->bucket_bytes, &t->buckets, error);
     if (status == GW_OK)
         status = gw_optimiser_create(s->optimiser, &s->tuning, t->model->table, t->model->parameters, &t->optimiser,
                                      error);
@@ -124,7 +124,8 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
 void gw_trainer_destroy(gw_trainer *t) {
     if (!t) return;
     gw_passes_destroy(&t->passes);
-    gw_buckets_destroy(&t->buckets);
+    gw_step_close(t->step);
+    free(t->handed_over);
     gw_pipeline_close(t->pipeline);
     gw_optimiser_destroy(t->optimiser);
     gw_model_destroy(t->model);
@@ -133,6 +134,7 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_sampler_destroy(&t->sampler);
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
+    gw_train_tracing_free(&t->tracing);
     free(t->hashes);
     free(t->gathered);
     free(t->labels);
@@ -177,69 +179,51 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
         gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
 }
 
+static void layer_done(void *ctx, int node, bool backward) {
+    gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
+}
+
 /* This rank's share of one batch of the window, which it computes alone. */
 static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_loss *loss, gw_error *error) {
     gw_pass *pass = NULL;
     gw_status status = gw_trainer_pass(t, batch->share.count, true, &pass, error);
     if (status != GW_OK) return status;
     gw_trainer_load(t, pass, true, batch->share.first);
+    gw_train_tracing_pass(&t->tracing);
     status = gw_pass_forward(pass, true, batch->hooks, error);
     if (status != GW_OK) return status;
     *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->share.count * t->rows,
                                   gw_model_output(t->model).channels, batch->scale, gw_pass_output_gradient(pass));
-    return gw_pass_backward(pass, batch->accumulates, batch->last ? batch->hooks : NULL, error);
+    gw_pass_hooks hooks = *batch->hooks;
+    if (!batch->last) hooks.gradient_ready = NULL;
+    gw_train_tracing_pass(&t->tracing);
+    return gw_pass_backward(pass, batch->accumulates, &hooks, error);
 }
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
-    gw_pass_hooks hooks = {.ctx = &t->buckets, .gradient_ready = gw_buckets_ready};
+    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+                           .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
     gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
-                               .scale = (float)(1.0 / (double)(range->examples * t->rows)),
+                               /* The mean over replicas is to be the mean over the window's examples. */
+                               .scale = (float)((double)t->replicas / (double)(range->examples * t->rows)),
                                .accumulates = number > range->first,
                                .last = number == range->end - 1,
                                .hooks = &hooks};
     gw_loss loss = {0};
     if (batch.share.count == 0) {
-        if (!batch.accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
-        return GW_OK;
+        gw_status status = gw_trainer_needed(t, 0, t->model->parameters, error); /* they are the step's until then */
+        if (status == GW_OK && !batch.accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
+        return status;
     }
     gw_status status = (t->pipeline ? gw_pipeline_train : run_share)(t, &batch, &loss, error);
     t->work.loss_sum += loss.sum;
     t->work.correct += loss.correct;
     t->work.counted += loss.counted;
+    if (batch.last && loss.counted) gw_train_tracing_loss(&t->tracing, loss.sum / (double)loss.counted);
     return status;
 }
 
 /* ---- the update ---- */
-
-static gw_status clip_scale(gw_trainer *t, double *scale, gw_error *error) {
-    double squares = gw_vectors_get()->sum_squares(t->gradients, t->model->count);
-    gw_status status = t->pipeline ? gw_pipeline_sum(t, &squares, error) : GW_OK;
-    double norm = sqrt(squares);
-    *scale = norm > t->settings.clip ? t->settings.clip / norm : 1;
-    return status;
-}
-
-static void apply(gw_trainer *t, int first, int parameters, double scale) {
-    gw_update update = {.step = t->updates + 1, .rate = gw_rate_at(&t->rate, t->updates), .scale = scale};
-    gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, first, parameters, &update);
-}
-
-/* Buckets are applied as they arrive, so that the next one travels meanwhile; clipping has to see them all. */
-static gw_status update(gw_trainer *t, gw_time *waited, gw_error *error) {
-    bool clips = t->settings.clip > 0;
-    for (int i = 0; i < t->buckets.count; i++) {
-        gw_time begun = gw_clock_now();
-        gw_status status = gw_buckets_wait(&t->buckets, i, error);
-        *waited += gw_clock_now() - begun;
-        if (status != GW_OK) return status;
-        if (!clips) apply(t, t->buckets.list[i].first, t->buckets.list[i].parameters, 1);
-    }
-    if (!clips) return GW_OK;
-    double scale;
-    gw_status status = clip_scale(t, &scale, error);
-    if (status == GW_OK) apply(t, 0, t->model->parameters, scale);
-    return status;
-}
 
 static void advance(gw_trainer *t) {
     t->updates++;
@@ -252,28 +236,35 @@ static void advance(gw_trainer *t) {
 static gw_time count_pipeline(gw_trainer *t) {
     if (!t->pipeline) return 0;
     gw_time waited = t->pipeline->waited;
-    t->work.bytes += t->pipeline->bytes;
+    t->work.dense += t->pipeline->bytes;
     t->pipeline->waited = t->pipeline->bytes = 0;
     return waited;
 }
 
+/* What the step has counted since the last time. */
+static gw_time count_exchange(gw_trainer *t) {
+    gw_step_counters now = gw_step_count(t->step), before = t->counted;
+    t->work.bytes += now.bytes_sent - before.bytes_sent;
+    t->work.dense += now.dense_bytes - before.dense_bytes;
+    t->counted = now;
+    return now.wait_ns - before.wait_ns;
+}
+
 gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     window_range range = range_of(t);
-    t->work.exposed += count_pipeline(t); /* of a test in between */
-    gw_time begun = gw_clock_now(), waited = 0;
-    gw_status status = GW_OK;
-    gw_buckets_begin(&t->buckets);
+    gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
+    if (status != GW_OK) return status;
+    t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
+    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
+    gw_time begun = gw_clock_now();
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
+    if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
+    if (status == GW_OK) status = gw_trainer_finish_step(t, error);
     if (status != GW_OK) return status;
-    gw_time rest = gw_clock_now(), starting = t->buckets.starting;
-    gw_buckets_rest(&t->buckets);
-    waited += gw_clock_now() - rest + starting + count_pipeline(t);
-    status = update(t, &waited, error);
-    if (status != GW_OK) return status;
-    uint64_t replicas = (uint64_t)t->replicas;
+    gw_train_tracing_end(&t->tracing);
+    gw_time waited = count_pipeline(t) + count_exchange(t);
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;
-    t->work.bytes += 2 * (replicas - 1) * t->model->count * sizeof(float) / replicas;
     advance(t);
     return GW_OK;
 }

@@ -13,13 +13,14 @@
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "train/buckets.h"
 #include "train/catalogue.h"
+#include "train/exchange.h"
 #include "train/loss.h"
 #include "train/optimiser.h"
 #include "train/passes.h"
 #include "train/pipeline.h"
 #include "train/rate.h"
+#include "train/tracing.h"
 
 #define GW_TRAIN_TEST_BATCH 100
 
@@ -37,7 +38,6 @@ typedef struct gw_train_settings {
     double clip;     /* largest norm of all gradients together; 0: any */
     uint64_t seed;
     bool augment; /* images are moved by up to 4 pixels and mirrored */
-    size_t bucket_bytes;
     gw_pipeline_settings pipeline;
 } gw_train_settings;
 
@@ -46,11 +46,11 @@ typedef struct gw_train_work {
     double loss_sum; /* nats */
     int64_t correct, counted; /* rows: examples, or tokens of a text */
     uint64_t compute, exposed; /* ns: passes and optimiser; communication that was waited for */
-    uint64_t bytes;            /* that an all-reduce of this size makes each rank send: 2 (n - 1) / n of it; and those
-                                  to other stages */
+    uint64_t bytes;            /* sent, as counted; what is reduced in place in shared memory is not sent */
+    uint64_t dense;            /* what plain all-reduces would have made this rank send, and what other stages got */
 } gw_train_work;
 
-typedef struct gw_trainer {
+struct gw_trainer {
     gw_train_settings settings;
     gw_comm *comm; /* the caller's */
     int rank, world;
@@ -60,7 +60,11 @@ typedef struct gw_trainer {
     gw_spec *spec;
     gw_model *model;        /* the whole, or this stage */
     float *gradients; /* from gw_alloc */
-    gw_buckets buckets;
+    gw_step *step;          /* NULL before gw_trainer_commit */
+    gw_step_counters counted; /* of it, so far in `work` */
+    bool *handed_over;      /* parameters whose gradients are on their way in this step */
+    gw_status step_status;  /* of the first hand-over in this step that failed */
+    bool timing;            /* exchanges are timed: nothing is updated */
     gw_optimiser *optimiser;
     gw_rate rate;
     gw_dataset *train, *test;
@@ -72,9 +76,10 @@ typedef struct gw_trainer {
     int64_t window;
     uint64_t updates;     /* done so far */
     gw_train_work work;
+    gw_train_tracing tracing;
     char *gathered;       /* reports of all ranks, for gw_trainer_meet */
     uint64_t *hashes;     /* of all ranks' weights, likewise */
-} gw_trainer;
+};
 
 /* On failure *trainer is untouched. */
 gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw_trainer **trainer, gw_error *error);

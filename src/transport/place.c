@@ -177,7 +177,8 @@ static gw_status find_port(const gw_options *options, int in_address, int *port,
                            options->master_port);
         *port = options->master_port;
     } else {
-        status = number("MASTER_PORT", 1, 65535, port, error);
+        status = number("GRADWIRE_MASTER_PORT", 1, 65535, port, error);
+        if (status == GW_OK && *port < 0) status = number("MASTER_PORT", 1, 65535, port, error);
     }
     if (status == GW_OK && in_address > 0 && *port > 0 && in_address != *port)
         return gw_fail(error, GW_INVALID, "MASTER_ADDR says port %d and MASTER_PORT says %d: give one of them",

@@ -391,7 +391,8 @@ static void tcp_close(gw_transport *transport) {
 #define OPS(is_ordered)                                                                                                \
     {                                                                                                                  \
         .name = "tcp", .ordered = is_ordered, .hangs_up = true, .send = tcp_send, .release = tcp_release,              \
-        .poll = tcp_poll, .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close               \
+        .poll = tcp_poll, .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close,              \
+        .adopt = gw_tcp_adopt, .refused = gw_tcp_refused                                                               \
     }
 
 static const gw_transport_ops one_stream = OPS(true), several_streams = OPS(false);

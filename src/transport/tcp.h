@@ -24,10 +24,6 @@ typedef struct gw_tcp_options {
                              * segments are 64 KiB, crawls */
 } gw_tcp_options;
 
-/* Asks for a connection of this generation to peer, from within send(). Answered by gw_tcp_adopt or gw_tcp_refused,
- * from any thread, at any time, also from within. Does not block. */
-typedef void (*gw_dial)(void *ctx, int peer, int stream, uint32_t generation);
-
 /* The generation is 0 until reset() gives another. */
 gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink sink, gw_dial dial, void *dial_ctx,
                       gw_error *error);

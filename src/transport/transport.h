@@ -20,6 +20,7 @@ typedef struct gw_packet {
     struct gw_packet *next; /* the transport's, while queued */
     void *owner;            /* the engine's */
     uint64_t progress;      /* the transport's: bytes already handed to the kernel, or its own position */
+    uint64_t first;         /* of a GRANT: it adds the messages first..frame.index-1 to those granted before */
 } gw_packet;
 
 /* What a transport tells the engine, from within poll() or send(). */
@@ -36,12 +37,28 @@ typedef struct gw_sink {
     void (*sent)(void *ctx, int peer, gw_packet *packet);
     /* The link to this peer is gone; said once. detail is a clause ("connection reset by peer"). */
     void (*lost)(void *ctx, int peer, gw_status status, const char *detail);
+    /* Where a message that this GRANT packet promises will land (*bytes of room), NULL if it has come already. Only for
+     * transports that tell the sender where to write (rdma), while the packet is theirs. */
+    void *(*granted)(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes);
 } gw_sink;
 
 typedef struct gw_transport gw_transport;
+typedef struct gw_native_task gw_native_task;
+
+/* A library under a transport that can carry out a whole all-reduce (arch=mpi). All ranks of the job start the same ones
+ * in the same order. */
+typedef struct gw_native {
+    bool (*carries)(gw_dtype dtype, gw_redop op);
+    /* NULL, and why, where it cannot be started. The buffers are lent until done() says so, or reset(). */
+    gw_native_task *(*start)(gw_transport *transport, const void *in, void *out, size_t count, gw_dtype dtype,
+                             gw_redop op, gw_error *error);
+    /* True when it is over, and the task is no more; *error says if it failed. */
+    bool (*done)(gw_transport *transport, gw_native_task *task, gw_error *error);
+} gw_native;
 
 typedef struct gw_transport_ops {
     const char *name;
+    size_t chunk_bytes; /* messages of this size suit it best; 0: the engine's choice */
     bool ordered;
     bool hangs_up; /* says lost() by itself, after everything else, when a peer closes its end */
     /* Queues a packet; it may be sent, and sent() called, at once. Connects first where there is no connection yet. */
@@ -60,7 +77,15 @@ typedef struct gw_transport_ops {
      * (both sides must agree). */
     void (*reset)(gw_transport *transport, uint32_t generation);
     void (*close)(gw_transport *transport);
+    /* For transports that need connections of the gateway (tcp.h says more); NULL for others. From any thread. */
+    void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+    void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
+    const gw_native *native; /* NULL: it only carries messages */
 } gw_transport_ops;
+
+/* How such a transport asks for a connection of this generation to peer, from within send(). Answered by adopt or
+ * refused, from any thread, at any time, also from within. Does not block. */
+typedef void (*gw_dial)(void *ctx, int peer, int stream, uint32_t generation);
 
 /* Every transport's struct begins with this. */
 struct gw_transport {

@@ -18,6 +18,8 @@ except ImportError:
 import torch_model
 
 TOLERANCE = 1e-4
+# With seed 3 a max-pool of vgg11 chooses between two values that are equal but for rounding (torch_ties.py shows it).
+SEEDS = {"vgg11": 5}
 SEED = 3
 
 
@@ -45,20 +47,26 @@ def difference(ours, theirs):
     return float((ours - theirs).norm() / (theirs.norm() + 1e-12))
 
 
+def repeat(directory, batch, dtype=torch.float32):
+    """The step that the helper left in this directory: named parameters with their gradients, buffers, and the loss."""
+    parameters = [(n, t.to(dtype).requires_grad_()) for n, t in read_table(directory, "parameters.txt", "weights")]
+    buffers = [(n, (torch.ones_like(t) if n.endswith("variance") else torch.zeros_like(t)).to(dtype))
+               for n, t in read_table(directory, "buffers.txt", "buffers")]
+    net = torch_model.Model((directory / "model.txt").read_text(), [t for _, t in parameters], [t for _, t in buffers])
+    given = read_input(directory, batch)
+    output = net.forward(given.to(dtype) if given.is_floating_point() else given)
+    loss = torch_model.loss(output, torch.from_numpy(numpy.fromfile(directory / "labels", numpy.int32)).long())
+    loss.backward()
+    return parameters, buffers, loss.detach()
+
+
 def compare(helper, model, batch, seed):
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         subprocess.run([helper, model, str(batch), str(seed), name], check=True, timeout=120)
-        parameters = read_table(directory, "parameters.txt", "weights")
-        buffers = [(n, torch.ones_like(t) if n.endswith("variance") else torch.zeros_like(t))
-                   for n, t in read_table(directory, "buffers.txt", "buffers")]
-        tensors = [t.requires_grad_() for _, t in parameters]
-        net = torch_model.Model((directory / "model.txt").read_text(), tensors, [t for _, t in buffers])
-        output = net.forward(read_input(directory, batch))
-        loss = torch_model.loss(output, torch.from_numpy(numpy.fromfile(directory / "labels", numpy.int32)).long())
-        loss.backward()
+        parameters, buffers, loss = repeat(directory, batch)
         our_loss = torch.from_numpy(numpy.fromfile(directory / "loss", numpy.float32))[0]
-        worst = [("loss", difference(our_loss, loss.detach()))]
+        worst = [("loss", difference(our_loss, loss))]
         for (label, theirs), (_, ours) in zip(parameters, read_table(directory, "parameters.txt", "gradients")):
             worst.append((label, difference(ours, theirs.grad)))
         for (label, theirs), (_, ours) in zip(buffers, read_table(directory, "buffers.txt", "buffers")):
@@ -70,17 +78,18 @@ def compare(helper, model, batch, seed):
 
 
 def agrees(helper, model):
-    close = compare(helper, model, 8, SEED) <= TOLERANCE
+    close = compare(helper, model, 8, SEEDS.get(model, SEED)) <= TOLERANCE
     print("ok  " if close else "FAIL", model, flush=True)
     return close
 
 
 def main():
     torch.set_num_threads(1)
-    helper, models = sys.argv[1], sys.argv[2:] or ["mlp", "lenet", "cnn", "resnet20", "gpt"]
+    helper, models = sys.argv[1], sys.argv[2:] or ["mlp", "lenet", "cnn", "resnet20", "vgg11", "gpt"]
     good = sum(agrees(helper, model) for model in models)
     print(f"{good} passed, {len(models) - good} failed")
     return 0 if good == len(models) else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,393 @@
+/* process_group.cc - torch.distributed's view of a gw_comm: each call starts a request, and one thread waits for the
+ * requests in their order and completes the futures. Built by setup.py against torch's headers; gradwire/torch/c10d.py
+ * opens the communicator. Tensors are used where they lie; lists of tensors go through one flat tensor. */
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <gradwire.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR >= 2
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#endif
+
+namespace gradwire {
+
+#if TORCH_VERSION_MAJOR >= 2
+using Base = c10d::Backend;
+#else
+using Base = c10d::ProcessGroup;
+#endif
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+/* What the library is told: how many elements, of which type, and how they are combined. */
+struct Elements {
+    size_t count;
+    gw_dtype dtype;
+    gw_redop op;
+};
+
+static bool known(at::ScalarType type, gw_dtype *dtype) {
+    switch (type) {
+    case at::kFloat: *dtype = GW_F32; return true;
+    case at::kDouble: *dtype = GW_F64; return true;
+    case at::kHalf: *dtype = GW_F16; return true;
+    case at::kBFloat16: *dtype = GW_BF16; return true;
+    case at::kChar: *dtype = GW_I8; return true;
+    case at::kByte: *dtype = GW_U8; return true;
+    case at::kInt: *dtype = GW_I32; return true;
+    case at::kLong: *dtype = GW_I64; return true;
+    default: return false;
+    }
+}
+
+static const at::Tensor &usable(const at::Tensor &tensor, const char *call) {
+    TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "gradwire: ", call,
+                ": the process group takes dense tensors in host memory, not ", tensor.toString(), " on ",
+                tensor.device());
+    TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "gradwire: ", call,
+                ": the tensor does not lie in one piece; use contiguous() first");
+    return tensor;
+}
+
+/* Moved only: types that the library does not know travel as bytes. */
+static Elements moved(const at::Tensor &tensor) {
+    gw_dtype dtype;
+    if (known(tensor.scalar_type(), &dtype)) return {(size_t)tensor.numel(), dtype, GW_SUM};
+    return {(size_t)tensor.numel() * tensor.element_size(), GW_U8, GW_SUM};
+}
+
+static gw_redop operation(const c10d::ReduceOp &op, const at::Tensor &tensor, const char *call) {
+    bool logical = tensor.scalar_type() == at::kBool; /* a sum is "any", a product "all" */
+    if (op == c10d::ReduceOp::SUM) return logical ? GW_MAX : GW_SUM;
+    if (op == c10d::ReduceOp::AVG && !logical) return GW_AVG;
+    if (op == c10d::ReduceOp::MIN) return GW_MIN;
+    if (op == c10d::ReduceOp::MAX) return GW_MAX;
+    if (op == c10d::ReduceOp::PRODUCT) return logical ? GW_MIN : GW_PROD;
+    TORCH_CHECK(false, "gradwire: ", call, ": only sum, average, minimum, maximum and product are reductions here");
+}
+
+static Elements combined(const at::Tensor &tensor, const char *call, const c10d::ReduceOp &op) {
+    gw_dtype dtype = GW_U8;
+    TORCH_CHECK(tensor.scalar_type() == at::kBool || known(tensor.scalar_type(), &dtype), "gradwire: ", call,
+                ": elements of type ", tensor.scalar_type(), " cannot be combined");
+    return {(size_t)tensor.numel(), dtype, operation(op, tensor, call)};
+}
+
+/* One call: its requests, and what is to be done when all are complete. */
+class Work : public c10d::Work {
+  public:
+    Work(c10d::OpType type, Tensors results)
+        : c10d::Work(-1, type), results_(std::move(results)),
+          future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+
+    bool isCompleted() override { return future_->completed(); }
+    bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
+    bool wait(std::chrono::milliseconds) override {
+        future_->wait();
+        if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
+        return true;
+    }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+    Tensors result() override { return results_; }
+
+    /* By the waiting thread: all requests, whatever becomes of the first. */
+    void finish(gw_comm *comm) {
+        std::string sentence;
+        for (gw_request *request : requests)
+            if (gw_wait(request) != GW_OK && sentence.empty()) sentence = gw_last_error(comm);
+        try {
+            if (!sentence.empty()) throw std::runtime_error("gradwire: " + sentence);
+            if (then) then();
+            then = nullptr;
+            future_->markCompleted(c10::IValue(results_));
+        } catch (...) {
+            future_->setError(std::current_exception());
+        }
+    }
+
+    std::vector<gw_request *> requests;
+    std::function<void()> then;
+    Tensors kept; /* alive until the requests are complete */
+
+  private:
+    Tensors results_;
+    c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+class ProcessGroupGradwire : public Base {
+  public:
+    ProcessGroupGradwire(int rank, int size, uintptr_t comm)
+        : Base(rank, size), comm_((gw_comm *)comm), waiter_([this] { run(); }) {}
+    ~ProcessGroupGradwire() override { shutdown(); }
+
+    const std::string getBackendName() const override { return "gradwire"; }
+
+    void abort(const std::string &reason) {
+        if (comm_) gw_abort(comm_, reason.c_str());
+    }
+
+    /* Completes what was started and leaves the job. */
+    void shutdown() {
+        if (!comm_) return;
+        {
+            std::lock_guard<std::mutex> guard(lock_);
+            queue_.emplace_back();
+        }
+        ready_.notify_one();
+        waiter_.join();
+        gw_finalize(comm_);
+        comm_ = nullptr;
+    }
+
+    WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override {
+        return each("broadcast", c10d::OpType::BROADCAST, tensors, [&](const at::Tensor &t, gw_request **request) {
+            Elements e = moved(t);
+            return gw_broadcast_start(comm_, t.data_ptr(), t.data_ptr(), e.count, e.dtype, (int)options.rootRank,
+                                      request);
+        });
+    }
+
+    WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override {
+        for (const at::Tensor &t : tensors) combined(t, "allreduce", options.reduceOp); /* all, before any begins */
+        return each("allreduce", c10d::OpType::ALLREDUCE, tensors, [&](const at::Tensor &t, gw_request **request) {
+            Elements e = combined(t, "allreduce", options.reduceOp);
+            return gw_allreduce_start(comm_, t.data_ptr(), t.data_ptr(), e.count, e.dtype, e.op, request);
+        });
+    }
+
+    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &options) override {
+        return allreduce(tensors, options);
+    }
+
+    WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &options) override {
+        return each("reduce", c10d::OpType::REDUCE, tensors, [&](const at::Tensor &t, gw_request **request) {
+            Elements e = combined(t, "reduce", options.reduceOp);
+            return gw_reduce_start(comm_, t.data_ptr(), t.data_ptr(), e.count, e.dtype, e.op, (int)options.rootRank,
+                                   request);
+        });
+    }
+
+    WorkPtr _allgather_base(at::Tensor &whole, at::Tensor &mine, const c10d::AllgatherOptions &) override {
+        check_parts("all-gather", whole, mine);
+        auto work = make(c10d::OpType::_ALLGATHER_BASE, {whole}, {mine});
+        return gathered(work, whole, mine);
+    }
+
+    WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &) override {
+        TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1 && (int)outputs[0].size() == getSize(),
+                    "gradwire: allgather: one tensor in and one for each rank out are wanted");
+        at::Tensor mine = inputs[0].contiguous(), whole = at::empty({getSize() * mine.numel()}, mine.options());
+        auto work = make(c10d::OpType::ALLGATHER, outputs[0], {mine, whole});
+        work->then = [whole, out = outputs[0]] { spread(whole, out); };
+        return gathered(work, whole, mine);
+    }
+
+    WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &options) override {
+        bool root = getRank() == options.rootRank;
+        TORCH_CHECK(inputs.size() == 1 && (!root || (outputs.size() == 1 && (int)outputs[0].size() == getSize())),
+                    "gradwire: gather: one tensor in and, on the root, one for each rank out are wanted");
+        at::Tensor mine = inputs[0].contiguous();
+        at::Tensor whole = at::empty({root ? getSize() * mine.numel() : 0}, mine.options());
+        auto work = make(c10d::OpType::GATHER, root ? outputs[0] : Tensors(), {mine, whole});
+        if (root) work->then = [whole, out = outputs[0]] { spread(whole, out); };
+        Elements e = moved(usable(mine, "gather"));
+        return started(work, [&](gw_request **request) {
+            return gw_gather_start(comm_, mine.data_ptr(), whole.data_ptr(), e.count, e.dtype, (int)options.rootRank,
+                                   request);
+        });
+    }
+
+    WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &options) override {
+        bool root = getRank() == options.rootRank;
+        TORCH_CHECK(outputs.size() == 1 && (!root || (inputs.size() == 1 && (int)inputs[0].size() == getSize())),
+                    "gradwire: scatter: one tensor out and, on the root, one for each rank in are wanted");
+        at::Tensor mine = usable(outputs[0], "scatter"), whole = root ? flat(inputs[0]) : at::empty({0}, mine.options());
+        auto work = make(c10d::OpType::SCATTER, outputs, {whole});
+        Elements e = moved(mine);
+        return started(work, [&](gw_request **request) {
+            return gw_scatter_start(comm_, whole.data_ptr(), mine.data_ptr(), e.count, e.dtype, (int)options.rootRank,
+                                    request);
+        });
+    }
+
+    WorkPtr _reduce_scatter_base(at::Tensor &mine, at::Tensor &whole, const c10d::ReduceScatterOptions &options) override {
+        check_parts("reduce-scatter", whole, mine);
+        return scattered(make(c10d::OpType::_REDUCE_SCATTER_BASE, {mine}, {whole}), whole, mine, options.reduceOp);
+    }
+
+    WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                           const c10d::ReduceScatterOptions &options) override {
+        TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1 && (int)inputs[0].size() == getSize(),
+                    "gradwire: reduce_scatter: one tensor for each rank in and one out are wanted");
+        at::Tensor whole = flat(inputs[0]);
+        check_parts("reduce-scatter", whole, outputs[0]);
+        return scattered(make(c10d::OpType::REDUCE_SCATTER, outputs, {whole}), whole, outputs[0], options.reduceOp);
+    }
+
+    WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &come, std::vector<int64_t> &go,
+                          const c10d::AllToAllOptions &) override {
+        usable(output, "alltoall"), usable(input, "alltoall");
+        auto parts = [this](const at::Tensor &t, std::vector<int64_t> &rows) {
+            return rows.empty() ? t.chunk(getSize()) : t.split_with_sizes(rows);
+        };
+        Tensors out = parts(output, come), in = parts(input, go);
+        return exchanged(make(c10d::OpType::ALLTOALL_BASE, {output}, {input}), out, in);
+    }
+
+    WorkPtr alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &) override {
+        return exchanged(make(c10d::OpType::ALLTOALL, outputs, inputs), outputs, inputs);
+    }
+
+    WorkPtr send(Tensors &tensors, int peer, int tag) override {
+        check_tag(tag);
+        return each("send", c10d::OpType::SEND, tensors, [&](const at::Tensor &t, gw_request **request) {
+            Elements e = moved(t);
+            return gw_send_start(comm_, t.data_ptr(), e.count, e.dtype, peer, request);
+        });
+    }
+
+    WorkPtr recv(Tensors &tensors, int peer, int tag) override {
+        check_tag(tag);
+        return each("recv", c10d::OpType::RECV, tensors, [&](const at::Tensor &t, gw_request **request) {
+            Elements e = moved(t);
+            return gw_recv_start(comm_, t.data_ptr(), e.count, e.dtype, peer, request);
+        });
+    }
+
+    WorkPtr barrier(const c10d::BarrierOptions &) override {
+        return started(make(c10d::OpType::BARRIER, {}, {}),
+                       [&](gw_request **request) { return gw_barrier_start(comm_, request); });
+    }
+
+  private:
+    using WorkOfOurs = c10::intrusive_ptr<Work>;
+
+    static WorkOfOurs make(c10d::OpType type, Tensors results, Tensors kept) {
+        auto work = c10::make_intrusive<Work>(type, std::move(results));
+        work->kept = std::move(kept);
+        return work;
+    }
+
+    static at::Tensor flat(const Tensors &tensors) {
+        Tensors lines;
+        for (const at::Tensor &tensor : tensors) lines.push_back(tensor.reshape({-1}));
+        return at::cat(lines);
+    }
+
+    static void spread(const at::Tensor &whole, const Tensors &out) {
+        Tensors parts = whole.chunk((int64_t)out.size());
+        for (size_t i = 0; i < out.size() && i < parts.size(); i++) out[i].copy_(parts[i].view_as(out[i]));
+    }
+
+    static void check_tag(int tag) {
+        TORCH_CHECK(tag == 0, "gradwire: messages between two ranks meet in their order; tag ", tag,
+                    " is not possible");
+    }
+
+    void check_parts(const char *call, const at::Tensor &whole, const at::Tensor &mine) const {
+        usable(whole, call), usable(mine, call);
+        TORCH_CHECK(whole.scalar_type() == mine.scalar_type() && whole.numel() == mine.numel() * getSize(), "gradwire: ",
+                    call, ": the large tensor (", whole.numel(), " elements) has to hold one part (", mine.numel(),
+                    ") for each of ", getSize(), " ranks");
+    }
+
+    WorkPtr gathered(WorkOfOurs work, const at::Tensor &whole, const at::Tensor &mine) {
+        Elements e = moved(usable(mine, "allgather"));
+        return started(work, [&](gw_request **request) {
+            return gw_allgather_start(comm_, mine.data_ptr(), whole.data_ptr(), e.count, e.dtype, request);
+        });
+    }
+
+    WorkPtr scattered(WorkOfOurs work, const at::Tensor &whole, const at::Tensor &mine, const c10d::ReduceOp &op) {
+        Elements e = combined(mine, "reduce_scatter", op);
+        return started(work, [&](gw_request **request) {
+            return gw_reduce_scatter_start(comm_, whole.data_ptr(), mine.data_ptr(), e.count, e.dtype, e.op, request);
+        });
+    }
+
+    WorkPtr exchanged(WorkOfOurs work, Tensors &out, Tensors &in) {
+        TORCH_CHECK((int)out.size() == getSize() && (int)in.size() == getSize(),
+                    "gradwire: alltoall: one part for each rank is wanted, in and out");
+        for (int r = 0; r < getSize(); r++) usable(in[r], "alltoall"), usable(out[r], "alltoall");
+        out[getRank()].copy_(in[getRank()].view_as(out[getRank()]));
+        std::lock_guard<std::mutex> guard(lock_);
+        for (int distance = 1; distance < getSize(); distance++) {
+            int to = (getRank() + distance) % getSize(), from = (getRank() - distance + getSize()) % getSize();
+            Elements go = moved(in[to]), come = moved(out[from]);
+            if (go.count) begin(work, gw_send_start(comm_, in[to].data_ptr(), go.count, go.dtype, to, &request_));
+            if (come.count)
+                begin(work, gw_recv_start(comm_, out[from].data_ptr(), come.count, come.dtype, from, &request_));
+        }
+        return await(work);
+    }
+
+    /* start(tensor, &request) for each tensor, in place. */
+    template <typename Start> WorkPtr each(const char *call, c10d::OpType type, Tensors &tensors, Start start) {
+        for (const at::Tensor &tensor : tensors) usable(tensor, call);
+        auto work = make(type, tensors, tensors);
+        std::lock_guard<std::mutex> guard(lock_);
+        for (const at::Tensor &tensor : tensors) begin(work, start(tensor, &request_));
+        return await(work);
+    }
+
+    template <typename Start> WorkPtr started(WorkOfOurs work, Start start) {
+        std::lock_guard<std::mutex> guard(lock_);
+        begin(work, start(&request_));
+        return await(work);
+    }
+
+    /* lock_ is held. */
+    void begin(const WorkOfOurs &work, gw_status status) {
+        if (status == GW_OK) {
+            work->requests.push_back(request_);
+            return;
+        }
+        std::string sentence = gw_last_error(comm_);
+        if (!work->requests.empty()) await(work); /* what has begun is waited for all the same */
+        TORCH_CHECK(false, "gradwire: ", sentence);
+    }
+
+    /* lock_ is held. */
+    WorkPtr await(const WorkOfOurs &work) {
+        queue_.push_back(work);
+        ready_.notify_one();
+        return work;
+    }
+
+    void run() {
+        for (;;) {
+            std::unique_lock<std::mutex> guard(lock_);
+            ready_.wait(guard, [this] { return !queue_.empty(); });
+            WorkOfOurs work = std::move(queue_.front());
+            queue_.pop_front();
+            guard.unlock();
+            if (!work) return;
+            work->finish(comm_);
+        }
+    }
+
+    gw_comm *comm_;
+    gw_request *request_ = nullptr; /* the one just started; lock_ */
+    std::mutex lock_;               /* the order of calls, and the queue */
+    std::condition_variable ready_;
+    std::deque<WorkOfOurs> queue_; /* in the order of calls; a null pointer ends the thread */
+    std::thread waiter_;
+};
+
+} // namespace gradwire
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+    using Group = gradwire::ProcessGroupGradwire;
+    py::module::import("torch.distributed");
+    py::class_<Group, gradwire::Base, c10::intrusive_ptr<Group>>(module, "ProcessGroupGradwire")
+        .def(py::init<int, int, uintptr_t>())
+        .def("abort", &Group::abort, py::call_guard<py::gil_scoped_release>())
+        .def("shutdown", &Group::shutdown, py::call_guard<py::gil_scoped_release>());
+}

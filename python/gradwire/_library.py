@@ -1,0 +1,157 @@
+"""Finds libgradwire, checks that it is the one this package was written for, and declares its calls.
+
+The first of these that exists is taken: $GRADWIRE_LIBRARY; a file beside this package; the build tree of the
+repository that the package lies in; the prefix that the package was installed under; what the loader finds."""
+import ctypes
+import glob
+import os
+import pathlib
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+
+__version__ = "0.1.0"
+SONAME = "libgradwire.so.0"
+
+
+class GradwireError(RuntimeError):
+    """What libgradwire has to say, in its own sentence. `status` is the name of the gw_status, "PEER_LOST" say."""
+
+    def __init__(self, sentence, status="INVALID"):
+        super().__init__(sentence)
+        self.status = status
+
+
+STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "DENIED",
+            "ABORTED")
+
+
+class Options(ctypes.Structure):
+    """gw_options; the defaults leave everything to the environment."""
+    _fields_ = [("strategy", c_char_p), ("rank", c_int), ("world", c_int), ("master_addr", c_char_p),
+                ("master_port", c_int), ("token", c_char_p), ("interfaces", c_char_p), ("ports", c_char_p),
+                ("deadline_s", c_double)]
+
+    def __init__(self, **given):
+        super().__init__(**{"rank": -1, "world": -1, "master_port": -1, **given})
+
+
+class StepTensor(ctypes.Structure):
+    """gw_step_tensor."""
+    _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
+                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool)]
+
+
+class StepUpdate(ctypes.Structure):
+    """gw_step_update."""
+    _fields_ = [("tensor", c_int), ("first", c_size_t), ("count", c_size_t), ("weights", c_void_p),
+                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("local", c_bool)]
+
+
+UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(StepUpdate))
+
+
+class StepOptions(ctypes.Structure):
+    """gw_step_options."""
+    _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
+                ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p)]
+
+
+class StepCounters(ctypes.Structure):
+    """gw_step_counters."""
+    _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
+                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t)]
+
+
+def candidates():
+    """Files that may be the library, in the order in which they are tried."""
+    package = pathlib.Path(__file__).resolve().parent
+    given = os.environ.get("GRADWIRE_LIBRARY")
+    if given:
+        return [given]
+    prefix = package.parents[2] if len(package.parents) > 2 else package
+    places = [package / SONAME, package.parents[1] / "build" / SONAME, prefix / SONAME]
+    return [str(p) for p in places if p.exists()] + sorted(glob.glob(str(prefix / "*-linux-*" / SONAME))) + [SONAME]
+
+
+def load():
+    path = candidates()[0]
+    try:
+        library = ctypes.CDLL(path)  # which releases the interpreter's lock during every call
+    except OSError as error:
+        raise GradwireError(f"libgradwire cannot be loaded: {error}; install it (make install), or name the file in "
+                            "GRADWIRE_LIBRARY", "SYSTEM") from None
+    library.gw_version.restype = c_char_p
+    found = library.gw_version().decode()
+    if found.split(".")[:2] != __version__.split(".")[:2]:
+        raise GradwireError(f"the Python package gradwire is version {__version__}, but {path} is libgradwire {found}: "
+                            "install both from one release, or name the right library in GRADWIRE_LIBRARY", "SYSTEM")
+    declare(library)
+    return path, library
+
+
+# Arguments of the collectives between the communicator and, for the _start form, the request. `in` and `out` are
+# addresses.
+BUFFERS, ELEMENTS = [c_void_p, c_void_p], [c_size_t, c_int]
+COUNTS = [POINTER(c_size_t), c_int]
+COLLECTIVES = {
+    "allreduce": BUFFERS + ELEMENTS + [c_int],
+    "reduce": BUFFERS + ELEMENTS + [c_int, c_int],
+    "broadcast": BUFFERS + ELEMENTS + [c_int],
+    "reduce_scatterv": BUFFERS + COUNTS + [c_int],
+    "allgather": BUFFERS + ELEMENTS,
+    "allgatherv": BUFFERS + COUNTS,
+    "alltoall": BUFFERS + ELEMENTS,
+    "barrier": [],
+    "send": [c_void_p] + ELEMENTS + [c_int],
+    "recv": [c_void_p] + ELEMENTS + [c_int],
+}
+
+
+def declare(library):
+    comm, request, step = c_void_p, c_void_p, c_void_p
+    calls = {
+        "gw_init": (c_int, [POINTER(comm), POINTER(Options)]),
+        "gw_finalize": (c_int, [comm]),
+        "gw_abort": (c_int, [comm, c_char_p]),
+        "gw_alloc": (c_void_p, [comm, c_size_t]),
+        "gw_free": (None, [comm, c_void_p]),
+        "gw_last_error": (c_char_p, [comm]),
+        "gw_wait": (c_int, [request]),
+        "gw_test": (c_int, [request, POINTER(c_bool)]),
+        "gw_group_start": (c_int, [comm]),
+        "gw_group_end": (c_int, [comm]),
+        "gw_step_commit": (c_int, [POINTER(step), comm, POINTER(StepTensor), c_int, POINTER(StepOptions)]),
+        "gw_step_ready": (c_int, [step, c_int]),
+        "gw_step_wait": (c_int, [step, c_int]),
+        "gw_step_end": (c_int, [step]),
+        "gw_step_flush": (c_int, [step]),
+        "gw_step_close": (None, [step]),
+        "gw_step_count": (StepCounters, [step]),
+        "gw_step_state_bytes": (c_size_t, [step]),
+        "gw_step_state_save": (c_int, [step, c_void_p]),
+        "gw_step_state_restore": (c_int, [step, c_void_p, c_size_t]),
+    }
+    for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size"):
+        calls[name] = (c_int, [comm])
+    for name, arguments in COLLECTIVES.items():
+        calls[f"gw_{name}"] = (c_int, [comm] + arguments)
+        calls[f"gw_{name}_start"] = (c_int, [comm] + arguments + [POINTER(request)])
+    for name, (result, arguments) in calls.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+
+library_path, lib = load()
+
+
+def check(status, comm=None, doing=""):
+    """Raises what went wrong in the calling thread's last call."""
+    if status:
+        sentence = lib.gw_last_error(comm).decode(errors="replace")
+        raise GradwireError(f"{doing}: {sentence}" if doing else sentence, STATUSES[status])
+
+
+def test(request):
+    """Whether a request is complete; it is freed then."""
+    done = c_bool(False)
+    status = lib.gw_test(request, byref(done))
+    return done.value, status

@@ -1,0 +1,91 @@
+"""Where the gradients of an optimiser's parameters live: side by side in one buffer for each type, in the order of the
+forward pass, so that what travels together need not be copied together."""
+import torch
+
+from gradwire._library import GradwireError, lib
+from gradwire.torch import staging
+from gradwire.torch.step import memory
+from gradwire.torch.tensors import DTYPES
+
+
+class Slot:
+    """One parameter. The fields after `group` change from step to step."""
+
+    def __init__(self, name, parameter, group):
+        self.name, self.parameter, self.group = name, parameter, group
+        self.index = -1        # of the step's tensor
+        self.place = -1        # in the flags
+        self.view = None       # its part of the buffer, of the parameter's shape and strides
+        self.kept = None       # hooks
+        self.staged = False    # the gradient is computed elsewhere than in `view`
+        self.outside = None    # staged: the device's tensor, to which the mean goes back
+        self.passes = 0        # backward passes since the last step
+        self.ready = False     # handed to the step
+        self.used = False      # has had a gradient in this step, on this rank
+        self.pending = False   # the step is over, and its update has not been applied yet
+
+
+def lies_dense(tensor):
+    """Without holes or overlaps, in whatever order of dimensions."""
+    expected = 1
+    for stride, size in sorted((s, d) for s, d in zip(tensor.stride(), tensor.shape) if d != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def check_parameter(slot):
+    if slot.parameter.dtype not in DTYPES or not slot.parameter.dtype.is_floating_point:
+        raise GradwireError(f'parameter "{slot.name}" is of type {slot.parameter.dtype}, whose gradients cannot be '
+                            "combined", "UNSUPPORTED")
+    if not lies_dense(slot.parameter):
+        raise GradwireError(f'parameter "{slot.name}" does not lie in one piece (strides {slot.parameter.stride()}); '
+                            "make it contiguous first", "UNSUPPORTED")
+
+
+class Buffers:
+    """The memory of all slots, taken from the communicator (or pinned, for a device), and `flags`: f32, how many ranks
+    take part in a step, then for each slot how many had a gradient."""
+
+    def __init__(self, home, slots):
+        self.home, self.taken = home, []
+        pinned = any(s.parameter.device.type != "cpu" for s in slots)
+        counts = {torch.float32: len(slots) + 1}
+        for slot in slots:
+            counts[slot.parameter.dtype] = counts.get(slot.parameter.dtype, 0) + slot.parameter.numel()
+        flat = {dtype: self.take(count, dtype, pinned) for dtype, count in counts.items()}
+        self.flags = flat[torch.float32][:len(slots) + 1]
+        at = {dtype: 0 for dtype in counts}
+        at[torch.float32] = len(slots) + 1
+        for slot in slots:
+            p = slot.parameter
+            slot.view = flat[p.dtype].as_strided(p.size(), p.stride(), at[p.dtype])
+            slot.staged = staging.needed(p)
+            at[p.dtype] += p.numel()
+
+    def take(self, count, dtype, pinned):
+        if pinned:
+            return torch.zeros(count, dtype=dtype, pin_memory=True)
+        address = lib.gw_alloc(self.home.comm, max(count, 1) * torch.empty(0, dtype=dtype).element_size())
+        if not address:
+            raise GradwireError(f"out of memory for {count} gradients of type {dtype}", "MEMORY")
+        self.taken.append(address)
+        return memory(address, count, dtype)
+
+    def free(self):
+        """Nothing of it may be used any more."""
+        for address in self.taken:
+            lib.gw_free(self.home.comm, address)
+        self.taken = []
+
+
+def entries(slots, flags):
+    """What Step is committed with; flags come first."""
+    rows = [("gradwire.flags", flags, None, 0, True)]
+    for slot in slots:
+        p = slot.parameter
+        matrix = p.dim() >= 2 and p.numel() > 0
+        rows.append((slot.name, slot.view, p if p.device.type == "cpu" else None, p.shape[0] if matrix else 0,
+                     p.dim() < 2))
+    return rows

@@ -1,0 +1,121 @@
+"""Whole models, optimisers and Python objects between ranks."""
+import hashlib
+import pickle
+
+import torch
+
+from gradwire._library import GradwireError, check, lib
+from gradwire.torch import collectives, staging
+from gradwire.torch.tensors import moved_as
+from gradwire.torch.world import world
+
+
+def broadcast_object(obj, root_rank=0, name=None):
+    """The root's object on every rank. Objects are pickled: only for jobs whose ranks trust each other."""
+    home = world()
+    mine = bytearray(pickle.dumps(obj)) if home.rank == root_rank else bytearray()
+    length = home.gather(len(mine))[root_rank]
+    line = torch.frombuffer(mine, dtype=torch.uint8) if mine else torch.empty(length, dtype=torch.uint8)
+    collectives.broadcast_(line, root_rank, name)
+    return obj if home.rank == root_rank else pickle.loads(line.numpy().tobytes())
+
+
+def allgather_object(obj, name=None):
+    """Every rank's object, in rank order."""
+    home, mine = world(), bytearray(pickle.dumps(obj))
+    lengths = home.gather(len(mine))
+    whole = collectives.allgather(torch.frombuffer(mine, dtype=torch.uint8), name).numpy().tobytes()
+    ends = [sum(lengths[:r + 1]) for r in range(home.size)]
+    return [pickle.loads(whole[end - length:end]) for end, length in zip(ends, lengths)]
+
+
+def described(named):
+    return [(name, tuple(t.shape), str(t.dtype)[6:]) for name, t in named]
+
+
+def agree(named, what):
+    """All ranks have the same tensors in the same order; otherwise all learn the first difference."""
+    home, mine = world(), described(named)
+    digest = int.from_bytes(hashlib.sha256(repr(mine).encode()).digest()[:7], "big")
+    if len(set(home.gather(digest))) == 1:
+        return
+    lists = allgather_object(mine)
+    for other, theirs in enumerate(lists):
+        for index in range(max(len(theirs), len(lists[0]))):
+            pair = [one[index] if index < len(one) else None for one in (lists[0], theirs)]
+            if pair[0] != pair[1]:
+                raise GradwireError(f"{what}: ranks have different tensors at place {index}: rank 0 {told(pair[0])}, "
+                                    f"rank {other} {told(pair[1])}", "MISMATCH")
+
+
+def told(entry):
+    return "no more" if entry is None else f'"{entry[0]}" ({entry[2]} of shape {list(entry[1])})'
+
+
+def broadcast_parameters(params, root_rank=0):
+    """The root's values in place: of model.state_dict(), model.named_parameters() or a list of pairs."""
+    named = list(params.items() if isinstance(params, dict) else params)
+    named = [(name, t) for name, t in named if isinstance(t, torch.Tensor)]
+    agree(named, "broadcast_parameters")
+    broadcast_all(named, root_rank)
+
+
+def broadcast_all(named, root_rank):
+    """In one group those that lie in host memory in one piece, which is most of them."""
+    home, together, alone = world(), [], []
+    for name, tensor in named:
+        in_place = not tensor.is_sparse and not staging.needed(tensor) and tensor.is_contiguous()
+        (together if in_place else alone).append((name, tensor))
+    with collectives.group(home, "broadcast_parameters"):
+        for name, tensor in together:
+            at = tensor.data_ptr()
+            check(lib.gw_broadcast(home.comm, at, at, *moved_as(tensor), root_rank), home.comm, f'broadcast of "{name}"')
+    for name, tensor in alone:
+        collectives.broadcast_(tensor, root_rank, name)
+
+
+def taken_apart(value, tensors, path):
+    """The same structure with a place holder for every tensor, which go to the list."""
+    if isinstance(value, torch.Tensor):
+        tensors.append((path, value))
+        return Place(len(tensors) - 1, tuple(value.shape), value.dtype)
+    if isinstance(value, dict):
+        return {key: taken_apart(one, tensors, f"{path}.{key}") for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(taken_apart(one, tensors, f"{path}.{i}") for i, one in enumerate(value))
+    return value
+
+
+class Place:
+    def __init__(self, index, shape, dtype):
+        self.index, self.shape, self.dtype = index, shape, dtype
+
+
+def put_together(value, tensors):
+    if isinstance(value, Place):
+        return tensors[value.index][1]
+    if isinstance(value, dict):
+        return {key: put_together(one, tensors) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(put_together(one, tensors) for one in value)
+    return value
+
+
+def places(value):
+    if isinstance(value, Place):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from places(one)
+
+
+def broadcast_optimizer_state(optimizer, root_rank=0):
+    """The root's state on every rank, also where the others have none yet."""
+    tensors = []
+    skeleton = broadcast_object(taken_apart(optimizer.state_dict(), tensors, "state"), root_rank)
+    if world().rank != root_rank:
+        tensors = [(f"state {p.index}", torch.empty(p.shape, dtype=p.dtype))
+                   for p in sorted(places(skeleton), key=lambda p: p.index)]
+    broadcast_all(tensors, root_rank)
+    if world().rank != root_rank:
+        optimizer.load_state_dict(put_together(skeleton, tensors))

@@ -1,0 +1,456 @@
+"""DistributedOptimizer: a torch optimiser whose gradients travel by a strategy.
+
+    optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
+                                        strategy="schedule=dear compress=topk:ratio=0.01")
+
+Hooks hand each gradient over when backward has completed it. Where the schedule sends what the next forward pass needs
+first, step() does not wait: each module waits for its own parameters before its forward and updates them then. Where
+the synchrony works on weights (periodic, delayed) the optimiser runs inside the step, tensor by tensor.
+
+From the moment a gradient is handed over until its update, parameter.grad is None. The first step only learns the order
+of the forward pass; it travels after backward."""
+import os
+import warnings
+import weakref
+
+import torch
+
+from gradwire._library import GradwireError
+from gradwire.torch import collectives, gradients, joining, objects, order, staging
+from gradwire.torch.step import Step, memory
+from gradwire.torch.world import world
+
+FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
+
+
+def schedule_of(*lines):
+    """The schedule of the first line that names one; only a hint about when it pays to wait."""
+    for line in lines:
+        for word in (line or "").split():
+            if word.startswith("schedule="):
+                return word[len("schedule="):].split(":")[0]
+    return ""
+
+
+def strategy_file():
+    try:
+        with open(os.environ["GRADWIRE_STRATEGY_FILE"], encoding="utf-8") as lines:
+            return " ".join(line.split("#")[0] for line in lines)
+    except (KeyError, OSError):
+        return None
+
+
+def named_slots(groups, named_parameters):
+    """A slot for every parameter of the optimiser, by the names given."""
+    names = {}
+    for name, parameter in named_parameters or ():
+        if name in names.values():
+            raise GradwireError(f'named_parameters has two parameters called "{name}"')
+        names[parameter] = name
+    slots = []
+    for g, group in enumerate(groups):
+        for i, parameter in enumerate(group["params"]):
+            if named_parameters is not None and parameter not in names:
+                raise GradwireError(f"parameter {i} of the optimiser's group {g}, of shape {list(parameter.shape)}, is "
+                                    "not among named_parameters: give model.named_parameters() of the whole model")
+            slots.append(gradients.Slot(names.get(parameter, f"group{g}.{i}"), parameter, g))
+            gradients.check_parameter(slots[-1])
+    return slots
+
+
+class Distributed:
+    """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
+
+    def _begin(self, inner, named_parameters, strategy, backward_passes_per_step, op):
+        named = None if named_parameters is None else list(named_parameters)
+        self._inner, self._home, self._strategy = inner, world(), strategy
+        self._passes, self._op, self._named = backward_passes_per_step, op, named
+        self._slots = named_slots(self.param_groups, named)
+        self._order = order.ForwardOrder([s.parameter for s in self._slots])
+        self._step = self._buffers = self._error = self._saved = self._readying = None
+        self._forward_first = schedule_of(strategy, self._home.strategy, os.environ.get("GRADWIRE_STRATEGY"),
+                                          strategy_file()) in FORWARD_FIRST
+        self._learning, self._synchronized, self._ready, self._pending = True, False, 0, 0
+        self._flags_known, self._all_used, self._shadows, self._snapshot = False, True, {}, []
+        self._descent = staging.Descent()
+        self._number = len(self._home.optimizers)
+        self._home.optimizers.append(weakref.ref(self))
+        me = weakref.ref(self)
+        self._removals = [order.before_every_forward(lambda module: me() and me()._before_forward(module))]
+        self._hook()
+
+    def _hook(self):
+        """Also parameters that have been unfrozen since."""
+        me = weakref.ref(self)
+        for slot in self._slots:
+            if slot.kept is None and slot.parameter.requires_grad:
+                slot.kept = order.after_accumulation(slot.parameter,
+                                                     lambda slot=slot: me() and me()._accumulated(slot))
+
+    # ---- backward ----
+
+    def _accumulated(self, slot):
+        slot.passes += 1
+        if slot.passes < self._passes:
+            return
+        if slot.passes > self._passes or self._synchronized:
+            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
+                                f"one step(), but backward_passes_per_step is {self._passes}")
+        if self._step is not None:
+            self._send(slot)
+
+    def _send(self, slot):
+        """Hands the gradient of a slot over: from where it was computed, or zeros."""
+        gradient, slot.parameter.grad = slot.parameter.grad, None
+        if slot.pending:
+            self._apply([slot])
+        slot.used, slot.ready = gradient is not None, True
+        self._ready += 1
+        if gradient is None:
+            slot.view.zero_()
+        elif gradient.is_sparse:
+            raise GradwireError(f'the gradient of parameter "{slot.name}" is sparse, which cannot travel; make the '
+                                "module with sparse=False", "UNSUPPORTED")
+        elif slot.staged:
+            slot.outside = gradient
+            self._descent.send(slot.view, gradient, slot)
+            for arrived in self._descent.arrived():
+                self._hand_over(arrived)
+            return
+        elif gradient is not slot.view:
+            slot.view.copy_(gradient)
+        self._hand_over(slot)
+
+    def _hand_over(self, slot):
+        self._readying = slot
+        self._step.ready(slot.index)
+        self._readying = None
+
+    # ---- step ----
+
+    def step(self, closure=None):
+        """Completes the exchange of this step's gradients and updates the parameters, or has them updated before the
+        forward passes that use them."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._home.uneven:
+            joining.announce(self._home, joining.STEP, self._number, 0, 0, "step")
+        if self._synchronized:
+            self._synchronized = False
+            super().step()
+            self._hook()
+            return loss
+        self._exchange(1)
+        if self._step.updates or self._forward_first:
+            self._defer()
+        else:
+            self._settle()
+            super().step()
+        self._hook()
+        return loss
+
+    def synchronize(self):
+        """Waits until every parameter.grad holds the average, for clipping and the like; step() then only updates."""
+        if not self._synchronized:
+            self._exchange(1)
+            if self._step.updates:
+                raise GradwireError("synchronize(): with a synchrony that works on weights there is no average "
+                                    "gradient", "UNSUPPORTED")
+            self._settle()
+            self._synchronized = True
+
+    def flush(self):
+        """Completes every update: before evaluation by other means than a forward pass, before model.state_dict()."""
+        self._apply([s for s in self._slots if s.pending])
+        if self._step is not None and self._step.updates:
+            self._step.flush()
+        self._raise()
+
+    def _exchange(self, active):
+        """Every gradient is handed over, and the step is ended."""
+        if self._step is None:
+            self._commit()
+        for slot in self._slots:
+            if not slot.ready:
+                self._send(slot)
+        for slot in self._descent.arrived(wait=True):
+            self._hand_over(slot)
+        if not self._step.updates:
+            flags = self._buffers.flags
+            flags.fill_(1.0)
+            flags[0] = float(active)
+            for i, slot in enumerate(self._slots):
+                if not slot.used:
+                    flags[i + 1] = 0.0
+            self._step.ready(0)
+        self._step.end()
+        self._ready, self._flags_known = 0, False
+        for slot in self._slots:
+            slot.ready, slot.passes = False, 0
+        self._raise()
+
+    def _settle(self):
+        """All averages are there: into the parameters' gradients."""
+        self._step.flush()
+        self._read_flags()
+        for slot in self._slots:
+            self._give_back(slot)
+
+    def _read_flags(self):
+        self._flags_known = True
+        self._all_used = bool(self._buffers.flags[1:].min() > 0) if self._slots else True
+
+    def _give_back(self, slot):
+        """A parameter that no rank has used keeps no gradient, as in a single process."""
+        if not self._all_used and self._buffers.flags[slot.place] == 0:
+            slot.parameter.grad = None
+        elif slot.staged:
+            if slot.outside is None:
+                slot.outside = torch.empty_like(slot.parameter)
+            slot.outside.copy_(slot.view, non_blocking=True)
+            slot.parameter.grad = slot.outside
+        else:
+            slot.parameter.grad = slot.view
+
+    # ---- updates before the next forward pass ----
+
+    def _defer(self):
+        """Settings of the groups hold as they are now, whatever a learning-rate schedule does until then."""
+        self._snapshot = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
+        for slot in self._slots:
+            slot.pending = True
+        self._pending = len(self._slots)
+        if self._forward_first:
+            self._apply([self._slots[i] for i in self._order.loose])
+        else:
+            self._apply(self._slots)
+
+    def _before_forward(self, module):
+        if self._learning:
+            self._order.saw(module)
+        elif self._pending:
+            mine = self._order.plan.get(module)
+            if mine:
+                self._apply([self._slots[i] for i in mine if self._slots[i].pending])
+
+    def _apply(self, slots):
+        """Waits for these and updates them."""
+        if not slots:
+            return
+        for slot in slots:
+            self._step.wait(slot.index)
+            slot.pending = False
+        self._pending -= len(slots)
+        if self._step.updates:
+            self._raise()
+            return
+        if not self._flags_known:
+            self._step.wait(0)
+            self._read_flags()
+        parts = [[] for _ in self._snapshot]
+        for slot in slots:
+            self._give_back(slot)
+            parts[slot.group].append(slot.parameter)
+        self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part])
+        for slot in slots:
+            slot.parameter.grad = None
+
+    def _update(self, groups):
+        """The wrapped optimiser on some parameters only."""
+        self._inner.param_groups, self._inner.state = groups, self.state
+        type(self._inner).step(self._inner)
+
+    # ---- updates inside the step ----
+
+    def _update_inside(self, update):
+        """By whichever thread drives communication; an exception waits for the next call."""
+        try:
+            slot = self._tensors[update.tensor]
+            if update.count != slot.parameter.numel():
+                raise GradwireError(f'parameter "{slot.name}" is to be updated in parts, which optimisers of torch do '
+                                    "not do", "UNSUPPORTED")
+            if self._readying is slot and not slot.used:
+                return  # it had no gradient: nothing happens to it, as in a single process
+            weights, gradient = (self._over(slot, at) for at in (update.weights, update.gradient))
+            with torch.no_grad():
+                if update.local:
+                    weights.add_(gradient, alpha=-self.param_groups[slot.group]["lr"])
+                else:
+                    self._update_copy(slot, weights, gradient)
+        except BaseException as error:  # must not cross the library
+            self._error = self._error or error
+
+    def _over(self, slot, address):
+        key = slot.index, address
+        if key not in self._shadows:
+            p = slot.parameter
+            self._shadows[key] = memory(address, p.numel(), p.dtype).as_strided(p.size(), p.stride())
+        return self._shadows[key]
+
+    def _update_copy(self, slot, weights, gradient):
+        """With the parameter's own state, on weights that may be another copy: the forward pass may be using it."""
+        stand_in = torch.nn.Parameter(weights)
+        stand_in.grad = gradient
+        if slot.parameter in self.state:
+            self.state[stand_in] = self.state[slot.parameter]
+        settings = self.param_groups[slot.group]
+        self._update([{**settings, "params": [stand_in]}])
+        if stand_in in self.state:
+            self.state[slot.parameter] = self.state.pop(stand_in)
+
+    def _raise(self):
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    # ---- beginning and end ----
+
+    def _commit(self):
+        """Collective: all ranks agree on the parameters, and take the first rank's order of them."""
+        named = [(s.name, s.parameter) for s in self._slots]
+        objects.agree(named, "DistributedOptimizer")
+        saved = self._saved or {}
+        names = [self._slots[i].name for i in self._order.settle()] if self._learning else [s.name for s in self._slots]
+        if sorted(saved.get("order", ())) == sorted(names):
+            names = saved["order"]
+        names = objects.broadcast_object(names)
+        self._reorder(names)
+        held = [s.parameter.grad for s in self._slots]  # gradients of this first step are computed already
+        self._buffers = gradients.Buffers(self._home, self._slots)
+        rows = gradients.entries(self._slots, self._buffers.flags)
+        self._step = Step(self._home, rows, self._strategy, self._op, saved.get("steps", 0), self._called_inside())
+        self._tensors = {}
+        for place, (slot, gradient) in enumerate(zip(self._slots, held)):
+            slot.place, slot.index = place + 1, place + (not self._step.updates)
+            self._tensors[slot.index], slot.parameter.grad = slot, gradient
+        self._learning = False
+        self._restore(saved)
+
+    def _reorder(self, names):
+        place = {name: i for i, name in enumerate(names)}
+        old, self._slots = self._slots, sorted(self._slots, key=lambda s: place[s.name])
+        self._order.renumber([self._slots.index(s) for s in old])
+
+    def _called_inside(self):
+        me = weakref.ref(self)
+        return lambda update: me() and me()._update_inside(update)
+
+    def _restore(self, saved):
+        self._saved = None
+        if not saved:
+            return
+        if (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
+            self._step.restore(saved["state"])
+        else:
+            warnings.warn(f"the optimiser's state was saved by rank {saved['rank']} of {saved['size']}, and this is "
+                          f"rank {self._home.rank} of {self._home.size}: what the codec had kept begins anew")
+
+    def __del__(self):
+        if hasattr(self, "_slots") and self._home.comm is not None:
+            self.detach()
+
+    def detach(self):
+        """Ends its part in the job: hooks and memory are given back, and join() does not wait for it any more."""
+        self._close()
+        for removal in self._removals:
+            removal.remove()
+        self._removals = []
+        self._home.optimizers[self._number] = lambda: None
+        for slot in self._slots:
+            if slot.kept is not None:
+                (slot.kept[1] if isinstance(slot.kept, tuple) else slot.kept).remove()
+                slot.kept = None
+
+    def _close(self):
+        """The step is over for good; the next one would begin a new one."""
+        if self._step is not None:
+            for slot in self._slots:
+                slot.parameter.grad = slot.view = slot.outside = None
+                slot.passes, slot.ready, slot.pending = 0, False, False
+            self._step.close()
+            self._shadows, self._pending, self._ready = {}, 0, 0
+            self._buffers.free()
+            self._step = self._buffers = None
+
+    def _shadow_step(self):
+        """One step without data, for join(); False when no rank had any."""
+        self.zero_grad()
+        self._exchange(0)
+        if self._step.updates:
+            raise GradwireError("join(): a synchrony that works on weights cannot go on without one of the ranks",
+                                "UNSUPPORTED")
+        self._settle()
+        if self._buffers.flags[0] == 0:
+            for slot in self._slots:
+                slot.parameter.grad = None
+            return False
+        super().step()
+        return True
+
+    # ---- what users of an optimiser call ----
+
+    def zero_grad(self, set_to_none=True):
+        if self._ready:
+            raise GradwireError("zero_grad() was called after backward() and before step(): gradients are on their way "
+                                "already")
+        for slot in self._slots:
+            slot.passes = 0
+            if slot.parameter.grad is not None:
+                if set_to_none:
+                    slot.parameter.grad = None
+                else:
+                    slot.parameter.grad.detach().zero_()
+
+    def add_param_group(self, group):
+        if not hasattr(self, "_slots"):
+            return super().add_param_group(group)
+        if self._step is not None:
+            raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer")
+        super().add_param_group(group)
+        self._slots = named_slots(self.param_groups, self._named)
+        self._order = order.ForwardOrder([s.parameter for s in self._slots])
+        self._hook()
+
+    def state_dict(self):
+        """That of the wrapped optimiser, and what this rank's step keeps (residuals of a codec)."""
+        self.flush()
+        state = super().state_dict()
+        if self._step is not None:
+            state["gradwire"] = {"rank": self._home.rank, "size": self._home.size, "state": self._step.save(),
+                                 "steps": self._step.first_step + self._step.steps,
+                                 "order": [s.name for s in self._slots]}
+        elif self._saved:
+            state["gradwire"] = self._saved
+        return state
+
+    def load_state_dict(self, state_dict):
+        """On all ranks. Each one's own file restores its residuals too; that of another rank all the rest."""
+        self.flush()
+        state_dict = dict(state_dict)
+        saved = state_dict.pop("gradwire", None)
+        super().load_state_dict(state_dict)
+        self._close()
+        self._saved = saved
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,
+                         op=collectives.Average):
+    """The optimiser, of a class derived from its own: step() updates with the average (or sum) over all ranks of
+    gradients that were accumulated over backward_passes_per_step backward passes."""
+    base = type(optimizer)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise GradwireError("LBFGS evaluates the model several times in one step, which cannot be distributed",
+                            "UNSUPPORTED")
+    if op not in (collectives.Average, collectives.Sum):
+        raise GradwireError("DistributedOptimizer: op has to be Average or Sum")
+    if backward_passes_per_step < 1:
+        raise GradwireError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, but has to "
+                            "be 1 or more")
+    inner, wrapped = object.__new__(base), object.__new__(type(base.__name__, (Distributed, base), {}))
+    for copy in (inner, wrapped):
+        copy.__dict__.update(optimizer.__dict__)
+        copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
+    wrapped._begin(inner, named_parameters, strategy, backward_passes_per_step, op)
+    return wrapped

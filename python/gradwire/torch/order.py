@@ -1,0 +1,63 @@
+"""In which order a forward pass uses parameters, and which module is the last moment to wait for each.
+
+Learnt from the first forward pass by a hook before every module's forward. A parameter belongs to the module that owns
+it; where that one is never called (its weights are used by the module around it, as in attention) to the innermost
+called module around it. One that belongs to no called module is `loose`: nothing would wait for it in time."""
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+
+class ForwardOrder:
+    def __init__(self, parameters):
+        self.index = {p: i for i, p in enumerate(parameters)}
+        self.called = {}  # module: None, in the order of the first calls
+        self.plan = {}    # module: indices of the parameters to wait for before its forward
+        self.loose = []
+
+    def saw(self, module):
+        if module not in self.called:
+            self.called[module] = None
+
+    def settle(self):
+        """Makes the plan; returns all indices, loose ones first, the others as they are needed."""
+        owner = {}
+        for module in self.called:
+            for parameter in module.parameters(recurse=False):
+                if parameter in self.index:
+                    owner.setdefault(self.index[parameter], module)
+        for module in self.called:  # the outer one is called before the inner one, which may take over
+            for parameter in module.parameters():
+                index = self.index.get(parameter)
+                if index is not None and not self.owned(owner, index, parameter):
+                    owner[index] = module
+        self.plan = {module: [] for module in self.called}
+        for index in range(len(self.index)):
+            if index in owner:
+                self.plan[owner[index]].append(index)
+        self.plan = {module: tuple(mine) for module, mine in self.plan.items() if mine}
+        self.loose = [i for i in range(len(self.index)) if i not in owner]
+        self.called = {}
+        return self.loose + [i for mine in self.plan.values() for i in mine]
+
+    def renumber(self, to):
+        """Index i becomes to[i]."""
+        self.plan = {module: tuple(to[i] for i in mine) for module, mine in self.plan.items()}
+        self.loose = [to[i] for i in self.loose]
+
+    @staticmethod
+    def owned(owner, index, parameter):
+        return index in owner and any(parameter is p for p in owner[index].parameters(recurse=False))
+
+
+def before_every_forward(function):
+    """function(module) from now on, for every module of the process; the result has remove()."""
+    return register_module_forward_pre_hook(lambda module, inputs: function(module))
+
+
+def after_accumulation(parameter, function):
+    """function() each time that a gradient has been added to parameter.grad. Returns what has to be kept."""
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
+        return parameter.register_post_accumulate_grad_hook(lambda p: function())
+    with torch.enable_grad():
+        accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    return accumulator, accumulator.register_hook(lambda *gradients: function())

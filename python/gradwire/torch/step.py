@@ -1,0 +1,70 @@
+"""gw_step: the tensors of a model, named once, whose gradients then travel step by step as the strategy says."""
+import ctypes
+
+import torch
+
+from gradwire._library import UPDATE_FUNCTION, GradwireError, StepOptions, StepTensor, check, lib
+from gradwire.torch.tensors import DTYPES
+
+
+def memory(address, count, dtype):
+    """A flat tensor over memory that is not torch's."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    if not count:
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer((ctypes.c_char * (count * size)).from_address(address), dtype=dtype)
+
+
+class Step:
+    """A committed step over `entries`: (name, gradient, weights or None, rows, exact), in forward order. `update` is
+    called with a StepUpdate where the strategy has the optimiser run inside the step; it is left out of the first try,
+    because most strategies leave the optimiser to the caller. `updates` says which of the two it is."""
+
+    def __init__(self, home, entries, strategy, op, first_step, update):
+        self.home, self.first_step, self.steps = home, first_step, 0
+        self.handle, self.updates = ctypes.c_void_p(), False
+        self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
+        try:
+            self.commit(entries, strategy, op, UPDATE_FUNCTION())
+        except GradwireError as error:
+            if error.status != "UNSUPPORTED":
+                raise
+            self.commit([e for e in entries if e[2] is not None], strategy, op, self.callback)
+            self.updates = True
+
+    def commit(self, entries, strategy, op, update):
+        tensors = (StepTensor * len(entries))()
+        for tensor, (name, gradient, weights, rows, exact) in zip(tensors, entries):
+            tensor.name, tensor.count, tensor.dtype = name.encode(), gradient.numel(), DTYPES[gradient.dtype]
+            tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
+            tensor.weights = weights.data_ptr() if update else None
+        options = StepOptions(strategy=None if strategy is None else strategy.encode(), op=op,
+                              first_step=self.first_step, update=update)
+        check(lib.gw_step_commit(ctypes.byref(self.handle), self.home.comm, tensors, len(entries),
+                                 ctypes.byref(options)), self.home.comm)
+
+    def ready(self, tensor):
+        check(lib.gw_step_ready(self.handle, tensor), self.home.comm)
+
+    def wait(self, tensor):
+        check(lib.gw_step_wait(self.handle, tensor), self.home.comm)
+
+    def end(self):
+        check(lib.gw_step_end(self.handle), self.home.comm)
+        self.steps += 1
+
+    def flush(self):
+        check(lib.gw_step_flush(self.handle), self.home.comm)
+
+    def close(self):
+        lib.gw_step_close(self.handle)
+        self.handle = None
+
+    def save(self):
+        """What is kept from step to step, as bytes in a tensor."""
+        state = torch.empty(lib.gw_step_state_bytes(self.handle), dtype=torch.uint8)
+        check(lib.gw_step_state_save(self.handle, state.data_ptr()), self.home.comm)
+        return state
+
+    def restore(self, state):
+        check(lib.gw_step_state_restore(self.handle, state.data_ptr(), state.numel()), self.home.comm)

@@ -1,0 +1,34 @@
+"""Tensors as libgradwire sees them: an address, a number of elements and their type."""
+import torch
+
+from gradwire._library import GradwireError
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.uint8: 5,
+          torch.int32: 6, torch.int64: 7}
+U8 = DTYPES[torch.uint8]
+
+
+def called(call, name):
+    return f'{call} of "{name}"' if name else call
+
+
+def plain(tensor, doing):
+    """Without its history; refused where it is no block of memory."""
+    if tensor.is_sparse:
+        raise GradwireError(f"{doing}: the tensor is sparse; use to_dense() first", "UNSUPPORTED")
+    return tensor.detach()
+
+
+def number_type(tensor, doing):
+    """The type of a tensor whose elements are to be combined."""
+    code = DTYPES.get(tensor.dtype)
+    if code is None:
+        raise GradwireError(f"{doing}: elements of type {tensor.dtype} cannot be combined; convert the tensor to one of "
+                            f"{', '.join(str(t)[6:] for t in DTYPES)} first", "UNSUPPORTED")
+    return code
+
+
+def moved_as(tensor):
+    """Elements and type of a tensor that is only moved: what the library does not know travels as bytes."""
+    code = DTYPES.get(tensor.dtype)
+    return (tensor.numel(), code) if code is not None else (tensor.numel() * tensor.element_size(), U8)

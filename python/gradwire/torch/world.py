@@ -1,0 +1,160 @@
+"""The job this process belongs to: joining and leaving it, who is where, and bad news by exception.
+
+An exception that nobody catches ends all ranks: its last line reaches them through gw_abort, and the rank itself prints
+its traceback as always."""
+import atexit
+import ctypes
+import sys
+import traceback
+import weakref
+
+from gradwire._library import GradwireError, Options, check, lib
+
+REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
+
+
+class World:
+    """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
+    weak references, in the order in which they were made."""
+
+    def __init__(self, comm, uneven=False, strategy=None):
+        self.comm, self.uneven, self.strategy, self.pending, self.optimizers = comm, uneven, strategy, set(), []
+        self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
+        self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
+        self._cross = None
+
+    def abort(self, reason):
+        lib.gw_abort(self.comm, reason.encode(errors="replace"))
+
+    def shutdown(self):
+        if self.comm is not None:
+            for optimizer in self.optimizers:
+                if optimizer() is not None:
+                    optimizer().detach()
+            lib.gw_finalize(self.comm)
+            self.comm = None
+
+    def cross(self):
+        """Place among the ranks that have the same local rank on their hosts, and how many these are."""
+        if self._cross is None:
+            same = [r for r, local in enumerate(self.gather(self.local_rank)) if local == self.local_rank]
+            self._cross = same.index(self.rank), len(same)
+        return self._cross
+
+    def gather(self, *numbers):
+        """Integers of every rank, flat, in rank order."""
+        mine = (ctypes.c_int64 * len(numbers))(*numbers)
+        all_of_them = (ctypes.c_int64 * (len(numbers) * self.size))()
+        check(lib.gw_allgather(self.comm, mine, all_of_them, len(numbers), I64), self.comm)
+        return list(all_of_them)
+
+
+I64 = 7  # GW_I64
+_world = None
+_watched = weakref.WeakSet()  # everything that has abort(reason) and shutdown()
+_hooked = False
+
+
+def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_port=-1, deadline=0):
+    """Joins the job; returns when all ranks have. Whatever is not given comes from the environment that gradwire run,
+    torchrun, mpirun or srun have set. `join` lets ranks run out of data at different times, see join(). Joining twice
+    is fine."""
+    global _world
+    if _world is not None:
+        return
+    options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
+                      master_port=master_port, deadline_s=deadline)
+    _world = World(open_comm(options), join, strategy)
+    _world.cross()
+    watch(_world)
+
+
+def encoded(text):
+    return None if text is None else text.encode()
+
+
+def open_comm(options):
+    comm = ctypes.c_void_p()
+    check(lib.gw_init(ctypes.byref(comm), ctypes.byref(options)))
+    return comm
+
+
+def shutdown():
+    """Leaves the job. Without it that happens at exit."""
+    global _world
+    if _world is not None:
+        left, _world = _world, None
+        left.shutdown()
+
+
+def is_initialized():
+    return _world is not None
+
+
+def world():
+    if _world is None:
+        raise GradwireError("gradwire.torch.init() has to be called first")
+    return _world
+
+
+def rank():
+    return world().rank
+
+
+def size():
+    return world().size
+
+
+def local_rank():
+    return world().local_rank
+
+
+def local_size():
+    return world().local_size
+
+
+def cross_rank():
+    """Of this process's host, where all hosts have as many ranks."""
+    return world().cross()[0]
+
+
+def cross_size():
+    return world().cross()[1]
+
+
+def last_line(kind, value, trace):
+    """"ValueError: no such label (train.py:41)"."""
+    line = traceback.format_exception_only(kind, value)[-1].strip().split("\n")[0]
+    frames = traceback.extract_tb(trace)
+    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
+    return line[:REASON_BYTES - len(where)] + where
+
+
+def watch(group):
+    """Ends this group too when the process ends, in whatever way."""
+    _watched.add(group)
+    hook_exceptions()
+
+
+def hook_exceptions():
+    global _hooked
+    if _hooked:
+        return
+    _hooked, before = True, sys.excepthook
+
+    def ended(kind, value, trace):
+        if not isinstance(value, GradwireError):
+            for group in list(_watched):
+                group.abort(last_line(kind, value, trace))
+        if isinstance(value, GradwireError) and value.status == "ABORTED":
+            print(f"gradwire: {value}", file=sys.stderr)  # the traceback that matters is another rank's
+        else:
+            before(kind, value, trace)
+
+    sys.excepthook = ended
+    atexit.register(leave_all)
+
+
+def leave_all():
+    for group in list(_watched):
+        group.shutdown()

@@ -1,0 +1,127 @@
+"""DistributedDataParallel over the hook, and over the process group, trains to the parameters of one process that has
+the joined batch."""
+import copy
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import cases
+import gradwire.torch as gw
+
+STEPS, BATCH = 4, 6
+
+
+def network():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Conv2d(1, 6, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+                               torch.nn.Linear(6 * 36, 300), torch.nn.Tanh(), torch.nn.Linear(300, 5)).double()
+
+
+def batch(step):
+    generator = torch.Generator().manual_seed(step)
+    size = BATCH * gw.size()
+    return torch.randn(size, 1, 8, 8, generator=generator).double(), torch.randint(5, (size,), generator=generator)
+
+
+def train(model, mine):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(STEPS):
+        x, y = batch(step)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x[mine]), y[mine]).backward()
+        optimizer.step()
+    return model
+
+
+def agrees(model):
+    reference = train(network(), slice(None))
+    for (name, a), b in zip(reference.named_parameters(), model.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def part():
+    return slice(gw.rank() * BATCH, (gw.rank() + 1) * BATCH)
+
+
+def group(backend):
+    dist.init_process_group(backend, rank=gw.rank(), world_size=gw.size())
+
+
+def test_hook():
+    group("gloo")
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.1)  # several buckets
+    model.register_comm_hook(None, gw.ddp_hook)
+    agrees(train(model, part()).module)
+    dist.destroy_process_group()
+
+
+def test_process_group():
+    group("gradwire")
+    model = network()
+    if gw.rank():
+        torch.nn.init.zeros_(model[0].weight)  # DDP brings the first rank's
+    agrees(train(DistributedDataParallel(model, bucket_cap_mb=0.1), part()).module)
+    # Beside it, a parameter that some ranks do not use.
+    unused = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+    wrapped = DistributedDataParallel(Chooses(copy.deepcopy(unused)), find_unused_parameters=True)
+    wrapped(torch.ones(1, 2), gw.rank() % 2).sum().backward()
+    assert all(p.grad is not None for p in wrapped.parameters())
+
+
+class Chooses(torch.nn.Module):
+    def __init__(self, ways):
+        super().__init__()
+        self.ways = ways
+
+    def forward(self, x, way):
+        return self.ways[way](x)
+
+
+def test_calls_of_the_process_group():
+    me, n = dist.get_rank(), dist.get_world_size()
+    x = torch.full((3,), float(me))
+    dist.all_reduce(x, dist.ReduceOp.MAX)
+    assert x.tolist() == [n - 1] * 3
+    parts = [torch.empty(2, 2) for _ in range(n)]
+    dist.all_gather(parts, torch.full((2, 2), float(me)))
+    assert [p[0, 0].item() for p in parts] == list(range(n))
+    dist.reduce_scatter(x, [torch.full((3,), float(r)) for r in range(n)])
+    assert x.tolist() == [me * n] * 3
+    dist.scatter(x, [torch.full((3,), float(r)) for r in range(n)] if me == 1 else None, src=1)
+    assert x.tolist() == [me] * 3
+    dist.gather(x, [torch.empty(3) for _ in range(n)] if me == 0 else None)
+    into = torch.empty(n)
+    dist.all_to_all_single(into, torch.arange(n) + 10.0 * me)
+    assert into.tolist() == [10.0 * r + me for r in range(n)]
+    dist.reduce(x, 0)
+    flag = torch.tensor([me == 1])
+    dist.all_reduce(flag)
+    assert flag.item()
+    things = [None] * n
+    dist.all_gather_object(things, {"rank": me})
+    assert things[1] == {"rank": 1}
+    if me == 0:
+        dist.send(torch.arange(4), 1)
+    elif me == 1:
+        got = torch.empty(4, dtype=torch.int64)
+        dist.recv(got, 0)
+        assert got.tolist() == [0, 1, 2, 3]
+    pair = dist.new_group([0, 1])
+    if me < 2:
+        y = torch.ones(1)
+        dist.all_reduce(y, group=pair)
+        assert y.item() == 2
+    dist.barrier()
+    try:
+        dist.all_reduce(torch.zeros(2, dtype=torch.int16))
+        raise AssertionError("it was not refused")
+    except RuntimeError as error:
+        assert "cannot be combined" in str(error)
+    dist.destroy_process_group()
+
+
+if os.environ.get("GRADWIRE_NO_C10D"):
+    del test_process_group, test_calls_of_the_process_group
+cases.run(globals())

@@ -1,0 +1,31 @@
+"""Ranks run out of data at different times."""
+import torch
+
+import cases
+import gradwire.torch as gw
+
+
+def test_sums_of_those_who_are_left():
+    for step in range(2 + 3 * gw.rank()):  # rank 0 has the least
+        active = sum(step < 2 + 3 * r for r in range(gw.size()))
+        assert gw.allreduce(torch.ones(3), op=gw.Sum).tolist() == [active] * 3
+        assert gw.synchronize(gw.allreduce_async_(torch.ones(70000), op=gw.Average))[0].item() == \
+            torch.tensor(active / gw.size())
+        assert gw.grouped_allreduce([torch.ones(1), torch.ones(2, dtype=torch.int64)], op=gw.Max)[1].tolist() == [1, 1]
+        assert gw.allreduce(-torch.ones(1), op=gw.Max).item() == -1
+        assert gw.allreduce(torch.full((1,), 2, dtype=torch.int32), op=gw.Product).item() == 2 ** active
+    assert gw.join() == gw.size() - 1
+
+
+def test_all_at_once():
+    assert gw.join() == gw.size() - 1
+
+
+def test_what_join_cannot_answer():
+    if gw.rank() == 0:
+        cases.refused("not a reduction", gw.join)
+    else:
+        cases.refused("rank 0 has called join()", gw.broadcast, torch.zeros(1), 1)
+
+
+cases.run(globals(), join=True)

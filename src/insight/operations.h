@@ -1,0 +1,33 @@
+/* operations.h - collectives as all ranks saw them: who began last kept the others waiting. */
+#ifndef GW_INSIGHT_OPERATIONS_H
+#define GW_INSIGHT_OPERATIONS_H
+
+#include "insight/insight.h"
+
+typedef struct gw_operation {
+    uint32_t comm, name;
+    uint64_t number, bytes;
+    gw_time first_begin, last_begin, end; /* of the rank that began first, last; that ended last */
+    int last_rank;                        /* that began last */
+    int ranks;                            /* that recorded it */
+    size_t at; /* its events: gw_operations.events[at .. at + ranks), by rank */
+} gw_operation;
+
+typedef struct gw_operations {
+    gw_operation *list; /* by comm, then number */
+    size_t count;
+    const gw_insight_event **events;
+} gw_operations;
+
+/* Operations between two ranks are left out: they have no one to wait for but each other. */
+gw_status gw_operations_make(const gw_insight *insight, gw_operations *operations, gw_error *error);
+void gw_operations_free(gw_operations *operations);
+/* NULL: not recorded. */
+const gw_operation *gw_operations_find(const gw_operations *operations, uint32_t comm, uint64_t number);
+/* When that rank began it; false: not recorded. */
+bool gw_operation_begun(const gw_operations *operations, const gw_operation *operation, int rank, gw_time *begin);
+
+/* ns that `waiter` waited because `culprit` came last, [waiter * ranks + culprit]. Owned by the caller; NULL: memory. */
+uint64_t *gw_operations_waits(const gw_operations *operations, int ranks);
+
+#endif

@@ -1,0 +1,152 @@
+/* machine.c - see machine.h. */
+#include "model/machine.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/words.h"
+#include "model/text.h"
+
+#define VERSION "1"
+
+static const struct {
+    const char *name;
+    size_t offset;
+    bool positive;
+} figures[] = {
+    {"latency", offsetof(gw_machine, latency), false}, {"rate", offsetof(gw_machine, rate), true},
+    {"message", offsetof(gw_machine, message), false}, {"memory", offsetof(gw_machine, memory), true},
+    {"memory_latency", offsetof(gw_machine, memory_latency), false},
+    {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
+    {"at_once", offsetof(gw_machine, at_once), false},
+    {"error", offsetof(gw_machine, error), false},
+};
+
+#define FIGURES (sizeof figures / sizeof figures[0])
+
+static double *figure(gw_machine *m, size_t i) { return (double *)(void *)((char *)m + figures[i].offset); }
+
+gw_machine gw_machine_default(void) {
+    return (gw_machine){
+        .latency = 50e-6, .rate = 10e9 / 8, .memory = 10e9, .memory_latency = 1e-6, .reduce = 5e9, .compute = 1,
+        .codecs = {{"none", 7.8e9, 8.1e9}, {"fp16", 11.6e9, 10.9e9}, {"bf16", 11.0e9, 10.7e9}, {"int8", 13.5e9, 10.6e9},
+                   {"onebit", 4.9e9, 11.3e9}, {"qsgd", 6.7e9, 11.2e9}, {"terngrad", 6.7e9, 11.4e9},
+                   {"topk", 4.2e9, 14.8e9}, {"randomk", 4.6e9, 6.8e9}, {"threshold", 4.1e9, 16.4e9},
+                   {"dgc", 4.4e9, 60e9}, {"powersgd", 1.7e9, 8.1e9}},
+        .codec_count = 12};
+}
+
+static gw_codec_speed *find(gw_machine *m, const char *name) {
+    for (int i = 0; i < m->codec_count; i++)
+        if (strcmp(m->codecs[i].name, name) == 0) return &m->codecs[i];
+    return NULL;
+}
+
+gw_codec_speed gw_machine_codec(const gw_machine *machine, const char *name) {
+    gw_machine copy = *machine;
+    gw_codec_speed *known = find(&copy, name);
+    return known ? *known : (gw_codec_speed){.encode = machine->memory, .decode = machine->memory};
+}
+
+void gw_machine_print(const gw_machine *machine, FILE *out) {
+    gw_machine copy = *machine;
+    fputs("gradwire-model " VERSION "\n", out);
+    for (size_t i = 0; i < FIGURES; i++) fprintf(out, "%s %.6g\n", figures[i].name, *figure(&copy, i));
+    for (int i = 0; i < copy.codec_count; i++)
+        fprintf(out, "codec %s %.4g %.4g\n", copy.codecs[i].name, copy.codecs[i].encode, copy.codecs[i].decode);
+    fputs("end\n", out);
+}
+
+gw_status gw_machine_write(const gw_machine *machine, const char *path, const char *remark, gw_error *error) {
+    char *beside = NULL;
+    if (asprintf(&beside, "%s.part", path) < 0) return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
+    FILE *file = fopen(beside, "we");
+    bool good = file != NULL;
+    if (good) {
+        if (remark[0]) fprintf(file, "# %s\n", remark);
+        gw_machine_print(machine, file);
+        good = !ferror(file) && fflush(file) == 0;
+        good = fclose(file) == 0 && good && rename(beside, path) == 0;
+        if (!good) unlink(beside);
+    }
+    gw_status status = good ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    free(beside);
+    return status;
+}
+
+/* Reading. */
+
+static gw_status read_codec(const gw_text *lines, gw_machine *m) {
+    double encode, decode;
+    if (lines->count != 4 || strlen(lines->fields[1]) >= sizeof m->codecs[0].name ||
+        !gw_text_decimal(lines->fields[2], 1e15, &encode) || !gw_text_decimal(lines->fields[3], 1e15, &decode) ||
+        encode <= 0 || decode <= 0)
+        return gw_text_wrong(lines, "a codec is: codec NAME ENCODE DECODE, in bytes per second");
+    gw_codec_speed *at = find(m, lines->fields[1]);
+    if (!at && m->codec_count == GW_MACHINE_CODECS_MAX)
+        return gw_text_wrong(lines, "there are more than %d codecs", GW_MACHINE_CODECS_MAX);
+    if (!at) at = &m->codecs[m->codec_count++];
+    strcpy(at->name, lines->fields[1]);
+    at->encode = encode;
+    at->decode = decode;
+    return GW_OK;
+}
+
+static gw_status read_figure(const gw_text *lines, gw_machine *m) {
+    const char *names[FIGURES + 2] = {"codec"};
+    char hint[GW_HINT_BYTES], quoted[GW_QUOTE_BYTES];
+    for (size_t i = 0; i < FIGURES; i++) {
+        names[i + 1] = figures[i].name;
+        if (strcmp(lines->fields[0], figures[i].name) != 0) continue;
+        double value;
+        bool number = lines->count == 2 && gw_text_decimal(lines->fields[1], 1e18, &value);
+        if (number && (value > 0 || !figures[i].positive)) {
+            *figure(m, i) = value;
+            return GW_OK;
+        }
+        return gw_text_wrong(lines, "%s is followed by one %s number", figures[i].name,
+                             figures[i].positive ? "positive" : "non-negative");
+    }
+    return gw_text_wrong(lines, "unknown word %s (%s)", gw_words_quote(lines->fields[0], quoted),
+                         gw_words_hint(lines->fields[0], names, hint));
+}
+
+gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_machine *machine, gw_error *error) {
+    gw_text lines = {.at = bytes, .end = bytes + size, .name = name, .separator = ' ', .error = error};
+    gw_machine made = gw_machine_default();
+    bool more, head = false, ended = false;
+    for (;;) {
+        gw_status status = gw_text_next(&lines, &more);
+        if (status) return status;
+        if (!more) break;
+        if (!head) {
+            if (lines.count != 2 || strcmp(lines.fields[0], "gradwire-model") != 0 ||
+                strcmp(lines.fields[1], VERSION) != 0)
+                return gw_text_wrong(&lines, "it begins with gradwire-model " VERSION);
+            head = true;
+        } else if (ended) {
+            return gw_text_wrong(&lines, "nothing follows the end");
+        } else if (lines.count == 1 && strcmp(lines.fields[0], "end") == 0) {
+            ended = true;
+        } else {
+            status = strcmp(lines.fields[0], "codec") == 0 ? read_codec(&lines, &made) : read_figure(&lines, &made);
+            if (status) return status;
+        }
+    }
+    if (!ended) return gw_fail(error, GW_INVALID, "%s is cut off: it closes with the line end", name);
+    *machine = made;
+    return GW_OK;
+}
+
+gw_status gw_machine_read(const char *path, gw_machine *machine, gw_error *error) {
+    char *bytes;
+    size_t size;
+    gw_status status = gw_text_read_file(path, &bytes, &size, error);
+    if (status) return status;
+    status = gw_machine_parse(bytes, size, path, machine, error);
+    free(bytes);
+    return status;
+}

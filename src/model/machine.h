@@ -1,0 +1,61 @@
+/* machine.h - what a prediction knows of the machines: a handful of speeds, as a small file that people can read and
+ * change. `gradwire fit` writes it from measurements.
+ *
+ *     gradwire-model 1
+ *     latency 5e-05
+ *     rate 1.25e+09
+ *     message 0
+ *     memory 1e+10
+ *     memory_latency 1e-06
+ *     reduce 5e+09
+ *     compute 1
+ *     at_once 0
+ *     codec topk 4.2e+09 1.5e+10
+ *     error 0.012
+ *     end
+ *
+ * latency: seconds from host to host; rate: bytes per second of a host's link; message: seconds that a message costs
+ * besides; memory: bytes per second that the ranks of a host read and write together, and its latency; reduce: bytes
+ * per second that a rank adds; compute: what the profile's times are multiplied by (ranks that share cores compute more
+ * slowly); at_once: how many pieces are under way together, 0: as many as the schedule starts, as in gradwire, 1: one
+ * after the other, as in libraries that run collectives in one queue; codec: bytes of f32 per second encoded and
+ * decoded; error: the median relative error of the fit. Lines that are left out keep the values of gw_machine_default;
+ * those that begin with # are for people. */
+#ifndef GW_MODEL_MACHINE_H
+#define GW_MODEL_MACHINE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+#define GW_MACHINE_CODECS_MAX 32
+
+typedef struct gw_codec_speed {
+    char name[32];
+    double encode, decode; /* bytes of f32 per second */
+} gw_codec_speed;
+
+typedef struct gw_machine {
+    double latency, rate;
+    double message;
+    double memory, memory_latency;
+    double reduce;
+    double compute;
+    double at_once; /* a whole number */
+    double error; /* 0: not fitted */
+    gw_codec_speed codecs[GW_MACHINE_CODECS_MAX];
+    int codec_count;
+} gw_machine;
+
+/* 10 Gbit/s, 50 us, and the speeds of one core of an AMD EPYC with AVX2 (docs/model.md). */
+gw_machine gw_machine_default(void);
+/* Speeds of a codec by its name; those of a plain copy where it is not known. */
+gw_codec_speed gw_machine_codec(const gw_machine *machine, const char *name);
+
+void gw_machine_print(const gw_machine *machine, FILE *out);
+/* Strict; complaints name the line. On failure *machine is untouched. */
+gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_machine *machine, gw_error *error);
+gw_status gw_machine_read(const char *path, gw_machine *machine, gw_error *error);
+gw_status gw_machine_write(const gw_machine *machine, const char *path, const char *remark, gw_error *error);
+
+#endif

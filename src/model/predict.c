@@ -1,0 +1,206 @@
+/* predict.c - see predict.h. Puts together what steps.c runs: tensors, a schedule and its facts, what carries each
+ * piece, the network. */
+#include "model/predict.h"
+
+#include <stdlib.h>
+
+#include "arch/choose.h"
+#include "engine/engine.h"
+#include "model/steps.h"
+
+typedef struct setting_up {
+    const gw_predict_config *config;
+    gw_fabric fabric;
+    gw_topology topology;
+    int *host_of;
+    gw_carrier carrier;
+    gw_carry_tensors tensors;
+    gw_schedule *schedule;
+    gw_carry *carries;
+    double *forward_us, *backward_us;
+    gw_run_config run;
+} setting_up;
+
+static gw_status set_network(setting_up *s, gw_error *error) {
+    const gw_predict_config *c = s->config;
+    int hosts = c->ranks / c->per_host;
+    gw_status status = gw_fabric_make(&s->fabric, &c->fabric, hosts, error);
+    if (status) return status;
+    s->fabric.rate = c->machine->rate;
+    s->fabric.latency = c->machine->latency;
+    s->fabric.memory_rate = c->machine->memory;
+    s->fabric.memory_latency = c->machine->memory_latency;
+    s->host_of = calloc((size_t)c->ranks, sizeof *s->host_of);
+    if (!s->host_of) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", c->ranks);
+    for (int rank = 0; rank < c->ranks; rank++) s->host_of[rank] = rank / c->per_host;
+    bool shm = !gw_strategy_is(c->strategy, GW_AXIS_TRANSPORT, "tcp");
+    s->topology = (gw_topology){.world = c->ranks, .host_of = s->host_of, .board = shm && c->per_host > 1};
+    s->run = (gw_run_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
+                             .message_seconds = c->machine->message};
+    return GW_OK;
+}
+
+/* Facts that policies ask for: as the engine measures them (engine/measure.c), from two all-reduces. */
+
+typedef struct timing {
+    gw_run *run;
+    double last;
+} timing;
+
+static void note_end(void *ctx, int rank, int tag) {
+    timing *t = ctx;
+    (void)rank;
+    (void)tag;
+    t->last = gw_run_now(t->run);
+}
+
+static gw_status time_allreduce(const setting_up *s, size_t count, double *us, gw_error *error) {
+    gw_plan_request request = {.collective = GW_COLL_ALLREDUCE, .topology = s->topology, .count = count, .root = -1,
+                               .chunk_count = 1, .pipeline = GW_PIPELINE};
+    const char *arch = gw_strategy_name(s->config->strategy, GW_AXIS_ARCH);
+    gw_run_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = gw_arch_choose(arch, &request, sizeof(float)),
+                        .count = count, .unit_bytes = sizeof(float), .root = -1};
+    timing t = {.run = NULL};
+    gw_run_op *op;
+    gw_fabric fabric = s->fabric;
+    gw_run_config config = s->run;
+    fabric.folded = fabric.spec.kind == GW_FABRIC_SWITCH && gw_run_folds(&spec, &s->topology);
+    config.fabric = &fabric;
+    config.done = note_end;
+    config.ctx = &t;
+    gw_status status = gw_run_open(&t.run, &config, error);
+    if (!status) status = gw_run_prepare(t.run, &spec, &op, error);
+    for (int rank = 0; !status && rank < gw_run_ranks(t.run); rank++) gw_run_start(t.run, op, rank);
+    while (!status && gw_run_moment(t.run, error)) continue;
+    *us = t.last * 1e6;
+    gw_run_close(t.run);
+    return status;
+}
+
+/* A layer's compute belongs to the last of its tensors in the forward pass, and to the first that it completes in the
+ * backward pass, which is the same one; layers without tensors to the one whose result is waited for next. */
+static void spread_compute(setting_up *s) {
+    const gw_profile *profile = s->config->profile;
+    int tensor = s->tensors.count - 1;
+    double waiting = 0;
+    for (int l = profile->count - 1; l >= 0; l--) {
+        waiting += profile->layers[l].backward_us;
+        if (tensor < 0 || s->tensors.layer[tensor] != l) continue;
+        s->backward_us[tensor] = waiting;
+        waiting = 0;
+        while (tensor >= 0 && s->tensors.layer[tensor] == l) tensor--;
+    }
+    int last = -1;
+    for (int l = 0, t = 0; l < profile->count; l++) {
+        while (t < s->tensors.count && s->tensors.layer[t] == l) last = t++;
+        if (last >= 0) s->forward_us[last] += profile->layers[l].forward_us;
+    }
+}
+
+static gw_status gather_facts(setting_up *s, gw_schedule_facts *facts, gw_error *error) {
+    enum { SMALL = 1024, LARGE = 256 * 1024 };
+    double small = 0, large = 0;
+    size_t n = (size_t)s->tensors.count + 1;
+    s->forward_us = calloc(n, sizeof *s->forward_us);
+    s->backward_us = calloc(n, sizeof *s->backward_us);
+    if (!s->forward_us || !s->backward_us) return gw_fail(error, GW_MEMORY, "out of memory for times of tensors");
+    spread_compute(s);
+    gw_status status = time_allreduce(s, SMALL, &small, error);
+    if (!status) status = time_allreduce(s, LARGE, &large, error);
+    *facts = (gw_schedule_facts){.alpha_us = small, .forward_us = s->forward_us, .backward_us = s->backward_us,
+                                 .us_per_byte = (large - small) / ((LARGE - SMALL) * sizeof(float))};
+    return status;
+}
+
+static gw_status set_schedule(setting_up *s, gw_error *error) {
+    const gw_setting *setting = &s->config->strategy->axes[GW_AXIS_SCHEDULE];
+    const gw_policy *policy = gw_policy_of(setting->technique);
+    gw_schedule_settings settings = policy->settings(setting->values);
+    gw_status status =
+        gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
+    if (status || !settings.measured || s->config->ranks == 1) return status;
+    gw_schedule_facts facts;
+    status = gather_facts(s, &facts, error);
+    if (!status) gw_schedule_cut(s->schedule, &settings, &facts);
+    return status;
+}
+
+static bool all_fold(const setting_up *s) {
+    if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH) return false;
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+        for (int i = 0; i < s->carries[p].count; i++)
+            for (int k = 0; k < s->carries[p].stages[i].count; k++)
+                if (!gw_run_folds(&s->carries[p].stages[i].specs[k], &s->topology)) return false;
+    return true;
+}
+
+static gw_status set_carries(setting_up *s, gw_error *error) {
+    int pieces = gw_schedule_pieces(s->schedule);
+    s->carries = calloc((size_t)pieces + 1, sizeof *s->carries);
+    if (!s->carries) return gw_fail(error, GW_MEMORY, "out of memory for %d pieces", pieces);
+    for (int p = 0; p < pieces; p++) gw_carrier_plan(&s->carrier, &s->tensors, s->schedule, p, &s->carries[p]);
+    s->fabric.folded = all_fold(s);
+    return GW_OK;
+}
+
+static gw_status set_up(setting_up *s, gw_error *error) {
+    const gw_predict_config *c = s->config;
+    gw_status status = set_network(s, error);
+    gw_strategy_facts facts = {.hosts = c->ranks / c->per_host}; /* the job that is predicted is real */
+    if (!status) status = gw_strategy_check(c->strategy, &facts, error);
+    if (!status) status = gw_carrier_make(&s->carrier, c->strategy, c->machine, s->topology, error);
+    if (!status)
+        status = gw_carry_tensors_make(&s->tensors, c->profile, s->carrier.setup.codec != &gw_codec_none, error);
+    if (!status) status = set_schedule(s, error);
+    return status ? status : set_carries(s, error);
+}
+
+static void take_down(setting_up *s) {
+    free(s->carries);
+    gw_schedule_close(s->schedule);
+    gw_carry_tensors_free(&s->tensors);
+    free(s->backward_us);
+    free(s->forward_us);
+    free(s->host_of);
+}
+
+/* Steps from one exchange to the next. */
+static int cycle_of(const gw_sync *sync, const double *values) {
+    enum { CYCLE_MAX = 1000 };
+    int first = -1;
+    for (int step = 0; sync->exchanges && step < CYCLE_MAX; step++) {
+        if (!sync->exchanges(values, GW_STEPS_FIRST + (uint64_t)step)) continue;
+        if (first >= 0) return step - first;
+        first = step;
+    }
+    return 1;
+}
+
+gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
+    const gw_setting *sync = &config->strategy->axes[GW_AXIS_SYNC];
+    setting_up s = {.config = config};
+    gw_status status = set_up(&s, error);
+    gw_steps_result result;
+    if (!status) {
+        int cycle = cycle_of(gw_sync_of(sync->technique), sync->values);
+        gw_steps_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedule = s.schedule,
+                                 .carries = s.carries, .sync = gw_sync_of(sync->technique),
+                                 .sync_values = sync->values, .compute = config->machine->compute,
+                                 .at_once = (int)config->machine->at_once, .run = s.run,
+                                 .warm = 2 * cycle, .steps = 4 * cycle, .progress = config->progress,
+                                 .ctx = config->ctx};
+        status = gw_steps_run(&steps, &result, error);
+    }
+    if (!status) {
+        double compute = gw_profile_seconds(config->profile) * config->machine->compute;
+        *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = compute,
+                                      .exposed_seconds = result.step_seconds - compute,
+                                      .efficiency = compute / result.step_seconds, .bytes = result.bytes,
+                                      .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
+                                      .pieces = gw_schedule_pieces(s.schedule), .simulated = result.simulated,
+                                      .samples_per_second =
+                                          config->ranks * config->profile->batch / result.step_seconds};
+    }
+    take_down(&s);
+    return status;
+}

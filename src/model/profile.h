@@ -1,0 +1,52 @@
+/* profile.h - what a step of a model's training computes and sends, layer by layer, in the order of the forward pass.
+ *
+ * A file of it is comma-separated text:
+ *
+ *     # resnet50, batch 128, one GPU
+ *     layer,kind,parameter_bytes,forward_us,backward_us
+ *     0,Conv2d,37632,9706,4551
+ *     1,BatchNorm2d,512,2946,3113
+ *
+ * The first comment may give a name and, as "batch N", the samples of a step. Times are microseconds on one device. A
+ * layer's parameters are one tensor of f32; built-in profiles (profiles.h) know biases apart. */
+#ifndef GW_MODEL_PROFILE_H
+#define GW_MODEL_PROFILE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+#define GW_PROFILE_NAME_BYTES 48
+#define GW_PROFILE_LAYERS_MAX 65536
+
+typedef struct gw_profile_layer {
+    char name[GW_PROFILE_NAME_BYTES];
+    char kind[GW_PROFILE_NAME_BYTES]; /* "Conv2d" */
+    uint64_t parameter_bytes;         /* of f32, a multiple of 4; 0: nothing to learn here */
+    uint64_t bias_bytes;              /* of these: a second tensor; 0 where all are one tensor */
+    uint64_t rows;                    /* of the first tensor as a matrix; 0: it is none */
+    double forward_us, backward_us;   /* microseconds on one device */
+} gw_profile_layer;
+
+typedef struct gw_profile {
+    char name[GW_PROFILE_NAME_BYTES];
+    int batch;                /* samples of a step on one device; 0: not known */
+    int count;                /* layers, > 0 */
+    gw_profile_layer *layers; /* count, owned */
+} gw_profile;
+
+/* Strict; what is wrong is told in a sentence with the line's number. `name` is the file's, for messages, and the
+ * profile's where the file gives none. On success *profile is the caller's: gw_profile_free. */
+gw_status gw_profile_parse(const char *bytes, size_t size, const char *name, gw_profile *profile, gw_error *error);
+gw_status gw_profile_read(const char *path, gw_profile *profile, gw_error *error);
+void gw_profile_free(gw_profile *profile);
+
+/* Writes what gw_profile_parse reads as the same layers (biases become part of their layer's tensor). */
+void gw_profile_print(const gw_profile *profile, FILE *out);
+
+int gw_profile_tensors(const gw_profile *profile);
+uint64_t gw_profile_parameter_bytes(const gw_profile *profile);
+/* Forward and backward together, seconds. */
+double gw_profile_seconds(const gw_profile *profile);
+
+#endif

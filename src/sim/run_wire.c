@@ -1,0 +1,183 @@
+/* run_wire.c - connections and boards: what takes time outside a rank. */
+#include <stdlib.h>
+
+#include "sim/run_internal.h"
+
+/* Connections. */
+
+static size_t place_of(const gw_run *run, int from, int to) {
+    uint64_t key = ((uint64_t)(uint32_t)from << 32 | (uint32_t)to) * UINT64_C(0x9e3779b97f4a7c15);
+    size_t at = (size_t)(key >> 20) & (run->connection_room - 1);
+    while (run->connections[at] && (run->connections[at]->from != from || run->connections[at]->to != to))
+        at = (at + 1) & (run->connection_room - 1);
+    return at;
+}
+
+static bool grow(gw_run *run) {
+    size_t old_room = run->connection_room, room = old_room ? 2 * old_room : 1024;
+    connection **old = run->connections, **made = calloc(room, sizeof(connection *));
+    if (!made) return false;
+    run->connections = made;
+    run->connection_room = room;
+    for (size_t i = 0; i < old_room; i++)
+        if (old[i]) made[place_of(run, old[i]->from, old[i]->to)] = old[i];
+    free(old);
+    return true;
+}
+
+static void start_next(gw_run *run, connection *c) {
+    c->first->began = run->events.now;
+    gw_net_flow_load(&c->flow, c->first->bytes);
+}
+
+static void arrive(gw_event *event, void *ctx) {
+    gw_run *run = ctx;
+    message *m = (message *)event;
+    lane *to = m->from->other;
+    run->path = m->path;
+    m->next = run->spare_messages;
+    run->spare_messages = m;
+    gw_run_arrived(run, to);
+    gw_run_drain(run);
+}
+
+/* The first message has left. */
+static void left(gw_net_flow *flow, void *ctx) {
+    gw_run *run = ctx;
+    connection *c = (connection *)flow;
+    message *m = c->first;
+    double now = run->events.now, alone = flow->full_rate > 0 ? m->bytes / flow->full_rate : 0;
+    if (alone > now - m->began) alone = now - m->began;
+    m->path = gw_path_plus(m->path, GW_PATH_QUEUE, m->began - m->posted);
+    m->path = gw_path_plus(m->path, GW_PATH_TRANSFER, alone);
+    m->path = gw_path_plus(m->path, GW_PATH_SHARING, now - m->began - alone);
+    run->path = m->path;
+    c->first = m->next;
+    if (!c->first) c->last = NULL;
+    else start_next(run, c);
+    m->path = gw_path_plus(m->path, GW_PATH_LATENCY, c->latency);
+    lane *l = m->from;
+    gw_event_set(&run->events, &m->arrival, now + c->latency);
+    gw_run_complete(run, l);
+    gw_run_drain(run);
+}
+
+connection *gw_run_connect(gw_run *run, int from, int to, gw_error *error) {
+    if (2 * run->connection_count >= run->connection_room && !grow(run)) goto memory;
+    size_t at = place_of(run, from, to);
+    if (run->connections[at]) return run->connections[at];
+    connection *c = gw_run_memory(run, sizeof *c);
+    if (!c) goto memory;
+    *c = (connection){.from = from, .to = to};
+    const gw_topology *t = &run->config.topology;
+    int way[GW_WAY_MAX];
+    int hops = gw_fabric_way(run->config.fabric, gw_topology_host(t, from), gw_topology_host(t, to), way, &c->latency);
+    c->latency += run->config.message_seconds;
+    if (gw_net_flow_init(run->net, &c->flow, way, hops, left, error)) return NULL;
+    run->connections[at] = c;
+    run->connection_count++;
+    return c;
+memory:
+    gw_fail(error, GW_MEMORY, "out of memory for the connections of %d ranks", run->ranks);
+    return NULL;
+}
+
+void gw_run_send(gw_run *run, lane *l, double bytes) {
+    message *m = run->spare_messages;
+    if (m) run->spare_messages = m->next;
+    else m = gw_run_memory(run, sizeof *m);
+    if (!m) return;
+    *m = (message){.arrival = {.act = arrive}, .from = l, .bytes = bytes, .posted = run->events.now, .path = run->path};
+    connection *c = l->connection;
+    if (c->last) c->last->next = m;
+    else c->first = m;
+    c->last = m;
+    run->messages++;
+    run->bytes += bytes;
+    if (c->first == m) start_next(run, c);
+}
+
+/* Boards. A task begins when all ranks of the host have come to it, each having begun all tasks of its operations
+ * before; reading and writing share the host's memory. */
+
+/* Whose turn it is at the board looks again. */
+static void look_again(gw_run *run, int rank) {
+    part *p = run->rank[rank].board_first;
+    for (uint32_t s = 0; p && s < p->plan.streams; s++)
+        if (p->lanes[s].flow == GW_FLOW_LOCAL) gw_run_queue(run, &p->lanes[s]);
+}
+
+static void board_over(gw_net_flow *flow, void *ctx) {
+    gw_run *run = ctx;
+    board *b = (board *)flow;
+    run->path = gw_path_plus(b->path, GW_PATH_REDUCE, run->events.now - b->began);
+    int lanes = b->arrived;
+    b->arrived = 0;
+    for (int i = 0; i < lanes; i++) {
+        int rank = b->lanes[i]->of->rank;
+        b->lanes[i]->on_board = run->rank[rank].on_board = false;
+        gw_run_complete(run, b->lanes[i]);
+        look_again(run, rank);
+    }
+    gw_run_drain(run);
+}
+
+gw_status gw_run_open_boards(gw_run *run, gw_error *error) {
+    const gw_topology *t = &run->config.topology;
+    run->boards = calloc((size_t)run->hosts + 1, sizeof *run->boards);
+    run->board_lanes = calloc((size_t)run->ranks + 1, sizeof *run->board_lanes);
+    if (!run->boards || !run->board_lanes)
+        return gw_fail(error, GW_MEMORY, "out of memory for %d hosts", run->hosts);
+    for (int rank = 0; rank < run->ranks; rank++) run->boards[gw_topology_host(t, rank)].locals++;
+    lane **lanes = run->board_lanes;
+    for (int host = 0; host < run->hosts; host++) {
+        board *b = &run->boards[host];
+        int locals = b->locals, memory = gw_fabric_memory(run->config.fabric, host);
+        gw_status status = gw_net_flow_init(run->net, &b->flow, &memory, 1, board_over, error);
+        if (status) return status;
+        b->lanes = lanes;
+        lanes += locals;
+    }
+    return GW_OK;
+}
+
+/* Elements read and written by all ranks of the host together. */
+static double touched(const gw_action *step, int locals) {
+    double n = (double)(step->task == GW_BOARD_REDUCE_SCATTER ? step->src.count : step->dst.count);
+    switch (step->task) {
+    case GW_BOARD_ALLREDUCE: return 2 * locals * n;
+    case GW_BOARD_ALLGATHER: return locals * n;
+    case GW_BOARD_REDUCE_SCATTER:
+    case GW_BOARD_BROADCAST: return (locals + 1) * n;
+    default: return 0;
+    }
+}
+
+static void begin_board(gw_run *run, board *b) {
+    const gw_fabric *fabric = run->config.fabric;
+    double bytes = b->bytes + fabric->memory_latency * fabric->memory_rate;
+    b->path = run->path;
+    b->began = run->events.now;
+    gw_net_flow_load(&b->flow, bytes);
+}
+
+static void leave_board_queue(gw_run *run, part *p) {
+    rank_state *rank = &run->rank[p->rank];
+    if (--p->board_left > 0) return;
+    rank->board_first = p->next;
+    p->next = NULL;
+    if (!rank->board_first) rank->board_last = NULL;
+}
+
+void gw_run_board(gw_run *run, lane *l, const gw_action *step) {
+    part *p = l->of;
+    rank_state *rank = &run->rank[p->rank];
+    if (rank->board_first != p || rank->on_board) return;
+    board *b = &run->boards[gw_topology_host(&run->config.topology, p->rank)];
+    l->acted++;
+    l->on_board = rank->on_board = true;
+    leave_board_queue(run, p);
+    b->lanes[b->arrived++] = l;
+    b->bytes = touched(step, b->locals) * (double)p->op->spec.unit_bytes;
+    if (b->arrived == b->locals) begin_board(run, b);
+}

@@ -1,0 +1,144 @@
+/* belongings.c - see belongings.h. Sections "own.0" and on, one for each rank: a word with the length of the step's
+ * state, that state, and where optimisers are local the weights and optimiser states. */
+#include "train/belongings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool local(const gw_trainer *t) { return gw_step_count(t->step).local; }
+
+static size_t model_bytes(const gw_trainer *t) { return t->model->count * sizeof(float); }
+
+/* The step's state is as long as there is something to keep: a saved one may be longer than one that begins. */
+static uint64_t own_bytes(const gw_trainer *t, uint64_t state_bytes) {
+    size_t arrays = local(t) ? 1 + (size_t)t->settings.optimiser->states : 0;
+    return sizeof(uint64_t) + state_bytes + arrays * model_bytes(t);
+}
+
+static gw_status write_own(gw_trainer *t, uint8_t *at, gw_error *error) {
+    uint64_t length = gw_step_state_bytes(t->step);
+    memcpy(at, &length, sizeof length);
+    at += sizeof length;
+    gw_status status = gw_trainer_told(t, gw_step_state_save(t->step, at), error);
+    at += length;
+    if (status != GW_OK || !local(t)) return status;
+    memcpy(at, t->model->weights, model_bytes(t));
+    for (int s = 0; s < t->settings.optimiser->states; s++)
+        memcpy(at + (size_t)(1 + s) * model_bytes(t), gw_optimiser_state(t->optimiser, s), model_bytes(t));
+    return GW_OK;
+}
+
+/* False: it does not fit this strategy. */
+static bool read_own(gw_trainer *t, const uint8_t *at, uint64_t bytes) {
+    uint64_t length = 0;
+    if (bytes < sizeof length) return false;
+    memcpy(&length, at, sizeof length);
+    at += sizeof length;
+    if (length > bytes || bytes != own_bytes(t, length)) return false;
+    if (gw_step_state_restore(t->step, at, length) != GW_OK) return false;
+    at += length;
+    if (!local(t)) return true;
+    memcpy(t->model->weights, at, model_bytes(t));
+    for (int s = 0; s < t->settings.optimiser->states; s++)
+        memcpy(gw_optimiser_state(t->optimiser, s), at + (size_t)(1 + s) * model_bytes(t), model_bytes(t));
+    return true;
+}
+
+/* ---- to rank 0 ---- */
+
+void gw_belongings_free(gw_belongings *b) {
+    free(b->memory);
+    free(b->bytes);
+    *b = (gw_belongings){0};
+}
+
+static gw_status make_room(const gw_trainer *t, gw_belongings *b, uint64_t own, gw_error *error) {
+    uint64_t total = own;
+    b->bytes = calloc((size_t)t->world, sizeof *b->bytes);
+    if (!b->bytes) return gw_fail(error, GW_MEMORY, "no memory for a checkpoint");
+    gw_status status = gw_trainer_told(t, gw_allgather(t->comm, &own, b->bytes, 1, GW_I64), error);
+    for (int r = 1; t->rank == 0 && r < t->world; r++) total += b->bytes[r];
+    b->memory = malloc(total);
+    if (status == GW_OK && !b->memory)
+        status = gw_fail(error, GW_MEMORY, "no memory for a checkpoint of what %d ranks keep", t->world);
+    return status;
+}
+
+gw_status gw_belongings_collect(gw_trainer *t, gw_belongings *b, gw_error *error) {
+    uint64_t own = own_bytes(t, gw_step_state_bytes(t->step));
+    *b = (gw_belongings){0};
+    gw_status status = make_room(t, b, own, error);
+    if (status == GW_OK) status = write_own(t, b->memory, error);
+    if (status == GW_OK && t->rank != 0)
+        return gw_trainer_told(t, gw_send(t->comm, b->memory, own, GW_U8, 0), error);
+    uint8_t *at = b->memory + own;
+    for (int r = 1; status == GW_OK && r < t->world; r++) {
+        status = gw_trainer_told(t, gw_recv(t->comm, at, b->bytes[r], GW_U8, r), error);
+        at += b->bytes[r];
+    }
+    return status;
+}
+
+static void section(int rank, char name[GW_SECTION_NAME_BYTES]) {
+    snprintf(name, GW_SECTION_NAME_BYTES, "own.%d", rank);
+}
+
+gw_status gw_belongings_add(const gw_trainer *t, const gw_belongings *b, gw_checkpoint_writer *writer,
+                            gw_error *error) {
+    const uint8_t *at = b->memory;
+    char name[GW_SECTION_NAME_BYTES];
+    gw_status status = GW_OK;
+    for (int r = 0; status == GW_OK && r < t->world; r++) {
+        section(r, name);
+        status = gw_checkpoint_add(writer, name, at, b->bytes[r], error);
+        at += b->bytes[r];
+    }
+    return status;
+}
+
+/* ---- and back ---- */
+
+/* Rank 0 sends every rank its own; nothing where the file has none. */
+static gw_status hand_out(gw_trainer *t, const gw_checkpoint *file, bool *fits, gw_error *error) {
+    char name[GW_SECTION_NAME_BYTES];
+    gw_status status = GW_OK;
+    for (int r = 0; status == GW_OK && r < t->world; r++) {
+        size_t length = 0;
+        section(r, name);
+        const void *bytes = file ? gw_checkpoint_find(file, name, &length) : NULL;
+        uint64_t word = bytes ? length : 0;
+        if (r == 0) {
+            *fits = bytes && read_own(t, bytes, length);
+            continue;
+        }
+        status = gw_send(t->comm, &word, 1, GW_I64, r);
+        if (status == GW_OK) status = gw_send(t->comm, bytes, word, GW_U8, r);
+    }
+    return gw_trainer_told(t, status, error);
+}
+
+static gw_status receive(gw_trainer *t, bool *fits, gw_error *error) {
+    uint64_t length = 0;
+    gw_status status = gw_recv(t->comm, &length, 1, GW_I64, 0);
+    if (status != GW_OK) return gw_trainer_told(t, status, error);
+    uint8_t *bytes = malloc(length + 1);
+    if (!bytes) return gw_fail(error, GW_MEMORY, "no memory for what this rank kept");
+    status = gw_recv(t->comm, bytes, length, GW_U8, 0);
+    *fits = status == GW_OK && length && read_own(t, bytes, length);
+    free(bytes);
+    return gw_trainer_told(t, status, error);
+}
+
+gw_status gw_belongings_load(gw_trainer *t, const char *path, bool *taken, gw_error *error) {
+    gw_checkpoint *file = NULL;
+    gw_error ignored = {0}; /* the file has been read once: what is not there now is begun without */
+    bool fits = false;
+    if (t->rank == 0) gw_checkpoint_open(path, &file, &ignored);
+    gw_status status = t->rank == 0 ? hand_out(t, file, &fits, error) : receive(t, &fits, error);
+    gw_checkpoint_close(file);
+    int32_t all = fits;
+    if (status == GW_OK) status = gw_trainer_told(t, gw_allreduce(t->comm, &all, &all, 1, GW_I32, GW_MIN), error);
+    *taken = all == 1;
+    return status;
+}

@@ -1,0 +1,142 @@
+/* exchange.c - see exchange.h. */
+#include "train/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+#include "train/vectors.h"
+
+enum { EXCHANGES = 5 };
+
+static gw_status told(const gw_trainer *t, gw_status status, gw_error *error) {
+    return status == GW_OK ? GW_OK : gw_fail(error, status, "%s", gw_last_error(t->peers));
+}
+
+/* ---- the optimiser, as the step's update ---- */
+
+static void update(void *ctx, const gw_step_update *u) {
+    gw_trainer *t = ctx;
+    if (t->timing) return;
+    gw_update now = {.step = u->step + 1, .rate = gw_rate_at(&t->rate, u->step), .scale = u->scale};
+    /* Optimisers may overwrite gradients; these are the step's, which has done with them. */
+    float *gradient = (float *)(uintptr_t)u->gradient, *weights = u->weights;
+    if (!u->local) {
+        gw_optimiser_update(t->optimiser, u->tensor, u->first, u->count, weights, gradient, &now);
+        return;
+    }
+    float rate = (float)now.rate;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= rate * gradient[i];
+}
+
+/* ---- commit ---- */
+
+/* A pipeline's norm goes over its stages, which only the trainer knows: it clips and updates by itself there. */
+static bool updates_itself(const gw_trainer *t) { return t->pipeline && t->settings.clip > 0; }
+
+static void describe(const gw_trainer *t, gw_step_tensor *tensors) {
+    const gw_model *m = t->model;
+    for (int p = 0; p < m->parameters; p++) {
+        const gw_parameter *parameter = &m->table[p];
+        tensors[p] = (gw_step_tensor){.name = parameter->name, .count = parameter->count, .dtype = GW_F32,
+                                      .gradient = t->gradients + parameter->offset,
+                                      .weights = m->weights + parameter->offset,
+                                      .rows = parameter->ndims > 1 ? (size_t)parameter->dims[0] : 0,
+                                      .exact = !parameter->decay};
+    }
+}
+
+gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
+    gw_step_tensor *tensors = calloc((size_t)t->model->parameters + 1, sizeof *tensors);
+    t->handed_over = calloc((size_t)t->model->parameters + 1, sizeof *t->handed_over);
+    if (!tensors || !t->handed_over) {
+        free(tensors);
+        return gw_fail(error, GW_MEMORY, "no memory for %d tensors", t->model->parameters);
+    }
+    describe(t, tensors);
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.seed = t->settings.seed;
+    options.first_step = t->updates;
+    options.ctx = t;
+    if (!updates_itself(t)) {
+        options.update = update;
+        options.clip = t->settings.clip;
+    }
+    gw_status status = gw_step_commit(&t->step, t->peers, tensors, t->model->parameters, &options);
+    free(tensors);
+    return status == GW_OK ? GW_OK : gw_fail(error, status, "%s", gw_last_error(NULL));
+}
+
+/* ---- a step ---- */
+
+gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *error) {
+    gw_trainer *t = ctx;
+    for (int p = first; p < first + parameters; p++) {
+        gw_status status = gw_step_wait(t->step, p);
+        if (status != GW_OK) return told(t, status, error);
+    }
+    gw_train_tracing_pass(&t->tracing); /* the layer's own time begins here */
+    return GW_OK;
+}
+
+static gw_status hand_over(gw_trainer *t, int parameter) {
+    t->handed_over[parameter] = true;
+    return gw_step_ready(t->step, parameter);
+}
+
+void gw_trainer_gradient_ready(void *ctx, int parameter) {
+    gw_trainer *t = ctx;
+    gw_status status = hand_over(t, parameter);
+    if (t->step_status == GW_OK) t->step_status = status;
+}
+
+gw_status gw_trainer_hand_over_rest(gw_trainer *t, gw_error *error) {
+    gw_status status = t->step_status;
+    for (int p = t->model->parameters - 1; p >= 0 && status == GW_OK; p--)
+        if (!t->handed_over[p]) {
+            status = gw_step_wait(t->step, p); /* nothing was computed, so nothing has waited */
+            if (status == GW_OK) status = hand_over(t, p);
+        }
+    if (status == GW_OK) status = gw_step_end(t->step);
+    memset(t->handed_over, 0, (size_t)t->model->parameters * sizeof *t->handed_over);
+    t->step_status = GW_OK;
+    return told(t, status, error);
+}
+
+static gw_status clip_and_update(gw_trainer *t, gw_error *error) {
+    double squares = gw_vectors_get()->sum_squares(t->gradients, t->model->count);
+    gw_status status = gw_pipeline_sum(t, &squares, error);
+    double limit = t->settings.clip;
+    gw_update now = {.step = t->updates + 1, .rate = gw_rate_at(&t->rate, t->updates),
+                     .scale = squares > limit * limit ? limit / __builtin_sqrt(squares) : 1};
+    if (status == GW_OK && !t->timing)
+        gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, 0, t->model->parameters, &now);
+    return status;
+}
+
+gw_status gw_trainer_finish_step(gw_trainer *t, gw_error *error) {
+    if (!updates_itself(t)) return GW_OK;
+    gw_status status = gw_trainer_flush(t, error);
+    return status == GW_OK ? clip_and_update(t, error) : status;
+}
+
+gw_status gw_trainer_flush(gw_trainer *t, gw_error *error) {
+    return t->step ? told(t, gw_step_flush(t->step), error) : GW_OK;
+}
+
+gw_status gw_trainer_time_exchange(gw_trainer *t, uint64_t *fastest, gw_error *error) {
+    *fastest = 0;
+    if (!t->step || gw_step_count(t->step).local) return GW_OK;
+    t->timing = true;
+    for (int k = 0; k < EXCHANGES; k++) {
+        gw_status status = gw_trainer_told(t, gw_barrier(t->comm), error);
+        gw_time begun = gw_clock_now();
+        if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
+        if (status == GW_OK) status = gw_trainer_flush(t, error);
+        if (status != GW_OK) return status;
+        gw_time took = gw_clock_now() - begun;
+        if (k == 0 || took < *fastest) *fastest = took;
+    }
+    t->timing = false;
+    return GW_OK;
+}

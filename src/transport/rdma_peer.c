@@ -1,0 +1,126 @@
+/* rdma_peer.c - how ranks become known to each other, and how they part.
+ *
+ * The inner tcp transport carries two frames: HELLO, with address and cookie, before anything goes over the fabric; and
+ * BYE, with the number of messages and writes that went, before the connection is closed. What is still on its way over
+ * the fabric when the connection ends is thus waited for, and the loss of a peer is said after all that it sent. */
+#include "transport/rdma_inside.h"
+
+#include <openssl/rand.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HELLO = 0, BYE = 1 }; /* frame.index */
+
+void gw_rdma_fail_peer(rdma *r, int rank, gw_status status, const char *format, ...) {
+    peer *p = &r->peers[rank];
+    if (p->status != GW_OK || p->lost) return;
+    p->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->detail, sizeof p->detail, format, args);
+    va_end(args);
+    r->unsettled = true;
+}
+
+bool gw_rdma_settle(rdma *r) {
+    if (!r->unsettled) return false;
+    bool said = false;
+    r->unsettled = false;
+    for (int i = 0; i < r->world; i++) {
+        peer *p = &r->peers[i];
+        if (p->closed && p->status == GW_OK && p->heard >= p->last)
+            gw_rdma_fail_peer(r, i, GW_PEER_LOST, "connection closed by the peer");
+        if (p->status == GW_OK || p->lost) continue;
+        p->lost = true;
+        said = true;
+        if (!r->closing) r->base.sink.lost(r->base.sink.ctx, i, p->status, p->detail);
+    }
+    return said;
+}
+
+gw_status gw_rdma_draw_cookies(rdma *r, gw_error *error) {
+    uint64_t seed;
+    for (int i = 0; i < r->world; i++)
+        if (RAND_bytes(r->peers[i].expects, GW_RDMA_COOKIE_BYTES) != 1)
+            return gw_fail(error, GW_SYSTEM, "rdma: libcrypto has no random bytes: check its installation");
+    memcpy(&seed, r->peers[r->rank].expects, sizeof seed);
+    r->rng = gw_rng_make(seed, 0);
+    return GW_OK;
+}
+
+void gw_rdma_greet(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    if (p->greeted) return;
+    p->greeted = true;
+    gw_rdma_hello hello = {.address_bytes = r->fabric.address_bytes};
+    memcpy(hello.cookie, p->expects, sizeof hello.cookie);
+    memcpy(hello.provider, r->fabric.name, sizeof hello.provider);
+    memcpy(hello.address, r->fabric.address, hello.address_bytes);
+    gw_rdma_hello_write(&hello, p->hello_out);
+    p->hello = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = HELLO, .length = GW_RDMA_HELLO_BYTES, .root = -1},
+                           .data = p->hello_out};
+    r->side->ops->send(r->side, rank, &p->hello);
+    r->side_due = true;
+}
+
+static void get_to_know(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    gw_rdma_hello hello;
+    gw_error error = {.rank = -1};
+    if (gw_rdma_hello_read(&hello, p->hello_in, &error) != GW_OK) {
+        gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "%s", error.text);
+    } else if (strcmp(hello.provider, r->fabric.name) != 0) {
+        gw_rdma_fail_peer(r, rank, GW_MISMATCH, "it uses libfabric's provider %s, and this rank %s: choose one with "
+                          "transport=rdma:provider=NAME", hello.provider, r->fabric.name);
+    } else if (fi_av_insert(r->fabric.peers, hello.address, 1, &p->address, 0, NULL) != 1) {
+        gw_rdma_fail_peer(r, rank, GW_SYSTEM, "libfabric does not take its address");
+    } else {
+        memcpy(p->cookie, hello.cookie, sizeof p->cookie);
+        memcpy(p->fabric_address, hello.address, hello.address_bytes);
+        p->fabric_address_bytes = hello.address_bytes;
+        p->known = true;
+        gw_rdma_greet(r, rank);
+        gw_rdma_list(r, rank);
+    }
+}
+
+/* ---- what the inner transport tells ---- */
+
+static void *side_landing(void *ctx, int rank, const gw_frame *frame) {
+    rdma *r = ctx;
+    peer *p = &r->peers[rank];
+    return frame->index == HELLO && frame->length == GW_RDMA_HELLO_BYTES && !p->known ? p->hello_in : NULL;
+}
+
+static void side_arrived(void *ctx, int rank, const gw_frame *frame, const void *data, uint64_t ticket) {
+    (void)data, (void)ticket;
+    rdma *r = ctx;
+    peer *p = &r->peers[rank];
+    if (frame->index == HELLO) {
+        get_to_know(r, rank);
+        return;
+    }
+    p->parting = true;
+    p->last = frame->count;
+}
+
+static void side_sent(void *ctx, int rank, gw_packet *packet) { (void)ctx, (void)rank, (void)packet; }
+
+static void side_lost(void *ctx, int rank, gw_status status, const char *detail) {
+    rdma *r = ctx;
+    peer *p = &r->peers[rank];
+    p->closed = true;
+    r->unsettled = true;
+    if (!p->parting) gw_rdma_fail_peer(r, rank, status, "%s", detail);
+}
+
+gw_sink gw_rdma_side_sink(rdma *r) {
+    return (gw_sink){.ctx = r, .landing = side_landing, .arrived = side_arrived, .sent = side_sent, .lost = side_lost};
+}
+
+void gw_rdma_part(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    p->bye = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = BYE, .count = p->said, .root = -1}};
+    r->side->ops->send(r->side, rank, &p->bye);
+}

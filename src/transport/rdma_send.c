@@ -1,0 +1,319 @@
+/* rdma_send.c - what goes: queues of packets, landings that peers told us of, messages and writes.
+ *
+ * Cost of a large message: one fi_writedata where the receiver's grant named the landing; an offer, its answer and the
+ * write where there was no grant. A payload of which no landing of just its length is known, or that is longer than the
+ * provider's messages, is written without immediate data and told of by one message more. */
+#include "transport/rdma_inside.h"
+#include "transport/rdma_sockets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum outcome { GONE, REFUSED, BROKEN } outcome; /* REFUSED: not now */
+
+/* ---- records ---- */
+
+static record *take_record(rdma *r, int rank, record_kind kind, gw_packet *packet) {
+    peer *p = &r->peers[rank];
+    record *taken = r->spare;
+    if (!taken || p->under_way == RECORDS_PER_PEER) return NULL;
+    r->spare = taken->next;
+    p->under_way++;
+    taken->kind = kind;
+    taken->peer = rank;
+    taken->packet = packet;
+    taken->source = NULL;
+    taken->apart = false;
+    return taken;
+}
+
+static void give_record(rdma *r, record *given) {
+    gw_rdma_memory_give(&r->cache, given->source);
+    r->peers[given->peer].under_way--;
+    given->next = r->spare;
+    r->spare = given;
+}
+
+static void finish(rdma *r, record *done) {
+    gw_packet *packet = done->packet;
+    int rank = done->peer;
+    give_record(r, done);
+    if (packet && !r->closing) r->base.sink.sent(r->base.sink.ctx, rank, packet);
+}
+
+static outcome outcome_of(rdma *r, int rank, ssize_t result, const char *what) {
+    peer *p = &r->peers[rank];
+    if (result == 0) {
+        if (p->said++ == 0) gw_rdma_tune_to(&r->fabric, p->fabric_address, p->fabric_address_bytes);
+        return GONE;
+    }
+    if (result == -FI_EAGAIN) return REFUSED;
+    gw_rdma_fail_peer(r, rank, GW_PEER_LOST, "%s: %s", what, r->fabric.library.strerror((int)-result));
+    return BROKEN;
+}
+
+/* ---- landings we know of ---- */
+
+void gw_rdma_learn(rdma *r, int rank, const gw_frame *frame, const gw_rdma_landing *landing) {
+    peer *p = &r->peers[rank];
+    if (landing->slot >= r->slots_max) {
+        gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "it numbers a landing %u", (unsigned)landing->slot);
+        return;
+    }
+    if (landing->slot >= p->advert_room) {
+        uint32_t room = p->advert_room ? p->advert_room : 16;
+        while (room <= landing->slot) room *= 2;
+        advert *grown = realloc(p->adverts, room * sizeof *grown);
+        if (!grown) return; /* the message will be offered instead */
+        memset(grown + p->advert_room, 0, (room - p->advert_room) * sizeof *grown);
+        p->adverts = grown;
+        p->advert_room = room;
+    }
+    p->adverts[landing->slot] = (advert){.used = true, .comm = frame->comm, .channel = frame->channel,
+                                         .op = frame->op, .landing = *landing};
+}
+
+static advert *find_advert(peer *p, const gw_frame *frame) {
+    for (uint32_t i = 0; i < p->advert_room; i++) {
+        advert *a = &p->adverts[i];
+        if (a->used && a->landing.index == frame->index && a->op == frame->op && a->channel == frame->channel &&
+            a->comm == frame->comm && a->landing.bytes >= frame->length)
+            return a;
+    }
+    return NULL;
+}
+
+/* ---- messages ---- */
+
+static outcome post(rdma *r, record *rec, size_t length) {
+    peer *p = &r->peers[rec->peer];
+    bool data = rec->packet && rec->packet->frame.kind == GW_FRAME_DATA;
+    bool inject = length <= r->fabric.inject_max && !data; /* a payload is sent when it has left, not when it is kept */
+    void *descriptor = r->buffer_memory ? r->buffer_memory->descriptor : NULL;
+    ssize_t result = inject ? fi_inject(r->fabric.endpoint, rec->buffer, length, p->address)
+                            : fi_send(r->fabric.endpoint, rec->buffer, length, descriptor, p->address, rec);
+    outcome gone = outcome_of(r, rec->peer, result, "sending failed");
+    if (gone == GONE) r->counters.messages++;
+    if (gone == GONE && inject) finish(r, rec);
+    return gone;
+}
+
+/* The landings of what this frame grants go with it. */
+static void add_landings(rdma *r, int rank, const gw_packet *packet, gw_rdma_message *m) {
+    for (uint64_t i = packet->first; i < packet->frame.index && m->landing_count < GW_RDMA_LANDINGS_MAX; i++) {
+        uint64_t bytes = 0;
+        void *at = r->base.sink.granted ? r->base.sink.granted(r->base.sink.ctx, rank, packet, i, &bytes) : NULL;
+        if (!at || bytes <= GW_RDMA_INLINE_BYTES) continue;
+        gw_frame data = packet->frame;
+        data.kind = GW_FRAME_DATA;
+        data.credits = 0;
+        data.index = i;
+        data.length = bytes;
+        slot *s = gw_rdma_slot_take(r, rank, &data, at, bytes, NULL);
+        if (s) m->landings[m->landing_count++] = s->landing; /* else its sender will ask */
+    }
+}
+
+static outcome send_message(rdma *r, int rank, gw_packet *packet, gw_rdma_message *m) {
+    record *rec = take_record(r, rank, RECORD_MESSAGE, packet);
+    if (!rec) return REFUSED;
+    m->from = r->rank;
+    size_t length = gw_rdma_message_write(m, r->peers[rank].cookie, rec->buffer);
+    uint64_t payload = m->kind == GW_RDMA_FRAME ? m->frame.length : 0;
+    if (payload) memcpy(rec->buffer + length, packet->data, payload);
+    outcome gone = post(r, rec, length + payload);
+    if (gone == GONE) r->counters.copied += payload;
+    else give_record(r, rec);
+    return gone;
+}
+
+static outcome send_frame(rdma *r, int rank, gw_packet *packet) {
+    gw_rdma_message m = {.kind = GW_RDMA_FRAME, .frame = packet->frame};
+    if (packet->frame.kind == GW_FRAME_GRANT) add_landings(r, rank, packet, &m);
+    return send_message(r, rank, packet, &m);
+}
+
+/* ---- writes ---- */
+
+/* The last part has arrived: the receiver is told. */
+static void tell(rdma *r, record *rec) {
+    gw_rdma_message m = {.kind = GW_RDMA_WRITTEN, .from = r->rank, .frame = rec->packet->frame,
+                         .slot = rec->target.slot, .nonce = rec->target.nonce};
+    size_t length = gw_rdma_message_write(&m, r->peers[rec->peer].cookie, rec->buffer);
+    rec->kind = RECORD_MESSAGE;
+    outcome gone = post(r, rec, length);
+    if (gone == BROKEN) give_record(r, rec);
+    if (gone != REFUSED) return;
+    rec->kind = RECORD_WRITE;
+    rec->next = r->due;
+    r->due = rec;
+}
+
+static ssize_t write_part(rdma *r, record *rec, size_t bytes) {
+    const gw_packet *packet = rec->packet;
+    struct iovec piece = {(uint8_t *)(uintptr_t)packet->data + rec->started, bytes};
+    struct fi_rma_iov where = {.addr = rec->target.address + rec->started, .len = bytes, .key = rec->target.key};
+    void *descriptor = rec->source ? rec->source->descriptor : NULL;
+    struct fi_msg_rma message = {.msg_iov = &piece, .desc = &descriptor, .iov_count = 1,
+                                 .addr = r->peers[rec->peer].address, .rma_iov = &where, .rma_iov_count = 1,
+                                 .context = rec};
+    return fi_writemsg(r->fabric.endpoint, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+}
+
+/* Begins as many parts as libfabric takes. */
+static void write_on(rdma *r, record *rec) {
+    uint64_t length = rec->packet->frame.length;
+    while (rec->started < length && r->peers[rec->peer].status == GW_OK) {
+        uint64_t left = length - rec->started;
+        size_t bytes = left < r->fabric.message_max ? (size_t)left : r->fabric.message_max;
+        ssize_t result = write_part(r, rec, bytes);
+        if (result == -FI_EAGAIN) break;
+        if (result) gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s", r->fabric.library.strerror((int)-result));
+        if (result) return; /* completions of parts may still come: the record stays theirs */
+        rec->started += bytes;
+        rec->parts++;
+    }
+    if (rec->started == length) return;
+    rec->next = r->due;
+    r->due = rec;
+}
+
+/* One write whose completion here and whose immediate data there are all there is to it. */
+static outcome write_whole(rdma *r, record *rec, const gw_rdma_landing *landing) {
+    const gw_frame *frame = &rec->packet->frame;
+    uint64_t place = (uint64_t)landing->slot * (uint64_t)r->world + (uint64_t)r->rank;
+    uint64_t immediate = gw_rdma_immediate(place, frame->credits, landing->nonce);
+    if (r->fabric.immediate_bytes == 4) immediate = (uint32_t)immediate;
+    ssize_t result = fi_writedata(r->fabric.endpoint, rec->packet->data, frame->length,
+                                  rec->source ? rec->source->descriptor : NULL, immediate,
+                                  r->peers[rec->peer].address, landing->address, landing->key, rec);
+    return outcome_of(r, rec->peer, result, "writing failed");
+}
+
+static bool may_write_whole(const rdma *r, const gw_frame *frame, const gw_rdma_landing *landing) {
+    return r->fabric.immediate_bytes && frame->length == landing->bytes && frame->length <= r->fabric.message_max &&
+           frame->credits < 16;
+}
+
+static outcome write_payload(rdma *r, int rank, gw_packet *packet, advert *where) {
+    gw_error error = {.rank = -1};
+    record *rec = take_record(r, rank, RECORD_WRITE, packet);
+    if (!rec) return REFUSED;
+    if (r->fabric.register_local) {
+        rec->source = gw_rdma_memory_take(&r->cache, packet->data, packet->frame.length, FI_WRITE, &error);
+        if (!rec->source) {
+            give_record(r, rec);
+            gw_rdma_fail_peer(r, rank, error.status, "%s", error.text);
+            return BROKEN;
+        }
+    }
+    outcome gone = GONE;
+    if (may_write_whole(r, &packet->frame, &where->landing)) {
+        gone = write_whole(r, rec, &where->landing);
+    } else {
+        rec->apart = true;
+        rec->target = where->landing;
+        rec->started = 0;
+        rec->parts = 0;
+        write_on(r, rec);
+    }
+    if (gone == GONE) {
+        where->used = false;
+        r->counters.writes++;
+    } else {
+        give_record(r, rec);
+    }
+    return gone;
+}
+
+static outcome offer(rdma *r, int rank, gw_packet *packet) {
+    gw_rdma_message m = {.kind = GW_RDMA_OFFER, .frame = packet->frame};
+    outcome gone = send_message(r, rank, NULL, &m);
+    if (gone == GONE) r->counters.offers++;
+    return gone;
+}
+
+/* ---- queues ---- */
+
+void gw_rdma_list(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    if (p->listed) return;
+    p->listed = true;
+    r->backlog[r->backlog_count++] = rank;
+}
+
+static outcome answer_next(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    slot *s = p->slots;
+    while (!s->untold) s++;
+    gw_rdma_message m = {.kind = GW_RDMA_CLEAR, .frame = s->frame, .landing_count = 1, .landings = {s->landing}};
+    outcome gone = send_message(r, rank, NULL, &m);
+    if (gone != GONE) return gone;
+    s->untold = false;
+    p->slots_untold--;
+    return GONE;
+}
+
+/* The first of the queue. It is taken off before libfabric has it: sent() may come from within, and put more in. */
+static outcome send_next(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    gw_packet *packet = p->head, *rest = packet->next;
+    bool large = packet->frame.kind == GW_FRAME_DATA && packet->frame.length > GW_RDMA_INLINE_BYTES;
+    advert *where = large ? find_advert(p, &packet->frame) : NULL;
+    p->head = rest;
+    if (!rest) p->tail = NULL;
+    outcome gone = !large ? send_frame(r, rank, packet)
+                 : where  ? write_payload(r, rank, packet, where)
+                          : offer(r, rank, packet);
+    if (gone == GONE && large && !where) {
+        packet->next = p->offered;
+        p->offered = packet;
+    } else if (gone != GONE) {
+        packet->next = p->head;
+        p->head = packet;
+        if (!p->tail) p->tail = packet;
+    }
+    return gone;
+}
+
+bool gw_rdma_flush(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    bool moved = false;
+    if (p->flushing || !p->known) return false;
+    p->flushing = true;
+    while ((p->slots_untold || p->head) && p->status == GW_OK) {
+        if ((p->slots_untold ? answer_next(r, rank) : send_next(r, rank)) != GONE) break;
+        moved = true;
+    }
+    p->flushing = false;
+    return moved;
+}
+
+bool gw_rdma_flush_due(rdma *r) {
+    record *list = r->due;
+    r->due = NULL;
+    bool any = list != NULL;
+    while (list) {
+        record *rec = list;
+        list = rec->next;
+        if (r->peers[rec->peer].status != GW_OK) continue; /* reset() takes it back */
+        if (rec->started < rec->packet->frame.length) write_on(r, rec);
+        else tell(r, rec);
+    }
+    return any;
+}
+
+void gw_rdma_done(rdma *r, record *done) {
+    if (done->kind == RECORD_WRITE && done->apart) {
+        if (--done->parts == 0 && done->started == done->packet->frame.length) tell(r, done);
+        return;
+    }
+    finish(r, done);
+}
+
+void gw_rdma_failed(rdma *r, record *done, const char *why) {
+    gw_rdma_fail_peer(r, done->peer, GW_PEER_LOST, "%s", why);
+    if (done->kind == RECORD_WRITE && done->apart && (--done->parts || done->started < done->packet->frame.length))
+        return;
+    give_record(r, done);
+}

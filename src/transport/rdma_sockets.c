@@ -1,0 +1,41 @@
+/* rdma_sockets.c - see rdma_sockets.h. */
+#include "transport/rdma_sockets.h"
+
+#include <dirent.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void leave_bbr(int fd) {
+    char name[17] = "";
+    socklen_t bytes = 16;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0 || strncmp(name, "bbr", 3) != 0) return;
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* where there is none, bbr it is */
+}
+
+static bool is_at(int fd, const gw_address *address, bool own) {
+    gw_address found = {0};
+    socklen_t bytes = sizeof found;
+    int result = own ? getsockname(fd, &found.any, &bytes) : getpeername(fd, &found.any, &bytes);
+    return result == 0 && found.any.sa_family == address->any.sa_family && gw_address_same_host(&found, address) &&
+           gw_address_port(&found) == gw_address_port(address);
+}
+
+static void tune(const gw_rdma_fabric *fabric, const void *address, size_t bytes, bool own) {
+    gw_address where = {0};
+    if (strncmp(fabric->name, "tcp", 3) != 0 || bytes > sizeof where) return;
+    memcpy(&where, address, bytes);
+    DIR *descriptors = opendir("/proc/self/fd");
+    if (!descriptors) return;
+    for (struct dirent *entry = readdir(descriptors); entry; entry = readdir(descriptors)) {
+        int fd = atoi(entry->d_name);
+        if (entry->d_name[0] != '.' && is_at(fd, &where, own)) leave_bbr(fd);
+    }
+    closedir(descriptors);
+}
+
+void gw_rdma_tune_own(const gw_rdma_fabric *fabric) { tune(fabric, fabric->address, fabric->address_bytes, true); }
+
+void gw_rdma_tune_to(const gw_rdma_fabric *fabric, const void *address, size_t bytes) {
+    tune(fabric, address, bytes, false);
+}

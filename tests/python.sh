@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# python.sh [BUILD]: the PyTorch binding, where a Python with torch is installed; exits with 77 where none is. The process
+# group of torch.distributed is tested where it has been built (python3 setup.py build_ext --inplace in python/).
+set -uo pipefail
+build=$(cd "${1:-build}" && pwd) || exit 2
+cd "$(dirname "$0")/../python" || exit 2
+unset GRADWIRE_STRATEGY GRADWIRE_STAGE
+passed=0 failed=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+for python in /usr/bin/python3 python3 ''; do
+    if [ -n "$python" ] && "$python" -c 'import numpy, torch' 2>/dev/null; then break; fi
+done
+if [ -z "$python" ]; then
+    echo "python: skipped, PyTorch is not installed (Debian: python3-torch)"
+    exit 77
+fi
+export PYTHONPATH=$PWD GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export GRADWIRE_FLIGHT_DIR=$scratch
+"$python" -c 'import gradwire._c10d' 2>/dev/null || export GRADWIRE_NO_C10D=1
+
+verdict() { # NAME CODE LOG
+    if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok   $1"; else failed=$((failed + 1)); echo "FAIL $1"; cat "$3"; fi
+}
+file() { # RANKS NAME: a file of tests; its own count is added
+    local log=$scratch/log counted=0
+    timeout 100 "$build/gradwire" run -n "$1" --no-prefix --deadline 20 -- "$python" "tests/$2.py" >"$log" 2>&1
+    local code=$?
+    grep '^ok ' "$log"
+    counted=$(sed -n 's/^\([0-9]*\) passed, 0 failed$/\1/p' "$log")
+    passed=$((passed + ${counted:-0}))
+    [ "$code" = 0 ] && [ -n "$counted" ] || verdict "$2 with $1 ranks: exit code $code" 1 "$log"
+}
+check() { # NAME COMMAND...
+    "${@:2}" >"$scratch/log" 2>&1
+    verdict "$1" $? "$scratch/log"
+}
+
+an_exception_ends_all() {
+    timeout 30 "$build/gradwire" run -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
+    [ $? = 1 ] && grep -q '^\[1\] Traceback' "$scratch/said" && grep -q '^\[1\] ValueError: no such label$' "$scratch/said" &&
+        grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: ValueError: no such label (raises.py:[0-9]*)$' "$scratch/said" &&
+        ! grep -q '^\[[02]\] Traceback' "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
+version_is_checked() {
+    echo 'const char *gw_version(void); const char *gw_version(void) { return "9.9.0"; }' |
+        cc -shared -fPIC -x c - -o "$scratch/libother.so" || return 1
+    ! GRADWIRE_LIBRARY=$scratch/libother.so "$python" -c 'import gradwire' 2>"$scratch/said" &&
+        grep -q "is version $version, but .*libother.so is libgradwire 9.9.0: install both" "$scratch/said"
+}
+missing_library_is_told() {
+    ! GRADWIRE_LIBRARY=$scratch/none.so "$python" -c 'import gradwire' 2>"$scratch/said" &&
+        grep -q 'libgradwire cannot be loaded: .*none.so.*GRADWIRE_LIBRARY' "$scratch/said"
+}
+versions_agree() {
+    grep -q "^version = \"$version\"" pyproject.toml && grep -q "^__version__ = \"$version\"" gradwire/_library.py
+}
+pip_installs_it() {
+    cp -r . "$scratch/source" && mkdir -p "$scratch/build" && cp "$build/libgradwire.so.0" "$scratch/build/" &&
+        rm -rf "$scratch"/source/build &&
+        "$python" -m pip install -q --no-build-isolation --no-deps --no-index --target "$scratch/site" "$scratch/source" &&
+        cd / && [ "$(env -u GRADWIRE_LIBRARY PYTHONPATH="$scratch/site" "$python" -c \
+            'import gradwire; print(gradwire.library_path)')" = "$scratch/site/gradwire/libgradwire.so.0" ]
+}
+system_path_works() {
+    cmake --install "$build" --prefix "$scratch/prefix" >/dev/null || return 1
+    local site
+    site=$(dirname "$(find "$scratch/prefix" -type d -path '*/dist-packages/gradwire')")
+    cd / && env -u GRADWIRE_LIBRARY PYTHONPATH="$site" "$python" -c 'import gradwire; print(gradwire.library_path)' |
+        grep "^$scratch/prefix/lib.*/libgradwire.so.0$"
+}
+version=$(sed -n 's/^project(gradwire VERSION \([0-9.]*\).*/\1/p' ../CMakeLists.txt)
+
+file 3 test_collectives
+file 2 test_join
+file 2 test_ddp
+file "${PYTHON_RANKS:-2}" test_optimizer
+file 1 test_profile
+check "an exception in one rank ends all with its last line" an_exception_ends_all
+check "the package has the version of the library" versions_agree
+check "another version of the library is refused" version_is_checked
+check "a missing library is told" missing_library_is_told
+if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then check "pip installs it, with the library" pip_installs_it; fi
+check "make install puts it where Debian's Python looks" system_path_works
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,138 @@
+/* test_fit.c - model files, links from the doctor's figures, and figures found again in steps they predicted. */
+#include <math.h>
+
+#include "model/fit.h"
+#include "test.h"
+
+static bool near(double expected, double actual, double tolerance) {
+    bool good = fabs(actual - expected) <= tolerance * fabs(expected);
+    if (!good) printf("    %.12g is not %.12g\n", actual, expected);
+    return good;
+}
+
+static gw_status parse(const char *text, gw_machine *machine, gw_error *error) {
+    *error = (gw_error){.rank = -1};
+    return gw_machine_parse(text, strlen(text), "x.model", machine, error);
+}
+
+static void a_model_file_is_read_as_it_was_printed(void) {
+    gw_machine m = gw_machine_default(), again;
+    gw_error error;
+    m.latency = 3.25e-5;
+    m.at_once = 2;
+    m.error = 0.0125;
+    m.codecs[3].encode = 123e6;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    gw_machine_print(&m, out);
+    fclose(out);
+    CHECK_EQ(GW_OK, parse(text, &again, &error));
+    CHECK(memcmp(&m, &again, sizeof m) == 0);
+    free(text);
+    CHECK_EQ(GW_OK, parse("# mine\ngradwire-model 1\n\nrate 1e9\nend\n", &again, &error));
+    CHECK(again.rate == 1e9 && again.latency == gw_machine_default().latency);
+    CHECK(gw_machine_codec(&again, "topk").encode == 4.2e9 && gw_machine_codec(&again, "odd").encode == again.memory);
+}
+
+static void refuse(const char *text, const char *sentence) {
+    gw_machine m = {.rate = 7};
+    gw_error error;
+    CHECK_EQ(GW_INVALID, parse(text, &m, &error));
+    CHECK_STR(sentence, error.text);
+    CHECK(m.rate == 7);
+}
+
+#define HEAD "gradwire-model 1\n"
+
+static void a_broken_model_file_is_explained(void) {
+    refuse("", "x.model is cut off: it closes with the line end");
+    refuse("rate 1\n", "x.model line 1: it begins with gradwire-model 1");
+    refuse(HEAD "rate 1\n", "x.model is cut off: it closes with the line end");
+    refuse(HEAD "rate 0\nend\n", "x.model line 2: rate is followed by one positive number");
+    refuse(HEAD "latency -1\nend\n", "x.model line 2: latency is followed by one non-negative number");
+    refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
+    refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, latency, "
+                                "rate, message, memory, memory_latency, reduce, compute, at_once, error)");
+    refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
+    refuse(HEAD "end\nrate 1\n", "x.model line 3: nothing follows the end");
+}
+
+static void links_are_medians(void) {
+    static const char doctor[] = "gradwire-doctor 1\nhosts 3\nhost 0 a 10.0.0.1 1500 8e9\nhost 1 b 10.0.0.2 1500 0\n"
+                                 "host 2 c 10.0.0.3 1500 6e9\nlink 0 1 1e-05 1e-09\nlink 1 0 2e-05 2e-09\n"
+                                 "link 0 2 3e-05 8e-09\nend\n";
+    gw_doctor_table table;
+    gw_error error = {.rank = -1};
+    gw_machine m = gw_machine_default();
+    CHECK_EQ(GW_OK, gw_doctor_parse(doctor, strlen(doctor), "d", &table, &error));
+    CHECK_EQ(GW_OK, gw_fit_links(&table, 1, &m, &error));
+    CHECK(near(2e-5, m.latency, 1e-12) && near(1 / 2e-9, m.rate, 1e-12) && near(7e9, m.memory, 1e-12));
+    double expected = 2e-5 + 65536 * 2e-9, slow = 3e-5 + 65536 * 8e-9;
+    CHECK(near(1 - expected / slow, m.error, 1e-9)); /* of 0, this and a larger one */
+    for (int i = 0; i < 9; i++) table.beta[i] = 0;
+    CHECK_EQ(GW_INVALID, gw_fit_links(&table, 1, &m, &error));
+    CHECK_STR("no link was measured: run gradwire doctor with at least two hosts", error.text);
+    gw_doctor_table_free(&table);
+}
+
+static const char steps_text[] = "profile,ranks,per_host,step_ms,strategy\n"
+                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=fifo:fuse=1G\n"
+                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=wfbp:fuse=4M\n"
+                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=fifo:fuse=1\n";
+
+/* Steps predicted with figures that the fit does not know. */
+static void figures_are_found_again(void) {
+    gw_fit_steps steps;
+    gw_fabric_spec fabric;
+    gw_error error = {.rank = -1};
+    gw_machine hidden = gw_machine_default(), found = hidden;
+    hidden.latency = 180e-6;
+    hidden.rate = 4e8;
+    hidden.compute = 1.3;
+    hidden.at_once = found.at_once = 1;
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(steps_text, strlen(steps_text), "s", &steps, &error));
+    CHECK_EQ(3, steps.count);
+    gw_fit_free none = {.rate = false}, all = {.latency = true, .rate = true, .compute = true};
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &hidden, NULL, NULL, &error));
+    for (int i = 0; i < 3; i++) steps.steps[i].measured = steps.steps[i].predicted;
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, all, &fabric, &found, NULL, NULL, &error));
+    CHECK(near(hidden.latency, found.latency, 0.02));
+    CHECK(near(hidden.rate, found.rate, 0.01));
+    CHECK(near(hidden.compute, found.compute, 0.01));
+    CHECK(found.error < 1e-3);
+    gw_fit_steps_free(&steps);
+}
+
+static void refuse_steps(const char *text, const char *sentence) {
+    gw_fit_steps steps;
+    gw_error error = {.rank = -1};
+    CHECK_EQ(GW_INVALID, gw_fit_steps_parse(text, strlen(text), "s.csv", &steps, &error));
+    CHECK_STR(sentence, error.text);
+}
+
+#define STEPS "profile,ranks,per_host,step_ms,strategy\n"
+
+static void broken_steps_are_explained(void) {
+    refuse_steps("", "s.csv has no measured steps");
+    refuse_steps("a,b\n", "s.csv line 1: measured steps begin with the header profile,ranks,per_host,step_ms,strategy");
+    refuse_steps(STEPS "vgg16,8,3,1,schedule=wfbp\n",
+                 "s.csv line 2: ranks and per_host are whole numbers, and hosts are full");
+    refuse_steps(STEPS "vgg16,8,1,0,schedule=wfbp\n", "s.csv line 2: step_ms is a number of milliseconds, more than 0");
+    refuse_steps(STEPS "vgg61,8,1,1,schedule=wfbp\n", "s.csv line 2: cannot read vgg61: No such file or directory");
+    refuse_steps(STEPS "vgg16,8,1\n",
+                 "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
+}
+
+static void commas_of_a_strategy_are_its_own(void) {
+    gw_fit_steps steps;
+    gw_error error = {.rank = -1};
+    const char *text = STEPS "vgg16,8,1,1,schedule=bytescheduler:slice=2M,credit=8M\n";
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
+    CHECK_EQ(8 << 20, gw_strategy_integer(&steps.steps[0].strategy, GW_AXIS_SCHEDULE, "credit"));
+    gw_fit_steps_free(&steps);
+}
+
+TEST_MAIN(CASE(a_model_file_is_read_as_it_was_printed), CASE(a_broken_model_file_is_explained), CASE(links_are_medians),
+          CASE(figures_are_found_again), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own))

@@ -1,0 +1,203 @@
+/* test_predict.c - steps on the virtual clock: what hides behind computing and what does not, against sums by hand. */
+#include <math.h>
+
+#include "model/predict.h"
+#include "model/profiles.h"
+#include "test.h"
+
+#define ALPHA 1e-4
+#define BETA 1e-8 /* 100 MB/s */
+
+typedef struct scene {
+    gw_profile profile;
+    gw_profile_layer layers[4];
+    gw_machine machine;
+    int ranks, per_host;
+    bool unfolded;
+} scene;
+
+/* Layers of 1 ms forward and 2 ms backward with so many bytes each. No sum takes time unless a test says so. */
+static void set(scene *s, int ranks, int layers, const uint64_t *bytes) {
+    *s = (scene){.ranks = ranks, .per_host = 1, .machine = gw_machine_default()};
+    s->machine.latency = ALPHA;
+    s->machine.rate = 1 / BETA;
+    s->machine.reduce = 1e18;
+    for (int i = 0; i < layers; i++) {
+        s->layers[i] = (gw_profile_layer){.parameter_bytes = bytes[i], .forward_us = 1000, .backward_us = 2000};
+        snprintf(s->layers[i].name, sizeof s->layers[i].name, "%d", i);
+    }
+    s->profile = (gw_profile){.batch = 10, .count = layers, .layers = s->layers};
+}
+
+static gw_prediction ask(const scene *s, const char *line) {
+    gw_prediction p = {.step_seconds = NAN};
+    gw_error error = {.rank = -1};
+    gw_strategy strategy;
+    gw_fabric_spec fabric;
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
+    gw_predict_config config = {.profile = &s->profile, .strategy = &strategy, .machine = &s->machine,
+                                .fabric = fabric, .ranks = s->ranks, .per_host = s->per_host,
+                                .unfolded = s->unfolded};
+    CHECK_EQ(GW_OK, gw_predict(&config, &p, &error));
+    CHECK_STR("", error.text);
+    double sum = 0;
+    for (int i = 0; i < GW_PATH_PARTS; i++) sum += p.path.seconds[i];
+    CHECK(fabs(sum - p.step_seconds) < 1e-9);
+    return p;
+}
+
+static bool near(double expected, double actual, double tolerance) {
+    bool good = fabs(actual - expected) <= tolerance * fabs(expected);
+    if (!good) printf("    %.12g is not %.12g\n", actual, expected);
+    return good;
+}
+
+/* Half of an all-reduce around a ring of two, by small messages. */
+static double half(uint64_t bytes) { return ALPHA + (double)bytes / 2 * BETA; }
+
+static void one_rank_only_computes(void) {
+    scene s;
+    set(&s, 1, 2, (uint64_t[]){40000, 80000});
+    gw_prediction p = ask(&s, "schedule=wfbp");
+    CHECK(near(6e-3, p.step_seconds, 1e-9));
+    CHECK(near(10 / 6e-3, p.samples_per_second, 1e-9));
+    CHECK(p.bytes == 0);
+}
+
+static void fifo_hides_nothing(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){40000, 80000});
+    gw_prediction p = ask(&s, "arch=ring schedule=fifo:fuse=1G");
+    CHECK(near(6e-3 + 2 * half(120000), p.step_seconds, 1e-9));
+    CHECK(near(2 * half(120000), p.exposed_seconds, 1e-9));
+    CHECK(near(120000, p.bytes, 1e-9));
+    CHECK(near(2 * 60000 * BETA, p.path.seconds[GW_PATH_TRANSFER], 1e-9));
+    CHECK(near(2 * ALPHA, p.path.seconds[GW_PATH_LATENCY], 1e-9));
+}
+
+/* The last layer's exchange (2 half(80000) = 1 ms) is over before the first layer's backward (2 ms). */
+static void wfbp_hides_all_but_the_first_layer(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){40000, 80000});
+    CHECK(near(6e-3 + 2 * half(40000), ask(&s, "arch=ring schedule=wfbp:fuse=1").step_seconds, 1e-9));
+    s.layers[1].parameter_bytes = 0; /* nothing of its own to send: all is exposed */
+    CHECK(near(6e-3 + 2 * half(40000), ask(&s, "arch=ring schedule=wfbp:fuse=1").step_seconds, 1e-9));
+}
+
+/* Scattering behind backward, gathering behind the next forward pass: only the first layer's halves are exposed, and
+ * the second's gathering is over within the 1 ms of the first layer. */
+static void dear_hides_behind_both(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){40000, 80000});
+    s.machine.at_once = 1;
+    CHECK(near(6e-3 + 2 * half(40000), ask(&s, "arch=ring schedule=dear:fuse=1").step_seconds, 1e-9));
+    set(&s, 2, 2, (uint64_t[]){4000, 240000}); /* and here it is not */
+    s.machine.at_once = 1;
+    double gathering = half(240000) + ALPHA; /* a large message waits for its grant */
+    CHECK(near(6e-3 - 1e-3 + 2 * half(4000) + gathering, ask(&s, "arch=ring schedule=dear:fuse=1").step_seconds, 1e-9));
+}
+
+/* Priority: both are ready before the first is over; the one that forward needs first goes first. */
+static void p3_lets_the_first_layer_overtake(void) {
+    scene s;
+    set(&s, 2, 3, (uint64_t[]){40000, 120000, 120000});
+    for (int i = 0; i < 2; i++) s.layers[i].backward_us = 1; /* nearly at once */
+    double p3 = ask(&s, "arch=ring schedule=p3:slice=1M").step_seconds;
+    s.machine.at_once = 1;
+    double fifo = ask(&s, "arch=ring schedule=wfbp:fuse=1").step_seconds;
+    CHECK(p3 < fifo - 1e-4);
+}
+
+static void one_at_a_time_is_one_after_the_other(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){40000, 40000});
+    s.layers[0].backward_us = 0;
+    double together = ask(&s, "arch=ring schedule=wfbp:fuse=1").exposed_seconds;
+    s.machine.at_once = 1;
+    double apart = ask(&s, "arch=ring schedule=wfbp:fuse=1").exposed_seconds;
+    CHECK(near(4 * half(40000), apart, 1e-9));
+    CHECK(together < apart - ALPHA);
+}
+
+static void synchrony_hides_or_skips(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){40000, 80000});
+    CHECK(near(6e-3, ask(&s, "arch=ring sync=delayed schedule=fifo").step_seconds, 1e-9));
+    double once = ask(&s, "arch=ring schedule=wfbp").exposed_seconds;
+    gw_prediction rare = ask(&s, "arch=ring sync=periodic:every=4 schedule=wfbp");
+    CHECK(near(once / 4, rare.exposed_seconds, 1e-9));
+    CHECK(near(120000 / 4.0, rare.bytes, 1e-9));
+}
+
+static void codecs_send_less(void) {
+    scene s;
+    set(&s, 4, 1, (uint64_t[]){1 << 22});
+    double dense = ask(&s, "arch=ring").bytes;
+    CHECK(near(1.5 * (1 << 22), dense, 1e-6));
+    CHECK(near(dense / 2, ask(&s, "compress=fp16").bytes, 1e-3));
+    CHECK(near(dense / 4, ask(&s, "compress=int8").bytes, 0.02));
+    CHECK(near(dense / 31, ask(&s, "compress=onebit").bytes, 0.02));
+    double sparse = ask(&s, "compress=topk:ratio=0.01").bytes;
+    CHECK(sparse < dense / 60 && sparse > dense / 90);
+    gw_prediction p = ask(&s, "compress=onebit");
+    CHECK(p.path.seconds[GW_PATH_CODEC] > 0);
+}
+
+static const char *const schedules[] = {"fifo", "wfbp", "mgwfbp", "p3", "bytescheduler", "tictac", "dear"};
+
+static void one_host_stands_for_all(void) {
+    scene s;
+    for (int i = 0; i < 7; i++) {
+        for (int per_host = 1; per_host <= 2; per_host++) {
+            char line[128];
+            set(&s, 6, 4, (uint64_t[]){6 * 65536, 6 * 4096, 6 * 1048576, 6 * 256});
+            s.per_host = per_host;
+            s.machine.reduce = 2e9;
+            snprintf(line, sizeof line, "arch=ring schedule=%s", schedules[i]);
+            gw_prediction folded = ask(&s, line);
+            s.unfolded = true;
+            gw_prediction full = ask(&s, line);
+            CHECK(folded.folded && !full.folded);
+            CHECK(near(full.step_seconds, folded.step_seconds, 1e-5)); /* slices differ by an element */
+            CHECK(near(full.bytes, folded.bytes, 1e-5));
+        }
+    }
+}
+
+/* Every schedule with every codec and architecture ends, and is never faster than computing. */
+static void everything_ends(void) {
+    static const char *const codecs[] = {"none", "fp16", "qsgd", "terngrad:shared", "topk", "dgc", "powersgd"};
+    static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
+    scene s;
+    set(&s, 6, 4, (uint64_t[]){40000, 4, 400000, 12000});
+    s.layers[2].rows = 1000;
+    s.per_host = 2;
+    for (int i = 0; i < 7; i++)
+        for (int c = 0; c < 7; c++)
+            for (int a = 0; a < 6; a++) {
+                char line[128];
+                snprintf(line, sizeof line, "arch=%s schedule=%s compress=%s", archs[a], schedules[i], codecs[c]);
+                CHECK(ask(&s, line).step_seconds >= 12e-3 - 1e-12);
+            }
+}
+
+static gw_prediction of_resnet50(int ranks, int per_host, const char *line) {
+    gw_error error = {.rank = -1};
+    scene s = {.machine = gw_machine_default(), .ranks = ranks, .per_host = per_host};
+    CHECK_EQ(GW_OK, gw_builtin_profile_make(gw_builtin_profile_find("resnet50"), 0, 0, &s.profile, &error));
+    gw_prediction p = ask(&s, line);
+    gw_profile_free(&s.profile);
+    return p;
+}
+
+static void large_worlds(void) {
+    CHECK(of_resnet50(1024, 1, "arch=ring schedule=dear").efficiency > 0.5);
+    gw_prediction p = of_resnet50(16384, 8, "arch=hierarchical schedule=wfbp");
+    CHECK(p.folded && p.step_seconds > 1 && p.step_seconds < 2); /* 5 pieces of 4094 latencies */
+}
+
+TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
+          CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake),
+          CASE(one_at_a_time_is_one_after_the_other), CASE(synchrony_hides_or_skips), CASE(codecs_send_less),
+          CASE(one_host_stands_for_all), CASE(everything_ends), CASE(large_worlds))
