@@ -302,6 +302,16 @@ typedef struct gw_step_counters {
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 
+/* Who waited for whom at the parameter servers (arch=ps), worker by worker; of several servers the one that saw most.
+ * */
+typedef struct gw_step_worker {
+    uint64_t pushes, late;   /* late: came after their round was over and were not used (sync=backup) */
+    uint64_t held_ns;        /* while answers to it were held back */
+    uint64_t held_others_ns; /* while answers to others were held back because of it */
+} gw_step_worker;
+/* A collective call; workers: one entry for each rank, zeros without servers. */
+GW_API gw_status gw_step_workers(gw_step *step, gw_step_worker *workers);
+
 /* What is kept from step to step on this rank (residuals of codecs, anchors), saved exactly; both flush first. restore:
  * GW_MISMATCH where it is of another model, strategy, rank or number of ranks. */
 GW_API size_t gw_step_state_bytes(const gw_step *step);
