@@ -12,7 +12,7 @@ TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-combinations bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -51,6 +51,10 @@ bench-peers: all
 # docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
 bench-large-batch: all run-packages
 	@bench/large_batch.sh $(BUILD)
+
+# Every pair of techniques of two axes in a line that trains, or is refused (docs/combinations.md).
+test-combinations: all
+	@$(BUILD)/tests/helper_combinations
 
 # The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
 bench-accuracy: all run-packages

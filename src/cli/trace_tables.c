@@ -222,7 +222,7 @@ static int summary_json(const gw_view *view) {
            view->operations.count, view->messages.count, bytes, in->event_count);
     if (median) {
         printf("{\"number\": %" PRIu64 ", \"step_ms\": %.6f, \"mean\": ", median->number,
-               seconds(median->end - median->begin) * 1e3);
+               seconds(median->length) * 1e3);
         json_parts(&median->mean);
         printf("}");
     } else {

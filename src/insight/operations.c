@@ -83,13 +83,15 @@ const gw_operation *gw_operations_find(const gw_operations *ops, uint32_t comm, 
     return NULL;
 }
 
-const gw_operation *gw_operations_awaited(const gw_operations *ops, int rank, const gw_trace_event *wait) {
+const gw_operation *gw_operations_awaited(const gw_operations *ops, int rank, const gw_trace_event *wait,
+                                          gw_time by) {
     if (wait->comm) return gw_operations_find(ops, wait->comm, wait->number);
     size_t low = 0, high = ops->event_count;
-    while (low < high) { /* the first that ended after the wait */
+    if (by > wait->end) by = wait->end;
+    while (low < high) { /* the first that ended later */
         size_t middle = (low + high) / 2;
         const gw_insight_event *e = ops->ended[middle];
-        if (e->rank < rank || (e->rank == rank && e->is.end <= wait->end)) low = middle + 1;
+        if (e->rank < rank || (e->rank == rank && e->is.end <= by)) low = middle + 1;
         else high = middle;
     }
     const gw_insight_event *last = low ? ops->ended[low - 1] : NULL;

@@ -26,9 +26,10 @@ gw_status gw_operations_make(const gw_insight *insight, gw_operations *operation
 void gw_operations_free(gw_operations *operations);
 /* NULL: not recorded. */
 const gw_operation *gw_operations_find(const gw_operations *operations, uint32_t comm, uint64_t number);
-/* What a rank waited for: the operation that the wait names; for a tensor, the one whose end ended the wait. NULL: it
- * is not known. */
-const gw_operation *gw_operations_awaited(const gw_operations *operations, int rank, const gw_trace_event *wait);
+/* What a rank waited for: the operation that the wait names; for a tensor, which may take several, the last that ended
+ * during the wait and by then. NULL: it is not known. */
+const gw_operation *gw_operations_awaited(const gw_operations *operations, int rank, const gw_trace_event *wait,
+                                          gw_time by);
 /* When that rank began it; false: not recorded. */
 bool gw_operation_begun(const gw_operations *operations, const gw_operation *operation, int rank, gw_time *begin);
 

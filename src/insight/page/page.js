@@ -88,6 +88,7 @@ function prepare(canvas, height) {
 const parts = [['computing', 'backward'], ['exposed communication', 'exposed'], ['waiting for another rank', 'waiting'],
   ['other', 'other']];
 const median = data.steps.find(step => step[0] === data.median) || data.steps[data.steps.length >> 1];
+const lengthOf = step => step[3] + step[4] + step[5] + step[6]; // mean over the ranks
 const sum = values => values.reduce((total, value) => total + value, 0);
 
 function meanParts() {
@@ -109,7 +110,7 @@ function verdict() {
       ` in ${time(data.us)}.` : `${data.ranks.length} ranks, ${time(data.us)}.`;
   }
   const [compute, exposed, waiting] = meanParts(), worst = worstRank();
-  let text = `A step takes ${time(median[2] - median[1])}, and ${percent(compute)} of it is computation.`;
+  let text = `A step takes ${time(lengthOf(median))}, and ${percent(compute)} of it is computation.`;
   if (exposed >= 0.02) text += ` ${percent(exposed)} is communication that nothing hides.`;
   if (waiting >= 0.02) text += ` ${percent(waiting)} is waiting for other ranks` +
     (worst.share > 1.5 / data.ranks.length ? `, most of all for rank ${worst.rank}.` : ', for all of them about alike.');
@@ -136,7 +137,7 @@ function head() {
   const sent = sum(data.links.map(link => link.bytes));
   if (median) {
     const [compute, exposed, waiting, , hidden] = meanParts();
-    tile(time(median[2] - median[1]), `median step of ${data.stepCount}`);
+    tile(time(lengthOf(median)), `median step of ${data.stepCount}`);
     tile(percent(compute), 'of a step is computation');
     tile(percent(exposed), 'is exposed communication');
     tile(percent(waiting), 'is waiting for other ranks');
@@ -157,14 +158,14 @@ let chosenStep = data.steps.indexOf(median);
 
 function stepAt(index) {
   const s = data.steps[index];
-  return `Step ${s[0]}: ${time(s[2] - s[1])} from its first rank to its last; ` +
+  return `Step ${s[0]}: ${time(lengthOf(s))}, ${time(s[2] - s[1])} from the first rank's beginning to the last one's end; ` +
     parts.map(([word], k) => `${word} ${time(s[3 + k])}`).join(', ');
 }
 
 function drawSteps() {
   const canvas = $('steps'), height = 220, left = stepsLeft, bottom = 20;
   const g = prepare(canvas, height), width = canvas.clientWidth - left, count = data.steps.length;
-  const lengths = data.steps.map(s => s[3] + s[4] + s[5] + s[6]);
+  const lengths = data.steps.map(lengthOf);
   const sorted = [...lengths].sort((a, b) => a - b);
   const tick = niceTick((Math.min(sorted[count - 1], 2.5 * sorted[count >> 1]) || 1) / 4);
   const top = 4 * tick; // one slow step must not flatten all others

@@ -1,4 +1,4 @@
-/* test_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
+/* helper_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
  * small model to a falling loss; a pair for which there is no line is refused with a reason. */
 #include "small_job.h"
 #include "strategy/combine.h"
