@@ -334,7 +334,8 @@ int main(int argc, char **argv) {
         else known = false;
     }
     if (!known) {
-        fprintf(stderr, "usage: helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] [-v]\n");
+        fprintf(stderr, "usage: helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] "
+                        "[-v]\n");
         return 2;
     }
     /* Waking libfabric takes most of a second: once here instead of in every rank. */

@@ -89,7 +89,7 @@ static void all_combinations_round_trip(void) {
     gw_strategy strategy;
     int count = 0;
     for (int which = 0; which < 5; which++) count += combine(&strategy, 0, which);
-    CHECK_EQ(5 * 6 * 4, count);
+    CHECK_EQ(5 * 6 * 5, count);
 }
 
 static void registries_are_sound(void) {
@@ -157,7 +157,8 @@ static void refuses_with_a_sentence(void) {
         {"arch=ring#remark", "unknown arch \"ring#remark\" (allowed: auto, ring, halving, tree, direct, "
                              "hierarchical)"},
         {"arch=ri\033[31mng", "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, hierarchical)"},
-        {"# a file\narch=ring\n\ntransport=udp", "line 4: unknown transport \"udp\" (allowed: auto, tcp, shm, sim)"},
+        {"# a file\narch=ring\n\ntransport=udp",
+         "line 4: unknown transport \"udp\" (allowed: auto, tcp, rdma, shm, sim)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) CHECK_STR(cases[i].sentence, parsed(cases[i].line));
 }
