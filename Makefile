@@ -18,9 +18,10 @@ all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# A convolutional network learns Fashion-MNIST with four workers on this machine.
+# A convolutional network learns Fashion-MNIST with four workers on this machine; the page shows where the time went.
 run: all run-packages
-	@$(BUILD)/gradwire train -n 4
+	@$(BUILD)/gradwire train -n 4 --capture $(BUILD)/run.gwt
+	@$(BUILD)/gradwire trace report $(BUILD)/run.gwt -o $(BUILD)/run.html
 
 # Everything that fits in ten minutes on two cores.
 test: test-packages all

@@ -181,8 +181,7 @@ static void half_asked(int rank) {
     gw_options options = job_options(rank, WORLD, port, strategy);
     if (rank == 1) setenv("GRADWIRE_CAPTURE", capture, 1);
     CHECK_EQ(GW_INVALID, gw_init(&comm, &options));
-    CHECK(strstr(gw_last_error(NULL), rank == 1 ? "is set for rank 1, but not for all others" : "but it is for "
-                                                                                                "others"));
+    CHECK(strstr(gw_last_error(NULL), rank == 1 ? "set for rank 1, but not for all others" : "but it is for others"));
     CHECK(comm == NULL);
 }
 
