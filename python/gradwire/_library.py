@@ -20,8 +20,8 @@ class GradwireError(RuntimeError):
         self.status = status
 
 
-STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "DENIED",
-            "ABORTED")
+STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL",
+            "DENIED", "ABORTED")
 
 
 class Options(ctypes.Structure):

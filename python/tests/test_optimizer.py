@@ -285,8 +285,8 @@ def test_zeroing_in_place_and_gradients_in_their_buffer():
 
 def test_codecs_learn_and_ranks_stay_the_same():
     start = sum(loss_of(made(dtype=torch.float32), batch(s)).item() for s in range(STEPS))
-    for codec in ("fp16", "bf16", "int8", "onebit", "qsgd", "terngrad", "topk:ratio=0.1", "randomk:ratio=0.2", "dgc:ratio=0.1",
-                  "powersgd:rank=2", "doublesqueeze"):
+    for codec in ("fp16", "bf16", "int8", "onebit", "qsgd", "terngrad", "topk:ratio=0.1", "randomk:ratio=0.2",
+                  "dgc:ratio=0.1", "powersgd:rank=2", "doublesqueeze"):
         for schedule in ("wfbp", "p3"):
             model = made(dtype=torch.float32)
             optimizer = wrapped(model, f"compress={codec} schedule={schedule}",

@@ -21,7 +21,8 @@ class Block(torch.nn.Module):
 
 
 def test_profile():
-    model, x = torch.nn.Sequential(Block(), torch.nn.ReLU(inplace=True), torch.nn.Linear(400, 3)), torch.randn(4, 64, 400)
+    model = torch.nn.Sequential(Block(), torch.nn.ReLU(inplace=True), torch.nn.Linear(400, 3))
+    x = torch.randn(4, 64, 400)
     before = [p.clone() for p in model.parameters()]
     with tempfile.TemporaryDirectory() as directory:
         begin = time.perf_counter()

@@ -19,7 +19,8 @@ from gradwire.torch.profiling import profile
 from gradwire.torch.world import (cross_rank, cross_size, init, is_initialized, local_rank, local_size, rank, shutdown,
                                   size)
 
-__all__ = ["Average", "DistributedOptimizer", "GradwireError", "Max", "Min", "Product", "Sum", "__version__", "allgather", "allgather_object",
+__all__ = ["Average", "DistributedOptimizer", "GradwireError", "Max", "Min", "Product", "Sum", "__version__", "allgather",
+           "allgather_object",
            "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "barrier", "broadcast",
            "broadcast_", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "cross_rank",
            "cross_size", "ddp_hook", "grouped_allreduce", "init", "is_initialized", "join", "local_rank", "local_size",

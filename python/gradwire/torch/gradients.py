@@ -1,5 +1,7 @@
 """Where the gradients of an optimiser's parameters live: side by side in one buffer for each type, in the order of the
 forward pass, so that what travels together need not be copied together."""
+import ctypes
+
 import torch
 
 from gradwire._library import GradwireError, lib
@@ -46,7 +48,7 @@ def check_parameter(slot):
 
 class Buffers:
     """The memory of all slots, taken from the communicator (or pinned, for a device), and `flags`: f32, how many ranks
-    take part in a step, then for each slot how many had a gradient."""
+    take part in a step, then for each slot how many had a gradient (or their shares of all ranks)."""
 
     def __init__(self, home, slots):
         self.home, self.taken = home, []
@@ -55,7 +57,8 @@ class Buffers:
         for slot in slots:
             counts[slot.parameter.dtype] = counts.get(slot.parameter.dtype, 0) + slot.parameter.numel()
         flat = {dtype: self.take(count, dtype, pinned) for dtype, count in counts.items()}
-        self.flags = flat[torch.float32][:len(slots) + 1]
+        self.flag_tensor = flat[torch.float32][:len(slots) + 1]
+        self.flags = (ctypes.c_float * (len(slots) + 1)).from_address(self.flag_tensor.data_ptr())
         at = {dtype: 0 for dtype in counts}
         at[torch.float32] = len(slots) + 1
         for slot in slots:

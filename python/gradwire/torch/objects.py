@@ -69,7 +69,8 @@ def broadcast_all(named, root_rank):
     with collectives.group(home, "broadcast_parameters"):
         for name, tensor in together:
             at = tensor.data_ptr()
-            check(lib.gw_broadcast(home.comm, at, at, *moved_as(tensor), root_rank), home.comm, f'broadcast of "{name}"')
+            check(lib.gw_broadcast(home.comm, at, at, *moved_as(tensor), root_rank), home.comm,
+                  f'broadcast of "{name}"')
     for name, tensor in alone:
         collectives.broadcast_(tensor, root_rank, name)
 

@@ -179,11 +179,11 @@ class Distributed:
             self._hand_over(slot)
         if not self._step.updates:
             flags = self._buffers.flags
-            flags.fill_(1.0)
-            flags[0] = float(active)
-            for i, slot in enumerate(self._slots):
+            flags[:] = self._ones
+            flags[0] = active
+            for slot in self._slots:
                 if not slot.used:
-                    flags[i + 1] = 0.0
+                    flags[slot.place] = 0
             self._step.ready(0)
         self._step.end()
         self._ready, self._flags_known = 0, False
@@ -200,7 +200,7 @@ class Distributed:
 
     def _read_flags(self):
         self._flags_known = True
-        self._all_used = bool(self._buffers.flags[1:].min() > 0) if self._slots else True
+        self._all_used = 0 not in self._buffers.flags[1:]
 
     def _give_back(self, slot):
         """A parameter that no rank has used keeps no gradient, as in a single process."""
@@ -319,12 +319,15 @@ class Distributed:
         self._reorder(names)
         held = [s.parameter.grad for s in self._slots]  # gradients of this first step are computed already
         self._buffers = gradients.Buffers(self._home, self._slots)
-        rows = gradients.entries(self._slots, self._buffers.flags)
+        rows = gradients.entries(self._slots, self._buffers.flag_tensor)
         self._step = Step(self._home, rows, self._strategy, self._op, saved.get("steps", 0), self._called_inside())
         self._tensors = {}
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._step.updates)
             self._tensors[slot.index], slot.parameter.grad = slot, gradient
+        self._ones = [1.0] * (len(self._slots) + 1)
+        if self._learning:
+            self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
         self._learning = False
         self._restore(saved)
 

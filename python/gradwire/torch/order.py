@@ -6,6 +6,8 @@ called module around it. One that belongs to no called module is `loose`: nothin
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+GROUP_BYTES = 256 << 10
+
 
 class ForwardOrder:
     def __init__(self, parameters):
@@ -43,6 +45,17 @@ class ForwardOrder:
         """Index i becomes to[i]."""
         self.plan = {module: tuple(to[i] for i in mine) for module, mine in self.plan.items()}
         self.loose = [to[i] for i in self.loose]
+
+    def merge(self, sizes):
+        """Small neighbours are waited for together, by whichever of their modules comes first: what travels in such
+        pieces arrives together, and an update of many tensors at once costs less."""
+        modules, gathered, total = [], [], 0
+        for module, mine in list(self.plan.items()) + [(None, ())]:
+            size = sum(sizes[i] for i in mine)
+            if module is None or total + size > GROUP_BYTES:
+                self.plan.update(dict.fromkeys(modules, tuple(gathered)))
+                modules, gathered, total = [], [], 0
+            modules, gathered, total = modules + [module], gathered + list(mine), total + size
 
     @staticmethod
     def owned(owner, index, parameter):

@@ -23,8 +23,8 @@ def number_type(tensor, doing):
     """The type of a tensor whose elements are to be combined."""
     code = DTYPES.get(tensor.dtype)
     if code is None:
-        raise GradwireError(f"{doing}: elements of type {tensor.dtype} cannot be combined; convert the tensor to one of "
-                            f"{', '.join(str(t)[6:] for t in DTYPES)} first", "UNSUPPORTED")
+        raise GradwireError(f"{doing}: elements of type {tensor.dtype} cannot be combined; convert the tensor to one "
+                            f"of {', '.join(str(t)[6:] for t in DTYPES)} first", "UNSUPPORTED")
     return code
 
 
