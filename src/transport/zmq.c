@@ -69,7 +69,8 @@ typedef struct zmq {
     bool closing;                      /* only goodbyes are heard */
     bool unsettled;                    /* some peer is broken and poll() has not said so */
     peer *peers;
-    char server_public[GW_ZMQ_KEY_TEXT], server_secret[GW_ZMQ_KEY_TEXT], client_public[GW_ZMQ_KEY_TEXT], client_secret[GW_ZMQ_KEY_TEXT];
+    char server_public[GW_ZMQ_KEY_TEXT], server_secret[GW_ZMQ_KEY_TEXT];
+    char client_public[GW_ZMQ_KEY_TEXT], client_secret[GW_ZMQ_KEY_TEXT];
 } zmq;
 
 /* Who sent a message, and in which generation. False: nobody of this job. */
