@@ -36,8 +36,8 @@ static void launchers_are_understood(void) {
     };
     gw_place pod;
     gw_error ignored;
-    CHECK_EQ(GW_OK, find(NULL, ENV("JOB_COMPLETION_INDEX", "3", "WORLD_SIZE", "8", "MASTER_ADDR", "train-0.train"),
-                         &pod, &ignored));
+    CHECK_EQ(GW_OK, find(NULL, ENV("JOB_COMPLETION_INDEX", "3", "WORLD_SIZE", "8", "MASTER_ADDR", "train-0.train"), &pod,
+                         &ignored));
     CHECK_EQ(3, pod.rank);
     CHECK_EQ(8, pod.world);
     CHECK_STR("train-0.train", pod.master);
@@ -95,9 +95,8 @@ static void masters(void) {
                                           {"1.0;tcp://10.0.0.1:4000", "1", "127.0.0.1"},
                                           {"1.0;usock", "2", "127.0.0.1"}};
     for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
-        CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "8",
-                                       "OMPI_MCA_orte_hnp_uri", uris[i][0],
-                                       "OMPI_MCA_orte_num_nodes", uris[i][1]), &place, &error));
+        CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "8", "OMPI_MCA_orte_hnp_uri",
+                                       uris[i][0], "OMPI_MCA_orte_num_nodes", uris[i][1]), &place, &error));
         CHECK_STR(uris[i][2], place.master);
     }
 }

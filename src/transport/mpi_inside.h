@@ -72,7 +72,7 @@ typedef struct mpi {
 
 /* mpi.c */
 letter *gw_mpi_letter(mpi *m, int to);                       /* NULL: out of memory */
-void gw_mpi_post_letter(mpi *m, letter *l, size_t bytes);    /* so many of l->bytes, and the payload of l->packet */
+void gw_mpi_post_letter(mpi *m, letter *l, size_t bytes);    /* bytes of l->bytes, and the payload of l->packet, if any */
 bool gw_mpi_letter_gone(mpi *m, letter *l);                  /* MPI has let go of it */
 void gw_mpi_post_mail(mpi *m, mail *slot);
 bool gw_mpi_take_mail(mpi *m);

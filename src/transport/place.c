@@ -28,7 +28,7 @@ static const launcher launchers[] = {
      {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
      "SLURM_LOCALID",
      "SLURM_NTASKS_PER_NODE"},
-    {"JOB_COMPLETION_INDEX", {"WORLD_SIZE"}, NULL, NULL}, /* Kubernetes; the manifest says how many */
+    {"JOB_COMPLETION_INDEX", {"WORLD_SIZE"}, NULL, NULL}, /* Kubernetes; how many there are is for the manifest to say */
 };
 #define LAUNCHERS (int)(sizeof launchers / sizeof launchers[0])
 #define KUBERNETES (&launchers[LAUNCHERS - 1])
@@ -170,8 +170,7 @@ static bool first_slurm_node(char host[GW_HOST_TEXT]) {
     return list && nodes && strcmp(nodes, "1") != 0 && first_host(list, host);
 }
 
-/* "1.0;tcp://10.0.0.1,10.1.0.1:4000" -> "10.0.0.1": where mpirun runs, and rank 0 unless the list of hosts
- * begins elsewhere. */
+/* "1.0;tcp://10.0.0.1,10.1.0.1:4000" -> "10.0.0.1": where mpirun runs, and rank 0 unless its host list begins elsewhere. */
 static bool mpirun_host(char host[GW_HOST_TEXT]) {
     const char *uri = variable("OMPI_MCA_orte_hnp_uri"), *nodes = variable("OMPI_MCA_orte_num_nodes");
     const char *from = uri ? strstr(uri, "tcp://") : NULL;
