@@ -9,6 +9,9 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev
 RUN_PACKAGES := dataset-fashion-mnist
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
+CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
+
+.PHONY: cluster-packages test-clusters
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
@@ -65,6 +68,10 @@ bench-accuracy: all run-packages
 bench-model: all
 	@bench/model_tables.py $(BUILD)
 
+# A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
+test-clusters: cluster-packages all
+	@tests/clusters.sh $(BUILD)
+
 install: all
 	@cmake --install $(BUILD)
 
@@ -73,6 +80,9 @@ clean:
 
 run-packages:
 	@scripts/packages $(RUN_PACKAGES)
+
+cluster-packages:
+	@scripts/packages $(CLUSTER_PACKAGES)
 
 build-packages:
 	@scripts/packages $(BUILD_PACKAGES)
