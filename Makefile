@@ -6,21 +6,22 @@ SEEDS ?= 1000
 SECONDS ?= 600
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev
+BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev
 RUN_PACKAGES := dataset-fashion-mnist
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-combinations bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# A convolutional network learns Fashion-MNIST with four workers on this machine.
+# A convolutional network learns Fashion-MNIST with four workers on this machine; the page shows where the time went.
 run: all run-packages
-	@$(BUILD)/gradwire train -n 4
+	@$(BUILD)/gradwire train -n 4 --capture $(BUILD)/run.gwt
+	@$(BUILD)/gradwire trace report $(BUILD)/run.gwt -o $(BUILD)/run.html
 
 # Everything that fits in ten minutes on two cores.
 test: test-packages all
@@ -51,6 +52,18 @@ bench-peers: all
 # docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
 bench-large-batch: all run-packages
 	@bench/large_batch.sh $(BUILD)
+
+# Every pair of techniques of two axes in a line that trains, or is refused (docs/combinations.md).
+test-combinations: all
+	@$(BUILD)/tests/helper_combinations
+
+# The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
+bench-accuracy: all run-packages
+	@bench/accuracy.sh $(BUILD)
+
+# The tables of docs/model.md: steps that others measured, predicted. Minutes.
+bench-model: all
+	@bench/model_tables.py $(BUILD)
 
 install: all
 	@cmake --install $(BUILD)

@@ -164,7 +164,7 @@ static void run(int fd, int rank, bool plain, bool ping) {
         else stream_plain(fd, &s, rank);
         close(fd);
     } else {
-        gw_sink sink = {&s, landing, arrived, sent, lost};
+        gw_sink sink = {.ctx = &s, .landing = landing, .arrived = arrived, .sent = sent, .lost = lost};
         gw_tcp_options options = {.rank = rank, .world = 2, .streams = 1};
         gw_error error = {0};
         fcntl(fd, F_SETFL, O_NONBLOCK);

@@ -5,8 +5,8 @@ set -uo pipefail
 gradwire=$(cd "${1:?usage: large_batch.sh BUILD_DIRECTORY [WORKERS]}" && pwd)/gradwire || exit 2
 workers=${2:-2}
 same=(-n "$workers" --model cnn --data fashion-mnist --epochs 6)
-small=(--batch 128 --warmup 469) # one epoch of 60,000 examples
-large=(--batch 1024 --warmup 59)
+small=(--batch 64 --warmup 938) # one epoch of 60,000 examples
+large=(--batch 512 --warmup 118)
 
 field() { sed -n "s/.*\"event\": \"end\".*\"$1\": \([^,}]*\).*/\1/p"; }
 row() { # NAME OPTIONS...
@@ -19,8 +19,8 @@ row() { # NAME OPTIONS...
 }
 
 printf '%-34s %8s  %7s  %8s  %s\n' WAY ACCURACY UPDATES TIME "OPTIONS: gradwire train ${same[*]}"
-row 'small batch' "${small[@]}" --lr 0.02
-row '8x, rate scaled, warm-up' "${large[@]}" --lr 0.02 --lr-batch 128
-row '8x, LARS, warm-up' "${large[@]}" --lr 0.05 --lr-batch 128 --optimizer lars
-row '8x, rate as it was' "${large[@]}" --lr 0.02
-row '8x, rate scaled, no warm-up' --batch 1024 --warmup 0 --lr 0.02 --lr-batch 128
+row 'small batch' "${small[@]}" --lr 0.01
+row '8x, rate scaled, warm-up' "${large[@]}" --lr 0.01 --lr-batch 64
+row '8x, LARS, warm-up' "${large[@]}" --lr 0.025 --lr-batch 64 --optimizer lars
+row '8x, rate as it was' "${large[@]}" --lr 0.01
+row '8x, rate scaled, no warm-up' --batch 512 --warmup 0 --lr 0.01 --lr-batch 64

@@ -9,6 +9,10 @@ if(TARGET gradwire)
   install(TARGETS gradwire RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+foreach(shim ${GW_MPI_SHIMS})
+  install(TARGETS ${shim} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gradwire)
+endforeach()
+
 configure_file(cmake/gradwire.pc.in ${CMAKE_BINARY_DIR}/gradwire.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/gradwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

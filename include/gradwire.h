@@ -302,6 +302,16 @@ typedef struct gw_step_counters {
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 
+/* Who waited for whom at the parameter servers (arch=ps), worker by worker; of several servers the one that saw most.
+ * */
+typedef struct gw_step_worker {
+    uint64_t pushes, late;   /* late: came after their round was over and were not used (sync=backup) */
+    uint64_t held_ns;        /* while answers to it were held back */
+    uint64_t held_others_ns; /* while answers to others were held back because of it */
+} gw_step_worker;
+/* A collective call; workers: one entry for each rank, zeros without servers. */
+GW_API gw_status gw_step_workers(gw_step *step, gw_step_worker *workers);
+
 /* What is kept from step to step on this rank (residuals of codecs, anchors), saved exactly; both flush first. restore:
  * GW_MISMATCH where it is of another model, strategy, rank or number of ranks. */
 GW_API size_t gw_step_state_bytes(const gw_step *step);
@@ -311,8 +321,8 @@ GW_API gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t
 /* Recording what happens (docs/seeing.md): operations, messages, waiting and, where the library is told of them, layers
  * and tensors of a training step. timeline: a file in Chrome's trace format, which Perfetto opens; capture: a compact
  * file for `gradwire trace`. Either may be NULL. Existing files are replaced. Ranks on the host of rank 0 write to the
- * file as named, those of other hosts to FILE.host1, FILE.host2, ... on their own. What was recorded until then is in the
- * files a tenth of a second later, whatever happens to the process.
+ * file as named, those of other hosts to FILE.host1, FILE.host2, ... on their own. What was recorded until then is in
+ * the files a tenth of a second later, whatever happens to the process.
  *
  * A collective call: clocks are compared. gw_init does it by itself where GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is
  * set. All communicators of the process are recorded. */

@@ -1,16 +1,18 @@
 /* helper_product.c - the product of everything a call can be: arch x transport x world x collective x type x operation
  * x size x memory x in place or apart x blocking, started or grouped, with real processes, against a reference.
  *
- *     helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] [-v]
+ *     helper_product small|quick|full|huge [-o TRANSPORT] [-l LAUNCHER] [-t NAMESPACE,...] [-j PART] [-v]
  *
  * A job is one (arch, transport, world): its ranks are forked, join, and go through a list of cases and the scenes; a
  * second run of new processes (quick and small: of every third job) must give the same bits. quick: in each job the
  * small sizes' covering selection (every pair of values meets), and over all jobs a covering selection of everything,
  * large sizes included. small: without the large sizes (for sanitizers). full: in each job every type x operation x
  * size of the all-reduce and every collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB.
- * With namespaces the ranks are spread over them, and each counts as a host. -o: over this transport (as in a strategy:
- * rdma:provider=shm) instead of tcp, shm and auto. -j: only jobs whose name contains PART.
- * -v: every job a line. */
+ * With namespaces the ranks are spread over them, and each counts as a host. -o: over this transport (as in a
+ * strategy: rdma:provider=shm) instead of tcp, shm and auto. -l: the ranks are started by this command
+ * ("mpirun.openmpi --oversubscribe"), which is followed by -n, their
+ * number and their program, and sets their environment. -j: only jobs whose name contains PART. -v: every job a line.
+ * */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +31,11 @@
 #define JOB_SECONDS 120
 #define CASES_MAX 4096
 #define HOSTS_MAX 4
+#define WORDS_MAX 24
 
-static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
+static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", "mpi"};
 static const char *transports[] = {"tcp", "shm", "auto"};
-enum { ARCHS = 6 };
-static int transport_count = 3;
+static int arch_count = 6, transport_count = 3; /* arch=mpi only over mpi */
 
 typedef struct product_job {
     int arch, transport, world;
@@ -52,7 +54,20 @@ static bool verbose;
 static const char *only = "";
 static char *hosts[HOSTS_MAX]; /* namespaces */
 static int host_count;
+static char *launcher[WORDS_MAX]; /* words of -l */
+static int launcher_words;
 static product_job job;
+
+/* What ranks that are not our children find by its path. */
+typedef struct product_file {
+    product_common common;
+    product_extent extent;
+    product_job job;
+    char transport[64];
+} product_file;
+
+static product_file *file;
+static char file_path[64];
 
 /* The lists of cases. */
 
@@ -64,12 +79,13 @@ static pair_rows *in_job[2]; /* without arch, transport and world, small sizes *
 static void make_selections(void) {
     int sizes = extent == EXTENT_SMALL ? SIZE_1023 + 1 : SIZE_64M + 1;
     int moves = P_COLLECTIVES - P_BROADCAST;
-    over_jobs[0] = pairs_make(10, (int[]){ARCHS, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
-                                          PLACEMENTS, MODES}, 1);
-    over_jobs[1] = pairs_make(10, (int[]){ARCHS, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES,
-                                          PLACEMENTS, MODES}, 2);
+    over_jobs[0] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes,
+                                          MEMORIES, PLACEMENTS, MODES}, 1);
+    over_jobs[1] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes,
+                                          MEMORIES, PLACEMENTS, MODES}, 2);
     over_jobs[2] = pairs_make(
-        10, (int[]){ARCHS, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES}, 3);
+        10, (int[]){arch_count, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES},
+        3);
     in_job[0] =
         pairs_make(7, (int[]){P_BROADCAST, GW_DTYPES, GW_REDOPS, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 4);
     in_job[1] = pairs_make(7, (int[]){moves, GW_DTYPES, 1, SIZE_1023 + 1, MEMORIES, PLACEMENTS, MODES}, 5);
@@ -151,10 +167,11 @@ static void go_through(gw_comm *comm) {
     }
 }
 
+/* rank -1: the environment tells. */
 static void be_rank(int rank) {
     char strategy[96];
     gw_comm *comm = NULL;
-    slot = &common->slots[rank];
+    slot = &common->slots[rank < 0 ? 0 : rank];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(JOB_SECONDS + 10);
     snprintf(slot->doing, sizeof slot->doing, "gw_init");
@@ -162,12 +179,13 @@ static void be_rank(int rank) {
     gw_options options = GW_OPTIONS_DEFAULT;
     options.strategy = strategy;
     options.rank = rank;
-    options.world = job.world;
-    options.master_port = job.port;
+    options.world = rank < 0 ? -1 : job.world;
+    options.master_port = rank < 0 ? -1 : job.port;
     options.token = "the product's own token";
     if (job.apart_hosts) enter_host(rank);
     gw_time since = gw_clock_now();
     if (slot->failures == 0 && fine(NULL, "gw_init", gw_init(&comm, &options)) == GW_OK) {
+        slot = &common->slots[gw_rank(comm)];
         timed(since);
         go_through(comm);
         snprintf(slot->doing, sizeof slot->doing, "gw_finalize");
@@ -227,18 +245,61 @@ static bool same_bits(const product_slot *a, const product_slot *b, const char *
     return true;
 }
 
+/* Started by a launcher: everything about the job is in the file. */
+static int be_launched_rank(const char *path) {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    file = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (file == MAP_FAILED) return 2;
+    common = &file->common;
+    job = file->job;
+    extent = file->extent;
+    transports[job.transport] = file->transport;
+    be_rank(-1);
+    return 0;
+}
+
+/* Starts the ranks by the launcher and waits for it. */
+static bool launch(void) {
+    char self[256] = "", world[16], *words[WORDS_MAX + 8];
+    int count = 0, result = 0;
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) abort();
+    snprintf(world, sizeof world, "%d", job.world);
+    for (int i = 0; i < launcher_words; i++) words[count++] = launcher[i];
+    char *const rest[] = {"-n", world, self, "rank", file_path, NULL};
+    for (int i = 0; i < 6; i++) words[count++] = rest[i];
+    file->job = job;
+    file->extent = extent;
+    snprintf(file->transport, sizeof file->transport, "%s", transports[job.transport]);
+    pid_t pid = fork();
+    if (pid < 0) abort();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        execvp(words[0], words);
+        _exit(127);
+    }
+    gw_time until = gw_clock_now() + JOB_SECONDS * GW_SECOND;
+    while (waitpid(pid, &result, WNOHANG) == 0) {
+        if (gw_clock_now() > until) kill(pid, SIGTERM);
+        usleep(500);
+    }
+    for (int r = 0; r < job.world; r++)
+        if (common->slots[r].failures) printf("     rank %d: %s\n", r, common->slots[r].wrong);
+    if (result) printf("     %s ended with %d; rank 0 was in: %s\n", words[0], result, common->slots[0].doing);
+    return result == 0;
+}
+
 /* Runs the job as it stands. *first: the results' bits, of rank 0. */
 static bool run_once(product_slot *first) {
     pid_t ranks[RANKS_MAX];
     memset(common, 0, sizeof *common);
     job.port = free_port();
     fflush(stdout);
-    for (int r = 0; r < job.world; r++) {
+    for (int r = 0; r < job.world && !launcher_words; r++) {
         ranks[r] = fork();
         if (ranks[r] < 0) abort();
         if (ranks[r] == 0) be_rank(r);
     }
-    if (collect(ranks) > 0) return false;
+    if (launcher_words ? !launch() : collect(ranks) > 0) return false;
     *first = common->slots[0];
     bool same = true;
     for (int r = 1; r < job.world; r++) same = same && same_bits(first, &common->slots[r], "ranks");
@@ -280,7 +341,7 @@ static void list_cases(void) {
 }
 
 static void run_jobs(void) {
-    for (job.arch = 0; job.arch < ARCHS; job.arch++)
+    for (job.arch = 0; job.arch < arch_count; job.arch++)
         for (job.transport = 0; job.transport < transport_count; job.transport++) {
             int before = failed;
             long cases = cases_run;
@@ -298,7 +359,7 @@ static void run_jobs(void) {
 /* Shared memory alone cannot span hosts; a world of one has one host. */
 static void run_jobs_apart(void) {
     job.apart_hosts = true;
-    for (job.arch = 0; job.arch < ARCHS; job.arch++)
+    for (job.arch = 0; job.arch < arch_count; job.arch++)
         for (job.transport = 0; job.transport < transport_count; job.transport += 2)
             for (job.world = 2; job.world <= RANKS_MAX; job.world++) {
                 job.interleaved = (job.world + job.arch) % 2;
@@ -321,7 +382,28 @@ static void split_hosts(char *names) {
         hosts[host_count++] = name;
 }
 
+static void split_launcher(char *words) {
+    for (char *word = strtok(words, " "); word && launcher_words < WORDS_MAX; word = strtok(NULL, " "))
+        launcher[launcher_words++] = word;
+}
+
+static void only_over(const char *transport) {
+    transports[0] = transport;
+    transport_count = 1;
+    if (strncmp(transport, "mpi", 3) == 0) arch_count = 7;
+}
+
+static void map_file(void) {
+    int fd = memfd_create("product", 0);
+    if (fd < 0 || ftruncate(fd, sizeof *file) != 0) abort();
+    file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (file == MAP_FAILED) abort();
+    common = &file->common;
+    snprintf(file_path, sizeof file_path, "/proc/%d/fd/%d", (int)getpid(), fd);
+}
+
 int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "rank") == 0) return be_launched_rank(argv[2]);
     static const char *const words[EXTENTS] = {"small", "quick", "full", "huge"};
     bool known = false;
     for (int e = 0; argc > 1 && e < EXTENTS; e++)
@@ -329,20 +411,21 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc && known; i++) {
         if (strcmp(argv[i], "-v") == 0) verbose = true;
         else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) split_hosts(argv[++i]);
-        else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) transports[0] = argv[++i], transport_count = 1;
+        else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) only_over(argv[++i]);
+        else if (strcmp(argv[i], "-l") == 0 && i + 1 < argc) split_launcher(argv[++i]);
         else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) only = argv[++i];
         else known = false;
     }
     if (!known) {
-        fprintf(stderr, "usage: helper_product small|quick|full|huge [-t NAMESPACE,...] [-o TRANSPORT] [-j PART] [-v]\n");
+        fprintf(stderr, "usage: helper_product small|quick|full|huge [-o TRANSPORT] [-l LAUNCHER] [-t NAMESPACE,...] "
+                        "[-j PART] [-v]\n");
         return 2;
     }
     /* Waking libfabric takes most of a second: once here instead of in every rank. */
     gw_rdma_provider providers[GW_RDMA_PROVIDERS_MAX];
     if (strncmp(transports[0], "rdma", 4) == 0) gw_rdma_providers(providers, NULL);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (common == MAP_FAILED) abort();
+    map_file();
     if (extent != EXTENT_HUGE) make_selections();
     if (extent == EXTENT_HUGE) run_huge();
     else if (host_count) run_jobs_apart();

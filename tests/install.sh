@@ -28,7 +28,7 @@ with_cmake() {
 only_public() { ! nm -D --defined-only "$lib/libgradwire.so" | awk '{print $3}' | grep -vE '^gw_'; }
 every_call() { # the header's functions are all in the library
     local name
-    for name in $(grep -oE '\bgw_[a-z_]+\(' include/gradwire.h | tr -d '(' | sort -u); do
+    for name in $(grep -E '^GW_API' include/gradwire.h | grep -oE '\bgw_[a-z_]+\(' | tr -d '(' | sort -u); do
         nm -D --defined-only "$lib/libgradwire.so" | grep -qw "$name" || { echo "$name is missing"; return 1; }
     done
 }

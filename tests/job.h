@@ -1,11 +1,13 @@
 /* job.h - for tests of faults: a job of real processes, each a rank that joins by gw_init and runs a body; what each
- * saw is kept in memory that the test shares with them. Every wait here has a limit. */
+ * saw is kept in memory that the test shares with them. Every wait here has a limit. TEST_STRATEGY=LINE: all jobs run
+ * with that strategy instead of their own. */
 #ifndef GW_TEST_JOB_H
 #define GW_TEST_JOB_H
 
 #include "base/clock.h"
 #include "gradwire.h"
 #include "test.h"
+#include "transport/rdma.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -120,7 +122,7 @@ static void job_run_rank(job *j) {
     gw_options options = GW_OPTIONS_DEFAULT;
     options.rank = j->me;
     options.world = j->world;
-    options.strategy = j->strategy;
+    options.strategy = getenv("TEST_STRATEGY") ? getenv("TEST_STRATEGY") : j->strategy;
     options.deadline_s = j->deadline_s;
     options.master_port = j->port;
     options.master_addr = j->master_addr;
@@ -135,7 +137,15 @@ static void job_run_rank(job *j) {
     exit(0);
 }
 
+/* Waking libfabric takes most of a second, while a test waits: once here instead of in every rank. */
+static void job_prepare(void) {
+    const char *strategy = getenv("TEST_STRATEGY");
+    gw_rdma_provider providers[GW_RDMA_PROVIDERS_MAX];
+    if (strategy && strstr(strategy, "rdma")) gw_rdma_providers(providers, NULL);
+}
+
 static void job_start(job *j) {
+    job_prepare();
     j->shared = mmap(NULL, sizeof *j->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (j->shared == MAP_FAILED) abort();
     j->port = job_free_port();

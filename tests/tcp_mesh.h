@@ -1,5 +1,5 @@
-/* tcp_mesh.h - what the tests of the TCP transport share: nodes that play the engine (they check every byte, the order,
- * and that callbacks come when they may), real loopback sockets between them, and deadlines.
+/* tcp_mesh.h - what the tests of the TCP and the rdma transport share: nodes that play the engine (they check every
+ * byte, the order, and that callbacks come when they may), real loopback sockets between them, and deadlines.
  *
  * Message k from rank s to rank d has bytes that are a function of (s, d, k, offset). Landings are malloc'd to the
  * byte, so that the address sanitizer sees a stray write. */
@@ -18,6 +18,7 @@
 
 #define MESH_MAX 16
 #define MESSAGES_MAX 4096
+#define LANDINGS 1024 /* open at once, from one peer */
 #define DEADLINE (20 * GW_SECOND)
 
 typedef struct node {
@@ -27,10 +28,14 @@ typedef struct node {
     uint64_t posted[MESH_MAX], arrived[MESH_MAX]; /* messages, by peer; posted counts the next index */
     uint64_t sent[MESH_MAX];
     bool came[MESH_MAX][MESSAGES_MAX];
-    uint8_t *landing[MESH_MAX][64]; /* by index % 64: several are open where there are several streams */
+    uint8_t *landing[MESH_MAX][LANDINGS]; /* by index % LANDINGS: several are open where the transport is not ordered */
+    uint64_t room[MESH_MAX][LANDINGS];    /* of landings that were granted, bytes; 0: not granted */
+    uint64_t may_send[MESH_MAX];    /* messages that the peer has granted */
     int lost[MESH_MAX];             /* how often it was said */
     gw_status lost_status;
     char lost_detail[256];
+    uint64_t shown_max;       /* payloads of up to so many bytes may be shown instead of landed */
+    bool keeps;               /* landings are not to be freed */
     bool deaf;                /* landing() has no place */
     bool freed;               /* after reset: no callback may come */
     void (*on_sent)(struct node *n, int peer);
@@ -66,23 +71,37 @@ static void *node_landing(void *ctx, int peer, const gw_frame *frame) {
     node *n = ctx;
     CHECK(!n->freed && frame->kind == GW_FRAME_DATA && frame->length > 0);
     if (n->deaf) return NULL;
-    uint8_t **slot = &n->landing[peer][frame->index % 64];
+    uint8_t **slot = &n->landing[peer][frame->index % LANDINGS];
+    if (n->room[peer][frame->index % LANDINGS]) return *slot;
     CHECK(*slot == NULL);
     return *slot = malloc(frame->length);
+}
+
+static inline void *node_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
+    node *n = ctx;
+    CHECK(!n->freed && index >= grant->first && index < grant->frame.index);
+    *bytes = n->room[peer][index % LANDINGS];
+    return n->landing[peer][index % LANDINGS];
 }
 
 static void node_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
     node *n = ctx;
     CHECK(!n->freed && ticket == 0);
+    if (frame->kind == GW_FRAME_GRANT) {
+        if (frame->index > n->may_send[peer]) n->may_send[peer] = frame->index;
+        return;
+    }
     if (n->transport->ops->ordered) CHECK_EQ(n->arrived[peer], frame->index);
     CHECK(frame->index < MESSAGES_MAX && !n->came[peer][frame->index]);
     if (frame->index < MESSAGES_MAX) n->came[peer][frame->index] = true;
     CHECK_EQ(frame->length * 3 + 1, frame->count); /* the header came whole */
     if (frame->length > 0) {
-        uint8_t **slot = &n->landing[peer][frame->index % 64];
-        CHECK(*slot == data && is_filled(data, peer, n->rank, frame->index, frame->length));
-        free(*slot);
+        uint8_t **slot = &n->landing[peer][frame->index % LANDINGS];
+        bool shown = !n->transport->ops->ordered && frame->length <= n->shown_max;
+        CHECK((shown || *slot == data) && is_filled(data, peer, n->rank, frame->index, frame->length));
+        if (!n->keeps) free(*slot);
         *slot = NULL;
+        n->room[peer][frame->index % LANDINGS] = 0;
     } else {
         CHECK(data == NULL);
     }
@@ -94,6 +113,7 @@ static void node_sent(void *ctx, int peer, gw_packet *packet) {
     node *n = ctx;
     CHECK(!n->freed);
     if (n->transport->ops->ordered) CHECK_EQ(n->sent[peer], packet->frame.index);
+    if (packet->frame.kind == GW_FRAME_GRANT) return;
     n->sent[peer]++;
     memset((void *)(uintptr_t)packet->data, 0xee, packet->frame.length); /* it may be reused, so it is */
     if (n->on_sent) n->on_sent(n, peer);
@@ -129,8 +149,9 @@ static void socket_pair(int fds[2], bool tight) {
 static inline void join(mesh *m, int from, int to, int stream, uint32_t generation) {
     int fds[2];
     socket_pair(fds, m->tight);
-    gw_tcp_adopt(m->nodes[from].transport, to, stream, generation, fds[0], true);
-    gw_tcp_adopt(m->nodes[to].transport, from, stream, generation, fds[1], false);
+    gw_transport *a = m->nodes[from].transport, *b = m->nodes[to].transport;
+    a->ops->adopt(a, to, stream, generation, fds[0], true);
+    b->ops->adopt(b, from, stream, generation, fds[1], false);
 }
 
 static void node_dial(void *ctx, int peer, int stream, uint32_t generation) {
@@ -139,21 +160,45 @@ static void node_dial(void *ctx, int peer, int stream, uint32_t generation) {
     if (n->mesh->connects) join(n->mesh, n->rank, peer, stream, generation);
 }
 
-static mesh *mesh_open(int world, int streams, bool tight, bool connects) {
+static inline mesh *mesh_make(int world, bool tight, bool connects) {
     mesh *m = calloc(1, sizeof *m);
     m->world = world;
     m->tight = tight;
     m->connects = connects;
     for (int r = 0; r < world; r++) {
+        m->nodes[r].rank = r;
+        m->nodes[r].mesh = m;
+    }
+    return m;
+}
+
+static inline gw_sink node_sink(node *n) {
+    return (gw_sink){n, node_landing, node_arrived, node_sent, node_lost, node_granted};
+}
+
+static inline mesh *mesh_open(int world, int streams, bool tight, bool connects) {
+    mesh *m = mesh_make(world, tight, connects);
+    for (int r = 0; r < world; r++) {
         node *n = &m->nodes[r];
-        n->rank = r;
-        n->mesh = m;
         gw_tcp_options options = {r, world, streams, "auto", 0};
-        gw_sink sink = {n, node_landing, node_arrived, node_sent, node_lost};
-        CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, sink, node_dial, n, NULL));
+        CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, node_sink(n), node_dial, n, NULL));
         CHECK_EQ(streams == 1, n->transport->ops->ordered);
     }
     return m;
+}
+
+/* Landings for the messages up to index `count`, of these bytes each, and the frame that tells of them. */
+static inline void grant(node *n, int peer, uint64_t first, uint64_t count, size_t bytes) {
+    gw_packet *packet = malloc(sizeof *packet);
+    for (uint64_t i = first; i < count; i++) {
+        CHECK(n->landing[peer][i % LANDINGS] == NULL);
+        n->landing[peer][i % LANDINGS] = malloc(bytes);
+        n->room[peer][i % LANDINGS] = bytes;
+    }
+    *packet = (gw_packet){.frame = {.kind = GW_FRAME_GRANT, .index = count, .count = bytes * 3 + 1}, .first = first};
+    packet->owner = n->packets;
+    n->packets = packet;
+    n->transport->ops->send(n->transport, peer, packet);
 }
 
 static void post(node *n, int peer, size_t bytes) {
@@ -177,11 +222,12 @@ static void node_forget(node *n) {
         n->packets = next;
     }
     for (int p = 0; p < MESH_MAX; p++) {
-        for (int i = 0; i < 64; i++) {
+        for (int i = 0; i < LANDINGS; i++) {
             free(n->landing[p][i]);
             n->landing[p][i] = NULL;
         }
-        n->posted[p] = n->arrived[p] = n->sent[p] = 0;
+        memset(n->room[p], 0, sizeof n->room[p]);
+        n->posted[p] = n->arrived[p] = n->sent[p] = n->may_send[p] = 0;
         n->lost[p] = 0;
         memset(n->came[p], 0, sizeof n->came[p]);
     }

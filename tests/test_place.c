@@ -34,6 +34,14 @@ static void launchers_are_understood(void) {
         {"PMIX_RANK", "3", "SLURM_NTASKS", "8", "SLURM_LOCALID", "1", "SLURM_NTASKS_PER_NODE", "2"},
         {"SLURM_PROCID", "3", "SLURM_NTASKS", "8", "SLURM_LOCALID", "1", "SLURM_NTASKS_PER_NODE", "2"},
     };
+    gw_place pod;
+    gw_error ignored;
+    CHECK_EQ(GW_OK, find(NULL, ENV("JOB_COMPLETION_INDEX", "3", "WORLD_SIZE", "8", "MASTER_ADDR", "train-0.train"),
+                         &pod,
+                         &ignored));
+    CHECK_EQ(3, pod.rank);
+    CHECK_EQ(8, pod.world);
+    CHECK_STR("train-0.train", pod.master);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gw_place place;
         gw_error error;
@@ -79,6 +87,22 @@ static void masters(void) {
                              "alpha,beta"),
                          &place, &error));
     CHECK_STR("alpha", place.master);
+    static const char *const lists[][2] = {{"n[7]", "n7"}, {"rack[1-2]n[03,5].x.org,z", "rack1n03.x.org"},
+                                           {"a", "a"}, {"n[1-2", "127.0.0.1"}, {"[", "127.0.0.1"}, {",", "127.0.0.1"}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_STEP_NUM_NODES", "2",
+                                       "SLURM_STEP_NODELIST", lists[i][0]), &place, &error));
+        CHECK_STR(lists[i][1], place.master);
+    }
+    static const char *const uris[][3] = {{"1.0;tcp://10.0.0.1,10.1.0.1:4000;tcp6://[fd00::2]:1", "2", "10.0.0.1"},
+                                          {"1.0;tcp://10.0.0.1:4000", "1", "127.0.0.1"},
+                                          {"1.0;usock", "2", "127.0.0.1"}};
+    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
+        CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "8",
+                                       "OMPI_MCA_orte_hnp_uri",
+                                       uris[i][0], "OMPI_MCA_orte_num_nodes", uris[i][1]), &place, &error));
+        CHECK_STR(uris[i][2], place.master);
+    }
 }
 
 static void options_come_first(void) {
@@ -109,6 +133,8 @@ static void malformed_values_are_named(void) {
         {"RANK", "2", "WORLD_SIZE", "2"},
         {"RANK", "1"},
         {"WORLD_SIZE", "2"},
+        {"JOB_COMPLETION_INDEX", "2"},
+        {"JOB_COMPLETION_INDEX", "2", "WORLD_SIZE", "2"},
         {"MASTER_PORT", "70000"},
         {"MASTER_PORT", "0"},
         {"MASTER_ADDR", "[::1"},

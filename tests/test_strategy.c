@@ -146,11 +146,14 @@ static void refuses_with_a_sentence(void) {
                       "transport)"},
         {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport)"},
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
-                      "hierarchical)"},
-        {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical)"},
-        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical)"},
-        {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical)"},
-        {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical)"},
+                      "hierarchical, mpi, ps)"},
+        {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
+                           "mpi, ps)"},
+        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
+        {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, "
+                           "mpi, ps)"},
+        {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
+                           "mpi, ps)"},
         {"arch=ring sync=bsp arch=tree", "arch is given twice; name each axis once"},
         {"arch=ring:", "arch=ring: a parameter without a name (allowed: chunk)"},
         {"arch=ring:chunk=1M,", "arch=ring: a parameter without a name (allowed: chunk)"},
@@ -178,9 +181,11 @@ static void refuses_with_a_sentence(void) {
         {"transport=tcp:congestion=cubik", "transport=tcp: congestion cannot be \"cubik\" (did you mean \"cubic\"? "
                                            "allowed: auto, cubic, bbr, reno, system)"},
         {"arch=ring#remark", "unknown arch \"ring#remark\" (allowed: auto, ring, halving, tree, direct, "
-                             "hierarchical)"},
-        {"arch=ri\033[31mng", "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, hierarchical)"},
-        {"# a file\narch=ring\n\ntransport=udp", "line 4: unknown transport \"udp\" (allowed: auto, tcp, shm, sim)"},
+                             "hierarchical, mpi, ps)"},
+        {"arch=ri\033[31mng", "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, "
+                              "hierarchical, mpi, ps)"},
+        {"# a file\narch=ring\n\ntransport=udp", "line 4: unknown transport \"udp\" (allowed: auto, tcp, rdma, "
+                                                 "shm, zmq, mpi, sim)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) CHECK_STR(cases[i].sentence, parsed(cases[i].line));
 }
@@ -265,7 +270,7 @@ static void names_the_origin_of_a_mistake(void) {
     write_file("strategy", wrong, strlen(wrong));
     setenv("GRADWIRE_STRATEGY_FILE", "strategy", 1);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\": line 2: unknown sync \"bps\" (did you mean \"bsp\"? allowed: "
-              "bsp, delayed, periodic)",
+              "bsp, asp, ssp, backup, delayed, periodic)",
               resolved(NULL));
     write_file("strategy", "arch\0x", 6);
     CHECK_STR("GRADWIRE_STRATEGY_FILE \"strategy\" is not a text file: byte 5 is zero", resolved(NULL));
@@ -307,9 +312,10 @@ static void refuses_the_impossible(void) {
     CHECK_STR("", checked("transport=shm", 1, false));
     CHECK_STR("", checked("transport=sim", 9, true));
     CHECK_STR("", checked("compress=dgc", 2, false));
-    CHECK_STR("transport=shm reaches only ranks of one host, and this job has 2 hosts (allowed here: auto, tcp)",
+    CHECK_STR("transport=shm reaches only ranks of one host, and this job has 2 hosts (allowed here: auto, tcp, "
+              "rdma, zmq, mpi)",
               checked("transport=shm", 2, false));
-    CHECK_STR("transport=sim exists only in the simulator (allowed here: auto, tcp, shm)",
+    CHECK_STR("transport=sim exists only in the simulator (allowed here: auto, tcp, rdma, shm, zmq, mpi)",
               checked("transport=sim", 1, false));
     CHECK_STR("transport=tcp is not possible in the simulator, whose links are simulated (allowed here: auto, sim)",
               checked("transport=tcp", 1, true));

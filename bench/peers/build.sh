@@ -14,7 +14,7 @@ flags="-O2 -g -Wall -D_GNU_SOURCE -I$root/include -I$root/src"
 # shellcheck disable=SC2086  # words
 cc -std=gnu11 $flags -c "$root"/src/bench/*.c
 ar rcs "$out/libmeasure.a" ./*.o
-libraries="$out/libmeasure.a $build/libgradwire.a -lcrypto -lpthread -lm"
+libraries="$out/libmeasure.a $build/libgradwire.a $(sed -n 's/^Libs.private: //p' "$build/gradwire.pc")"
 
 for mpi in openmpi mpich; do
     if command -v "mpicc.$mpi" >/dev/null; then

@@ -117,7 +117,8 @@ static int check_compress(const gw_bench_settings *s) {
 static int check_recording(const gw_bench_settings *s) {
     bool several = s->compress || (s->arch && strcmp(s->arch, "all") == 0);
     if (several && (s->timeline || s->capture))
-        return gw_usage_error(&gw_command_bench, "--timeline and --capture record one job, but --arch all and --compress "
+        return gw_usage_error(&gw_command_bench, "--timeline and --capture record one job, but --arch all and "
+                                                 "--compress "
                                                  "run several; give one --arch, or none");
     return -1;
 }

@@ -224,7 +224,8 @@ static bool carries(const gw_contest *contest, const char *arch) {
     int host_of[1024] = {0}, per_host = s->lab.hosts ? slots(contest) : contest->world;
     if (!builder || gw_bench_strategy(s, arch, &strategy, &ignored) != GW_OK) return false;
     for (int r = 0; r < contest->world; r++) host_of[r] = r / per_host;
-    bool board = !gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "tcp");
+    bool board = gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "auto") ||
+                 gw_strategy_is(&strategy, GW_AXIS_TRANSPORT, "shm");
     gw_plan_request request = {.collective = s->first.collective, .root = s->first.root, .count = 1 << 20,
                                .topology = {.world = contest->world, .host_of = host_of, .board = board},
                                .chunk_count = 1 << 16, .pipeline = 2};

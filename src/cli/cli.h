@@ -21,6 +21,7 @@ typedef struct gw_command {
 } gw_command;
 
 extern const gw_command gw_command_list;
+extern const gw_command gw_command_explain;
 extern const gw_command gw_command_run;
 extern const gw_command gw_command_supervise; /* not in the help: gradwire run starts it */
 extern const gw_command gw_command_plan;

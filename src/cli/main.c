@@ -12,6 +12,7 @@ static const gw_command *const commands[] = {
     &gw_command_run,
     &gw_command_train,
     &gw_command_list,
+    &gw_command_explain,
     &gw_command_plan,
     &gw_command_sim,
     &gw_command_bench,

@@ -50,10 +50,10 @@ const char *gw_predict_brief(const gw_strategy *strategy, char text[GW_STRATEGY_
     text[0] = 0;
     while ((word = strsep(&rest, " "))) {
         char *same = strsep(&other, " ");
-        if (same && strcmp(word, same) == 0) continue;
+        bool always = strncmp(word, "schedule=", strlen("schedule=")) == 0;
+        if (!always && same && strcmp(word, same) == 0) continue;
         used += (size_t)snprintf(text + used, GW_STRATEGY_PRINT_BYTES - used, "%s%s", used ? " " : "", word);
     }
-    if (!used) snprintf(text, GW_STRATEGY_PRINT_BYTES, "the default");
     return text;
 }
 

@@ -22,7 +22,7 @@ bool gw_predict_one(const gw_predict_ask *ask, const gw_strategy *strategy, int 
 /* As a JSON object, without a newline. */
 void gw_predict_json(const gw_predict_ask *ask, const gw_strategy *strategy, int ranks,
                      const gw_prediction *prediction);
-/* The axes that differ from the default, or "the default". Returns text. */
+/* The schedule, and the other axes where they differ from the default. Returns text. */
 const char *gw_predict_brief(const gw_strategy *strategy, char text[GW_STRATEGY_PRINT_BYTES]);
 /* "10 Gbit/s, 50 us". Returns text. */
 const char *gw_predict_link_text(const gw_machine *machine, char text[64]);

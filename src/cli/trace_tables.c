@@ -150,10 +150,11 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
         snprintf(row[0], CELL, "%s", gw_trace_kind_name(t->kind));
         if (by_name) snprintf(row[1], CELL, "%.60s", gw_insight_name(view->insight, t->name));
         snprintf(row[2], CELL, "%" PRIu64, t->count);
+        put_bytes(row[6], t->bytes);
+        if (!t->longest) continue; /* moments */
         put_time(row[3], t->time);
         put_time(row[4], t->time / t->count);
         put_time(row[5], t->longest);
-        put_bytes(row[6], t->bytes);
     }
     sheet_end(&s);
     gw_totals_free(&totals);
@@ -161,7 +162,8 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
 
 /* The course of a link, eight heights to a letter. */
 static void spark(const gw_links *links, size_t link, double top, char cell[CELL]) {
-    static const char *const heights[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+    static const char *const heights[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584",
+                                          "\u2585", "\u2586", "\u2587", "\u2588"};
     cell[0] = 0;
     for (size_t i = 0; i < SPARK; i++) {
         double sum = 0;
@@ -203,7 +205,8 @@ static void print_links(const gw_view *view, int64_t limit) {
 }
 
 static void json_parts(const gw_step_part *p) {
-    printf("{\"compute_ms\": %.6f, \"exposed_ms\": %.6f, \"waiting_ms\": %.6f, \"other_ms\": %.6f, \"hidden_ms\": %.6f}",
+    printf("{\"compute_ms\": %.6f, \"exposed_ms\": %.6f, \"waiting_ms\": %.6f, \"other_ms\": %.6f, \"hidden_ms\": "
+           "%.6f}",
            seconds(p->compute) * 1e3, seconds(p->exposed) * 1e3, seconds(p->waiting) * 1e3, seconds(p->other) * 1e3,
            seconds(p->hidden) * 1e3);
 }
@@ -213,12 +216,13 @@ static int summary_json(const gw_view *view) {
     const gw_step_times *median = gw_steps_median(&view->steps);
     uint64_t bytes = 0;
     for (size_t i = 0; i < view->messages.count; i++) bytes += view->messages.list[i].bytes;
-    printf("{\"ranks\": %d, \"seconds\": %.9f, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": %" PRIu64
+    printf("{\"ranks\": %d, \"seconds\": %.9f, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": "
+           "%" PRIu64
            ", \"events\": %zu, \"median_step\": ", in->rank_count, seconds(in->end), view->steps.count,
            view->operations.count, view->messages.count, bytes, in->event_count);
     if (median) {
         printf("{\"number\": %" PRIu64 ", \"step_ms\": %.6f, \"mean\": ", median->number,
-               seconds(median->end - median->begin) * 1e3);
+               seconds(median->length) * 1e3);
         json_parts(&median->mean);
         printf("}");
     } else {

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/train.h"
+#include "engine/recording.h"
 #include "store/checkpoint.h"
 #include "train/snapshot.h"
 
@@ -128,6 +129,7 @@ static gw_status train(course *c, gw_error *error) {
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);
+    if (gw_comm_trace(c->comm)) gw_trace_stop(c->comm); /* what follows is no training */
     if (status == GW_OK) status = gw_trainer_time_exchange(c->trainer, &end.exchange, error);
     if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
     end.test = c->test;

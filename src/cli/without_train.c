@@ -34,3 +34,14 @@ const gw_command gw_command_train = {
     .example = "gradwire train -n 4",
     .run = run_train,
 };
+
+static int run_explain(int argc, char **argv) { return refuse(&gw_command_explain, argc, argv); }
+
+const gw_command gw_command_explain = {
+    .name = "explain",
+    .about = "says what a strategy line will do (not in this build, which lacks oneDNN)",
+    .usage = "[LINE]",
+    .example = "gradwire explain 'arch=ps sync=asp'",
+    .operands_max = 1,
+    .run = run_explain,
+};

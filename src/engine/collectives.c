@@ -94,6 +94,7 @@ void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec) {
     gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
                                .rank = comm->rank, .count = spec->count, .counts = spec->counts, .root = spec->root,
                                .chunk_count = 1, .pipeline = GW_PIPELINE};
+    request.topology.native = comm->native && comm->native->carries(spec->dtype, spec->redop);
     spec->builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
     spec->chunk_bytes = comm->chunk_bytes;
 }

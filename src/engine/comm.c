@@ -139,11 +139,21 @@ static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
     else if (all[1] != -all[2])
-        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: set it "
+        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
+                                            "set it "
                          "for all ranks or for none", records ? "" : "not ", node->rank,
                          records ? "not for all others" : "it is for others");
     node->boards = !status && all[0] == 1;
     return status;
+}
+
+/* The job's first communicator may hand all-reduces to the library under the transport. Others may not: calls of
+ * several of them could be made in another order on another rank. */
+static void make_native(gw_comm *world) {
+    gw_node *node = world->node;
+    if (!node->net || !node->net->ops->native) return;
+    world->native = node->net->ops->native;
+    gw_team_native(world->team, node->net);
 }
 
 static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
@@ -162,6 +172,7 @@ static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
         gw_node_unlock(node);
     }
     free(members);
+    if (!status) make_native(first);
     if (!status) *comm = first;
     return status;
 }

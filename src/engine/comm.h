@@ -18,6 +18,7 @@ struct gw_comm {
     gw_board *board;      /* NULL: alone on this host, or no shared memory */
     int rank, size, local_rank, local_size;
     const char *arch;     /* of the strategy; looked up once */
+    const gw_native *native; /* what the library under the transport can do for it; NULL: nothing */
     size_t chunk_bytes;   /* likewise; 0: the engine's choice */
     uint32_t generation;  /* that it belongs to */
     gw_error error;       /* the first; written once under the lock, before failed */

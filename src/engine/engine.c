@@ -91,6 +91,7 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
     gw_peer *peer = &engine->peers[rank];
     if (engine->halted || !peer->transport) return;
     peer->left = left;
+    peer->died = !left;
     peer->lost_status = GW_PEER_LOST;
     snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
     /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
@@ -174,6 +175,8 @@ void gw_team_close(gw_team *team) {
     free(team->sources);
     free(team);
 }
+
+void gw_team_native(gw_team *team, gw_transport *transport) { team->native = transport; }
 
 uint32_t gw_team_id(const gw_team *team) { return team->id; }
 int gw_team_rank(const gw_team *team) { return team->rank; }

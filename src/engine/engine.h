@@ -86,6 +86,9 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
  * host_of (size entries, numbered as in gw_topology) are copied. board may be NULL. */
 gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
                        const int *host_of, struct gw_board *board, gw_error *error);
+/* Its all-reduces may be handed to the library under this transport (gw_plan_native). Only for one team with all ranks
+ * of the job in their order: such operations are matched by nothing else. */
+void gw_team_native(gw_team *team, gw_transport *transport);
 /* All its operations must have been released. */
 void gw_team_close(gw_team *team);
 uint32_t gw_team_id(const gw_team *team);

@@ -26,6 +26,7 @@ typedef struct gw_early_grant {
 typedef struct gw_peer {
     gw_transport *transport;
     bool lost;
+    bool died; /* so says the control plane */
     bool left; /* by gw_finalize: what it sent before is still good */
     gw_status lost_status;
     char why_lost[96]; /* a clause */
@@ -59,9 +60,10 @@ typedef struct gw_lane {
     bool left[GW_PIPELINE];       /* send: the packet's data has left */
     bool grant_queued;            /* receive */
     bool board_running;           /* local: the board works on step `done` */
+    gw_native_task *native;       /* local: what the library under the transport does for step `done`; NULL: nothing */
     uint64_t board_ticket;        /* local: its number among the team's board tasks */
     gw_time board_at;             /* local, while recording: when the board began with it */
-    gw_time refused_at;           /* send, while recording: since when the next message waits for room; 0: it does not */
+    gw_time refused_at;           /* send, while recording: since when the next message waits; 0: it does not */
     uint8_t refusals;             /* send, while recording: how often it was refused */
     /* Filled when used; what stands above is cleared when an operation starts. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
@@ -90,6 +92,7 @@ struct gw_op {
     size_t work_room; /* bytes */
     uint64_t board_steps, board_started; /* of the plan on this rank */
     uint64_t board_due; /* the team's board tasks up to the last one of this operation */
+    uint64_t native_due; /* calls of the library under the transport that are still to be made */
     bool dirty;       /* something happened that may let a step go on */
     bool active, done;
     gw_status status;
@@ -107,6 +110,7 @@ struct gw_team {
     int *host_of;
     gw_topology topology;
     struct gw_board *board; /* not owned */
+    gw_transport *native;   /* whose library may carry out this team's all-reduces; NULL: none */
     uint64_t board_tickets; /* board tasks started so far */
     uint64_t board_planned; /* those of all operations started so far */
     uint64_t next_op;

@@ -36,6 +36,7 @@ void gw_exchange_close(gw_exchange *exchange);
 
 gw_exchange_form gw_exchange_chosen(const gw_exchange *exchange);
 size_t gw_exchange_state_bytes(const gw_exchange *exchange);  /* residuals and what else codecs keep, on this rank */
+size_t gw_exchange_sent_bytes(const gw_exchange *exchange);   /* by a rank in a step, at most */
 size_t gw_exchange_memory_bytes(const gw_exchange *exchange); /* payloads and sums */
 gw_codec_state *gw_exchange_state(gw_exchange *exchange, int tensor); /* the worker's; NULL: none is kept */
 /* What this rank, as an owner, keeps back of an element of a tensor; 0 where it does not own it. */

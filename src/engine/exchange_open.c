@@ -237,3 +237,15 @@ size_t gw_exchange_state_bytes(const gw_exchange *x) {
     }
     return bytes;
 }
+
+size_t gw_exchange_sent_bytes(const gw_exchange *x) {
+    size_t first = 0, second = 0, others = (size_t)x->world - 1, p = (size_t)x->world;
+    if (x->form == GW_FORM_MERGED)
+        return 2 * others * (x->merged_bytes[0] + x->merged_bytes[1] + x->exact_count * sizeof(float)) / p;
+    for (int i = 0; i < x->count; i++) {
+        gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
+        first += gw_exchange_piece_room(x, &x->tensors[i], &x->setup, whole);
+        second += gw_exchange_piece_room(x, &x->tensors[i], &x->second, whole);
+    }
+    return x->form == GW_FORM_GATHERED ? others * first : others * (first + second) / p;
+}

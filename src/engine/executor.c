@@ -292,6 +292,32 @@ static bool run_board(gw_op *op, gw_lane *lane, const gw_action *step) {
     return !lane->board_running;
 }
 
+static bool is_native(const gw_op *op) { return op->plan.builder == &gw_plan_native; }
+
+/* The library matches calls by their order, so they are made in the order of the operations. */
+static bool native_turn(const gw_op *op) {
+    for (const gw_op *earlier = op->engine->active; earlier != op; earlier = earlier->next)
+        if (earlier->team == op->team && earlier->native_due) return false;
+    return true;
+}
+
+/* True when the library has finished this step. */
+static bool run_native(gw_op *op, gw_lane *lane, const gw_action *step) {
+    gw_transport *transport = op->team->native;
+    const gw_native *native = transport->ops->native;
+    gw_error error = {.rank = -1};
+    if (!lane->native) {
+        if (!native_turn(op)) return false;
+        op->native_due--;
+        lane->native = native->start(transport, address(op, &step->src), address(op, &step->dst), step->dst.count,
+                                     op->spec.dtype, op->spec.redop, &error);
+    }
+    bool done = lane->native && native->done(transport, lane->native, &error);
+    if (done) lane->native = NULL;
+    if (error.status) gw_engine_report(op->engine, error.status, -1, "%s", error.text);
+    return done && !error.status;
+}
+
 static bool run_local(gw_op *op, uint32_t stream) {
     gw_lane *lane = &op->lanes[stream];
     bool moved = false;
@@ -306,6 +332,8 @@ static bool run_local(gw_op *op, uint32_t stream) {
             if (dst != src && bytes) memmove(dst, src, bytes);
         } else if (step.kind == GW_STEP_FOLD) {
             fold(op, &step);
+        } else if (step.kind == GW_STEP_NATIVE) {
+            if (!run_native(op, lane, &step)) break;
         } else if (!run_board(op, lane, &step)) {
             break;
         }
@@ -328,7 +356,7 @@ static bool advance_lane(gw_op *op, uint32_t stream) {
     return false;
 }
 
-/* A board is at work: it has no events of its own, so it is polled. */
+/* A board is at work: it has no events of its own, so it is polled; so is a library under a transport. */
 static bool on_board(const gw_op *op) { return op->board_steps > 0; }
 
 /* Is all that this lane still has to act on here already? */
@@ -352,6 +380,8 @@ static int needs_lost_peer(const gw_op *op) {
         int rank = op->team->members[r];
         if (op->engine->peers[rank].lost && gw_board_left(op->team->board, rank) < op->board_due) return rank;
     }
+    for (int r = 0; is_native(op) && r < op->team->size; r++) /* one that left in order has done its part */
+        if (op->engine->peers[op->team->members[r]].died) return op->team->members[r];
     return -1;
 }
 
@@ -412,7 +442,7 @@ bool gw_engine_poll(gw_engine *engine, gw_time now) {
         any |= engine->transports[t]->ops->poll(engine->transports[t], now);
     for (gw_op *op = engine->active, *next; op && !engine->halted; op = next) {
         next = op->next;
-        if (op->dirty || on_board(op)) any |= gw_op_advance(op);
+        if (op->dirty || is_native(op) || on_board(op)) any |= gw_op_advance(op);
     }
     if (!engine->halted) gw_flow_settle(engine);
     if (engine->active && !engine->halted) gw_op_check_deadline(engine->active);

@@ -485,6 +485,6 @@ void gw_flow_discard(gw_engine *engine) {
         peer->credits = GW_EAGER_SLOTS;
         peer->owed = 0;
         peer->credit_queued = false;
-        peer->lost = false;
+        peer->lost = peer->died = false;
     }
 }

@@ -156,6 +156,7 @@ static gw_status meet(gw_node *node, const gw_options *options, const gw_place *
     if (!status) status = gw_meeting_find(place, interfaces, &meeting, error);
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
+    if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
     return gw_rendezvous(node->gateway, &meeting, &mine, node->world, gw_clock_now() + node->deadline, node->endpoints,
@@ -189,7 +190,7 @@ static gw_status open_rdma(gw_node *node, gw_error *error) {
 
 static gw_status open_net(gw_node *node, gw_error *error) {
     if (gw_strategy_is(&node->strategy, GW_AXIS_TRANSPORT, "rdma")) return open_rdma(node, error);
-    return open_tcp(node, error);
+    return gw_net_is_tcp(node) ? open_tcp(node, error) : gw_net_connect(node, error);
 }
 
 /* Peers of this host by shared memory where that works, all others by the network. */
@@ -223,7 +224,8 @@ static gw_status link_up(gw_node *node, gw_error *error) {
     gw_gateway_room control = {.ctx = node, .established = control_established, .failed = control_failed};
     gw_gateway_room data = {.ctx = node, .established = data_established, .failed = data_failed};
     gw_gateway_serve(node->gateway, GW_PURPOSE_CONTROL, &control);
-    gw_gateway_serve(node->gateway, GW_PURPOSE_DATA, &data);
+    if (gw_net_is_tcp(node)) gw_gateway_serve(node->gateway, GW_PURPOSE_DATA, &data);
+    else gw_gateway_shut(node->gateway, GW_PURPOSE_DATA);
     for (int i = 0; i < node->link_count; i++) {
         if (neighbours[i] < node->rank) continue;
         gw_status status = dial_rank(node, GW_PURPOSE_CONTROL, neighbours[i], 0, 0, error);
@@ -275,7 +277,7 @@ static gw_status join_others(gw_node *node, const gw_options *options, const gw_
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = local_ranks(node) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->spin_yield = local_ranks(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
     status = gw_strategy_check(&node->strategy, &facts, error);
     if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);

@@ -73,6 +73,14 @@ gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *erro
 void gw_node_leave(gw_node *node);
 bool gw_node_same_host(const gw_node *node, int a, int b);
 
+/* net.c: the transport between hosts where that is not tcp. Before the rendezvous: what the others are to be told goes
+ * into own; afterwards: the endpoints of all are known. threads: of the transport's own. */
+bool gw_net_is_tcp(const gw_node *node);
+gw_status gw_net_listen(gw_node *node, const gw_address *address, const char *ports, uint8_t own[GW_ENDPOINT_SHM],
+                        gw_error *error);
+gw_status gw_net_connect(gw_node *node, gw_error *error);
+int gw_net_threads(const gw_node *node);
+
 /* progress.c */
 void gw_node_lock(gw_node *node);
 void gw_node_unlock(gw_node *node);

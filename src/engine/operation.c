@@ -74,6 +74,7 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
                                .chunk_count = chunk ? chunk : 1, .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
     request.topology.board = team->board != NULL;
+    request.topology.native = team->native && team->native->ops->native->carries(spec->dtype, spec->redop);
     gw_status status = gw_plan_make(&op->plan, spec->builder, &request, error);
     if (status) return status;
     if (!room((void **)&op->lanes, &op->lane_room, op->plan.streams, sizeof *op->lanes)) goto memory;
@@ -86,6 +87,7 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
         if (team->board && lane->stream.flow == GW_FLOW_LOCAL) op->board_steps += board_steps(op, s);
     }
     op->board_due = team->board_planned += op->board_steps;
+    op->native_due = op->plan.builder == &gw_plan_native ? op->lanes[0].stream.steps : 0;
     return GW_OK;
 memory:
     return gw_fail(error, GW_MEMORY, "out of memory for %s of %zu elements", gw_collective_name(spec->collective),

@@ -214,6 +214,7 @@ static gw_status cut_by_measure(gw_step *step) {
     gw_error error = {.rank = -1};
     gw_status status = gw_step_flush(step);
     if (!status) status = gw_measure_share(&step->measure, step->comm);
+    if (!status) status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
     if (status) return status;
     gw_schedule_facts facts = gw_measure_facts(&step->measure);
     gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
@@ -222,8 +223,7 @@ static gw_status cut_by_measure(gw_step *step) {
     gw_node_unlock(step->comm->node);
     if (status) return told(status, &error);
     describe(step);
-    /* Servers take no order from anybody: a push of the new pieces must not come to one that knows the old. */
-    return gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps") ? gw_barrier(step->comm) : GW_OK;
+    return gw_barrier(step->comm); /* nothing of the new pieces may come to a rank that knows only the old */
 }
 
 gw_status gw_step_end(gw_step *step) {
@@ -293,6 +293,34 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .codec_bytes = gw_stepper_codec_bytes(step->stepper),
                               .local = sync->local || sync->rule,
                               .agrees = gw_stepper_agrees(step->stepper)};
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+gw_status gw_step_workers(gw_step *step, gw_step_worker *workers) {
+    gw_comm *comm = step->comm;
+    size_t n = (size_t)comm->size;
+    gw_error error = {.rank = -1};
+    gw_step_worker *all = calloc(n * n, sizeof *all), *mine = all ? all + (size_t)comm->rank * n : NULL;
+    if (!all) return told(gw_fail(&error, GW_MEMORY, "out of memory for the times of %zu workers", n), &error);
+    gw_node_lock(comm->node);
+    for (int w = 0; w < comm->size; w++) {
+        gw_desk_times times = gw_stepper_times(step->stepper, w, gw_clock_now());
+        mine[w] = (gw_step_worker){times.pushes, times.late, times.held, times.held_others};
+    }
+    gw_node_unlock(comm->node);
+    gw_status status = gw_allgather(comm, mine, all, n * sizeof *all, GW_U8);
+    for (size_t w = 0; !status && w < n; w++) {
+        workers[w] = (gw_step_worker){0};
+        for (size_t r = 0; r < n; r++) {
+            const gw_step_worker *seen = &all[r * n + w];
+            workers[w] = (gw_step_worker){larger(workers[w].pushes, seen->pushes), larger(workers[w].late, seen->late),
+                                          larger(workers[w].held_ns, seen->held_ns),
+                                          larger(workers[w].held_others_ns, seen->held_others_ns)};
+        }
+    }
+    free(all);
+    return status;
 }
 
 size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }

@@ -91,8 +91,6 @@ bool gw_stepper_quiet(const gw_stepper *s) {
 
 void gw_stepper_leave(gw_stepper *s) { atomic_store(&s->leaving, true); }
 
-bool gw_stepper_serves(const gw_stepper *s) { return s->ps && gw_ps_serves(s->ps); }
-
 gw_desk_times gw_stepper_times(const gw_stepper *s, int worker, gw_time now) {
     return s->ps ? gw_ps_times(s->ps, worker, now) : (gw_desk_times){0};
 }

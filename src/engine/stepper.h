@@ -19,8 +19,8 @@
 #include "engine/core.h"
 #include "engine/exchange.h"
 #include "schedule/schedule.h"
-#include "strategy/strategy.h"
 #include "server/desk.h"
+#include "strategy/strategy.h"
 #include "sync/sync.h"
 
 typedef struct gw_stepper gw_stepper;
@@ -50,7 +50,6 @@ size_t gw_stepper_flat_bytes(const gw_stepper_config *config);
 /* How many team ids it needs at most. */
 uint32_t gw_stepper_teams(const gw_stepper_config *config);
 
-/* That the combination has a meaning has been checked (strategy/combine.h). */
 gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_close(gw_stepper *stepper);
 
@@ -75,14 +74,14 @@ bool gw_stepper_busy(const gw_stepper *stepper);
 bool gw_stepper_agrees(const gw_stepper *stepper); /* (C) settled: all ranks hold the same weights */
 /* (C) All settled: no more steps will be made. A server goes on until all ranks have said so. */
 void gw_stepper_leave(gw_stepper *stepper);
-/* The driver's. How many workers' times this rank's server knows, and what it knows. */
-bool gw_stepper_serves(const gw_stepper *stepper);
+/* The driver's. What the server of this rank knows of a worker; zeros where it runs none. */
 gw_desk_times gw_stepper_times(const gw_stepper *stepper, int worker, gw_time now);
 bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
 const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 
 const gw_schedule *gw_stepper_schedule(const gw_stepper *stepper);
 gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO: not coded */
+size_t gw_stepper_sent_bytes(const gw_stepper *stepper); /* by this rank in a step, at most */
 size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken at commit, codec state included */
 size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
 

@@ -255,11 +255,16 @@ bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error) {
 void gw_ps_leave(gw_ps *ps) { ps->leaving = true; }
 bool gw_ps_quiet(const gw_ps *ps) { return ps->said_leave && gw_mail_quiet(ps->mail); }
 
+size_t gw_ps_sent_bytes(const gw_ps *ps) {
+    size_t bytes = 0;
+    for (int s = 0; s < ps->servers; s++)
+        bytes += ps->shares.space_bytes[s] * (s == ps->own ? (size_t)ps->world - 1 : 1);
+    return bytes;
+}
+
 size_t gw_ps_memory_bytes(const gw_ps *ps) {
     return gw_ps_serve_bytes(ps) + (ps->staging ? ps->staging_bytes : 0);
 }
-
-bool gw_ps_serves(const gw_ps *ps) { return ps->own >= 0; }
 
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now) {
     return ps->desk ? gw_desk_timed(ps->desk, worker, now) : (gw_desk_times){0};

@@ -35,8 +35,8 @@ bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error);
 void gw_ps_leave(gw_ps *ps);
 bool gw_ps_quiet(const gw_ps *ps); /* all have left */
 
+size_t gw_ps_sent_bytes(const gw_ps *ps); /* by this rank in a step */
 size_t gw_ps_memory_bytes(const gw_ps *ps);
-bool gw_ps_serves(const gw_ps *ps); /* this rank runs a server */
 /* What the server of this rank knows of a worker; zeros where it runs none. */
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now);
 

@@ -17,7 +17,8 @@ void gw_tracing_refused(gw_op *op, gw_lane *lane);
 void gw_tracing_handed(gw_op *op, gw_lane *lane, int slot);
 void gw_tracing_sent(const gw_op *op, const gw_lane *lane, int slot);
 
-/* A message that came: begun 0 where its beginning was not seen; complete, and since when it lay aside, 0: not at all. */
+/* A message that came: begun 0 where its beginning was not seen; complete, and since when it lay aside, 0: not at
+ * all. */
 void gw_tracing_arrived(const gw_op *op, const gw_lane *lane, const gw_frame *frame, gw_time begun, gw_time complete);
 
 void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_action *step);

@@ -63,7 +63,8 @@ static bool index_events(gw_insight *in) {
     size_t places = (size_t)in->rank_count * GW_TRACE_KINDS, at = 0;
     in->first = calloc(places + 1, sizeof *in->first);
     in->reach = calloc(in->event_count + 1, sizeof *in->reach);
-    if (!in->first || !in->reach) return false;
+    if (!in->events) in->events = calloc(1, sizeof *in->events); /* there is something to point to */
+    if (!in->first || !in->reach || !in->events) return false;
     if (in->event_count) qsort(in->events, in->event_count, sizeof *in->events, by_place);
     for (size_t place = 0; place <= places; place++) {
         while (at < in->event_count &&

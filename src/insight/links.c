@@ -1,5 +1,5 @@
-/* links.c - see links.h. The bytes of a message are spread evenly over the time from being handed over to its last byte's
- * arrival. */
+/* links.c - see links.h. The bytes of a message are spread evenly over the time from being handed over to its last
+ * byte's arrival. */
 #include "insight/links.h"
 
 #include <stdlib.h>

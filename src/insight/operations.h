@@ -17,6 +17,8 @@ typedef struct gw_operations {
     gw_operation *list; /* by comm, then number */
     size_t count;
     const gw_insight_event **events;
+    const gw_insight_event **ended; /* the same, by rank, then end */
+    size_t event_count;
 } gw_operations;
 
 /* Operations between two ranks are left out: they have no one to wait for but each other. */
@@ -24,10 +26,15 @@ gw_status gw_operations_make(const gw_insight *insight, gw_operations *operation
 void gw_operations_free(gw_operations *operations);
 /* NULL: not recorded. */
 const gw_operation *gw_operations_find(const gw_operations *operations, uint32_t comm, uint64_t number);
+/* What a rank waited for: the operation that the wait names; for a tensor, which may take several, the last that ended
+ * during the wait and by then. NULL: it is not known. */
+const gw_operation *gw_operations_awaited(const gw_operations *operations, int rank, const gw_trace_event *wait,
+                                          gw_time by);
 /* When that rank began it; false: not recorded. */
 bool gw_operation_begun(const gw_operations *operations, const gw_operation *operation, int rank, gw_time *begin);
 
-/* ns that `waiter` waited because `culprit` came last, [waiter * ranks + culprit]. Owned by the caller; NULL: memory. */
+/* ns that `waiter` waited because `culprit` came last, [waiter * ranks + culprit]. Owned by the caller; NULL: memory.
+ * */
 uint64_t *gw_operations_waits(const gw_operations *operations, int ranks);
 
 #endif

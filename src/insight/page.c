@@ -1,6 +1,6 @@
 /* page.c - see page.h. The page's markup, style and script are files of their own (page/), embedded when the program is
- * built; here the numbers are written that the script draws. Names are clean (trace/capture.h): none can end a string or
- * a script.
+ * built; here the numbers are written that the script draws. Names are clean (trace/capture.h): none can end a string
+ * or a script.
  *
  * Pages stay small enough for a browser: the timeline holds whole steps around the median one, as many as fit into
  * EVENTS_MAX; curves and columns of more than POINTS_MAX steps are thinned out. */
@@ -32,7 +32,8 @@ static void write_ranks(const gw_view *v, FILE *out) {
         const gw_insight_rank *rank = &in->ranks[r];
         gw_time caused, suffered;
         gw_view_blame(v, r, &caused, &suffered);
-        fprintf(out, "%s{\"host\":\"%s\",\"offset\":%.3f,\"unsure\":%.3f,\"ended\":%d,\"caused\":%.3f,\"suffered\":%.3f}",
+        fprintf(out,
+                "%s{\"host\":\"%s\",\"offset\":%.3f,\"unsure\":%.3f,\"ended\":%d,\"caused\":%.3f,\"suffered\":%.3f}",
                 r ? "," : "", rank->about.host, (double)rank->about.offset / 1e3, us(rank->about.uncertainty),
                 rank->ended, us(caused), us(suffered));
     }

@@ -109,16 +109,19 @@ static void follow(walker *w, const gw_operation *op, const gw_message *m) {
 }
 
 static void wait_for(walker *w, const gw_trace_event *wait) {
-    const gw_operation *op = gw_operations_find(w->ops, wait->comm, wait->number);
-    const gw_message *last = gw_messages_last(w->messages, w->rank, wait->comm, wait->number, w->now);
+    const gw_operation *op = gw_operations_awaited(w->ops, w->rank, wait, w->now);
+    uint32_t comm = op ? op->comm : wait->comm;
+    uint64_t number = op ? op->number : wait->number;
+    const gw_message *last = gw_messages_last(w->messages, w->rank, comm, number, w->now);
     uint32_t name = op ? op->name : wait->name;
-    if (last && last->arrived > wait->begin) {
+    if (last && last->arrived > wait->begin && comm) {
         follow(w, op, last);
     } else if (op && op->last_rank != w->rank && op->last_begin > wait->begin && op->last_begin < w->now) {
         spend(w, GW_PATH_MEMORY, -1, name, op->last_begin);
         w->rank = op->last_rank;
     } else {
-        spend(w, last ? GW_PATH_HANDLING : GW_PATH_MEMORY, -1, name, wait->begin);
+        bool messages = gw_messages_last(w->messages, w->rank, comm, number, UINT64_MAX) != NULL;
+        spend(w, !op ? GW_PATH_OTHER : messages ? GW_PATH_HANDLING : GW_PATH_MEMORY, -1, name, wait->begin);
     }
 }
 

@@ -1,9 +1,10 @@
-/* path.h - the critical path: what a step, or the whole recording, consisted of that could not have been shorter without
- * making it shorter.
+/* path.h - the critical path: what a step, or the whole recording, consisted of that could not have been shorter
+ * without making it shorter.
  *
- * It is found from the end: the rank that ended last either computed, which goes back to when it last waited; or it waited
- * for an operation, which ended with its last message, which goes back to its sender, which had been waiting for another
- * message, or had only just begun the operation; and so on to the beginning. */
+ * It is found from the end: the rank that ended last either computed, which goes back to when it last waited; or it
+ * waited
+ * for an operation, which ended with its last message, which goes back to its sender, which had been waiting for
+ * another message, or had only just begun the operation; and so on to the beginning. */
 #ifndef GW_INSIGHT_PATH_H
 #define GW_INSIGHT_PATH_H
 

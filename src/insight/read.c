@@ -1,6 +1,6 @@
 /* read.c - a capture's bytes become ranks, names and events. Anything may be in the file: a block whose checksum fits
- * is believed; of one that is cut short (a killed rank's last write, the end of a copied file) what is there is taken; the
- * rest is skipped up to the next block. */
+ * is believed; of one that is cut short (a killed rank's last write, the end of a copied file) what is there is
+ * taken; the rest is skipped up to the next block. */
 #include "insight/read.h"
 
 #include <stdlib.h>

@@ -22,7 +22,7 @@ static void add_late(const gw_insight *in, const gw_operations *ops, const gw_st
     const gw_insight_event *events = gw_insight_from(in, p->rank, GW_TRACE_WAITED, p->begin, &count);
     for (size_t i = 0; i < count && events[i].is.begin < p->end; i++) {
         const gw_trace_event *is = &events[i].is;
-        const gw_operation *op = is->end > p->begin && is->comm ? gw_operations_find(ops, is->comm, is->number) : NULL;
+        const gw_operation *op = is->end > p->begin ? gw_operations_awaited(ops, p->rank, is, is->end) : NULL;
         if (!op || op->last_rank == p->rank) continue;
         gw_spans_add(to, is->begin, op->last_begin < is->end ? op->last_begin : is->end, p->begin, p->end);
     }
@@ -86,6 +86,7 @@ static void average(gw_step_times *step, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const gw_step_part *p = &step->ranks[r];
         if (p->rank < 0) continue;
+        step->length += (p->end - p->begin) / n;
         mean->compute += p->compute / n;
         mean->waiting += p->waiting / n;
         mean->exposed += p->exposed / n;
@@ -136,8 +137,7 @@ void gw_steps_free(gw_steps *steps) {
 
 static int by_length(const void *a, const void *b) {
     const gw_step_times *x = *(const gw_step_times *const *)a, *y = *(const gw_step_times *const *)b;
-    gw_time p = x->end - x->begin, q = y->end - y->begin;
-    return p < q ? -1 : p > q;
+    return x->length < y->length ? -1 : x->length > y->length;
 }
 
 const gw_step_times *gw_steps_median(const gw_steps *steps) {

@@ -19,6 +19,7 @@ typedef struct gw_step_part {
 typedef struct gw_step_times {
     uint64_t number;
     gw_time begin, end;  /* from its first rank to its last */
+    gw_time length;      /* mean over the ranks: what a step costs */
     gw_step_part mean;   /* over the ranks; begin and end are those of the step */
     gw_step_part *ranks; /* rank_count entries, of gw_steps.parts */
     size_t recorded;     /* ranks that did */

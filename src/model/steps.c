@@ -16,6 +16,7 @@ typedef struct worker {
     int exchanged; /* steps of these whose gradients have all been handed over */
     int produced;  /* the lowest tensor that has been handed over in this step */
     int cursor;    /* of the order: what it has started */
+    int known;     /* of the order */
 } worker;
 
 /* A piece on its way, on one rank. */
@@ -172,7 +173,7 @@ static bool startable(steps *s, const worker *w, const entry *e) {
 
 static void follow(steps *s, int rank) {
     worker *w = &s->workers[rank];
-    while (w->cursor < s->entries && !s->status && startable(s, w, &s->order[w->cursor])) {
+    while (w->cursor < w->known && !s->status && startable(s, w, &s->order[w->cursor])) {
         int at = w->cursor++;
         const entry *e = &s->order[at];
         const gw_carry *carry = &s->config->carries[e->piece];
@@ -200,6 +201,35 @@ static bool append(steps *s, int piece, bool second) {
     return true;
 }
 
+/* The order reaches rank 0 at once, and the others by a message; folded, all of them stand for others too. */
+static void publish(steps *s) {
+    enum { DECISION_BYTES = 64 };
+    const gw_run_config *run = &s->config->run;
+    int world = run->topology.world;
+    bool told = gw_schedule_policy(s->config->schedule)->reorders && world > 1;
+    if (told && run->fabric->folded) {
+        fail(s, gw_run_tell(s->run, 0, s->ranks, DECISION_BYTES, s->entries, s->error));
+        return;
+    }
+    for (int rank = 0; rank < s->ranks && !s->status; rank++) {
+        if (told && rank) {
+            fail(s, gw_run_tell(s->run, 0, rank, DECISION_BYTES, s->entries, s->error));
+        } else {
+            s->workers[rank].known = s->entries;
+            follow(s, rank);
+        }
+    }
+}
+
+static void order_arrived(void *ctx, int to, int entries) {
+    steps *s = ctx;
+    bool folded = s->config->run.fabric->folded;
+    for (int rank = folded ? 0 : to; rank < (folded ? s->ranks : to + 1); rank++) {
+        s->workers[rank].known = entries;
+        follow(s, rank);
+    }
+}
+
 /* Rank 0 decides. */
 static void pump(steps *s) {
     gw_schedule *schedule = s->config->schedule;
@@ -209,7 +239,7 @@ static void pump(steps *s) {
         gw_schedule_start(schedule, piece);
         s->under_way++;
     }
-    for (int rank = 0; before < s->entries && rank < s->ranks; rank++) follow(s, rank);
+    if (before < s->entries) publish(s);
 }
 
 /* Computing. */
@@ -337,6 +367,7 @@ gw_status gw_steps_run(const gw_steps_config *config, gw_steps_result *result, g
     steps s = {.config = config, .pieces = gw_schedule_pieces(config->schedule), .error = error};
     gw_run_config run = config->run;
     run.done = collective_over;
+    run.told = order_arrived;
     run.ctx = &s;
     gw_status status = gw_run_open(&s.run, &run, error);
     if (status) return status;

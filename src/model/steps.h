@@ -1,8 +1,8 @@
 /* steps.h - training steps of all ranks on the virtual clock: layers are computed, gradients handed to the production
  * schedule, pieces carried, and the next forward pass waits for what it needs.
  *
- * Rank 0's schedule decides for all, as it does in production where a policy reorders; every rank starts a piece in
- * that order as soon as it has the gradients. */
+ * Rank 0's schedule decides for all; every rank starts a piece in that order as soon as it has the gradients. Where the
+ * policy reorders, the others have to be told, by messages that wait behind those of gradients as in production. */
 #ifndef GW_MODEL_STEPS_H
 #define GW_MODEL_STEPS_H
 

@@ -50,6 +50,7 @@ typedef struct gw_topology {
     int world;
     const int *host_of; /* world entries; NULL: every rank alone on its host */
     bool board;         /* the ranks of a host share memory (see GW_STEP_BOARD) */
+    bool native;        /* the transport can carry out the whole of it (see GW_STEP_NATIVE) */
 } gw_topology;
 
 /* What is asked for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the others the part
@@ -85,6 +86,8 @@ typedef enum gw_action_kind {
                       (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
                       the other ranks in rank order */
     GW_STEP_BOARD, /* the part of the collective inside one host, by shared memory: see gw_board_task */
+    GW_STEP_NATIVE, /* an all-reduce of src into dst by the library under the transport; started in the same order on
+                       all ranks, each when the one before it is done */
 } gw_action_kind;
 
 /* At least `steps` steps of each of the streams first .. first+streams-1 are complete. streams 0: nothing. */
@@ -164,6 +167,7 @@ extern const gw_plan_builder gw_plan_exchange;      /* direct by messages, same 
 extern const gw_plan_builder gw_plan_hierarchical;  /* allreduce */
 extern const gw_plan_builder gw_plan_dissemination; /* barrier */
 extern const gw_plan_builder gw_plan_pair;          /* send, recv */
+extern const gw_plan_builder gw_plan_native;        /* allreduce, where the transport can: "mpi" */
 extern const gw_plan_builder gw_plan_alone;         /* world 1, whatever was asked for: IN is copied to OUT */
 
 /* All of them, NULL at the end: the one table. */

@@ -48,7 +48,8 @@ const char *gw_space_name(gw_space space) {
 const char *gw_action_kind_name(gw_action_kind kind) {
     static const char *const names[] = {
         [GW_STEP_SEND] = "send", [GW_STEP_RECV] = "recv", [GW_STEP_RECV_REDUCE] = "recv_reduce",
-        [GW_STEP_COPY] = "copy", [GW_STEP_FOLD] = "fold", [GW_STEP_BOARD] = "board"};
+        [GW_STEP_COPY] = "copy", [GW_STEP_FOLD] = "fold", [GW_STEP_BOARD] = "board",
+        [GW_STEP_NATIVE] = "native"};
     return names[kind];
 }
 
@@ -133,6 +134,11 @@ const char *gw_action_where_text(const gw_action *step, char text[GW_STEP_TEXT])
         break;
     case GW_STEP_BOARD:
         add_board(&l, step);
+        break;
+    case GW_STEP_NATIVE:
+        add_slot(&l, step->dst);
+        add(&l, " = all ranks, ");
+        add_slot(&l, step->src);
         break;
     }
     return text;

@@ -3,6 +3,9 @@
  * order in which that needs it. */
 #include "schedule/schedule_internal.h"
 
+/* All-gathers that share the wire all come home late; one alone leaves it idle between its messages. */
+enum { SPREADING_AT_ONCE = 2 };
+
 static gw_schedule_settings settings(const double *values) {
     return (gw_schedule_settings){.fuse_bytes = (size_t)values[0]};
 }
@@ -14,6 +17,7 @@ static int next(const gw_schedule *s) {
     int n = s->piece_count, at = s->cursor;
     if (n == 0) return -1;
     if (at < n) return s->pieces[at].state == GW_PIECE_READY ? at : -1;
+    if (s->in_flight >= SPREADING_AT_ONCE) return -1;
     at = 2 * n - 1 - at;
     return s->pieces[at].state == GW_PIECE_HALFWAY ? at : -1;
 }

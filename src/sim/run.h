@@ -38,6 +38,8 @@ typedef struct gw_run_config {
     double message_seconds;  /* what a message costs besides the latency of links */
     /* A rank has completed its part of an operation. May start others. */
     void (*done)(void *ctx, int rank, int tag);
+    /* A message of gw_run_tell has arrived. NULL where nobody is told anything. */
+    void (*told)(void *ctx, int rank, int tag);
     void *ctx;
 } gw_run_config;
 
@@ -57,6 +59,10 @@ double gw_run_bytes(const gw_run *run); /* sent so far, between hosts and within
 gw_status gw_run_prepare(gw_run *run, const gw_run_spec *spec, gw_run_op **op, gw_error *error);
 /* A rank starts its part; every rank once. */
 void gw_run_start(gw_run *run, gw_run_op *op, int rank);
+
+/* A message from one rank to another outside any collective, over the same connection. Folded, `to` may be on another
+ * host. */
+gw_status gw_run_tell(gw_run *run, int from, int to, double bytes, int tag, gw_error *error);
 
 /* Something of the caller's that happens at a time: `act` is called with ctx of the configuration. The path of that
  * moment is the present one and the seconds to it, as this part. */

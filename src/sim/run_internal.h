@@ -60,7 +60,8 @@ struct gw_run_op {
 typedef struct message {
     gw_event arrival; /* first, so that the event is the message */
     struct message *next;
-    lane *from;
+    lane *from;  /* NULL: outside any collective */
+    int to, tag; /* of such a one */
     double bytes, posted, began;
     gw_path path;
 } message;

@@ -33,11 +33,12 @@ static void start_next(gw_run *run, connection *c) {
 static void arrive(gw_event *event, void *ctx) {
     gw_run *run = ctx;
     message *m = (message *)event;
-    lane *to = m->from->other;
+    message came = *m;
     run->path = m->path;
     m->next = run->spare_messages;
     run->spare_messages = m;
-    gw_run_arrived(run, to);
+    if (came.from) gw_run_arrived(run, came.from->other);
+    else run->config.told(run->config.ctx, came.to, came.tag);
     gw_run_drain(run);
 }
 
@@ -58,7 +59,7 @@ static void left(gw_net_flow *flow, void *ctx) {
     m->path = gw_path_plus(m->path, GW_PATH_LATENCY, c->latency);
     lane *l = m->from;
     gw_event_set(&run->events, &m->arrival, now + c->latency);
-    gw_run_complete(run, l);
+    if (l) gw_run_complete(run, l);
     gw_run_drain(run);
 }
 
@@ -82,19 +83,32 @@ memory:
     return NULL;
 }
 
-void gw_run_send(gw_run *run, lane *l, double bytes) {
+static void put_on(gw_run *run, connection *c, const message *what) {
     message *m = run->spare_messages;
     if (m) run->spare_messages = m->next;
     else m = gw_run_memory(run, sizeof *m);
     if (!m) return;
-    *m = (message){.arrival = {.act = arrive}, .from = l, .bytes = bytes, .posted = run->events.now, .path = run->path};
-    connection *c = l->connection;
+    *m = *what;
+    m->arrival = (gw_event){.act = arrive};
+    m->posted = run->events.now;
+    m->path = run->path;
     if (c->last) c->last->next = m;
     else c->first = m;
     c->last = m;
     run->messages++;
-    run->bytes += bytes;
+    run->bytes += m->bytes;
     if (c->first == m) start_next(run, c);
+}
+
+void gw_run_send(gw_run *run, lane *l, double bytes) {
+    put_on(run, l->connection, &(message){.from = l, .bytes = bytes});
+}
+
+gw_status gw_run_tell(gw_run *run, int from, int to, double bytes, int tag, gw_error *error) {
+    connection *c = gw_run_connect(run, from, to, error);
+    if (!c) return GW_MEMORY;
+    put_on(run, c, &(message){.to = to, .tag = tag, .bytes = bytes});
+    return GW_OK;
 }
 
 /* Boards. A task begins when all ranks of the host have come to it, each having begun all tasks of its operations

@@ -2,6 +2,8 @@
  * written from here (gradwire explain --all). */
 #include "strategy/combine.h"
 
+#include <string.h>
+
 #include "compress/compress.h"
 #include "schedule/schedule.h"
 #include "sync/sync.h"
@@ -21,6 +23,12 @@ static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts,
     if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare >= facts->world)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s: of %d rank%s at least one has to be waited for",
                        sync->technique.name, facts->world, facts->world == 1 ? "" : "s");
+    if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare &&
+        policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "sync=%s with schedule=%s: workers that are left behind never meet the others, so there is no "
+                       "moment at which all can cut their pieces anew",
+                       sync->technique.name, policy->technique.name);
     return GW_OK;
 }
 
@@ -28,9 +36,9 @@ static gw_status check_sync(const gw_strategy *s, const gw_step_facts *facts, co
     const char *name = sync->technique.name;
     if (sync->rule && !gw_strategy_is(s, GW_AXIS_ARCH, "ps"))
         return gw_fail(error, GW_UNSUPPORTED,
-                       "sync=%s with arch=%s: somebody has to keep the weights while workers come and go at their own "
-                       "pace: use arch=ps",
-                       name, gw_strategy_name(s, GW_AXIS_ARCH));
+                       "sync=%s: somebody has to keep the weights while workers come and go at their own pace: use "
+                       "arch=ps",
+                       name);
     if (sync->needs_update && !facts->updates)
         return gw_fail(error, GW_UNSUPPORTED,
                        "sync=%s works on weights: the step has to be given them and an update function", name);
@@ -55,12 +63,32 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;
     if (ps && setup.codec != &gw_codec_none)
-        return gw_fail(error, GW_UNSUPPORTED, "arch=ps with compress=%s: pushes to servers travel uncompressed",
-                       setup.codec->technique.name);
+        return gw_fail(error, GW_UNSUPPORTED, "arch=ps: pushes to servers travel as they are: use compress=none");
     if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s with schedule=%s: every rank gathers whole payloads, so there is no half of the "
-                       "the exchange at which to stop",
-                       setup.codec->technique.name, policy->technique.name);
+                       "exchange at which to stop",
+                       compress->technique->name, policy->technique.name);
     return GW_OK;
+}
+
+static void set(gw_strategy *s, gw_axis axis, const gw_technique *technique) {
+    s->axes[axis] = (gw_setting){.technique = technique};
+    gw_technique_default(technique, s->axes[axis].values);
+}
+
+gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
+                           gw_strategy *line, gw_error *error) {
+    gw_step_facts facts = {.world = world, .updates = true};
+    gw_strategy s;
+    gw_strategy_default(&s);
+    set(&s, a, first);
+    set(&s, b, second);
+    if (gw_sync_of(s.axes[GW_AXIS_SYNC].technique)->rule && a != GW_AXIS_ARCH && b != GW_AXIS_ARCH) {
+        const gw_technique *const *archs = gw_techniques(GW_AXIS_ARCH);
+        while (strcmp((*archs)->name, "ps") != 0) archs++;
+        set(&s, GW_AXIS_ARCH, *archs);
+    }
+    *line = s;
+    return gw_strategy_check_step(&s, &facts, error);
 }

@@ -15,4 +15,10 @@ typedef struct gw_step_facts {
 /* GW_UNSUPPORTED with the reason where a training step cannot be made this way. */
 gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_step_facts *facts, gw_error *error);
 
+
+/* A line in which two techniques of different axes meet and that can be stepped, with as little else as possible: the
+ * defaults, or the architecture that the synchrony needs. GW_UNSUPPORTED with the reason where there is none. */
+gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
+                           gw_strategy *line, gw_error *error);
+
 #endif

@@ -37,6 +37,18 @@
         .about = "congestion control; system is the kernel's own choice"                                               \
     }
 
+#define CLEAR                                                                                                          \
+    {                                                                                                                  \
+        .name = "clear", .kind = GW_PARAM_FLAG,                                                                        \
+        .about = "not encrypted: faster, where nobody else reads the network"                                          \
+    }
+
+#define LIBRARY                                                                                                        \
+    {                                                                                                                  \
+        .name = "library", .kind = GW_PARAM_CHOICE, .choices = GW_CHOICES("auto", "openmpi", "mpich"),                 \
+        .about = "which MPI; auto is the one that started the job"                                                     \
+    }
+
 #define PROVIDER                                                                                                       \
     {                                                                                                                  \
         .name = "provider", .kind = GW_PARAM_CHOICE,                                                                   \
@@ -53,6 +65,7 @@ static const gw_technique *const archs[] = {
     TECHNIQUE(.name = "direct", .about = "each rank reduces its slice from all others", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "hierarchical", .about = "shared memory within a host, ring across hosts",
               .params = GW_PARAMS(CHUNK)),
+    TECHNIQUE(.name = "mpi", .about = "MPI's own all-reduce; only with transport=mpi", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "ps", .about = "training steps through parameter servers beside some of the workers",
               .params = GW_PARAMS(SERVERS, CHUNK)),
     NULL,
@@ -64,6 +77,8 @@ static const gw_technique *const transports[] = {
     TECHNIQUE(.name = "rdma", .about = "libfabric, also within a host: payloads are written into the peer's memory",
               .params = GW_PARAMS(PROVIDER)),
     TECHNIQUE(.name = "shm", .about = "shared memory; only where all ranks are on one host"),
+    TECHNIQUE(.name = "zmq", .about = "ZeroMQ, encrypted, for networks with odd rules", .params = GW_PARAMS(CLEAR)),
+    TECHNIQUE(.name = "mpi", .about = "messages of MPI, for fabrics that only MPI knows", .params = GW_PARAMS(LIBRARY)),
     TECHNIQUE(.name = "sim", .about = "simulated links; only in the simulator"),
     NULL,
 };

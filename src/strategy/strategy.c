@@ -54,16 +54,21 @@ gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts
     bool sim = strcmp(transport, "sim") == 0;
     if (sim && !facts->simulated)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "transport=sim exists only in the simulator (allowed here: auto, tcp, shm)");
+                       "transport=sim exists only in the simulator (allowed here: auto, tcp, rdma, shm, zmq, mpi)");
     if (!sim && facts->simulated && strcmp(transport, "auto") != 0)
         return gw_fail(error, GW_UNSUPPORTED,
                        "transport=%s is not possible in the simulator, whose links are simulated (allowed here: "
                        "auto, sim)",
                        transport);
+    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "mpi") && strcmp(transport, "mpi") != 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=mpi hands the all-reduce to MPI, and transport=%s has none (allowed with it: "
+                       "transport=mpi)",
+                       transport);
     if (strcmp(transport, "shm") == 0 && facts->hosts > 1)
         return gw_fail(error, GW_UNSUPPORTED,
                        "transport=shm reaches only ranks of one host, and this job has %d hosts (allowed here: auto, "
-                       "tcp)",
+                       "tcp, rdma, zmq, mpi)",
                        facts->hosts);
     return GW_OK;
 }

@@ -31,7 +31,7 @@ typedef struct gw_sync_tensor {
 /* When a server answers a push. */
 typedef struct gw_sync_rule {
     bool at_once;  /* a push is applied when it comes; otherwise by rounds, when all have pushed */
-    uint64_t lead; /* at once: an answer is held back while its worker has pushed so many more than the slowest */
+    uint64_t lead; /* at once: an answer is held back while its worker leads the slowest by more pushes than this */
     int spare;     /* by rounds: so many workers are not waited for */
 } gw_sync_rule;
 

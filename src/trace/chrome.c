@@ -8,7 +8,8 @@
 
 #include "gradwire.h"
 
-const char gw_chrome_head[] = "[\n{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":0,\"args\":{\"labels\":\"gradwire\"}}";
+const char gw_chrome_head[] = "[\n"
+                              "{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":0,\"args\":{\"labels\":\"gradwire\"}}";
 const char gw_chrome_tail[] = "\n]\n";
 
 enum { LANE_STEP = 1, LANE_LAYERS, LANE_WAITING, LANE_TENSORS, LANE_WORK, LANE_BOARD, LANE_PEERS = 16 };

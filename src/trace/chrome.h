@@ -1,6 +1,7 @@
 /* chrome.h - events as a timeline in Chrome's trace format (a JSON array), which Perfetto and chrome://tracing open.
  *
- * A rank is a process of the timeline, with a lane for its steps, its layers, its waiting, its tensors, and one for each
+ * A rank is a process of the timeline, with a lane for its steps, its layers, its waiting, its tensors, and one for
+ * each
  * peer it sends to and hears from. Slices of one lane must not overlap there, so a message is drawn from when the one
  * before it was through; its exact times stand among its arguments. Operations, which do overlap, are asynchronous.
  *

@@ -24,12 +24,9 @@ void gw_train_tracing_begin(gw_train_tracing *t, gw_trace *trace, const gw_model
     t->trace = trace;
     t->step = step;
     if (is_new) register_names(t, model);
-    if (t->trace) t->began = gw_trace_now(t->trace);
 }
 
-void gw_train_tracing_end(gw_train_tracing *t) {
-    if (t->trace) gw_trace_span(t->trace, GW_TRACE_STEP, t->step, 0, 0, 0, t->began, gw_trace_now(t->trace));
-}
+void gw_train_tracing_end(gw_train_tracing *t) { t->trace = NULL; }
 
 void gw_train_tracing_free(gw_train_tracing *t) { free(t->names); }
 

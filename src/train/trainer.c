@@ -260,8 +260,8 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
     if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
     if (status == GW_OK) status = gw_trainer_finish_step(t, error);
-    if (status != GW_OK) return status;
     gw_train_tracing_end(&t->tracing);
+    if (status != GW_OK) return status;
     gw_time waited = count_pipeline(t) + count_exchange(t);
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;

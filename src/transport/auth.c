@@ -28,6 +28,17 @@ gw_status gw_auth_key(const gw_token *token, const char *job, uint8_t key[GW_AUT
     return GW_OK;
 }
 
+gw_status gw_auth_derive(const uint8_t key[GW_AUTH_KEY_BYTES], const char *label, uint8_t derived[GW_AUTH_KEY_BYTES],
+                         gw_error *error) {
+    uint8_t text[64] = "derived ";
+    size_t bytes = strlen((char *)text) + strlen(label);
+    assert(bytes < sizeof text);
+    memcpy(text + strlen((char *)text), label, strlen(label));
+    if (!hmac(key, GW_AUTH_KEY_BYTES, text, bytes, derived))
+        return gw_fail(error, GW_SYSTEM, "libcrypto cannot compute HMAC-SHA256: check its installation");
+    return GW_OK;
+}
+
 /* label (16 bytes, zero padded) | client nonce | server nonce | extra */
 static bool proof(const gw_auth *auth, const char *label, const uint8_t *extra, size_t extra_bytes,
                   uint8_t out[PROOF_BYTES]) {

@@ -63,6 +63,9 @@ typedef struct gw_auth {
 
 /* The key of a job: jobs of one user that share a token but not a name are strangers to each other. */
 gw_status gw_auth_key(const gw_token *token, const char *job, uint8_t key[GW_AUTH_KEY_BYTES], gw_error *error);
+/* A key for another use of the job's secret, named by label: whoever learns it has learnt nothing about the first. */
+gw_status gw_auth_derive(const uint8_t key[GW_AUTH_KEY_BYTES], const char *label, uint8_t derived[GW_AUTH_KEY_BYTES],
+                         gw_error *error);
 /* 32 random bytes; false if there are none. */
 bool gw_auth_nonce(uint8_t nonce[GW_AUTH_NONCE_BYTES]);
 

@@ -18,7 +18,7 @@ typedef struct gw_endpoint {
     char host[GW_ENDPOINT_HOST];             /* name, for people */
     char identity[GW_ENDPOINT_IDENTITY + 1]; /* equal on ranks that can share memory: same boot and namespaces */
     gw_address address;                      /* of its listener */
-    uint8_t shm[GW_ENDPOINT_SHM];            /* the shared-memory room's own */
+    uint8_t shm[GW_ENDPOINT_SHM]; /* the shared-memory room's own; without one, that of the transport between hosts */
 } gw_endpoint;
 
 /* This process: everything but `shm`, which is zeroed. */

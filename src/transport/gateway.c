@@ -297,5 +297,10 @@ gw_time gw_gateway_next_deadline(const gw_gateway *g) {
     return g->oldest && g->oldest->deadline < next ? g->oldest->deadline : next;
 }
 
+gw_status gw_gateway_derive(const gw_gateway *gateway, const char *label, uint8_t key[GW_AUTH_KEY_BYTES],
+                            gw_error *error) {
+    return gw_auth_derive(gateway->key, label, key, error);
+}
+
 int gw_gateway_rank(const gw_gateway *g) { return g->rank; }
 uint64_t gw_gateway_strangers(const gw_gateway *g) { return g->strangers; }

@@ -64,6 +64,9 @@ int gw_gateway_fd(const gw_gateway *gateway);
 /* When gw_gateway_poll must be called at the latest; UINT64_MAX: whenever. */
 gw_time gw_gateway_next_deadline(const gw_gateway *gateway);
 
+/* A key of the job's for another use: see gw_auth_derive. */
+gw_status gw_gateway_derive(const gw_gateway *gateway, const char *label, uint8_t key[GW_AUTH_KEY_BYTES],
+                            gw_error *error);
 int gw_gateway_rank(const gw_gateway *gateway);
 uint64_t gw_gateway_strangers(const gw_gateway *gateway); /* refused so far */
 

@@ -28,8 +28,10 @@ static const launcher launchers[] = {
      {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
      "SLURM_LOCALID",
      "SLURM_NTASKS_PER_NODE"},
+    {"JOB_COMPLETION_INDEX", {"WORLD_SIZE"}, NULL, NULL}, /* Kubernetes; the manifest says how many */
 };
 #define LAUNCHERS (int)(sizeof launchers / sizeof launchers[0])
+#define KUBERNETES (&launchers[LAUNCHERS - 1])
 
 /* An empty variable counts as not set. */
 static const char *variable(const char *name) {
@@ -140,16 +142,44 @@ static void choose_ports(int port, gw_place *place) {
     if (place->port_high > 65535) place->port_high = 65535;
 }
 
-/* "node[03-17,20],login1" -> "node03". Rank 0 is on the first node of a step. */
+/* "rack[0-1]node[03-17,20].local,login1" -> "rack0node03.local": of every bracket the first number. */
+static bool first_host(const char *list, char host[GW_HOST_TEXT]) {
+    size_t used = 0;
+    for (; *list && *list != ','; list++) {
+        if (*list != '[') {
+            host[used++] = *list;
+        } else {
+            size_t digits = strcspn(++list, "-,]");
+            if (used + digits >= GW_HOST_TEXT) return false;
+            memcpy(host + used, list, digits);
+            used += digits;
+            list += strcspn(list, "]");
+            if (!*list) return false;
+        }
+        if (used >= GW_HOST_TEXT - 1) return false;
+    }
+    host[used] = '\0';
+    return used > 0;
+}
+
+/* Rank 0 is on the first node of a step. */
 static bool first_slurm_node(char host[GW_HOST_TEXT]) {
     const char *list = variable("SLURM_STEP_NODELIST"), *nodes = variable("SLURM_STEP_NUM_NODES");
     if (!list) list = variable("SLURM_JOB_NODELIST");
     if (!nodes) nodes = variable("SLURM_NNODES");
-    if (!list || !nodes || strcmp(nodes, "1") == 0) return false;
-    size_t name = strcspn(list, "[,"), digits = 0;
-    if (list[name] == '[') digits = strcspn(list + name + 1, "-,]");
-    if (name + digits == 0 || name + digits >= GW_HOST_TEXT) return false;
-    snprintf(host, GW_HOST_TEXT, "%.*s%.*s", (int)name, list, (int)digits, list + name + (digits ? 1 : 0));
+    return list && nodes && strcmp(nodes, "1") != 0 && first_host(list, host);
+}
+
+/* "1.0;tcp://10.0.0.1,10.1.0.1:4000" -> "10.0.0.1": where mpirun runs, and rank 0 unless its host list begins
+ * elsewhere. */
+static bool mpirun_host(char host[GW_HOST_TEXT]) {
+    const char *uri = variable("OMPI_MCA_orte_hnp_uri"), *nodes = variable("OMPI_MCA_orte_num_nodes");
+    const char *from = uri ? strstr(uri, "tcp://") : NULL;
+    if (!from || !nodes || strcmp(nodes, "1") == 0) return false;
+    from += strlen("tcp://");
+    size_t length = strcspn(from, ",:");
+    if (length == 0 || length >= GW_HOST_TEXT) return false;
+    snprintf(host, GW_HOST_TEXT, "%.*s", (int)length, from);
     return true;
 }
 
@@ -158,7 +188,8 @@ static gw_status find_master(const gw_options *options, bool slurm, gw_place *pl
     const char *given = options && options->master_addr ? options->master_addr : variable("MASTER_ADDR");
     *port = -1;
     if (!given) {
-        if (!slurm || !first_slurm_node(place->master)) snprintf(place->master, sizeof place->master, "127.0.0.1");
+        bool found = slurm ? first_slurm_node(place->master) : mpirun_host(place->master);
+        if (!found) snprintf(place->master, sizeof place->master, "127.0.0.1");
         return GW_OK;
     }
     if (!gw_address_split(given, place->master, port))
@@ -192,7 +223,7 @@ static gw_status find_port(const gw_options *options, int in_address, int *port,
 gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error) {
     gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1, .listen_fd = -1};
     const launcher *from = find_launcher();
-    bool by_hand = (options && options->rank >= 0) || !from || from == &launchers[0];
+    bool by_hand = (options && options->rank >= 0) || !from || from == &launchers[0] || from == KUBERNETES;
     int in_address, port;
     gw_status status = find_rank(options, from, &found, error);
     if (status == GW_OK) status = find_master(options, variable("SLURM_PROCID") != NULL, &found, &in_address, error);

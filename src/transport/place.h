@@ -1,9 +1,11 @@
 /* place.h - this process's place in its job, from the options and the environment.
  *
- * Rank and world: RANK and WORLD_SIZE (gradwire run, torchrun), else those of Open MPI, PMI (MPICH, Intel MPI), PMIx
- * and Slurm; with none of them the process is alone. Rank 0 is met at MASTER_ADDR:MASTER_PORT, or at the port that
- * GRADWIRE_MASTER_PORT names, so that the program may listen at the other itself. Without an address that is loopback
- * (under srun on several nodes: the step's first node); without a port one in 20000-29999 is derived from the job's name. A derived port may be taken, and that of torchrun is, by torchrun itself: there the meeting point is
+ * Rank and world: RANK and WORLD_SIZE (gradwire run, torchrun), else those of Open MPI, PMI (MPICH, Intel MPI), PMIx,
+ * Slurm and an indexed Job of Kubernetes; with none of them the process is alone. Rank 0 is met at
+ * MASTER_ADDR:MASTER_PORT, or at the port that GRADWIRE_MASTER_PORT names, so that the program may listen at the other
+ * itself. Without an address that is loopback; under srun on several nodes it is the step's first node, and under Open
+ * MPI's mpirun on several the host where mpirun runs. Without a port one in 20000-29999 is derived from the job's name.
+ * A derived port may be taken, and that of torchrun is, by torchrun itself: there the meeting point is
  * one of sixteen ports. */
 #ifndef GW_TRANSPORT_PLACE_H
 #define GW_TRANSPORT_PLACE_H

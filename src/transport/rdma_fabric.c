@@ -61,7 +61,7 @@ static gw_status find(gw_rdma_fabric *f, const gw_rdma_options *o, gw_error *err
     if (result == 0) return GW_OK;
     f->info = NULL;
     return gw_fail(error, GW_UNSUPPORTED,
-                   "rdma: libfabric has no provider \"%s\" that works here (%s); `gradwire doctor` lists those that do",
+                   "rdma: libfabric has no provider \"%s\" that works here (%s); choose another: provider=tcp",
                    o->provider, f->library.strerror(-result));
 }
 

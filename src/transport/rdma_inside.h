@@ -63,7 +63,7 @@ typedef struct peer {
     gw_packet *head, *tail;                     /* not yet begun */
     gw_packet *offered;                         /* their landings are awaited */
     int under_way;                              /* records */
-    uint64_t said, heard, last;                 /* messages and writes, ours and theirs; last: all of theirs, from BYE */
+    uint64_t said, heard, last;                 /* messages and writes, ours, theirs; last: all of theirs, from BYE */
     bool parting;                               /* BYE has come: last holds */
     slot *slots;
     uint32_t slot_room, slots_used, slots_untold;

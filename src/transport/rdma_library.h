@@ -1,7 +1,8 @@
 /* rdma_library.h - libfabric, loaded when it is first needed.
  *
  * It is not linked: waking it takes most of a second (Debian's brings libraries that time the processor, and reads
- * every symbol of the kernel), and a program must run where it is not installed. The rest of its interface is inline. */
+ * every symbol of the kernel), and a program must run where it is not installed. The rest of its interface is inline.
+ * */
 #ifndef GW_TRANSPORT_RDMA_LIBRARY_H
 #define GW_TRANSPORT_RDMA_LIBRARY_H
 

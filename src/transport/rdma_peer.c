@@ -68,6 +68,7 @@ static void get_to_know(rdma *r, int rank) {
     peer *p = &r->peers[rank];
     gw_rdma_hello hello;
     gw_error error = {.rank = -1};
+    gw_rdma_greet(r, rank); /* whatever is wrong, the peer is to find it too */
     if (gw_rdma_hello_read(&hello, p->hello_in, &error) != GW_OK) {
         gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "%s", error.text);
     } else if (strcmp(hello.provider, r->fabric.name) != 0) {
@@ -80,7 +81,6 @@ static void get_to_know(rdma *r, int rank) {
         memcpy(p->fabric_address, hello.address, hello.address_bytes);
         p->fabric_address_bytes = hello.address_bytes;
         p->known = true;
-        gw_rdma_greet(r, rank);
         gw_rdma_list(r, rank);
     }
 }

@@ -168,7 +168,9 @@ static void write_on(rdma *r, record *rec) {
         size_t bytes = left < r->fabric.message_max ? (size_t)left : r->fabric.message_max;
         ssize_t result = write_part(r, rec, bytes);
         if (result == -FI_EAGAIN) break;
-        if (result) gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s", r->fabric.library.strerror((int)-result));
+        if (result)
+            gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s",
+                              r->fabric.library.strerror((int)-result));
         if (result) return; /* completions of parts may still come: the record stays theirs */
         rec->started += bytes;
         rec->parts++;

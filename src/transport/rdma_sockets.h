@@ -1,7 +1,7 @@
 /* rdma_sockets.h - the sockets that libfabric's tcp provider makes, and their congestion control.
  *
- * They take the system's, and where that is bbr a transfer on a fast link takes 1.4 times as long as with cubic (tcp.h).
- * libfabric has no call to change it, but the sockets are this process's, and known by their addresses. */
+ * They take the system's, and where that is bbr a transfer on a fast link takes 1.4 times as long as with cubic
+ * (tcp.h). libfabric has no call to change it, but the sockets are this process's, and known by their addresses. */
 #ifndef GW_TRANSPORT_RDMA_SOCKETS_H
 #define GW_TRANSPORT_RDMA_SOCKETS_H
 

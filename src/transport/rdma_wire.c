@@ -1,6 +1,7 @@
 /* rdma_wire.c - see rdma_wire.h. A message on the wire:
  *
- *     0 cookie    16 from    20 kind    21 landings    22 zeros    24 slot    28 nonce    32 frame    96 what follows */
+ *     0 cookie    16 from    20 kind    21 landings    22 zeros    24 slot    28 nonce    32 frame    96 what follows
+ * */
 #include "transport/rdma_wire.h"
 
 #include "transport/wire.h"

@@ -43,6 +43,18 @@ typedef struct gw_sink {
 } gw_sink;
 
 typedef struct gw_transport gw_transport;
+typedef struct gw_native_task gw_native_task;
+
+/* A library under a transport that can carry out a whole all-reduce (arch=mpi). All ranks of the job start the same
+ * ones in the same order. */
+typedef struct gw_native {
+    bool (*carries)(gw_dtype dtype, gw_redop op);
+    /* NULL, and why, where it cannot be started. The buffers are lent until done() says so, or reset(). */
+    gw_native_task *(*start)(gw_transport *transport, const void *in, void *out, size_t count, gw_dtype dtype,
+                             gw_redop op, gw_error *error);
+    /* True when it is over, and the task is no more; *error says if it failed. */
+    bool (*done)(gw_transport *transport, gw_native_task *task, gw_error *error);
+} gw_native;
 
 typedef struct gw_transport_ops {
     const char *name;
@@ -68,6 +80,7 @@ typedef struct gw_transport_ops {
     /* For transports that need connections of the gateway (tcp.h says more); NULL for others. From any thread. */
     void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
+    const gw_native *native; /* NULL: it only carries messages */
 } gw_transport_ops;
 
 /* How such a transport asks for a connection of this generation to peer, from within send(). Answered by adopt or

@@ -1,0 +1,189 @@
+/* mpi_shim.c - see mpi_table.h: all that is compiled against an MPI. Not part of libgradwire. */
+#include "transport/mpi_table.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gw_mpi {
+    MPI_Comm comm;
+    int tag_max;
+};
+
+/* MPI is one for the whole process, and so is whether it can still be ended in order. */
+static _Atomic bool abandoned;
+
+/* A request of this MPI lies at the beginning of ours. */
+_Static_assert(sizeof(MPI_Request) <= sizeof(gw_mpi_request), "a request has room");
+
+static void put_request(gw_mpi_request *request, MPI_Request theirs) { memcpy(request, &theirs, sizeof theirs); }
+
+static MPI_Request get_request(const gw_mpi_request *request) {
+    MPI_Request theirs;
+    memcpy(&theirs, request, sizeof theirs);
+    return theirs;
+}
+
+static gw_status explain(int code, const char *what, char why[GW_MPI_WHY_BYTES]) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS) return GW_OK;
+    MPI_Error_string(code, text, &length);
+    snprintf(why, GW_MPI_WHY_BYTES, "%s: %.200s", what, text);
+    return GW_PEER_LOST;
+}
+
+static void end_mpi(void) {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (!ended && !atomic_load(&abandoned)) MPI_Finalize();
+}
+
+static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
+    int started = 0, ended = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (ended) {
+        snprintf(why, GW_MPI_WHY_BYTES, "MPI has been finalised in this process and cannot be started again: call "
+                                        "gw_finalize before MPI_Finalize");
+        return GW_INVALID;
+    }
+    if (started) {
+        MPI_Query_thread(&level);
+    } else {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
+            snprintf(why, GW_MPI_WHY_BYTES, "MPI_Init_thread failed");
+            return GW_SYSTEM;
+        }
+        atexit(end_mpi);
+    }
+    if (level >= MPI_THREAD_SERIALIZED) return GW_OK;
+    snprintf(why, GW_MPI_WHY_BYTES, "MPI was started for calls of one thread only, and gradwire has a progress thread: "
+                                    "start it with MPI_Init_thread and MPI_THREAD_MULTIPLE");
+    return GW_UNSUPPORTED;
+}
+
+static gw_status check_place(int rank, int world, char why[GW_MPI_WHY_BYTES]) {
+    int own = -1, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (own == rank && size == world) return GW_OK;
+    snprintf(why, GW_MPI_WHY_BYTES, "MPI says that this is rank %d of %d, the job says rank %d of %d: start the ranks "
+                                    "with this MPI's own mpirun, or with srun --mpi=pmix", own, size, rank, world);
+    return GW_MISMATCH;
+}
+
+static gw_status shim_open(gw_mpi **out, int rank, int world, char why[GW_MPI_WHY_BYTES]) {
+    gw_status status = start_mpi(why);
+    if (!status) status = check_place(rank, world, why);
+    if (status) return status;
+    gw_mpi *mpi = calloc(1, sizeof *mpi);
+    if (!mpi) {
+        snprintf(why, GW_MPI_WHY_BYTES, "out of memory");
+        return GW_MEMORY;
+    }
+    int *bound = NULL, found = 0;
+    status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm), "MPI_Comm_dup", why);
+    if (status) {
+        free(mpi);
+        return status;
+    }
+    MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, &bound, &found);
+    mpi->tag_max = found ? *bound : 32767;
+    *out = mpi;
+    return GW_OK;
+}
+
+/* The communicator stays: freeing it is a call that all ranks make, and they leave one by one. */
+static void shim_close(gw_mpi *mpi) { free(mpi); }
+
+static void shim_abandon(void) { atomic_store(&abandoned, true); }
+
+static int shim_tag_max(const gw_mpi *mpi) { return mpi->tag_max; }
+
+static gw_status too_large(size_t bytes, char why[GW_MPI_WHY_BYTES]) {
+    snprintf(why, GW_MPI_WHY_BYTES, "MPI takes at most %d elements at once, not %zu: choose a smaller chunk", INT_MAX,
+             bytes);
+    return GW_UNSUPPORTED;
+}
+
+static gw_status shim_send(gw_mpi *mpi, const void *data, size_t bytes, int peer, int tag, gw_mpi_request *request,
+                           char why[GW_MPI_WHY_BYTES]) {
+    MPI_Request theirs;
+    if (bytes > INT_MAX) return too_large(bytes, why);
+    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, mpi->comm, &theirs);
+    if (code == MPI_SUCCESS) put_request(request, theirs);
+    return explain(code, "MPI_Isend", why);
+}
+
+static gw_status shim_receive(gw_mpi *mpi, void *data, size_t bytes, int peer, int tag, gw_mpi_request *request,
+                              char why[GW_MPI_WHY_BYTES]) {
+    MPI_Request theirs;
+    if (bytes > INT_MAX) return too_large(bytes, why);
+    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer < 0 ? MPI_ANY_SOURCE : peer, tag, mpi->comm, &theirs);
+    if (code == MPI_SUCCESS) put_request(request, theirs);
+    return explain(code, "MPI_Irecv", why);
+}
+
+static MPI_Datatype type_of(gw_dtype dtype) {
+    switch (dtype) {
+    case GW_F32: return MPI_FLOAT;
+    case GW_F64: return MPI_DOUBLE;
+    case GW_I32: return MPI_INT32_T;
+    case GW_I64: return MPI_INT64_T;
+    default: return MPI_DATATYPE_NULL;
+    }
+}
+
+static MPI_Op op_of(gw_redop op) {
+    switch (op) {
+    case GW_SUM: return MPI_SUM;
+    case GW_MIN: return MPI_MIN;
+    case GW_MAX: return MPI_MAX;
+    case GW_PROD: return MPI_PROD;
+    default: return MPI_OP_NULL;
+    }
+}
+
+static gw_status shim_allreduce(gw_mpi *mpi, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
+                                gw_mpi_request *request, char why[GW_MPI_WHY_BYTES]) {
+    MPI_Request theirs;
+    if (count > INT_MAX) return too_large(count, why);
+    int code = MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, type_of(dtype), op_of(op), mpi->comm,
+                              &theirs);
+    if (code == MPI_SUCCESS) put_request(request, theirs);
+    return explain(code, "MPI_Iallreduce", why);
+}
+
+static gw_status shim_test(gw_mpi_request *request, bool *done, gw_mpi_message *message, char why[GW_MPI_WHY_BYTES]) {
+    MPI_Request theirs = get_request(request);
+    MPI_Status status = {.MPI_SOURCE = -1};
+    int over = 0, cancelled = 0, bytes = 0;
+    int code = MPI_Test(&theirs, &over, &status);
+    put_request(request, theirs);
+    *done = over || code != MPI_SUCCESS;
+    if (!over || code != MPI_SUCCESS || !message) return explain(code, "MPI_Test", why);
+    MPI_Test_cancelled(&status, &cancelled);
+    if (!cancelled) MPI_Get_count(&status, MPI_BYTE, &bytes);
+    *message = (gw_mpi_message){.source = status.MPI_SOURCE, .bytes = bytes > 0 ? (size_t)bytes : 0,
+                                .cancelled = cancelled != 0};
+    return GW_OK;
+}
+
+static void shim_cancel(gw_mpi_request *request) {
+    MPI_Request theirs = get_request(request);
+    MPI_Cancel(&theirs);
+    put_request(request, theirs);
+}
+
+GW_API extern const gw_mpi_table gw_mpi_shim;
+
+const gw_mpi_table gw_mpi_shim = {
+    .version = GW_MPI_TABLE_VERSION, .open = shim_open, .close = shim_close, .abandon = shim_abandon,
+    .tag_max = shim_tag_max, .send = shim_send, .receive = shim_receive, .allreduce = shim_allreduce,
+    .test = shim_test, .cancel = shim_cancel,
+};

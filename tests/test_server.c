@@ -1,0 +1,208 @@
+/* test_server.c - shares and desks: who owns what; and, on a virtual clock with workers of random speed that may die,
+ * that nobody leads by more than allowed, no push is used twice or lost, and everybody sees his own. */
+#include "base/rng.h"
+#include "server/desk.h"
+#include "server/shares.h"
+#include "test.h"
+
+/* Shares. */
+
+static void shares_cover_every_element_once_and_balance(void) {
+    gw_share_tensor tensors[40];
+    gw_rng rng = gw_rng_make(7, 0);
+    for (int servers = 1; servers <= 8; servers++) {
+        size_t total = 0;
+        for (int i = 0; i < 40; i++) {
+            tensors[i] = (gw_share_tensor){.count = gw_rng_below(&rng, 3) ? gw_rng_below(&rng, 3000)
+                                                                          : gw_rng_below(&rng, 3000000),
+                                           .element = 4, .grain = 64, .kind = 0};
+            total += tensors[i].count * 4;
+        }
+        gw_shares shares;
+        gw_error error = {.rank = -1};
+        CHECK_EQ(GW_OK, gw_shares_open(&shares, tensors, 40, servers, &error));
+        for (int i = 0; i < 40; i++) {
+            size_t next = 0;
+            for (int k = shares.first_of[i]; k < shares.first_of[i + 1]; k++) {
+                CHECK(shares.list[k].tensor == i && shares.list[k].first == next && shares.list[k].count > 0);
+                next += shares.list[k].count;
+            }
+            CHECK(next == tensors[i].count);
+        }
+        for (int s = 0; s < servers; s++) {
+            double fair = (double)total / servers;
+            CHECK((double)shares.space_bytes[s] < fair * 1.05 + GW_SHARE_WHOLE_BYTES);
+            CHECK((double)shares.space_bytes[s] > fair * 0.95 - GW_SHARE_WHOLE_BYTES);
+            CHECK_EQ(s, gw_server_of_rank(gw_server_rank(s, servers, 9), servers, 9));
+        }
+        gw_shares_close(&shares);
+    }
+}
+
+/* A desk among workers. */
+
+#define WORKERS 6
+#define PARCELS 3
+#define STEPS 12
+
+typedef struct worker {
+    gw_time free_at;              /* it has computed until then */
+    int step;                     /* that it computes, or waits for */
+    int answers;                  /* of this step that came */
+    uint64_t round[PARCELS];
+    gw_time push_at[PARCELS], answer_at[PARCELS]; /* on their way until then; 0: not */
+    bool pushed, dead;
+    int pace, dies_in;            /* dies_in: a step, or STEPS */
+} worker;
+
+typedef struct scene {
+    gw_desk *desk;
+    gw_sync_rule rule;
+    gw_rng rng;
+    int workers, parcels;
+    worker w[WORKERS];
+    int used[PARCELS][WORKERS], late[PARCELS][WORKERS], seen[PARCELS][WORKERS]; /* seen: in the answer under way */
+    bool broken;
+} scene;
+
+static gw_time delay(scene *s) { return 1 + gw_rng_below(&s->rng, 20); }
+
+static int slowest(const scene *s, int parcel) {
+    int least = STEPS + 1;
+    for (int w = 0; w < s->workers; w++) {
+        int pushes = s->used[parcel][w] + s->late[parcel][w];
+        if (!gw_desk_left(s->desk, w) && pushes < least) least = pushes;
+    }
+    return least;
+}
+
+static void send_answers(scene *s, int p, gw_time now) {
+    int w;
+    while ((w = gw_desk_due(s->desk, p, now)) >= 0) {
+        int pushes = s->used[p][w] + s->late[p][w];
+        bool any = slowest(s, p) <= STEPS;
+        if (s->rule.at_once && any && (uint64_t)(pushes - slowest(s, p)) > s->rule.lead && pushes > slowest(s, p))
+            s->broken = true;
+        s->seen[p][w] = pushes;
+        s->w[w].round[p] = gw_desk_round(s->desk, p);
+        s->w[w].answer_at[p] = now + delay(s);
+    }
+}
+
+static void use_round(scene *s, int p, gw_time now) {
+    for (int w = 0; w < s->workers; w++) s->used[p][w] += gw_desk_in(s->desk, p, w);
+    gw_desk_next(s->desk, p, now);
+}
+
+static void push_comes(scene *s, int w, int p, gw_time now) {
+    s->w[w].push_at[p] = 0;
+    switch (gw_desk_push(s->desk, p, w, s->w[w].round[p], now)) {
+    case GW_PUSH_APPLY: s->used[p][w]++; break;
+    case GW_PUSH_LAST: use_round(s, p, now); break;
+    case GW_PUSH_LATE: s->late[p][w]++; break;
+    case GW_PUSH_KEPT: break;
+    case GW_PUSH_WRONG: s->broken = true;
+    }
+    send_answers(s, p, now);
+}
+
+static void answer_comes(scene *s, int w, int p) {
+    worker *who = &s->w[w];
+    who->answer_at[p] = 0;
+    if (s->seen[p][w] != who->step + 1) s->broken = true; /* all of its own, and no more */
+    who->answers++;
+}
+
+static void die(scene *s, int w, gw_time now) {
+    s->w[w].dead = true;
+    for (int p = 0; p < s->parcels; p++) s->w[w].push_at[p] = s->w[w].answer_at[p] = 0;
+    gw_desk_leave(s->desk, w, now);
+    for (int p = 0; p < s->parcels; p++) {
+        if (gw_desk_complete(s->desk, p)) use_round(s, p, now);
+        send_answers(s, p, now);
+    }
+}
+
+static void act(scene *s, int w, gw_time now) {
+    worker *who = &s->w[w];
+    if (who->dead || who->step == STEPS) return;
+    for (int p = 0; p < s->parcels && !who->dead; p++) {
+        if (who->push_at[p] && who->push_at[p] <= now) push_comes(s, w, p, now);
+        if (who->answer_at[p] && who->answer_at[p] <= now) answer_comes(s, w, p);
+    }
+    if (who->pushed && who->answers == s->parcels) {
+        who->pushed = false;
+        who->answers = 0;
+        who->step++;
+        who->free_at = now + 1 + gw_rng_below(&s->rng, (uint64_t)(10 * who->pace));
+        if (who->step == STEPS) die(s, w, now); /* it leaves in order */
+        else if (who->step == who->dies_in) die(s, w, now);
+    } else if (!who->pushed && who->free_at <= now) {
+        who->pushed = true;
+        for (int p = 0; p < s->parcels; p++) who->push_at[p] = now + delay(s);
+    }
+}
+
+static bool play(uint64_t seed, gw_sync_rule rule, bool deaths) {
+    scene s = {.rule = rule, .rng = gw_rng_make(seed, 0)};
+    gw_error error = {.rank = -1};
+    s.workers = 2 + (int)gw_rng_below(&s.rng, WORKERS - 1);
+    s.parcels = 1 + (int)gw_rng_below(&s.rng, PARCELS);
+    if (rule.spare >= s.workers) return true;
+    CHECK_EQ(GW_OK, gw_desk_open(&s.desk, &rule, s.workers, s.parcels, &error));
+    for (int w = 0; w < s.workers; w++) {
+        s.w[w].pace = 1 + (int)gw_rng_below(&s.rng, 10);
+        s.w[w].dies_in = deaths && gw_rng_below(&s.rng, 4) == 0 ? 1 + (int)gw_rng_below(&s.rng, STEPS) : STEPS + 1;
+    }
+    bool over = false;
+    for (gw_time now = 1; now < 100000 && !over && !s.broken; now++) {
+        over = true;
+        for (int i = 0; i < s.workers; i++) {
+            act(&s, (int)((now + (gw_time)i) % (gw_time)s.workers), now);
+            over &= s.w[i].dead || s.w[i].step == STEPS;
+        }
+    }
+    for (int w = 0; w < s.workers; w++)
+        for (int p = 0; p < s.parcels; p++) {
+            int pushes = s.used[p][w] + s.late[p][w];
+            bool all = s.w[w].step == STEPS ? pushes == STEPS : pushes >= s.w[w].step && pushes <= s.w[w].step + 1;
+            if (!all || (s.late[p][w] && !rule.spare)) s.broken = true;
+        }
+    gw_desk_close(s.desk);
+    if (!over || s.broken) printf("    seed %llu, at once %d, lead %llu, spare %d\n", (unsigned long long)seed,
+                                  rule.at_once, (unsigned long long)rule.lead, rule.spare);
+    return over && !s.broken;
+}
+
+static void a_thousand_seeds(void) {
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        gw_sync_rule rule = {.at_once = seed % 4 != 0, .spare = seed % 4 ? 0 : (int)(seed / 4 % 3)};
+        if (rule.at_once) rule.lead = seed % 4 == 1 ? UINT64_MAX : seed / 4 % 5;
+        /* A round that needs everybody cannot go on without the dead. */
+        CHECK(play(seed, rule, rule.at_once || rule.spare));
+    }
+}
+
+/* Time in which answers are held back, and because of whom. */
+static void waiting_is_told(void) {
+    gw_sync_rule bsp = {.at_once = false};
+    gw_desk *desk = NULL;
+    gw_error error = {.rank = -1};
+    CHECK_EQ(GW_OK, gw_desk_open(&desk, &bsp, 3, 2, &error));
+    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 0, 0, 100));
+    CHECK(gw_desk_awaits(desk, 1) && gw_desk_awaits(desk, 2) && !gw_desk_awaits(desk, 0));
+    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 1, 0, 200));
+    for (int p = 0; p < 2; p++) {
+        CHECK_EQ(GW_PUSH_LAST, gw_desk_push(desk, p, 2, 0, 1000));
+        gw_desk_next(desk, p, 1000);
+    }
+    CHECK_EQ(900, gw_desk_timed(desk, 0, 2000).held);
+    CHECK_EQ(800, gw_desk_timed(desk, 1, 2000).held);
+    CHECK_EQ(0, gw_desk_timed(desk, 2, 2000).held);
+    CHECK_EQ(100, gw_desk_timed(desk, 1, 2000).held_others);
+    CHECK_EQ(900, gw_desk_timed(desk, 2, 2000).held_others);
+    CHECK_EQ(GW_PUSH_WRONG, gw_desk_push(desk, 0, 0, 1, 2000)); /* before its answer */
+    gw_desk_close(desk);
+}
+
+TEST_MAIN(CASE(shares_cover_every_element_once_and_balance), CASE(a_thousand_seeds), CASE(waiting_is_told))
