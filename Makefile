@@ -15,7 +15,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-combinations bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-combinations test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -59,6 +59,13 @@ bench-large-batch: all run-packages
 # Every pair of techniques of two axes in a line that trains, or is refused (docs/combinations.md).
 test-combinations: all
 	@$(BUILD)/tests/helper_combinations
+
+# Recording, reading and the report page; the PyTorch binding. Minutes each; they say what they need.
+test-trace: all
+	@tests/trace.sh $(BUILD)
+
+test-python: all
+	@tests/python.sh $(BUILD)
 
 # The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
 bench-accuracy: all run-packages
