@@ -113,7 +113,7 @@ check "list: unknown axis" 2 "" \
 check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
-check "explain: a line" 0 "~cnn on 4 ranks: .* a step sends at most " "" gradwire explain arch=ps --model cnn
+check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync
 check "list: mistyped option" 2 "" \
