@@ -15,7 +15,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-combinations test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -55,10 +55,6 @@ bench-peers: all
 # docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
 bench-large-batch: all run-packages
 	@bench/large_batch.sh $(BUILD)
-
-# Every pair of techniques of two axes in a line that trains, or is refused (docs/combinations.md).
-test-combinations: all
-	@$(BUILD)/tests/helper_combinations
 
 # Recording, reading and the report page; the PyTorch binding. Minutes each; they say what they need.
 test-trace: all

@@ -64,6 +64,31 @@ static gw_comm *join(int rank) {
     return comm;
 }
 
+/* A rank's part, begun and ended. */
+typedef struct seat {
+    gw_comm *comm;
+    gw_step *step;
+    model m;
+} seat;
+
+static seat sit_down(int rank, const gw_step_options *options) {
+    seat s = {.comm = join(rank)};
+    make_model(s.comm, &s.m);
+    CHECK_EQ(GW_OK, gw_step_commit(&s.step, s.comm, s.m.tensors, TENSORS, options));
+    if (!s.step) {
+        printf("    %s\n", gw_last_error(NULL));
+        exit(1);
+    }
+    return s;
+}
+
+static void get_up(seat *s) {
+    gw_step_close(s->step);
+    gw_free(s->comm, s->m.gradients);
+    free(s->m.weights);
+    gw_finalize(s->comm);
+}
+
 static void run(const char *strategy, int ranks, bool apart, void (*body)(int rank)) {
     line = strategy;
     world = ranks;
@@ -76,16 +101,11 @@ static void run(const char *strategy, int ranks, bool apart, void (*body)(int ra
 
 /* The caller updates: the gradient's memory holds the mean after gw_step_wait. */
 static void means(int rank) {
-    gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    model m;
-    make_model(comm, &m);
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    seat s = sit_down(rank, NULL);
     for (int number = 0; number < STEPS; number++) {
         for (int t = 0; t < TENSORS; t++) {
-            CHECK_EQ(GW_OK, gw_step_wait(step, t));
-            const float *gradient = m.tensors[t].gradient;
+            CHECK_EQ(GW_OK, gw_step_wait(s.step, t));
+            const float *gradient = s.m.tensors[t].gradient;
             for (size_t i = 0; number && i < counts[t]; i++)
                 if (fabs(gradient[i] - mean_of(t, i, number - 1)) > 1e-5) {
                     CHECK(!"a mean is wrong");
@@ -94,13 +114,10 @@ static void means(int rank) {
                     break;
                 }
         }
-        backward(step, &m, rank, number);
+        backward(s.step, &s.m, rank, number);
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
-    gw_step_close(step);
-    gw_free(comm, m.gradients);
-    free(m.weights);
-    gw_finalize(comm);
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
+    get_up(&s);
 }
 
 static const char *const schedules[] = {"fifo", "wfbp", "wfbp:fuse=1K", "mgwfbp", "p3:slice=16K", "tictac", "dear",
@@ -141,31 +158,23 @@ static double plain(int tensor, size_t element, int steps) {
 }
 
 static void updates(int rank) {
-    gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    model m;
-    make_model(comm, &m);
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    seat s = sit_down(rank, &options);
     for (int number = 0; number < STEPS; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
-        backward(step, &m, rank, number);
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(s.step, t));
+        backward(s.step, &s.m, rank, number);
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
     for (int t = 0; t < TENSORS; t++)
         for (size_t i = 0; i < counts[t]; i++) {
-            const float *weights = m.tensors[t].weights;
+            const float *weights = s.m.tensors[t].weights;
             if (fabs(weights[i] - plain(t, i, STEPS)) <= 1e-4) continue;
             CHECK(!"a weight is wrong");
             printf("    tensor %d element %zu: %g, not %g\n", t, i, (double)weights[i], plain(t, i, STEPS));
             break;
         }
-    gw_step_close(step);
-    gw_free(comm, m.gradients);
-    free(m.weights);
-    gw_finalize(comm);
+    get_up(&s);
 }
 
 static void every_synchrony_ends_at_the_same_weights(void) {
@@ -178,34 +187,26 @@ static void every_synchrony_ends_at_the_same_weights(void) {
 
 /* Through a codec that loses next to nothing on such numbers, and with what it keeps saved and restored. */
 static void coded(int rank) {
-    gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    model m;
-    make_model(comm, &m);
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    seat s = sit_down(rank, NULL);
     for (int number = 0; number < STEPS; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
-        backward(step, &m, rank, number);
-        size_t bytes = gw_step_state_bytes(step);
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(s.step, t));
+        backward(s.step, &s.m, rank, number);
+        size_t bytes = gw_step_state_bytes(s.step);
         void *state = malloc(bytes + 1), *again = malloc(bytes + 1);
-        CHECK_EQ(GW_OK, gw_step_state_save(step, state));
-        CHECK_EQ(GW_OK, gw_step_state_restore(step, state, bytes));
-        CHECK_EQ(GW_OK, gw_step_state_save(step, again));
+        CHECK_EQ(GW_OK, gw_step_state_save(s.step, state));
+        CHECK_EQ(GW_OK, gw_step_state_restore(s.step, state, bytes));
+        CHECK_EQ(GW_OK, gw_step_state_save(s.step, again));
         CHECK_EQ(0, memcmp(state, again, bytes));
-        CHECK_EQ(GW_MISMATCH, gw_step_state_restore(step, state, bytes - 1));
+        CHECK_EQ(GW_MISMATCH, gw_step_state_restore(s.step, state, bytes - 1));
         free(state);
         free(again);
     }
-    const float *gradient = m.tensors[3].gradient; /* 16 elements: sent exact */
+    const float *gradient = s.m.tensors[3].gradient; /* 16 elements: sent exact */
     for (size_t i = 0; i < counts[3]; i++) CHECK(fabs(gradient[i] - mean_of(3, i, STEPS - 1)) < 1e-4);
-    gw_step_counters counted = gw_step_count(step);
+    gw_step_counters counted = gw_step_count(s.step);
     CHECK_EQ(STEPS, counted.steps);
     CHECK(counted.bytes_sent > 0 && counted.bytes_sent < counted.dense_bytes);
-    gw_step_close(step);
-    gw_free(comm, m.gradients);
-    free(m.weights);
-    gw_finalize(comm);
+    get_up(&s);
 }
 
 static void codecs_travel_with_every_schedule(void) {
@@ -256,29 +257,22 @@ static void mistakes_get_a_sentence(void) { run("", 2, false, mistakes); }
 
 /* One rank ends in the middle of a step: the others are told, and nothing hangs. */
 static void loses_one(int rank) {
-    gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    model m;
-    make_model(comm, &m);
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
-    backward(step, &m, rank, 0);
-    CHECK_EQ(GW_OK, gw_step_flush(step));
-    CHECK_EQ(GW_OK, gw_barrier(comm));
+    seat s = sit_down(rank, NULL);
+    backward(s.step, &s.m, rank, 0);
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
+    CHECK_EQ(GW_OK, gw_barrier(s.comm));
     if (rank == 1) {
         usleep(100 * 1000); /* the others have come out of the barrier */
         _exit(0);
     }
     gw_status status = GW_OK;
-    for (int t = TENSORS - 1; t >= 0 && !status; t--) status = gw_step_ready(step, t);
-    if (!status) status = gw_step_end(step);
-    if (!status) status = gw_step_flush(step);
+    for (int t = TENSORS - 1; t >= 0 && !status; t--) status = gw_step_ready(s.step, t);
+    if (!status) status = gw_step_end(s.step);
+    if (!status) status = gw_step_flush(s.step);
     CHECK_EQ(GW_PEER_LOST, status);
-    CHECK(strstr(gw_last_error(comm), "rank 1") != NULL);
-    CHECK_EQ(GW_PEER_LOST, gw_step_wait(step, 0));
-    gw_step_close(step);
-    gw_free(comm, m.gradients);
-    free(m.weights);
-    gw_finalize(comm);
+    CHECK(strstr(gw_last_error(s.comm), "rank 1") != NULL);
+    CHECK_EQ(GW_PEER_LOST, gw_step_wait(s.step, 0));
+    get_up(&s);
 }
 
 static void a_lost_rank_ends_the_step(void) {

@@ -1,4 +1,4 @@
-/* helper_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
+/* test_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
  * small model to a falling loss; a pair for which there is no line is refused with a reason. */
 #include "small_job.h"
 #include "strategy/combine.h"
@@ -116,6 +116,7 @@ static void train(gw_comm *comm, const char *line) {
     options.strategy = line;
     options.update = descend;
     double before = loss(&m);
+    int failures = test_failures;
     CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
     if (!step) printf("    %s: %s\n", line, gw_last_error(NULL)), exit(1);
     for (int number = 0; number < STEPS; number++) {
@@ -130,7 +131,8 @@ static void train(gw_comm *comm, const char *line) {
     CHECK_EQ(GW_OK, gw_step_flush(step));
     bool falls = loss(&m) < before;
     CHECK(falls);
-    if (!falls) printf("    %s: the loss went from %g to %g\n", line, before, loss(&m));
+    if (test_failures != failures)
+        printf("    %s: the loss went from %g to %g; %s\n", line, before, loss(&m), gw_last_error(NULL));
     gw_step_close(step);
 }
 
