@@ -22,18 +22,18 @@ static gw_adam_step step_of(const gw_optimiser_settings *s, bool decay, bool dec
                           .scale = (float)update->scale};
 }
 
-static void adam_apply(const gw_optimiser_settings *s, gw_piece p, const gw_update *update) {
+static void adam_apply(const gw_optimiser_settings *s, gw_parameter_part p, const gw_update *update) {
     gw_adam_step step = step_of(s, p.decay, false, update);
     gw_vectors_get()->adam(p.weights, p.gradients, p.state[0], p.state[1], &step, p.count);
 }
 
-static void adamw_apply(const gw_optimiser_settings *s, gw_piece p, const gw_update *update) {
+static void adamw_apply(const gw_optimiser_settings *s, gw_parameter_part p, const gw_update *update) {
     gw_adam_step step = step_of(s, p.decay, true, update);
     gw_vectors_get()->adam(p.weights, p.gradients, p.state[0], p.state[1], &step, p.count);
 }
 
 /* The direction takes the gradient's place until apply. */
-static void lamb_prepare(const gw_optimiser_settings *s, gw_piece p, const gw_update *update) {
+static void lamb_prepare(const gw_optimiser_settings *s, gw_parameter_part p, const gw_update *update) {
     const gw_vectors *v = gw_vectors_get();
     gw_adam_step step = step_of(s, p.decay, true, update);
     v->adam_direction(p.weights, p.gradients, p.state[0], p.state[1], &step, p.count);
@@ -42,7 +42,7 @@ static void lamb_prepare(const gw_optimiser_settings *s, gw_piece p, const gw_up
     p.norms[1] += v->sum_squares(p.gradients, p.count);
 }
 
-static void lamb_apply(const gw_optimiser_settings *s, gw_piece p, const gw_update *update) {
+static void lamb_apply(const gw_optimiser_settings *s, gw_parameter_part p, const gw_update *update) {
     (void)s;
     double weights = sqrt(p.norms[0]), direction = sqrt(p.norms[1]);
     double ratio = p.decay && weights > 0 && direction > 0 ? weights / direction : 1;

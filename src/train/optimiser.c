@@ -20,7 +20,7 @@ struct gw_optimiser {
     double *norms;
 };
 
-typedef void piece_function(const gw_optimiser_settings *settings, gw_piece piece, const gw_update *update);
+typedef void piece_function(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update);
 
 const gw_optimiser_kind *gw_optimiser_find(const char *name, gw_error *error) {
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
@@ -75,9 +75,9 @@ static int parameter_at(const gw_optimiser *o, size_t offset) {
     return low;
 }
 
-static gw_piece piece_of(gw_optimiser *o, int parameter, size_t offset, size_t count, float *weights,
+static gw_parameter_part piece_of(gw_optimiser *o, int parameter, size_t offset, size_t count, float *weights,
                          float *gradients) {
-    gw_piece piece = {.decay = o->table[parameter].decay, .norms = o->norms + 2 * parameter, .weights = weights,
+    gw_parameter_part piece = {.decay = o->table[parameter].decay, .norms = o->norms + 2 * parameter, .weights = weights,
                       .gradients = gradients, .count = count};
     for (int s = 0; s < o->kind->states; s++) piece.state[s] = o->state[s] + offset;
     return piece;
@@ -85,7 +85,7 @@ static gw_piece piece_of(gw_optimiser *o, int parameter, size_t offset, size_t c
 
 void gw_optimiser_update(gw_optimiser *o, int parameter, size_t first, size_t count, float *weights, float *gradients,
                          const gw_update *update) {
-    gw_piece piece = piece_of(o, parameter, o->table[parameter].offset + first, count, weights, gradients);
+    gw_parameter_part piece = piece_of(o, parameter, o->table[parameter].offset + first, count, weights, gradients);
     gw_optimiser_forget_norms(o, parameter, 1);
     if (o->kind->prepare) o->kind->prepare(&o->settings, piece, update);
     o->kind->apply(&o->settings, piece, update);

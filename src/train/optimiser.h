@@ -29,20 +29,20 @@ typedef struct gw_update {
 } gw_update;
 
 /* A part of one parameter. */
-typedef struct gw_piece {
+typedef struct gw_parameter_part {
     bool decay;
     double *norms; /* squared: of the parameter's weights, and of its gradient or direction */
     float *weights, *gradients, *state[GW_OPTIMISER_STATES];
     size_t count;
-} gw_piece;
+} gw_parameter_part;
 
 typedef struct gw_optimiser_kind {
     const char *name;
     const char *about;
     int states; /* floats kept for each weight */
     gw_optimiser_settings defaults;
-    void (*prepare)(const gw_optimiser_settings *settings, gw_piece piece, const gw_update *update); /* NULL: nothing */
-    void (*apply)(const gw_optimiser_settings *settings, gw_piece piece, const gw_update *update);
+    void (*prepare)(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update); /* NULL: nothing */
+    void (*apply)(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update);
 } gw_optimiser_kind;
 
 extern const gw_optimiser_kind gw_sgd, gw_lars, gw_adam, gw_adamw, gw_lamb;

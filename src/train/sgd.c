@@ -6,7 +6,7 @@
 #include "train/optimiser.h"
 #include "train/vectors.h"
 
-static void apply_with(const gw_optimiser_settings *s, gw_piece piece, const gw_update *update, double ratio) {
+static void apply_with(const gw_optimiser_settings *s, gw_parameter_part piece, const gw_update *update, double ratio) {
     gw_vectors_get()->sgd(piece.weights, piece.gradients, piece.state[0],
                           &(gw_sgd_step){.rate = (float)update->rate,
                                          .momentum = (float)s->momentum,
@@ -18,11 +18,11 @@ static void apply_with(const gw_optimiser_settings *s, gw_piece piece, const gw_
                           piece.count);
 }
 
-static void sgd_apply(const gw_optimiser_settings *s, gw_piece piece, const gw_update *update) {
+static void sgd_apply(const gw_optimiser_settings *s, gw_parameter_part piece, const gw_update *update) {
     apply_with(s, piece, update, 1);
 }
 
-static void lars_prepare(const gw_optimiser_settings *s, gw_piece piece, const gw_update *update) {
+static void lars_prepare(const gw_optimiser_settings *s, gw_parameter_part piece, const gw_update *update) {
     (void)s;
     if (!piece.decay) return;
     const gw_vectors *v = gw_vectors_get();
@@ -30,7 +30,7 @@ static void lars_prepare(const gw_optimiser_settings *s, gw_piece piece, const g
     piece.norms[1] += v->sum_squares(piece.gradients, piece.count) * update->scale * update->scale;
 }
 
-static void lars_apply(const gw_optimiser_settings *s, gw_piece piece, const gw_update *update) {
+static void lars_apply(const gw_optimiser_settings *s, gw_parameter_part piece, const gw_update *update) {
     double weights = sqrt(piece.norms[0]), gradient = sqrt(piece.norms[1]);
     bool scales = piece.decay && weights > 0 && gradient > 0;
     apply_with(s, piece, update, scales ? s->eta * weights / (gradient + s->decay * weights) : 1);
