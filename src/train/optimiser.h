@@ -41,7 +41,8 @@ typedef struct gw_optimiser_kind {
     const char *about;
     int states; /* floats kept for each weight */
     gw_optimiser_settings defaults;
-    void (*prepare)(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update); /* NULL: nothing */
+    /* NULL: nothing to prepare. */
+    void (*prepare)(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update);
     void (*apply)(const gw_optimiser_settings *settings, gw_parameter_part piece, const gw_update *update);
 } gw_optimiser_kind;
 
