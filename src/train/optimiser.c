@@ -76,10 +76,9 @@ static int parameter_at(const gw_optimiser *o, size_t offset) {
 }
 
 static gw_parameter_part piece_of(gw_optimiser *o, int parameter, size_t offset, size_t count, float *weights,
-                         float *gradients) {
+                                  float *gradients) {
     gw_parameter_part piece = {.decay = o->table[parameter].decay, .norms = o->norms + 2 * parameter,
-                         .weights = weights,
-                      .gradients = gradients, .count = count};
+                               .weights = weights, .gradients = gradients, .count = count};
     for (int s = 0; s < o->kind->states; s++) piece.state[s] = o->state[s] + offset;
     return piece;
 }
