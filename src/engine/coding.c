@@ -92,7 +92,7 @@ gw_status gw_coding_put(gw_coding *c, gw_coded_tensor *t, const gw_codec_setup *
     size_t bytes = 0, room = gw_coding_room(c, t, setup, range) - sizeof(uint32_t);
     gw_status status = GW_OK;
     gw_codec_call call = c->call;
-    call.clip = t->clip;
+    call.clip = call.pass ? 1 : t->clip;
     if (range.count)
         status = encode_rounds(with, call, range, gw_codec_stateful(with) ? kept : NULL, values,
                                *at + sizeof(uint32_t), room, &bytes, call.pass ? NULL : &t->report, error);

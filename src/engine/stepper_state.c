@@ -23,6 +23,7 @@ typedef struct part_head {
 
 /* A tensor that is coded is in one piece. */
 static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part part) {
+    if (s->ps) return gw_ps_codec_state(s->ps, tensor, part == OWNER);
     int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
     gw_exchange *exchange = count ? s->runs[first].exchange : NULL;
     const gw_span *spans = count ? gw_schedule_spans(s->schedule, first) : NULL;
