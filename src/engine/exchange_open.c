@@ -101,6 +101,7 @@ static gw_status make_state(gw_exchange *x, gw_coded_tensor *t, gw_error *error)
 }
 
 static void lay_out_merged(gw_exchange *x) {
+    size_t unit = x->coding.setup.codec->merge_unit;
     for (int i = 0; i < x->count; i++) {
         gw_coded_tensor *t = &x->tensors[i];
         if (t->exact) x->exact_count += t->what.count;
@@ -109,7 +110,7 @@ static void lay_out_merged(gw_exchange *x) {
             call.round = r;
             x->places[i].at[r] = x->merged_bytes[r];
             x->places[i].bytes[r] = gw_codec_bound(&x->coding.setup, &call, gw_codec_whole(&t->what));
-            x->merged_bytes[r] += x->places[i].bytes[r];
+            x->merged_bytes[r] += (x->places[i].bytes[r] + unit - 1) / unit * unit; /* whole units are reduced */
         }
     }
 }

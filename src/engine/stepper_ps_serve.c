@@ -13,6 +13,16 @@ size_t gw_ps_serve_bytes(const gw_ps *ps) {
     return ps->own < 0 ? 0 : results + ps->landing_bytes * ((size_t)ps->world - 1);
 }
 
+/* The server begins with what its rank has. */
+static void take_weights(gw_ps *ps) {
+    for (int i = 0; ps->weights && i < ps->shares.first_of[ps->shares.tensors]; i++) {
+        const gw_share *share = &ps->shares.list[i];
+        gw_segment part = {share->tensor, share->first, share->count};
+        if (share->server == ps->own)
+            memcpy(ps->weights + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
+    }
+}
+
 gw_status gw_ps_serve_open(gw_ps *ps, gw_error *error) {
     if (ps->own < 0) return GW_OK;
     size_t bytes = own_bytes(ps) + 1;
@@ -27,7 +37,7 @@ gw_status gw_ps_serve_open(gw_ps *ps, gw_error *error) {
     if (!fits)
         return gw_fail(error, GW_MEMORY, "out of memory for a server that owns %zu bytes of %d workers", own_bytes(ps),
                        ps->world);
-    gw_ps_take_weights(ps);
+    take_weights(ps);
     return GW_OK;
 }
 
@@ -40,13 +50,13 @@ void gw_ps_serve_close(gw_ps *ps) {
     free(ps->sources);
 }
 
-void gw_ps_take_weights(gw_ps *ps) {
-    for (int i = 0; ps->weights && i < ps->shares.first_of[ps->shares.tensors]; i++) {
-        const gw_share *share = &ps->shares.list[i];
-        gw_segment part = {share->tensor, share->first, share->count};
-        if (share->server == ps->own)
-            memcpy(ps->weights + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count) {
+    for (int i = ps->shares.first_of[tensor]; ps->weights && i < ps->shares.first_of[tensor + 1]; i++) {
+        if (ps->shares.list[i].server != ps->own) continue;
+        *count = ps->shares.list[i].count;
+        return (float *)(void *)(ps->weights + ps->shares.list[i].at);
     }
+    return NULL;
 }
 
 static const uint8_t *pushed_by(const gw_ps *ps, const gw_parcel *p, int worker) {
