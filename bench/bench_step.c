@@ -1,5 +1,5 @@
 /* bench_step.c - what the step engine itself costs: 600 tensors of 1 KiB to 1 MiB (as many as DenseNet-201 has) over
- * shared memory, through gw_step and, in turns, the same bytes in the same pieces by plain all-reduces. A rank of a job:
+ * shared memory, through gw_step and, in turns, the same bytes in the same pieces by all-reduces. A rank of a job:
  *
  *     gradwire run -n 2 --no-prefix -- bench/bench_step [STEPS [COMPUTE_MS]]
  *

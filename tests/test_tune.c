@@ -83,7 +83,7 @@ typedef double landscape(const double *bytes);
 
 /* Start-ups for each piece, and a tail that grows with the piece. */
 static double fusing(const double *b) { return 1000 + 200 * M / b[0] + b[0] / M * 12; }
-/* Small slices pay start-ups, large ones cannot be overtaken; little credit leaves the wire idle, much is in the way. */
+/* Small slices pay start-ups, large ones cannot be overtaken; little credit leaves gaps, much is in the way. */
 static double slicing(const double *b) {
     double in_flight = b[1] > b[0] ? b[1] / b[0] : 1;
     return 1000 + 60 * M / b[0] / in_flight + 20 * M / b[0] + b[0] / M * 60 + b[1] / M * 15;
@@ -211,7 +211,7 @@ static void odd_axes(void) {
 
 /* ---- steps in virtual time ---- */
 
-/* VGG-16 a 1024th of its size (bench/profiles/vgg16.csv; floats, forward and backward in us of a 64th of its time), four
+/* VGG-16 a 1024th of its size (bench/profiles/vgg16.csv; floats, forward and backward in us, a 64th of its time), four
  * ranks, a network on which communication takes as long as compute. */
 static const struct {
     size_t count;
