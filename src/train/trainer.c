@@ -202,6 +202,7 @@ static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
     gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+                           .wants_factors = gw_trainer_wants_factors, .factors_ready = gw_trainer_factors_ready,
                            .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
     gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
                                /* The mean over replicas is to be the mean over the window's examples. */
