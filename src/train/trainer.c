@@ -80,7 +80,9 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
     t->labels = calloc((size_t)(largest * t->rows), sizeof *t->labels);
     t->gathered = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
     t->hashes = calloc((size_t)t->world, sizeof *t->hashes);
-    if (!t->gradients || !t->labels || !t->gathered || !t->hashes)
+    t->workers = calloc((size_t)t->world, sizeof *t->workers);
+    t->at_servers = calloc((size_t)t->world, sizeof *t->at_servers);
+    if (!t->gradients || !t->labels || !t->gathered || !t->hashes || !t->workers || !t->at_servers)
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
     gw_status status = gw_model_create(t->spec, &options, &t->model, error);
     if (status == GW_OK)
@@ -135,6 +137,8 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
     gw_train_tracing_free(&t->tracing);
+    free(t->at_servers);
+    free(t->workers);
     free(t->hashes);
     free(t->gathered);
     free(t->labels);
