@@ -15,7 +15,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-servers test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -37,6 +37,12 @@ test-full: test-packages all
 # Every schedule in virtual time over 500 seeds.
 test-step: all
 	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
+
+# Parameter servers: every schedule on 1 to 4 servers and 1 to 6 workers beside arch=direct, bit for bit; a thousand
+# seeds of speeds and deaths; codecs over servers; factors.
+test-servers: all
+	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_server && $(BUILD)/tests/test_ps_codec && \
+	$(BUILD)/tests/test_sfb
 
 # All tests under ASan+UBSan and under TSan.
 test-sanitize: test-packages build-packages

@@ -247,6 +247,8 @@ typedef struct gw_step_tensor {
     void *weights;    /* what `update` writes; NULL where the caller updates by itself after gw_step_wait */
     size_t rows;      /* of a matrix: count is a multiple; 0: not one. Codecs of low rank want to know. */
     bool exact;       /* never compressed (biases, norms) */
+    size_t batch;     /* of a fully connected layer: its gradient is the sum of at most so many outer products on each
+                         rank, and may travel as their factors (arch=sfb); 0: it may not */
 } gw_step_tensor;
 
 /* One update of (a range of) a tensor, to be carried out by the caller's optimiser. */
@@ -286,6 +288,11 @@ typedef struct gw_step_options {
 GW_API gw_status gw_step_commit(gw_step **step, gw_comm *comm, const gw_step_tensor *tensors, int count,
                                 const gw_step_options *options);
 GW_API gw_status gw_step_ready(gw_step *step, int tensor);
+/* Whether the strategy has a tensor travel as factors: arch=sfb, a batch is given, and they cost less than the matrix.
+ * Its gradient then need not be computed, and gw_step_ready_factors takes the place of gw_step_ready: the gradient is
+ * the sum over `batch` examples of left (batch x rows) times right (batch x columns), row major. Both are copied. */
+GW_API bool gw_step_wants_factors(const gw_step *step, int tensor);
+GW_API gw_status gw_step_ready_factors(gw_step *step, int tensor, const float *left, const float *right, size_t batch);
 GW_API gw_status gw_step_wait(gw_step *step, int tensor);
 GW_API gw_status gw_step_end(gw_step *step);
 GW_API gw_status gw_step_flush(gw_step *step);

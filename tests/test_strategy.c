@@ -146,10 +146,10 @@ static void refuses_with_a_sentence(void) {
                       "transport)"},
         {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport)"},
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
-                      "hierarchical, mpi, ps)"},
+                      "hierarchical, mpi, ps, sfb)"},
         {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
                            "mpi, ps)"},
-        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps)"},
+        {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps, sfb)"},
         {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, "
                            "mpi, ps)"},
         {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
@@ -181,9 +181,9 @@ static void refuses_with_a_sentence(void) {
         {"transport=tcp:congestion=cubik", "transport=tcp: congestion cannot be \"cubik\" (did you mean \"cubic\"? "
                                            "allowed: auto, cubic, bbr, reno, system)"},
         {"arch=ring#remark", "unknown arch \"ring#remark\" (allowed: auto, ring, halving, tree, direct, "
-                             "hierarchical, mpi, ps)"},
+                             "hierarchical, mpi, ps, sfb)"},
         {"arch=ri\033[31mng", "unknown arch \"ri?[31mng\" (allowed: auto, ring, halving, tree, direct, "
-                              "hierarchical, mpi, ps)"},
+                              "hierarchical, mpi, ps, sfb)"},
         {"# a file\narch=ring\n\ntransport=udp", "line 4: unknown transport \"udp\" (allowed: auto, tcp, rdma, "
                                                  "shm, zmq, mpi, sim)"},
     };

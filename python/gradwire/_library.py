@@ -37,7 +37,7 @@ class Options(ctypes.Structure):
 class StepTensor(ctypes.Structure):
     """gw_step_tensor."""
     _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
-                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool)]
+                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool), ("batch", c_size_t)]
 
 
 class StepUpdate(ctypes.Structure):

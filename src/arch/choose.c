@@ -53,8 +53,9 @@ static const gw_plan_builder *automatic(const gw_plan_request *request, size_t e
 }
 
 const gw_plan_builder *gw_arch_choose(const char *arch, const gw_plan_request *request, size_t element_bytes) {
-    /* Servers carry training steps; a plain collective has nobody to keep its result. */
-    if (strcmp(arch, "auto") == 0 || strcmp(arch, "ps") == 0) return automatic(request, element_bytes);
+    /* Servers and factors carry training steps; a plain collective has nobody to keep its result, and no layers. */
+    if (strcmp(arch, "auto") == 0 || strcmp(arch, "ps") == 0 || strcmp(arch, "sfb") == 0)
+        return automatic(request, element_bytes);
     const gw_plan_builder *builder = gw_plan_find(arch);
     if (!builder) return NULL;
     if (carries(builder, request)) return builder;

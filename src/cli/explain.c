@@ -14,15 +14,26 @@
 
 typedef struct answers {
     const char *model;
-    int64_t ranks;
+    int64_t ranks, batch;
     bool all, json;
 } answers;
+
+/* A fully connected layer that may travel as factors. */
+typedef struct layer_form {
+    char name[GW_PARAMETER_NAME_BYTES];
+    size_t rows, cols, batch;
+    bool factors;
+} layer_form;
+
+#define FORMS_MAX 256
 
 /* What a commit came to, for the rank that sends most. */
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
     int tensors, pieces;
     gw_exchange_form form; /* of the largest piece that is coded; AUTO: none is */
+    layer_form layers[FORMS_MAX];
+    int layer_count;
 } outcome;
 
 static const char *no_host(void *ctx, int rank) {
@@ -52,7 +63,7 @@ static void no_update(void *ctx, const gw_step_update *update) {
     (void)update;
 }
 
-static gw_step_tensor *name_tensors(const gw_spec *spec, float *memory) {
+static gw_step_tensor *name_tensors(const gw_spec *spec, size_t batch, float *memory) {
     gw_step_tensor *tensors = calloc((size_t)spec->parameter_count + 1, sizeof *tensors);
     for (int i = 0; tensors && i < spec->parameter_count; i++) {
         const gw_parameter *p = &spec->parameters[i];
@@ -61,7 +72,22 @@ static gw_step_tensor *name_tensors(const gw_spec *spec, float *memory) {
                                       .exact = p->ndims < 2};
         memory += p->count;
     }
+    for (int i = 0; tensors && i < spec->node_count; i++) {
+        const gw_node *node = &spec->nodes[i];
+        if (node->kind->factors) tensors[node->first_parameter].batch = batch * (size_t)node->in.height;
+    }
     return tensors;
+}
+
+static void note_layers(const gw_stepper *stepper, const gw_step_tensor *tensors, int count, outcome *o) {
+    for (int i = 0; i < count && o->layer_count < FORMS_MAX; i++) {
+        const gw_step_tensor *t = &tensors[i];
+        if (!t->batch) continue;
+        layer_form *form = &o->layers[o->layer_count++];
+        *form = (layer_form){.rows = t->rows, .cols = t->count / t->rows, .batch = t->batch,
+                             .factors = gw_stepper_wants_factors(stepper, i)};
+        snprintf(form->name, sizeof form->name, "%s", t->name);
+    }
 }
 
 static void note(const gw_stepper *stepper, outcome *o) {
@@ -100,6 +126,7 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, int ranks, c
     if (flat && !config.flat) status = gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", flat);
     if (!status) status = gw_stepper_open(&stepper, &config, error);
     if (!status) note(stepper, o);
+    if (!status && config.factors) note_layers(stepper, tensors, count, o);
     gw_stepper_close(stepper);
     free(config.flat);
     gw_team_close(team);
@@ -116,7 +143,7 @@ static gw_status try_out(const gw_strategy *strategy, const answers *a, outcome 
     o->parameters = gw_spec_parameters(spec);
     o->tensors = spec->parameter_count;
     float *memory = calloc(o->parameters + 1, sizeof *memory);
-    gw_step_tensor *tensors = memory ? name_tensors(spec, memory) : NULL;
+    gw_step_tensor *tensors = memory ? name_tensors(spec, (size_t)a->batch, memory) : NULL;
     if (!tensors) status = gw_fail(error, GW_MEMORY, "out of memory for a model of %zu parameters", o->parameters);
     gw_core_config config = {.rank = 0, .world = (int)a->ranks, .deadline = GW_SECOND, .host_name = no_host,
                              .send = no_send, .failed = no_failure, .slow = no_slow};
@@ -137,6 +164,17 @@ static void say_meaning(const gw_strategy *strategy) {
                strategy->axes[axis].technique->about);
 }
 
+static void say_layers(const outcome *o) {
+    char factors[GW_UNIT_TEXT], matrix[GW_UNIT_TEXT];
+    for (int i = 0; i < o->layer_count; i++) {
+        const layer_form *l = &o->layers[i];
+        gw_bytes_format(l->batch * (l->rows + l->cols) * sizeof(float), factors);
+        gw_bytes_format(l->rows * l->cols * sizeof(float), matrix);
+        printf("  %-16s %6zu x %-6zu as %-8s (factors %s to each peer, the matrix is %s)\n", l->name, l->rows, l->cols,
+               l->factors ? "factors" : "matrix", factors, matrix);
+    }
+}
+
 static void say(const gw_strategy *strategy, const answers *a, const outcome *o) {
     char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT],
         memory[GW_UNIT_TEXT], codec[GW_UNIT_TEXT];
@@ -154,6 +192,7 @@ static void say(const gw_strategy *strategy, const answers *a, const outcome *o)
            (double)o->sent / ((double)o->parameters * sizeof(float)), memory);
     if (o->codec) printf(", %s of it kept by the codec", codec);
     puts("");
+    say_layers(o);
 }
 
 static void say_json(const gw_strategy *strategy, const answers *a, const outcome *o, const gw_error *error) {
@@ -240,6 +279,8 @@ static int ask(answers *a, int *argc, char **argv) {
          .about = "as in gradwire model (resnet20)"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &a->ranks, .lowest = 1, .highest = 4096,
          .about = "each on a host of its own (4)"},
+        {.name = "batch", .letter = 'b', .kind = GW_OPTION_INTEGER, .integer = &a->batch, .lowest = 1,
+         .highest = 1 << 20, .about = "examples of one rank, for arch=sfb (32)"},
         {.name = "all", .kind = GW_OPTION_FLAG, .flag = &a->all,
          .about = "which pairs of techniques go together, as docs/combinations.md"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "as JSON, for programs"},
@@ -249,7 +290,7 @@ static int ask(answers *a, int *argc, char **argv) {
 }
 
 static int run(int argc, char **argv) {
-    answers a = {.model = "resnet20", .ranks = 4};
+    answers a = {.model = "resnet20", .ranks = 4, .batch = 32};
     gw_error error = {.rank = -1};
     gw_strategy strategy;
     outcome o = {.form = GW_FORM_AUTO};
@@ -272,7 +313,7 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_explain = {
     .name = "explain",
     .about = "says what a strategy line will do, move and take, or why it is refused",
-    .usage = "[LINE] [--model NAME] [-n RANKS] [--all]",
+    .usage = "[LINE] [--model NAME] [-n RANKS] [--batch B] [--all]",
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:lead=3' --model cnn -n 8\n"
                "gradwire explain --all > docs/combinations.md",
     .operands_max = 1,

@@ -71,4 +71,11 @@ typedef struct gw_train_end {
 } gw_train_end;
 void gw_train_report_close(gw_train_report *report, const gw_train_end *end);
 
+/* ---- train_workers.c: rank 0 only ---- */
+
+/* Who is slow, for the line that moves; "" where nobody is. */
+void gw_train_workers_live(const gw_trainer *trainer, char *text, size_t size);
+void gw_train_workers_print(const gw_trainer *trainer); /* a table */
+void gw_train_workers_json(const gw_trainer *trainer);  /* a member of an object under way */
+
 #endif

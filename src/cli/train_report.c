@@ -97,7 +97,7 @@ static double seconds_left(const gw_train_report *r) {
 }
 
 static void draw(gw_train_report *r, const char *doing, double part) {
-    char bar[BAR + 1], sent[GW_UNIT_TEXT], left[GW_UNIT_TEXT] = "?", told[24] = "";
+    char bar[BAR + 1], sent[GW_UNIT_TEXT], left[GW_UNIT_TEXT] = "?", told[24] = "", slow[64];
     gw_time now = gw_clock_now();
     if (!r->live || (r->shown && now - r->shown < FRAME)) return;
     r->shown = now;
@@ -108,10 +108,11 @@ static void draw(gw_train_report *r, const char *doing, double part) {
     uint64_t exposed = r->epoch.exposed + r->trainer->work.exposed;
     if (r->accuracy >= 0) snprintf(told, sizeof told, "acc %.2f%%  ", 100 * r->accuracy);
     if (seconds_left(r) >= 0) gw_duration_format(seconds_left(r), left);
+    gw_train_workers_live(r->trainer, slow, sizeof slow);
     printf("\r\033[K%s %" PRIu64 "/%" PRId64
-           " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  sent %s  left %s",
+           " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  %ssent %s  left %s",
            doing, epoch_now(r), r->request->settings.epochs, bar, r->loss, told,
-           seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds),
+           seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds), slow,
            gw_bytes_format(r->total.bytes + r->trainer->work.bytes, sent), left);
     fflush(stdout);
     r->drawn = true;
@@ -270,6 +271,7 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
         row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", end->weights, r->trainer->replicas,
             r->trainer->replicas > 1 ? "s" : "");
     else row(&table, "weights", "not averaged since the last steps: the test is of their mean");
+    gw_train_workers_print(r->trainer);
 }
 
 void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {
@@ -284,6 +286,7 @@ void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {
         printf(", \"exchange_ms\": %.3f, \"overlap\": ", (double)end->exchange / 1e6);
         if (overlap(r, end->exchange) >= 0) printf("%.4f", overlap(r, end->exchange));
         else fputs("null", stdout);
+        gw_train_workers_json(r->trainer);
         printf(", \"weights\": \"%016" PRIx64 "\"}\n", end->weights);
     } else if (!r->request->quiet) {
         print_table(r, end);

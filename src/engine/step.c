@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "engine/comm.h"
 #include "engine/measure.h"
 #include "engine/recording.h"
@@ -105,6 +106,20 @@ static void describe(const gw_step *step) {
            gw_stepper_codec_bytes(step->stepper));
 }
 
+/* Which form each fully connected layer takes. */
+static void describe_factors(const gw_step *step, const gw_step_tensor *tensors) {
+    for (int i = 0; gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "sfb") && i < step->count; i++) {
+        const gw_step_tensor *t = &tensors[i];
+        char matrix[GW_UNIT_TEXT], factors[GW_UNIT_TEXT];
+        if (!t->batch || !t->rows) continue;
+        gw_bytes_format(t->count * sizeof(float), matrix);
+        gw_bytes_format(t->batch * (t->rows + t->count / t->rows) * sizeof(float), factors);
+        gw_log(GW_LOG_INFO, step->comm->rank, "%s, %zu x %zu with a batch of %zu, travels as %s: %s to each peer, the "
+               "matrix is %s", t->name, t->rows, t->count / t->rows, t->batch,
+               gw_stepper_wants_factors(step->stepper, i) ? "factors" : "a matrix", factors, matrix);
+    }
+}
+
 gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *tensors, int count,
                          const gw_step_options *options) {
     static const gw_step_options defaults = GW_STEP_OPTIONS_DEFAULT;
@@ -140,6 +155,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     step->dense_bytes = model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
     describe(step);
+    describe_factors(step, tensors);
     gw_node_nudge(comm->node); /* a server waits for pushes from now on */
     *out = step;
     return GW_OK;
@@ -203,16 +219,35 @@ static gw_status check(const gw_step *step, int tensor, const char *call) {
     return gw_comm_told(&error);
 }
 
-gw_status gw_step_ready(gw_step *step, int tensor) {
-    gw_error error = {.rank = -1};
-    gw_status status = check(step, tensor, "gw_step_ready");
+/* What comes before a gradient is handed over, whatever its form. */
+static gw_status before_ready(gw_step *step, int tensor, const char *call) {
+    gw_status status = check(step, tensor, call);
     if (!status) trace_begin(step);
     /* A synchrony that runs ahead waits here for the step before. */
     if (!status && gw_stepper_usable(step->stepper, tensor))
         status = wait_until(step, tensor, gw_stepper_settled);
     if (!status && failed(step)) return failure(step);
     if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
+    return status;
+}
+
+gw_status gw_step_ready(gw_step *step, int tensor) {
+    gw_error error = {.rank = -1};
+    gw_status status = before_ready(step, tensor, "gw_step_ready");
     if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &error), &error);
+    if (!status) gw_node_nudge(step->comm->node);
+    return status;
+}
+
+bool gw_step_wants_factors(const gw_step *step, int tensor) {
+    return step && tensor >= 0 && tensor < step->count && gw_stepper_wants_factors(step->stepper, tensor);
+}
+
+gw_status gw_step_ready_factors(gw_step *step, int tensor, const float *left, const float *right, size_t batch) {
+    gw_error error = {.rank = -1};
+    gw_status status = before_ready(step, tensor, "gw_step_ready_factors");
+    if (!status)
+        status = told(gw_stepper_ready_factors(step->stepper, tensor, left, right, batch, &error), &error);
     if (!status) gw_node_nudge(step->comm->node);
     return status;
 }

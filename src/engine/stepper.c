@@ -32,9 +32,7 @@ static void hand_over(gw_stepper *s, int entry) {
     atomic_store(&s->ring_head, head + 1);
 }
 
-gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
-    gw_stepper_tensor *t = &s->tensors[tensor];
-    uint64_t step = gw_stepper_step(s, t->readied);
+static gw_status check_ready(const gw_stepper *s, const gw_stepper_tensor *t, gw_error *error) {
     if (t->readied != s->steps)
         return gw_fail(error, GW_INVALID, "gw_step_ready: %s has been ready in this step already", t->what.name);
     if (outstanding(t))
@@ -42,6 +40,12 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
                        "gradient is computed anew",
                        t->what.name);
+    return GW_OK;
+}
+
+static gw_status begin(gw_stepper *s, int tensor) {
+    gw_stepper_tensor *t = &s->tensors[tensor];
+    uint64_t step = gw_stepper_step(s, t->readied);
     t->applying = step;
     gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
@@ -53,6 +57,34 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
     atomic_fetch_add(&s->under_way, 1);
     hand_over(s, tensor);
     return GW_OK;
+}
+
+gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
+    const gw_stepper_tensor *t = &s->tensors[tensor];
+    if (t->factors)
+        return gw_fail(error, GW_INVALID,
+                       "gw_step_ready: %s travels as factors, as gw_step_wants_factors says: call "
+                       "gw_step_ready_factors",
+                       t->what.name);
+    gw_status status = check_ready(s, t, error);
+    return status ? status : begin(s, tensor);
+}
+
+bool gw_stepper_wants_factors(const gw_stepper *s, int tensor) { return s->tensors[tensor].factors != NULL; }
+
+gw_status gw_stepper_ready_factors(gw_stepper *s, int tensor, const float *left, const float *right, size_t batch,
+                                   gw_error *error) {
+    const gw_stepper_tensor *t = &s->tensors[tensor];
+    if (!t->factors)
+        return gw_fail(error, GW_INVALID, "gw_step_ready_factors: %s travels as it is: call gw_step_ready",
+                       t->what.name);
+    if (batch > t->what.batch || (batch && (!left || !right)))
+        return gw_fail(error, GW_INVALID, "gw_step_ready_factors: %s has factors of %zu examples, and at most %zu may "
+                       "come, none of them NULL", t->what.name, batch, t->what.batch);
+    gw_status status = check_ready(s, t, error);
+    if (status) return status;
+    gw_factors_take(t->factors, left, right, batch);
+    return begin(s, tensor);
 }
 
 gw_status gw_stepper_end(gw_stepper *s, gw_error *error) {

@@ -32,6 +32,7 @@ typedef struct gw_stepper_config {
     const char *arch;        /* of the strategy line */
     size_t chunk_bytes;
     int servers;             /* parameter servers carry the pieces (stepper_ps.h); 0: collectives do */
+    bool factors;            /* fully connected layers may travel as factors (stepper_factors.h) */
     const gw_policy *policy;
     gw_schedule_settings settings;
     gw_codec_setup codec;    /* gw_codec_none: values travel as they are */
@@ -55,6 +56,10 @@ void gw_stepper_close(gw_stepper *stepper);
 
 /* (C) The calls of gradwire.h, without waiting. */
 gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, gw_error *error);
+/* (C) Of a tensor that travels as factors, instead of gw_stepper_ready. */
+bool gw_stepper_wants_factors(const gw_stepper *stepper, int tensor);
+gw_status gw_stepper_ready_factors(gw_stepper *stepper, int tensor, const float *left, const float *right, size_t batch,
+                                   gw_error *error);
 gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */

@@ -75,17 +75,27 @@ static gw_status bind_coded(gw_stepper *s, int piece, const coded_names *names, 
     return status ? status : gw_exchange_open(&run->exchange, s->config.core, run->team, &config, error);
 }
 
+/* Those that travel as factors; every kind of carrier leaves them out. */
+static void bind_factored(gw_stepper *s) {
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++) {
+        gw_stepper_tensor *t = &s->tensors[gw_schedule_spans(s->schedule, p)[0].tensor];
+        s->runs[p].factored = t->factors ? t : NULL;
+    }
+}
+
 static bool coded(const gw_stepper *s, int piece) {
     const gw_span *spans = gw_schedule_spans(s->schedule, piece);
     return s->config.codec.codec != &gw_codec_none && s->tensors[spans[0].tensor].what.dtype == GW_F32;
 }
 
 gw_status gw_carry_bind(gw_stepper *s, gw_error *error) {
+    bind_factored(s);
     if (s->config.servers) return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
     coded_names names = {calloc((size_t)s->config.count + 1, sizeof *names.tensors),
                          calloc((size_t)s->config.count + 1, sizeof *names.exact)};
     gw_status status = names.tensors && names.exact ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for pieces");
     for (int p = 0; !status && p < gw_schedule_pieces(s->schedule); p++) {
+        if (s->runs[p].factored) continue;
         if (coded(s, p)) status = bind_coded(s, p, &names, error);
         else bind_dense(s, p);
     }
@@ -148,6 +158,11 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     const gw_piece *p = gw_schedule_piece(s->schedule, piece);
     bool splits = gw_schedule_policy(s->schedule)->splits;
     if (!second) run->label = gw_stepper_trace_start(s, piece);
+    if (run->factored) {
+        if (!second) gw_factors_start(run->factored->factors, run->label, now, error);
+        if (s->ps) gw_schedule_left(s->schedule, piece); /* the others may start in another order */
+        return;
+    }
     if (s->ps) {
         gw_ps_start(s->ps, piece, gw_stepper_step(s, p->readied - 1), now, error);
         return;
@@ -166,6 +181,7 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
 bool gw_carry_over(gw_stepper *s, int piece, gw_time now, gw_error *error) {
     gw_run *run = &s->runs[piece];
     gw_status status = GW_OK;
+    if (run->factored) return gw_factors_over(run->factored->factors, run->factored->view.travels, error);
     if (s->ps) return gw_ps_over(s->ps, piece);
     if (run->exchange) {
         gw_op *awaited = NULL;

@@ -14,11 +14,11 @@ static size_t dense_bytes(const gw_stepper *s, const gw_run *run) {
 }
 
 size_t gw_stepper_sent_bytes(const gw_stepper *s) {
-    size_t bytes = 0;
-    if (s->ps) return gw_ps_sent_bytes(s->ps);
+    size_t bytes = s->ps ? gw_ps_sent_bytes(s->ps) : 0;
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++) {
         const gw_run *run = &s->runs[p];
-        bytes += run->exchange ? gw_exchange_sent_bytes(run->exchange) : dense_bytes(s, run);
+        if (run->factored) bytes += gw_factors_sent_bytes(run->factored->factors);
+        else if (!s->ps) bytes += run->exchange ? gw_exchange_sent_bytes(run->exchange) : dense_bytes(s, run);
     }
     return bytes;
 }

@@ -5,11 +5,13 @@
 
 #include "engine/publish.h"
 #include "engine/stepper.h"
+#include "engine/stepper_factors.h"
 
 typedef struct gw_stepper_tensor {
     gw_step_tensor what;            /* the name is a copy */
     gw_stepper *stepper;
     gw_sync_tensor view;
+    gw_factors *factors;       /* NULL: it travels as it is */
     size_t offset;             /* bytes, in the flat memory: tensors one after the other */
     uint64_t readied;          /* (C) steps it has been ready in */
     _Atomic uint64_t done;     /* of these, over */
@@ -25,6 +27,7 @@ typedef struct gw_run {
     gw_op *op;             /* dense */
     gw_exchange *exchange; /* coded; NULL: dense */
     gw_team *team;         /* the exchange's */
+    gw_stepper_tensor *factored; /* travels as factors; NULL: not */
     uint8_t *data;         /* dense: where its elements stand together */
     bool copies;           /* in the flat memory, not where the tensors lie */
     size_t count;

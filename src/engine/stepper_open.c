@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "engine/stepper_internal.h"
 #include "engine/stepper_ps.h"
+#include "strategy/combine.h"
 
 #define FLAT_ALIGNMENT 64 /* where the type changes */
 
@@ -16,8 +17,8 @@ gw_status gw_stepper_follow(gw_stepper_config *c, const gw_strategy *strategy, g
     const gw_setting *axes = strategy->axes;
     c->arch = gw_strategy_name(strategy, GW_AXIS_ARCH);
     c->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
-    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps"))
-        c->servers = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "servers");
+    c->servers = gw_strategy_servers(strategy);
+    c->factors = gw_strategy_is(strategy, GW_AXIS_ARCH, "sfb");
     c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
     c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
     c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
@@ -47,16 +48,24 @@ size_t gw_stepper_flat_bytes(const gw_stepper_config *c) {
     return scattered ? lay_flat(c, NULL) : 0;
 }
 
+/* Factors travel alone, in one piece. */
 static void describe(const gw_stepper_config *c, gw_schedule_tensor *described) {
-    for (int i = 0; i < c->count; i++)
-        described[i] = (gw_schedule_tensor){.count = c->tensors[i].count,
-                                            .element = gw_dtype_bytes(c->tensors[i].dtype),
-                                            .kind = (int)c->tensors[i].dtype,
-                                            .whole = codes(c, &c->tensors[i])};
+    for (int i = 0; i < c->count; i++) {
+        const gw_step_tensor *t = &c->tensors[i];
+        bool factors = gw_factors_chosen(c, t);
+        described[i] = (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
+                                            .element = gw_dtype_bytes(t->dtype),
+                                            .kind = factors ? GW_DTYPES + i : (int)t->dtype,
+                                            .whole = factors || codes(c, t)};
+    }
+}
+
+static uint32_t codec_teams(const gw_stepper_config *c) {
+    return c->codec.codec == &gw_codec_none ? 0 : (uint32_t)c->count + 1; /* coded tensors are not cut */
 }
 
 uint32_t gw_stepper_teams(const gw_stepper_config *c) {
-    return c->codec.codec == &gw_codec_none ? 0 : (uint32_t)c->count + 1; /* coded tensors are not cut */
+    return codec_teams(c) + (c->factors ? (uint32_t)c->count : 0);
 }
 
 /* Checks. */
@@ -132,6 +141,15 @@ static gw_status make_tensors(gw_stepper *s, gw_error *error) {
     return GW_OK;
 }
 
+static gw_status make_factors(gw_stepper *s, gw_error *error) {
+    const gw_stepper_config *c = &s->config;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < c->count; i++)
+        if (gw_factors_chosen(c, &c->tensors[i]))
+            status = gw_factors_open(&s->tensors[i].factors, c, i, c->first_id + codec_teams(c) + (uint32_t)i, error);
+    return status;
+}
+
 static gw_status make_schedule(gw_stepper *s, gw_error *error) {
     gw_schedule_tensor *described = calloc((size_t)s->config.count + 1, sizeof *described);
     if (!described) return gw_fail(error, GW_MEMORY, "out of memory for a schedule");
@@ -170,6 +188,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
     s->config = *config;
     s->scale = 1;
     status = make_tensors(s, error);
+    if (!status) status = make_factors(s, error);
     if (!status) status = make_schedule(s, error);
     if (!status) status = make_ring(s, error);
     if (!status) status = make_runs(s, error);
@@ -188,7 +207,10 @@ void gw_stepper_close(gw_stepper *s) {
     free(s->runs);
     free(s->ring);
     gw_schedule_close(s->schedule);
-    for (int i = 0; s->tensors && i < s->config.count; i++) free((char *)(uintptr_t)s->tensors[i].what.name);
+    for (int i = 0; s->tensors && i < s->config.count; i++) {
+        gw_factors_close(s->tensors[i].factors);
+        free((char *)(uintptr_t)s->tensors[i].what.name);
+    }
     free(s->kept);
     free(s->tensors);
     free(s);
@@ -235,6 +257,8 @@ size_t gw_stepper_codec_bytes(const gw_stepper *s) {
 size_t gw_stepper_memory_bytes(const gw_stepper *s) {
     size_t bytes = s->memory + gw_stepper_codec_bytes(s) + (s->config.flat ? lay_flat(&s->config, NULL) : 0);
     if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
+    for (int i = 0; i < s->config.count; i++)
+        if (s->tensors[i].factors) bytes += gw_factors_memory_bytes(s->tensors[i].factors);
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_memory_bytes(s->runs[p].exchange);
     return bytes;

@@ -93,7 +93,8 @@ static gw_status make_shares(gw_ps *ps, gw_error *error) {
     if (!described) return gw_fail(error, GW_MEMORY, "out of memory for shares");
     for (int i = 0; i < count; i++) {
         const gw_step_tensor *t = &ps->stepper->tensors[i].what;
-        described[i] = (gw_share_tensor){.count = t->count, .element = gw_dtype_bytes(t->dtype), .kind = (int)t->dtype,
+        size_t own = ps->stepper->tensors[i].factors ? 0 : t->count; /* factors do not go to servers */
+        described[i] = (gw_share_tensor){.count = own, .element = gw_dtype_bytes(t->dtype), .kind = (int)t->dtype,
                                          .grain = gw_ps_codec_grain(ps, i, GRAIN)};
     }
     gw_status status = gw_shares_open(&ps->shares, described, count, ps->servers, error);

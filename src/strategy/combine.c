@@ -8,18 +8,24 @@
 #include "schedule/schedule.h"
 #include "sync/sync.h"
 
+int gw_strategy_servers(const gw_strategy *s) {
+    bool has = gw_strategy_is(s, GW_AXIS_ARCH, "ps") || gw_strategy_is(s, GW_AXIS_ARCH, "sfb");
+    return has ? (int)gw_strategy_integer(s, GW_AXIS_ARCH, "servers") : 0;
+}
+
 static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync,
                                const gw_policy *policy, gw_error *error) {
-    int64_t servers = gw_strategy_integer(s, GW_AXIS_ARCH, "servers");
+    const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
+    int servers = gw_strategy_servers(s);
     if (servers > facts->world)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=ps:servers=%lld: a server runs beside a worker, and the job has %d rank%s",
-                       (long long)servers, facts->world, facts->world == 1 ? "" : "s");
+                       "arch=%s:servers=%d: a server runs beside a worker, and the job has %d rank%s", arch, servers,
+                       facts->world, facts->world == 1 ? "" : "s");
     if (policy->splits)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=ps with schedule=%s: a server answers when its sum is complete, and there is no half of "
+                       "arch=%s with schedule=%s: a server answers when its sum is complete, and there is no half of "
                        "the exchange at which to stop",
-                       policy->technique.name);
+                       arch, policy->technique.name);
     if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare >= facts->world)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s: of %d rank%s at least one has to be waited for",
                        sync->technique.name, facts->world, facts->world == 1 ? "" : "s");
@@ -56,9 +62,8 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     const gw_policy *policy = gw_policy_of(s->axes[GW_AXIS_SCHEDULE].technique);
     const gw_setting *compress = &s->axes[GW_AXIS_COMPRESS];
     gw_codec_setup setup;
-    bool ps = gw_strategy_is(s, GW_AXIS_ARCH, "ps");
     gw_status status = check_sync(s, facts, sync, error);
-    if (!status && ps) status = check_servers(s, facts, sync, policy, error);
+    if (!status && gw_strategy_servers(s)) status = check_servers(s, facts, sync, policy, error);
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;

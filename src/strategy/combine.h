@@ -14,7 +14,8 @@ typedef struct gw_step_facts {
 
 /* GW_UNSUPPORTED with the reason where a training step cannot be made this way. */
 gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_step_facts *facts, gw_error *error);
-
+/* Parameter servers that its steps go through; 0: none. */
+int gw_strategy_servers(const gw_strategy *strategy);
 
 /* A line in which two techniques of different axes meet and that can be stepped, with as little else as possible: the
  * defaults, or the architecture that the synchrony needs. GW_UNSUPPORTED with the reason where there is none. */

@@ -24,6 +24,12 @@
         .about = "ranks that also run a server"                                                                        \
     }
 
+#define SERVERS_OF_THE_REST                                                                                            \
+    {                                                                                                                  \
+        .name = "servers", .kind = GW_PARAM_INTEGER, .highest = 1024,                                                  \
+        .about = "ranks that also run a server, for all other tensors; 0: those are all-reduced"                       \
+    }
+
 #define STREAMS                                                                                                        \
     {                                                                                                                  \
         .name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,                           \
@@ -68,6 +74,8 @@ static const gw_technique *const archs[] = {
     TECHNIQUE(.name = "mpi", .about = "MPI's own all-reduce; only with transport=mpi", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "ps", .about = "training steps through parameter servers beside some of the workers",
               .params = GW_PARAMS(SERVERS, CHUNK)),
+    TECHNIQUE(.name = "sfb", .about = "fully connected layers as sufficient factors where that is cheaper (Poseidon)",
+              .params = GW_PARAMS(SERVERS_OF_THE_REST, CHUNK)),
     NULL,
 };
 

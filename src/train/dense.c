@@ -115,6 +115,22 @@ static void backward_parameters(gw_layer *layer) {
     gw_packed_move(d->weight_gradient);
 }
 
+/* The bias alone: its gradient is the sum of the outputs' over the batch. */
+static void backward_rest(gw_layer *layer) {
+    if (layer->node->settings.nobias) return;
+    const gw_node *node = layer->node;
+    size_t out = (size_t)node->out.channels, batch = (size_t)layer->batch * (size_t)node->in.height;
+    float *bias = gw_layer_gradients(layer, 1);
+    for (size_t i = 0; i < out; i++) bias[i] = 0;
+    for (size_t k = 0; k < batch; k++)
+        for (size_t i = 0; i < out; i++) bias[i] += layer->output_gradient[k * out + i];
+}
+
+static gw_layer_factors factors(const gw_layer *layer) {
+    return (gw_layer_factors){.left = layer->output_gradient, .right = layer->input[0],
+                              .batch = (size_t)layer->batch * (size_t)layer->node->in.height};
+}
+
 static void backward_input(gw_layer *layer) {
     dense *d = layer->own;
     if (!d->backward_data) return;
@@ -131,5 +147,7 @@ const gw_layer_kind gw_dense = {
     .create = create,
     .forward = forward,
     .backward_parameters = backward_parameters,
+    .backward_rest = backward_rest,
+    .factors = factors,
     .backward_input = backward_input,
 };

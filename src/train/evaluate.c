@@ -86,6 +86,24 @@ typedef struct rank_report {
 /* Whether all ranks are to hold the same weights now. */
 static bool agrees(const gw_trainer *t) { return !t->step || gw_step_count(t->step).agrees; }
 
+/* What each worker did, and who waited for whom at the servers, if there are any. */
+static gw_status note_workers(gw_trainer *t, const rank_report *reports, gw_error *error) {
+    uint64_t pushes = 0;
+    for (int i = 0; i < t->world; i++) {
+        t->workers[i].compute += reports[i].work.compute;
+        t->workers[i].exposed += reports[i].work.exposed;
+    }
+    if (!t->step || t->pipeline) return GW_OK;
+    gw_status status = gw_trainer_told(t, gw_step_workers(t->step, t->at_servers), error);
+    for (int i = 0; i < t->world; i++) pushes += t->at_servers[i].pushes;
+    if (!pushes) gw_train_workers_compare(t->workers, t->world);
+    for (int i = 0; pushes && i < t->world; i++) {
+        t->workers[i].awaited = t->at_servers[i].held_others_ns;
+        t->workers[i].late = t->at_servers[i].late;
+    }
+    return status;
+}
+
 gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) {
     gw_status status = gw_trainer_flush(t, error);
     if (status != GW_OK) return status;
@@ -102,6 +120,8 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
         total->exposed += reports[i].work.exposed / (uint64_t)t->world;
         t->hashes[i] = reports[i].hash;
     }
+    status = note_workers(t, reports, error);
+    if (status != GW_OK) return status;
     t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
     if (!agrees(t)) return GW_OK;
     return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);

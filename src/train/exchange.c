@@ -46,6 +46,18 @@ static void describe(const gw_trainer *t, gw_step_tensor *tensors) {
     }
 }
 
+/* The weights of a fully connected layer may travel as factors where one pass makes the whole gradient. */
+static void offer_factors(const gw_trainer *t, gw_step_tensor *tensors) {
+    const gw_train_settings *s = &t->settings;
+    const gw_model *m = t->model;
+    size_t share = (size_t)((s->batch - 1) / t->replicas + 1);
+    if (t->pipeline || s->accumulate > 1) return;
+    for (int i = m->first; i < m->end; i++) {
+        const gw_node *node = &m->spec->nodes[i];
+        if (node->kind->factors) tensors[node->first_parameter].batch = share * (size_t)node->in.height;
+    }
+}
+
 gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     gw_step_tensor *tensors = calloc((size_t)t->model->parameters + 1, sizeof *tensors);
     t->handed_over = calloc((size_t)t->model->parameters + 1, sizeof *t->handed_over);
@@ -54,6 +66,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
         return gw_fail(error, GW_MEMORY, "no memory for %d tensors", t->model->parameters);
     }
     describe(t, tensors);
+    offer_factors(t, tensors);
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     options.seed = t->settings.seed;
     options.first_step = t->updates;
@@ -81,12 +94,26 @@ gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *erro
 
 static gw_status hand_over(gw_trainer *t, int parameter) {
     t->handed_over[parameter] = true;
+    if (gw_step_wants_factors(t->step, parameter)) /* of no examples */
+        return gw_step_ready_factors(t->step, parameter, NULL, NULL, 0);
     return gw_step_ready(t->step, parameter);
 }
 
 void gw_trainer_gradient_ready(void *ctx, int parameter) {
     gw_trainer *t = ctx;
     gw_status status = hand_over(t, parameter);
+    if (t->step_status == GW_OK) t->step_status = status;
+}
+
+bool gw_trainer_wants_factors(void *ctx, int parameter) {
+    const gw_trainer *t = ctx;
+    return gw_step_wants_factors(t->step, parameter);
+}
+
+void gw_trainer_factors_ready(void *ctx, int parameter, gw_layer_factors f) {
+    gw_trainer *t = ctx;
+    t->handed_over[parameter] = true;
+    gw_status status = gw_step_ready_factors(t->step, parameter, f.left, f.right, f.batch);
     if (t->step_status == GW_OK) t->step_status = status;
 }
 
@@ -127,6 +154,8 @@ gw_status gw_trainer_flush(gw_trainer *t, gw_error *error) {
 gw_status gw_trainer_time_exchange(gw_trainer *t, uint64_t *fastest, gw_error *error) {
     *fastest = 0;
     if (!t->step || gw_step_count(t->step).local) return GW_OK;
+    for (int p = 0; p < t->model->parameters; p++)
+        if (gw_step_wants_factors(t->step, p)) return GW_OK; /* without examples there are none to send */
     t->timing = true;
     for (int k = 0; k < EXCHANGES; k++) {
         gw_status status = gw_trainer_told(t, gw_barrier(t->comm), error);

@@ -13,6 +13,8 @@ gw_status gw_trainer_commit(gw_trainer *trainer, gw_error *error);
 /* For the passes of a step: forward waits for what it needs, backward hands gradients over. ctx is the trainer. */
 gw_status gw_trainer_needed(void *trainer, int first_parameter, int parameters, gw_error *error);
 void gw_trainer_gradient_ready(void *trainer, int parameter);
+bool gw_trainer_wants_factors(void *trainer, int parameter);
+void gw_trainer_factors_ready(void *trainer, int parameter, gw_layer_factors factors);
 /* Gradients that no backward pass has handed over (a rank without examples) go as they are; the step is over. */
 gw_status gw_trainer_hand_over_rest(gw_trainer *trainer, gw_error *error);
 /* After it: where the trainer updates by itself, it does so here. */

@@ -76,6 +76,12 @@ static inline float *gw_layer_buffer(const gw_layer *layer, int k) {
     return layer->buffers + (layer->buffer_table[k].offset - layer->buffer_table[0].offset);
 }
 
+/* Of a layer whose weight gradient is the sum over `batch` of left (batch x rows) times right (batch x columns). */
+typedef struct gw_layer_factors {
+    const float *left, *right;
+    size_t batch;
+} gw_layer_factors;
+
 typedef enum gw_word_kind { GW_WORD_OPERAND, GW_WORD_VALUE, GW_WORD_FLAG } gw_word_kind;
 
 /* A word that a line may have: an operand in its place, `name N`, or `name`. */
@@ -103,6 +109,10 @@ struct gw_layer_kind {
     void (*forward)(gw_layer *layer, bool training);
     /* The gradients of its parameters, from output_gradient; NULL where it has none. */
     void (*backward_parameters)(gw_layer *layer);
+    /* Instead of it, where the gradient of the first parameter is wanted as factors: computes the gradients of the
+     * others. Both are NULL where there are no such factors. */
+    void (*backward_rest)(gw_layer *layer);
+    gw_layer_factors (*factors)(const gw_layer *layer);
     /* The gradients of its inputs, after the former. NULL where backward_parameters does both. */
     void (*backward_input)(gw_layer *layer);
 };

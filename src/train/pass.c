@@ -178,20 +178,30 @@ gw_status gw_pass_forward(gw_pass *pass, bool training, const gw_pass_hooks *hoo
     return gw_dnn_status(pass->dnn, error);
 }
 
-static void backward_parameters(gw_pass *pass, gw_layer *layer, bool accumulate) {
+/* The gradient of the first parameter is wanted as factors. */
+static bool factored(const gw_pass *pass, const gw_layer *layer, bool accumulate, const gw_pass_hooks *hooks) {
+    return layer->node->kind->factors && !accumulate && hooks && hooks->wants_factors &&
+           hooks->wants_factors(hooks->ctx, first_parameter(pass, layer));
+}
+
+static void backward_parameters(gw_pass *pass, gw_layer *layer, bool accumulate, bool factors) {
     float *place = pass->model->gradients + layer->table->offset;
     size_t count = 0;
     for (int k = 0; k < layer->node->parameters; k++) count += layer->table[k].count;
     layer->gradients = accumulate ? pass->aside : place;
-    layer->node->kind->backward_parameters(layer);
+    if (factors) layer->node->kind->backward_rest(layer);
+    else layer->node->kind->backward_parameters(layer);
     if (accumulate) gw_vectors_get()->add(place, pass->aside, count);
 }
 
 /* Only now: an update may come at once, and backward_input has read the weights. */
-static void announce_gradients(const gw_pass *pass, const gw_layer *layer, const gw_pass_hooks *hooks) {
+static void announce_gradients(const gw_pass *pass, const gw_layer *layer, bool factors, const gw_pass_hooks *hooks) {
     if (!hooks || !hooks->gradient_ready || !layer->node->kind->backward_parameters) return;
-    for (int k = layer->node->parameters - 1; k >= 0; k--)
-        hooks->gradient_ready(hooks->ctx, first_parameter(pass, layer) + k);
+    int first = first_parameter(pass, layer);
+    for (int k = layer->node->parameters - 1; k >= 0; k--) {
+        if (factors && k == 0) hooks->factors_ready(hooks->ctx, first, layer->node->kind->factors(layer));
+        else hooks->gradient_ready(hooks->ctx, first + k);
+    }
 }
 
 static void backward_layer(gw_pass *pass, int i, bool accumulate, const gw_pass_hooks *hooks) {
@@ -200,9 +210,10 @@ static void backward_layer(gw_pass *pass, int i, bool accumulate, const gw_pass_
     const gw_vectors *v = gw_vectors_get();
     if (layer->node->settings.relu && !kind->masks_relu)
         v->mask(layer->output_gradient, layer->output, (size_t)layer->batch * gw_shape_count(layer->node->out));
-    if (kind->backward_parameters) backward_parameters(pass, layer, accumulate);
+    bool factors = factored(pass, layer, accumulate, hooks);
+    if (kind->backward_parameters) backward_parameters(pass, layer, accumulate, factors);
     if (kind->backward_input) kind->backward_input(layer);
-    announce_gradients(pass, layer, hooks);
+    announce_gradients(pass, layer, factors, hooks);
     for (int k = 0; k < 2; k++)
         if (pass->additions[i][k].to)
             v->add(pass->additions[i][k].to, pass->additions[i][k].from, pass->additions[i][k].count);

@@ -15,6 +15,10 @@ typedef struct gw_pass_hooks {
     gw_status (*needed)(void *ctx, int first_parameter, int parameters, gw_error *error);
     /* This gradient is complete, and this backward pass reads the parameter no more: it may be updated at once. */
     void (*gradient_ready)(void *ctx, int parameter);
+    /* Whether a gradient is wanted as factors, and that they are there until it returns; not asked where gradients are
+     * added to those that are there. */
+    bool (*wants_factors)(void *ctx, int parameter);
+    void (*factors_ready)(void *ctx, int parameter, gw_layer_factors factors);
     /* A layer (a node of the spec) has been run. */
     void (*layer_done)(void *ctx, int node, bool backward);
 } gw_pass_hooks;

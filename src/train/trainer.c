@@ -80,7 +80,9 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
     t->labels = calloc((size_t)(largest * t->rows), sizeof *t->labels);
     t->gathered = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
     t->hashes = calloc((size_t)t->world, sizeof *t->hashes);
-    if (!t->gradients || !t->labels || !t->gathered || !t->hashes)
+    t->workers = calloc((size_t)t->world, sizeof *t->workers);
+    t->at_servers = calloc((size_t)t->world, sizeof *t->at_servers);
+    if (!t->gradients || !t->labels || !t->gathered || !t->hashes || !t->workers || !t->at_servers)
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
     gw_status status = gw_model_create(t->spec, &options, &t->model, error);
     if (status == GW_OK)
@@ -135,6 +137,8 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
     gw_train_tracing_free(&t->tracing);
+    free(t->at_servers);
+    free(t->workers);
     free(t->hashes);
     free(t->gathered);
     free(t->labels);
@@ -202,6 +206,7 @@ static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
     gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+                           .wants_factors = gw_trainer_wants_factors, .factors_ready = gw_trainer_factors_ready,
                            .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
     gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
                                /* The mean over replicas is to be the mean over the window's examples. */

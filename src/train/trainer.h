@@ -21,6 +21,7 @@
 #include "train/pipeline.h"
 #include "train/rate.h"
 #include "train/tracing.h"
+#include "train/workers.h"
 
 #define GW_TRAIN_TEST_BATCH 100
 
@@ -79,6 +80,8 @@ struct gw_trainer {
     gw_train_tracing tracing;
     char *gathered;       /* reports of all ranks, for gw_trainer_meet */
     uint64_t *hashes;     /* of all ranks' weights, likewise */
+    gw_train_worker *workers;  /* of all ranks, since the beginning, as of the last meeting */
+    gw_step_worker *at_servers; /* what servers know of each, likewise */
 };
 
 /* On failure *trainer is untouched. */

@@ -1,0 +1,29 @@
+/* sfb.h - a fully connected layer as its sufficient factors (Poseidon: Zhang et al., USENIX ATC 2017).
+ *
+ * Over a batch of K examples the gradient of a matrix of M x N is the sum of K outer products u v^T, where u is the
+ * gradient of the layer's outputs and v its inputs. Sending u and v to all peers costs K (M + N) numbers a peer instead
+ * of the matrix. Pure. */
+#ifndef GW_ARCH_SFB_H
+#define GW_ARCH_SFB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct gw_sfb_layer {
+    size_t rows, cols; /* M, N */
+    size_t batch;      /* K: examples of one worker */
+} gw_sfb_layer;
+
+/* Numbers that a node sends and receives in a step, with P1 workers and P2 servers beside some of them:
+ * 2 M N (P1 + P2 - 2) / P2. An all-reduce costs what as many servers as workers do: 4 M N (P1 - 1) / P1. */
+double gw_sfb_full(const gw_sfb_layer *layer, int workers, int servers);
+/* 2 K (P1 - 1) (M + N). */
+double gw_sfb_factors(const gw_sfb_layer *layer, int workers);
+/* Whether factors are the cheaper form. */
+bool gw_sfb_chosen(const gw_sfb_layer *layer, int workers, int servers);
+
+/* sum (rows x cols, row major) += scale * the outer products of left (batch x rows) and right (batch x cols), one
+ * example after the other: the same bits however examples are handed over. */
+void gw_sfb_add(float *sum, const gw_sfb_layer *layer, const float *left, const float *right, float scale);
+
+#endif
