@@ -113,6 +113,20 @@ check "list: unknown axis" 2 "" \
 check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
+# arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
+vgg16_sends() { # RANKS BATCH
+    gradwire explain arch=sfb --json --model <(printf 'input 1 1 25088\ndense 4096\ndense 4096\ndense 1000\n') -n "$1" \
+        --batch "$2" | awk -v p="$1" -v k="$2" '
+        function form(m, n) { factors = 2 * k * (p - 1) * (m + n); matrix = 4 * m * n * (p - 1) / p
+            return (factors < matrix ? factors : matrix) * 2 }
+        { sub(/.*"sent_bytes": /, ""); wanted = form(4096, 25088) + form(4096, 4096) + form(1000, 4096)
+          if (($0 + 0) / wanted < 0.999 || ($0 + 0) / wanted > 1.001)
+              printf "%d ranks, batch %d: %d bytes, not %d\n", p, k, $0, wanted }'
+}
+for batch in 8 32 128; do
+    for ranks in 2 8 32; do check "explain: arch=sfb, $ranks ranks, batch $batch" 0 "" "" \
+        bash -c "$(declare -f vgg16_sends); vgg16_sends $ranks $batch"; done
+done
 check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync

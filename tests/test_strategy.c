@@ -148,12 +148,12 @@ static void refuses_with_a_sentence(void) {
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
                       "hierarchical, mpi, ps, sfb)"},
         {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
-                           "mpi, ps)"},
+                           "mpi, ps, sfb)"},
         {"arch=", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, mpi, ps, sfb)"},
         {"arch=:chunk=1M", "arch= names no technique (allowed: auto, ring, halving, tree, direct, hierarchical, "
-                           "mpi, ps)"},
+                           "mpi, ps, sfb)"},
         {"arch=ring,tree", "unknown arch \"ring,tree\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
-                           "mpi, ps)"},
+                           "mpi, ps, sfb)"},
         {"arch=ring sync=bsp arch=tree", "arch is given twice; name each axis once"},
         {"arch=ring:", "arch=ring: a parameter without a name (allowed: chunk)"},
         {"arch=ring:chunk=1M,", "arch=ring: a parameter without a name (allowed: chunk)"},
