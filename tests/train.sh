@@ -80,6 +80,8 @@ uneven_shares_and_accumulation() {
     train whole -n 1 --model mlp "${small[@]}" --batch 25 --steps 60
     train parts -n 4 --model mlp "${small[@]}" --batch 25 --steps 60
     near whole parts 60
+    train factors -n 4 --model mlp "${small[@]}" --batch 25 --steps 60 --strategy arch=sfb
+    near whole factors 60
     train windows -n 2 --model mlp "${small[@]}" --batch 5 --accumulate 5 --steps 60
     near whole windows 60
     train few -n 4 --model mlp --data synthetic:count=10 --batch 3 --epochs 4 --log-every 1
