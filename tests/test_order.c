@@ -185,7 +185,7 @@ static const gw_plan_builder *taken(int world, size_t bytes, gw_wire wire) {
 }
 
 static void choice_follows_the_wire(void) {
-    gw_wire quick = {5e-6, 1e-10}, slow_wire = {5e-6, 80e-9}, distant = {5e-3, 1e-9};
+    gw_wire quick = {20e-6, 1e-10}, slow_wire = {5e-6, 80e-9}, distant = {5e-3, 1e-9};
     CHECK(taken(4, 64, quick) == &gw_plan_oneshot);
     CHECK(taken(4, 64 << 20, quick) == &gw_plan_ring);
     CHECK(taken(4, 64 << 10, slow_wire) == &gw_plan_ring);

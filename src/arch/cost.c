@@ -65,9 +65,9 @@ static gw_work halving(const gw_scene *s) {
 }
 
 static gw_work doubling(const gw_scene *s) {
-    int levels = floor_log2(s->ranks), folded = s->ranks - (1 << levels);
-    return (gw_work){.rounds = levels + (folded ? 2 : 0), .bytes = (levels + (folded ? 1 : 0)) * s->bytes,
-                     .messages = levels + (folded ? 1 : 0),
+    int levels = floor_log2(s->ranks), cores = 1 << levels, folded = s->ranks - cores;
+    return (gw_work){.rounds = levels + (2 * folded > cores ? 2 : folded ? 1 : 0),
+                     .bytes = (levels + (folded ? 1 : 0)) * s->bytes, .messages = levels + (folded ? 1 : 0),
                      .crowd = (s->ranks > 2 ? CROWD_HALVING : 1) * s->per_host};
 }
 

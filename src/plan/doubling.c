@@ -5,10 +5,10 @@
  * and gets the result from it at the end. Of the q "cores" that remain, core c meets core c ^ (q >> l) in round l, so
  * that every element is combined by the same tree of ranks as in halving.c, and the bits are the same.
  *
- * In place: OUT is written where IN has been summed and sent. Each round has a region of WORK of its own, so that
- * nothing waits for landing space; WORK grows with the data.
+ * In place: OUT is written where IN has been summed and sent. Each round has slots of WORK of its own for as many
+ * chunks as the pipeline is deep, free again when the next round has used them.
  *
- * Cost of n elements: each core sends n in log2 q rounds; with p > q two rounds and 2 (p-q) n more. */
+ * Cost of n elements: each core sends n in log2 q rounds; with p > q up to two rounds, and 2 (p-q) n, more. */
 #include "plan/build.h"
 
 /* Streams 0 and 1 are between the ranks of a pair, then a sending and a receiving one for each round. */
@@ -18,6 +18,8 @@ typedef struct shape {
     int cores, levels, folded; /* q, log2 q, p - q */
     int core;                  /* this rank's, or its partner's if it is a pair's odd one */
     bool odd;
+    uint64_t window;           /* slots of a round */
+    size_t slot;               /* elements of one */
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
@@ -31,6 +33,8 @@ static shape shape_of(const gw_plan_request *request) {
     s.folded = world - s.cores;
     s.core = rank < 2 * s.folded ? rank / 2 : rank - s.folded;
     s.odd = rank < 2 * s.folded && rank % 2 == 1;
+    s.slot = gw_min_size(request->chunk_count, request->count);
+    s.window = gw_min_size((size_t)request->pipeline, gw_ceil_div(request->count, request->chunk_count));
     return s;
 }
 
@@ -47,7 +51,7 @@ static uint32_t source_stream(int level) { return level == 1 ? (uint32_t)FOLD_IN
 static void lay_out(gw_plan *plan) {
     shape s = shape_of(&plan->request);
     plan->streams = s.odd ? FIRST_ROUND : FIRST_ROUND + 2 * (uint32_t)s.levels;
-    plan->work_count = s.odd ? 0 : (size_t)(s.levels + 1) * plan->request.count;
+    plan->work_count = s.odd ? 0 : (size_t)(s.levels + 1) * (size_t)s.window * s.slot;
     GW_PLAN_KEEP(plan, &s);
 }
 
@@ -68,35 +72,46 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
                        .peer = first_rank(&s, partner(&s, level)), .channel = (uint32_t)level, .steps = chunks};
 }
 
-/* The sum after a round: 0 is that of a pair. */
-static gw_slot sum_slot(const gw_plan *plan, int level, gw_range at) {
-    return gw_slot_at(GW_SPACE_WORK, (size_t)level * plan->request.count + at.from, at.to - at.from);
+/* The sum of chunk i after a round: 0 is that of a pair. */
+static gw_slot sum_slot(const shape *s, int level, uint64_t i, size_t count) {
+    return gw_slot_at(GW_SPACE_WORK, (size_t)((uint64_t)level * s->window + i % s->window) * s->slot, count);
+}
+
+static void wait_for_slot(const shape *s, int level, uint64_t i, gw_action *out) {
+    if (i < s->window) return;
+    uint64_t used = i - s->window + 1;
+    bool last = level == s->levels;
+    out->free[0] = gw_after(recv_stream(last ? level : level + 1), used);
+    if (!last) out->free[1] = gw_after(send_stream(level + 1), used);
 }
 
 static gw_slot user_slot(gw_space space, gw_range at) { return gw_slot_at(space, at.from, at.to - at.from); }
 
 /* What a core has before a round, once it is there. */
-static gw_slot operand(const gw_plan *plan, const shape *s, int level, uint64_t i, gw_range at, bool *wide,
+static gw_slot operand(const shape *s, int level, uint64_t i, gw_range at, bool *wide,
                        gw_waits *ready) {
     *wide = has_sum(s, s->core, level);
     if (!*wide) return user_slot(GW_SPACE_IN, at);
     *ready = gw_after(source_stream(level), i + 1);
-    return sum_slot(plan, level - 1, at);
+    return sum_slot(s, level - 1, i, at.to - at.from);
 }
 
 static void round_recv(const gw_plan *plan, const shape *s, int level, uint64_t i, gw_range at, gw_action *out) {
     *out = (gw_action){.kind = GW_STEP_RECV_REDUCE, .wide = has_sum(s, partner(s, level), level),
                        .landed_first = partner(s, level) < s->core, .finish = level == s->levels};
-    out->src = operand(plan, s, level, i, at, &out->src_wide, &out->ready[0]);
-    out->land = out->dst = sum_slot(plan, level, at);
+    out->src = operand(s, level, i, at, &out->src_wide, &out->ready[0]);
+    out->land = out->dst = sum_slot(s, level, i, at.to - at.from);
+    wait_for_slot(s, level, i, out);
     if (level < s->levels) return;
     out->dst = user_slot(GW_SPACE_OUT, at);
     if (!has_sum(s, s->core, 1) && !plan->request.apart) out->ready[1] = gw_after(send_stream(1), i + 1);
 }
 
-static void fold_in(const gw_plan *plan, const shape *s, gw_range at, gw_action *out) {
+static void fold_in(const shape *s, uint64_t i, gw_range at, gw_action *out) {
     *out = (gw_action){.kind = s->odd ? GW_STEP_SEND : GW_STEP_RECV_REDUCE, .src = user_slot(GW_SPACE_IN, at)};
-    if (!s->odd) out->land = out->dst = sum_slot(plan, 0, at);
+    if (s->odd) return;
+    out->land = out->dst = sum_slot(s, 0, i, at.to - at.from);
+    wait_for_slot(s, 0, i, out);
 }
 
 static void fold_out(const shape *s, uint64_t i, gw_range at, gw_action *out) {
@@ -115,14 +130,14 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     gw_range at = gw_chunk_of((gw_range){0, plan->request.count}, plan->request.chunk_count, i);
     int level = 1 + (int)(index - FIRST_ROUND) / 2;
     if (index == FOLD_IN) {
-        fold_in(plan, &s, at, out);
+        fold_in(&s, i, at, out);
     } else if (index == FOLD_OUT) {
         fold_out(&s, i, at, out);
     } else if (index == recv_stream(level)) {
         round_recv(plan, &s, level, i, at, out);
     } else {
         *out = (gw_action){.kind = GW_STEP_SEND};
-        out->src = operand(plan, &s, level, i, at, &out->wide, &out->ready[0]);
+        out->src = operand(&s, level, i, at, &out->wide, &out->ready[0]);
     }
 }
 
@@ -133,7 +148,7 @@ static gw_cost cost(const gw_plan_request *request) {
     return (gw_cost){.messages = (rounds + 2 * folded) * chunks,
                      .elements = (raw + 2 * folded) * n,
                      .wide_elements = (rounds - raw) * n,
-                     .start_ups = n ? (uint64_t)s.levels + (folded ? 2 : 0) : 0};
+                     .start_ups = n ? (uint64_t)s.levels + (2 * s.folded > s.cores ? 2 : folded ? 1 : 0) : 0};
 }
 
 const gw_plan_builder gw_plan_doubling = {
