@@ -38,14 +38,13 @@ static void bind_dense(gw_stepper *s, int piece) {
     run->data = run->copies ? flat_data(s, &spans[0]) : span_data(s, &spans[0]);
 }
 
-static gw_status open_team(gw_stepper *s, int piece, gw_error *error) {
-    gw_team *like = s->config.team;
+gw_status gw_carry_team(const gw_stepper_config *c, uint32_t id, gw_team **team, gw_error *error) {
+    gw_team *like = c->team;
     int size = gw_team_size(like), *members = malloc((size_t)size * sizeof *members);
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
     for (int r = 0; r < size; r++) members[r] = gw_team_member(like, r);
-    gw_status status =
-        gw_team_open(&s->runs[piece].team, gw_core_engine(s->config.core), s->config.first_id + (uint32_t)piece,
-                     gw_team_rank(like), members, size, gw_team_topology(like)->host_of, NULL, error);
+    gw_status status = gw_team_open(team, gw_core_engine(c->core), id, gw_team_rank(like), members,
+                                    gw_team_topology(like), NULL, error);
     free(members);
     return status;
 }
@@ -71,7 +70,7 @@ static gw_status bind_coded(gw_stepper *s, int piece, const coded_names *names, 
     gw_exchange_config config = {.setup = s->config.codec, .tensors = names->tensors, .exact = names->exact,
                                  .count = p->spans, .seed = s->config.options.seed,
                                  .halves = gw_schedule_policy(s->schedule)->splits};
-    gw_status status = open_team(s, piece, error);
+    gw_status status = gw_carry_team(&s->config, s->config.first_id + (uint32_t)piece, &run->team, error);
     return status ? status : gw_exchange_open(&run->exchange, s->config.core, run->team, &config, error);
 }
 

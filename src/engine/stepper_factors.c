@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arch/sfb.h"
+#include "engine/stepper_internal.h"
 
 #define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
 
@@ -32,16 +33,6 @@ bool gw_factors_chosen(const gw_stepper_config *c, const gw_step_tensor *t) {
     return gw_sfb_chosen(&layer, workers, c->servers ? c->servers : workers);
 }
 
-static gw_status open_team(gw_factors *f, gw_team *like, uint32_t id, gw_error *error) {
-    int size = gw_team_size(like), *members = malloc((size_t)size * sizeof *members);
-    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
-    for (int r = 0; r < size; r++) members[r] = gw_team_member(like, r);
-    gw_status status = gw_team_open(&f->team, gw_core_engine(f->core), id, gw_team_rank(like), members, size,
-                                    gw_team_topology(like)->host_of, NULL, error);
-    free(members);
-    return status;
-}
-
 gw_status gw_factors_open(gw_factors **out, const gw_stepper_config *c, int tensor, uint32_t team, gw_error *error) {
     size_t world = (size_t)gw_team_size(c->team);
     gw_factors *f = calloc(1, sizeof *f);
@@ -54,7 +45,7 @@ gw_status gw_factors_open(gw_factors **out, const gw_stepper_config *c, int tens
     f->all = malloc(f->room * world);
     f->lengths = calloc(world, sizeof *f->lengths);
     gw_status status = f->own && f->all && f->lengths
-                           ? open_team(f, c->team, team, error)
+                           ? gw_carry_team(c, team, &f->team, error)
                            : gw_fail(error, GW_MEMORY, "out of memory for the factors of %s", c->tensors[tensor].name);
     if (status) gw_factors_close(f);
     else *out = f;

@@ -70,6 +70,8 @@ static inline uint64_t gw_stepper_step(const gw_stepper *s, uint64_t readied) {
 
 /* stepper_carry.c. The driver's. */
 gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: memory and codecs of each piece */
+/* A team of the same ranks, for one that starts operations in an order of its own. */
+gw_status gw_carry_team(const gw_stepper_config *config, uint32_t id, gw_team **team, gw_error *error);
 void gw_carry_unbind(gw_run *runs, int count);
 /* Codec state of the old pieces passes to the new ones, by name. */
 void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count);
