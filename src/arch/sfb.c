@@ -15,16 +15,42 @@ bool gw_sfb_chosen(const gw_sfb_layer *l, int workers, int servers) {
     return workers > 1 && gw_sfb_factors(l, workers) <= gw_sfb_full(l, workers, servers);
 }
 
-__attribute__((optimize("O3"))) static void add_row(float *restrict sum, const float *restrict right, float by,
-                                                    size_t count) {
+/* Four values at once, wherever they stand. */
+typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
+#define LANES 4
+#define EXAMPLES 4 /* that a value of the sum is loaded and stored for once */
+
+/* One example after the other for every value, so that the bits do not depend on how many are taken together. */
+static void add_rows(float *sum, const float *right, size_t stride, const float by[EXAMPLES], size_t count) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes s = *(lanes *)(sum + i);
+        for (size_t k = 0; k < EXAMPLES; k++) s += by[k] * *(const lanes *)(right + k * stride + i);
+        *(lanes *)(sum + i) = s;
+    }
+    for (; i < count; i++)
+        for (size_t k = 0; k < EXAMPLES; k++) sum[i] += by[k] * right[k * stride + i];
+}
+
+static void add_row(float *sum, const float *right, float by, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += by * right[i];
+}
+
+static void add_panel(float *sum, const gw_sfb_layer *l, size_t row, const float *left, const float *right, float scale,
+                      size_t count) {
+    size_t k = 0;
+    for (; k + EXAMPLES <= l->batch; k += EXAMPLES) {
+        float by[EXAMPLES];
+        for (size_t e = 0; e < EXAMPLES; e++) by[e] = scale * left[(k + e) * l->rows + row];
+        add_rows(sum, right + k * l->cols, l->cols, by, count);
+    }
+    for (; k < l->batch; k++) add_row(sum, right + k * l->cols, scale * left[k * l->rows + row], count);
 }
 
 void gw_sfb_add(float *sum, const gw_sfb_layer *l, const float *left, const float *right, float scale) {
     for (size_t at = 0; at < l->cols; at += PANEL) {
         size_t count = l->cols - at < PANEL ? l->cols - at : PANEL;
         for (size_t r = 0; r < l->rows; r++)
-            for (size_t k = 0; k < l->batch; k++)
-                add_row(sum + r * l->cols + at, right + k * l->cols + at, scale * left[k * l->rows + r], count);
+            add_panel(sum + r * l->cols + at, l, r, left, right + at, scale, count);
     }
 }
