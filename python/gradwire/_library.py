@@ -58,7 +58,8 @@ class StepOptions(ctypes.Structure):
 class StepCounters(ctypes.Structure):
     """gw_step_counters."""
     _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
-                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t)]
+                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
+                ("local", c_bool), ("agrees", c_bool)]
 
 
 def candidates():
