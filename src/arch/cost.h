@@ -1,7 +1,7 @@
 /* cost.h - what a collective takes by each plan, in closed form: rounds that follow each other, bytes that the busiest
- * rank sends or receives, bytes that it adds, and messages that it handles (Hockney 1994; Thakur, Rabenseifner and Gropp
- * 2005). Constant time: asked for every call. A test holds rounds, bytes and messages against the cost functions of the
- * plans. */
+ * rank sends or receives, bytes that it adds, and messages that it handles (Hockney 1994; Thakur, Rabenseifner and
+ * Gropp 2005). Constant time: asked for every call. A test holds rounds, bytes and messages against the cost functions
+ * of the plans. */
 #ifndef GW_ARCH_COST_H
 #define GW_ARCH_COST_H
 
