@@ -115,8 +115,8 @@ check "explain: the page of combinations is up to date" 0 "" "" \
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
 # arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
 vgg16_sends() { # RANKS BATCH
-    gradwire explain arch=sfb --json --model <(printf 'input 1 1 25088\ndense 4096\ndense 4096\ndense 1000\n') -n "$1" \
-        --batch "$2" | awk -v p="$1" -v k="$2" '
+    gradwire explain arch=sfb --json --model <(printf 'input 1 1 25088\ndense 4096 nobias\ndense 4096 nobias\ndense 1000 nobias\n') \
+        -n "$1" --batch "$2" | awk -v p="$1" -v k="$2" '
         function form(m, n) { factors = 2 * k * (p - 1) * (m + n); matrix = 4 * m * n * (p - 1) / p
             return (factors < matrix ? factors : matrix) * 2 }
         { sub(/.*"sent_bytes": /, ""); wanted = form(4096, 25088) + form(4096, 4096) + form(1000, 4096)

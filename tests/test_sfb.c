@@ -1,5 +1,5 @@
-/* test_sfb.c - Poseidon's hybrid: the form that is chosen is what the cost formula says, factors rebuild the matrix, real
- * processes get the dense result to rounding, and the bytes on the wire fall as promised. */
+/* test_sfb.c - Poseidon's hybrid: the form that is chosen is what the cost formula says, factors rebuild the matrix,
+ * real processes get the dense result to rounding, and the bytes on the wire fall as promised. */
 #include <math.h>
 
 #include "arch/sfb.h"

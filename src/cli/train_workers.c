@@ -1,5 +1,5 @@
-/* train_workers.c - stragglers, as a person and a program see them: a table of the workers at the end, a few words in the
- * line that moves. See train/workers.h. */
+/* train_workers.c - stragglers, as a person and a program see them: a table of the workers at the end, a few words in
+ * the line that moves. See train/workers.h. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -86,8 +86,9 @@ static gw_status rebuild(gw_factors *f, float *gradient, gw_error *error) {
         int rank = gw_team_member(f->team, r);
         gw_sfb_layer theirs = {f->layer.rows, f->layer.cols, f->lengths[r] / example};
         if (f->lengths[r] % example || f->lengths[r] > f->room)
-            return gw_fail_rank(error, GW_PROTOCOL, rank, "rank %d sent %llu bytes of factors, which are not whole ones",
-                                rank, (unsigned long long)f->lengths[r]);
+            return gw_fail_rank(error, GW_PROTOCOL, rank,
+                                "rank %d sent %llu bytes of factors, which are not whole ones", rank,
+                                (unsigned long long)f->lengths[r]);
         const float *left = (const float *)(const void *)(f->all + (size_t)r * f->room);
         gw_sfb_add(gradient, &theirs, left, left + theirs.batch * theirs.rows, f->scale);
     }
