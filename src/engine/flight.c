@@ -37,7 +37,9 @@ static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
     char text[GW_TEXT_BYTES];
     gw_op_brief_text(&entry->brief, text);
     double ago = (double)(now - entry->started) / 1e9;
-    if (entry->ended)
+    if (entry->ended && entry->ended == entry->started)
+        fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "done", "at once", text);
+    else if (entry->ended)
         fprintf(file, "%10.6f s ago  %-12s %10.1f us  %s\n", ago,
                 entry->status ? gw_status_text(entry->status) : "done", (double)(entry->ended - entry->started) / 1e3,
                 text);
