@@ -120,8 +120,8 @@ static void print_carriers(const gw_doctor_report *r, FILE *out) {
             char detail[GW_DOCTOR_NAME_BYTES + 2 + sizeof first->carriers[0].detail];
             int without = first_without(r, first->carriers[i].name, &why);
             bool tell_host = without >= 0 && machines_with_carriers(r) > 1;
-            snprintf(detail, sizeof detail, "%.255s%s%.511s", tell_host ? r->hosts[without].name : "", tell_host ? ": " : "",
-                     without >= 0 ? why : first->carriers[i].detail);
+            snprintf(detail, sizeof detail, "%.255s%s%.511s", tell_host ? r->hosts[without].name : "",
+                     tell_host ? ": " : "", without >= 0 ? why : first->carriers[i].detail);
             const char *const cells[] = {first->carriers[i].name, without < 0 ? "yes" : "no", detail};
             if (pass) gw_table_row(&table, cells);
             else gw_table_fit(&table, cells);

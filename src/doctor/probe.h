@@ -8,8 +8,8 @@
  *     peer rank= address= ports= text=NAME                  (none)
  *     resolve                                               resolved peer= text=ADDRESSES, for each peer
  *     memory                                                memory rate=
- *     carriers                                              carrier more= usable= name= text=, for each; more=0: the last
- *     reach                                                 reached peer= closed= text=WHY, for each peer
+ *     carriers                                              carrier more= usable= name= text=, for each; more=0: the
+ * last     reach                                                 reached peer= closed= text=WHY, for each peer
  *     measure peer= port= mtu=                              measured peer= ... | unmeasured peer= text= */
 #ifndef GW_DOCTOR_PROBE_H
 #define GW_DOCTOR_PROBE_H
