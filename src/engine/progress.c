@@ -2,7 +2,8 @@
  *
  * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
  * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
- * longer than SPIN. */
+ * longer than SPIN. The progress thread spins beside a caller that computes: where its waits turn out long, as on a
+ * slow network, that only takes the core away, so its spins become shorter; where waits are short they come back. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
+#define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
 
 void gw_node_lock(gw_node *node) {
@@ -89,16 +91,20 @@ static void let_others_in(gw_node *node) {
     gw_node_lock(node);
 }
 
-/* One turn of the driver. *spin_until is kept between turns. */
-static void turn(gw_node *node, gw_time *spin_until, int extra) {
+/* One turn of the driver. *spin_until is kept between turns. Returns how long it slept. */
+static gw_time turn(gw_node *node, gw_time spin, gw_time *spin_until, int extra) {
     int pending = gw_engine_pending(gw_core_engine(node->core));
-    gw_time now = gw_clock_now();
+    gw_time now = gw_clock_now(), slept = 0;
     bool moved = gw_core_poll(node->core, now);
     if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
-    if (moved) *spin_until = now + SPIN;
+    if (moved) *spin_until = now + spin;
     else if (now < *spin_until) relax(node);
-    else sleep_on(node, extra, SLEEP_MAX_MS);
+    else {
+        sleep_on(node, extra, SLEEP_MAX_MS);
+        slept = gw_clock_now() - now;
+    }
     let_others_in(node);
+    return slept;
 }
 
 static void wait_for_turn(gw_node *node) {
@@ -124,12 +130,12 @@ void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
         }
         node->driven = true;
         spin_until = gw_clock_now() + SPIN;
-        while (!holds(ctx)) turn(node, &spin_until, -1);
+        while (!holds(ctx)) turn(node, SPIN, &spin_until, -1);
         node->driven = false;
         pthread_cond_broadcast(&node->turn);
-        /* What else is pending was started asynchronously: the progress thread takes over. */
-        if (gw_core_busy(node->core)) ring(node->kick);
     }
+    /* What else is pending was started asynchronously: the progress thread takes over. */
+    if (!node->driven && !node->takers && gw_core_busy(node->core)) ring(node->kick);
 }
 
 static bool op_done(void *op) { return gw_op_done(op); }
@@ -148,6 +154,11 @@ static int sleep_ms(gw_node *node, gw_time now) {
     return ms > 1000 ? 1000 : (int)ms;
 }
 
+static void learn(gw_node *node, gw_time slept) {
+    if (slept > SPIN && node->spin_shift < SPIN_SHIFT_MAX) node->spin_shift++;
+    else if (slept && slept <= SPIN && node->spin_shift > 0) node->spin_shift--;
+}
+
 /* Drives while there is something that no caller waits for, and the progress thread's own duties do not call. */
 static void drive_unwatched(gw_node *node) {
     gw_time spin_until = 0;
@@ -156,7 +167,7 @@ static void drive_unwatched(gw_node *node) {
     while (gw_core_busy(node->core) && !node->takers && !atomic_load(&node->stop)) {
         struct pollfd duties = {.fd = node->events, .events = POLLIN};
         if (poll(&duties, 1, 0) > 0 || gw_clock_now() >= gw_control_next(gw_core_control(node->core))) break;
-        turn(node, &spin_until, node->events);
+        learn(node, turn(node, SPIN >> node->spin_shift, &spin_until, node->events));
     }
     node->driven = false;
     pthread_cond_broadcast(&node->turn);
@@ -171,7 +182,7 @@ void *gw_node_progress(void *argument) {
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
         drive_unwatched(node);
         atomic_store(&node->progress_sleeps, true); /* before the last look: what is handed over later rings */
-        bool idle = !gw_core_busy(node->core) || node->driven;
+        bool idle = !gw_core_busy(node->core) || node->driven || node->takers; /* a taker drives, or kicks */
         int timeout = idle ? sleep_ms(node, now) : 0;
         gw_node_unlock(node);
         struct epoll_event event;
