@@ -18,7 +18,7 @@ replay() { # PROFILE SHRINK RATIO SCHEDULES [OPTIONS]
 part_replay() {
     local order="p3:slice=256K,bytescheduler"
     replay resnet50 4 1.3333 "wfbp:fuse=2500K,dear:fuse=2500K,$order"
-    replay vgg16 32 1 "fifo,wfbp:fuse=800K,dear:fuse=800K,$order,mgwfbp,tictac,delayed"
+    replay vgg16 32 1 "fifo:fuse=800K,wfbp:fuse=800K,dear:fuse=800K,$order,mgwfbp,tictac"
     for ratio in 0.5 1 2; do
         replay resnet50 4 $ratio "wfbp:fuse=2500K,dear:fuse=2500K,$order"
         [ $ratio = 1 ] || replay vgg16 32 $ratio "wfbp:fuse=800K,dear:fuse=800K,$order"
