@@ -2,8 +2,8 @@
  *
  * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
  * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
- * longer than SPIN. The progress thread spins beside a caller that computes: where its waits turn out long, as on a
- * slow network, that only takes the core away, so its spins become shorter; where waits are short they come back. */
+ * longer than SPIN. Where waits turn out longer again and again, as on a slow network, spinning only takes the core away
+ * from compute and from other hosts of a lab, so it becomes shorter; where waits are short it comes back. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -91,20 +91,27 @@ static void let_others_in(gw_node *node) {
     gw_node_lock(node);
 }
 
-/* One turn of the driver. *spin_until is kept between turns. Returns how long it slept. */
-static gw_time turn(gw_node *node, gw_time spin, gw_time *spin_until, int extra) {
+/* Who gives the core away while spinning takes it from nobody. */
+static gw_time spin(const gw_node *node) { return node->spin_yield ? SPIN : SPIN >> node->spin_shift; }
+
+static void learn(gw_node *node, gw_time slept) {
+    if (slept > SPIN && node->spin_shift < SPIN_SHIFT_MAX) node->spin_shift++;
+    else if (slept <= SPIN && node->spin_shift > 0) node->spin_shift--;
+}
+
+/* One turn of the driver. *spin_until is kept between turns. */
+static void turn(gw_node *node, gw_time *spin_until, int extra) {
     int pending = gw_engine_pending(gw_core_engine(node->core));
-    gw_time now = gw_clock_now(), slept = 0;
+    gw_time now = gw_clock_now();
     bool moved = gw_core_poll(node->core, now);
     if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
-    if (moved) *spin_until = now + spin;
+    if (moved) *spin_until = now + spin(node);
     else if (now < *spin_until) relax(node);
     else {
         sleep_on(node, extra, SLEEP_MAX_MS);
-        slept = gw_clock_now() - now;
+        learn(node, gw_clock_now() - now);
     }
     let_others_in(node);
-    return slept;
 }
 
 static void wait_for_turn(gw_node *node) {
@@ -129,8 +136,8 @@ void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
             continue;
         }
         node->driven = true;
-        spin_until = gw_clock_now() + SPIN;
-        while (!holds(ctx)) turn(node, SPIN, &spin_until, -1);
+        spin_until = gw_clock_now() + spin(node);
+        while (!holds(ctx)) turn(node, &spin_until, -1);
         node->driven = false;
         pthread_cond_broadcast(&node->turn);
     }
@@ -154,11 +161,6 @@ static int sleep_ms(gw_node *node, gw_time now) {
     return ms > 1000 ? 1000 : (int)ms;
 }
 
-static void learn(gw_node *node, gw_time slept) {
-    if (slept > SPIN && node->spin_shift < SPIN_SHIFT_MAX) node->spin_shift++;
-    else if (slept && slept <= SPIN && node->spin_shift > 0) node->spin_shift--;
-}
-
 /* Drives while there is something that no caller waits for, and the progress thread's own duties do not call. */
 static void drive_unwatched(gw_node *node) {
     gw_time spin_until = 0;
@@ -167,7 +169,7 @@ static void drive_unwatched(gw_node *node) {
     while (gw_core_busy(node->core) && !node->takers && !atomic_load(&node->stop)) {
         struct pollfd duties = {.fd = node->events, .events = POLLIN};
         if (poll(&duties, 1, 0) > 0 || gw_clock_now() >= gw_control_next(gw_core_control(node->core))) break;
-        learn(node, turn(node, SPIN >> node->spin_shift, &spin_until, node->events));
+        turn(node, &spin_until, node->events);
     }
     node->driven = false;
     pthread_cond_broadcast(&node->turn);

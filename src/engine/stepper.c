@@ -248,7 +248,7 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
 
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
-    if (atomic_load(&s->failed)) return false;
+    if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
     bool moved = take_ready(s);
     if (s->ps) {
         if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);
