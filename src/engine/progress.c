@@ -2,7 +2,7 @@
  *
  * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
  * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
- * longer than SPIN. Where waits turn out longer again and again, as on a slow network, spinning only takes the core away
+ * longer than SPIN. Where waits turn out longer again and again, as on a slow network, spinning only takes the core
  * from compute and from other hosts of a lab, so it becomes shorter; where waits are short it comes back. */
 #include <errno.h>
 #include <poll.h>
