@@ -41,6 +41,7 @@ typedef struct scene {
     void *snapshot;
     size_t snapshot_bytes;
     weights snapshot_has;
+    int snapshot_life[WORKERS];
     bool replica;
     bool lost[PARCELS][WORKERS][LIVES][NUMBERS]; /* pushes that were used and are in no state any more */
     worker w[WORKERS];
@@ -157,7 +158,7 @@ static uint64_t floor_of(const scene *s, int fresh) {
 static void restore(scene *s, server *at, const void *state, size_t bytes, int fresh, bool old, gw_time now) {
     int from[WORKERS];
     gw_desk *before = at->desk;
-    for (int w = 0; w < s->workers; w++) from[w] = w == fresh ? -1 : w;
+    for (int w = 0; w < s->workers; w++) from[w] = w == fresh || (old && s->snapshot_life[w] != s->w[w].life) ? -1 : w;
     open_desk(s, at);
     if (!gw_desk_restore(at->desk, state, bytes, from, old)) s->broken = "a state was refused";
     if (fresh >= 0) gw_desk_admit(at->desk, fresh, floor_of(s, fresh));
@@ -231,6 +232,7 @@ static void others_change(scene *s, int fresh, gw_time now) {
 
 static void take_snapshot(scene *s) {
     gw_desk_save(s->main.desk, s->snapshot);
+    for (int w = 0; w < s->workers; w++) s->snapshot_life[w] = s->w[w].life;
     s->snapshot_has = s->main.has;
 }
 

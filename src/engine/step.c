@@ -114,6 +114,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     if (!options) options = &defaults;
     step->count = count;
     step->first = options->first_step;
+    step->life = (uint32_t)comm->node->place.round;
     gw_stepper_config config;
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
     if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);

@@ -17,7 +17,7 @@ gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_atte
     if (!config->servers) return GW_OK;
     gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
-    gw_attendant mine = {.seat = comm->node->place.seat, .serves = -1, .copies = -1, .fresh = step->stepper == NULL,
+    gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1, .fresh = step->stepper == NULL,
                          .first_step = config->options.first_step};
     if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
     gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);

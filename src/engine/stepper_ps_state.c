@@ -14,6 +14,9 @@ typedef struct state_head {
     uint64_t has_weights, desk;
 } state_head;
 
+/* A process, and not another that came in its place. */
+static uint64_t identity(const gw_attendant *who) { return (uint64_t)who->life << 32 | (uint32_t)who->seat; }
+
 /* Of the optimiser, for each tensor. */
 static int arrays_of(const gw_ps *ps) {
     const gw_step_options *options = &ps->stepper->config.options;
@@ -54,7 +57,7 @@ void gw_ps_state_save(const gw_ps *ps, const gw_shelf *shelf, void *memory) {
     memcpy(at, &head, sizeof head);
     at += sizeof head;
     for (int w = 0; w < ps->world; w++, at += sizeof(uint64_t)) {
-        uint64_t seat = (uint64_t)ps->placement.who[w].seat;
+        uint64_t seat = identity(&ps->placement.who[w]);
         memcpy(at, &seat, sizeof seat);
     }
     if (ps->weights_here) memcpy(at, shelf->weights, head.space), at += head.space;
@@ -93,7 +96,7 @@ static void match_seats(const gw_ps *ps, const uint8_t *seats, int workers, int 
         for (int i = 0; i < workers && !ps->placement.who[w].fresh; i++) {
             uint64_t seat;
             memcpy(&seat, seats + (size_t)i * sizeof seat, sizeof seat);
-            if (seat == (uint64_t)ps->placement.who[w].seat) from[w] = i;
+            if (seat == identity(&ps->placement.who[w])) from[w] = i;
         }
     }
 }

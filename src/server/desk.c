@@ -115,6 +115,8 @@ static void skip_to(gw_desk *d, int parcel, uint64_t round) {
 
 static gw_push push_at_once(gw_desk *d, int parcel, int w, uint64_t number) {
     seat *s = at(d, parcel, w);
+    if (s->unknown) s->clock = number;
+    s->unknown = false;
     if (number > s->clock && !(d->old && s->unheard)) return GW_PUSH_WRONG;
     if (number > s->clock) {
         count_lost(d, w, number - s->clock);

@@ -12,6 +12,7 @@ typedef struct gw_desk_seat {
     bool waiting;  /* an answer is owed, when the rule allows it */
     bool unsafe;   /* and when somebody else has a copy of the push */
     bool unheard;  /* it has not pushed since the desk was restored */
+    bool unknown;  /* nor was it there when what was restored was saved: its next push tells its clock */
 } gw_desk_seat;
 
 /* Time that passes while a count is not 0. */

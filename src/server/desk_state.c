@@ -38,14 +38,18 @@ bool gw_desk_restore(gw_desk *d, const void *memory, size_t bytes, const int *fr
         d->round[p] = rounds[p];
         for (int w = 0; w < d->workers; w++) {
             const uint64_t *was = from[w] < 0 ? NULL : &seats[2 * ((size_t)p * workers + (size_t)from[w])];
-            *gw_desk_at(d, p, w) = (gw_desk_seat){.clock = was ? was[0] : 0, .next = was ? was[1] : 0, .unheard = true};
+            *gw_desk_at(d, p, w) = (gw_desk_seat){.clock = was ? was[0] : 0, .next = was ? was[1] : 0, .unheard = true,
+                                                  .unknown = !was};
         }
     }
     return true;
 }
 
 void gw_desk_admit(gw_desk *d, int w, uint64_t clock) {
-    for (int p = 0; p < d->parcels; p++) gw_desk_at(d, p, w)->clock = clock;
+    for (int p = 0; p < d->parcels; p++) {
+        gw_desk_at(d, p, w)->clock = clock;
+        gw_desk_at(d, p, w)->unknown = false;
+    }
 }
 
 void gw_desk_used(gw_desk *d, int p, int w, uint64_t number) {

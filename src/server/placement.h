@@ -7,12 +7,14 @@
 
 /* What a rank says of itself; goes over the wire as it is. */
 typedef struct gw_attendant {
-    int32_t seat;        /* the number that its process keeps */
+    int32_t seat;        /* the number that its process keeps, and whoever comes in its place */
+    uint32_t life;       /* the round of the job in which the process came */
     int32_t serves;      /* the server whose state it has; -1: none */
     int32_t copies;      /* the server whose replica it has; -1: none */
     uint32_t fresh;      /* 1: it has just been started, and knows nothing yet */
     uint32_t only;       /* 1: it serves and does not work */
     uint32_t leaves;     /* 1: it makes no more steps */
+    uint32_t reserved;   /* 0 */
     uint64_t first_step; /* the number of its first step */
     uint64_t pushes;     /* that it has made, in the parcel that is furthest */
 } gw_attendant;
