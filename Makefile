@@ -6,7 +6,7 @@ SEEDS ?= 1000
 SECONDS ?= 600
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev
+BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev liblapacke-dev
 RUN_PACKAGES := dataset-fashion-mnist
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch

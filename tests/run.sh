@@ -184,6 +184,11 @@ polite_ranks_may_end_in_their_way() {
         'trap "echo saved; exit 0" TERM; [ $RANK = 0 ] && exit 3; while :; do sleep 0.05; done'
     is output "$out" "[1] saved"
 }
+one_session() { # or the kernel shares cores out by session, and sched_yield among ranks does nothing
+    run -n 3 --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
+    is code "$code" 0
+    is sessions "$(sort -u <<<"$out" | wc -l)" 1
+}
 grandchildren() { # in the group, in a session of their own, and after their parents went well
     run -n 2 -- bash -c \
         "sleep $forever & setsid sleep $forever & (setsid bash -c 'sleep $forever & wait' &) ; sleep 0.2"
@@ -405,7 +410,7 @@ tell() { # CASE
 for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
-    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
+    one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
     reader_goes_away reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
     one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"

@@ -5,6 +5,7 @@
 #include "engine/comm.h"
 #include "engine/measure.h"
 #include "engine/stepper.h"
+#include "engine/tuning.h"
 
 struct gw_step {
     gw_comm *comm;         /* the step's own, split from the caller's */
@@ -15,6 +16,7 @@ struct gw_step {
     bool rides;            /* and it does */
     float *flat;           /* from gw_alloc; NULL: tensors lie well */
     gw_measure measure;    /* without values: the policy does not ask */
+    gw_tuning tuning;
     int count;
     uint64_t wait_ns;
     gw_engine_counters before; /* of the engine, at commit */

@@ -153,10 +153,12 @@ static gw_status check_movable(const gw_step *step, const gw_comm *comm, gw_erro
     if (!gw_stepper_servers(step->stepper))
         return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: only steps over servers (arch=ps) can be moved; close "
                                               "this one and commit another");
-    if (sync->travels_apart || gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured)
-        return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: not with sync=%s and schedule=%s: close the step and "
-                                              "commit another", sync->technique.name,
-                       step->strategy.axes[GW_AXIS_SCHEDULE].technique->name);
+    bool measured = gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured;
+    if (sync->travels_apart || measured || gw_tuning_runs(&step->tuning))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_step_move: a step with sync=%s and schedule=%s%s cannot be moved; close it and commit another",
+                       sync->technique.name, step->strategy.axes[GW_AXIS_SCHEDULE].technique->name,
+                       gw_tuning_runs(&step->tuning) ? ", which is being tuned," : "");
     return GW_OK;
 }
 
