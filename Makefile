@@ -15,7 +15,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all test-servers test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -59,6 +59,10 @@ bench-large-batch: all run-packages
 # Recording, reading and the report page; the PyTorch binding. Minutes each; they say what they need.
 test-trace: all
 	@tests/trace.sh $(BUILD)
+
+# Ranks of jobs over parameter servers are killed at random moments, 20 times each: minutes.
+test-servers: all
+	@tests/servers.sh $(BUILD)
 
 test-python: all
 	@tests/python.sh $(BUILD)

@@ -288,6 +288,7 @@ typedef struct gw_step_options {
     const char *tune;          /* "off"; "on": sizes of the schedule are looked for during the first steps, never to end
                                   slower than it began; or a file that keeps what was found for the next time. NULL: as
                                   GRADWIRE_TUNE says, else off. The same on all ranks. */
+    gw_step_state_fn *state;   /* where update keeps what it needs from step to step; NULL: nowhere */
 } gw_step_options;
 
 #define GW_STEP_OPTIONS_DEFAULT                                                                                        \

@@ -128,7 +128,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     if (!options) options = &defaults;
     step->count = count;
-    step->first = options->first_step;
+    step->first = step->base = options->first_step;
     step->life = (uint32_t)comm->node->place.round;
     gw_stepper_config config;
     gw_tuned_model model = model_of(tensors, count);

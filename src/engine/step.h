@@ -22,6 +22,7 @@ struct gw_step {
     gw_engine_counters before; /* of the engine, at commit */
     uint64_t dense_bytes;      /* of one step */
     uint64_t first;            /* number of the first step */
+    uint64_t base;             /* that of the first of the job: pushes are counted from there */
     uint32_t life;             /* the round of the job in which it was committed */
     uint64_t steps;
     gw_time began;             /* while recording: the step under way; 0: no call of it yet */

@@ -18,7 +18,7 @@ gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_atte
     gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
     gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1, .fresh = step->stepper == NULL,
-                         .first_step = config->options.first_step};
+                         .first_step = step->base};
     if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
     gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
     if (status) free(who);
@@ -100,7 +100,8 @@ static gw_status welcome_all(gw_step *step, gw_comm *office, gw_ps *ps, gw_error
         if (!p->who[r].fresh || p->who[r].only) continue;
         for (int s = 0; s < p->servers && !status; s++) status = welcome(office, ps, s, r, error);
         if (!status && office->rank == r) {
-            step->first = gw_placement_first_step(p) + gw_placement_floor(p);
+            step->base = gw_placement_first_step(p);
+            step->first = step->base + gw_placement_floor(p);
             gw_stepper_begin_at(step->stepper, step->first);
         }
     }
@@ -187,7 +188,7 @@ static gw_status change_comm(gw_step *step, gw_comm *comm, gw_error *error) {
 
 static gw_status move(gw_step *step, gw_comm *comm, gw_error *error) {
     gw_attendant *who = NULL;
-    gw_stepper_config config = {.servers = 1, .options.first_step = step->first};
+    gw_stepper_config config = {.servers = 1};
     gw_status status = change_comm(step, comm, error);
     if (!status) status = gw_step_attend(step, &config, &who, error);
     if (status) return status;

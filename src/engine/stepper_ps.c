@@ -150,6 +150,7 @@ gw_status gw_ps_seat_all(gw_ps *ps, gw_error *error) {
     if (status) return status;
     ps->own = gw_placement_server(&ps->placement, ps->rank);
     ps->workers = gw_placement_workers(&ps->placement);
+    ps->base = ps->placement.all_fresh ? c->options.first_step : gw_placement_first_step(&ps->placement);
     ps->answers_due = calloc((size_t)ps->world, sizeof *ps->answers_due);
     ps->ends_due = calloc((size_t)ps->world, sizeof *ps->ends_due);
     if (!ps->answers_due || !ps->ends_due) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", ps->world);

@@ -67,6 +67,7 @@ struct gw_ps {
     int rank, world, servers, own; /* own: the server of this rank, -1: none */
     gw_placement placement;
     int workers;         /* ranks that work */
+    uint64_t base;       /* the number of the job's first step: rounds are counted from there */
     gw_sync_rule rule;
     bool weights_here;   /* servers keep weights and answer with them */
     size_t parcel_bytes; /* at most */

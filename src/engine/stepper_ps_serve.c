@@ -123,7 +123,7 @@ void gw_ps_update(gw_ps *ps, gw_shelf *shelf, const gw_parcel *p, const uint8_t 
  * then was answered from its own landing. */
 static void finish_round(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
-    uint64_t round = gw_desk_round(ps->shelf.desk, parcel), step = gw_stepper_step(ps->stepper, round);
+    uint64_t round = gw_desk_round(ps->shelf.desk, parcel), step = ps->base + round;
     int in = 0;
     for (int w = 0; w < ps->world; w++)
         if (gw_desk_in(ps->shelf.desk, parcel, w)) ps->sources[in++] = gw_ps_pushed_by(ps, p, w);

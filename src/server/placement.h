@@ -15,7 +15,7 @@ typedef struct gw_attendant {
     uint32_t only;       /* 1: it serves and does not work */
     uint32_t leaves;     /* 1: it makes no more steps */
     uint32_t reserved;   /* 0 */
-    uint64_t first_step; /* the number of its first step */
+    uint64_t first_step; /* the number of the job's first step */
     uint64_t pushes;     /* that it has made, in the parcel that is furthest */
 } gw_attendant;
 
