@@ -140,8 +140,8 @@ GW_API gw_status gw_shrink(gw_comm *comm, gw_comm **out);
 
 /* The same in an elastic job (gradwire run --elastic or --restarts N), where it also gets those that the launcher has
  * started again: when a process has died, every survivor calls gw_regroup, and a process that was started again
- * gw_init. Ranks may change; what a process keeps is its seat, the rank it had at first. gw_round: how often the job had
- * been called together when this communicator's was; a program that begins in a later round than 0 came back. */
+ * gw_init. Ranks may change; what a process keeps is its seat, the rank it had at first. gw_round: how often the job
+ * had been called together when this communicator's was; a program that begins in a later round than 0 came back. */
 GW_API gw_status gw_regroup(gw_comm *comm, gw_comm **out);
 GW_API int gw_seat(const gw_comm *comm);
 GW_API int gw_round(const gw_comm *comm);
@@ -310,11 +310,11 @@ GW_API gw_status gw_step_flush(gw_step *step);
 GW_API gw_status gw_step_leave(gw_step *step);
 /* After a failure: a step over servers (arch=ps) goes on over another communicator, of gw_regroup or gw_shrink. Every
  * rank that had the step calls this, one that came back commits it anew. Calls that failed are made again: gradients
- * that were ready and not answered are pushed again, and none is used twice. Under asp and ssp a worker that is not there
- * any more holds nobody back; one that comes back gets the weights as they are, and its first_step (gw_step_count).
- * Under bsp the mean is over those left. A server that was lost goes on from its replica (replicas=1) or its last
- * snapshot (snapshot=N), or this is GW_PEER_LOST. Where it fails because more ranks were lost it can be called again,
- * with the communicator of the next gw_regroup. */
+ * that were ready and not answered are pushed again, and none is used twice. Under asp and ssp a worker that is not
+ * there any more holds nobody back; one that comes back gets the weights as they are, and its first_step
+ * (gw_step_count). Under bsp the mean is over those left. A server that was lost goes on from its replica (replicas=1)
+ * or its last snapshot (snapshot=N), or this is GW_PEER_LOST. Where it fails because more ranks were lost it can be
+ * called again, with the communicator of the next gw_regroup. */
 GW_API gw_status gw_step_move(gw_step *step, gw_comm *comm);
 /* Waits for what is under way. NULL is fine. Before the communicator it was made of is finalised. */
 GW_API void gw_step_close(gw_step *step);
@@ -331,7 +331,7 @@ typedef struct gw_step_counters {
     bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
     bool tuning;                        /* sizes are being looked for */
     int trials;                         /* that has taken so far */
-    uint64_t first_step;                /* the number of the first of them: of a worker that came back, where it joined */
+    uint64_t first_step;                /* the number of the first; of a worker that came back, where it joined */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 /* The strategy as it is carried out now, with what was tuned, as snprintf writes it: its length is returned. */

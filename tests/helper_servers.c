@@ -2,12 +2,12 @@
  *
  * helper_servers work FILE STEPS LINE   a rank of an elastic job: makes STEPS steps through servers under that strategy
  *                                       line, and more until nobody will be killed; it goes on whoever is lost
- * helper_servers kill FILE KILLS SEED HOW SEAT...  kills the processes of these seats at random moments, so many times, each
- *                                       when all have made steps since the last; HOW: they come back, or are dropped
+ * helper_servers kill FILE KILLS SEED HOW SEAT...  kills the processes of these seats at random moments, so many times,
+ *                                       each when all have made steps since the last; HOW: back, or dropped
  * helper_servers check FILE LOST        compares what servers have with what workers know they pushed
  *
- * Every gradient is -1 and every update w -= scale * g with GW_SUM, so that each weight counts the pushes that were used.
- * FILE is shared by all: before a step is pushed it is counted as begun, when it has been answered as ended. */
+ * Every gradient is -1 and every update w -= scale * g with GW_SUM, so that each weight counts the pushes that were
+ * used. FILE is shared by all: before a step is pushed it is counted as begun, when it has been answered as ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -182,7 +182,8 @@ static void kill_some(int kills, int seats, char **seat) {
 static int check(uint64_t lost) {
     uint64_t begun = 0, ended = 0;
     for (int s = 0; s < SEATS; s++) begun += board->begun[s], ended += board->ended[s];
-    printf("%d killed; %" PRIu64 " steps pushed, %" PRIu64 " answered, %" PRIu64 " said to be lost; weights count %g to %g\n",
+    printf("%d killed; %" PRIu64 " steps pushed, %" PRIu64 " answered, %" PRIu64 " may be lost; weights count %g "
+           "to %g\n",
            board->kills, begun, ended, lost, (double)board->least, (double)board->most);
     return board->last && (double)board->least + (double)lost >= (double)ended && (double)board->most <= (double)begun
                ? 0 : 1;

@@ -1,7 +1,7 @@
-/* test_server_faults.c - a server and its workers on a virtual clock, of random speeds, where anybody dies at any moment:
- * workers, who may come back; the server, which goes on from its replica or from a snapshot. Whatever the seed, nobody is
- * let go on who leads by more than allowed, no push is used twice, none is lost but what a snapshot does not have and the
- * desk then says, and every answer has seen all pushes of its worker. DESK_SEEDS: how many seeds (1000). */
+/* test_server_faults.c - a server and its workers on a virtual clock, of random speeds, where anybody dies at any
+ * moment: workers, who may come back; the server, which goes on from its replica or from a snapshot. Whatever the seed,
+ * nobody is let go on who leads by more than allowed, no push is used twice, none is lost but what a snapshot does not
+ * have, and every answer has seen all pushes of its worker. DESK_SEEDS: how many seeds (1000). */
 #include "base/rng.h"
 #include "server/desk.h"
 #include "server/placement.h"
@@ -106,7 +106,8 @@ static void answer_comes(scene *s, int p, int w) {
     who->answered[p] = true;
     who->answers++;
     for (uint64_t n = who->first; n <= who->number[p]; n++)
-        if (!s->main.has.used[p][w][who->life][n] && !s->lost[p][w][who->life][n]) s->broken = "an answer without own pushes";
+        if (!s->main.has.used[p][w][who->life][n] && !s->lost[p][w][who->life][n])
+            s->broken = "an answer without own pushes";
     who->number[p] = gw_desk_number(s->main.desk, p, w);
 }
 
@@ -276,7 +277,8 @@ static bool play(uint64_t seed) {
         for (int w = 0; w < s->workers; w++)
             for (int n = 0; n < NUMBERS; n++)
                 if (s->replica && s->lost[p][w][s->w[w].life][n]) good = false;
-    if (!good) printf("    seed %llu: %s\n", (unsigned long long)seed, s->broken ? s->broken : "not all came to an end");
+    const char *why = s->broken ? s->broken : "not all came to an end";
+    if (!good) printf("    seed %llu: %s\n", (unsigned long long)seed, why);
     gw_desk_close(s->main.desk);
     gw_desk_close(s->copy.desk);
     free(s->snapshot);

@@ -1,4 +1,5 @@
-/* roll.c - see roll.h. One line of words; the round stands at both ends, so that a reader who meets the writer sees it. */
+/* roll.c - see roll.h. One line of words; the round stands at both ends, so that a reader who meets the writer sees
+ * it. */
 #include "base/roll.h"
 
 #include <fcntl.h>

@@ -89,9 +89,14 @@ static int check_elastic(const gw_train_request *r) {
         return gw_usage_error(&gw_command_train, "--restarts with sync=%s: workers have the weights, and one that was "
                                                  "started again cannot come back; use --elastic, or sync=asp or ssp",
                               sync->technique.name);
+    const char *codec = gw_strategy_name(&strategy, GW_AXIS_COMPRESS);
+    if (strcmp(codec, "none") != 0)
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts with compress=%s: a push cannot be encoded "
+                                                 "twice; use compress=none",
+                              codec);
     if (sync->travels_apart || measured)
-        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with sync=%s and schedule=%s cannot go "
-                                                 "on over other ranks",
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with sync=%s and schedule=%s cannot "
+                                                 "go on over other ranks",
                               sync->technique.name, schedule->technique->name);
     return -1;
 }

@@ -51,8 +51,8 @@ static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const g
     const char *folder = getenv("GRADWIRE_SNAPSHOTS");
     if (!folder || !*folder)
         return gw_fail(error, GW_INVALID,
-                       "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say where "
-                       "servers write to",
+                       "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say "
+                       "where servers write to",
                        (unsigned long long)config->snapshot_every);
     snprintf(step->snapshots, sizeof step->snapshots, "%s", folder);
     config->snapshots = step->snapshots;

@@ -1,5 +1,5 @@
-/* step_servers.c - ranks that come together over parameter servers: at a commit, and again when some were lost. Everybody
- * says who he is, all decide alike who serves (server/placement.h), and what servers knew is handed over. */
+/* step_servers.c - ranks that come together over parameter servers: at a commit, and again when some were lost.
+ * Everybody says who he is, all decide alike who serves (server/placement.h), and what servers knew is handed over. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@ gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_atte
     if (!config->servers) return GW_OK;
     gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
-    gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1, .fresh = step->stepper == NULL,
-                         .first_step = step->base};
+    gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1,
+                         .fresh = step->stepper == NULL, .first_step = step->base};
     if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
     gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
     if (status) free(who);
@@ -79,7 +79,7 @@ static gw_status welcome(gw_comm *office, gw_ps *ps, int server, int guest, gw_e
     gw_status status = numbers && weights ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a server's weights");
     if (!status && office->rank == host) {
         gw_ps_numbers(ps, guest, numbers);
-        if (space) memcpy(weights, gw_ps_weights(ps), space);
+        if (space) memcpy(weights, gw_ps_space_weights(ps), space);
         if (guest != host) status = heard(gw_send(office, numbers, parcels, GW_I64, guest), error);
         if (!status && guest != host) status = heard(gw_send(office, weights, space, GW_U8, guest), error);
     } else if (!status) {
@@ -154,10 +154,17 @@ static gw_status check_movable(const gw_step *step, const gw_comm *comm, gw_erro
     if (!gw_stepper_servers(step->stepper))
         return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: only steps over servers (arch=ps) can be moved; close "
                                               "this one and commit another");
+    const gw_technique *codec = step->strategy.axes[GW_AXIS_COMPRESS].technique;
+    if (strcmp(codec->name, "none") != 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_step_move: a step with compress=%s cannot be moved, since a push cannot be encoded twice; "
+                       "close it and commit another",
+                       codec->name);
     bool measured = gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured;
     if (sync->travels_apart || measured || gw_tuning_runs(&step->tuning))
         return gw_fail(error, GW_UNSUPPORTED,
-                       "gw_step_move: a step with sync=%s and schedule=%s%s cannot be moved; close it and commit another",
+                       "gw_step_move: a step with sync=%s and schedule=%s%s cannot be moved; close it and commit "
+                       "another",
                        sync->technique.name, step->strategy.axes[GW_AXIS_SCHEDULE].technique->name,
                        gw_tuning_runs(&step->tuning) ? ", which is being tuned," : "");
     return GW_OK;

@@ -33,8 +33,8 @@ typedef struct gw_stepper_config {
     const char *arch;        /* of the strategy line */
     size_t chunk_bytes;
     int servers;             /* parameter servers carry the pieces (stepper_ps.h); 0: collectives do */
-    const gw_attendant *attendants; /* of each rank of the team, for servers; NULL: all have just been started, and work.
-                                       Read while opening and moving only */
+    const gw_attendant *attendants; /* of each rank of the team, for servers; NULL: all have just been started, and
+                                       work. Read while opening and moving only */
     int replicas;            /* of each server: 0 or 1 */
     uint64_t snapshot_every; /* steps between two snapshots of a server; 0: none */
     const char *snapshots;   /* the directory they are written to; outlives the stepper. NULL: none are */
@@ -92,8 +92,8 @@ size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken
 size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
 
 /* (C) Nobody drives it: it goes on over another team, the steps under way too. Only with servers. part keeps what this
- * rank knows and lets go of the old team, which may be closed then; rejoin sits down at another, whose attendants are as
- * given (team size entries); then what servers knew is handed over (stepper_ps.h), and resume lets it go on. After a
+ * rank knows and lets go of the old team, which may be closed then; rejoin sits down at another, whose attendants are
+ * as given (team size entries); then what servers knew is handed over (stepper_ps.h), and resume lets it go on. After a
  * failure in between it begins with part again. */
 struct gw_ps *gw_stepper_servers(gw_stepper *stepper); /* NULL: it has none */
 gw_status gw_stepper_part(gw_stepper *stepper, gw_error *error);

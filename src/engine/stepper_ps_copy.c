@@ -1,5 +1,5 @@
-/* stepper_ps_copy.c - replicas (replication after aggregation: Li et al. 2014): what a server has used, a push or the sum
- * of a round, it gives to a second server on another rank, which does the same with it; only then are the workers
+/* stepper_ps_copy.c - replicas (replication after aggregation: Li et al. 2014): what a server has used, a push or the
+ * sum of a round, it gives to a second server on another rank, which does the same with it; only then are the workers
  * answered. Whatever was not answered is pushed again when the server is lost, so its loss loses nothing.
  *
  * Copies of one parcel go one after the other, in the order of use. Cost: a message there and one back for each push
@@ -125,7 +125,7 @@ void gw_ps_copy_came(gw_ps *ps, int from, const gw_letter *letter, gw_time now, 
         return;
     }
     if (worker < 0) memcpy(ps->copy.result + p->at, came, p->bytes);
-    if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, letter->step, worker < 0);
+    if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, letter->step, worker < 0 ? 1 : gw_ps_scale(ps));
     gw_desk_used(ps->copy.desk, parcel, worker, letter->round);
     gw_letter reply = {.kind = gw_letter_of(GW_PS_COPIED, worker), .parcel = letter->parcel};
     gw_mail_send(ps->mail, from, &reply, NULL, now, error);

@@ -79,7 +79,7 @@ const gw_placement *gw_ps_placement(const gw_ps *ps) { return &ps->placement; }
 size_t gw_ps_space(const gw_ps *ps, int server) { return ps->shares.space_bytes[server]; }
 int gw_ps_parcels(const gw_ps *ps) { return ps->parcel_count; }
 bool gw_ps_has_weights(const gw_ps *ps) { return ps->weights_here; }
-const void *gw_ps_weights(const gw_ps *ps) { return ps->shelf.weights; }
+const void *gw_ps_space_weights(const gw_ps *ps) { return ps->shelf.weights; }
 
 gw_status gw_ps_known(gw_ps *ps, int server, const void **bytes, size_t *count, gw_error *error) {
     if (server == ps->shelf.server && ps->shelf.known) { /* it has been handed over to this rank already */

@@ -10,8 +10,8 @@ static size_t own_bytes(const gw_ps *ps) { return ps->own < 0 ? 0 : ps->shares.s
 
 size_t gw_ps_serve_bytes(const gw_ps *ps) {
     size_t copied = ps->copy.server < 0 ? 0 : ps->shares.space_bytes[ps->copy.server];
-    return own_bytes(ps) * ((size_t)ps->world + (ps->weights_here ? 1 : 0)) + /* landings of others, results, weights */
-           copied * (2 + (ps->weights_here ? 1 : 0));
+    size_t copies = copied * (ps->weights_here ? 3 : 2), results = own_bytes(ps) * (ps->weights_here ? 2 : 1);
+    return copies + (ps->own < 0 ? 0 : results + ps->landing_bytes * ((size_t)ps->world - 1));
 }
 
 gw_status gw_shelf_open(gw_ps *ps, gw_shelf *shelf, int server, gw_error *error) {
@@ -29,12 +29,28 @@ void gw_shelf_close(gw_shelf *shelf) {
     *shelf = (gw_shelf){.server = -1};
 }
 
+/* The server begins with what its rank has. */
+static void take_weights(gw_ps *ps, gw_shelf *shelf) {
+    for (int i = 0; shelf->weights && i < ps->shares.first_of[ps->shares.tensors]; i++) {
+        const gw_share *share = &ps->shares.list[i];
+        gw_segment part = {share->tensor, share->first, share->count};
+        if (share->server == shelf->server)
+            memcpy(shelf->weights + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
+    }
+}
+
+static void take_all_weights(gw_ps *ps) {
+    take_weights(ps, &ps->shelf);
+    take_weights(ps, &ps->copy);
+}
+
 gw_status gw_ps_serve_open(gw_ps *ps, gw_error *error) {
     gw_status status = gw_ps_copy_open(ps, error);
     if (status || ps->own < 0) return status;
     status = gw_shelf_open(ps, &ps->shelf, ps->own, error);
     if (status) return status;
     size_t bytes = own_bytes(ps) + 1;
+    ps->landing_bytes = own_bytes(ps);
     ps->landing = calloc((size_t)ps->world, sizeof *ps->landing);
     ps->sources = calloc((size_t)ps->world, sizeof *ps->sources);
     bool fits = ps->landing && ps->sources;
@@ -43,7 +59,7 @@ gw_status gw_ps_serve_open(gw_ps *ps, gw_error *error) {
     if (!fits)
         return gw_fail(error, GW_MEMORY, "out of memory for a server that owns %zu bytes of %d workers", own_bytes(ps),
                        ps->world);
-    gw_ps_take_weights(ps);
+    take_all_weights(ps);
     return GW_OK;
 }
 
@@ -80,31 +96,23 @@ gw_status gw_ps_open_desks(gw_ps *ps, gw_error *error) {
     return status ? status : open_desk(ps, &ps->copy, error);
 }
 
-static void take_weights(gw_ps *ps, gw_shelf *shelf) {
-    for (int i = 0; shelf->weights && i < ps->shares.first_of[ps->shares.tensors]; i++) {
-        const gw_share *share = &ps->shares.list[i];
-        gw_segment part = {share->tensor, share->first, share->count};
-        if (share->server == shelf->server)
-            memcpy(shelf->weights + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count) {
+    for (int i = ps->shares.first_of[tensor]; ps->shelf.weights && i < ps->shares.first_of[tensor + 1]; i++) {
+        if (ps->shares.list[i].server != ps->own) continue;
+        *count = ps->shares.list[i].count;
+        return (float *)(void *)(ps->shelf.weights + ps->shares.list[i].at);
     }
-}
-
-void gw_ps_take_weights(gw_ps *ps) {
-    take_weights(ps, &ps->shelf);
-    take_weights(ps, &ps->copy);
+    return NULL;
 }
 
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_parcel *p, int worker) {
-    return worker == ps->rank ? p->from : ps->landing[worker] + p->at;
+    return worker == ps->rank ? p->from : ps->landing[worker] + p->slot_at;
 }
 
-/* What all workers push in one step adds up to one step of the mean. */
-static double scale_of(const gw_ps *ps, bool round) {
-    return round || ps->stepper->config.options.op != GW_AVG ? 1 : 1.0 / ps->workers;
-}
+double gw_ps_scale(const gw_ps *ps) { return ps->stepper->config.options.op == GW_AVG ? 1.0 / ps->workers : 1; }
 
 void gw_ps_update(gw_ps *ps, gw_shelf *shelf, const gw_parcel *p, const uint8_t *gradient, uint64_t step,
-                  bool round) {
+                  double scale) {
     const gw_step_options *options = &ps->stepper->config.options;
     size_t at = 0;
     if (ps->scratch && shelf == &ps->shelf) /* an update may overwrite it, and the replica is still to get it */
@@ -113,7 +121,7 @@ void gw_ps_update(gw_ps *ps, gw_shelf *shelf, const gw_parcel *p, const uint8_t 
         const gw_segment *part = &ps->segments[p->first + i];
         gw_step_update u = {.tensor = part->tensor, .first = part->first, .count = part->count,
                             .weights = shelf->weights + p->at + at, .gradient = gradient + at, .step = step,
-                            .scale = scale_of(ps, round)};
+                            .scale = scale};
         options->update(options->ctx, &u);
         at += gw_parcel_segment_bytes(ps, part);
     }
@@ -128,25 +136,36 @@ static void finish_round(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     for (int w = 0; w < ps->world; w++)
         if (gw_desk_in(ps->shelf.desk, parcel, w)) ps->sources[in++] = gw_ps_pushed_by(ps, p, w);
     gw_reduction sum = {.dtype = p->dtype, .op = ps->stepper->config.options.op, .world = in};
-    gw_reduce_many(sum, ps->shelf.result + p->at, ps->sources, in, p->count);
-    if (ps->weights_here) gw_ps_update(ps, &ps->shelf, p, ps->shelf.result + p->at, step, true);
+    if (!p->coded) gw_reduce_many(sum, ps->shelf.result + p->at, ps->sources, in, p->count);
+    else if (gw_ps_codec_sum(ps, parcel, error)) return;
+    double scale = p->coded && sum.op == GW_AVG ? 1.0 / in : 1;
+    if (ps->weights_here) gw_ps_update(ps, &ps->shelf, p, ps->shelf.result + p->at, step, scale);
     gw_desk_next(ps->shelf.desk, parcel, now);
     gw_ps_copy_out(ps, parcel, -1, round, step, now, error);
     gw_ps_keep_used(ps);
+}
+
+/* The own worker's answer needs no message. */
+static void answer_self(gw_ps *ps, gw_letter *letter, const uint8_t *what, gw_time now, gw_error *error) {
+    gw_parcel *p = &ps->parcels[letter->parcel];
+    memcpy(letter->kind == GW_PS_CODED_ANSWER ? gw_ps_codec_slot(p) : p->to, what, letter->bytes);
+    gw_ps_answered(ps, ps->rank, letter, now, error);
 }
 
 /* Weights change while answers are on their way: each worker gets a copy, in the landing of the push it answers. */
 static void answer(gw_ps *ps, int parcel, int worker, gw_time now, gw_error *error) {
     gw_parcel *p = &ps->parcels[parcel];
     const uint8_t *what = (ps->weights_here ? ps->shelf.weights : ps->shelf.result) + p->at;
-    uint64_t round = gw_desk_number(ps->shelf.desk, parcel, worker);
+    gw_letter letter = {.kind = GW_PS_ANSWER, .parcel = (uint32_t)parcel, .bytes = p->bytes,
+                        .round = gw_desk_number(ps->shelf.desk, parcel, worker)};
+    bool coded = gw_ps_codec_answers(ps, p, worker);
+    if (coded) what = gw_ps_codec_answer(ps, parcel, worker, &letter, error);
+    if (error->status) return;
     if (worker == ps->rank) {
-        memcpy(p->to, what, p->bytes);
-        gw_ps_answered(ps, parcel, round);
+        answer_self(ps, &letter, what, now, error);
         return;
     }
-    if (ps->weights_here) what = memcpy(ps->landing[worker] + p->at, what, p->bytes);
-    gw_letter letter = {.kind = GW_PS_ANSWER, .parcel = (uint32_t)parcel, .round = round, .bytes = p->bytes};
+    if (ps->weights_here && !coded) what = memcpy(ps->landing[worker] + p->slot_at, what, p->bytes);
     gw_mail_send(ps->mail, worker, &letter, what, now, error);
 }
 
@@ -161,7 +180,9 @@ void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t st
     switch (gw_desk_push(ps->shelf.desk, parcel, worker, round, now)) {
     case GW_PUSH_LAST: finish_round(ps, parcel, now, error); break;
     case GW_PUSH_APPLY:
-        gw_ps_update(ps, &ps->shelf, p, gw_ps_pushed_by(ps, p, worker), step, false);
+        if (p->coded && gw_ps_codec_decode(ps, parcel, worker, error)) break;
+        gw_ps_update(ps, &ps->shelf, p, p->coded ? ps->shelf.result + p->at : gw_ps_pushed_by(ps, p, worker), step,
+                     gw_ps_scale(ps));
         gw_ps_copy_out(ps, parcel, worker, round, step, now, error);
         gw_ps_keep_used(ps);
         break;

@@ -1,6 +1,6 @@
-/* stepper_ps_state.c - all that a server knows, as one block of bytes: for a snapshot, for a replica, and for itself when
- * ranks come together anew. A head, the seats of its workers, weights, results, the optimiser's arrays for its shares,
- * and its desk. Host order; exact. */
+/* stepper_ps_state.c - all that a server knows, as one block of bytes: for a snapshot, for a replica, and for itself
+ * when ranks come together anew. A head, the seats of its workers, weights, results, the optimiser's arrays for its
+ * shares, and its desk. Host order; exact. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* desk_state.c - what a desk knows as bytes, and workers that come. See desk.h. The bytes: how many workers and parcels,
- * whether it is behind what workers have seen, the rounds of the parcels, then for each parcel of each worker its clock and the round it was last used in. A push
- * that is only kept for its round is not counted: it is made again. */
+/* desk_state.c - what a desk knows as bytes, and workers that come. See desk.h. The bytes: how many workers and
+ * parcels, whether it is behind what workers have seen, the rounds of the parcels, then for each parcel of each worker
+ * its clock and the round it was last used in. A push that is only kept for its round is not counted: it is made
+ * again. */
 #include <string.h>
 
 #include "server/desk_internal.h"

@@ -1,5 +1,5 @@
-/* keeper.h - what a server knows, on disk: one file (store/checkpoint.h: checksum, fsync, the previous one kept), written
- * by a thread of its own while the server goes on. */
+/* keeper.h - what a server knows, on disk: one file (store/checkpoint.h: checksum, fsync, the previous one kept),
+ * written by a thread of its own while the server goes on. */
 #ifndef GW_SERVER_KEEPER_H
 #define GW_SERVER_KEEPER_H
 

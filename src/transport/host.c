@@ -252,7 +252,8 @@ static void answer(host *h, gw_time deadline) {
 
 gw_status gw_rendezvous_host(gw_gateway *gateway, const gw_meeting *meeting, const gw_endpoint *mine, int world,
                              gw_time deadline, gw_endpoint *all, gw_error *error) {
-    host h = {.gateway = gateway, .meeting = meeting, .where = meeting->text, .world = world, .start = gw_clock_now(), .all = all};
+    host h = {.gateway = gateway, .meeting = meeting, .where = meeting->text, .world = world,
+              .start = gw_clock_now(), .all = all};
     h.error = error;
     h.missing = h.expected = world - 1;
     h.arrived = calloc((size_t)world, sizeof *h.arrived);
