@@ -113,7 +113,7 @@ wrong_use() {
 -n 2|2|no program to run is given
 -H a:x true|2|"x" is not a number of slots for host a
 -H a -n 2 true|2|2 ranks do not fit into the 1 slots
--H a --hostfile b true|2|--hosts and --hostfile cannot both be given
+-H a --hostfile b true|2|give only one of --hosts, --hostfile and --lab
 --hostfile /nonexistent true|2|cannot read the host file /nonexistent: No such file
 --ports 9-1 true|2|.*9-1
 --strategy arch=rign true|2|.*rign
