@@ -201,6 +201,7 @@ static int start(const settings *s, char **argv) {
     master rank0 = {.listen_fd = -1};
     variables env = {0};
     gw_elastic elastic = {0};
+    bool goes_on = s->elastic || s->restarts;
     char own_path[PATH_MAX] = "";
     char *directory = get_current_dir_name();
     int code = -1;
@@ -210,7 +211,7 @@ static int start(const settings *s, char **argv) {
     if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
         find_master(&rank0, s, &hosts, &error) == GW_OK &&
         collect_variables(&env, s, &rank0, &error) == GW_OK &&
-        gw_elastic_open(&elastic, &hosts, (int)s->restarts, rank0.address, rank0.port, &error) == GW_OK) {
+        (!goes_on || gw_elastic_open(&elastic, &hosts, (int)s->restarts, rank0.address, rank0.port, &error) == GW_OK)) {
         gw_job_options job = {
             .hosts = &hosts,
             .directory = directory,
@@ -220,7 +221,7 @@ static int start(const settings *s, char **argv) {
                         .remote_path = s->remote_path ? s->remote_path : own_path,
                         .listen_fd = rank0.listen_fd},
             .console = console_options(s),
-            .elastic = s->elastic || s->restarts ? &elastic : NULL,
+            .elastic = goes_on ? &elastic : NULL,
             .grace = nanoseconds(s->grace),
             .timeout = nanoseconds(s->timeout),
         };
