@@ -40,9 +40,9 @@ play "asp, replicas: ranks come back, nothing is lost" "arch=ps:servers=2,replic
     play "ssp: workers come back" "arch=ps:servers=2 sync=ssp:lead=2" "$kills" back "1 3" 0 --restarts 1000
     play "ssp, replicas: servers come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=ssp:lead=3" "$kills" back \
         "0 2" 0 --restarts 1000
-    play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=5 sync=asp" "$kills" back "0 2" 60 \
+    play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=2 sync=asp" "$kills" back "0 2" 20 \
         --restarts 1000
-    play "ssp, snapshots, p3" "arch=ps:servers=2,snapshot=5 sync=ssp:lead=1 schedule=p3:slice=64K" "$kills" back "0 2" 60 \
+    play "ssp, snapshots, p3" "arch=ps:servers=2,snapshot=2 sync=ssp:lead=1 schedule=p3:slice=64K" "$kills" back "0 2" 20 \
         --restarts 1000
 }
 echo "$passed passed, $failed failed"

@@ -165,6 +165,7 @@ static gw_status train(course *c, gw_error *error) {
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);
+    c->comm = c->trainer->comm; /* another, where ranks have died */
     if (gw_comm_trace(c->comm)) gw_trace_stop(c->comm); /* what follows is no training */
     if (status == GW_OK && c->trainer->elastic) {
         status = gw_trainer_leave(c->trainer, error);
