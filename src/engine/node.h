@@ -71,6 +71,7 @@ typedef struct gw_node {
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
+    int spin_shift; /* (L) waits have been long lately: the driver spins 2^this times shorter */
 } gw_node;
 
 /* node.c: joins the job at that place, until then at the latest, and starts the progress thread; leaves it. */
