@@ -61,6 +61,11 @@ bench-large-batch: all run-packages
 test-trace: all
 	@tests/trace.sh $(BUILD)
 
+# Ranks of jobs over parameter servers are killed at random moments, 20 times each: minutes.
+.PHONY: test-servers
+test-servers: all
+	@tests/servers.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 
