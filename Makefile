@@ -12,11 +12,11 @@ PYTHON_PACKAGES := python3-torch python3-torchvision libopenblas0-pthread datase
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 
-.PHONY: cluster-packages test-clusters
+.PHONY: cluster-packages test-clusters test-transports
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-servers test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
+.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -38,12 +38,6 @@ test-full: test-packages all
 # Every schedule in virtual time over 500 seeds.
 test-step: all
 	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
-
-# Parameter servers: every schedule on 1 to 4 servers and 1 to 6 workers beside arch=direct, bit for bit; a thousand
-# seeds of speeds and deaths; codecs over servers; factors.
-test-servers: all
-	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_server && $(BUILD)/tests/test_ps_codec && \
-	$(BUILD)/tests/test_sfb
 
 # All tests under ASan+UBSan and under TSan.
 test-sanitize: test-packages build-packages
@@ -67,6 +61,13 @@ bench-large-batch: all run-packages
 test-trace: all
 	@tests/trace.sh $(BUILD)
 
+# Parameter servers: every schedule on 1 to 4 servers and 1 to 6 workers beside arch=direct, bit for bit; codecs over
+# them; factors. Then ranks of jobs over servers are killed at random moments, 20 times each: minutes.
+.PHONY: test-servers
+test-servers: all
+	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
+	@tests/servers.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 
@@ -80,9 +81,17 @@ bench-python: python-packages all
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
 
+# The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
+bench-overlap: all
+	@bench/overlap.sh $(BUILD)
+
 # The tables of docs/model.md: steps that others measured, predicted. Minutes.
 bench-model: all
 	@bench/model_tables.py $(BUILD)
+
+# The product of tests and the faults over rdma, zmq and mpi; half an hour.
+test-transports: cluster-packages all
+	@tests/transports.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
 test-clusters: cluster-packages all

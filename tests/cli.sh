@@ -127,6 +127,10 @@ for batch in 8 32 128; do
     for ranks in 2 8 32; do check "explain: arch=sfb, $ranks ranks, batch $batch" 0 "" "" \
         bash -c "$(declare -f vgg16_sends); vgg16_sends $ranks $batch"; done
 done
+check "explain: snapshots of servers that have no weights" 1 "~^refused: arch=ps:snapshot with sync=bsp" "" \
+    gradwire explain arch=ps:snapshot=5
+check "train: going on without a worker needs servers" 2 "" \
+    "~^gradwire train: --elastic and --restarts need parameter servers" gradwire train -n 2 --elastic
 check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync

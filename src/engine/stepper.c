@@ -32,6 +32,22 @@ static void hand_over(gw_stepper *s, int entry) {
     atomic_store(&s->ring_head, head + 1);
 }
 
+void gw_stepper_await_all(gw_stepper *s) {
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++) s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
+}
+
+/* True if a piece has all of its gradients now; a tensor without elements is in none, and is over at once. */
+static bool completes(gw_stepper *s, int tensor) {
+    int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
+    bool any = count == 0;
+    for (int p = first; p < first + count; p++) {
+        if (--s->awaited[p] > 0) continue;
+        s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
+        any = true;
+    }
+    return any;
+}
+
 static gw_status check_ready(const gw_stepper *s, const gw_stepper_tensor *t, gw_error *error) {
     if (t->readied != s->steps)
         return gw_fail(error, GW_INVALID, "gw_step_ready: %s has been ready in this step already", t->what.name);
@@ -43,9 +59,10 @@ static gw_status check_ready(const gw_stepper *s, const gw_stepper_tensor *t, gw
     return GW_OK;
 }
 
-static gw_status begin(gw_stepper *s, int tensor) {
+static gw_status begin(gw_stepper *s, int tensor, bool *complete) {
     gw_stepper_tensor *t = &s->tensors[tensor];
     uint64_t step = gw_stepper_step(s, t->readied);
+    *complete = false;
     t->applying = step;
     gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
@@ -56,10 +73,11 @@ static gw_status begin(gw_stepper *s, int tensor) {
     }
     atomic_fetch_add(&s->under_way, 1);
     hand_over(s, tensor);
+    *complete = completes(s, tensor);
     return GW_OK;
 }
 
-gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
+gw_status gw_stepper_ready(gw_stepper *s, int tensor, bool *complete, gw_error *error) {
     const gw_stepper_tensor *t = &s->tensors[tensor];
     if (t->factors)
         return gw_fail(error, GW_INVALID,
@@ -67,13 +85,13 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready_factors",
                        t->what.name);
     gw_status status = check_ready(s, t, error);
-    return status ? status : begin(s, tensor);
+    return status ? status : begin(s, tensor, complete);
 }
 
 bool gw_stepper_wants_factors(const gw_stepper *s, int tensor) { return s->tensors[tensor].factors != NULL; }
 
 gw_status gw_stepper_ready_factors(gw_stepper *s, int tensor, const float *left, const float *right, size_t batch,
-                                   gw_error *error) {
+                                   bool *complete, gw_error *error) {
     const gw_stepper_tensor *t = &s->tensors[tensor];
     if (!t->factors)
         return gw_fail(error, GW_INVALID, "gw_step_ready_factors: %s travels as it is: call gw_step_ready",
@@ -84,7 +102,7 @@ gw_status gw_stepper_ready_factors(gw_stepper *s, int tensor, const float *left,
     gw_status status = check_ready(s, t, error);
     if (status) return status;
     gw_factors_take(t->factors, left, right, batch);
-    return begin(s, tensor);
+    return begin(s, tensor, complete);
 }
 
 gw_status gw_stepper_end(gw_stepper *s, gw_error *error) {
@@ -262,7 +280,7 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
 
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
-    if (atomic_load(&s->failed)) return false;
+    if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
     bool moved = take_ready(s);
     if (s->ps) {
         if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);

@@ -30,6 +30,18 @@
         .about = "ranks that also run a server, for all other tensors; 0: those are all-reduced"                       \
     }
 
+#define REPLICAS                                                                                                       \
+    {                                                                                                                  \
+        .name = "replicas", .kind = GW_PARAM_INTEGER, .preset = 0, .lowest = 0, .highest = 1,                          \
+        .about = "1: every server has a second on another rank, so that the loss of one loses nothing"                 \
+    }
+
+#define SNAPSHOT                                                                                                       \
+    {                                                                                                                  \
+        .name = "snapshot", .kind = GW_PARAM_INTEGER, .preset = 0, .lowest = 0, .highest = 1e9,                        \
+        .about = "steps after which servers write down what they know (to GRADWIRE_SNAPSHOTS); 0: never"               \
+    }
+
 #define STREAMS                                                                                                        \
     {                                                                                                                  \
         .name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,                           \
@@ -73,7 +85,7 @@ static const gw_technique *const archs[] = {
               .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "mpi", .about = "MPI's own all-reduce; only with transport=mpi", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "ps", .about = "training steps through parameter servers beside some of the workers",
-              .params = GW_PARAMS(SERVERS, CHUNK)),
+              .params = GW_PARAMS(SERVERS, REPLICAS, SNAPSHOT, CHUNK)),
     TECHNIQUE(.name = "sfb", .about = "fully connected layers as sufficient factors where that is cheaper (Poseidon)",
               .params = GW_PARAMS(SERVERS_OF_THE_REST, CHUNK)),
     NULL,
