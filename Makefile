@@ -67,9 +67,11 @@ test-python: all
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
 
-# The tables of docs/model.md: steps that others measured, predicted. Minutes.
+# The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
+# and steps that others measured, both beside what is predicted.
 bench-model: all
-	@bench/model_tables.py $(BUILD)
+	@bench/model_lab.sh $(BUILD)
+	@bench/model_tables.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
 test-clusters: cluster-packages all
