@@ -56,9 +56,9 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static double lower_quartile(double *values, int count) {
+static double lowest_tenth(double *values, int count) {
     qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 4];
+    return values[count / 10];
 }
 
 static void fit_link(links *l, int link, double *alpha, double *beta) {
@@ -67,13 +67,13 @@ static void fit_link(links *l, int link, double *alpha, double *beta) {
         if (l->list[i].link == link && l->list[i].messages == 1 && l->list[i].bytes <= SMALL_BYTES)
             l->scratch[small++] = l->list[i].seconds;
     if (!small) return;
-    double start_up = lower_quartile(l->scratch, small);
+    double start_up = lowest_tenth(l->scratch, small);
     for (size_t i = 0; i < l->count; i++)
         if (l->list[i].link == link && l->list[i].bytes >= LARGE_BYTES && l->list[i].seconds > start_up)
             l->scratch[large++] = (l->list[i].seconds - start_up) / l->list[i].bytes;
     if (!large) return;
     *alpha = start_up;
-    *beta = lower_quartile(l->scratch, large);
+    *beta = lowest_tenth(l->scratch, large);
 }
 
 static gw_status make_table(const gw_insight *insight, int hosts, gw_doctor_table *table, gw_error *error) {
@@ -89,7 +89,7 @@ static gw_status make_table(const gw_insight *insight, int hosts, gw_doctor_tabl
         int host = host_of(insight, r);
         if (host < 0) continue;
         gw_doctor_node *node = &table->nodes[host];
-        snprintf(node->name, sizeof node->name, "%s", insight->ranks[r].about.host);
+        snprintf(node->name, sizeof node->name, "%d %.200s", host, insight->ranks[r].about.host);
     }
     return GW_OK;
 }
