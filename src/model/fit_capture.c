@@ -9,7 +9,7 @@
 #include "model/median.h"
 #include "strategy/strategy.h"
 
-enum { SMALL_BYTES = 4096, LARGE_BYTES = 64 * 1024 };
+enum { SMALL_BYTES = 4096, LARGE_BYTES = 64 * 1024, HOSTS_MAX = 1024 };
 
 /* Links. */
 
@@ -29,13 +29,17 @@ typedef struct links {
     double *scratch;
 } links;
 
+/* -1: not known. There are no more hosts than ranks. */
 static int host_of(const gw_insight *insight, int rank) {
-    return rank < insight->rank_count && insight->ranks[rank].introduced ? insight->ranks[rank].about.host_number : -1;
+    if (rank >= insight->rank_count || !insight->ranks[rank].introduced) return -1;
+    int host = insight->ranks[rank].about.host_number;
+    return host < insight->rank_count ? host : -1;
 }
 
 static void close_busy(links *l, int link) {
     if (!l->open[link].messages) return;
-    l->open[link].seconds = (double)(l->until[link] - l->begun[link]) / GW_SECOND;
+    if (l->until[link] > l->begun[link])
+        l->open[link].seconds = (double)(l->until[link] - l->begun[link]) / GW_SECOND;
     l->list[l->count++] = l->open[link];
     l->open[link] = (busy){.link = link};
 }
@@ -61,19 +65,30 @@ static double lowest_tenth(double *values, int count) {
     return values[count / 10];
 }
 
-static void fit_link(links *l, int link, double *alpha, double *beta) {
+static int by_link(const void *a, const void *b) { return ((const busy *)a)->link - ((const busy *)b)->link; }
+
+static void fit_link(const busy *times, size_t count, double *scratch, double *alpha, double *beta) {
     int small = 0, large = 0;
-    for (size_t i = 0; i < l->count; i++)
-        if (l->list[i].link == link && l->list[i].messages == 1 && l->list[i].bytes <= SMALL_BYTES)
-            l->scratch[small++] = l->list[i].seconds;
+    for (size_t i = 0; i < count; i++)
+        if (times[i].messages == 1 && times[i].bytes <= SMALL_BYTES) scratch[small++] = times[i].seconds;
     if (!small) return;
-    double start_up = lowest_tenth(l->scratch, small);
-    for (size_t i = 0; i < l->count; i++)
-        if (l->list[i].link == link && l->list[i].bytes >= LARGE_BYTES && l->list[i].seconds > start_up)
-            l->scratch[large++] = (l->list[i].seconds - start_up) / l->list[i].bytes;
+    double start_up = lowest_tenth(scratch, small);
+    for (size_t i = 0; i < count; i++)
+        if (times[i].bytes >= LARGE_BYTES && times[i].seconds > start_up)
+            scratch[large++] = (times[i].seconds - start_up) / times[i].bytes;
     if (!large) return;
     *alpha = start_up;
-    *beta = lowest_tenth(l->scratch, large);
+    *beta = lowest_tenth(scratch, large);
+}
+
+static void fit_all(links *l, gw_doctor_table *table) {
+    for (int link = 0; link < l->hosts * l->hosts; link++) close_busy(l, link);
+    qsort(l->list, l->count, sizeof *l->list, by_link);
+    for (size_t first = 0, end; first < l->count; first = end) {
+        int link = l->list[first].link;
+        for (end = first; end < l->count && l->list[end].link == link; end++) continue;
+        fit_link(l->list + first, end - first, l->scratch, &table->alpha[link], &table->beta[link]);
+    }
 }
 
 static gw_status make_table(const gw_insight *insight, int hosts, gw_doctor_table *table, gw_error *error) {
@@ -122,7 +137,9 @@ gw_status gw_capture_links(const gw_insight *insight, gw_doctor_table *table, gw
     int hosts = count_hosts(insight);
     gw_messages messages = {.count = 0};
     links l = {.hosts = 0};
-    if (hosts > GW_INSIGHT_RANKS_MAX) return gw_fail(error, GW_INVALID, "the capture names host %d", hosts - 1);
+    if (hosts > HOSTS_MAX)
+        return gw_fail(error, GW_INVALID, "the capture has %d hosts, more than the %d that can be fitted", hosts,
+                       HOSTS_MAX);
     gw_status status = gw_messages_make(insight, &messages, error);
     if (!status) status = open_links(&l, hosts, messages.count, error);
     if (!status) status = make_table(insight, hosts, table, error);
@@ -132,9 +149,7 @@ gw_status gw_capture_links(const gw_insight *insight, gw_doctor_table *table, gw
         if (from >= 0 && to >= 0 && from != to && m->seen_sent && m->seen_arrived)
             take_message(&l, m, from * hosts + to);
     }
-    for (int link = 0; !status && link < hosts * hosts; link++) close_busy(&l, link);
-    for (int link = 0; !status && link < hosts * hosts; link++)
-        fit_link(&l, link, &table->alpha[link], &table->beta[link]);
+    if (!status) fit_all(&l, table);
     close_links(&l);
     gw_messages_free(&messages);
     return status;
