@@ -1,9 +1,9 @@
 /* fit_capture.h - what a recording (trace/capture.h) says of machines and layers.
  *
  * Links. Messages between two hosts that overlap are one busy time of the link. Alpha is what short times of one small
- * message take, beta what is left of long ones for each byte; of both the end of the lowest tenth counts, since
- * whatever else happens makes them longer. Codecs: the gradients of all steps over the time that was spent encoding and decoding.
- * Layers: the median of forward and backward, and the bytes of the tensors that are named after the layer. */
+ * message take, beta what is left of long ones for each byte; of both the end of the fastest tenth counts, since
+ * whatever else happens makes them longer. Codecs: the gradients of all steps over the time that was spent encoding and
+ * decoding. Layers: the median of forward and backward, and the bytes of the tensors that are named after the layer. */
 #ifndef GW_MODEL_FIT_CAPTURE_H
 #define GW_MODEL_FIT_CAPTURE_H
 
