@@ -105,19 +105,13 @@ memory:
     return NULL;
 }
 
-static message *take_message(gw_run *run, const message *what) {
+static void put_on(gw_run *run, connection *c, const message *what) {
     message *m = run->spare_messages;
     if (m) run->spare_messages = m->next;
     else m = gw_run_memory(run, sizeof *m);
-    if (!m) return NULL;
+    if (!m) return;
     *m = *what;
     m->arrival = (gw_event){.act = arrive};
-    return m;
-}
-
-static void put_on(gw_run *run, connection *c, const message *what) {
-    message *m = take_message(run, what);
-    if (!m) return;
     m->posted = run->events.now;
     m->path = run->path;
     if (c->last) c->last->next = m;
@@ -132,26 +126,10 @@ void gw_run_send(gw_run *run, lane *l, double bytes) {
     put_on(run, l->connection, &(message){.from = l, .bytes = bytes});
 }
 
-/* TCP serves the workers of a server one before the other. Here they are in step, and what would hold up the answers to
- * some of them would hold up all: of letters, every other grant finds its way free. */
-static bool finds_way_free(const lane *l) {
-    const gw_run_spec *spec = &l->of->op->spec;
-    return spec->announced && (l->of->rank + spec->tag / 2) % 2 == 0;
-}
-
 /* Its few bytes are not counted; that it waits behind what its connection carries is what matters. */
 void gw_run_grant(gw_run *run, lane *l) {
-    message what = {.grant = l, .granted = l->granted};
     l->of->op->unfinished++;
-    if (!finds_way_free(l)) {
-        put_on(run, l->connection, &what);
-        return;
-    }
-    message *m = take_message(run, &what);
-    if (!m) return;
-    l->granting = false;
-    m->path = gw_path_plus(run->path, GW_PATH_LATENCY, l->connection->latency);
-    gw_event_set(&run->events, &m->arrival, run->events.now + l->connection->latency);
+    put_on(run, l->connection, &(message){.grant = l, .granted = l->granted});
 }
 
 void gw_run_announce(gw_run *run, lane *l) {
