@@ -273,10 +273,13 @@ typedef struct gw_step_options {
     uint64_t first_step;       /* the number of the first step: after a checkpoint */
     gw_step_update_fn *update; /* NULL: the caller updates by itself, after gw_step_wait */
     void *ctx;
+    const char *tune;          /* "off"; "on": sizes of the schedule are looked for during the first steps, never to end
+                                  slower than it began; or a file that keeps what was found for the next time. NULL: as
+                                  GRADWIRE_TUNE says, else off. The same on all ranks. */
 } gw_step_options;
 
 #define GW_STEP_OPTIONS_DEFAULT                                                                                        \
-    { .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL }
+    { .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL, .tune = NULL }
 
 /* A collective call. options may be NULL: the mean, and the caller updates. A combination that has no meaning is
  * GW_UNSUPPORTED, with the reason. On failure *step is NULL. */
@@ -299,8 +302,12 @@ typedef struct gw_step_counters {
     size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
     bool local;                         /* optimisers of the ranks differ, and their weights between exchanges */
     bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
+    bool tuning;                        /* sizes are being looked for */
+    int trials;                         /* that has taken so far */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
+/* The strategy as it is carried out now, with what was tuned, as snprintf writes it: its length is returned. */
+GW_API int gw_step_strategy(const gw_step *step, char *text, size_t size);
 
 /* Who waited for whom at the parameter servers (arch=ps), worker by worker; of several servers the one that saw most.
  * */

@@ -143,6 +143,13 @@ dense 10" "" gradwire model mlp --text
     printf 'input 8 8 1\nconv 3\n' > "$scratch/bad.model"
     check "model: a mistake in a file" 2 "" '~bad.model, line 2: conv: expected KERNEL, but the line ends' \
         gradwire model "$scratch/bad.model"
+    check "profile: what bench step reads" 0 '~# mlp, batch 4
+layer,kind,parameter_bytes,forward_us,backward_us
+flatten1,flatten,0,.*
+dense1,dense,803840,.*
+dense3,dense,5160,' "" gradwire profile mlp --batch 4 --steps 2
+    check "profile: nowhere to write" 1 "" '~/nowhere/x.csv cannot be written: No such file' \
+        gradwire profile mlp --batch 4 --steps 1 -o /nowhere/x.csv
 fi
 
 check "plan: ring of two" 0 "rank 0

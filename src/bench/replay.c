@@ -142,11 +142,11 @@ static void update(void *ctx, const gw_step_update *u) {
     for (size_t i = 0; i < u->count; i++) weights[i] -= RATE * gradient[i];
 }
 
-gw_status gw_replay_commit(gw_replay *r, const char *strategy, bool updates, gw_replayed *replayed, gw_error *error) {
+gw_status gw_replay_commit(gw_replay *r, const char *strategy, gw_replayed *replayed, gw_error *error) {
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     options.strategy = strategy;
-    if (updates) options.update = update;
-    *replayed = (gw_replayed){.updates = updates};
+    options.tune = replayed->tuned ? "on" : "off";
+    if (replayed->updates) options.update = update;
     return told(r, gw_step_commit(&replayed->step, r->comm, r->tensors, r->tensor_count, &options), error);
 }
 

@@ -29,11 +29,11 @@ double gw_replay_bound_us(const gw_replay *replay, double communication_us);
 typedef struct gw_replayed {
     gw_step *step;
     bool updates; /* it runs the optimiser, as some synchronies want: weights hold the result, not gradients */
+    bool tuned;   /* its first steps look for the sizes of its schedule */
 } gw_replayed;
 
 /* Under a strategy (laid over the communicator's). Several may be there, one runs at a time. A collective call. */
-gw_status gw_replay_commit(gw_replay *replay, const char *strategy, bool updates, gw_replayed *replayed,
-                           gw_error *error);
+gw_status gw_replay_commit(gw_replay *replay, const char *strategy, gw_replayed *replayed, gw_error *error);
 
 /* So many steps one after the other; ended (steps entries, or NULL) gets when the backward pass of each was over. */
 gw_status gw_replay_run(gw_replay *replay, const gw_replayed *replayed, int steps, gw_time *ended, gw_error *error);

@@ -10,6 +10,7 @@
 
 #include "cli/args.h"
 #include "insight/mend.h"
+#include "lab/lab.h"
 #include "launch/job.h"
 #include "launch/wire.h"
 #include "strategy/strategy.h"
@@ -30,6 +31,8 @@ typedef struct settings {
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
     const char *timeline, *capture;                         /* likewise */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
+    const char *lab_text;
+    gw_lab_options lab; /* no hosts: none is made */
     bool no_prefix;
     int port_low, port_high; /* of ports; 0: any */
 } settings;
@@ -224,6 +227,26 @@ static int start(const settings *s, char **argv) {
     return code;
 }
 
+/* In a lab, which is made first, where one is asked for: its namespaces are hosts that ip reaches. */
+static int start_in_lab(settings *s, char **argv) {
+    gw_lab *lab = NULL;
+    gw_error error = {0};
+    char names[GW_LAB_HOSTS_MAX * (GW_LAB_NAME_BYTES + 8)] = "";
+    size_t used = 0;
+    int hosts = s->lab.hosts, slots = hosts ? ((int)s->ranks + hosts - 1) / hosts : 0;
+    if (!hosts) return start(s, argv);
+    if (gw_lab_open(&lab, &s->lab, &error) != GW_OK) return complain(&error);
+    for (int i = 0; i < hosts; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s:%d", i ? "," : "", gw_lab_name(lab, i),
+                                 slots ? slots : 1);
+    s->hosts = names;
+    s->rsh = "ip netns exec";
+    s->master_addr = gw_lab_address(lab, 0);
+    int code = start(s, argv);
+    gw_lab_close(lab);
+    return code;
+}
+
 /* -1, or an exit code. */
 static int check(settings *s, int argc) {
     gw_error error = {0};
@@ -232,7 +255,9 @@ static int check(settings *s, int argc) {
     if (argc < 2)
         return gw_usage_error(&gw_command_run, "no program to run is given (usage: gradwire run %s)",
                               gw_command_run.usage);
-    if (s->hosts && s->hostfile) return gw_usage_error(&gw_command_run, "--hosts and --hostfile cannot both be given");
+    if ((s->hosts != NULL) + (s->hostfile != NULL) + (s->lab_text != NULL) > 1)
+        return gw_usage_error(&gw_command_run, "give only one of --hosts, --hostfile and --lab");
+    if (s->lab_text && gw_lab_parse(s->lab_text, &s->lab, &error) != GW_OK) return complain(&error);
     if (s->grace > SECONDS_MAX || s->timeout > SECONDS_MAX)
         return gw_usage_error(&gw_command_run, "--grace and --timeout cannot be longer than 30 days");
     if (s->strategy && gw_strategy_parse(s->strategy, &strategy, &error) != GW_OK) return complain(&error);
@@ -259,6 +284,8 @@ static int run(int argc, char **argv) {
          .about = "the hosts and their slots"},
         {.name = "hostfile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.hostfile,
          .about = "the hosts, one a line: host slots=4"},
+        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
+         .about = "hosts made of network namespaces with shaped links (root)"},
         {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = &s.rsh,
          .about = "the remote shell, to which host and command line are added (default: ssh)"},
         {.name = "remote-path", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.remote_path,
@@ -297,7 +324,7 @@ static int run(int argc, char **argv) {
     if (code < 0) code = check(&s, argc);
     if (code >= 0) return code;
     gw_record(s.timeline, s.capture);
-    code = start(&s, argv + 1);
+    code = start_in_lab(&s, argv + 1);
     if (getenv(GW_TIMELINE_VARIABLE)) gw_timeline_mend(getenv(GW_TIMELINE_VARIABLE));
     return code;
 }

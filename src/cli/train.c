@@ -11,6 +11,7 @@
 
 #include "base/words.h"
 #include "cli/args.h"
+#include "engine/tuning.h"
 #include "strategy/strategy.h"
 
 enum { RANKS_MAX = 1024, CONTEXT = 64 };
@@ -103,6 +104,7 @@ static char **copy_words(int argc, char **argv) {
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
     gw_record(r->timeline, r->capture);
+    if (r->tune) setenv(GW_TUNE_VARIABLE, r->tune, 1);
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
@@ -147,6 +149,8 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("parallel", "WAY", y->parallel,
              "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
+        WORD("tune", "off|on|FILE", r->tune,
+             "look for the schedule's sizes in the first steps; a file keeps them for the next time (default: off)"),
         NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),

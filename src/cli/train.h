@@ -19,6 +19,7 @@ typedef struct gw_train_request {
     int64_t ranks;             /* 0: not given */
     bool json, quiet;
     const char *timeline, *capture; /* files to record to; NULL: as in the environment */
+    const char *tune;          /* off, on or a file; NULL: as in the environment */
 } gw_train_request;
 
 /* ---- train_parallel.c ---- */

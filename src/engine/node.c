@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/arrange.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
 #include "engine/recording.h"
@@ -135,9 +136,11 @@ static void number_hosts(gw_node *node) {
     }
 }
 
-static int local_ranks(const gw_node *node) {
+/* Ranks that share this one's cores: those of its host, and of other namespaces or containers of its machine. */
+static int ranks_of_machine(const gw_node *node) {
     int count = 0;
-    for (int r = 0; r < node->world; r++) count += node->host_of[r] == node->host_of[node->rank];
+    for (int r = 0; r < node->world; r++)
+        count += memcmp(node->endpoints[r].identity, node->endpoints[node->rank].identity, GW_ENDPOINT_MACHINE) == 0;
     return count;
 }
 
@@ -277,7 +280,7 @@ static gw_status join_others(gw_node *node, const gw_options *options, const gw_
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = local_ranks(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->spin_yield = ranks_of_machine(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
     status = gw_strategy_check(&node->strategy, &facts, error);
     if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);
@@ -376,6 +379,7 @@ void gw_node_leave(gw_node *node) {
     if (node->events >= 0) close(node->events);
     pthread_cond_destroy(&node->turn);
     pthread_mutex_destroy(&node->lock);
+    gw_job_links_forget(node);
     free(node->endpoints);
     free(node->host_of);
     free(node);

@@ -53,6 +53,7 @@ typedef struct gw_node {
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
     struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
+    struct gw_job_links *job_links; /* what was measured of the links; NULL: nothing. Constant after gw_init */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */

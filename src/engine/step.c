@@ -9,6 +9,7 @@
 #include "engine/measure.h"
 #include "engine/recording.h"
 #include "engine/stepper.h"
+#include "engine/tuning.h"
 #include "strategy/combine.h"
 
 struct gw_step {
@@ -18,6 +19,7 @@ struct gw_step {
     gw_rider rider;        /* by which the core polls it */
     float *flat;           /* from gw_alloc; NULL: tensors lie well */
     gw_measure measure;    /* without values: the policy does not ask */
+    gw_tuning tuning;
     int count;
     uint64_t wait_ns;
     gw_engine_counters before; /* of the engine, at commit */
@@ -31,6 +33,17 @@ static gw_status told(gw_status status, const gw_error *error) { return status ?
 
 /* Commit. */
 
+static gw_tuned_model model_of(const gw_step_tensor *tensors, int count) {
+    gw_tuned_model model = {.tensors = count};
+    for (int i = 0; i < count; i++) {
+        bool known = (unsigned)tensors[i].dtype < GW_DTYPES; /* commit says so otherwise */
+        uint64_t bytes = known ? tensors[i].count * gw_dtype_bytes(tensors[i].dtype) : 0;
+        model.bytes += bytes;
+        if (bytes > model.largest) model.largest = bytes;
+    }
+    return model;
+}
+
 static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, gw_error *error) {
     step->strategy = comm->node->strategy;
     if (!line) return GW_OK;
@@ -40,6 +53,10 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
         status = gw_fail(error, GW_INVALID,
                          "gw_step_commit: the transport is chosen when a job is joined and cannot change for a step");
     return status;
+}
+
+static gw_status tune(gw_step *step, const gw_step_options *options, const gw_tuned_model *model, gw_error *error) {
+    return gw_tuning_open(&step->tuning, options->tune, step->comm, &step->strategy, model, error);
 }
 
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
@@ -106,8 +123,10 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     step->count = count;
     step->first = options->first_step;
     gw_stepper_config config;
+    gw_tuned_model model = model_of(tensors, count);
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
     if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
+    if (!status) status = told(tune(step, options, &model, &error), &error);
     if (!status) status = told(configure(step, tensors, options, &config, &error), &error);
     if (!status) status = told(take_memory(step, &config, &error), &error);
     if (!status) status = told(open_stepper(step, &config, &error), &error);
@@ -119,8 +138,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
         gw_step_close(step);
         return status;
     }
-    for (int i = 0; i < count; i++) step->dense_bytes += tensors[i].count * gw_dtype_bytes(tensors[i].dtype);
-    step->dense_bytes = step->dense_bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
+    step->dense_bytes = model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
     describe(step);
     gw_node_nudge(comm->node); /* a server waits for pushes from now on */
     *out = step;
@@ -209,21 +227,37 @@ gw_status gw_step_wait(gw_step *step, int tensor) {
     return status;
 }
 
-/* What was measured is known to all from now on, and the pieces are cut by it. */
-static gw_status cut_by_measure(gw_step *step) {
+/* Between two steps: other pieces from now on. All has been flushed, and all ranks know what they are to be. */
+static gw_status cut_anew(gw_step *step, const gw_schedule_settings *settings, const gw_schedule_facts *facts) {
     gw_error error = {.rank = -1};
-    gw_status status = gw_step_flush(step);
-    if (!status) status = gw_measure_share(&step->measure, step->comm);
-    if (!status) status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
+    gw_status status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
     if (status) return status;
-    gw_schedule_facts facts = gw_measure_facts(&step->measure);
-    gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
     gw_node_lock(step->comm->node);
-    status = gw_stepper_recut(step->stepper, &settings, &facts, &error);
+    status = gw_stepper_recut(step->stepper, settings, facts, &error);
     gw_node_unlock(step->comm->node);
     if (status) return told(status, &error);
     describe(step);
     return gw_barrier(step->comm); /* nothing of the new pieces may come to a rank that knows only the old */
+}
+
+/* What was measured is known to all from now on, and the pieces are cut by it. */
+static gw_status cut_by_measure(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (!status) status = gw_measure_share(&step->measure, step->comm);
+    if (status) return status;
+    gw_schedule_facts facts = gw_measure_facts(&step->measure);
+    gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
+    return cut_anew(step, &settings, &facts);
+}
+
+/* A trial of the tuner is over: the pieces of the next, or those that stay. */
+static gw_status cut_by_trial(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (!status) status = gw_tuning_meet(&step->tuning, step->comm, &step->strategy);
+    if (status) return status;
+    const gw_setting *schedule = &step->strategy.axes[GW_AXIS_SCHEDULE];
+    gw_schedule_settings settings = gw_policy_of(schedule->technique)->settings(schedule->values);
+    return cut_anew(step, &settings, NULL);
 }
 
 gw_status gw_step_end(gw_step *step) {
@@ -236,7 +270,9 @@ gw_status gw_step_end(gw_step *step) {
         trace_end(step, step->first + step->steps++);
         gw_node_nudge(step->comm->node);
     }
-    if (status || !gw_measure_runs(&step->measure)) return status;
+    if (status) return status;
+    if (gw_tuning_runs(&step->tuning) && gw_tuning_step(&step->tuning, gw_clock_now())) return cut_by_trial(step);
+    if (!gw_measure_runs(&step->measure)) return GW_OK;
     gw_measure_end(&step->measure);
     return gw_measure_runs(&step->measure) ? GW_OK : cut_by_measure(step);
 }
@@ -268,6 +304,7 @@ void gw_step_close(gw_step *step) {
         gw_node_unlock(node);
     }
     gw_measure_close(&step->measure);
+    gw_tuning_close(&step->tuning);
     if (step->comm) {
         gw_free(step->comm, step->flat);
         gw_finalize(step->comm);
@@ -292,7 +329,13 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
                               .codec_bytes = gw_stepper_codec_bytes(step->stepper),
                               .local = sync->local || sync->rule,
-                              .agrees = gw_stepper_agrees(step->stepper)};
+                              .agrees = gw_stepper_agrees(step->stepper),
+                              .tuning = gw_tuning_runs(&step->tuning),
+                              .trials = step->tuning.trials};
+}
+
+int gw_step_strategy(const gw_step *step, char *text, size_t size) {
+    return gw_strategy_print(&step->strategy, text, size);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }

@@ -226,7 +226,7 @@ gw_exchange_form gw_stepper_form(const gw_stepper *s, int piece) {
 }
 
 size_t gw_stepper_codec_bytes(const gw_stepper *s) {
-    size_t bytes = 0;
+    size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_state_bytes(s->runs[p].exchange);
     return bytes;

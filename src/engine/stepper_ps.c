@@ -12,9 +12,11 @@ static int server_rank(const gw_ps *ps, int server) { return gw_server_rank(serv
 /* What came. */
 
 static gw_parcel *parcel_of(gw_ps *ps, int from, const gw_letter *letter, gw_error *error) {
-    bool push = letter->kind == GW_PS_PUSH, answer = letter->kind == GW_PS_ANSWER;
+    bool push = letter->kind == GW_PS_PUSH, coded_answer = letter->kind == GW_PS_CODED_ANSWER;
+    bool answer = letter->kind == GW_PS_ANSWER || coded_answer;
     gw_parcel *p = letter->parcel < (uint32_t)ps->parcel_count ? &ps->parcels[letter->parcel] : NULL;
-    if (p && letter->bytes == p->bytes &&
+    bool coded = p && p->coded && (push || coded_answer);
+    if (p && (coded ? letter->bytes <= p->slot_bytes : letter->bytes == p->bytes && !coded_answer) &&
         ((push && p->server == ps->own) || (answer && server_rank(ps, p->server) == from && p->left > 0)))
         return p;
     int rank = gw_team_member(ps->stepper->config.team, from);
@@ -28,7 +30,8 @@ static void *landing(void *ctx, int from, const gw_letter *letter, gw_error *err
     gw_ps *ps = ctx;
     const gw_parcel *p = parcel_of(ps, from, letter, error);
     if (!p) return NULL;
-    return letter->kind == GW_PS_PUSH ? ps->landing[from] + p->at : p->to;
+    if (letter->kind == GW_PS_PUSH) return ps->landing[from] + p->slot_at;
+    return letter->kind == GW_PS_ANSWER ? p->to : gw_ps_codec_slot(p);
 }
 
 static void peer_ended(gw_ps *ps, int from) {
@@ -39,10 +42,16 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
     gw_ps *ps = ctx;
     gw_letter over = {.kind = GW_PS_OVER};
     switch (letter->kind) {
-    case GW_PS_PUSH: gw_ps_pushed(ps, (int)letter->parcel, from, letter->round, letter->step, now, error); return;
+    case GW_PS_PUSH:
+        if (letter->bytes == 0) break;
+        gw_ps_codec_note(ps, (int)letter->parcel, from, letter->step, letter->bytes);
+        gw_ps_pushed(ps, (int)letter->parcel, from, letter->round, letter->step, now, error);
+        return;
     case GW_PS_ANSWER:
+    case GW_PS_CODED_ANSWER:
+        if (letter->bytes == 0) break;
         ps->answers_due[from]--;
-        gw_ps_answered(ps, (int)letter->parcel, letter->round);
+        gw_ps_answered(ps, from, letter, now, error);
         return;
     case GW_PS_LEAVE:
         if (ps->own < 0 || ps->ends_due[from] == 0) break;
@@ -67,9 +76,11 @@ static void parcel_left(gw_ps *ps, int parcel) {
 
 static void sent(void *ctx, int to, const gw_letter *letter) {
     (void)to;
+    gw_ps *ps = ctx;
     if (letter->kind != GW_PS_PUSH) return;
-    parcel_left(ctx, (int)letter->parcel);
-    gw_ps_part_over(ctx, (int)letter->parcel);
+    uint32_t rounds = ps->parcels[letter->parcel].rounds;
+    if (letter->round % rounds + 1 == rounds) parcel_left(ps, (int)letter->parcel);
+    gw_ps_part_over(ps, (int)letter->parcel);
 }
 
 /* Set-up. */
@@ -80,8 +91,8 @@ static gw_status make_shares(gw_ps *ps, gw_error *error) {
     if (!described) return gw_fail(error, GW_MEMORY, "out of memory for shares");
     for (int i = 0; i < count; i++) {
         const gw_step_tensor *t = &ps->stepper->tensors[i].what;
-        described[i] = (gw_share_tensor){.count = t->count, .element = gw_dtype_bytes(t->dtype), .grain = GW_PS_GRAIN,
-                                         .kind = (int)t->dtype};
+        described[i] = (gw_share_tensor){.count = t->count, .element = gw_dtype_bytes(t->dtype), .kind = (int)t->dtype,
+                                         .grain = gw_ps_codec_grain(ps, i, GW_PS_GRAIN)};
     }
     gw_status status = gw_shares_open(&ps->shares, described, count, ps->servers, error);
     free(described);
@@ -124,7 +135,9 @@ gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
     if (ps->weights_here) ps->rule = c->sync->rule(c->sync_values);
     gw_mail_events events = {.ctx = ps, .landing = landing, .arrived = arrived, .sent = sent};
     gw_status status = take_memory(ps, error);
+    if (!status) status = gw_ps_codec_open(ps, error);
     if (!status) status = make_shares(ps, error);
+    if (!status) status = gw_ps_codec_serve(ps, error);
     if (!status) status = gw_mail_open(&ps->mail, c->core, c->team, &events, error);
     if (!status) status = gw_ps_serve_open(ps, error);
     if (!status) status = gw_ps_bind(ps, error);
@@ -141,6 +154,7 @@ void gw_ps_close(gw_ps *ps) {
     if (!ps) return;
     gw_mail_close(ps->mail);
     gw_ps_serve_close(ps);
+    gw_ps_codec_close(ps);
     gw_shares_close(&ps->shares);
     free(ps->space_at);
     free(ps->answers_due);
@@ -193,34 +207,46 @@ void gw_ps_part_over(gw_ps *ps, int parcel) {
     if (--p->left == 0) ps->piece_left[p->piece]--;
 }
 
-void gw_ps_answered(gw_ps *ps, int parcel, uint64_t round) {
+static void push(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     gw_parcel *p = &ps->parcels[parcel];
-    p->round = round;
-    if (p->unpacks) unpack(ps, p);
-    gw_ps_part_over(ps, parcel);
-}
-
-static void push(gw_ps *ps, int parcel, uint64_t step, gw_time now, gw_error *error) {
-    gw_parcel *p = &ps->parcels[parcel];
-    if (p->packs) pack(ps, p);
+    const uint8_t *data = p->coded ? gw_ps_codec_slot(p) : p->from;
+    size_t bytes = p->bytes;
+    if (p->coded && gw_ps_codec_encode(ps, p, p->step, &bytes, error)) return;
+    if (p->packs && !p->coded) pack(ps, p);
     if (p->server == ps->own) {
-        p->left = 1; /* the answer */
-        parcel_left(ps, parcel);
-        gw_ps_pushed(ps, parcel, ps->rank, p->round, step, now, error);
+        if (p->round % p->rounds + 1 == p->rounds) parcel_left(ps, parcel);
+        gw_ps_codec_note(ps, parcel, ps->rank, p->step, bytes);
+        gw_ps_pushed(ps, parcel, ps->rank, p->round, p->step, now, error);
         return;
     }
-    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = step,
-                        .bytes = p->bytes};
-    p->left = 2; /* that it has left, and the answer */
+    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = p->step,
+                        .bytes = bytes};
     ps->answers_due[server_rank(ps, p->server)]++;
-    gw_mail_send(ps->mail, server_rank(ps, p->server), &letter, p->from, now, error);
+    gw_mail_send(ps->mail, server_rank(ps, p->server), &letter, data, now, error);
 }
 
+void gw_ps_answered(gw_ps *ps, int from, const gw_letter *letter, gw_time now, gw_error *error) {
+    gw_parcel *p = &ps->parcels[letter->parcel];
+    bool more = letter->kind == GW_PS_CODED_ANSWER && p->round % p->rounds + 1 < p->rounds;
+    if (letter->kind == GW_PS_ANSWER && p->unpacks) unpack(ps, p);
+    if (letter->kind == GW_PS_CODED_ANSWER && !more)
+        gw_ps_codec_answered(ps, p, from, letter->bytes, letter->step, error);
+    p->round = letter->round;
+    gw_ps_part_over(ps, (int)letter->parcel);
+    if (more && !error->status) push(ps, (int)letter->parcel, now, error);
+}
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error) {
     int first = ps->first_parcel[piece], count = ps->first_parcel[piece + 1] - first;
     ps->piece_left[piece] = ps->piece_here[piece] = count;
-    for (int i = 0; i < count && !error->status; i++) push(ps, first + i, step, now, error);
+    gw_ps_codec_begin(ps, piece, step);
+    for (int i = first; i < first + count && !error->status; i++) {
+        gw_parcel *p = &ps->parcels[i];
+        p->step = step;
+        p->left = (int)p->rounds * (p->server == ps->own ? 1 : 2); /* answers, and that pushes have left */
+        push(ps, i, now, error);
+    }
+    gw_ps_codec_begun(ps, piece);
 }
 
 bool gw_ps_over(const gw_ps *ps, int piece) { return ps->piece_left[piece] == 0; }
@@ -255,13 +281,17 @@ bool gw_ps_quiet(const gw_ps *ps) { return ps->said_leave && gw_mail_quiet(ps->m
 
 size_t gw_ps_sent_bytes(const gw_ps *ps) {
     size_t bytes = 0;
-    for (int s = 0; s < ps->servers; s++)
-        bytes += ps->shares.space_bytes[s] * (s == ps->own ? (size_t)ps->world - 1 : 1);
+    for (int i = 0; i < ps->parcel_count; i++) {
+        const gw_parcel *p = &ps->parcels[i];
+        if (p->server != ps->own) bytes += p->push_bytes;
+        for (int w = 0; p->server == ps->own && w < ps->world; w++)
+            if (w != ps->rank) bytes += gw_ps_codec_answers(ps, p, w) ? p->answer_bytes : p->bytes;
+    }
     return bytes;
 }
 
 size_t gw_ps_memory_bytes(const gw_ps *ps) {
-    return gw_ps_serve_bytes(ps) + (ps->staging ? ps->staging_bytes : 0);
+    return gw_ps_serve_bytes(ps) + (ps->staging ? ps->staging_bytes : 0) + gw_ps_codec_memory(ps);
 }
 
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now) {

@@ -5,7 +5,7 @@
  * What a piece has of one server's space travels as parcels of at most GW_PARCEL_BYTES; each is answered as soon as the
  * desk (server/desk.h) allows, whatever the others do. Sums are taken in worker order. What an answer means depends on
  * the synchrony: without a rule of its own it is the mean of all pushes; with one the server has its own copy of the
- * weights, runs the caller's update on it, and answers with weights.
+ * weights, runs the caller's update on it, and answers with weights. Parcels may be compressed (stepper_ps_codec.c).
  *
  * Cost, n bytes, S servers, p workers: n out and n in for each worker, p n / S in and out for each server (less what a
  * worker has on its own server). Memory: on each worker n where tensors lie apart; on a server its share times p. */
@@ -25,8 +25,8 @@ void gw_ps_close(gw_ps *ps); /* NULL is fine */
 
 /* After a cut; nothing is under way on any rank. */
 gw_status gw_ps_bind(gw_ps *ps, gw_error *error);
-/* The server's copy of weights is taken from this rank's. */
-void gw_ps_take_weights(gw_ps *ps);
+/* What this rank's server keeps of a tensor's weights; NULL: nothing. */
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count);
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error);
 bool gw_ps_over(const gw_ps *ps, int piece);
@@ -38,6 +38,9 @@ bool gw_ps_quiet(const gw_ps *ps); /* all have left */
 
 size_t gw_ps_sent_bytes(const gw_ps *ps); /* by this rank in a step */
 size_t gw_ps_memory_bytes(const gw_ps *ps);
+size_t gw_ps_codec_state_bytes(const gw_ps *ps);
+/* What the codec keeps of a tensor: the worker's, or what this rank's server keeps of its share. NULL: nothing. */
+gw_codec_state *gw_ps_codec_state(const gw_ps *ps, int tensor, bool owner);
 /* What the server of this rank knows of a worker; zeros where it runs none. */
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now);
 

@@ -1,5 +1,5 @@
-/* stepper_ps_internal.h - what stepper_ps.c (the worker, letters), stepper_ps_bind.c (parcels, memory) and
- * stepper_ps_serve.c (the server) share. */
+/* stepper_ps_internal.h - what stepper_ps.c (the worker, letters), stepper_ps_bind.c (parcels, memory),
+ * stepper_ps_serve.c (the server) and stepper_ps_codec.c (parcels through a codec) share. */
 #ifndef GW_ENGINE_STEPPER_PS_INTERNAL_H
 #define GW_ENGINE_STEPPER_PS_INTERNAL_H
 
@@ -19,6 +19,14 @@ typedef struct gw_parcel {
     bool packs, unpacks; /* from, to are in gw_ps.staging */
     uint64_t round;      /* that the worker's next push belongs to */
     int left;            /* the worker's: events until it is over */
+    uint64_t step;       /* the worker's: that its push is of */
+    /* Through a codec. */
+    bool coded;
+    uint32_t rounds;     /* of pushes and answers in a step: 1, or those of a codec that is merged */
+    size_t slot_at, slot_bytes; /* in a landing; without a codec at and bytes */
+    size_t push_bytes, answer_bytes; /* at most, of all rounds; the answer where it is coded */
+    size_t second_at;    /* where round 1 begins in the worker's slot */
+    uint8_t *slot;       /* the worker's payloads */
 } gw_parcel;
 
 /* A consecutive part of one tensor. */
@@ -26,10 +34,13 @@ typedef gw_span gw_segment;
 
 typedef enum gw_ps_letter {
     GW_PS_PUSH,
-    GW_PS_ANSWER,
+    GW_PS_ANSWER, /* values as they are */
+    GW_PS_CODED_ANSWER,
     GW_PS_LEAVE, /* the worker makes no more pushes */
     GW_PS_OVER   /* the server's reply to that: it sends no more answers */
 } gw_ps_letter;
+
+typedef struct gw_ps_codec gw_ps_codec;
 
 struct gw_ps {
     gw_stepper *stepper;
@@ -40,6 +51,7 @@ struct gw_ps {
     gw_shares shares;
     size_t *space_at;    /* where each server's space begins in staging */
     gw_mail *mail;
+    gw_ps_codec *codec;  /* NULL: values travel as they are */
     gw_parcel *parcels;
     int parcel_count, parcel_room;
     gw_segment *segments;
@@ -53,7 +65,8 @@ struct gw_ps {
     bool leaving, said_leave;
     /* The server's. */
     gw_desk *desk;
-    uint8_t **landing;   /* by worker: the own space; NULL for the own worker, whose memory is used as it is */
+    size_t landing_bytes;
+    uint8_t **landing;   /* by worker: slots of the own space; NULL for the own worker, whose memory is used as it is */
     uint8_t *result;     /* the own space: means */
     uint8_t *weights;    /* the own space, where weights live here */
     const void **sources; /* world entries, scratch */
@@ -71,8 +84,31 @@ size_t gw_ps_serve_bytes(const gw_ps *ps);
 void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t step, gw_time now, gw_error *error);
 void gw_ps_left(gw_ps *ps, int worker, gw_time now, gw_error *error);
 
+/* stepper_ps_codec.c. Set-up: open, then shares with that grain, then serve; lay after each cut. */
+gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error);
+gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error);
+gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error);
+void gw_ps_codec_close(gw_ps *ps);
+size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain);
+size_t gw_ps_codec_memory(const gw_ps *ps);
+/* The worker's: before and after a piece's parcels are pushed, each of which is encoded into its slot; and a coded
+ * answer that stands there. */
+void gw_ps_codec_begin(gw_ps *ps, int piece, uint64_t step);
+void gw_ps_codec_begun(gw_ps *ps, int piece);
+uint8_t *gw_ps_codec_slot(const gw_parcel *parcel); /* of the round that comes next */
+gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *parcel, uint64_t step, size_t *bytes, gw_error *error);
+gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *parcel, int from, size_t bytes, uint64_t step,
+                               gw_error *error);
+/* The server's: a push came; one push alone, or all of a round, become a sum in ps->result; and an answer. */
+void gw_ps_codec_note(gw_ps *ps, int parcel, int worker, uint64_t step, size_t bytes);
+gw_status gw_ps_codec_decode(gw_ps *ps, int parcel, int worker, gw_error *error);
+gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error);
+bool gw_ps_codec_answers(const gw_ps *ps, const gw_parcel *parcel, int worker); /* not plainly with values */
+const uint8_t *gw_ps_codec_answer(gw_ps *ps, int parcel, int worker, gw_letter *letter, gw_error *error);
+
 /* stepper_ps.c */
-void gw_ps_answered(gw_ps *ps, int parcel, uint64_t round); /* the answer stands in parcel->to */
+/* The answer stands in parcel->to, or where it is coded in the slot. */
+void gw_ps_answered(gw_ps *ps, int from, const gw_letter *letter, gw_time now, gw_error *error);
 void gw_ps_part_over(gw_ps *ps, int parcel);
 
 #endif

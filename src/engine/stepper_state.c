@@ -1,5 +1,6 @@
 /* stepper_state.c - what a step keeps from one to the next, as one block of bytes: a head, then for each tensor its
- * codec state of both passes, its anchor and its outer momentum. Host order; exact. */
+ * codec state of both passes, its anchor, its outer momentum, and of a server that keeps weights its share of them.
+ * Host order; exact. */
 #include <string.h>
 
 #include "engine/stepper_internal.h"
@@ -14,7 +15,7 @@ typedef struct state_head {
 } state_head;
 
 /* One of a tensor's parts. */
-typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, STATE_PARTS } state_part;
+typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, SERVED, STATE_PARTS } state_part;
 
 typedef struct part_head {
     uint32_t tensor, part;
@@ -23,6 +24,7 @@ typedef struct part_head {
 
 /* A tensor that is coded is in one piece. */
 static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part part) {
+    if (s->ps) return gw_ps_codec_state(s->ps, tensor, part == OWNER);
     int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
     gw_exchange *exchange = count ? s->runs[first].exchange : NULL;
     const gw_span *spans = count ? gw_schedule_spans(s->schedule, first) : NULL;
@@ -32,14 +34,23 @@ static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part p
     return NULL;
 }
 
-static float *kept(const gw_stepper *s, int tensor, state_part part) {
+/* Floats that are kept as they are; NULL: none. */
+static float *kept(const gw_stepper *s, int tensor, state_part part, size_t *count) {
     const gw_sync_tensor *view = &s->tensors[tensor].view;
-    return part == ANCHOR ? (view->anchored ? view->anchor : NULL) : view->momentum;
+    *count = s->tensors[tensor].what.count;
+    switch (part) {
+    case ANCHOR: return view->anchored ? view->anchor : NULL;
+    case MOMENTUM: return view->momentum;
+    case SERVED: return s->ps ? gw_ps_weights(s->ps, tensor, count) : NULL;
+    default: return NULL;
+    }
 }
 
+static bool is_coded(state_part part) { return part == WORKER || part == OWNER; }
+
 static size_t part_bytes(const gw_stepper *s, int tensor, state_part part) {
-    if (part == ANCHOR || part == MOMENTUM)
-        return kept(s, tensor, part) ? s->tensors[tensor].what.count * sizeof(float) : 0;
+    size_t count;
+    if (!is_coded(part)) return kept(s, tensor, part, &count) ? count * sizeof(float) : 0;
     gw_codec_state *state = codec_state(s, tensor, part);
     return state ? gw_codec_state_saved_bytes(state) : 0;
 }
@@ -68,8 +79,9 @@ void gw_stepper_state_save(const gw_stepper *s, void *memory) {
             if (!piece.bytes) continue;
             memcpy(at, &piece, sizeof piece);
             at += sizeof piece;
-            if (part == ANCHOR || part == MOMENTUM) memcpy(at, kept(s, t, (state_part)part), piece.bytes);
-            else gw_codec_state_save(codec_state(s, t, (state_part)part), at);
+            size_t count;
+            if (is_coded((state_part)part)) gw_codec_state_save(codec_state(s, t, (state_part)part), at);
+            else memcpy(at, kept(s, t, (state_part)part, &count), piece.bytes);
             at += piece.bytes;
         }
 }
@@ -81,13 +93,14 @@ static gw_status wrong(gw_error *error, const char *what) {
 static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
     int t = (int)head->tensor;
     gw_sync_tensor *view = &s->tensors[t].view;
-    if (head->part == WORKER || head->part == OWNER) {
+    if (is_coded((state_part)head->part)) {
         gw_codec_state *state = codec_state(s, t, (state_part)head->part);
         if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
         return gw_codec_state_restore(state, bytes, head->bytes, error);
     }
-    float *to = head->part == ANCHOR ? view->anchor : view->momentum;
-    if (!to || head->bytes != view->count * sizeof(float)) return wrong(error, "it is of another synchrony");
+    size_t count = view->count;
+    float *to = head->part == ANCHOR ? view->anchor : kept(s, t, (state_part)head->part, &count);
+    if (!to || head->bytes != count * sizeof(float)) return wrong(error, "it is of another synchrony");
     memcpy(to, bytes, head->bytes);
     view->anchored |= head->part == ANCHOR;
     return GW_OK;
@@ -114,6 +127,5 @@ gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t byt
         if (status) return status;
         at += part.bytes;
     }
-    if (s->ps) gw_ps_take_weights(s->ps);
     return GW_OK;
 }

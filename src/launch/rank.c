@@ -47,7 +47,9 @@ static void reset_signals(void) {
 
 /* Only returns if the program could not be started. */
 static start_error become_rank(const gw_order *order, int local, const int output[2], pid_t parent) {
-    setsid();
+    /* Not a session: the kernel shares cores out among sessions first (autogroup), and a rank that calls sched_yield in
+     * one of its own hands its core to nobody. */
+    setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent) _exit(1); /* it died before the call */
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(output[0], 1) < 0 || dup2(output[1], 2) < 0)

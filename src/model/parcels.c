@@ -54,6 +54,8 @@ static gw_status cut(const gw_carrier *c, int servers, size_t *bytes, gw_carry *
 gw_status gw_carrier_parcels(const gw_carrier *c, const gw_carry_tensors *tensors, const gw_schedule *schedule,
                              gw_carry *carries, gw_error *error) {
     int servers = (int)gw_strategy_integer(c->strategy, GW_AXIS_ARCH, "servers");
+    if (c->setup.codec != &gw_codec_none)
+        return gw_fail(error, GW_UNSUPPORTED, "compressed pushes to servers are not predicted: use compress=none");
     size_t *bytes = calloc((size_t)servers, sizeof *bytes);
     gw_shares shares = {.servers = 0};
     gw_status status = bytes ? open_shares(tensors, servers, &shares, error)

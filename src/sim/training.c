@@ -280,7 +280,8 @@ static gw_status open_core(trainee *self, gw_error *error) {
         members[r] = r;
         if (r != self->rank) gw_engine_route(engine, r, transport);
     }
-    return gw_team_open(&self->team, engine, FIRST_TEAM, self->rank, members, t->world, t->host_of, NULL, error);
+    gw_topology topology = {.world = t->world, .host_of = t->host_of};
+    return gw_team_open(&self->team, engine, FIRST_TEAM, self->rank, members, &topology, NULL, error);
 }
 
 static gw_status open_stepper(trainee *self, gw_error *error) {

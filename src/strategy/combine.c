@@ -62,8 +62,6 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;
-    if (ps && setup.codec != &gw_codec_none)
-        return gw_fail(error, GW_UNSUPPORTED, "arch=ps: pushes to servers travel as they are: use compress=none");
     if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s with schedule=%s: every rank gathers whole payloads, so there is no half of the "
