@@ -16,7 +16,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
+.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -73,6 +73,10 @@ bench-python: python-packages all
 # The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
+
+# The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
+bench-overlap: all
+	@bench/overlap.sh $(BUILD)
 
 # The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
 # and steps that others measured, both beside what is predicted.

@@ -178,7 +178,7 @@ static void one_host_stands_for_all(void) {
             CHECK(folded.folded && !full.folded);
             /* Slices differ by an element; and where an order is published, rank 0 is not like the others. */
             bool published = i >= 3 && i <= 5;
-            CHECK(near(full.step_seconds, folded.step_seconds, published ? 2e-3 : 1e-5));
+            CHECK(near(full.step_seconds, folded.step_seconds, published ? 5e-3 : 1e-5));
             CHECK(near(full.bytes, folded.bytes, 1e-4));
         }
     }

@@ -29,9 +29,10 @@ static const gw_plan_builder *least(const gw_plan_builder *const *plans, const g
 
 static const gw_plan_builder *by_cost(const gw_plan_request *request, size_t element_bytes) {
     static const gw_plan_builder *const reduced[] = {&gw_plan_ring, &gw_plan_halving, &gw_plan_exchange,
-                                                     &gw_plan_doubling, &gw_plan_oneshot, NULL};
+                                                     &gw_plan_doubling, &gw_plan_oneshot, &gw_plan_tree, NULL};
     static const gw_plan_builder *const in_hosts[] = {&gw_plan_hierarchical, &gw_plan_ring, &gw_plan_halving,
-                                                      &gw_plan_exchange, &gw_plan_doubling, &gw_plan_oneshot, NULL};
+                                                      &gw_plan_exchange, &gw_plan_doubling, &gw_plan_oneshot,
+                                                      &gw_plan_tree, NULL};
     static const gw_plan_builder *const parts[] = {&gw_plan_ring, &gw_plan_halving, &gw_plan_exchange, NULL};
     static const gw_plan_builder *const rooted[] = {&gw_plan_tree, &gw_plan_exchange, NULL};
     gw_scene scene = gw_scene_of(request, element_bytes);

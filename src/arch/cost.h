@@ -1,6 +1,7 @@
 /* cost.h - what a collective takes by each plan, in closed form: rounds that follow each other, bytes that the busiest
- * rank sends or receives, and messages it handles (Hockney 1994; Thakur, Rabenseifner and Gropp 2005). Constant time:
- * asked for every call. A test holds rounds, bytes and messages against the cost functions of the plans. */
+ * rank sends or receives, bytes that it adds, and messages that it handles (Hockney 1994; Thakur, Rabenseifner and
+ * Gropp 2005). Constant time: asked for every call. A test holds rounds, bytes and messages against the cost functions
+ * of the plans. */
 #ifndef GW_ARCH_COST_H
 #define GW_ARCH_COST_H
 
@@ -21,6 +22,7 @@ gw_scene gw_scene_of(const gw_plan_request *request, size_t element_bytes);
 
 typedef struct gw_work {
     double rounds, bytes, messages; /* bytes: of a rank */
+    double reduced;                 /* bytes, of a rank */
     double crowd;                   /* by how much sharing slows the bytes: of a wire by the ranks of a host, and of a
                                        receiver by those who all send to it */
 } gw_work;

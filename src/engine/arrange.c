@@ -97,6 +97,7 @@ gw_status gw_comm_arrange(const gw_node *node, const int *members, int size, int
     gw_order_facts facts = {.world = size, .host_of = hosts, .wires = links ? &wires : NULL, .place_of = places};
     gw_status status = gw_order_arrange(&facts, order, host_of, topology, error);
     free(hosts);
+    if (!status) topology->crowded = node->crowded;
     if (!status && topology->wire.beta > 0 && members[0] == node->rank) tell(node, topology);
     return status;
 }

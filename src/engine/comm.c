@@ -138,17 +138,17 @@ static gw_status spread_links(gw_node *node, gw_comm *world, char *bytes, size_t
     return status;
 }
 
-/* All ranks must agree whether boards are used, whether to record, and what links cost: one small all-reduce by
- * messages tells, with the length of what rank 0 has read, -1: it could not. */
+/* All ranks must agree whether boards are used, whether to record, whether cores are short, and what links cost: one
+ * small all-reduce by messages tells, with the length of what rank 0 has read, -1: it could not. */
 static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
     char *links = NULL;
     size_t size = 0;
     gw_error unread = {.rank = -1};
     gw_job_links_file(node, &links, &size, &unread);
     int32_t records = gw_trace_wanted(), length = node->rank ? INT32_MAX : unread.status ? -1 : (int32_t)size;
-    int32_t mine[4] = {node->shm_everywhere, records, -records, length}, all[4] = {0};
+    int32_t mine[5] = {node->shm_everywhere, records, -records, length, -node->spin_yield}, all[5] = {0};
     gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
-                       .count = 4, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+                       .count = 5, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
     else if (unread.status) status = gw_fail(error, unread.status, "GRADWIRE_LINKS: %s", unread.text);
@@ -164,6 +164,7 @@ static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
                          "for all ranks or for none", records ? "" : "not ", node->rank,
                          records ? "not for all others" : "it is for others");
     node->boards = !status && all[0] == 1;
+    node->crowded = all[4] < 0;
     return status;
 }
 

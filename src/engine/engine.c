@@ -148,7 +148,7 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     team->size = size;
     team->board = board;
     team->topology = (gw_topology){.world = size, .host_of = team->host_of, .wire = topology->wire,
-                                   .board = board != NULL};
+                                   .crowded = topology->crowded, .board = board != NULL};
     if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
     team->next = engine->teams;
     engine->teams = team;

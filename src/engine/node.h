@@ -55,6 +55,7 @@ typedef struct gw_node {
     struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
     struct gw_job_links *job_links; /* what was measured of the links; NULL: nothing. Constant after gw_init */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
+    bool crowded;             /* some ranks outnumber the cores of their machine; constant after gw_init */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */
 
@@ -67,6 +68,7 @@ typedef struct gw_node {
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
+    int spin_shift; /* (L) waits have been long lately: the driver spins 2^this times shorter */
 } gw_node;
 
 /* node.c: joins the job and starts the progress thread; leaves it. */

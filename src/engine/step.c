@@ -212,8 +212,9 @@ gw_status gw_step_ready(gw_step *step, int tensor) {
         status = wait_until(step, tensor, gw_stepper_settled);
     if (!status && failed(step)) return failure(step);
     if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
-    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &error), &error);
-    if (!status) gw_node_nudge(step->comm->node);
+    bool complete = false;
+    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &complete, &error), &error);
+    if (complete) gw_node_nudge(step->comm->node);
     return status;
 }
 

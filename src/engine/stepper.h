@@ -53,8 +53,9 @@ uint32_t gw_stepper_teams(const gw_stepper_config *config);
 gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_close(gw_stepper *stepper);
 
-/* (C) The calls of gradwire.h, without waiting. */
-gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, gw_error *error);
+/* (C) The calls of gradwire.h, without waiting. *complete: the driver has something to do now, because a piece has all
+ * of its gradients; else it need not be woken. */
+gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, bool *complete, gw_error *error);
 gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */

@@ -155,7 +155,10 @@ static gw_status make_runs(gw_stepper *s, gw_error *error) {
     s->runs = calloc(pieces, sizeof *s->runs);
     s->values = calloc(pieces, sizeof *s->values);
     s->counts = calloc((size_t)gw_team_size(s->config.team), sizeof *s->counts);
-    if (!s->runs || !s->values || !s->counts) return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
+    s->awaited = calloc(pieces, sizeof *s->awaited);
+    if (!s->runs || !s->values || !s->counts || !s->awaited)
+        return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
+    gw_stepper_await_all(s);
     gw_status status = gw_carry_bind(s, error);
     if (!status && s->config.policy->reorders && !s->config.servers && gw_team_size(s->config.team) > 1)
         status = gw_publisher_open(&s->publisher, s->config.core, s->config.team, error);
@@ -183,6 +186,7 @@ void gw_stepper_close(gw_stepper *s) {
     gw_publisher_close(s->publisher);
     gw_ps_close(s->ps);
     gw_carry_unbind(s->runs, s->schedule ? gw_schedule_pieces(s->schedule) : 0);
+    free(s->awaited);
     free(s->counts);
     free(s->values);
     free(s->runs);
@@ -206,6 +210,7 @@ gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, 
         return gw_fail(error, GW_MEMORY, "out of memory for other pieces");
     }
     gw_schedule_cut(s->schedule, settings, facts);
+    gw_stepper_await_all(s);
     for (int p = 0; p < old_count; p++) { /* their ids are taken anew */
         gw_team_close(old[p].team);
         old[p].team = NULL;

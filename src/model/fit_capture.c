@@ -71,8 +71,7 @@ static void fit_link(const busy *times, size_t count, double *scratch, double *a
     int small = 0, large = 0;
     for (size_t i = 0; i < count; i++)
         if (times[i].messages == 1 && times[i].bytes <= SMALL_BYTES) scratch[small++] = times[i].seconds;
-    if (!small) return;
-    double start_up = lowest_tenth(scratch, small);
+    double start_up = small ? lowest_tenth(scratch, small) : 0; /* nothing that tells: all of it to the bytes */
     for (size_t i = 0; i < count; i++)
         if (times[i].bytes >= LARGE_BYTES && times[i].seconds > start_up)
             scratch[large++] = (times[i].seconds - start_up) / times[i].bytes;

@@ -57,6 +57,7 @@ typedef struct gw_topology {
     const int *host_of; /* world entries; NULL: every rank alone on its host */
     const int *order;   /* world entries: every rank once, those of a host together, its leaders first; NULL: by rank */
     gw_wire wire;       /* of the worst link from one host to the next in that order; beta 0: not measured */
+    bool crowded;       /* somewhere ranks outnumber the cores of their machine */
     bool board;         /* the ranks of a host share memory (see GW_STEP_BOARD) */
     bool native;        /* the transport can carry out the whole of it (see GW_STEP_NATIVE) */
 } gw_topology;
