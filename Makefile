@@ -12,7 +12,7 @@ PYTHON_PACKAGES := python3-torch python3-torchvision libopenblas0-pthread datase
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 
-.PHONY: cluster-packages test-clusters
+.PHONY: cluster-packages test-clusters test-transports
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
@@ -61,6 +61,11 @@ bench-large-batch: all run-packages
 test-trace: all
 	@tests/trace.sh $(BUILD)
 
+# Ranks of jobs over parameter servers are killed at random moments, 20 times each: minutes.
+.PHONY: test-servers
+test-servers: all
+	@tests/servers.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 
@@ -83,6 +88,10 @@ bench-overlap: all
 bench-model: all
 	@bench/model_lab.sh $(BUILD)
 	@bench/model_tables.sh $(BUILD)
+
+# The product of tests and the faults over rdma, zmq and mpi; half an hour.
+test-transports: cluster-packages all
+	@tests/transports.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
 test-clusters: cluster-packages all
