@@ -12,11 +12,11 @@ PYTHON_PACKAGES := python3-torch python3-torchvision libopenblas0-pthread datase
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 
-.PHONY: cluster-packages test-clusters
+.PHONY: cluster-packages test-clusters test-transports
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
+.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -61,6 +61,11 @@ bench-large-batch: all run-packages
 test-trace: all
 	@tests/trace.sh $(BUILD)
 
+# Ranks of jobs over parameter servers are killed at random moments, 20 times each: minutes.
+.PHONY: test-servers
+test-servers: all
+	@tests/servers.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 
@@ -74,9 +79,19 @@ bench-python: python-packages all
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
 
-# The tables of docs/model.md: steps that others measured, predicted. Minutes.
+# The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
+bench-overlap: all
+	@bench/overlap.sh $(BUILD)
+
+# The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
+# and steps that others measured, both beside what is predicted.
 bench-model: all
-	@bench/model_tables.py $(BUILD)
+	@bench/model_lab.sh $(BUILD)
+	@bench/model_tables.sh $(BUILD)
+
+# The product of tests and the faults over rdma, zmq and mpi; half an hour.
+test-transports: cluster-packages all
+	@tests/transports.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
 test-clusters: cluster-packages all

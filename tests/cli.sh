@@ -113,6 +113,10 @@ check "list: unknown axis" 2 "" \
 check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
+check "explain: snapshots of servers that have no weights" 1 "~^refused: arch=ps:snapshot with sync=bsp" "" \
+    gradwire explain arch=ps:snapshot=5
+check "train: going on without a worker needs servers" 2 "" \
+    "~^gradwire train: --elastic and --restarts need parameter servers" gradwire train -n 2 --elastic
 check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync

@@ -64,6 +64,7 @@ finds() { # PATTERN: exactly one finding, which matches
 this_machine() {
     doctor -n 2 -o "$scratch/links"
     is code "$code" 0
+    has transports "$out" $'\ntcp +yes +across and within hosts *\n'
     has output "$out" $'\nall is well$'
     is 'the file' "$(sed 's/ [-0-9.e+]* [-0-9.e+]*$//; s/^host \([01]\).*/host \1/' "$scratch/links")" \
         'gradwire-doctor 1

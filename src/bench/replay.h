@@ -17,7 +17,8 @@ uint64_t gw_replay_bytes(const gw_replay *replay); /* of all tensors */
 /* Compute takes `scale` times as long as recorded. */
 void gw_replay_scale(gw_replay *replay, double scale);
 double gw_replay_compute_us(const gw_replay *replay); /* forward and backward */
-/* One all-reduce of everything at once: the least of a few. A collective call; *us is the same on all ranks. */
+/* One all-reduce of everything at once: the least of as many as it takes until none is faster. A collective call; *us
+ * is the same on all ranks. */
 gw_status gw_replay_communication_us(gw_replay *replay, double *us, gw_error *error);
 
 /* No schedule can be faster, where all of it together takes so long on the wire: the larger of compute, communication,

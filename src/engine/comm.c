@@ -177,7 +177,7 @@ static void make_native(gw_comm *world) {
     gw_team_native(world->team, node->net);
 }
 
-static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
+gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
     int *members = malloc((size_t)node->world * sizeof *members);
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
     for (int r = 0; r < node->world; r++) members[r] = r;
@@ -208,7 +208,7 @@ gw_status gw_init(gw_comm **comm, const gw_options *options) {
     *comm = NULL;
     gw_status status = gw_node_join(&node, options, &error);
     if (!status) {
-        status = open_world(node, comm, &error);
+        status = gw_comm_open_world(node, comm, &error);
         if (status) gw_node_leave(node);
     }
     if (!status && gw_trace_wanted() && (status = gw_trace_wanted_start(*comm)) != GW_OK) {
@@ -256,6 +256,10 @@ gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec) {
     gw_error error = {.rank = -1};
     gw_op *op = NULL;
     gw_node_lock(node);
+    if (!atomic_load(&comm->failed) && gw_node_quick(node, comm->team, spec)) {
+        gw_node_unlock(node);
+        return GW_OK;
+    }
     gw_status status = start(comm, spec, &op, &error);
     if (!status) {
         gw_node_drive(node, op);

@@ -17,6 +17,7 @@
 #include "strategy/strategy.h"
 #include "transport/endpoint.h"
 #include "transport/gateway.h"
+#include "transport/place.h"
 #include "transport/transport.h"
 
 #define GW_LINK_QUEUE 128 /* control messages waiting for a slow neighbour */
@@ -33,6 +34,8 @@ typedef struct gw_control_link {
 
 typedef struct gw_node {
     int rank, world;
+    gw_place place;       /* where it joined; constant */
+    gw_options options;   /* as it was joined with; its strings are copies. Constant */
     gw_time deadline; /* ns */
     gw_strategy strategy;
     gw_endpoint *endpoints; /* world entries; constant after joining */
@@ -68,11 +71,22 @@ typedef struct gw_node {
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
+    int spin_shift; /* (L) waits have been long lately: the driver spins 2^this times shorter */
 } gw_node;
 
-/* node.c: joins the job and starts the progress thread; leaves it. */
-gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
+/* node.c: joins the job at that place, until then at the latest, and starts the progress thread; leaves it. */
+gw_status gw_node_open(gw_node **node, const gw_options *options, const gw_place *place, gw_time until,
+                       gw_error *error);
 void gw_node_leave(gw_node *node);
+/* Takes no part any more; communicators can only be finalised. */
+void gw_node_retire(gw_node *node);
+gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
+
+/* rejoin.c: joins by the options and the environment; joins again under the next roll of an elastic job. */
+gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
+gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error);
+gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
+void gw_options_free(gw_options *copy);
 bool gw_node_same_host(const gw_node *node, int a, int b);
 
 /* net.c: the transport between hosts where that is not tcp. Before the rendezvous: what the others are to be told goes
@@ -88,6 +102,8 @@ void gw_node_lock(gw_node *node);
 void gw_node_unlock(gw_node *node);
 /* Drives until the operation is done, or what is asked holds; (L) held, and given away while sleeping. */
 void gw_node_drive(gw_node *node, const gw_op *op);
+/* Tries to have it done at once (gw_quick_start); false: not, or not yet, and gw_op_start is next. (L) held. */
+bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec);
 void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx);
 /* A rider was given something to do: whoever sleeps is to look. Any thread, without the lock. */
 void gw_node_nudge(gw_node *node);

@@ -5,29 +5,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/comm.h"
-#include "engine/measure.h"
 #include "engine/recording.h"
-#include "engine/stepper.h"
-#include "engine/tuning.h"
+#include "engine/step.h"
 #include "strategy/combine.h"
-
-struct gw_step {
-    gw_comm *comm;         /* the step's own, split from the caller's */
-    gw_strategy strategy;
-    gw_stepper *stepper;
-    gw_rider rider;        /* by which the core polls it */
-    float *flat;           /* from gw_alloc; NULL: tensors lie well */
-    gw_measure measure;    /* without values: the policy does not ask */
-    gw_tuning tuning;
-    int count;
-    uint64_t wait_ns;
-    gw_engine_counters before; /* of the engine, at commit */
-    uint64_t dense_bytes;      /* of one step */
-    uint64_t first;            /* number of the first step */
-    uint64_t steps;
-    gw_time began;             /* while recording: the step under way; 0: no call of it yet */
-};
 
 static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
 
@@ -66,7 +46,17 @@ static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const g
     *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
                                   .count = step->count, .options = *options};
     gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
-    return status ? status : gw_stepper_follow(config, &step->strategy, error);
+    if (!status) status = gw_stepper_follow(config, &step->strategy, error);
+    if (status || !config->snapshot_every) return status;
+    const char *folder = getenv("GRADWIRE_SNAPSHOTS");
+    if (!folder || !*folder)
+        return gw_fail(error, GW_INVALID,
+                       "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say "
+                       "where servers write to",
+                       (unsigned long long)config->snapshot_every);
+    snprintf(step->snapshots, sizeof step->snapshots, "%s", folder);
+    config->snapshots = step->snapshots;
+    return GW_OK;
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
@@ -86,13 +76,30 @@ static gw_status open_stepper(gw_step *step, gw_stepper_config *config, gw_error
     config->first_id = node->next_comm;
     node->next_comm += gw_stepper_teams(config);
     gw_status status = gw_stepper_open(&step->stepper, config, error);
-    if (!status) {
-        step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
-        gw_core_carry(node->core, &step->rider);
-        step->before = gw_engine_count(gw_core_engine(node->core));
-    }
+    if (!status) step->before = gw_engine_count(gw_core_engine(node->core));
     gw_node_unlock(node);
     return status;
+}
+
+void gw_step_ride(gw_step *step) {
+    step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
+    gw_core_carry(step->comm->node->core, &step->rider);
+    step->rides = true;
+}
+
+void gw_step_dismount(gw_step *step) {
+    if (step->rides) gw_core_drop(step->comm->node->core, &step->rider);
+    step->rides = false;
+}
+
+/* Servers wait for pushes from now on. */
+static gw_status set_out(gw_step *step, gw_error *error) {
+    gw_status status = gw_step_hand_over(step, error);
+    if (status) return status;
+    gw_node_lock(step->comm->node);
+    gw_step_ride(step);
+    gw_node_unlock(step->comm->node);
+    return GW_OK;
 }
 
 static void describe(const gw_step *step) {
@@ -121,7 +128,8 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     if (!options) options = &defaults;
     step->count = count;
-    step->first = options->first_step;
+    step->first = step->base = options->first_step;
+    step->life = (uint32_t)comm->node->place.round;
     gw_stepper_config config;
     gw_tuned_model model = model_of(tensors, count);
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
@@ -129,7 +137,12 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     if (!status) status = told(tune(step, options, &model, &error), &error);
     if (!status) status = told(configure(step, tensors, options, &config, &error), &error);
     if (!status) status = told(take_memory(step, &config, &error), &error);
+    gw_attendant *who = NULL;
+    if (!status) status = told(gw_step_attend(step, &config, &who, &error), &error);
+    config.attendants = who;
     if (!status) status = told(open_stepper(step, &config, &error), &error);
+    free(who);
+    if (!status) status = told(set_out(step, &error), &error);
     if (!status && config.settings.measured) {
         status = told(gw_measure_open(&step->measure, count, &error), &error);
         if (!status) status = gw_measure_exchanges(&step->measure, step->comm);
@@ -212,8 +225,9 @@ gw_status gw_step_ready(gw_step *step, int tensor) {
         status = wait_until(step, tensor, gw_stepper_settled);
     if (!status && failed(step)) return failure(step);
     if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
-    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &error), &error);
-    if (!status) gw_node_nudge(step->comm->node);
+    bool complete = false;
+    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &complete, &error), &error);
+    if (complete) gw_node_nudge(step->comm->node);
     return status;
 }
 
@@ -291,6 +305,16 @@ static bool quiet(void *ctx) {
     return failed(step) || gw_stepper_quiet(step->stepper);
 }
 
+gw_status gw_step_leave(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (status) return status;
+    gw_stepper_leave(step->stepper);
+    gw_node_lock(step->comm->node);
+    gw_node_drive_until(step->comm->node, quiet, step);
+    gw_node_unlock(step->comm->node);
+    return failed(step) && !gw_stepper_quiet(step->stepper) ? failure(step) : GW_OK;
+}
+
 void gw_step_close(gw_step *step) {
     if (!step) return;
     if (step->stepper) {
@@ -299,7 +323,7 @@ void gw_step_close(gw_step *step) {
         gw_stepper_leave(step->stepper);
         gw_node_lock(node);
         gw_node_drive_until(node, quiet, step);
-        gw_core_drop(node->core, &step->rider);
+        gw_step_dismount(step);
         gw_stepper_close(step->stepper);
         gw_node_unlock(node);
     }
@@ -321,6 +345,7 @@ gw_step_counters gw_step_count(const gw_step *step) {
     gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
     gw_node_unlock(node);
     return (gw_step_counters){.steps = step->steps,
+                              .first_step = step->first,
                               .bytes_sent = now.bytes_sent - step->before.bytes_sent,
                               .messages_sent = now.messages_sent - step->before.messages_sent,
                               .dense_bytes = step->dense_bytes * step->steps,

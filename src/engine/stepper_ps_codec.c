@@ -353,7 +353,7 @@ static const uint8_t *payload_of(const gw_ps *ps, const gw_parcel *p, int worker
     return worker == ps->rank ? gw_ps_codec_slot(p) : ps->landing[worker] + p->slot_at;
 }
 
-static float *sum_of(const gw_ps *ps, const gw_parcel *p) { return (float *)(void *)(ps->result + p->at); }
+static float *sum_of(const gw_ps *ps, const gw_parcel *p) { return (float *)(void *)(ps->shelf.result + p->at); }
 
 static gw_status add(gw_ps *ps, int parcel, int worker, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
@@ -385,12 +385,12 @@ static void merge(gw_ps *ps, const gw_parcel *p, uint32_t round, uint8_t *into, 
 
 static gw_status merge_all(gw_ps *ps, int parcel, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
-    uint32_t round = (uint32_t)(gw_desk_round(ps->desk, parcel) % p->rounds);
+    uint32_t round = (uint32_t)(gw_desk_round(ps->shelf.desk, parcel) % p->rounds);
     size_t bytes = round ? p->slot_bytes - p->second_at : p->second_at;
     uint8_t *into = ps->codec->answers + p->slot_at;
     bool first = true;
     for (int w = 0; w < ps->world; w++) {
-        if (!gw_desk_in(ps->desk, parcel, w)) continue;
+        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
         if (push_of(ps, parcel, w)->bytes != bytes)
             return gw_fail_rank(error, GW_PROTOCOL, w, "rank %d pushed %zu compressed bytes where %zu are expected", w,
                                 push_of(ps, parcel, w)->bytes, bytes);
@@ -428,7 +428,7 @@ gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error) {
     if (c->merges) return merge_all(ps, parcel, error);
     memset(sum_of(ps, p), 0, p->bytes);
     for (int w = 0; !status && w < ps->world; w++) {
-        if (!gw_desk_in(ps->desk, parcel, w)) continue;
+        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
         step = push_of(ps, parcel, w)->step;
         status = add(ps, parcel, w, error);
     }
@@ -442,7 +442,7 @@ static gw_status put_difference(gw_ps *ps, int parcel, int worker, size_t *bytes
     const gw_parcel *p = &ps->parcels[parcel];
     gw_ps_codec *c = ps->codec;
     float *view = c->views[worker] + p->at / sizeof(float), *difference = sum_of(ps, p);
-    const float *weights = (const float *)(const void *)(ps->weights + p->at);
+    const float *weights = (const float *)(const void *)(ps->shelf.weights + p->at);
     uint8_t *to = ps->landing[worker] + p->slot_at;
     for (size_t i = 0; i < p->count; i++) difference[i] = weights[i] - view[i];
     for (int i = 0; i < p->segments; i++) { /* what was lost is in the difference, not in a residual */
@@ -470,8 +470,8 @@ const uint8_t *gw_ps_codec_answer(gw_ps *ps, int parcel, int worker, gw_letter *
         letter->step = c->encodings;
     } else {
         letter->kind = GW_PS_ANSWER;
-        memcpy(ps->landing[worker] + p->slot_at, ps->weights + p->at, p->bytes);
-        memcpy(c->views[worker] + p->at / sizeof(float), ps->weights + p->at, p->bytes);
+        memcpy(ps->landing[worker] + p->slot_at, ps->shelf.weights + p->at, p->bytes);
+        memcpy(c->views[worker] + p->at / sizeof(float), ps->shelf.weights + p->at, p->bytes);
         *known = true;
     }
     return ps->landing[worker] + p->slot_at;

@@ -41,7 +41,8 @@ static float *kept(const gw_stepper *s, int tensor, state_part part, size_t *cou
     switch (part) {
     case ANCHOR: return view->anchored ? view->anchor : NULL;
     case MOMENTUM: return view->momentum;
-    case SERVED: return s->ps ? gw_ps_weights(s->ps, tensor, count) : NULL;
+    case SERVED: /* not where there is a replica, which would not be told */
+        return s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, count) : NULL;
     default: return NULL;
     }
 }

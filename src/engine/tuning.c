@@ -46,48 +46,49 @@ static gw_status open_tuner(gw_tuning *t, const gw_setting *schedule, const gw_t
 
 enum { FAILED = -1, TUNES, KNOWN };
 
-/* Rank 0's part: what it found, for all. */
-static int prepare(gw_tuning *t, const gw_strategy *strategy, const gw_tuned_model *model, gw_strategy *known,
-                   gw_error *error) {
-    if (t->path && gw_tuning_file_read(t->path, t->model, strategy, known)) return KNOWN;
-    return open_tuner(t, &strategy->axes[GW_AXIS_SCHEDULE], model, error) ? FAILED : TUNES;
+/* Whether there is something to look for, as every rank finds by itself. */
+static bool has_work(gw_tuning *t, const char *how, const gw_comm *comm, const gw_strategy *strategy,
+                     const gw_tuned_model *model) {
+    const gw_technique *schedule = strategy->axes[GW_AXIS_SCHEDULE].technique;
+    if (!how || !*how || strcmp(how, "off") == 0 || gw_size(comm) == 1 || !model->bytes) return false;
+    if (steps_together(strategy)) find_sizes(t, schedule);
+    if (!t->axes && gw_rank(comm) == 0)
+        gw_log(GW_LOG_INFO, 0, "schedule=%s with sync=%s has nothing to tune", schedule->name,
+               gw_strategy_name(strategy, GW_AXIS_SYNC));
+    return t->axes > 0;
 }
 
-static gw_status say_why(gw_error *error, gw_comm *comm) {
-    if (gw_rank(comm) == 0) return error->status;
-    return gw_fail(error, GW_UNSUPPORTED, "rank 0 cannot tune the schedule, and has said why");
+/* Rank 0's part; sizes are those of the file, if it has them. */
+static int prepare(gw_tuning *t, const char *how, int ranks, const gw_strategy *strategy, const gw_tuned_model *model,
+                   double *sizes, gw_error *error) {
+    gw_strategy known;
+    snprintf(t->model, sizeof t->model, "%d ranks, %d tensors, %llu bytes", ranks, model->tensors,
+             (unsigned long long)model->bytes);
+    if (strcmp(how, "on") != 0 && !(t->path = strdup(how))) {
+        gw_fail(error, GW_MEMORY, "out of memory for a file name");
+        return FAILED;
+    }
+    if (!t->path || !gw_tuning_file_read(t->path, t->model, strategy, &known))
+        return open_tuner(t, &strategy->axes[GW_AXIS_SCHEDULE], model, error) ? FAILED : TUNES;
+    for (int i = 0; i < t->axes; i++) sizes[i] = known.axes[GW_AXIS_SCHEDULE].values[t->param[i]];
+    return KNOWN;
 }
 
 gw_status gw_tuning_open(gw_tuning *t, const char *how, gw_comm *comm, gw_strategy *strategy,
                          const gw_tuned_model *model, gw_error *error) {
-    gw_setting *schedule = &strategy->axes[GW_AXIS_SCHEDULE];
+    double shared[1 + GW_TUNE_AXES] = {0}; /* how it went on rank 0, sizes */
     *t = (gw_tuning){.step = -GW_TUNING_WARM_UP};
     if (!how) how = getenv(GW_TUNE_VARIABLE);
-    if (!how || !*how || strcmp(how, "off") == 0 || gw_size(comm) == 1 || !model->bytes) return GW_OK;
-    find_sizes(t, schedule->technique);
-    if (!t->axes || !steps_together(strategy)) {
-        if (gw_rank(comm) == 0)
-            gw_log(GW_LOG_INFO, 0, "schedule=%s with sync=%s has nothing to tune", schedule->technique->name,
-                   gw_strategy_name(strategy, GW_AXIS_SYNC));
-        t->axes = 0;
-        return GW_OK;
-    }
-    double shared[1 + GW_TUNE_AXES] = {0};
-    if (gw_rank(comm) == 0) {
-        gw_strategy known;
-        snprintf(t->model, sizeof t->model, "%d ranks, %d tensors, %llu bytes", gw_size(comm), model->tensors,
-                 (unsigned long long)model->bytes);
-        if (strcmp(how, "on") != 0 && !(t->path = strdup(how)))
-            return gw_fail(error, GW_MEMORY, "out of memory for a file name");
-        shared[0] = prepare(t, strategy, model, &known, error);
-        for (int i = 0; i < t->axes && shared[0] == KNOWN; i++)
-            shared[1 + i] = known.axes[GW_AXIS_SCHEDULE].values[t->param[i]];
-    }
+    if (!has_work(t, how, comm, strategy, model)) return GW_OK;
+    if (gw_rank(comm) == 0) shared[0] = prepare(t, how, gw_size(comm), strategy, model, shared + 1, error);
     if (gw_broadcast(comm, shared, shared, 1 + GW_TUNE_AXES, GW_F64, 0))
         return gw_fail(error, GW_SYSTEM, "%s", gw_last_error(comm));
-    if (shared[0] == FAILED) return say_why(error, comm);
-    for (int i = 0; i < t->axes && shared[0] == KNOWN; i++) schedule->values[t->param[i]] = shared[1 + i];
-    if (shared[0] == KNOWN) t->axes = 0;
+    if (shared[0] == FAILED && gw_rank(comm) != 0)
+        return gw_fail(error, GW_UNSUPPORTED, "rank 0 cannot tune the schedule, and has said why");
+    if (shared[0] == FAILED) return error->status;
+    if (shared[0] == TUNES) return GW_OK;
+    for (int i = 0; i < t->axes; i++) strategy->axes[GW_AXIS_SCHEDULE].values[t->param[i]] = shared[1 + i];
+    t->axes = 0;
     return GW_OK;
 }
 
