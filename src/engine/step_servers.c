@@ -151,7 +151,7 @@ gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
 static gw_status check_movable(const gw_step *step, const gw_comm *comm, gw_error *error) {
     const gw_sync *sync = step ? gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique) : NULL;
     if (!step || !comm) return gw_fail(error, GW_INVALID, "gw_step_move: the step or the communicator is NULL");
-    if (!gw_stepper_servers(step->stepper))
+    if (!gw_stepper_servers(step->stepper) || !gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps"))
         return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: only steps over servers (arch=ps) can be moved; close "
                                               "this one and commit another");
     const gw_technique *codec = step->strategy.axes[GW_AXIS_COMPRESS].technique;
