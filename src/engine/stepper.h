@@ -89,5 +89,6 @@ size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of th
 size_t gw_stepper_state_bytes(const gw_stepper *stepper);
 void gw_stepper_state_save(const gw_stepper *stepper, void *memory);
 gw_status gw_stepper_state_restore(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
+gw_status gw_stepper_state_take_over(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
 
 #endif
