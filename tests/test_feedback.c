@@ -186,7 +186,7 @@ static void check_squeeze(const char *text, size_t count, int steps) {
 static void both_passes_conserve(void) {
     check_squeeze("doublesqueeze", 10000, STEPS / 2);
     check_squeeze("qsgd:bits=2,feedback=both", 4000, STEPS / 2);
-    check_squeeze("onebit", 6000, 100);
+    check_squeeze("onebit:feedback=both", 6000, 100);
     check_squeeze("int8:feedback=both", 4000, 100);
     check_squeeze("doublesqueeze:codec=topk", 140000, 20);
 }
