@@ -2,8 +2,8 @@
  *
  * In each block of 2,048 a bit says whether a value is at or above a threshold (0, or the block's mean); each side
  * decodes to its mean. Needs feedback, as in the paper, which also has the owner encode the sum again with a
- * residual of its own (feedback=both, or doublesqueeze). Payload of a block: f32 mean of the lower side, f32 mean of the upper, then the bits, first
- * value lowest: 264 bytes for 2,048 values, 1/31 of f32.
+ * residual of its own (feedback=both, or doublesqueeze). Payload of a block: f32 mean of the lower side, f32 mean of
+ * the upper, then the bits, first value lowest: 264 bytes for 2,048 values, 1/31 of f32.
  *
  * A NaN counts as low, and makes the mean of its side a NaN; an infinity makes it infinite: so they arrive, on that
  * side of the block. Finite values whose sum overflows do the same. */
