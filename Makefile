@@ -6,16 +6,17 @@ SEEDS ?= 1000
 SECONDS ?= 600
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev
+BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev liblapacke-dev
 RUN_PACKAGES := dataset-fashion-mnist
+PYTHON_PACKAGES := python3-torch python3-torchvision libopenblas0-pthread dataset-fashion-mnist iproute2
 TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 
-.PHONY: cluster-packages test-clusters
+.PHONY: cluster-packages test-clusters test-transports
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all test-trace test-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-huge test-sanitize fuzz install clean build-packages run-packages test-packages
+.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-huge test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -64,16 +65,35 @@ bench-large-batch: all run-packages
 test-trace: all
 	@tests/trace.sh $(BUILD)
 
+# Ranks of jobs over parameter servers are killed at random moments, 20 times each: minutes.
+.PHONY: test-servers
+test-servers: all
+	@tests/servers.sh $(BUILD)
+
 test-python: all
-	@tests/python.sh $(BUILD)
+	@tests/python.sh $(BUILD) full
+
+# Training steps and time to accuracy beside PyTorch's DistributedDataParallel with Gloo, docs/pytorch.md: half an hour;
+# needs root.
+bench-python: python-packages all
+	@bench/torch_lab.sh $(BUILD)
+	@bench/torch_fashion.sh $(BUILD)
 
 # The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
 
+# The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
+bench-overlap: all
+	@bench/overlap.sh $(BUILD)
+
 # The tables of docs/model.md: steps that others measured, predicted. Minutes.
 bench-model: all
 	@bench/model_tables.py $(BUILD)
+
+# The product of tests and the faults over rdma, zmq and mpi; half an hour.
+test-transports: cluster-packages all
+	@tests/transports.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
 test-clusters: cluster-packages all
@@ -87,6 +107,9 @@ clean:
 
 run-packages:
 	@scripts/packages $(RUN_PACKAGES)
+
+python-packages:
+	@scripts/packages $(PYTHON_PACKAGES)
 
 cluster-packages:
 	@scripts/packages $(CLUSTER_PACKAGES)

@@ -7,7 +7,8 @@ find_library(GW_DNNL_LIBRARY dnnl)
 mark_as_advanced(GW_DNNL_INCLUDE GW_DNNL_LIBRARY)
 
 file(GLOB GW_TRAIN_COMMANDS CONFIGURE_DEPENDS src/cli/train*.c)
-list(APPEND GW_TRAIN_COMMANDS ${CMAKE_SOURCE_DIR}/src/cli/model.c ${CMAKE_SOURCE_DIR}/src/cli/explain.c)
+list(APPEND GW_TRAIN_COMMANDS ${CMAKE_SOURCE_DIR}/src/cli/model.c ${CMAKE_SOURCE_DIR}/src/cli/explain.c
+  ${CMAKE_SOURCE_DIR}/src/cli/profile.c)
 if(GW_DNNL_INCLUDE AND GW_DNNL_LIBRARY)
   set(GW_TRAIN_LIBRARY gradwire_train)
   list(REMOVE_ITEM GW_CLI_SOURCES ${CMAKE_SOURCE_DIR}/src/cli/without_train.c)

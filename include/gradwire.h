@@ -138,6 +138,14 @@ GW_API gw_status gw_abort(gw_comm *comm, const char *reason);
  * old one stays failed and is finalised as usual. */
 GW_API gw_status gw_shrink(gw_comm *comm, gw_comm **out);
 
+/* The same in an elastic job (gradwire run --elastic or --restarts N), where it also gets those that the launcher has
+ * started again: when a process has died, every survivor calls gw_regroup, and a process that was started again
+ * gw_init. Ranks may change; what a process keeps is its seat, the rank it had at first. gw_round: how often the job
+ * had been called together when this communicator's was; a program that begins in a later round than 0 came back. */
+GW_API gw_status gw_regroup(gw_comm *comm, gw_comm **out);
+GW_API int gw_seat(const gw_comm *comm);
+GW_API int gw_round(const gw_comm *comm);
+
 /* Memory that ranks of this host reach without a copy. Page aligned, zeroed. Not a collective call. NULL when memory
  * ran out. gw_free(comm, NULL) is fine. */
 GW_API void *gw_alloc(gw_comm *comm, size_t bytes);
@@ -268,6 +276,10 @@ typedef void gw_step_update_fn(void *ctx, const gw_step_update *update);
 /* The learning rate of a step, a function of its number alone; called as gw_step_update_fn is. */
 typedef double gw_step_rate_fn(void *ctx, uint64_t step);
 
+/* The optimiser's array number `which` (momentum and the like) for a tensor, as many floats as it has elements; NULL:
+ * there are no more of them. Servers that write snapshots or have replicas keep these too. */
+typedef float *gw_step_state_fn(void *ctx, int tensor, int which);
+
 typedef struct gw_step_options {
     const char *strategy;      /* laid over that of the communicator; NULL: as it is */
     gw_redop op;               /* GW_AVG or GW_SUM */
@@ -276,13 +288,19 @@ typedef struct gw_step_options {
     uint64_t first_step;       /* the number of the first step: after a checkpoint */
     gw_step_update_fn *update; /* NULL: the caller updates by itself, after gw_step_wait */
     void *ctx;
-    gw_step_rate_fn *rate; /* NULL: it does not change. Codecs that hold a part of a gradient back need to know: it is
-                              sent with the weight of its own step */
+    const char *tune;          /* "off"; "on": sizes of the schedule are looked for during the first steps, never to end
+                                  slower than it began; or a file that keeps what was found for the next time. NULL: as
+                                  GRADWIRE_TUNE says, else off. The same on all ranks. */
+    gw_step_state_fn *state;   /* where update keeps what it needs from step to step; NULL: nowhere */
+    gw_step_rate_fn *rate;     /* NULL: it does not change. Codecs that hold a part of a gradient back need to know: it
+                                  is sent with the weight of its own step */
 } gw_step_options;
 
 #define GW_STEP_OPTIONS_DEFAULT                                                                                        \
-    { .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL, \
-      .rate = NULL }
+    {                                                                                                                  \
+        .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL,            \
+        .tune = NULL, .state = NULL, .rate = NULL                                                                      \
+    }
 
 /* A collective call. options may be NULL: the mean, and the caller updates. A combination that has no meaning is
  * GW_UNSUPPORTED, with the reason. On failure *step is NULL. */
@@ -292,6 +310,17 @@ GW_API gw_status gw_step_ready(gw_step *step, int tensor);
 GW_API gw_status gw_step_wait(gw_step *step, int tensor);
 GW_API gw_status gw_step_end(gw_step *step);
 GW_API gw_status gw_step_flush(gw_step *step);
+/* No more steps are made: returns when all ranks have said so, since others may still need this one's server. Where it
+ * fails and the step is moved it is to be called again. gw_step_close does it by itself. */
+GW_API gw_status gw_step_leave(gw_step *step);
+/* After a failure: a step over servers (arch=ps) goes on over another communicator, of gw_regroup or gw_shrink. Every
+ * rank that had the step calls this, one that came back commits it anew. Calls that failed are made again: gradients
+ * that were ready and not answered are pushed again, and none is used twice. Under asp and ssp a worker that is not
+ * there any more holds nobody back; one that comes back gets the weights as they are, and its first_step
+ * (gw_step_count). Under bsp the mean is over those left. A server that was lost goes on from its replica (replicas=1)
+ * or its last snapshot (snapshot=N), or this is GW_PEER_LOST. Where it fails because more ranks were lost it can be
+ * called again, with the communicator of the next gw_regroup. */
+GW_API gw_status gw_step_move(gw_step *step, gw_comm *comm);
 /* Waits for what is under way. NULL is fine. Before the communicator it was made of is finalised. */
 GW_API void gw_step_close(gw_step *step);
 
@@ -305,8 +334,13 @@ typedef struct gw_step_counters {
     size_t memory_bytes, codec_bytes;   /* taken at commit; of that, what the codec keeps */
     bool local;                         /* optimisers of the ranks differ, and their weights between exchanges */
     bool agrees;                        /* once flushed, all ranks hold the same weights at this step */
+    bool tuning;                        /* sizes are being looked for */
+    int trials;                         /* that has taken so far */
+    uint64_t first_step;                /* the number of the first; of a worker that came back, where it joined */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
+/* The strategy as it is carried out now, with what was tuned, as snprintf writes it: its length is returned. */
+GW_API int gw_step_strategy(const gw_step *step, char *text, size_t size);
 
 /* Who waited for whom at the parameter servers (arch=ps), worker by worker; of several servers the one that saw most.
  * */

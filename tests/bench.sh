@@ -7,6 +7,7 @@
 
 build=$(cd "${1:?usage: bench.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
 only=${2:-}
+source=$(cd "$(dirname "$0")/.." && pwd) || exit 2
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 PATH=$build:$PATH
@@ -263,6 +264,72 @@ case_peer_that_is_not_built() {
     is "exit code" "$?" 1
     has "message" "$(cat "$scratch/err")" 'there is no .*/peers/peer_mpich to compare with: `make bench-peers`'
     clean
+}
+
+# ---- gradwire bench step ----
+
+profile() { # LINE...: a small profile, as $scratch/small.csv
+    { echo "layer,kind,parameter_bytes,forward_us,backward_us"; printf '%s\n' "$@"; } >"$scratch/small.csv"
+}
+field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$scratch/out"; } # NAME: of every line of JSON
+all_true() { awk "!($1) { print \"not: $1: \" \$0 }"; } # CONDITION: of every line of numbers
+
+case_step_every_schedule() {
+    profile 0,conv,4096,500,500 1,pool,0,100,100 2,conv,400000,500,500 3,dense,1000,500,500
+    bench step --profile "$scratch/small.csv" -n 2 --steps 4 --json
+    is "exit code" "$code" 0
+    is "schedules" "$(field schedule | tr '\n' ' ')" "fifo wfbp mgwfbp p3 bytescheduler tictac dear delayed "
+    is "wrong" "$(field wrong | sort -u)" 0
+    is "compute" "$(field compute_ms | sort -u)" 3.200
+    paste <(field step_ms) <(field compute_ms) <(field exposed_ms) |
+        all_true '$1 >= $2 * 0.99 && $3 > $1 - $2 - 0.002 && $3 < $1 - $2 + 0.002'
+}
+
+# One layer: nothing hides its exchange. Two: only the first layer's cannot be hidden.
+case_step_bound() {
+    profile 0,conv,4000000,1000,1000
+    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp
+    paste <(field bound_ms) <(field compute_ms) <(field communication_ms) |
+        all_true '$1 > $2 + $3 - 0.003 && $1 < $2 + $3 + 0.003'
+    profile 0,conv,1000000,100000,1000 1,conv,3000000,100000,1000
+    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp --scale 0.5
+    paste <(field bound_ms) <(field compute_ms) <(field communication_ms) |
+        all_true '$2 == 101 && $1 > $2 + $3 / 4 - 0.003 && $1 < $2 + $3 / 4 + 0.003'
+}
+
+case_step_ratio_and_shrink() {
+    profile 0,conv,4000000,1000,1000 1,conv,4000000,1000,1000
+    bench step --profile "$scratch/small.csv" -n 2 --schedule fifo,wfbp:fuse=1 --steps 4 --json --ratio 0.5 --shrink 4
+    paste <(field compute_ms) <(field communication_ms) | all_true '$1 > $2 * 1.99 && $1 < $2 * 2.01'
+    is "pieces" "$(field pieces | tr '\n' ' ')" "1 2 "
+    has "bytes" "$(bench step --profile "$scratch/small.csv" -n 2 --schedule fifo --steps 4 --shrink 4; echo "$out")" \
+        '1.91 MiB of gradients in 2 tensors, 2 ranks'
+}
+
+case_step_tuned() {
+    profile 0,conv,4000,200,200 1,conv,400000,200,200
+    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp,tictac,p3:slice=64K --steps 4 --json --tune on
+    is "exit code" "$code" 0
+    is "schedules" "$(sed -n 's/.*"schedule": "\([^"]*\)".*/\1/p' "$scratch/out" | tr '\n' ';')" \
+        "wfbp;wfbp, tuned;tictac;p3:slice=64K;"
+    is "who was tuned" "$(field trials | sed 's/[1-9][0-9]*/some/' | tr '\n' ' ')" "0 some 0 0 "
+    field trials | all_true '$1 <= 15'
+    is "wrong" "$(field wrong | sort -u)" 0
+}
+
+case_step_mistakes() {
+    profile 0,conv,4000,200,200
+    local wrong=("--schedule wfbp" "--profile $scratch/none.csv" "--profile $scratch/small.csv --schedule quick"
+        "--profile $scratch/small.csv --ratio 1 --scale 2" "--profile $scratch/small.csv --scale 0"
+        "--profile $scratch/small.csv -n 2 --lab hosts=4" "--profile $scratch/small.csv --tune maybe")
+    local sentence=("--profile says which" "none.csv" '"quick" is not .* schedule|no schedule|unknown' "give it or --scale"
+        "is not a number above 0" "too few for a lab of 4 hosts" "off, on")
+    for i in "${!wrong[@]}"; do
+        # shellcheck disable=SC2086  # options are words
+        bench step ${wrong[i]}
+        is "exit code of ${wrong[i]}" "$code" 2
+        has "message of ${wrong[i]}" "$err" "${sentence[i]}"
+    done
 }
 
 for name in $(declare -F | sed -n 's/^declare -f case_//p'); do

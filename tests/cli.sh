@@ -113,6 +113,10 @@ check "list: unknown axis" 2 "" \
 check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
+check "explain: snapshots of servers that have no weights" 1 "~^refused: arch=ps:snapshot with sync=bsp" "" \
+    gradwire explain arch=ps:snapshot=5
+check "train: going on without a worker needs servers" 2 "" \
+    "~^gradwire train: --elastic and --restarts need parameter servers" gradwire train -n 2 --elastic
 check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync
@@ -143,6 +147,13 @@ dense 10" "" gradwire model mlp --text
     printf 'input 8 8 1\nconv 3\n' > "$scratch/bad.model"
     check "model: a mistake in a file" 2 "" '~bad.model, line 2: conv: expected KERNEL, but the line ends' \
         gradwire model "$scratch/bad.model"
+    check "profile: what bench step reads" 0 '~# mlp, batch 4
+layer,kind,parameter_bytes,forward_us,backward_us
+flatten1,flatten,0,.*
+dense1,dense,803840,.*
+dense3,dense,5160,' "" gradwire profile mlp --batch 4 --steps 2
+    check "profile: nowhere to write" 1 "" '~/nowhere/x.csv cannot be written: No such file' \
+        gradwire profile mlp --batch 4 --steps 1 -o /nowhere/x.csv
 fi
 
 check "plan: ring of two" 0 "rank 0

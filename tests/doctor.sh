@@ -21,7 +21,7 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-unset GRADWIRE_PORTS GRADWIRE_INTERFACE NO_COLOR
+unset GRADWIRE_PORTS GRADWIRE_INTERFACE GRADWIRE_LINKS GRADWIRE_STRATEGY NO_COLOR
 passed=0 failed=0
 
 # ---- tools ----
@@ -64,6 +64,7 @@ finds() { # PATTERN: exactly one finding, which matches
 this_machine() {
     doctor -n 2 -o "$scratch/links"
     is code "$code" 0
+    has transports "$out" $'\ntcp +yes +across and within hosts *\n'
     has output "$out" $'\nall is well$'
     is 'the file' "$(sed 's/ [-0-9.e+]* [-0-9.e+]*$//; s/^host \([01]\).*/host \1/' "$scratch/links")" \
         'gradwire-doctor 1
@@ -145,6 +146,35 @@ large_packets_vanish() {
     is findings "$(grep -c '"finding"' <<<"$out")" 1
     has finding "$out" "\"finding\": \"mtu\", \"host\": \"${tag}a\", \"text\": \"packets over 90[0-9] bytes to and from"
 }
+slow_between() { # HOST ADDRESS RATE: what the host sends to this address
+    local at=(-n "$tag$1")
+    tc "${at[@]}" qdisc replace dev eth0 root handle 1: htb default 10 &&
+        tc "${at[@]}" class add dev eth0 parent 1: classid 1:10 htb rate 1gbit burst 128kb cburst 128kb quantum 9000 &&
+        tc "${at[@]}" class add dev eth0 parent 1: classid 1:20 htb rate "$3" burst 64kb cburst 64kb quantum 9000 &&
+        tc "${at[@]}" filter add dev eth0 parent 1: protocol ip u32 match ip dst "$2/32" flowid 1:20
+}
+ring_time() { # [LINKS]: us of a checked all-reduce of 2 MiB around a ring
+    GRADWIRE_LINKS=${1:-} timeout -k 1 30 "$gradwire" run -H "${tag}a,${tag}b,${tag}c,${tag}d" --rsh 'ip netns exec' \
+        --master-addr 10.78.0.1 --no-prefix -- "$gradwire" bench allreduce -b 2M -e 2M --arch ring --iters 3 --check --json \
+        >"$scratch/out" 2>"$scratch/err" || echo "bench: $(tail -n 1 "$scratch/err")" >&2
+    grep -q '"wrong": 0' "$scratch/out" || echo "results are wrong: $(cat "$scratch/out")" >&2
+    sed -n 's/.*"time_us": \([0-9]*\).*/\1/p' "$scratch/out"
+}
+rings_avoid_a_slow_pair() {
+    local plain around
+    slow_between a 10.78.0.2 100mbit && slow_between b 10.78.0.1 100mbit
+    examine -o "$scratch/links"
+    has verdict "$out" "wrong: .*${tag}a.*${tag}b"
+    plain=$(ring_time) around=$(ring_time "$scratch/links")
+    shape host a 1gbit
+    shape host b 1gbit
+    [ "$((3 * around))" -lt "$plain" ] || echo "a ring takes $plain us, and $around us where it knows of the slow pair"
+    has plan "$("$gradwire" plan --arch ring --links "$scratch/links" --rank 0)" '^rings go around ranks 0 (2 1 3|3 1 2) '
+    has explanation "$("$gradwire" explain -n 4 --links "$scratch/links")" 'rings go around ranks 0 (2 1 3|3 1 2) '
+    sed -i '/^host 3/s/ 10.78.0.4 / 10.78.0.9 /; /^host 3/s/ gd[^ ]* / elsewhere /' "$scratch/links"
+    has 'a file that lacks a host' "$(ring_time "$scratch/links" 2>&1; cat "$scratch/err")" \
+        'GRADWIRE_LINKS does not know host .*10.78.0.4. of rank 3: run gradwire doctor'
+}
 interrupted_lab() {
     local pid left
     env --default-signal=INT "$gradwire" doctor --lab hosts=2,rate=100mbit >/dev/null 2>&1 </dev/null &
@@ -179,7 +209,8 @@ try() { # CASE
 
 for case in this_machine wrong_use a_host_that_is_not_there strangers_are_not_served; do try "$case"; done
 if [ "$(id -u)" = 0 ] && make_hosts 2>"$scratch/why"; then
-    for case in healthy slow_link closed_port no_way_between_two wrong_mtu large_packets_vanish interrupted_lab; do
+    for case in healthy slow_link closed_port no_way_between_two wrong_mtu large_packets_vanish \
+        rings_avoid_a_slow_pair interrupted_lab; do
         try "$case"
     done
 else

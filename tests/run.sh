@@ -113,7 +113,7 @@ wrong_use() {
 -n 2|2|no program to run is given
 -H a:x true|2|"x" is not a number of slots for host a
 -H a -n 2 true|2|2 ranks do not fit into the 1 slots
--H a --hostfile b true|2|--hosts and --hostfile cannot both be given
+-H a --hostfile b true|2|give only one of --hosts, --hostfile and --lab
 --hostfile /nonexistent true|2|cannot read the host file /nonexistent: No such file
 --ports 9-1 true|2|.*9-1
 --strategy arch=rign true|2|.*rign
@@ -183,6 +183,11 @@ polite_ranks_may_end_in_their_way() {
     run -n 2 --grace 5 -- bash -c \
         'trap "echo saved; exit 0" TERM; [ $RANK = 0 ] && exit 3; while :; do sleep 0.05; done'
     is output "$out" "[1] saved"
+}
+one_session() { # or the kernel shares cores out by session, and sched_yield among ranks does nothing
+    run -n 3 --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
+    is code "$code" 0
+    is sessions "$(sort -u <<<"$out" | wc -l)" 1
 }
 grandchildren() { # in the group, in a session of their own, and after their parents went well
     run -n 2 -- bash -c \
@@ -405,7 +410,7 @@ tell() { # CASE
 for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
-    grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
+    one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
     reader_goes_away reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
     one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"

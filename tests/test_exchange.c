@@ -68,6 +68,7 @@ static void open_mini(mini *m, int world, const char *codec, size_t count, gw_ex
     CHECK_EQ(GW_OK, gw_sim_open(&m->net, &net, &events, &error));
     int members[WORLD_MAX], hosts[WORLD_MAX];
     for (int r = 0; r < world; r++) members[r] = hosts[r] = r;
+    gw_topology topology = {.world = world, .host_of = hosts};
     gw_exchange_config config = {.tensors = tensors(count), .count = 2, .seed = 42, .form = form};
     CHECK_EQ(GW_OK, gw_codec_parse(codec, &config.setup, &error));
     for (int r = 0; r < world; r++) {
@@ -80,7 +81,7 @@ static void open_mini(mini *m, int world, const char *codec, size_t count, gw_ex
         gw_transport *transport = gw_sim_transport(m->net, r, gw_engine_sink(engine));
         for (int q = 0; q < world; q++)
             if (q != r) gw_engine_route(engine, q, transport);
-        CHECK_EQ(GW_OK, gw_team_open(&self->team, engine, 1, r, members, world, hosts, NULL, &error));
+        CHECK_EQ(GW_OK, gw_team_open(&self->team, engine, 1, r, members, &topology, NULL, &error));
         CHECK_EQ(GW_OK, gw_exchange_open(&self->exchange, self->core, self->team, &config, &error));
         for (int t = 0; t < 2; t++) {
             self->gradient[t] = calloc(config.tensors[t].count, sizeof(float));

@@ -112,7 +112,7 @@ static void placement(void) {
 
 static void orders(void) {
     char *argv[] = {"./a b", "", "'\"\n$x", NULL}, *env[] = {"A=1", "B=x=y", NULL};
-    gw_order order = {3, 2, 8, 1, -1, 2000, "/a dir", argv, env}, back;
+    gw_order order = {3, 2, 8, 1, -1, 1, 2000, "/a dir", argv, env, NULL, NULL}, back;
     gw_error error = {0};
     gw_buffer bytes = {0};
     gw_order_pack(&order, &bytes);

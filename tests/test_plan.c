@@ -64,8 +64,8 @@ static uint32_t in_halving_order(combine op, int world, size_t i) {
 static uint32_t reduced(const setting *s, size_t i) {
     int world = s->request.topology.world;
     if (world == 1) return input(0, i);
-    return finished(s->builder == &gw_plan_halving ? in_halving_order(s->op, world, i)
-                                                   : in_rank_order(s->op, world, i));
+    bool halves = s->builder == &gw_plan_halving || s->builder == &gw_plan_doubling;
+    return finished(halves ? in_halving_order(s->op, world, i) : in_rank_order(s->op, world, i));
 }
 
 static void find_sums(setting *s) {
@@ -137,6 +137,7 @@ static void describe(const setting *s) {
 /* Only orders that do not depend on the position can be compared exactly; the others must agree between ranks. */
 static bool fixed_order(const setting *s) {
     return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_exchange ||
+           s->builder == &gw_plan_oneshot || s->builder == &gw_plan_doubling ||
            s->builder == &gw_plan_direct;
 }
 
@@ -212,8 +213,17 @@ static void draw_hosts(uint64_t *state, int world, int *host_of) {
     }
 }
 
+/* Any order at all: plans are right in each. */
+static void draw_order(uint64_t *state, int world, int *order) {
+    for (int r = 0; r < world; r++) {
+        int at = (int)draw(state, (uint64_t)r + 1);
+        order[r] = order[at];
+        order[at] = r;
+    }
+}
+
 static setting draw_setting(const gw_plan_builder *builder, gw_collective collective, int world, uint64_t seed) {
-    static int host_of[WORLD_MAX];
+    static int host_of[WORLD_MAX], order[WORLD_MAX];
     static size_t counts[WORLD_MAX];
     uint64_t state = seed;
     bool grouped = builder == &gw_plan_hierarchical || builder == &gw_plan_direct;
@@ -233,6 +243,10 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
                  .seed = seed};
     s.request.apart = !s.in_place && draw(&state, 2);
     s.request.topology.board = builder == &gw_plan_direct || draw(&state, 2);
+    if (builder != &gw_plan_direct && draw(&state, 2)) {
+        draw_order(&state, world, order);
+        s.request.topology.order = order;
+    }
     bool uneven = collective == GW_COLL_REDUCE_SCATTER || collective == GW_COLL_ALLGATHER;
     if (uneven && builder != &gw_plan_direct && draw(&state, 2)) {
         for (int r = 0; r < world; r++) counts[r] = draw(&state, 3) ? draw(&state, 40) : 0;
@@ -265,6 +279,8 @@ static void halving(void) { draw_and_run(&gw_plan_halving, 16); }
 static void tree(void) { draw_and_run(&gw_plan_tree, 24); }
 static void direct(void) { draw_and_run(&gw_plan_direct, 12); }
 static void exchange(void) { draw_and_run(&gw_plan_exchange, 10); }
+static void doubling(void) { draw_and_run(&gw_plan_doubling, 30); }
+static void oneshot(void) { draw_and_run(&gw_plan_oneshot, 30); }
 static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 100); }
 static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 4); }
 static void pair(void) { draw_and_run(&gw_plan_pair, 60); }
@@ -401,5 +417,7 @@ static void refusals(void) {
     check_refusal(bad, &gw_plan_ring, GW_INVALID, "allreduce: the chunk and the pipeline depth must be at least 1");
 }
 
-TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(hierarchical), CASE(dissemination),
-          CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds), CASE(large_counts), CASE(refusals))
+TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(oneshot), CASE(doubling),
+          CASE(hierarchical),
+          CASE(dissemination), CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds),
+          CASE(large_counts), CASE(refusals))

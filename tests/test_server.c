@@ -84,7 +84,7 @@ static void send_answers(scene *s, int p, gw_time now) {
         if (s->rule.at_once && any && (uint64_t)(pushes - slowest(s, p)) > s->rule.lead && pushes > slowest(s, p))
             s->broken = true;
         s->seen[p][w] = pushes;
-        s->w[w].round[p] = gw_desk_round(s->desk, p);
+        s->w[w].round[p] = gw_desk_number(s->desk, p, w);
         s->w[w].answer_at[p] = now + delay(s);
     }
 }
@@ -101,6 +101,7 @@ static void push_comes(scene *s, int w, int p, gw_time now) {
     case GW_PUSH_LAST: use_round(s, p, now); break;
     case GW_PUSH_LATE: s->late[p][w]++; break;
     case GW_PUSH_KEPT: break;
+    case GW_PUSH_AGAIN:
     case GW_PUSH_WRONG: s->broken = true;
     }
     send_answers(s, p, now);

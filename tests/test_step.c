@@ -2,6 +2,7 @@
  * what comes back is compared with the mean computed here. */
 #include <math.h>
 
+#include "base/clock.h"
 #include "small_job.h"
 
 #define TENSORS 7
@@ -132,6 +133,108 @@ static void every_schedule_gives_the_mean(void) {
         run(text, 2 + (int)(i + 1) % 3, i % 2 == 0, means);
     }
 }
+
+/* Sizes are looked for while steps are made: every result is still the mean, and all ranks end with the same pieces. */
+static const char *tune_file; /* NULL: tune "on" */
+
+static void check_means(const seat *s, int number) {
+    for (int t = 0; t < TENSORS; t++) {
+        CHECK_EQ(GW_OK, gw_step_wait(s->step, t));
+        const float *gradient = s->m.tensors[t].gradient;
+        for (size_t i = 0; number && i < counts[t]; i += 7)
+            CHECK(fabs(gradient[i] - mean_of(t, i, number - 1)) < 1e-3);
+    }
+}
+
+static void tunes(int rank) {
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.tune = tune_file ? tune_file : "on";
+    bool known = tune_file && access(tune_file, R_OK) == 0;
+    seat s = sit_down(rank, &options);
+    CHECK_EQ(!known, gw_step_count(s.step).tuning);
+    int number = 0;
+    for (; gw_step_count(s.step).tuning && number < 200; number++) {
+        check_means(&s, number);
+        backward(s.step, &s.m, rank, number);
+    }
+    CHECK(!gw_step_count(s.step).tuning);
+    CHECK(gw_step_count(s.step).trials <= 15);
+    CHECK(known == (gw_step_count(s.step).trials == 0));
+    check_means(&s, number);
+    int64_t pieces = gw_step_count(s.step).pieces, all = 0;
+    CHECK_EQ(GW_OK, gw_allreduce(s.comm, &pieces, &all, 1, GW_I64, GW_MAX));
+    CHECK_EQ(all, pieces);
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
+    get_up(&s);
+}
+
+static void tuning_changes_no_result(void) {
+    run("schedule=bytescheduler", 3, false, tunes);
+    run("schedule=dear transport=tcp", 2, true, tunes);
+    run("schedule=p3:slice=32K arch=ps", 2, false, tunes);
+}
+
+static void what_was_tuned_is_kept(void) {
+    char path[] = "/tmp/gradwire-test-XXXXXX", text[4096] = "";
+    int fd = mkstemp(path);
+    close(fd);
+    unlink(path);
+    tune_file = path;
+    run("schedule=wfbp", 2, false, tunes);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
+    if (file) fclose(file);
+    CHECK(strncmp(text, "# gradwire tune: 2 ranks, 7 tensors, ", 37) == 0);
+    CHECK(strstr(text, "\n# trial 1: fuse 25000000, ") != NULL);
+    CHECK(strstr(text, "\nschedule=wfbp:fuse=") != NULL);
+    run("schedule=wfbp", 2, false, tunes); /* checks that it is known now */
+    unlink(path);
+    tune_file = NULL;
+}
+
+/* What cannot be tuned is left as it is. */
+static void untuned(int rank) {
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.tune = "on";
+    seat s = sit_down(rank, &options);
+    CHECK(!gw_step_count(s.step).tuning);
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
+    get_up(&s);
+}
+
+static void some_schedules_have_no_sizes(void) {
+    run("schedule=tictac", 2, false, untuned);
+    run("schedule=bytescheduler", 1, false, untuned);
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define CALL_NS_MAX 20000.0
+#else
+#define CALL_NS_MAX 1000.0
+#endif
+
+static double least_call_ns(gw_step *step) {
+    double least = 1e9;
+    for (int batch = 0; batch < 20; batch++) {
+        gw_time begun = gw_clock_now();
+        for (int i = 0; i < 1000; i++) gw_step_wait(step, i % TENSORS);
+        double ns = (double)(gw_clock_now() - begun) / 1000;
+        if (ns < least) least = ns;
+    }
+    return least;
+}
+
+static void calls(int rank) {
+    seat s = sit_down(rank, NULL);
+    backward(s.step, &s.m, rank, 0);
+    CHECK_EQ(GW_OK, gw_step_flush(s.step));
+    double ns = least_call_ns(s.step);
+    if (rank == 0) printf("    %.0f ns\n", ns);
+    CHECK(ns < CALL_NS_MAX);
+    get_up(&s);
+}
+
+static void a_call_with_nothing_to_do_is_short(void) { run("schedule=bytescheduler", 2, false, calls); }
 
 static void a_world_of_one(void) {
     run("schedule=p3", 1, false, means);
@@ -341,6 +444,8 @@ static void a_lost_rank_ends_the_step(void) {
     CHECK_EQ(0, system(command));
 }
 
-TEST_MAIN(CASE(every_schedule_gives_the_mean), CASE(a_world_of_one), CASE(every_synchrony_ends_at_the_same_weights),
+TEST_MAIN(CASE(every_schedule_gives_the_mean), CASE(a_world_of_one), CASE(tuning_changes_no_result),
+          CASE(what_was_tuned_is_kept), CASE(some_schedules_have_no_sizes), CASE(a_call_with_nothing_to_do_is_short),
+          CASE(every_synchrony_ends_at_the_same_weights),
           CASE(codecs_travel_with_every_schedule), CASE(residuals_are_handed_over),
           CASE(mistakes_get_a_sentence), CASE(a_lost_rank_ends_the_step))

@@ -126,7 +126,7 @@ resume_is_bit_for_bit() {
 strategies_resume_bit_for_bit() {
     local strategy
     for strategy in 'sync=delayed:warmup=5' 'compress=dgc schedule=dear' \
-        'sync=periodic:every=7,outer=0.7 compress=onebit'; do
+        'sync=periodic:every=7,outer=0.7 compress=onebit' 'arch=ps:servers=2 compress=topk schedule=p3'; do
         local same=(-n 3 --model lenet --data synthetic:count=1200 --batch 60 --strategy "$strategy" --checkpoint-every 10)
         rm -f coded.whole* coded.part*
         train whole "${same[@]}" --steps 30 --checkpoint coded.whole

@@ -20,6 +20,8 @@ for mpi in openmpi mpich; do
     if command -v "mpicc.$mpi" >/dev/null; then
         # shellcheck disable=SC2086  # words
         "mpicc.$mpi" -std=gnu11 $flags -o "$out/peer_$mpi" "$here/peer_mpi.c" $libraries
+        # shellcheck disable=SC2086  # words
+        "mpicc.$mpi" -std=gnu11 $flags -o "$out/native_$mpi" "$here/native_mpi.c" $libraries
     else
         echo "no mpicc.$mpi: peers of $mpi are left out"
     fi

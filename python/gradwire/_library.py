@@ -52,14 +52,16 @@ UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(StepUpdate))
 class StepOptions(ctypes.Structure):
     """gw_step_options."""
     _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
-                ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p),
-                ("rate", c_void_p)]
+                ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
+                ("state", c_void_p), ("rate", c_void_p)]
 
 
 class StepCounters(ctypes.Structure):
     """gw_step_counters."""
     _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
-                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t)]
+                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
+                ("local", c_bool), ("agrees", c_bool), ("tuning", c_bool), ("trials", c_int),
+                ("first_step", c_uint64)]
 
 
 def candidates():

@@ -25,10 +25,10 @@ def batch(step):
     return torch.randn(size, 1, 8, 8, generator=generator).double(), torch.randint(5, (size,), generator=generator)
 
 
-def train(model, mine):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def train(model, mine, wrap=lambda optimizer: optimizer):
+    optimizer = wrap(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     for step in range(STEPS):
-        x, y = batch(step)
+        x, y = (t.to(next(model.parameters()).dtype) if t.is_floating_point() else t for t in batch(step))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x[mine]), y[mine]).backward()
         optimizer.step()
@@ -54,6 +54,26 @@ def test_hook():
     model = DistributedDataParallel(network(), bucket_cap_mb=0.1)  # several buckets
     model.register_comm_hook(None, gw.ddp_hook)
     agrees(train(model, part()).module)
+    dist.destroy_process_group()
+
+
+def test_hook_with_a_strategy():
+    group("gloo")
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.1)
+    model.register_comm_hook(gw.HookState("schedule=wfbp:fuse=20K", model.named_parameters()), gw.ddp_hook)
+    agrees(train(model, part()).module)
+    for codec in ("topk:ratio=0.05", "onebit", "dgc:ratio=0.05"):
+        model = DistributedDataParallel(network().float(), bucket_cap_mb=0.1)
+        model.register_comm_hook(gw.HookState(f"compress={codec}", model.named_parameters()), gw.ddp_hook)
+        hooked, wrapped = train(model, part()).module, network().float()
+        train(wrapped, part(), lambda o: gw.DistributedOptimizer(o, wrapped.named_parameters(),
+                                                                 strategy=f"compress={codec}"))
+        # What the hook sends is what the optimiser sends, residuals included.
+        for (name, a), b in zip(hooked.named_parameters(), wrapped.named_parameters()):
+            torch.testing.assert_close(a, b[1], rtol=1e-5, atol=1e-6, msg=f"{codec}: {name}")
+    odd = DistributedDataParallel(network())
+    odd.register_comm_hook(gw.HookState("sync=periodic", odd.named_parameters()), gw.ddp_hook)
+    cases.refused("works on weights", train, odd, part())
     dist.destroy_process_group()
 
 

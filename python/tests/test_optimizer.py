@@ -1,5 +1,6 @@
 """DistributedOptimizer against one process that has the joined batch, over the strategies and over what models do."""
 import copy
+import itertools
 import os
 
 import torch
@@ -90,17 +91,31 @@ def agree(model):
             assert torch.equal(p, other), name
 
 
-def test_every_schedule_and_architecture():
+SCHEDULES = ("fifo", "wfbp:fuse=2000", "mgwfbp", "p3:slice=16K", "bytescheduler", "tictac", "tictac:mode=tac", "dear",
+             "dear:fuse=2000")
+ARCHITECTURES = ("auto", "ring", "halving", "tree", "direct", "hierarchical", "ps", "ps:servers=2")
+
+
+def trains_as_one(single, line):
+    model = made()
+    optimizer = wrapped(model, line)
+    train(model, optimizer)
+    optimizer.flush()
+    equal(single, model)
+    agree(model)
+
+
+def test_some_strategies():
     single = reference()
-    for line in ("schedule=fifo", "schedule=wfbp:fuse=2000", "schedule=mgwfbp", "schedule=p3:slice=16K",
-                 "schedule=bytescheduler", "schedule=tictac", "schedule=tictac:mode=tac", "schedule=dear",
-                 "schedule=dear:fuse=2000 arch=ring", "arch=halving", "arch=tree", "arch=direct"):
-        model = made()
-        optimizer = wrapped(model, line)
-        train(model, optimizer)
-        optimizer.flush()
-        equal(single, model)
-        agree(model)
+    for line in ("schedule=wfbp", "schedule=p3:slice=16K arch=halving", "schedule=dear arch=ring", "arch=ps"):
+        trains_as_one(single, line)
+
+
+def test_the_product_of_schedules_and_architectures():
+    single = reference()
+    for arch, schedule in itertools.product(ARCHITECTURES, SCHEDULES):
+        if not (arch.startswith("ps") and schedule.startswith("dear")):  # which is refused
+            trains_as_one(single, f"arch={arch} schedule={schedule}")
 
 
 def test_other_optimisers_and_schedules_of_the_rate():
@@ -365,6 +380,64 @@ def test_delayed():
                 net.load_state_dict(shared.state_dict())
     equal(shared, model, 1e-4)
     cases.refused("no average gradient", (train(model, optimizer, range(1)), optimizer.synchronize)[1])
+
+
+def plain_sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.2)
+
+
+def test_servers_that_keep_the_weights():
+    start = sum(loss_of(made(dtype=torch.float32), batch(s)).item() for s in range(STEPS))
+    single = reference(plain_sgd, dtype=torch.float32)
+    for servers in {1, gw.size()}:
+        model = made(dtype=torch.float32)
+        optimizer = wrapped(model, f"arch=ps:servers={servers} sync=ssp:lead=0", plain_sgd)
+        train(model, optimizer)
+        optimizer.flush()
+        equal(single, model, 1e-4)  # a push of each worker is as good as one of their mean
+        agree(model)
+        for line in ("sync=asp", "sync=ssp:lead=2 schedule=p3", "sync=backup" if gw.size() > 1 else "sync=asp"):
+            model = made(dtype=torch.float32)
+            optimizer = wrapped(model, f"arch=ps:servers={servers} {line}", plain_sgd)
+            for _ in range(4):
+                train(model, optimizer)
+            optimizer.flush()
+            assert sum(loss_of(model, batch(s)).item() for s in range(STEPS)) < 0.98 * start, line
+
+
+class Whole(torch.optim.SGD):
+    """Might need a norm of a parameter."""
+
+
+def test_state_of_servers():
+    """All ranks have the same data, so that it does not matter who comes first. The matrix is cut between servers."""
+    def go(model, optimizer, steps):
+        for step in steps:
+            optimizer.zero_grad()
+            model(torch.randn(4, 200, generator=torch.Generator().manual_seed(step))).square().mean().backward()
+            optimizer.step()
+        optimizer.flush()
+        return model
+
+    def matrix():
+        torch.manual_seed(3)
+        return torch.nn.Linear(200, 200, bias=False)
+
+    line, straight, broken = f"arch=ps:servers={gw.size()} sync=ssp:lead=0", matrix(), matrix()
+    go(straight, wrapped(straight, line), range(6))
+    first = wrapped(broken, line)
+    go(broken, first, range(3))
+    saved = copy.deepcopy(first.state_dict())
+    assert gw.size() == 1 or saved["gradwire"]["parts"]
+    second = wrapped(broken, line)
+    second.load_state_dict(saved)
+    first.detach()
+    assert torch.equal(straight.weight, go(broken, second, range(3, 6)).weight)
+    if gw.size() > 1:
+        model = matrix()
+        odd = wrapped(model, line, lambda p: Whole(p, lr=0.1))
+        cases.refused("Whole may need it whole", go, model, odd, range(1))
+        odd.detach()
 
 
 def test_join():

@@ -21,6 +21,7 @@ typedef struct gw_bench_library {
     void (*release)(void *ctx, void *memory);
     gw_status (*call)(void *ctx, const gw_bench_case *c, const gw_bench_buffers *buffers, gw_error *error);
     bool lossy; /* compressed: results are near what they should be, not equal */
+    bool bound; /* no collective at all, only what one cannot do without: there are no results */
 } gw_bench_library;
 
 typedef struct gw_bench_rank {

@@ -17,7 +17,8 @@ uint64_t gw_replay_bytes(const gw_replay *replay); /* of all tensors */
 /* Compute takes `scale` times as long as recorded. */
 void gw_replay_scale(gw_replay *replay, double scale);
 double gw_replay_compute_us(const gw_replay *replay); /* forward and backward */
-/* One all-reduce of everything at once: the least of a few. A collective call; *us is the same on all ranks. */
+/* One all-reduce of everything at once: the least of as many as it takes until none is faster. A collective call; *us
+ * is the same on all ranks. */
 gw_status gw_replay_communication_us(gw_replay *replay, double *us, gw_error *error);
 
 /* No schedule can be faster, where all of it together takes so long on the wire: the larger of compute, communication,
@@ -29,11 +30,11 @@ double gw_replay_bound_us(const gw_replay *replay, double communication_us);
 typedef struct gw_replayed {
     gw_step *step;
     bool updates; /* it runs the optimiser, as some synchronies want: weights hold the result, not gradients */
+    bool tuned;   /* its first steps look for the sizes of its schedule */
 } gw_replayed;
 
 /* Under a strategy (laid over the communicator's). Several may be there, one runs at a time. A collective call. */
-gw_status gw_replay_commit(gw_replay *replay, const char *strategy, bool updates, gw_replayed *replayed,
-                           gw_error *error);
+gw_status gw_replay_commit(gw_replay *replay, const char *strategy, gw_replayed *replayed, gw_error *error);
 
 /* So many steps one after the other; ended (steps entries, or NULL) gets when the backward pass of each was over. */
 gw_status gw_replay_run(gw_replay *replay, const gw_replayed *replayed, int steps, gw_time *ended, gw_error *error);

@@ -92,6 +92,8 @@ static int check_against(const gw_bench_settings *s) {
         if (!gw_peer_known(word)) return wrong_word("library in --against", word, gw_peer_names);
         at += length + (at[length] == ',');
     }
+    if (s->against && strstr(s->against, "bound") && s->first.collective != GW_COLL_ALLREDUCE)
+        return gw_usage_error(&gw_command_bench, "the bound that memory sets is known for allreduce only");
     if (s->against && (s->first.dtype != GW_F32 || s->first.op != GW_SUM))
         return gw_usage_error(&gw_command_bench, "--against compares f32 sums only");
     return -1;

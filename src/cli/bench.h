@@ -12,6 +12,7 @@
 #include "strategy/strategy.h"
 
 #define GW_BENCH_VARIABLE "GRADWIRE_BENCH" /* set for the ranks of a benchmark: the directory of its side channel */
+#define GW_BENCH_BOUND "GRADWIRE_BENCH_BOUND" /* and where it only shows what memory allows */
 #define GW_BENCH_COMPRESS "GRADWIRE_BENCH_COMPRESS" /* and where it is one with a codec: which */
 #define GW_CONTESTANTS_MAX 16
 

@@ -38,6 +38,8 @@ static void become_job(const gw_spawn *spawn, const gw_contestant *c, pid_t pare
     int null = open("/dev/null", O_RDONLY);
     if (null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) _exit(1); /* standard output is for results */
     setenv(GW_BENCH_VARIABLE, c->directory, 1);
+    if (strcmp(c->library, "bound") == 0) setenv(GW_BENCH_BOUND, "1", 1);
+    else unsetenv(GW_BENCH_BOUND);
     if (c->codec[0]) setenv(GW_BENCH_COMPRESS, c->codec, 1);
     else unsetenv(GW_BENCH_COMPRESS);
     execvp(spawn->argv[0], spawn->argv);

@@ -11,7 +11,7 @@
 
 enum { FIRST_PORT = 29500 };
 
-const char *const gw_peer_names[] = {"openmpi", "openmpi-tuned", "mpich", "gloo", NULL};
+const char *const gw_peer_names[] = {"openmpi", "openmpi-tuned", "mpich", "gloo", "bound", NULL};
 
 bool gw_peer_known(const char *name) {
     for (int i = 0; gw_peer_names[i]; i++)
@@ -192,7 +192,8 @@ static gw_status mpich_command(const gw_contest *contest, const gw_contestant *c
 
 gw_status gw_contestant_command(const gw_contest *contest, const gw_contestant *c, gw_spawn *spawn, gw_error *error) {
     gw_status status;
-    if (strcmp(c->library, "gradwire") == 0) status = gradwire_command(contest, c, spawn, error);
+    if (strcmp(c->library, "gradwire") == 0 || strcmp(c->library, "bound") == 0)
+        status = gradwire_command(contest, c, spawn, error);
     else if (strcmp(c->library, "gloo") == 0) status = gloo_command(contest, c, spawn, error);
     else if (strcmp(c->library, "mpich") == 0) status = mpich_command(contest, c, spawn, error);
     else status = openmpi_command(contest, c, spawn, error);
@@ -296,6 +297,10 @@ gw_status gw_contest_enter(gw_contest *contest, gw_error *error) {
             bool tcp = contest->settings->lab.hosts || strcmp(gw_peer_names[i], "gloo") == 0 ||
                        strcmp(contest->contestants[0].transport, "tcp") == 0;
             strcpy(c->transport, tcp ? "tcp" : "shm");
+            if (strcmp(c->library, "bound") == 0) {
+                strcpy(c->line, contest->contestants[0].line);
+                strcpy(c->transport, "-");
+            }
         }
         at += length + (at[length] == ',');
     }

@@ -48,15 +48,25 @@ static gw_status overlay(gw_strategy *strategy, const char *axis, const char *va
     return gw_strategy_overlay(strategy, text, NULL, error);
 }
 
+/* Whether it names no sizes of its own, and has some. */
+static bool can_be_tuned(const char *label, const gw_strategy *strategy) {
+    const gw_param *params = strategy->axes[GW_AXIS_SCHEDULE].technique->params;
+    for (int i = 0; params && params[i].name; i++)
+        if (params[i].kind == GW_PARAM_BYTES && !strchr(label, ':')) return true;
+    return false;
+}
+
 static gw_status make_entry(const gw_replay_settings *s, const char *label, gw_replay_entry *entry, gw_error *error) {
     gw_strategy strategy;
-    bool delayed = strcmp(label, "delayed") == 0;
+    bool delayed = strncmp(label, "delayed", 7) == 0 && (!label[7] || label[7] == ':');
+    char wfbp[sizeof entry->label];
+    snprintf(wfbp, sizeof wfbp, "wfbp%s", delayed ? label + 7 : "");
     gw_status status = gw_strategy_resolve(s->strategy, &strategy, error);
     if (!status) status = overlay(&strategy, "arch", s->arch, error);
     if (!status) status = overlay(&strategy, "compress", s->compress, error);
     if (!status) status = overlay(&strategy, "transport", s->transport, error);
     if (!status) status = overlay(&strategy, "sync", delayed ? "delayed:warmup=0" : s->sync, error);
-    if (!status) status = overlay(&strategy, "schedule", delayed ? "wfbp" : label, error);
+    if (!status) status = overlay(&strategy, "schedule", delayed ? wfbp : label, error);
     if (status) return status;
     snprintf(entry->label, sizeof entry->label, "%s", label);
     gw_strategy_print(&strategy, entry->line, sizeof entry->line);
@@ -64,6 +74,19 @@ static gw_status make_entry(const gw_replay_settings *s, const char *label, gw_r
     entry->delayed = gw_strategy_is(&strategy, GW_AXIS_SYNC, "delayed");
     entry->checked = gw_strategy_is(&strategy, GW_AXIS_COMPRESS, "none") &&
                      !gw_strategy_is(&strategy, GW_AXIS_SYNC, "periodic");
+    entry->tuned = strcmp(s->tune, "on") == 0 && can_be_tuned(label, &strategy);
+    return GW_OK;
+}
+
+/* A second time, as it comes out of the tuner. */
+static gw_status add_tuned(gw_replay_settings *s, gw_error *error) {
+    gw_replay_entry *given = &s->entries[s->count - 1], *tuned = &s->entries[s->count];
+    if (!given->tuned) return GW_OK;
+    if (s->count++ == GW_REPLAYS_MAX)
+        return gw_fail(error, GW_INVALID, "at most %d schedules can be compared at once", GW_REPLAYS_MAX);
+    *tuned = *given;
+    given->tuned = false;
+    strcat(tuned->label, ", tuned"); /* a name without parameters is short */
     return GW_OK;
 }
 
@@ -76,6 +99,7 @@ static gw_status make_entries(gw_replay_settings *s, gw_error *error) {
             return gw_fail(error, GW_INVALID, "at most %d schedules can be compared at once", GW_REPLAYS_MAX);
         snprintf(label, sizeof label, "%.*s", (int)(length < sizeof label ? length : sizeof label - 1), at);
         status = make_entry(s, label, &s->entries[s->count++], error);
+        if (!status) status = add_tuned(s, error);
         at += length + (at[length] == ',');
     }
     return status;
@@ -137,6 +161,7 @@ static gw_status make_command(const gw_replay_settings *s, const gw_lab *lab, gw
     add_given(spawn, "scale", s->scale_text);
     add_given(spawn, "shrink", s->shrink_text);
     add_given(spawn, "ratio", s->ratio_text);
+    add_given(spawn, "tune", s->tune);
     gw_spawn_add(spawn, "--steps=%d", (int)s->steps);
     if (s->json) gw_spawn_add(spawn, "--json");
     return spawn->count < GW_SPAWN_WORDS ? GW_OK : gw_fail(error, GW_INVALID, "the command line is too long");
@@ -182,7 +207,8 @@ static int conduct(gw_replay_settings *s) {
 int gw_cmd_bench_step(int argc, char **argv) {
     gw_replay_settings *s = calloc(1, sizeof *s);
     if (!s) return GW_EXIT_FAILED;
-    *s = (gw_replay_settings){.schedules = SCHEDULES, .scale = 1, .shrink = 1, .steps = 16};
+    *s = (gw_replay_settings){.schedules = SCHEDULES, .tune = "off", .scale = 1, .shrink = 1, .steps = 16};
+    static const char *const off_or_on[] = {"off", "on", NULL};
     const gw_option options[] = {
         /* clang-format off */
         {.name = "profile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s->profile,
@@ -199,6 +225,8 @@ int gw_cmd_bench_step(int argc, char **argv) {
          .about = "tensors are so many times smaller: a rate of the lab stands for one Y times as fast (default: 1)"},
         {.name = "ratio", .kind = GW_OPTION_STRING, .value = "R", .string = &s->ratio_text,
          .about = "sets --scale so that communication takes R times as long as compute, as measured at the start"},
+        {.name = "tune", .kind = GW_OPTION_CHOICE, .string = &s->tune, .choices = off_or_on,
+         .about = "schedules given without sizes are compared a second time, as tuned (default: off)"},
         {.name = "steps", .kind = GW_OPTION_INTEGER, .integer = &s->steps, .lowest = 4, .highest = STEPS_MAX,
          .about = "timed steps of each, in turns (default: 16)"},
         {.name = "arch", .kind = GW_OPTION_STRING, .value = "NAME", .string = &s->arch,

@@ -14,12 +14,13 @@ typedef struct gw_replay_entry {
     bool updates;     /* its synchrony works on weights */
     bool checked;     /* its result is exact, and can be compared with the mean */
     bool delayed;     /* outside the bound */
+    bool tuned;       /* its sizes are looked for before it is timed */
 } gw_replay_entry;
 
 typedef struct gw_replay_settings {
     const char *profile, *schedules;
     const char *strategy, *arch, *sync, *compress, *transport; /* NULL: not given */
-    const char *scale_text, *shrink_text, *ratio_text, *lab_text;
+    const char *scale_text, *shrink_text, *ratio_text, *lab_text, *tune;
     double scale, shrink, ratio; /* ratio 0: by scale */
     int64_t ranks, steps;
     bool json;

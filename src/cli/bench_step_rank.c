@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/table.h"
+#include "schedule/tune.h"
 
 enum { STEPS_OF_TURN = 4, WARM_UP = 7 /* schedules that measure do so in their first five */ };
 #define TELL_AFTER (2 * GW_SECOND)
@@ -55,7 +56,8 @@ static gw_status open_bench(bench *b, gw_error *error) {
         turn_taker *t = &b->takers[i];
         t->times = calloc((size_t)s->steps, sizeof *t->times);
         if (!t->times) return gw_fail(error, GW_MEMORY, "out of memory for the times of steps");
-        status = gw_replay_commit(b->replay, s->entries[i].line, s->entries[i].updates, &t->replayed, error);
+        t->replayed = (gw_replayed){.updates = s->entries[i].updates, .tuned = s->entries[i].tuned};
+        status = gw_replay_commit(b->replay, s->entries[i].line, &t->replayed, error);
     }
     return status;
 }
@@ -97,14 +99,24 @@ static void show(const bench *b, const char *label, int turn, int turns) {
     fprintf(stderr, "\r\033[K%s: turn %d of %d", label, turn + 1, turns);
 }
 
+/* Schedules that measure have cut their pieces, those that are tuned have found their sizes. */
+static gw_status warm_up(bench *b, int entry, gw_error *error) {
+    gw_replayed *replayed = &b->takers[entry].replayed;
+    gw_status status = gw_replay_run(b->replay, replayed, WARM_UP, NULL, error);
+    for (int step = 0; !status && gw_step_count(replayed->step).tuning; step++) {
+        show(b, b->settings->entries[entry].label, gw_step_count(replayed->step).trials, GW_TUNE_TRIALS);
+        status = gw_replay_run(b->replay, replayed, 1, NULL, error);
+    }
+    return status ? status : told(b, gw_step_flush(replayed->step), error); /* the next uses its memory */
+}
+
 static gw_status take_turns(bench *b, gw_error *error) {
     const gw_replay_settings *s = b->settings;
     int turns = ((int)s->steps + STEPS_OF_TURN - 1) / STEPS_OF_TURN;
     gw_status status = GW_OK;
     for (int i = 0; i < s->count && !status; i++) {
         show(b, s->entries[i].label, -1, turns);
-        status = gw_replay_run(b->replay, &b->takers[i].replayed, WARM_UP, NULL, error);
-        if (!status) status = told(b, gw_step_flush(b->takers[i].replayed.step), error); /* the next uses its memory */
+        status = warm_up(b, i, error);
     }
     for (int turn = 0; turn < turns && !status; turn++)
         for (int i = 0; i < s->count && !status; i++) {
@@ -141,18 +153,21 @@ static numbers numbers_of(const bench *b, int entry) {
 
 static void print_json(const bench *b, int entry) {
     const turn_taker *t = &b->takers[entry];
+    char line[GW_STRATEGY_PRINT_BYTES];
     numbers n = numbers_of(b, entry);
     fputs("{\"schedule\": ", stdout);
     gw_json_string(stdout, b->settings->entries[entry].label);
     fputs(", \"strategy\": ", stdout);
-    gw_json_string(stdout, b->settings->entries[entry].line);
+    gw_step_strategy(t->replayed.step, line, sizeof line);
+    gw_json_string(stdout, line);
     fputs(", \"profile\": ", stdout);
     gw_json_string(stdout, b->profile.name);
     printf(", \"ranks\": %d, \"step_ms\": %.3f, \"compute_ms\": %.3f, \"exposed_ms\": %.3f, \"bound_ms\": %.3f, "
            "\"communication_ms\": %.3f, \"p10_ms\": %.3f, \"p90_ms\": %.3f, \"pieces\": %d, \"sent_bytes\": %.0f, "
-           "\"wrong\": %llu}\n",
+           "\"trials\": %d, \"wrong\": %llu}\n",
            gw_size(b->comm), n.step, n.compute, n.exposed, n.bound, b->communication_us / 1e3, n.p10, n.p90,
-           gw_step_count(t->replayed.step).pieces, t->sent, (unsigned long long)t->wrong);
+           gw_step_count(t->replayed.step).pieces, t->sent, gw_step_count(t->replayed.step).trials,
+           (unsigned long long)t->wrong);
 }
 
 enum { COLUMNS = 10, CELL = 100 };
@@ -176,6 +191,14 @@ static void print_row(const bench *b, int entry, double first_ms, gw_table *tabl
     else strcpy(cells[9], "-");
     for (int i = 0; i < COLUMNS; i++) row[i] = cells[i];
     gw_table_row(table, row);
+}
+
+static void print_tuned(const bench *b, int entry) {
+    const gw_step *step = b->takers[entry].replayed.step;
+    char line[GW_STRATEGY_PRINT_BYTES];
+    if (!b->settings->entries[entry].tuned) return;
+    gw_step_strategy(step, line, sizeof line);
+    printf("# %s: %s, after %d trials\n", b->settings->entries[entry].label, line, gw_step_count(step).trials);
 }
 
 static void print_table(const bench *b) {
@@ -203,6 +226,7 @@ static void print_table(const bench *b) {
     gw_table_header(&table);
     double first = numbers_of(b, 0).step;
     for (int i = 0; i < s->count; i++) print_row(b, i, first, &table);
+    for (int i = 0; i < s->count; i++) print_tuned(b, i);
 }
 
 static int report(const bench *b) {

@@ -28,6 +28,7 @@ extern const gw_command gw_command_plan;
 extern const gw_command gw_command_sim;
 extern const gw_command gw_command_bench;
 extern const gw_command gw_command_model;
+extern const gw_command gw_command_profile;
 extern const gw_command gw_command_data;
 extern const gw_command gw_command_train;
 extern const gw_command gw_command_doctor;

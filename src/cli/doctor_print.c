@@ -74,6 +74,61 @@ static void print_matrix(const gw_doctor_report *r, const char *title, cell_text
     }
 }
 
+/* ---- transports ---- */
+
+/* How a transport stands on another machine: NULL where it is not known there at all. */
+static const gw_carrier *carrier_of(const gw_doctor_host *h, const char *name) {
+    for (int i = 0; i < h->carrier_count; i++)
+        if (strcmp(h->carriers[i].name, name) == 0) return &h->carriers[i];
+    return NULL;
+}
+
+/* The first host where it cannot be used, and why; -1: it can everywhere. */
+static int first_without(const gw_doctor_report *r, const char *name, const char **why) {
+    for (int i = 0; i < r->count; i++) {
+        if (!r->hosts[i].carrier_count) continue;
+        const gw_carrier *carrier = carrier_of(&r->hosts[i], name);
+        *why = carrier ? carrier->detail : "its gradwire was built without it";
+        if (!carrier || !carrier->usable) return i;
+    }
+    return -1;
+}
+
+static const gw_doctor_host *first_with_carriers(const gw_doctor_report *r) {
+    for (int i = 0; i < r->count; i++)
+        if (r->hosts[i].carrier_count) return &r->hosts[i];
+    return NULL;
+}
+
+static int machines_with_carriers(const gw_doctor_report *r) {
+    int count = 0;
+    for (int i = 0; i < r->count; i++) count += r->hosts[i].carrier_count > 0;
+    return count;
+}
+
+static void print_carriers(const gw_doctor_report *r, FILE *out) {
+    const gw_doctor_host *first = first_with_carriers(r);
+    gw_column columns[] = {{"transport", false, 0}, {"usable", false, 0}, {"", false, 0}};
+    gw_table table;
+    if (!first) return;
+    fputc('\n', out);
+    gw_table_start(&table, out, columns, 3);
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass) gw_table_header(&table);
+        for (int i = 0; i < first->carrier_count; i++) {
+            const char *why = "";
+            char detail[GW_DOCTOR_NAME_BYTES + 2 + sizeof first->carriers[0].detail];
+            int without = first_without(r, first->carriers[i].name, &why);
+            bool tell_host = without >= 0 && machines_with_carriers(r) > 1;
+            snprintf(detail, sizeof detail, "%.255s%s%.511s", tell_host ? r->hosts[without].name : "",
+                     tell_host ? ": " : "", without >= 0 ? why : first->carriers[i].detail);
+            const char *const cells[] = {first->carriers[i].name, without < 0 ? "yes" : "no", detail};
+            if (pass) gw_table_row(&table, cells);
+            else gw_table_fit(&table, cells);
+        }
+    }
+}
+
 static void print_verdict(const gw_findings *findings, FILE *out) {
     bool colour = gw_colour_wanted(out);
     if (!findings->count) {
@@ -88,6 +143,7 @@ static void print_verdict(const gw_findings *findings, FILE *out) {
 
 void gw_doctor_print(const gw_doctor_report *r, const gw_findings *findings, FILE *out) {
     print_hosts(r, out);
+    print_carriers(r, out);
     if (r->count > 1 && r->count <= MATRIX_MAX) {
         print_matrix(r, "bandwidth in Mbit/s, from the row's host to the column's", bandwidth_cell, out);
         print_matrix(r, "latency in us, one way", latency_cell, out);
@@ -116,6 +172,17 @@ static void json_host(const gw_doctor_host *h, FILE *out) {
     fputs("]}\n", out);
 }
 
+static void json_carriers(const gw_doctor_host *h, FILE *out) {
+    for (int i = 0; i < h->carrier_count; i++) {
+        fputs("{\"transport\": ", out);
+        gw_json_string(out, h->carriers[i].name);
+        text_field(out, "host", h->name);
+        fprintf(out, ", \"usable\": %s", h->carriers[i].usable ? "true" : "false");
+        text_field(out, "detail", h->carriers[i].detail);
+        fputs("}\n", out);
+    }
+}
+
 static void json_link(const gw_doctor_report *r, int from, int to, FILE *out) {
     const gw_doctor_link *link = gw_doctor_link_of(r, from, to);
     bool first = true;
@@ -139,6 +206,7 @@ static void json_link(const gw_doctor_report *r, int from, int to, FILE *out) {
 
 void gw_doctor_print_json(const gw_doctor_report *r, const gw_findings *findings, FILE *out) {
     for (int i = 0; i < r->count; i++) json_host(&r->hosts[i], out);
+    for (int i = 0; i < r->count; i++) json_carriers(&r->hosts[i], out);
     for (int from = 0; from < r->count; from++)
         for (int to = 0; to < r->count; to++)
             if (from != to && !r->hosts[from].lost && !r->hosts[to].lost) json_link(r, from, to, out);

@@ -7,15 +7,20 @@
 #include "base/units.h"
 #include "cli/args.h"
 #include "cli/json.h"
+#include "cli/links.h"
 #include "engine/stepper.h"
 #include "strategy/combine.h"
 #include "train/catalogue.h"
 #include "train/spec.h"
 
+#define RANKS_MAX 4096
+
 typedef struct answers {
-    const char *model;
+    const char *model, *links; /* links: file of the doctor, NULL: none */
     int64_t ranks;
     bool all, json;
+    gw_topology topology; /* where the ranks are, in these two */
+    int order[RANKS_MAX], host_of[RANKS_MAX];
 } answers;
 
 /* What a commit came to, for the rank that sends most. */
@@ -79,9 +84,10 @@ static void note(const gw_stepper *stepper, outcome *o) {
     }
 }
 
-/* One rank of a job with one rank a host, none of which is there. */
-static gw_status commit(const gw_strategy *strategy, gw_core *core, int ranks, const gw_step_tensor *tensors, int count,
-                        outcome *o, gw_error *error) {
+/* One rank of a job, none of whose others is there. */
+static gw_status commit(const gw_strategy *strategy, gw_core *core, const gw_topology *topology,
+                        const gw_step_tensor *tensors, int count, outcome *o, gw_error *error) {
+    int ranks = topology->world;
     gw_team *team = NULL;
     gw_stepper *stepper = NULL;
     int *members = calloc((size_t)ranks, sizeof *members);
@@ -89,7 +95,7 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, int ranks, c
     for (int r = 0; r < ranks; r++) members[r] = r;
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     options.update = no_update;
-    gw_status status = gw_team_open(&team, gw_core_engine(core), 0, 0, members, ranks, members, NULL, error);
+    gw_status status = gw_team_open(&team, gw_core_engine(core), 0, 0, members, topology, NULL, error);
     gw_stepper_config config = {.core = core, .team = team, .first_id = 1, .tensors = tensors, .count = count,
                                 .options = options};
     gw_step_facts facts = {.world = ranks, .updates = true};
@@ -121,7 +127,7 @@ static gw_status try_out(const gw_strategy *strategy, const answers *a, outcome 
     gw_core_config config = {.rank = 0, .world = (int)a->ranks, .deadline = GW_SECOND, .host_name = no_host,
                              .send = no_send, .failed = no_failure, .slow = no_slow};
     if (!status) status = gw_core_open(&core, &config, 0, error);
-    if (!status) status = commit(strategy, core, (int)a->ranks, tensors, o->tensors, o, error);
+    if (!status) status = commit(strategy, core, &a->topology, tensors, o->tensors, o, error);
     gw_core_close(core);
     free(tensors);
     free(memory);
@@ -135,6 +141,15 @@ static void say_meaning(const gw_strategy *strategy) {
     for (gw_axis axis = 0; axis < GW_AXES; axis++)
         printf("  %-10s %-14s %s\n", gw_axis_name(axis), gw_strategy_name(strategy, axis),
                strategy->axes[axis].technique->about);
+}
+
+static void say_choice(const gw_strategy *strategy, const gw_topology *topology) {
+    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "auto") && topology->world > 1) {
+        printf("auto carries an all-reduce between hosts by ");
+        gw_links_say_choice(GW_COLL_ALLREDUCE, topology);
+        puts("");
+    }
+    gw_links_say_order("rings go around ranks ", topology, "\n");
 }
 
 static void say(const gw_strategy *strategy, const answers *a, const outcome *o) {
@@ -154,6 +169,7 @@ static void say(const gw_strategy *strategy, const answers *a, const outcome *o)
            (double)o->sent / ((double)o->parameters * sizeof(float)), memory);
     if (o->codec) printf(", %s of it kept by the codec", codec);
     puts("");
+    say_choice(strategy, &a->topology);
 }
 
 static void say_json(const gw_strategy *strategy, const answers *a, const outcome *o, const gw_error *error) {
@@ -170,7 +186,9 @@ static void say_json(const gw_strategy *strategy, const answers *a, const outcom
     } else {
         printf(", \"pieces\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu", o->pieces,
                o->parameters, o->sent, o->memory);
-        printf(", \"codec_bytes\": %zu", o->codec);
+        printf(", \"codec_bytes\": %zu, \"order\": [", o->codec);
+        for (int i = 0; i < a->topology.world; i++) printf("%s%d", i ? ", " : "", gw_topology_at(&a->topology, i));
+        putchar(']');
     }
     puts("}");
 }
@@ -238,8 +256,11 @@ static int ask(answers *a, int *argc, char **argv) {
     const gw_option options[] = {
         {.name = "model", .letter = 'm', .kind = GW_OPTION_STRING, .value = "NAME", .string = &a->model,
          .about = "as in gradwire model (resnet20)"},
-        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &a->ranks, .lowest = 1, .highest = 4096,
-         .about = "each on a host of its own (4)"},
+        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &a->ranks, .lowest = 1,
+         .highest = RANKS_MAX,
+         .about = "each on a host of its own, or spread over those of --links (4)"},
+        {.name = "links", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->links,
+         .about = "what gradwire doctor -o wrote of the hosts (GRADWIRE_LINKS)"},
         {.name = "all", .kind = GW_OPTION_FLAG, .flag = &a->all,
          .about = "which pairs of techniques go together, as docs/combinations.md"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "as JSON, for programs"},
@@ -261,6 +282,10 @@ static int run(int argc, char **argv) {
     }
     if (gw_strategy_resolve(argc > 1 ? argv[1] : NULL, &strategy, &error))
         return gw_usage_error(&gw_command_explain, "%s", error.text);
+    const char *links = a.links ? a.links : getenv("GRADWIRE_LINKS");
+    int hosts = links ? 0 : (int)a.ranks;
+    if (gw_links_spread((int)a.ranks, hosts, links, a.order, a.host_of, &a.topology, &error))
+        return gw_usage_error(&gw_command_explain, "%s", error.text);
     gw_status status = try_out(&strategy, &a, &o, &error);
     if (status && status != GW_UNSUPPORTED) return gw_usage_error(&gw_command_explain, "%s", error.text);
     if (a.json) say_json(&strategy, &a, &o, &error);
@@ -272,7 +297,7 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_explain = {
     .name = "explain",
     .about = "says what a strategy line will do, move and take, or why it is refused",
-    .usage = "[LINE] [--model NAME] [-n RANKS] [--all]",
+    .usage = "[LINE] [--model NAME] [-n RANKS] [--links FILE] [--all]",
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:lead=3' --model cnn -n 8\n"
                "gradwire explain --all > docs/combinations.md",
     .operands_max = 1,

@@ -17,6 +17,7 @@ static const gw_command *const commands[] = {
     &gw_command_sim,
     &gw_command_bench,
     &gw_command_model,
+    &gw_command_profile,
     &gw_command_data,
     &gw_command_doctor,
     &gw_command_fit,

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 
 #include "base/units.h"
-#include "cli/args.h"
 #include "cli/json.h"
+#include "cli/model_size.h"
 #include "cli/table.h"
-#include "train/catalogue.h"
 #include "train/pass.h"
 
 #define COLUMNS 5
 #define CELL_BYTES 64
 
 typedef struct answers {
-    int64_t batch, height, width, channels, classes, layers, heads, embedding, context;
+    int64_t batch;
+    gw_size_given size;
     bool json, text;
 } answers;
 
@@ -162,21 +162,11 @@ static void print_list(void) {
         gw_table_row(&table, (const char *[]){gw_layer_kinds[i]->usage, gw_layer_kinds[i]->about});
 }
 
-#define NUMBER(option, field, most, text)                                                                              \
-    { .name = option, .kind = GW_OPTION_INTEGER, .integer = &a->field, .lowest = 1, .highest = most, .about = text }
-
 /* Exit code, -1 to go on. */
 static int ask(answers *a, int *argc, char **argv) {
     const gw_option options[] = {
-        NUMBER("batch", batch, 65536, "examples of a step, for memory (32)"),
-        NUMBER("height", height, 4096, "of the images"),
-        NUMBER("width", width, 4096, "of the images"),
-        NUMBER("channels", channels, 4096, "of the images"),
-        NUMBER("classes", classes, 1 << 20, "of the output"),
-        NUMBER("layers", layers, 256, "gpt: transformer blocks (4)"),
-        NUMBER("heads", heads, 1024, "gpt: attention heads (4)"),
-        NUMBER("embedding", embedding, 16384, "gpt: width of the model (128)"),
-        NUMBER("context", context, 65536, "gpt: positions (64)"),
+        GW_SIZE_OPTION("batch", a->batch, 65536, "examples of a step, for memory (32)"),
+        GW_SIZE_OPTIONS(a->size),
         {.name = "text",
          .kind = GW_OPTION_FLAG,
          .flag = &a->text,
@@ -195,14 +185,7 @@ static int run(int argc, char **argv) {
         print_list();
         return 0;
     }
-    gw_model_size size = {.height = (int)a.height,
-                          .width = (int)a.width,
-                          .channels = (int)a.channels,
-                          .classes = (int)a.classes,
-                          .layers = (int)a.layers,
-                          .heads = (int)a.heads,
-                          .embedding = (int)a.embedding,
-                          .context = (int)a.context};
+    gw_model_size size = gw_size_of(&a.size);
     gw_error error = {0};
     gw_status status = a.text ? print_description(argv[1], &size, &error) : describe(argv[1], &a, &size, &error);
     if (status == GW_OK) return 0;

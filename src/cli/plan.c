@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/choose.h"
 #include "base/dtype.h"
 #include "base/units.h"
 #include "cli/args.h"
 #include "cli/json.h"
+#include "cli/links.h"
 #include "cli/table.h"
 #include "plan/print.h"
 
@@ -18,7 +20,7 @@ typedef struct job {
     gw_plan_request request;
     size_t raw_bytes, wide_bytes; /* of an element */
     int only;                     /* rank to print, -1: all */
-    int host_of[RANKS_MAX];
+    int host_of[RANKS_MAX], order[RANKS_MAX];
 } job;
 
 typedef struct visit {
@@ -205,28 +207,32 @@ static gw_status print_job(const job *j, bool json, gw_error *error) {
         printf("{\"arch\": \"%s\", \"collective\": \"%s\", \"ranks\": [", j->builder->name,
                gw_collective_name(j->request.collective));
         gw_status status = print_ranks(j, true, error);
+        fputs("],\n  \"order\": [", stdout);
+        for (int i = 0; i < j->request.topology.world; i++)
+            printf("%s%d", i ? ", " : "", gw_topology_at(&j->request.topology, i));
         putchar(']');
         json_cost("counted", counted);
         json_cost("formula", said);
         puts("\n}");
         return status;
     }
+    gw_links_say_order("rings go around ranks ", &j->request.topology, "\n\n");
     gw_status status = print_ranks(j, false, error);
     text_totals(j, counted, said);
     return status;
 }
 
 typedef struct answers {
-    const char *arch, *collective, *dtype;
+    const char *arch, *collective, *dtype, *links;
     int64_t ranks, hosts, rank, root, pipeline;
     uint64_t bytes, chunk;
     bool json;
 } answers;
 
 /* Exit code, -1 to go on. Choices have been checked by the options' table. */
-static int fill(job *j, const answers *a) {
+static int fill(job *j, answers *a) {
     gw_dtype dtype;
-    j->builder = gw_plan_find(a->arch);
+    gw_error error = {0};
     if (!gw_collective_parse(a->collective, &j->request.collective) || !gw_dtype_parse(a->dtype, &dtype)) return 2;
     j->raw_bytes = gw_dtype_bytes(dtype);
     j->wide_bytes = gw_dtype_bytes(gw_accumulator(dtype, GW_SUM));
@@ -237,13 +243,19 @@ static int fill(job *j, const answers *a) {
         return gw_usage_error(&gw_command_plan,
                               "--rank and --root must be less than the %" PRId64 " ranks, and --hosts not more",
                               a->ranks);
-    for (int64_t r = 0; r < a->ranks; r++) j->host_of[r] = (int)(r * a->hosts / a->ranks);
+    if (!a->links) a->links = getenv("GRADWIRE_LINKS");
+    int hosts = a->hosts ? (int)a->hosts : a->links ? 0 : 1;
+    if (gw_links_spread((int)a->ranks, hosts, a->links, j->order, j->host_of, &j->request.topology, &error))
+        return gw_usage_error(&gw_command_plan, "%s", error.text);
+    j->request.topology.board = true;
     j->only = (int)a->rank;
-    j->request.topology = (gw_topology){.world = (int)a->ranks, .host_of = j->host_of, .board = true};
     j->request.count = a->bytes / j->raw_bytes;
     j->request.root = (int)a->root;
     j->request.chunk_count = a->chunk < j->raw_bytes ? 1 : a->chunk / j->raw_bytes;
     j->request.pipeline = (int)a->pipeline;
+    bool chooses = strcmp(a->arch, "auto") == 0;
+    j->builder = chooses ? gw_arch_choose(a->arch, &j->request, j->raw_bytes) : gw_plan_find(a->arch);
+    if (chooses && !a->json) printf("auto takes %s\n\n", j->builder->name);
     return -1;
 }
 
@@ -253,11 +265,12 @@ static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", "i8", "u8", "i
 
 /* Exit code, -1 to go on. */
 static int ask(answers *a, int argc, char **argv) {
-    const char *archs[16] = {NULL};
-    for (int i = 0, n = 0; gw_plan_builders[i]; i++)
+    const char *archs[16] = {"auto"};
+    for (int i = 0, n = 1; gw_plan_builders[i]; i++)
         if (gw_plan_builders[i] != &gw_plan_pair) archs[n++] = gw_plan_builders[i]->name;
     const gw_option options[] = {
-        {.name = "arch", .kind = GW_OPTION_CHOICE, .string = &a->arch, .choices = archs, .about = "the builder (ring)"},
+        {.name = "arch", .kind = GW_OPTION_CHOICE, .string = &a->arch, .choices = archs,
+         .about = "the builder, or what auto takes (ring)"},
         {.name = "collective",
          .kind = GW_OPTION_CHOICE,
          .string = &a->collective,
@@ -275,7 +288,9 @@ static int ask(answers *a, int argc, char **argv) {
          .integer = &a->hosts,
          .lowest = 1,
          .highest = RANKS_MAX,
-         .about = "over how many hosts they are spread, in blocks (1)"},
+         .about = "over how many hosts they are spread, in blocks (1, or all of --links)"},
+        {.name = "links", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->links,
+         .about = "what gradwire doctor -o wrote of these hosts: rings avoid slow links"},
         {.name = "bytes",
          .kind = GW_OPTION_BYTES,
          .bytes = &a->bytes,
@@ -309,7 +324,6 @@ static int run(int argc, char **argv) {
                  .collective = "allreduce",
                  .dtype = "f32",
                  .ranks = 4,
-                 .hosts = 1,
                  .rank = -1,
                  .pipeline = 4,
                  .bytes = 1 << 20,

@@ -10,6 +10,7 @@
 
 #include "cli/args.h"
 #include "insight/mend.h"
+#include "lab/lab.h"
 #include "launch/job.h"
 #include "launch/wire.h"
 #include "strategy/strategy.h"
@@ -28,9 +29,12 @@ typedef struct settings {
     int64_t port;  /* 0: chosen */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
-    const char *timeline, *capture;                         /* likewise */
+    const char *timeline, *capture, *snapshots;             /* likewise */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
-    bool no_prefix;
+    int64_t restarts;
+    const char *lab_text;
+    gw_lab_options lab; /* no hosts: none is made */
+    bool no_prefix, elastic;
     int port_low, port_high; /* of ports; 0: any */
 } settings;
 
@@ -67,7 +71,8 @@ static void free_variables(variables *v) {
 
 /* What is set for the library here counts on the other hosts too, except what belongs to one job or one process. */
 static void forward_variables(variables *v) {
-    static const char *const own[] = {"GRADWIRE_TOKEN", "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD"};
+    static const char *const own[] = {"GRADWIRE_TOKEN", "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD",
+                                      "GRADWIRE_ROLL",  "GRADWIRE_SEAT",       "GRADWIRE_ROUND"};
     for (char **entry = environ; *entry; entry++) {
         char name[128];
         size_t length = strcspn(*entry, "=");
@@ -105,6 +110,7 @@ static gw_status collect_variables(variables *v, const settings *s, const master
     add_given(v, "GRADWIRE_PORTS", s->ports);
     add_given(v, "GRADWIRE_LOG", s->log);
     add_given(v, "GRADWIRE_BIND", s->bind);
+    add_given(v, "GRADWIRE_SNAPSHOTS", s->snapshots);
     if (s->deadline > 0) {
         snprintf(text, sizeof text, "%.9g", s->deadline);
         add_variable(v, "GRADWIRE_DEADLINE", text);
@@ -194,6 +200,8 @@ static int start(const settings *s, char **argv) {
     gw_hosts hosts = {0};
     master rank0 = {.listen_fd = -1};
     variables env = {0};
+    gw_elastic elastic = {0};
+    bool goes_on = s->elastic || s->restarts;
     char own_path[PATH_MAX] = "";
     char *directory = get_current_dir_name();
     int code = -1;
@@ -202,7 +210,8 @@ static int start(const settings *s, char **argv) {
         gw_fail(&error, GW_SYSTEM, "cannot find my own program file: %s; use --remote-path", strerror(errno));
     if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
         find_master(&rank0, s, &hosts, &error) == GW_OK &&
-        collect_variables(&env, s, &rank0, &error) == GW_OK) {
+        collect_variables(&env, s, &rank0, &error) == GW_OK &&
+        (!goes_on || gw_elastic_open(&elastic, &hosts, (int)s->restarts, rank0.address, rank0.port, &error) == GW_OK)) {
         gw_job_options job = {
             .hosts = &hosts,
             .directory = directory,
@@ -212,15 +221,37 @@ static int start(const settings *s, char **argv) {
                         .remote_path = s->remote_path ? s->remote_path : own_path,
                         .listen_fd = rank0.listen_fd},
             .console = console_options(s),
+            .elastic = goes_on ? &elastic : NULL,
             .grace = nanoseconds(s->grace),
             .timeout = nanoseconds(s->timeout),
         };
         code = gw_job_run(&job);
     }
     if (code < 0) code = complain(&error);
+    gw_elastic_close(&elastic);
     free_variables(&env);
     gw_hosts_free(&hosts);
     free(directory);
+    return code;
+}
+
+/* In a lab, which is made first, where one is asked for: its namespaces are hosts that ip reaches. */
+static int start_in_lab(settings *s, char **argv) {
+    gw_lab *lab = NULL;
+    gw_error error = {0};
+    char names[GW_LAB_HOSTS_MAX * (GW_LAB_NAME_BYTES + 8)] = "";
+    size_t used = 0;
+    int hosts = s->lab.hosts, slots = hosts ? ((int)s->ranks + hosts - 1) / hosts : 0;
+    if (!hosts) return start(s, argv);
+    if (gw_lab_open(&lab, &s->lab, &error) != GW_OK) return complain(&error);
+    for (int i = 0; i < hosts; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s:%d", i ? "," : "", gw_lab_name(lab, i),
+                                 slots ? slots : 1);
+    s->hosts = names;
+    s->rsh = "ip netns exec";
+    s->master_addr = gw_lab_address(lab, 0);
+    int code = start(s, argv);
+    gw_lab_close(lab);
     return code;
 }
 
@@ -232,7 +263,9 @@ static int check(settings *s, int argc) {
     if (argc < 2)
         return gw_usage_error(&gw_command_run, "no program to run is given (usage: gradwire run %s)",
                               gw_command_run.usage);
-    if (s->hosts && s->hostfile) return gw_usage_error(&gw_command_run, "--hosts and --hostfile cannot both be given");
+    if ((s->hosts != NULL) + (s->hostfile != NULL) + (s->lab_text != NULL) > 1)
+        return gw_usage_error(&gw_command_run, "give only one of --hosts, --hostfile and --lab");
+    if (s->lab_text && gw_lab_parse(s->lab_text, &s->lab, &error) != GW_OK) return complain(&error);
     if (s->grace > SECONDS_MAX || s->timeout > SECONDS_MAX)
         return gw_usage_error(&gw_command_run, "--grace and --timeout cannot be longer than 30 days");
     if (s->strategy && gw_strategy_parse(s->strategy, &strategy, &error) != GW_OK) return complain(&error);
@@ -259,6 +292,8 @@ static int run(int argc, char **argv) {
          .about = "the hosts and their slots"},
         {.name = "hostfile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.hostfile,
          .about = "the hosts, one a line: host slots=4"},
+        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
+         .about = "hosts made of network namespaces with shaped links (root)"},
         {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = &s.rsh,
          .about = "the remote shell, to which host and command line are added (default: ssh)"},
         {.name = "remote-path", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.remote_path,
@@ -287,6 +322,12 @@ static int run(int argc, char **argv) {
          .about = "ends the whole job after this time, with exit code 124 (default: none)"},
         {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,
          .about = "from SIGTERM to SIGKILL when ranks are ended (default: 2)"},
+        {.name = "elastic", .kind = GW_OPTION_FLAG, .flag = &s.elastic,
+         .about = "when a rank dies the others are told and may go on without it (docs/synchrony.md)"},
+        {.name = "restarts", .kind = GW_OPTION_INTEGER, .integer = &s.restarts, .lowest = 0, .highest = 1000000,
+         .about = "as --elastic, but so many times a rank that died is started again (default: 0)"},
+        {.name = "snapshots", .kind = GW_OPTION_STRING, .value = "DIRECTORY", .string = &s.snapshots,
+         .about = "where servers write what they know (arch=ps:snapshot=N; docs/synchrony.md)"},
         {.name = "no-prefix", .kind = GW_OPTION_FLAG, .flag = &s.no_prefix,
          .about = "print what the ranks print as it is, without the rank"},
         /* clang-format on */
@@ -297,7 +338,7 @@ static int run(int argc, char **argv) {
     if (code < 0) code = check(&s, argc);
     if (code >= 0) return code;
     gw_record(s.timeline, s.capture);
-    code = start(&s, argv + 1);
+    code = start_in_lab(&s, argv + 1);
     if (getenv(GW_TIMELINE_VARIABLE)) gw_timeline_mend(getenv(GW_TIMELINE_VARIABLE));
     return code;
 }

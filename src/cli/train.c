@@ -11,7 +11,10 @@
 
 #include "base/words.h"
 #include "cli/args.h"
+#include "engine/tuning.h"
+#include "schedule/schedule.h"
 #include "strategy/strategy.h"
+#include "sync/sync.h"
 
 enum { RANKS_MAX = 1024, CONTEXT = 64 };
 
@@ -66,6 +69,38 @@ static int check_optimiser(gw_train_request *r, const typed *y) {
     return code;
 }
 
+/* An elastic job: what of it can go on without a worker. */
+static int check_elastic(const gw_train_request *r) {
+    gw_error error = {0};
+    gw_strategy strategy;
+    if (!r->elastic && !r->restarts) return -1;
+    if (gw_strategy_resolve(r->strategy, &strategy, &error) != GW_OK)
+        return gw_usage_error(&gw_command_train, "%s", error.text);
+    const gw_sync *sync = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique);
+    const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
+    bool measured = gw_policy_of(schedule->technique)->settings(schedule->values).measured;
+    if (r->settings.pipeline.stages)
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts: the layers of a lost stage are lost, so a "
+                                                 "pipeline cannot go on");
+    if (!gw_strategy_is(&strategy, GW_AXIS_ARCH, "ps"))
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts need parameter servers: --strategy 'arch=ps "
+                                                 "sync=ssp', for instance");
+    if (r->restarts && !sync->rule)
+        return gw_usage_error(&gw_command_train, "--restarts with sync=%s: workers have the weights, and one that was "
+                                                 "started again cannot come back; use --elastic, or sync=asp or ssp",
+                              sync->technique.name);
+    const char *codec = gw_strategy_name(&strategy, GW_AXIS_COMPRESS);
+    if (strcmp(codec, "none") != 0)
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts with compress=%s: a push cannot be encoded "
+                                                 "twice; use compress=none",
+                              codec);
+    if (sync->travels_apart || measured)
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with sync=%s and schedule=%s cannot "
+                                                 "go on over other ranks",
+                              sync->technique.name, schedule->technique->name);
+    return -1;
+}
+
 static int check(gw_train_request *r, const typed *y) {
     gw_error error = {0};
     gw_strategy strategy;
@@ -79,6 +114,8 @@ static int check(gw_train_request *r, const typed *y) {
         return gw_usage_error(&gw_command_train, "--resume needs --checkpoint FILE: where to go on from");
     if (r->checkpoint_every && !r->checkpoint)
         return gw_usage_error(&gw_command_train, "--checkpoint-every needs --checkpoint FILE: where to write to");
+    code = check_elastic(r);
+    if (code >= 0) return code;
     s->seed = (uint64_t)y->seed;
     s->warmup = (uint64_t)y->warmup;
     s->size = (gw_model_size){.layers = (int)y->layers, .heads = (int)y->heads, .embedding = (int)y->embedding,
@@ -103,6 +140,7 @@ static char **copy_words(int argc, char **argv) {
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
     gw_record(r->timeline, r->capture);
+    if (r->tune) setenv(GW_TUNE_VARIABLE, r->tune, 1);
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
@@ -147,10 +185,15 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("parallel", "WAY", y->parallel,
              "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "how gradients travel (gradwire list)"),
+        WORD("tune", "off|on|FILE", r->tune,
+             "look for the schedule's sizes in the first steps; a file keeps them for the next time (default: off)"),
         NUMBER("target-accuracy", y->target, "stop at the end of the epoch that reaches it, 0 to 1"),
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
         INTEGER("checkpoint-every", r->checkpoint_every, 1, INT64_MAX, "and every so many updates"),
+        FLAG("elastic", r->elastic, "when a worker dies the others go on without it (arch=ps; docs/synchrony.md)"),
+        INTEGER("restarts", r->restarts, 0, 1000000, "so many times a worker that died is started again (asp, ssp)"),
+        WORD("snapshots", "DIRECTORY", r->snapshots, "where servers write what they know (arch=ps:snapshot=N)"),
         FLAG("resume", r->resume, "go on from --checkpoint, where it is there"),
         INTEGER("log-every", r->log_every, 1, INT64_MAX,
                 "updates between two reports, in which the workers compare their weights (default: 50)"),
@@ -191,6 +234,7 @@ const gw_command gw_command_train = {
     .example = "gradwire train -n 4\n"
                "gradwire train -n 2 --model resnet20 --data cifar10 --augment --epochs 10 --checkpoint r20.gw\n"
                "gradwire train -n 4 --model resnet20 --data cifar10 --parallel pipeline:stages=2,micro=8\n"
+               "gradwire train -n 4 --strategy 'arch=ps:servers=2,replicas=1 sync=ssp' --restarts 10\n"
                "gradwire run -H node1:4,node2:4 -- gradwire train --strategy 'arch=ring'",
     .run = run,
 };

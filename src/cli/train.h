@@ -18,7 +18,11 @@ typedef struct gw_train_request {
     int64_t log_every;         /* updates between two reports, which also compare the ranks */
     int64_t ranks;             /* 0: not given */
     bool json, quiet;
+    bool elastic;              /* the launcher is told: a rank that dies is gone on without */
+    int64_t restarts;          /* likewise: so many times one is started again */
+    const char *snapshots;     /* likewise: the directory of servers' snapshots; NULL: none */
     const char *timeline, *capture; /* files to record to; NULL: as in the environment */
+    const char *tune;          /* off, on or a file; NULL: as in the environment */
 } gw_train_request;
 
 /* ---- train_parallel.c ---- */

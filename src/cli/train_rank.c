@@ -42,6 +42,13 @@ static gw_status test(course *c, gw_error *error) {
     return status;
 }
 
+/* Whether all ranks meet after that update. */
+static bool is_point(const gw_train_request *r, const gw_trainer *t, uint64_t updates) {
+    return updates && (t->window == 0 || updates % (uint64_t)r->log_every == 0 ||
+                       (r->steps && updates >= (uint64_t)r->steps) ||
+                       (r->checkpoint && r->checkpoint_every && updates % (uint64_t)r->checkpoint_every == 0));
+}
+
 static gw_status save(course *c, gw_error *error) {
     c->agreed = true;
     gw_status status = gw_snapshot_save(c->trainer, c->request->checkpoint, error);
@@ -49,18 +56,41 @@ static gw_status save(course *c, gw_error *error) {
     return status;
 }
 
+/* Of an elastic job the first rank may be another later. */
+static void take_office(course *c) {
+    if (c->trainer->rank == 0 && !c->reports) {
+        gw_train_report_open(&c->report, c->request, c->trainer);
+        c->report.updates_from = c->trainer->updates;
+    }
+    c->reports = c->trainer->rank == 0;
+}
+
+/* What is due after an update, for all ranks together. */
+static gw_status make_point(course *c, bool rests, bool meets, bool saves, gw_error *error) {
+    gw_status status = meets ? meet(c, error) : GW_OK;
+    if (status == GW_OK && rests) status = test(c, error);
+    if (status == GW_OK && saves) status = save(c, error);
+    return status;
+}
+
 /* One update and what is due after it. */
 static gw_status advance(course *c, bool *over, gw_error *error) {
     const gw_train_request *r = c->request;
     gw_trainer *t = c->trainer;
+    bool came_back = t->point < t->updates && t->elastic && is_point(r, t, t->updates);
     int64_t examples = gw_trainer_window_examples(t);
-    gw_status status = gw_trainer_step(t, error);
-    if (status == GW_OK && c->reports) gw_train_report_update(&c->report, examples);
-    bool rests = t->window == 0 || enough(c);
-    if (status == GW_OK && (rests || t->updates % (uint64_t)r->log_every == 0)) status = meet(c, error);
-    if (status == GW_OK && rests) status = test(c, error);
-    bool saves = rests || (r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0);
-    if (status == GW_OK && r->checkpoint && saves) status = save(c, error);
+    gw_status status = came_back ? GW_OK : gw_trainer_step(t, error);
+    if (status == GW_OK && t->elastic) take_office(c);
+    if (status == GW_OK && c->reports && !came_back) gw_train_report_update(&c->report, examples);
+    bool rests = t->window == 0 || enough(c), meets = rests || t->updates % (uint64_t)r->log_every == 0;
+    bool saves = r->checkpoint && (rests || (r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0));
+    while (status == GW_OK && (rests || meets || saves) && !(t->elastic && t->point >= t->updates)) {
+        status = make_point(c, rests, meets, saves, error);
+        if (status == GW_OK) t->point = t->updates;
+        else status = gw_trainer_recover(t, status, error);
+        if (!t->elastic) break;
+        if (status == GW_OK) take_office(c);
+    }
     *over = enough(c) || (rests && r->target > 0 && accuracy(&c->test) >= r->target);
     return status;
 }
@@ -120,20 +150,33 @@ static gw_status commit(course *c, gw_error *error) {
     return status;
 }
 
+/* This process was started in the place of one that died: the others are in the middle of it. */
+static gw_status come_back(course *c, gw_error *error) {
+    gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
+    return status == GW_OK ? gw_trainer_come_back(c->trainer, error) : status;
+}
+
 static gw_status train(course *c, gw_error *error) {
     gw_train_end end = {0};
-    gw_status status = begin(c, error);
+    gw_status status = gw_round(c->comm) > 0 ? come_back(c, error) : begin(c, error);
     if (status != GW_OK) return status;
     c->reports = c->trainer->rank == 0;
     if (c->reports) gw_train_report_open(&c->report, c->request, c->trainer);
-    if (c->request->resume) status = resume(c, error);
+    if (c->request->resume && gw_round(c->comm) == 0) status = resume(c, error);
     if (status == GW_OK && !c->trainer->step) status = commit(c, error);
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);
+    c->comm = c->trainer->comm; /* another, where ranks have died */
     if (gw_comm_trace(c->comm)) gw_trace_stop(c->comm); /* what follows is no training */
-    if (status == GW_OK) status = gw_trainer_time_exchange(c->trainer, &end.exchange, error);
-    if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
+    if (status == GW_OK && c->trainer->elastic) {
+        status = gw_trainer_leave(c->trainer, error);
+        end.weights = gw_trainer_hash(c->trainer);
+        take_office(c);
+    } else {
+        if (status == GW_OK) status = gw_trainer_time_exchange(c->trainer, &end.exchange, error);
+        if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
+    }
     end.test = c->test;
     if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &end);
     return status;
@@ -149,6 +192,7 @@ int gw_train_rank(const gw_train_request *request) {
         return GW_EXIT_FAILED;
     }
     gw_status status = train(&c, &error);
+    if (c.trainer) c.comm = c.trainer->comm;
     if (status != GW_OK) {
         if (c.report.drawn) fputc('\n', stdout);
         fflush(stdout);

@@ -235,6 +235,14 @@ static void sent_rows(gw_table *table, const gw_train_report *r, uint64_t update
         row(table, "kept by codecs", "%s on each worker", gw_bytes_format(counted.codec_bytes, a));
 }
 
+static void tuned_row(gw_table *table, const gw_train_report *r) {
+    char line[512];
+    gw_step_counters counted = gw_step_count(r->trainer->step);
+    if (!counted.trials) return;
+    gw_step_strategy(r->trainer->step, line, sizeof line);
+    row(table, "tuned", "%s (%d trials%s)", line, counted.trials, counted.tuning ? ", not over yet" : "");
+}
+
 static void print_table(gw_train_report *r, const gw_train_end *end) {
     const gw_loss *test = &end->test;
     char a[GW_UNIT_TEXT];
@@ -257,6 +265,7 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
     row(&table, "of the time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
         percent(r->total.exposed, seconds));
     overlap_row(&table, r, end->exchange);
+    tuned_row(&table, r);
     if (gw_step_count(r->trainer->step).agrees)
         row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", end->weights, r->trainer->replicas,
             r->trainer->replicas > 1 ? "s" : "");

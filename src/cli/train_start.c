@@ -10,7 +10,7 @@
 #include "cli/data.h"
 #include "cli/train.h"
 
-enum { FETCH_SECONDS = 900, WORDS_BEFORE = 10 };
+enum { FETCH_SECONDS = 900, WORDS_BEFORE = 20 };
 
 int gw_train_data(const gw_train_request *request) {
     char path[PATH_MAX];
@@ -29,7 +29,7 @@ static int ranks_words(const char *word) {
 }
 
 int gw_train_launch(const gw_train_request *request, int argc, char **argv) {
-    char self[PATH_MAX] = "", count[32];
+    char self[PATH_MAX] = "", count[32], restarts[32];
     char **words = calloc((size_t)argc + WORDS_BEFORE, sizeof *words);
     int used = 0;
     if (!words || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
@@ -38,8 +38,15 @@ int gw_train_launch(const gw_train_request *request, int argc, char **argv) {
         return GW_EXIT_FAILED;
     }
     snprintf(count, sizeof count, "%lld", (long long)request->ranks);
-    char *const before[] = {self, "run", "--no-prefix", "-n", count, "--", self, "train"};
+    snprintf(restarts, sizeof restarts, "%lld", (long long)request->restarts);
+    char *const before[] = {self, "run", "--no-prefix", "-n", count};
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) words[used++] = before[i];
+    if (request->elastic) words[used++] = "--elastic";
+    if (request->restarts) words[used++] = "--restarts", words[used++] = restarts;
+    if (request->snapshots) words[used++] = "--snapshots", words[used++] = (char *)(uintptr_t)request->snapshots;
+    words[used++] = "--";
+    words[used++] = self;
+    words[used++] = "train";
     for (int i = 1; i < argc;) {
         int skip = ranks_words(argv[i]);
         if (skip) i += skip;

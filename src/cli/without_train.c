@@ -25,6 +25,17 @@ const gw_command gw_command_model = {
     .run = run_model,
 };
 
+static int run_profile(int argc, char **argv) { return refuse(&gw_command_profile, argc, argv); }
+
+const gw_command gw_command_profile = {
+    .name = "profile",
+    .about = "records the layer times of a model (not in this build, which lacks oneDNN)",
+    .usage = "[NAME|FILE]",
+    .example = "gradwire profile cnn",
+    .operands_max = 1,
+    .run = run_profile,
+};
+
 static int run_train(int argc, char **argv) { return refuse(&gw_command_train, argc, argv); }
 
 const gw_command gw_command_train = {

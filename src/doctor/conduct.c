@@ -19,6 +19,7 @@ enum { RENDEZVOUS_PORT = 29500, AGAIN_MAX = 64, SECOND_LOOKS = 2 };
 #define OPEN_BUDGET (20 * GW_SECOND) /* the first host's name has to be resolved */
 #define NAMES_BUDGET (15 * GW_SECOND)
 #define MEMORY_BUDGET (20 * GW_SECOND)
+#define CARRIERS_BUDGET (20 * GW_SECOND)
 #define REACH_BUDGET ((GW_PROBE_REACH_SECONDS + 4) * GW_SECOND)
 #define MEASURE_BUDGET ((GW_PROBE_DIAL_SECONDS + 20) * GW_SECOND) /* the sum of the waits in measure.c */
 
@@ -125,6 +126,20 @@ static void copied(conduct *c, int host, const char *line) {
     c->report->hosts[host].memory = larger(c->report->hosts[host].memory, rate);
 }
 
+static void carried(conduct *c, int host, const char *line) {
+    gw_doctor_host *h = &c->report->hosts[host];
+    int more = 0, usable = 0;
+    gw_line_integer(line, "more", 0, 1, &more);
+    if (more) c->stations.list[host].awaited++; /* one order, several lines */
+    if (h->carrier_count == GW_CARRIERS_MAX) return;
+    gw_carrier *carrier = &h->carriers[h->carrier_count];
+    if (!gw_line_text(line, "name", carrier->name, sizeof carrier->name)) return;
+    gw_line_integer(line, "usable", 0, 1, &usable);
+    gw_line_text(line, "text", carrier->detail, sizeof carrier->detail);
+    carrier->usable = usable;
+    h->carrier_count++;
+}
+
 static void heard(void *ctx, int host, const char *line) {
     conduct *c = ctx;
     gw_station *station = &c->stations.list[host];
@@ -135,6 +150,7 @@ static void heard(void *ctx, int host, const char *line) {
     if (gw_line_is(line, GW_PROBE_HELLO)) greeted(c, host, line);
     else if (gw_line_is(line, "opened")) opened(c, host, line);
     else if (gw_line_is(line, "memory")) copied(c, host, line);
+    else if (gw_line_is(line, "carrier")) carried(c, host, line);
     else if (gw_line_is(line, "failed")) {
         gw_line_text(line, "text", station->said, sizeof station->said);
         lose(c, host, "it cannot listen");
@@ -283,6 +299,17 @@ static void measure_memory(conduct *c) {
     }
 }
 
+/* Once a machine: what is installed is the same for all on it. */
+static void find_carriers(conduct *c) {
+    begin(c, "looking for transports", 0);
+    for (int i = 0; i < c->report->count; i++) {
+        if (!alive(c, i) || c->report->hosts[i].machine != i) continue;
+        gw_station_order(&c->stations.list[i], "carriers");
+        c->stations.list[i].awaited = 1;
+    }
+    wait_for(c, CARRIERS_BUDGET, NULL);
+}
+
 static void reach(conduct *c) {
     begin(c, "connecting everybody with everybody", 0);
     for (int i = 0; i < c->report->count; i++) {
@@ -403,6 +430,7 @@ gw_status gw_conduct(const gw_conduct_options *options, gw_doctor_report *report
         introduce(c);
         resolve(c);
         measure_memory(c);
+        find_carriers(c);
         reach(c);
         measure_all(c);
         look_again(c);

@@ -179,7 +179,7 @@ gw_status gw_doctor_parse(const char *bytes, size_t size, const char *name, gw_d
     return status;
 }
 
-gw_status gw_doctor_read(const char *path, gw_doctor_table *table, gw_error *error) {
+gw_status gw_doctor_load(const char *path, char **out, size_t *out_size, gw_error *error) {
     gw_status status = GW_OK;
     FILE *file = fopen(path, "re");
     char *bytes = malloc(GW_DOCTOR_FILE_BYTES_MAX + 1);
@@ -188,8 +188,21 @@ gw_status gw_doctor_read(const char *path, gw_doctor_table *table, gw_error *err
     else if (!bytes) status = gw_fail(error, GW_MEMORY, "no memory to read %s", path);
     else if (size > GW_DOCTOR_FILE_BYTES_MAX)
         status = gw_fail(error, GW_INVALID, "%s is too long for a file of gradwire doctor", path);
-    if (!status) status = gw_doctor_parse(bytes, size, path, table, error);
     if (file) fclose(file);
+    if (status) {
+        free(bytes);
+        return status;
+    }
+    *out = bytes;
+    *out_size = size;
+    return GW_OK;
+}
+
+gw_status gw_doctor_read(const char *path, gw_doctor_table *table, gw_error *error) {
+    char *bytes = NULL;
+    size_t size = 0;
+    gw_status status = gw_doctor_load(path, &bytes, &size, error);
+    if (!status) status = gw_doctor_parse(bytes, size, path, table, error);
     free(bytes);
     return status;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "doctor/carriers.h"
 #include "doctor/host_facts.h"
 #include "doctor/line.h"
 #include "doctor/peer.h"
@@ -285,12 +286,21 @@ static void resolve(const probe *p) {
     if (!detach(run_question, q)) free(q);
 }
 
+static void report_carriers(int out) {
+    gw_carrier list[GW_CARRIERS_MAX];
+    int count = gw_carriers_find(list);
+    for (int i = 0; i < count; i++)
+        report(out, "carrier more=%d usable=%d name=%s text=%s", i + 1 < count, list[i].usable, list[i].name,
+               list[i].detail);
+}
+
 static void obey(probe *p, const char *line) {
     if (gw_line_is(line, "open")) open_up(p, line);
     else if (!p->peers || !p->count) return;
     else if (gw_line_is(line, "peer")) meet(p, line);
     else if (gw_line_is(line, "resolve")) resolve(p);
     else if (gw_line_is(line, "memory")) report(p->out, "memory rate=%.6g", gw_facts_memory());
+    else if (gw_line_is(line, "carriers")) report_carriers(p->out);
     else if (gw_line_is(line, "reach")) reach(p);
     else if (gw_line_is(line, "measure")) measure(p, line);
 }

@@ -3,12 +3,13 @@
  * whatever is wrong between the hosts.
  *
  *     order                                                 report (exactly one for each order that has one)
- *                                                           gradwire-probe version=1 boot=...
+ *                                                           gradwire-probe version=2 boot=...
  *     open rank= world= token= master= ports= interface=    opened address= interface= mtu= ports= | failed text=
  *     peer rank= address= ports= text=NAME                  (none)
  *     resolve                                               resolved peer= text=ADDRESSES, for each peer
  *     memory                                                memory rate=
- *     reach                                                 reached peer= closed= text=WHY, for each peer
+ *     carriers                                              carrier more= usable= name= text=, for each; more=0: the
+ * last     reach                                                 reached peer= closed= text=WHY, for each peer
  *     measure peer= port= mtu=                              measured peer= ... | unmeasured peer= text= */
 #ifndef GW_DOCTOR_PROBE_H
 #define GW_DOCTOR_PROBE_H
@@ -16,7 +17,7 @@
 #include "base/status.h"
 
 #define GW_PROBE_HELLO "gradwire-probe"
-#define GW_PROBE_VERSION 1
+#define GW_PROBE_VERSION 2
 #define GW_PROBE_REACH_SECONDS 3 /* to connect and be recognised */
 #define GW_PROBE_DIAL_SECONDS 3  /* the same for a measurement */
 

@@ -13,6 +13,15 @@
 #define GW_DOCTOR_ADDRESS_BYTES 48
 #define GW_DOCTOR_WHY_BYTES 256
 
+#define GW_CARRIERS_MAX 24
+
+/* A transport, or one of its providers, on one host. */
+typedef struct gw_carrier {
+    char name[48]; /* as in a strategy */
+    bool usable;
+    char detail[512]; /* by what, or why not */
+} gw_carrier;
+
 typedef struct gw_doctor_host {
     char name[GW_DOCTOR_NAME_BYTES]; /* as the user wrote it */
     bool lost;                       /* it could not be examined; complaint says why, and nothing else holds */
@@ -23,6 +32,8 @@ typedef struct gw_doctor_host {
     int ports[GW_DOCTOR_PORTS_MAX];        /* at which it listened */
     int port_count;
     double memory; /* memcpy, bytes per second; 0: unknown */
+    gw_carrier carriers[GW_CARRIERS_MAX]; /* of the first host of a machine; none for the others on it */
+    int carrier_count;
     int machine;   /* number of the first host on the same machine: several may be namespaces or processes of one */
 } gw_doctor_host;
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/arrange.h"
 #include "engine/recording.h"
 #include "transport/shm.h"
 
@@ -46,28 +47,19 @@ static gw_status attach_board(gw_comm *comm, gw_error *error) {
     }
 }
 
-static gw_status open_board(gw_comm *comm, uint32_t id, const int *members, int size, gw_error *error) {
+/* The ranks of a host sit at a board in the topology's order. */
+static gw_status open_board(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology,
+                            gw_error *error) {
     gw_node *node = comm->node;
     if (!node->boards || comm->local_size < 2) return GW_OK;
     int *local = malloc((size_t)comm->local_size * sizeof *local);
     if (!local) return gw_fail(error, GW_MEMORY, "out of memory for a communicator");
-    int count = 0;
-    for (int r = 0; r < size; r++)
-        if (node->host_of[members[r]] == node->host_of[node->rank]) local[count++] = members[r];
+    int host = gw_topology_host(topology, comm->rank), place = gw_topology_local_rank(topology, comm->rank);
+    for (int i = 0; i < comm->local_size; i++) local[i] = members[gw_topology_rank(topology, host, i)];
     uint64_t key = (uint64_t)comm->generation << 32 | (id + UINT64_C(1));
-    gw_status status = gw_board_open(&comm->board, node->shm, local, count, comm->local_rank, key, error);
+    gw_status status = gw_board_open(&comm->board, node->shm, local, comm->local_size, place, key, error);
     free(local);
     return status ? status : attach_board(comm, error);
-}
-
-/* Hosts numbered in the order in which their lowest ranks appear, as plans want them. */
-static void number_hosts(const gw_node *node, const int *members, int size, int *host_of) {
-    int hosts = 0;
-    for (int r = 0; r < size; r++) {
-        int same = 0;
-        while (same < r && node->host_of[members[same]] != node->host_of[members[r]]) same++;
-        host_of[r] = same < r ? host_of[same] : hosts++;
-    }
 }
 
 static void close_parts(gw_comm *comm) {
@@ -81,14 +73,16 @@ static void close_parts(gw_comm *comm) {
 gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *members, int size, int rank,
                        gw_error *error) {
     gw_comm *comm = calloc(1, sizeof *comm);
-    int *host_of = malloc((size_t)size * sizeof *host_of);
+    int *host_of = malloc(2 * (size_t)size * sizeof *host_of), *order = host_of + size;
+    gw_topology topology;
     gw_status status = GW_OK;
-    if (!comm || !host_of) {
+    if (!comm || !host_of) status = gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+    if (!status) status = gw_comm_arrange(node, members, size, order, host_of, &topology, error);
+    if (status) {
         free(comm);
         free(host_of);
-        return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+        return status;
     }
-    number_hosts(node, members, size, host_of);
     gw_node_lock(node);
     *comm = (gw_comm){.node = node, .rank = rank, .size = size, .error = {.rank = -1},
                       .arch = gw_strategy_name(&node->strategy, GW_AXIS_ARCH),
@@ -99,9 +93,9 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
         comm->local_size += host_of[r] == host_of[rank];
         comm->local_rank += host_of[r] == host_of[rank] && r < rank;
     }
-    status = open_board(comm, id, members, size, error);
+    status = open_board(comm, id, members, &topology, error);
     if (!status)
-        status = gw_team_open(&comm->team, gw_core_engine(node->core), id, rank, members, size, host_of, comm->board,
+        status = gw_team_open(&comm->team, gw_core_engine(node->core), id, rank, members, &topology, comm->board,
                               error);
     if (!status) {
         const gw_error *failed = gw_engine_error(gw_core_engine(node->core));
@@ -131,19 +125,46 @@ static bool unlink_comm(gw_comm *comm) {
     return comm->node->comms == NULL;
 }
 
-/* All ranks must agree whether boards are used and whether to record: one small all-reduce by messages tells. */
-static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
-    int32_t records = gw_trace_wanted(), mine[3] = {node->shm_everywhere, records, -records}, all[3] = {0};
-    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
-                       .count = 3, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+/* Rank 0 tells all what its file of links says, if it has one: `size` bytes, which all know by now. */
+static gw_status spread_links(gw_node *node, gw_comm *world, char *bytes, size_t size, gw_error *error) {
+    char *text = node->rank == 0 ? bytes : malloc(size);
+    if (!text) return gw_fail(error, GW_MEMORY, "out of memory for the links of a job");
+    gw_op_spec spec = {.collective = GW_COLL_BROADCAST, .builder = &gw_plan_tree, .in = text, .out = text,
+                       .count = size, .dtype = GW_U8, .redop = GW_SUM, .root = 0};
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
-    else if (all[1] != -all[2])
+    else status = gw_job_links_learn(node, text, size, error);
+    if (text != bytes) free(text);
+    return status;
+}
+
+/* All ranks must agree whether boards are used, whether to record, whether cores are short, and what links cost: one
+ * small all-reduce by messages tells, with the length of what rank 0 has read, -1: it could not. */
+static gw_status agree(gw_node *node, gw_comm *world, gw_error *error) {
+    char *links = NULL;
+    size_t size = 0;
+    gw_error unread = {.rank = -1};
+    gw_job_links_file(node, &links, &size, &unread);
+    int32_t records = gw_trace_wanted(), length = node->rank ? INT32_MAX : unread.status ? -1 : (int32_t)size;
+    int32_t mine[5] = {node->shm_everywhere, records, -records, length, -node->spin_yield}, all[5] = {0};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
+                       .count = 5, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+    gw_status status = gw_comm_run(world, &spec);
+    if (status) *error = last_error;
+    else if (unread.status) status = gw_fail(error, unread.status, "GRADWIRE_LINKS: %s", unread.text);
+    else if (all[3] < 0)
+        status = gw_fail_rank(error, GW_INVALID, 0, "rank 0 on %s cannot use its file of GRADWIRE_LINKS; its own error "
+                                                    "says why", node->endpoints[0].host);
+    else if (all[3] > 0) status = spread_links(node, world, links, (size_t)all[3], error);
+    free(links);
+    if (status) return status;
+    if (all[1] != -all[2])
         status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
                                             "set it "
                          "for all ranks or for none", records ? "" : "not ", node->rank,
                          records ? "not for all others" : "it is for others");
     node->boards = !status && all[0] == 1;
+    node->crowded = all[4] < 0;
     return status;
 }
 
@@ -156,7 +177,7 @@ static void make_native(gw_comm *world) {
     gw_team_native(world->team, node->net);
 }
 
-static gw_status open_world(gw_node *node, gw_comm **comm, gw_error *error) {
+gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
     int *members = malloc((size_t)node->world * sizeof *members);
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
     for (int r = 0; r < node->world; r++) members[r] = r;
@@ -187,7 +208,7 @@ gw_status gw_init(gw_comm **comm, const gw_options *options) {
     *comm = NULL;
     gw_status status = gw_node_join(&node, options, &error);
     if (!status) {
-        status = open_world(node, comm, &error);
+        status = gw_comm_open_world(node, comm, &error);
         if (status) gw_node_leave(node);
     }
     if (!status && gw_trace_wanted() && (status = gw_trace_wanted_start(*comm)) != GW_OK) {

@@ -128,25 +128,28 @@ struct gw_trace *gw_engine_tracing(const gw_engine *engine) { return engine->tra
 int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
 gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }
 
-gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
-                       const int *host_of, struct gw_board *board, gw_error *error) {
+gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members,
+                       const gw_topology *topology, struct gw_board *board, gw_error *error) {
+    int size = topology->world;
     size_t n = (size_t)size;
     gw_team *team = calloc(1, sizeof *team);
     if (!team) goto memory;
     team->members = malloc(n * sizeof *team->members);
-    team->host_of = malloc(n * sizeof *team->host_of);
+    team->host_of = malloc(2 * n * sizeof *team->host_of);
     team->sent_to = calloc(n, sizeof *team->sent_to);
     team->received_from = calloc(n, sizeof *team->received_from);
     team->sources = calloc(n, sizeof *team->sources);
     if (!team->members || !team->host_of || !team->sent_to || !team->received_from || !team->sources) goto memory;
     memcpy(team->members, members, n * sizeof *members);
-    memcpy(team->host_of, host_of, n * sizeof *host_of);
+    memcpy(team->host_of, topology->host_of, n * sizeof *team->host_of);
     team->engine = engine;
     team->id = id;
     team->rank = rank;
     team->size = size;
     team->board = board;
-    team->topology = (gw_topology){.world = size, .host_of = team->host_of, .board = board != NULL};
+    team->topology = (gw_topology){.world = size, .host_of = team->host_of, .wire = topology->wire,
+                                   .crowded = topology->crowded, .board = board != NULL};
+    if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
     team->next = engine->teams;
     engine->teams = team;
     *out = team;

@@ -82,10 +82,10 @@ gw_sink gw_engine_sink(gw_engine *engine);
 /* Frames to and from this peer go by this transport (which the engine does not own). */
 void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
 
-/* A team is a communicator as the engine knows it: some ranks in an order. members (size entries, job ranks) and
- * host_of (size entries, numbered as in gw_topology) are copied. board may be NULL. */
-gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members, int size,
-                       const int *host_of, struct gw_board *board, gw_error *error);
+/* A team is a communicator as the engine knows it: some ranks in an order. members (topology->world entries, job ranks)
+ * and the topology's arrays (host_of must be given) are copied. board may be NULL, and says whether there is one. */
+gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members,
+                       const gw_topology *topology, struct gw_board *board, gw_error *error);
 /* Its all-reduces may be handed to the library under this transport (gw_plan_native). Only for one team with all ranks
  * of the job in their order: such operations are matched by nothing else. */
 void gw_team_native(gw_team *team, gw_transport *transport);

@@ -107,7 +107,7 @@ struct gw_team {
     uint32_t id;
     int rank, size;
     int *members;      /* team rank -> job rank */
-    int *host_of;
+    int *host_of;      /* and behind it the order: what topology points to */
     gw_topology topology;
     struct gw_board *board; /* not owned */
     gw_transport *native;   /* whose library may carry out this team's all-reduces; NULL: none */

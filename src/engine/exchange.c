@@ -1,9 +1,8 @@
 /* exchange.c - one step of an exchange. Cost, p ranks, payload of n' bytes: owned 2 (p-1)/p n', gathered (p-1) n',
  * merged as the plan that carries it. See exchange.h.
  *
- * A payload message is a sequence of pieces, one for each tensor in order: a word with the piece's length and, in the
- * top bit, whether it was sent exact, then the piece, padded to 4 bytes. A tensor's shares are cut at the codec's
- * blocks and dealt to ranks from one that its name decides, so that they do not move when tensors are bundled
+ * A payload message is a sequence of pieces (coding.h), one for each tensor in order. A tensor's shares are cut at the
+ * codec's blocks and dealt to ranks from one that its name decides, so that they do not move when tensors are bundled
  * differently. */
 #include "engine/exchange_internal.h"
 
@@ -12,66 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "engine/tracing.h"
 
 /* Pieces. */
-
-/* Encodes one piece at *at, and moves *at behind it. */
-static gw_status put_piece(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_setup *setup, gw_codec_state *state,
-                           gw_codec_range range, const float *values, uint8_t **at, gw_error *error) {
-    bool exact = t->exact || t->guard.exact;
-    const gw_codec_setup *with = t->exact ? &x->plain : exact ? &x->exact : setup;
-    gw_codec_state *kept = !t->exact && state->tensor.count ? state : NULL;
-    size_t bytes = 0, room = gw_exchange_piece_room(x, t, setup, range) - sizeof(uint32_t);
-    gw_status status = GW_OK;
-    if (range.count)
-        status = gw_codec_encode(with, &x->call, range, gw_codec_stateful(with) ? kept : NULL, values,
-                                 *at + sizeof(uint32_t), room, &bytes, x->call.pass ? NULL : &t->report, error);
-    uint32_t word = (uint32_t)bytes | (exact ? EXACT_BIT : 0);
-    memcpy(*at, &word, sizeof word);
-    *at += sizeof word + gw_exchange_padded(bytes);
-    return status;
-}
-
-/* Adds one piece at *at to a sum, and moves *at behind it. */
-static gw_status take_piece(gw_exchange *x, const gw_exchange_tensor *t, const gw_codec_setup *setup,
-                            gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
-                            float *sum, gw_error *error) {
-    uint32_t word = 0;
-    size_t left = (size_t)(end - *at);
-    if (left >= sizeof word) memcpy(&word, *at, sizeof word);
-    size_t bytes = word & ~EXACT_BIT;
-    if (left < sizeof word || gw_exchange_padded(bytes) > left - sizeof word || (!range.count && bytes))
-        return gw_fail_rank(error, GW_PROTOCOL, from, "the compressed gradient of %s from rank %d is cut short",
-                            t->what.name, from);
-    const gw_codec_setup *with = word & EXACT_BIT ? &x->plain : setup;
-    gw_status status = GW_OK;
-    if (range.count)
-        status = gw_codec_decode_add(with, &x->call, range, *at + sizeof word, bytes, scale, sum, error);
-    *at += sizeof word + gw_exchange_padded(bytes);
-    return status;
-}
 
 /* The worker's pass: pieces for one owner, or for all. */
 static gw_status encode_for(gw_exchange *x, int owner, uint8_t *part, uint64_t *length, gw_error *error) {
     uint8_t *at = part;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_exchange_tensor *t = &x->tensors[i];
+        gw_coded_tensor *t = &x->tensors[i];
         gw_codec_range range = owner < 0 ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, owner);
-        status = put_piece(x, t, &x->setup, &t->state, range, x->gradient[i] + range.first, &at, error);
+        status = gw_coding_put(&x->coding, t, &x->coding.setup, &t->state, range, x->gradient[i] + range.first, &at,
+                               error);
     }
     *length = (uint64_t)(at - part);
     return status;
-}
-
-static void prepare_tensors(gw_exchange *x, int i) {
-    gw_exchange_tensor *t = &x->tensors[i];
-    t->report = (gw_codec_report){0};
-    if (!t->exact)
-        gw_codec_prepare(&x->setup, &x->call, &t->what, gw_codec_stateful(&x->setup) ? &t->state : NULL,
-                         x->gradient[i]);
 }
 
 /* Operations. */
@@ -88,7 +43,7 @@ static gw_status start_varying(gw_exchange *x, gw_collective what, const void *i
 
 static void merge_payloads(void *ctx, void *into, const void *from, size_t bytes) {
     gw_exchange *x = ctx;
-    gw_codec_merge(&x->setup, &x->call, into, from, bytes);
+    gw_codec_merge(&x->coding.setup, &x->coding.call, into, from, bytes);
 }
 
 static uint8_t *round_payload(const gw_exchange *x, uint32_t round) {
@@ -97,8 +52,9 @@ static uint8_t *round_payload(const gw_exchange *x, uint32_t round) {
 
 /* All of it, or one half: every rank has its part of the payload reduced, and then gets the others'. */
 static gw_status start_merged(gw_exchange *x, gw_collective what, gw_time now, gw_error *error) {
-    size_t unit = x->setup.codec->merge_unit, units = x->merged_bytes[x->call.round] / unit, offset = 0, own;
-    uint8_t *payload = round_payload(x, x->call.round);
+    size_t unit = x->coding.setup.codec->merge_unit, units = x->merged_bytes[x->coding.call.round] / unit;
+    size_t offset = 0, own;
+    uint8_t *payload = round_payload(x, x->coding.call.round);
     gw_op_spec spec = {.collective = what, .builder = &gw_plan_ring, .in = payload, .out = payload, .count = units,
                        .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x,
                        .label = x->label};
@@ -129,43 +85,49 @@ static gw_status start_exact(gw_exchange *x, gw_time now, gw_error *error) {
 /* Merged. */
 
 static gw_status encode_round(gw_exchange *x, gw_error *error) {
-    uint32_t round = x->call.round;
+    gw_codec_call *call = &x->coding.call;
+    const gw_codec_setup *setup = &x->coding.setup;
+    uint32_t round = call->round;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_exchange_tensor *t = &x->tensors[i];
+        gw_coded_tensor *t = &x->tensors[i];
+        const gw_exchange_place *place = &x->places[i];
         if (t->exact) continue;
-        if (round == 0) prepare_tensors(x, i);
-        x->call.reduced = round ? round_payload(x, round - 1) + t->at[round - 1] : NULL;
-        x->call.reduced_bytes = round ? t->bytes[round - 1] : 0;
+        if (round == 0) gw_coding_prepare(&x->coding, t, x->gradient[i]);
+        call->clip = t->clip;
+        call->reduced = round ? round_payload(x, round - 1) + place->at[round - 1] : NULL;
+        call->reduced_bytes = round ? place->bytes[round - 1] : 0;
         size_t bytes;
-        status = gw_codec_encode(&x->setup, &x->call, gw_codec_whole(&t->what),
-                                 gw_codec_stateful(&x->setup) ? &t->state : NULL, x->gradient[i],
-                                 round_payload(x, round) + t->at[round], t->bytes[round], &bytes, &t->report, error);
+        status = gw_codec_encode(setup, call, gw_codec_whole(&t->what), gw_codec_stateful(setup) ? &t->state : NULL,
+                                 x->gradient[i], round_payload(x, round) + place->at[round], place->bytes[round],
+                                 &bytes, &t->report, error);
     }
     return status;
 }
 
 static gw_status finish_merged(gw_exchange *x, gw_error *error) {
     uint32_t last = x->rounds - 1;
+    gw_codec_call *call = &x->coding.call;
+    const gw_codec_setup *setup = &x->coding.setup;
     const float *exact = (const float *)x->in;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_exchange_tensor *t = &x->tensors[i];
+        gw_coded_tensor *t = &x->tensors[i];
+        const gw_exchange_place *place = &x->places[i];
         gw_codec_range whole = gw_codec_whole(&t->what);
         if (t->exact) {
             for (uint64_t e = 0; e < t->what.count; e++) x->result[i][e] = x->scale * exact[e];
             exact += t->what.count;
             continue;
         }
-        x->call.reduced = last ? round_payload(x, last - 1) + t->at[last - 1] : NULL;
-        x->call.reduced_bytes = last ? t->bytes[last - 1] : 0;
-        const uint8_t *payload = round_payload(x, last) + t->at[last];
+        call->reduced = last ? round_payload(x, last - 1) + place->at[last - 1] : NULL;
+        call->reduced_bytes = last ? place->bytes[last - 1] : 0;
+        const uint8_t *payload = round_payload(x, last) + place->at[last];
         memset(x->result[i], 0, t->what.count * sizeof(float));
-        status =
-            gw_codec_decode_add(&x->setup, &x->call, whole, payload, t->bytes[last], x->scale, x->result[i], error);
+        status = gw_codec_decode_add(setup, call, whole, payload, place->bytes[last], x->scale, x->result[i], error);
         if (!status)
-            status = gw_codec_settle(&x->setup, &x->call, whole, gw_codec_stateful(&x->setup) ? &t->state : NULL,
-                                     payload, t->bytes[last], error);
+            status = gw_codec_settle(setup, call, whole, gw_codec_stateful(setup) ? &t->state : NULL, payload,
+                                     place->bytes[last], error);
     }
     return status;
 }
@@ -174,7 +136,7 @@ static gw_status finish_merged(gw_exchange *x, gw_error *error) {
 
 static gw_status encode_all(gw_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
-    for (int i = 0; i < x->count; i++) prepare_tensors(x, i);
+    for (int i = 0; i < x->count; i++) gw_coding_prepare(&x->coding, &x->tensors[i], x->gradient[i]);
     if (x->form == GW_FORM_GATHERED) {
         status = encode_for(x, -1, x->out, &x->in_lengths[x->rank], error);
         for (int r = 0; r < x->world; r++)
@@ -195,16 +157,17 @@ static gw_status sum_own_shares(gw_exchange *x, gw_error *error) {
         float *sum = x->sum;
         for (int i = 0; !status && i < x->count; i++) {
             gw_codec_range own = gw_exchange_share(x, &x->tensors[i], x->rank);
-            status = take_piece(x, &x->tensors[i], &x->setup, own, r, &at, end, 1, sum, error);
+            status = gw_coding_take(&x->coding, &x->tensors[i], &x->coding.setup, own, r, &at, end, 1, sum, error);
             sum += own.count;
         }
     }
     uint8_t *at = x->out;
     const float *sum = x->sum;
-    x->call.pass = 1;
+    x->coding.call.pass = 1;
     for (int i = 0; !status && i < x->count; i++) {
         gw_codec_range own = gw_exchange_share(x, &x->tensors[i], x->rank);
-        status = put_piece(x, &x->tensors[i], &x->second, &x->tensors[i].second, own, sum, &at, error);
+        gw_coded_tensor *t = &x->tensors[i];
+        status = gw_coding_put(&x->coding, t, &x->coding.second, &t->second, own, sum, &at, error);
         sum += own.count;
     }
     for (int r = 0; r < x->world; r++) x->in_lengths[r] = 0;
@@ -220,23 +183,13 @@ static gw_status decode_all(gw_exchange *x, gw_error *error) {
     for (int r = 0; !status && r < x->world; r++) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         for (int i = 0; !status && i < x->count; i++) {
-            const gw_exchange_tensor *t = &x->tensors[i];
+            const gw_coded_tensor *t = &x->tensors[i];
             gw_codec_range range = gathered ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, r);
-            status = take_piece(x, t, gathered ? &x->setup : &x->second, range, r, &at, end, x->scale,
-                                x->result[i] + range.first, error);
+            status = gw_coding_take(&x->coding, t, gathered ? &x->coding.setup : &x->coding.second, range, r, &at, end,
+                                    x->scale, x->result[i] + range.first, error);
         }
     }
     return status;
-}
-
-static void update_guards(gw_exchange *x) {
-    for (int i = 0; i < x->count; i++) {
-        gw_exchange_tensor *t = &x->tensors[i];
-        if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) continue;
-        gw_log(GW_LOG_WARN, x->rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
-               t->what.name, t->guard.error, x->setup.codec->technique.name,
-               t->guard.exact ? "exact" : "compressed again");
-    }
 }
 
 /* What a recording is told. */
@@ -259,7 +212,7 @@ static gw_time begin_phase(gw_exchange *x) {
 }
 
 static void end_phase(gw_exchange *x, gw_trace_kind kind, gw_time begun) {
-    gw_tracing_phase(tracing(x), kind, x->call.step, x->label, 0, begun);
+    gw_tracing_phase(tracing(x), kind, x->coding.call.step, x->label, 0, begun);
 }
 
 /* Of all tensors together: how much of the gradient's norm this step's encoding lost. */
@@ -270,20 +223,20 @@ static void trace_error(gw_exchange *x) {
         input += x->tensors[i].report.input;
         lost += x->tensors[i].report.error;
     }
-    if (trace && input > 0) gw_trace_value(trace, x->call.step, x->error_name, sqrt(lost / input));
+    if (trace && input > 0) gw_trace_value(trace, x->coding.call.step, x->error_name, sqrt(lost / input));
 }
 
 /* The machine. */
 
-void gw_exchange_rate_growth(gw_exchange *x, float growth) { x->call.rate_growth = growth; }
+void gw_exchange_rate_growth(gw_exchange *x, float growth) { x->coding.call.rate_growth = growth; }
 
 void gw_exchange_begin(gw_exchange *x, uint64_t step, const float *const *gradient, float *const *result,
                        bool average) {
     x->gradient = gradient;
     x->result = result;
     x->scale = average ? 1.0f / (float)x->world : 1.0f;
-    x->call.step = step;
-    x->call.round = x->call.pass = 0;
+    x->coding.call.step = step;
+    x->coding.call.round = x->coding.call.pass = 0;
     x->phase = PHASE_ENCODE;
 }
 
@@ -292,9 +245,9 @@ static gw_status encode_and_start(gw_exchange *x, gw_time now, gw_error *error) 
     if (x->form == GW_FORM_MERGED) {
         gw_status status = encode_round(x, error);
         end_phase(x, GW_TRACE_ENCODED, begun);
-        if (!status && x->call.round == 0 && x->exact_count) status = start_exact(x, now, error);
+        if (!status && x->coding.call.round == 0 && x->exact_count) status = start_exact(x, now, error);
         x->phase = PHASE_REDUCED;
-        bool half = x->halves && x->call.round + 1 == x->rounds;
+        bool half = x->halves && x->coding.call.round + 1 == x->rounds;
         return status ? status : start_merged(x, half ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLREDUCE, now, error);
     }
     gw_status status = encode_all(x, error);
@@ -319,8 +272,8 @@ static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
     switch (x->phase) {
     case PHASE_ENCODE: return encode_and_start(x, now, error);
     case PHASE_REDUCED:
-        if (++x->call.round < x->rounds) return encode_and_start(x, now, error);
-        x->call.round--;
+        if (++x->coding.call.round < x->rounds) return encode_and_start(x, now, error);
+        x->coding.call.round--;
         if (x->halves) {
             x->phase = PHASE_HALFWAY;
             return GW_OK;
@@ -343,7 +296,7 @@ static gw_status advance(gw_exchange *x, gw_time now, gw_error *error) {
     }
     end_phase(x, GW_TRACE_DECODED, begun);
     trace_error(x);
-    update_guards(x);
+    for (int i = 0; i < x->count; i++) gw_coding_guard(&x->coding, &x->tensors[i]);
     x->phase = PHASE_OVER;
     return status;
 }
@@ -359,7 +312,7 @@ static gw_status reap(gw_op **op) {
 bool gw_exchange_next(gw_exchange *x, gw_time now, gw_op **op, gw_status *status, gw_error *error) {
     for (;;) {
         gw_op *awaited = x->op && !gw_op_done(x->op) ? x->op : NULL;
-        bool last = x->phase == PHASE_REDUCED && x->call.round + 1 == x->rounds;
+        bool last = x->phase == PHASE_REDUCED && x->coding.call.round + 1 == x->rounds;
         if (!awaited && last && x->exact_op && !gw_op_done(x->exact_op)) awaited = x->exact_op;
         *op = awaited;
         if (awaited) return false;

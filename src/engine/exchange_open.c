@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-
 const char *gw_exchange_form_name(gw_exchange_form form) {
     static const char *const names[] = {"auto", "merged", "owned", "gathered"};
     return names[form];
@@ -15,7 +13,7 @@ gw_exchange_form gw_exchange_chosen(const gw_exchange *x) { return x->form; }
 size_t gw_exchange_memory_bytes(const gw_exchange *x) { return x->memory; }
 const gw_codec_guard *gw_exchange_guard(const gw_exchange *x, int t) { return &x->tensors[t].guard; }
 gw_codec_state *gw_exchange_state(gw_exchange *x, int t) {
-    return gw_codec_stateful(&x->setup) && !x->tensors[t].exact ? &x->tensors[t].state : NULL;
+    return gw_codec_stateful(&x->coding.setup) && !x->tensors[t].exact ? &x->tensors[t].state : NULL;
 }
 
 gw_codec_state *gw_exchange_owner_state(gw_exchange *x, int t) {
@@ -31,7 +29,7 @@ static void swap_states(gw_codec_state *a, gw_codec_state *b) {
 void gw_exchange_adopt(gw_exchange *x, gw_exchange *from) {
     for (int i = 0; i < x->count; i++)
         for (int k = 0; k < from->count; k++) {
-            gw_exchange_tensor *mine = &x->tensors[i], *theirs = &from->tensors[k];
+            gw_coded_tensor *mine = &x->tensors[i], *theirs = &from->tensors[k];
             if (mine->what.key != theirs->what.key || strcmp(mine->what.name, theirs->what.name) != 0) continue;
             swap_states(&mine->state, &theirs->state);
             swap_states(&mine->second, &theirs->second);
@@ -48,8 +46,8 @@ float gw_exchange_owner_residual(const gw_exchange *x, int t, uint64_t element) 
 /* Shares. */
 
 /* What rank owns of a tensor. */
-gw_codec_range gw_exchange_share(const gw_exchange *x, const gw_exchange_tensor *t, int rank) {
-    uint32_t block = x->setup.codec->block ? x->setup.codec->block : 1;
+gw_codec_range gw_exchange_share(const gw_exchange *x, const gw_coded_tensor *t, int rank) {
+    uint32_t block = x->coding.setup.codec->block ? x->coding.setup.codec->block : 1;
     uint64_t blocks = (t->what.count + block - 1) / block;
     int turned = (rank + (int)(t->what.key % (uint64_t)x->world)) % x->world;
     size_t first, length;
@@ -59,26 +57,16 @@ gw_codec_range gw_exchange_share(const gw_exchange *x, const gw_exchange_tensor 
     return (gw_codec_range){.tensor = &t->what, .first = from, .count = from < to ? to - from : 0};
 }
 
-size_t gw_exchange_padded(size_t bytes) { return (bytes + 3) / 4 * 4; }
-
-size_t gw_exchange_piece_room(const gw_exchange *x, const gw_exchange_tensor *t, const gw_codec_setup *setup,
-                              gw_codec_range range) {
-    size_t coded = t->exact || !range.count ? 0 : gw_codec_bound(setup, &x->call, range);
-    bool may_be_exact = t->exact || t->guard.limit > 0;
-    size_t exact = may_be_exact && range.count ? gw_codec_bound(&x->plain, &x->call, range) : 0;
-    return sizeof(uint32_t) + gw_exchange_padded(coded > exact ? coded : exact);
-}
-
 /* Bytes of one part of a message, the largest over ranks and passes. */
 static size_t part_room(const gw_exchange *x, bool gathered) {
     size_t largest = 0;
     for (int rank = 0; rank < x->world; rank++) {
         size_t first = 0, second = 0;
         for (int i = 0; i < x->count; i++) {
-            const gw_exchange_tensor *t = &x->tensors[i];
+            const gw_coded_tensor *t = &x->tensors[i];
             gw_codec_range range = gathered ? gw_codec_whole(&t->what) : gw_exchange_share(x, t, rank);
-            first += gw_exchange_piece_room(x, t, &x->setup, range);
-            if (!gathered) second += gw_exchange_piece_room(x, t, &x->second, range);
+            first += gw_coding_room(&x->coding, t, &x->coding.setup, range);
+            if (!gathered) second += gw_coding_room(&x->coding, t, &x->coding.second, range);
         }
         if (first > largest) largest = first;
         if (second > largest) largest = second;
@@ -89,51 +77,40 @@ static size_t part_room(const gw_exchange *x, bool gathered) {
 /* Opening. */
 
 static gw_exchange_form cheaper_form(const gw_exchange *x) {
-    if (gw_codec_merges(&x->setup)) return GW_FORM_MERGED;
-    if (x->setup.codec->block == 0) return GW_FORM_GATHERED;
+    if (gw_codec_merges(&x->coding.setup)) return GW_FORM_MERGED;
+    if (x->coding.setup.codec->block == 0) return GW_FORM_GATHERED;
     if (x->halves) return GW_FORM_OWNED;
     size_t first = 0, second = 0, p = (size_t)x->world;
     for (int i = 0; i < x->count; i++) {
         gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
-        first += gw_exchange_piece_room(x, &x->tensors[i], &x->setup, whole);
-        second += gw_exchange_piece_room(x, &x->tensors[i], &x->second, whole);
+        first += gw_coding_room(&x->coding, &x->tensors[i], &x->coding.setup, whole);
+        second += gw_coding_room(&x->coding, &x->tensors[i], &x->coding.second, whole);
     }
     return (p - 1) * first <= (p - 1) * (first + second) / p ? GW_FORM_GATHERED : GW_FORM_OWNED;
 }
 
-static gw_status make_tensor(gw_exchange *x, gw_exchange_tensor *t, const gw_codec_tensor *given, bool exact,
-                             gw_error *error) {
-    t->what = *given;
-    t->what.name = strdup(given->name);
-    if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for %s", given->name);
-    t->guard.limit = x->setup.limit;
-    const char *why = gw_codec_refuses(&x->setup, &t->what, (uint32_t)x->world);
-    t->exact = exact || why || t->what.count < EXACT_COUNT_MAX;
-    if (why) gw_log(GW_LOG_INFO, x->rank, "%s is sent exact: it %s", t->what.name, why);
-    return GW_OK;
-}
-
-static gw_status make_state(gw_exchange *x, gw_exchange_tensor *t, gw_error *error) {
+static gw_status make_state(gw_exchange *x, gw_coded_tensor *t, gw_error *error) {
     gw_status status = GW_OK;
     if (t->exact) return GW_OK;
-    if (gw_codec_stateful(&x->setup))
-        status = gw_codec_state_make(&t->state, &x->setup, gw_codec_whole(&t->what), error);
+    if (gw_codec_stateful(&x->coding.setup))
+        status = gw_codec_state_make(&t->state, &x->coding.setup, gw_codec_whole(&t->what), error);
     gw_codec_range own = gw_exchange_share(x, t, x->rank);
-    if (!status && x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
-        status = gw_codec_state_make(&t->second, &x->second, own, error);
+    if (!status && x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->coding.second))
+        status = gw_codec_state_make(&t->second, &x->coding.second, own, error);
     return status;
 }
 
 static void lay_out_merged(gw_exchange *x) {
+    size_t unit = x->coding.setup.codec->merge_unit;
     for (int i = 0; i < x->count; i++) {
-        gw_exchange_tensor *t = &x->tensors[i];
+        gw_coded_tensor *t = &x->tensors[i];
         if (t->exact) x->exact_count += t->what.count;
         for (uint32_t r = 0; !t->exact && r < x->rounds; r++) {
-            gw_codec_call call = x->call;
+            gw_codec_call call = x->coding.call;
             call.round = r;
-            t->at[r] = x->merged_bytes[r];
-            t->bytes[r] = gw_codec_bound(&x->setup, &call, gw_codec_whole(&t->what));
-            x->merged_bytes[r] += t->bytes[r];
+            x->places[i].at[r] = x->merged_bytes[r];
+            x->places[i].bytes[r] = gw_codec_bound(&x->coding.setup, &call, gw_codec_whole(&t->what));
+            x->merged_bytes[r] += (x->places[i].bytes[r] + unit - 1) / unit * unit; /* whole units are reduced */
         }
     }
 }
@@ -169,34 +146,32 @@ gw_status gw_exchange_open(gw_exchange **out, gw_core *core, gw_team *team, cons
     if (!x) return gw_fail(error, GW_MEMORY, "out of memory for an exchange");
     x->core = core;
     x->team = team;
-    x->setup = config->setup;
-    x->second = gw_codec_second(&config->setup);
-    x->exact = gw_codec_exact(&config->setup);
-    x->plain = gw_codec_default(&gw_codec_none);
     x->rank = gw_team_rank(team);
     x->world = gw_team_size(team);
     x->rounds = gw_codec_rounds(&config->setup);
-    x->call = (gw_codec_call){.seed = config->seed, .rank = (uint32_t)x->rank, .world = (uint32_t)x->world};
     x->halves = config->halves;
     x->count = config->count;
     x->phase = PHASE_OVER;
     x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
-    gw_status status = x->tensors ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
-    if (!status) status = gw_codec_check(&x->setup, error);
+    x->places = calloc((size_t)config->count + 1, sizeof *x->places);
+    gw_status status =
+        x->tensors && x->places ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
+    if (!status) status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
     for (int i = 0; !status && i < x->count; i++)
-        status = make_tensor(x, &x->tensors[i], &config->tensors[i], config->exact && config->exact[i], error);
+        status = gw_coding_name(&x->coding, &x->tensors[i], &config->tensors[i], config->exact && config->exact[i],
+                                error);
     x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
-    if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->setup))
+    if (!status && (x->form == GW_FORM_MERGED) != gw_codec_merges(&x->coding.setup))
         status = gw_fail(error, GW_UNSUPPORTED,
                          "compress=%s: its payloads %s be reduced in flight, so the form cannot "
                          "be %s",
-                         x->setup.codec->technique.name, gw_codec_merges(&x->setup) ? "must" : "cannot",
+                         x->coding.setup.codec->technique.name, gw_codec_merges(&x->coding.setup) ? "must" : "cannot",
                          gw_exchange_form_name(x->form));
     if (!status && x->halves && x->form == GW_FORM_GATHERED)
         status = gw_fail(error, GW_UNSUPPORTED,
                          "compress=%s: every rank gathers whole payloads, so there is no half of the exchange at which "
                          "to stop (schedule=dear)",
-                         x->setup.codec->technique.name);
+                         x->coding.setup.codec->technique.name);
     for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
     if (!status) status = take_memory(x, error);
     if (status)
@@ -210,12 +185,9 @@ void gw_exchange_close(gw_exchange *x) {
     if (!x) return;
     if (x->op) gw_op_release(x->op); /* the engine has failed */
     if (x->exact_op) gw_op_release(x->exact_op);
-    for (int i = 0; x->tensors && i < x->count; i++) {
-        gw_codec_state_free(&x->tensors[i].state);
-        gw_codec_state_free(&x->tensors[i].second);
-        free((char *)(uintptr_t)x->tensors[i].what.name);
-    }
+    for (int i = 0; x->tensors && i < x->count; i++) gw_coding_forget(&x->tensors[i]);
     free(x->tensors);
+    free(x->places);
     free(x->out);
     free(x->in);
     free(x->sum);
@@ -226,14 +198,15 @@ void gw_exchange_close(gw_exchange *x) {
 }
 
 size_t gw_exchange_state_bytes(const gw_exchange *x) {
+    const gw_codec_setup *setup = &x->coding.setup, *second = &x->coding.second;
     size_t bytes = 0;
     for (int i = 0; i < x->count; i++) {
-        const gw_exchange_tensor *t = &x->tensors[i];
+        const gw_coded_tensor *t = &x->tensors[i];
         if (t->exact) continue;
-        if (gw_codec_stateful(&x->setup)) bytes += gw_codec_state_bytes(&x->setup, gw_codec_whole(&t->what));
+        if (gw_codec_stateful(setup)) bytes += gw_codec_state_bytes(setup, gw_codec_whole(&t->what));
         gw_codec_range own = gw_exchange_share(x, t, x->rank);
-        if (x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(&x->second))
-            bytes += gw_codec_state_bytes(&x->second, own);
+        if (x->form == GW_FORM_OWNED && own.count && gw_codec_stateful(second))
+            bytes += gw_codec_state_bytes(second, own);
     }
     return bytes;
 }
@@ -244,8 +217,8 @@ size_t gw_exchange_sent_bytes(const gw_exchange *x) {
         return 2 * others * (x->merged_bytes[0] + x->merged_bytes[1] + x->exact_count * sizeof(float)) / p;
     for (int i = 0; i < x->count; i++) {
         gw_codec_range whole = gw_codec_whole(&x->tensors[i].what);
-        first += gw_exchange_piece_room(x, &x->tensors[i], &x->setup, whole);
-        second += gw_exchange_piece_room(x, &x->tensors[i], &x->second, whole);
+        first += gw_coding_room(&x->coding, &x->tensors[i], &x->coding.setup, whole);
+        second += gw_coding_room(&x->coding, &x->tensors[i], &x->coding.second, whole);
     }
     return x->form == GW_FORM_GATHERED ? others * first : others * (first + second) / p;
 }

@@ -121,4 +121,5 @@ void gw_links_close(gw_node *node) {
         if (node->links[i].fd >= 0) close(node->links[i].fd);
         free(node->links[i].out);
     }
+    node->link_count = 0;
 }

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/arrange.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
 #include "engine/recording.h"
@@ -101,7 +102,7 @@ static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
 
 /* Joining. */
 
-static gw_status find_deadline(const gw_options *options, gw_time *deadline, gw_error *error) {
+gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_error *error) {
     double seconds = options ? options->deadline_s : 0;
     const char *text = getenv("GRADWIRE_DEADLINE");
     bool given = seconds != 0;
@@ -135,32 +136,43 @@ static void number_hosts(gw_node *node) {
     }
 }
 
-static int local_ranks(const gw_node *node) {
+/* Ranks that share this one's cores: those of its host, and of other namespaces or containers of its machine. */
+static int ranks_of_machine(const gw_node *node) {
     int count = 0;
-    for (int r = 0; r < node->world; r++) count += node->host_of[r] == node->host_of[node->rank];
+    for (int r = 0; r < node->world; r++)
+        count += memcmp(node->endpoints[r].identity, node->endpoints[node->rank].identity, GW_ENDPOINT_MACHINE) == 0;
     return count;
 }
 
+/* Others died, or came, while this round was to meet. */
+static bool called_anew(void *ctx) {
+    const gw_node *node = ctx;
+    gw_roll roll;
+    return gw_roll_read(&roll, node->place.roll) && roll.round > node->place.round;
+}
+
 /* Listens, tells rank 0 where, and learns where all others are. */
-static gw_status meet(gw_node *node, const gw_options *options, const gw_place *place, gw_error *error) {
-    const char *interfaces = options && options->interfaces ? options->interfaces : getenv("GRADWIRE_INTERFACE");
-    const char *ports = options && options->ports ? options->ports : getenv("GRADWIRE_PORTS");
+static gw_status meet(gw_node *node, gw_time until, gw_error *error) {
+    const gw_options *options = &node->options;
+    const gw_place *place = &node->place;
+    const char *interfaces = options->interfaces ? options->interfaces : getenv("GRADWIRE_INTERFACE");
+    const char *ports = options->ports ? options->ports : getenv("GRADWIRE_PORTS");
     gw_token token;
     gw_meeting meeting;
     gw_address address;
     gw_endpoint mine;
-    gw_status status = gw_token_find(options ? options->token : NULL, &token, error);
+    gw_status status = gw_token_find(options->token, &token, error);
     if (status) return status;
     status = gw_gateway_open(&node->gateway, node->rank, node->world, &token, place->job, error);
     gw_token_wipe(&token);
     if (!status) status = gw_meeting_find(place, interfaces, &meeting, error);
+    if (place->roll[0]) meeting.off = called_anew, meeting.ctx = node;
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
     if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
-    return gw_rendezvous(node->gateway, &meeting, &mine, node->world, gw_clock_now() + node->deadline, node->endpoints,
-                         error);
+    return gw_rendezvous(node->gateway, &meeting, &mine, node->world, until, node->endpoints, error);
 }
 
 static gw_status open_shm(gw_node *node, gw_error *error) {
@@ -269,15 +281,15 @@ static gw_status open_core(gw_node *node, gw_error *error) {
     return gw_core_open(&node->core, &config, gw_clock_now(), error);
 }
 
-static gw_status join_others(gw_node *node, const gw_options *options, const gw_place *place, gw_error *error) {
+static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
     gw_status status = open_shm(node, error);
-    if (!status) status = meet(node, options, place, error);
+    if (!status) status = meet(node, until, error);
     if (status) return status;
     number_hosts(node);
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = local_ranks(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->spin_yield = ranks_of_machine(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
     status = gw_strategy_check(&node->strategy, &facts, error);
     if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);
@@ -291,8 +303,8 @@ static gw_status join_others(gw_node *node, const gw_options *options, const gw_
     return GW_OK;
 }
 
-gw_status gw_node_join(gw_node **out, const gw_options *options, gw_error *error) {
-    gw_place place;
+gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place *place, gw_time until,
+                       gw_error *error) {
     gw_node *node = calloc(1, sizeof *node);
     if (!node) return gw_fail(error, GW_MEMORY, "out of memory for a job");
     node->wake = node->kick = node->events = -1;
@@ -301,12 +313,13 @@ gw_status gw_node_join(gw_node **out, const gw_options *options, gw_error *error
     pthread_mutex_init(&node->lock, NULL);
     pthread_cond_init(&node->turn, NULL);
     gw_status status = check_log_level(error);
-    if (!status) status = gw_place_find(options, &place, error);
-    if (!status) status = find_deadline(options, &node->deadline, error);
-    if (!status) status = gw_strategy_resolve(options ? options->strategy : NULL, &node->strategy, error);
+    if (!status) status = gw_options_copy(&node->options, options, error);
+    if (!status) status = gw_node_deadline(&node->options, &node->deadline, error);
+    if (!status) status = gw_strategy_resolve(node->options.strategy, &node->strategy, error);
     if (status) goto fail;
-    node->rank = place.rank;
-    node->world = place.world;
+    node->place = *place;
+    node->rank = place->rank;
+    node->world = place->world;
     node->endpoints = calloc((size_t)node->world, sizeof *node->endpoints);
     node->host_of = calloc((size_t)node->world, sizeof *node->host_of);
     if (!node->endpoints || !node->host_of) {
@@ -318,7 +331,7 @@ gw_status gw_node_join(gw_node **out, const gw_options *options, gw_error *error
     if (!status) status = open_core(node, error);
     if (!status && node->world == 1)
         status = gw_strategy_check(&node->strategy, &(gw_strategy_facts){.hosts = 1}, error);
-    if (!status && node->world > 1) status = join_others(node, options, &place, error);
+    if (!status && node->world > 1) status = join_others(node, until, error);
     if (status) goto fail;
     *out = node;
     return GW_OK;
@@ -346,18 +359,32 @@ static void linger(gw_node *node) {
     }
 }
 
+static void stop_progress(gw_node *node) {
+    atomic_store(&node->stop, true);
+    uint64_t one = 1;
+    ssize_t written = write(node->kick, &one, sizeof one);
+    (void)written;
+    gw_node_wake(node);
+    pthread_join(node->thread, NULL);
+    node->threaded = false;
+}
+
+void gw_node_retire(gw_node *node) {
+    if (node->threaded) stop_progress(node);
+    gw_gateway_close(node->gateway);
+    node->gateway = NULL;
+    gw_node_lock(node);
+    gw_links_close(node);
+    gw_node_unlock(node);
+}
+
 void gw_node_leave(gw_node *node) {
     if (!node) return;
     if (node->threaded) {
         gw_node_lock(node);
         gw_control_leave(gw_core_control(node->core));
         gw_node_unlock(node);
-        atomic_store(&node->stop, true);
-        uint64_t one = 1;
-        ssize_t written = write(node->kick, &one, sizeof one);
-        (void)written;
-        gw_node_wake(node);
-        pthread_join(node->thread, NULL);
+        stop_progress(node);
         linger(node);
     }
     gw_node_end_trace(node);
@@ -376,7 +403,9 @@ void gw_node_leave(gw_node *node) {
     if (node->events >= 0) close(node->events);
     pthread_cond_destroy(&node->turn);
     pthread_mutex_destroy(&node->lock);
+    gw_job_links_forget(node);
     free(node->endpoints);
     free(node->host_of);
+    gw_options_free(&node->options);
     free(node);
 }

@@ -17,6 +17,7 @@
 #include "strategy/strategy.h"
 #include "transport/endpoint.h"
 #include "transport/gateway.h"
+#include "transport/place.h"
 #include "transport/transport.h"
 
 #define GW_LINK_QUEUE 128 /* control messages waiting for a slow neighbour */
@@ -33,6 +34,8 @@ typedef struct gw_control_link {
 
 typedef struct gw_node {
     int rank, world;
+    gw_place place;       /* where it joined; constant */
+    gw_options options;   /* as it was joined with; its strings are copies. Constant */
     gw_time deadline; /* ns */
     gw_strategy strategy;
     gw_endpoint *endpoints; /* world entries; constant after joining */
@@ -53,7 +56,9 @@ typedef struct gw_node {
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
     struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */
+    struct gw_job_links *job_links; /* what was measured of the links; NULL: nothing. Constant after gw_init */
     bool shm_everywhere;      /* this rank reaches all others of its host by shared memory; constant after joining */
+    bool crowded;             /* some ranks outnumber the cores of their machine; constant after gw_init */
     bool boards;              /* all ranks do, everywhere: boards are used; constant after gw_init */
     gw_error join_error;      /* (L) while joining */
 
@@ -66,11 +71,22 @@ typedef struct gw_node {
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
+    int spin_shift; /* (L) waits have been long lately: the driver spins 2^this times shorter */
 } gw_node;
 
-/* node.c: joins the job and starts the progress thread; leaves it. */
-gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
+/* node.c: joins the job at that place, until then at the latest, and starts the progress thread; leaves it. */
+gw_status gw_node_open(gw_node **node, const gw_options *options, const gw_place *place, gw_time until,
+                       gw_error *error);
 void gw_node_leave(gw_node *node);
+/* Takes no part any more; communicators can only be finalised. */
+void gw_node_retire(gw_node *node);
+gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
+
+/* rejoin.c: joins by the options and the environment; joins again under the next roll of an elastic job. */
+gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
+gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error);
+gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
+void gw_options_free(gw_options *copy);
 bool gw_node_same_host(const gw_node *node, int a, int b);
 
 /* net.c: the transport between hosts where that is not tcp. Before the rendezvous: what the others are to be told goes

@@ -2,7 +2,8 @@
  *
  * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
  * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
- * longer than SPIN. */
+ * longer than SPIN. Where waits turn out longer again and again, as on a slow network, spinning only takes the core
+ * from compute and from other hosts of a lab, so it becomes shorter; where waits are short it comes back. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
+#define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
 
 void gw_node_lock(gw_node *node) {
@@ -89,15 +91,26 @@ static void let_others_in(gw_node *node) {
     gw_node_lock(node);
 }
 
+/* Who gives the core away while spinning takes it from nobody. */
+static gw_time spin(const gw_node *node) { return node->spin_yield ? SPIN : SPIN >> node->spin_shift; }
+
+static void learn(gw_node *node, gw_time slept) {
+    if (slept > SPIN && node->spin_shift < SPIN_SHIFT_MAX) node->spin_shift++;
+    else if (slept <= SPIN && node->spin_shift > 0) node->spin_shift--;
+}
+
 /* One turn of the driver. *spin_until is kept between turns. */
 static void turn(gw_node *node, gw_time *spin_until, int extra) {
     int pending = gw_engine_pending(gw_core_engine(node->core));
     gw_time now = gw_clock_now();
     bool moved = gw_core_poll(node->core, now);
     if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
-    if (moved) *spin_until = now + SPIN;
+    if (moved) *spin_until = now + spin(node);
     else if (now < *spin_until) relax(node);
-    else sleep_on(node, extra, SLEEP_MAX_MS);
+    else {
+        sleep_on(node, extra, SLEEP_MAX_MS);
+        learn(node, gw_clock_now() - now);
+    }
     let_others_in(node);
 }
 
@@ -123,13 +136,13 @@ void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
             continue;
         }
         node->driven = true;
-        spin_until = gw_clock_now() + SPIN;
+        spin_until = gw_clock_now() + spin(node);
         while (!holds(ctx)) turn(node, &spin_until, -1);
         node->driven = false;
         pthread_cond_broadcast(&node->turn);
-        /* What else is pending was started asynchronously: the progress thread takes over. */
-        if (gw_core_busy(node->core)) ring(node->kick);
     }
+    /* What else is pending was started asynchronously: the progress thread takes over. */
+    if (!node->driven && !node->takers && gw_core_busy(node->core)) ring(node->kick);
 }
 
 static bool op_done(void *op) { return gw_op_done(op); }
@@ -171,7 +184,7 @@ void *gw_node_progress(void *argument) {
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
         drive_unwatched(node);
         atomic_store(&node->progress_sleeps, true); /* before the last look: what is handed over later rings */
-        bool idle = !gw_core_busy(node->core) || node->driven;
+        bool idle = !gw_core_busy(node->core) || node->driven || node->takers; /* a taker drives, or kicks */
         int timeout = idle ? sleep_ms(node, now) : 0;
         gw_node_unlock(node);
         struct epoll_event event;

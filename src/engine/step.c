@@ -5,31 +5,24 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/comm.h"
-#include "engine/measure.h"
 #include "engine/recording.h"
-#include "engine/stepper.h"
+#include "engine/step.h"
 #include "strategy/combine.h"
-
-struct gw_step {
-    gw_comm *comm;         /* the step's own, split from the caller's */
-    gw_strategy strategy;
-    gw_stepper *stepper;
-    gw_rider rider;        /* by which the core polls it */
-    float *flat;           /* from gw_alloc; NULL: tensors lie well */
-    gw_measure measure;    /* without values: the policy does not ask */
-    int count;
-    uint64_t wait_ns;
-    gw_engine_counters before; /* of the engine, at commit */
-    uint64_t dense_bytes;      /* of one step */
-    uint64_t first;            /* number of the first step */
-    uint64_t steps;
-    gw_time began;             /* while recording: the step under way; 0: no call of it yet */
-};
 
 static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
 
 /* Commit. */
+
+static gw_tuned_model model_of(const gw_step_tensor *tensors, int count) {
+    gw_tuned_model model = {.tensors = count};
+    for (int i = 0; i < count; i++) {
+        bool known = (unsigned)tensors[i].dtype < GW_DTYPES; /* commit says so otherwise */
+        uint64_t bytes = known ? tensors[i].count * gw_dtype_bytes(tensors[i].dtype) : 0;
+        model.bytes += bytes;
+        if (bytes > model.largest) model.largest = bytes;
+    }
+    return model;
+}
 
 static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, gw_error *error) {
     step->strategy = comm->node->strategy;
@@ -42,6 +35,10 @@ static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, g
     return status;
 }
 
+static gw_status tune(gw_step *step, const gw_step_options *options, const gw_tuned_model *model, gw_error *error) {
+    return gw_tuning_open(&step->tuning, options->tune, step->comm, &step->strategy, model, error);
+}
+
 static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
                            gw_stepper_config *config, gw_error *error) {
     gw_step_facts facts = {.world = step->comm->size, .updates = options->update != NULL,
@@ -49,7 +46,17 @@ static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const g
     *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
                                   .count = step->count, .options = *options};
     gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
-    return status ? status : gw_stepper_follow(config, &step->strategy, error);
+    if (!status) status = gw_stepper_follow(config, &step->strategy, error);
+    if (status || !config->snapshot_every) return status;
+    const char *folder = getenv("GRADWIRE_SNAPSHOTS");
+    if (!folder || !*folder)
+        return gw_fail(error, GW_INVALID,
+                       "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say "
+                       "where servers write to",
+                       (unsigned long long)config->snapshot_every);
+    snprintf(step->snapshots, sizeof step->snapshots, "%s", folder);
+    config->snapshots = step->snapshots;
+    return GW_OK;
 }
 
 static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
@@ -69,13 +76,30 @@ static gw_status open_stepper(gw_step *step, gw_stepper_config *config, gw_error
     config->first_id = node->next_comm;
     node->next_comm += gw_stepper_teams(config);
     gw_status status = gw_stepper_open(&step->stepper, config, error);
-    if (!status) {
-        step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
-        gw_core_carry(node->core, &step->rider);
-        step->before = gw_engine_count(gw_core_engine(node->core));
-    }
+    if (!status) step->before = gw_engine_count(gw_core_engine(node->core));
     gw_node_unlock(node);
     return status;
+}
+
+void gw_step_ride(gw_step *step) {
+    step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
+    gw_core_carry(step->comm->node->core, &step->rider);
+    step->rides = true;
+}
+
+void gw_step_dismount(gw_step *step) {
+    if (step->rides) gw_core_drop(step->comm->node->core, &step->rider);
+    step->rides = false;
+}
+
+/* Servers wait for pushes from now on. */
+static gw_status set_out(gw_step *step, gw_error *error) {
+    gw_status status = gw_step_hand_over(step, error);
+    if (status) return status;
+    gw_node_lock(step->comm->node);
+    gw_step_ride(step);
+    gw_node_unlock(step->comm->node);
+    return GW_OK;
 }
 
 static void describe(const gw_step *step) {
@@ -104,13 +128,21 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
     }
     if (!options) options = &defaults;
     step->count = count;
-    step->first = options->first_step;
+    step->first = step->base = options->first_step;
+    step->life = (uint32_t)comm->node->place.round;
     gw_stepper_config config;
+    gw_tuned_model model = model_of(tensors, count);
     gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
     if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
+    if (!status) status = told(tune(step, options, &model, &error), &error);
     if (!status) status = told(configure(step, tensors, options, &config, &error), &error);
     if (!status) status = told(take_memory(step, &config, &error), &error);
+    gw_attendant *who = NULL;
+    if (!status) status = told(gw_step_attend(step, &config, &who, &error), &error);
+    config.attendants = who;
     if (!status) status = told(open_stepper(step, &config, &error), &error);
+    free(who);
+    if (!status) status = told(set_out(step, &error), &error);
     if (!status && config.settings.measured) {
         status = told(gw_measure_open(&step->measure, count, &error), &error);
         if (!status) status = gw_measure_exchanges(&step->measure, step->comm);
@@ -119,8 +151,7 @@ gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *ten
         gw_step_close(step);
         return status;
     }
-    for (int i = 0; i < count; i++) step->dense_bytes += tensors[i].count * gw_dtype_bytes(tensors[i].dtype);
-    step->dense_bytes = step->dense_bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
+    step->dense_bytes = model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
     describe(step);
     gw_node_nudge(comm->node); /* a server waits for pushes from now on */
     *out = step;
@@ -194,8 +225,9 @@ gw_status gw_step_ready(gw_step *step, int tensor) {
         status = wait_until(step, tensor, gw_stepper_settled);
     if (!status && failed(step)) return failure(step);
     if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
-    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &error), &error);
-    if (!status) gw_node_nudge(step->comm->node);
+    bool complete = false;
+    if (!status) status = told(gw_stepper_ready(step->stepper, tensor, &complete, &error), &error);
+    if (complete) gw_node_nudge(step->comm->node);
     return status;
 }
 
@@ -209,21 +241,37 @@ gw_status gw_step_wait(gw_step *step, int tensor) {
     return status;
 }
 
-/* What was measured is known to all from now on, and the pieces are cut by it. */
-static gw_status cut_by_measure(gw_step *step) {
+/* Between two steps: other pieces from now on. All has been flushed, and all ranks know what they are to be. */
+static gw_status cut_anew(gw_step *step, const gw_schedule_settings *settings, const gw_schedule_facts *facts) {
     gw_error error = {.rank = -1};
-    gw_status status = gw_step_flush(step);
-    if (!status) status = gw_measure_share(&step->measure, step->comm);
-    if (!status) status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
+    gw_status status = gw_barrier(step->comm); /* a server's other workers may still push the old pieces */
     if (status) return status;
-    gw_schedule_facts facts = gw_measure_facts(&step->measure);
-    gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
     gw_node_lock(step->comm->node);
-    status = gw_stepper_recut(step->stepper, &settings, &facts, &error);
+    status = gw_stepper_recut(step->stepper, settings, facts, &error);
     gw_node_unlock(step->comm->node);
     if (status) return told(status, &error);
     describe(step);
     return gw_barrier(step->comm); /* nothing of the new pieces may come to a rank that knows only the old */
+}
+
+/* What was measured is known to all from now on, and the pieces are cut by it. */
+static gw_status cut_by_measure(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (!status) status = gw_measure_share(&step->measure, step->comm);
+    if (status) return status;
+    gw_schedule_facts facts = gw_measure_facts(&step->measure);
+    gw_schedule_settings settings = *gw_schedule_set_to(gw_stepper_schedule(step->stepper));
+    return cut_anew(step, &settings, &facts);
+}
+
+/* A trial of the tuner is over: the pieces of the next, or those that stay. */
+static gw_status cut_by_trial(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (!status) status = gw_tuning_meet(&step->tuning, step->comm, &step->strategy);
+    if (status) return status;
+    const gw_setting *schedule = &step->strategy.axes[GW_AXIS_SCHEDULE];
+    gw_schedule_settings settings = gw_policy_of(schedule->technique)->settings(schedule->values);
+    return cut_anew(step, &settings, NULL);
 }
 
 gw_status gw_step_end(gw_step *step) {
@@ -236,7 +284,9 @@ gw_status gw_step_end(gw_step *step) {
         trace_end(step, step->first + step->steps++);
         gw_node_nudge(step->comm->node);
     }
-    if (status || !gw_measure_runs(&step->measure)) return status;
+    if (status) return status;
+    if (gw_tuning_runs(&step->tuning) && gw_tuning_step(&step->tuning, gw_clock_now())) return cut_by_trial(step);
+    if (!gw_measure_runs(&step->measure)) return GW_OK;
     gw_measure_end(&step->measure);
     return gw_measure_runs(&step->measure) ? GW_OK : cut_by_measure(step);
 }
@@ -255,6 +305,16 @@ static bool quiet(void *ctx) {
     return failed(step) || gw_stepper_quiet(step->stepper);
 }
 
+gw_status gw_step_leave(gw_step *step) {
+    gw_status status = gw_step_flush(step);
+    if (status) return status;
+    gw_stepper_leave(step->stepper);
+    gw_node_lock(step->comm->node);
+    gw_node_drive_until(step->comm->node, quiet, step);
+    gw_node_unlock(step->comm->node);
+    return failed(step) && !gw_stepper_quiet(step->stepper) ? failure(step) : GW_OK;
+}
+
 void gw_step_close(gw_step *step) {
     if (!step) return;
     if (step->stepper) {
@@ -263,11 +323,12 @@ void gw_step_close(gw_step *step) {
         gw_stepper_leave(step->stepper);
         gw_node_lock(node);
         gw_node_drive_until(node, quiet, step);
-        gw_core_drop(node->core, &step->rider);
+        gw_step_dismount(step);
         gw_stepper_close(step->stepper);
         gw_node_unlock(node);
     }
     gw_measure_close(&step->measure);
+    gw_tuning_close(&step->tuning);
     if (step->comm) {
         gw_free(step->comm, step->flat);
         gw_finalize(step->comm);
@@ -284,6 +345,7 @@ gw_step_counters gw_step_count(const gw_step *step) {
     gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
     gw_node_unlock(node);
     return (gw_step_counters){.steps = step->steps,
+                              .first_step = step->first,
                               .bytes_sent = now.bytes_sent - step->before.bytes_sent,
                               .messages_sent = now.messages_sent - step->before.messages_sent,
                               .dense_bytes = step->dense_bytes * step->steps,
@@ -292,7 +354,13 @@ gw_step_counters gw_step_count(const gw_step *step) {
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
                               .codec_bytes = gw_stepper_codec_bytes(step->stepper),
                               .local = sync->local || sync->rule,
-                              .agrees = gw_stepper_agrees(step->stepper)};
+                              .agrees = gw_stepper_agrees(step->stepper),
+                              .tuning = gw_tuning_runs(&step->tuning),
+                              .trials = step->tuning.trials};
+}
+
+int gw_step_strategy(const gw_step *step, char *text, size_t size) {
+    return gw_strategy_print(&step->strategy, text, size);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }

@@ -32,7 +32,23 @@ static void hand_over(gw_stepper *s, int entry) {
     atomic_store(&s->ring_head, head + 1);
 }
 
-gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
+void gw_stepper_await_all(gw_stepper *s) {
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++) s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
+}
+
+/* True if a piece has all of its gradients now; a tensor without elements is in none, and is over at once. */
+static bool completes(gw_stepper *s, int tensor) {
+    int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
+    bool any = count == 0;
+    for (int p = first; p < first + count; p++) {
+        if (--s->awaited[p] > 0) continue;
+        s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
+        any = true;
+    }
+    return any;
+}
+
+gw_status gw_stepper_ready(gw_stepper *s, int tensor, bool *complete, gw_error *error) {
     gw_stepper_tensor *t = &s->tensors[tensor];
     uint64_t step = gw_stepper_step(s, t->readied);
     if (t->readied != s->steps)
@@ -42,6 +58,7 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
                        "gw_step_ready: %s is still under way from the step before: call gw_step_wait before its "
                        "gradient is computed anew",
                        t->what.name);
+    *complete = false;
     t->applying = step;
     gw_stepper_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
@@ -52,6 +69,7 @@ gw_status gw_stepper_ready(gw_stepper *s, int tensor, gw_error *error) {
     }
     atomic_fetch_add(&s->under_way, 1);
     hand_over(s, tensor);
+    *complete = completes(s, tensor);
     return GW_OK;
 }
 
@@ -230,7 +248,7 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
 
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
-    if (atomic_load(&s->failed)) return false;
+    if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
     bool moved = take_ready(s);
     if (s->ps) {
         if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);

@@ -20,6 +20,7 @@
 #include "engine/exchange.h"
 #include "schedule/schedule.h"
 #include "server/desk.h"
+#include "server/placement.h"
 #include "strategy/strategy.h"
 #include "sync/sync.h"
 
@@ -32,6 +33,11 @@ typedef struct gw_stepper_config {
     const char *arch;        /* of the strategy line */
     size_t chunk_bytes;
     int servers;             /* parameter servers carry the pieces (stepper_ps.h); 0: collectives do */
+    const gw_attendant *attendants; /* of each rank of the team, for servers; NULL: all have just been started, and
+                                       work. Read while opening and moving only */
+    int replicas;            /* of each server: 0 or 1 */
+    uint64_t snapshot_every; /* steps between two snapshots of a server; 0: none */
+    const char *snapshots;   /* the directory they are written to; outlives the stepper. NULL: none are */
     const gw_policy *policy;
     gw_schedule_settings settings;
     gw_codec_setup codec;    /* gw_codec_none: values travel as they are */
@@ -53,8 +59,9 @@ uint32_t gw_stepper_teams(const gw_stepper_config *config);
 gw_status gw_stepper_open(gw_stepper **stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_close(gw_stepper *stepper);
 
-/* (C) The calls of gradwire.h, without waiting. */
-gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, gw_error *error);
+/* (C) The calls of gradwire.h, without waiting. *complete: the driver has something to do now, because a piece has all
+ * of its gradients; else it need not be woken. */
+gw_status gw_stepper_ready(gw_stepper *stepper, int tensor, bool *complete, gw_error *error);
 gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
@@ -84,6 +91,17 @@ gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO:
 size_t gw_stepper_sent_bytes(const gw_stepper *stepper); /* by this rank in a step, at most */
 size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken at commit, codec state included */
 size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
+
+/* (C) Nobody drives it: it goes on over another team, the steps under way too. Only with servers. part keeps what this
+ * rank knows and lets go of the old team, which may be closed then; rejoin sits down at another, whose attendants are
+ * as given (team size entries); then what servers knew is handed over (stepper_ps.h), and resume lets it go on. After a
+ * failure in between it begins with part again. */
+struct gw_ps *gw_stepper_servers(gw_stepper *stepper); /* NULL: it has none */
+gw_status gw_stepper_part(gw_stepper *stepper, gw_error *error);
+gw_status gw_stepper_rejoin(gw_stepper *stepper, gw_core *core, gw_team *team, const gw_attendant *attendants,
+                            gw_error *error);
+void gw_stepper_resume(gw_stepper *stepper);
+void gw_stepper_begin_at(gw_stepper *stepper, uint64_t step); /* before its first step: the number of that */
 
 /* (C) Settled: residuals and what else is kept from step to step, exactly. */
 size_t gw_stepper_state_bytes(const gw_stepper *stepper);

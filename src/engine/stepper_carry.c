@@ -45,7 +45,7 @@ static gw_status open_team(gw_stepper *s, int piece, gw_error *error) {
     for (int r = 0; r < size; r++) members[r] = gw_team_member(like, r);
     gw_status status =
         gw_team_open(&s->runs[piece].team, gw_core_engine(s->config.core), s->config.first_id + (uint32_t)piece,
-                     gw_team_rank(like), members, size, gw_team_topology(like)->host_of, NULL, error);
+                     gw_team_rank(like), members, gw_team_topology(like), NULL, error);
     free(members);
     return status;
 }

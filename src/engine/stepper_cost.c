@@ -8,9 +8,9 @@ static size_t dense_bytes(const gw_stepper *s, const gw_run *run) {
     gw_plan_request request = {.collective = GW_COLL_ALLREDUCE, .topology = *gw_team_topology(s->config.team),
                                .rank = gw_team_rank(s->config.team), .count = run->count, .root = -1,
                                .chunk_count = 1, .pipeline = GW_PIPELINE};
-    size_t element = gw_dtype_bytes(run->dtype);
-    const gw_plan_builder *builder = gw_arch_choose(s->config.arch, &request, element);
-    return (size_t)gw_plan_cost(builder, &request).elements * element;
+    size_t element = gw_dtype_bytes(run->dtype), wide = gw_dtype_bytes(gw_accumulator(run->dtype, GW_SUM));
+    gw_cost all = gw_plan_cost(gw_arch_choose(s->config.arch, &request, element), &request);
+    return (size_t)((all.elements * element + all.wide_elements * wide) / (uint64_t)request.topology.world);
 }
 
 size_t gw_stepper_sent_bytes(const gw_stepper *s) {

@@ -46,6 +46,7 @@ struct gw_stepper {
     _Atomic bool leaving;      /* (C) no more steps will be made */
     float *kept;               /* anchors, momentum and copies that travel */
     uint64_t steps;            /* (C) ended */
+    int *awaited;              /* (C) of each piece: gradients that are not ready in this step */
     int *ring;                 /* tensors that are ready, or STEP_OVER, from the caller to the driver */
     uint32_t ring_mask;
     _Atomic uint32_t ring_head; /* (C) writes */
@@ -64,6 +65,9 @@ struct gw_stepper {
 static inline uint64_t gw_stepper_step(const gw_stepper *s, uint64_t readied) {
     return s->config.options.first_step + readied;
 }
+
+/* stepper.c. After a cut: no gradient of any piece is ready. */
+void gw_stepper_await_all(gw_stepper *stepper);
 
 /* stepper_carry.c. The driver's. */
 gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: memory and codecs of each piece */

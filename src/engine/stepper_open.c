@@ -12,12 +12,18 @@ static bool codes(const gw_stepper_config *c, const gw_step_tensor *tensor) {
     return c->codec.codec != &gw_codec_none && tensor->dtype == GW_F32;
 }
 
+static void follow_servers(gw_stepper_config *c, const gw_strategy *strategy) {
+    c->servers = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "servers");
+    c->replicas = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "replicas");
+    c->snapshot_every = (uint64_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "snapshot");
+}
+
 gw_status gw_stepper_follow(gw_stepper_config *c, const gw_strategy *strategy, gw_error *error) {
     const gw_setting *axes = strategy->axes;
     c->arch = gw_strategy_name(strategy, GW_AXIS_ARCH);
     c->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
     if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps"))
-        c->servers = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "servers");
+        follow_servers(c, strategy);
     c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
     c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
     c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
@@ -155,7 +161,10 @@ static gw_status make_runs(gw_stepper *s, gw_error *error) {
     s->runs = calloc(pieces, sizeof *s->runs);
     s->values = calloc(pieces, sizeof *s->values);
     s->counts = calloc((size_t)gw_team_size(s->config.team), sizeof *s->counts);
-    if (!s->runs || !s->values || !s->counts) return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
+    s->awaited = calloc(pieces, sizeof *s->awaited);
+    if (!s->runs || !s->values || !s->counts || !s->awaited)
+        return gw_fail(error, GW_MEMORY, "out of memory for %zu pieces", pieces);
+    gw_stepper_await_all(s);
     gw_status status = gw_carry_bind(s, error);
     if (!status && s->config.policy->reorders && !s->config.servers && gw_team_size(s->config.team) > 1)
         status = gw_publisher_open(&s->publisher, s->config.core, s->config.team, error);
@@ -173,6 +182,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
     if (!status) status = make_schedule(s, error);
     if (!status) status = make_ring(s, error);
     if (!status) status = make_runs(s, error);
+    s->config.attendants = NULL;
     if (status) gw_stepper_close(s);
     else *out = s;
     return status;
@@ -183,6 +193,7 @@ void gw_stepper_close(gw_stepper *s) {
     gw_publisher_close(s->publisher);
     gw_ps_close(s->ps);
     gw_carry_unbind(s->runs, s->schedule ? gw_schedule_pieces(s->schedule) : 0);
+    free(s->awaited);
     free(s->counts);
     free(s->values);
     free(s->runs);
@@ -206,6 +217,7 @@ gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, 
         return gw_fail(error, GW_MEMORY, "out of memory for other pieces");
     }
     gw_schedule_cut(s->schedule, settings, facts);
+    gw_stepper_await_all(s);
     for (int p = 0; p < old_count; p++) { /* their ids are taken anew */
         gw_team_close(old[p].team);
         old[p].team = NULL;
@@ -217,6 +229,30 @@ gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, 
     return status;
 }
 
+/* Other ranks. */
+
+struct gw_ps *gw_stepper_servers(gw_stepper *s) { return s->ps; }
+
+gw_status gw_stepper_part(gw_stepper *s, gw_error *error) {
+    if (!atomic_load(&s->failed)) gw_fail(&s->error, GW_PEER_LOST, "the step is on its way to other ranks");
+    atomic_store(&s->failed, true);
+    return gw_ps_part(s->ps, error);
+}
+
+gw_status gw_stepper_rejoin(gw_stepper *s, gw_core *core, gw_team *team, const gw_attendant *attendants,
+                            gw_error *error) {
+    s->config.core = core;
+    s->config.team = team;
+    s->config.attendants = attendants;
+    gw_status status = gw_ps_rejoin(s->ps, error);
+    s->config.attendants = NULL;
+    return status;
+}
+
+void gw_stepper_resume(gw_stepper *s) { atomic_store(&s->failed, false); }
+
+void gw_stepper_begin_at(gw_stepper *s, uint64_t step) { s->config.options.first_step = step; }
+
 /* What it comes to. */
 
 const gw_schedule *gw_stepper_schedule(const gw_stepper *s) { return s->schedule; }
@@ -226,7 +262,7 @@ gw_exchange_form gw_stepper_form(const gw_stepper *s, int piece) {
 }
 
 size_t gw_stepper_codec_bytes(const gw_stepper *s) {
-    size_t bytes = 0;
+    size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_state_bytes(s->runs[p].exchange);
     return bytes;

@@ -5,7 +5,10 @@
  * What a piece has of one server's space travels as parcels of at most GW_PARCEL_BYTES; each is answered as soon as the
  * desk (server/desk.h) allows, whatever the others do. Sums are taken in worker order. What an answer means depends on
  * the synchrony: without a rule of its own it is the mean of all pushes; with one the server has its own copy of the
- * weights, runs the caller's update on it, and answers with weights.
+ * weights, runs the caller's update on it, and answers with weights. Parcels may be compressed (stepper_ps_codec.c).
+ *
+ * Ranks that are lost: gw_ps_part keeps what this rank knows of servers and workers, gw_ps_rejoin sits down with those
+ * who are there now (config.team, config.attendants), and then what servers knew is handed over; see stepper_ps_move.c.
  *
  * Cost, n bytes, S servers, p workers: n out and n in for each worker, p n / S in and out for each server (less what a
  * worker has on its own server). Memory: on each worker n where tensors lie apart; on a server its share times p. */
@@ -14,6 +17,7 @@
 
 #include "engine/stepper.h"
 #include "server/desk.h"
+#include "server/placement.h"
 
 #define GW_PARCEL_BYTES (1024 * 1024)
 
@@ -24,8 +28,8 @@ void gw_ps_close(gw_ps *ps); /* NULL is fine */
 
 /* After a cut; nothing is under way on any rank. */
 gw_status gw_ps_bind(gw_ps *ps, gw_error *error);
-/* The server's copy of weights is taken from this rank's. */
-void gw_ps_take_weights(gw_ps *ps);
+/* What this rank's server keeps of a tensor's weights; NULL: nothing. */
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count);
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error);
 bool gw_ps_over(const gw_ps *ps, int piece);
@@ -35,8 +39,34 @@ bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error);
 void gw_ps_leave(gw_ps *ps);
 bool gw_ps_quiet(const gw_ps *ps); /* all have left */
 
+/* Other ranks. Nobody drives meanwhile. */
+void gw_ps_attend(const gw_ps *ps, gw_attendant *mine); /* what it says of itself as to servers and pushes */
+gw_status gw_ps_part(gw_ps *ps, gw_error *error);
+gw_status gw_ps_rejoin(gw_ps *ps, gw_error *error);
+const gw_placement *gw_ps_placement(const gw_ps *ps);
+/* Handing over: what a server knew, as placement.source of it gives it, and as its rank and its replica's take it. The
+ * bytes are the machine's until the next call. Where nobody has it: from its last snapshot. */
+gw_status gw_ps_known(gw_ps *ps, int server, const void **bytes, size_t *count, gw_error *error);
+gw_status gw_ps_take(gw_ps *ps, int server, const void *bytes, size_t count, gw_error *error);
+gw_status gw_ps_load(gw_ps *ps, gw_error *error);
+void gw_ps_fresh(gw_ps *ps); /* all have just been started: a server knows the weights of its own rank */
+/* Then workers that came anew: they get the numbers of their next pushes (gw_ps_parcels of them) and weights. */
+void gw_ps_admit(gw_ps *ps);
+bool gw_ps_has_weights(const gw_ps *ps);
+size_t gw_ps_space(const gw_ps *ps, int server); /* bytes */
+int gw_ps_parcels(const gw_ps *ps);
+void gw_ps_numbers(const gw_ps *ps, int worker, uint64_t *numbers); /* of the own server */
+const void *gw_ps_space_weights(const gw_ps *ps);                   /* likewise, its space */
+void gw_ps_begin_at(gw_ps *ps, int server, const uint64_t *numbers, const void *weights);
+/* Everybody has what he needs: what was kept is forgotten, and snapshots begin. */
+gw_status gw_ps_settle(gw_ps *ps, gw_error *error);
+void gw_ps_forget(gw_ps *ps);
+
 size_t gw_ps_sent_bytes(const gw_ps *ps); /* by this rank in a step */
 size_t gw_ps_memory_bytes(const gw_ps *ps);
+size_t gw_ps_codec_state_bytes(const gw_ps *ps);
+/* What the codec keeps of a tensor: the worker's, or what this rank's server keeps of its share. NULL: nothing. */
+gw_codec_state *gw_ps_codec_state(const gw_ps *ps, int tensor, bool owner);
 /* What the server of this rank knows of a worker; zeros where it runs none. */
 gw_desk_times gw_ps_times(const gw_ps *ps, int worker, gw_time now);
 

@@ -61,8 +61,10 @@ static bool deal_out(gw_ps *ps, int piece, const gw_span *span, const gw_share *
         at = share->at + (first - share->first) * element;
         gw_parcel *p = parcel_for(ps, piece, share->server, at, ps->stepper->tensors[span->tensor].what.dtype);
         if (!p || !grow((void **)&drafts->list, &drafts->room, drafts->used, sizeof *drafts->list)) return false;
-        size_t room = (ps->parcel_bytes - p->bytes) / element, count = end - first;
-        if (room == 0) room = 1;
+        size_t room = p->bytes < ps->parcel_bytes ? (ps->parcel_bytes - p->bytes) / element : 0, count = end - first;
+        size_t grain = gw_ps_codec_grain(ps, span->tensor, 1); /* a codec's block is not cut */
+        if (grain) room = room < grain ? grain : room / grain * grain;
+        else room = count;
         if (count > room) count = room;
         drafts->list[drafts->used++] = (draft){(int)(p - ps->parcels), {span->tensor, first, count}};
         p->bytes += count * element;
@@ -121,6 +123,9 @@ static gw_status place(gw_ps *ps, gw_error *error) {
     for (int i = 0; i < ps->parcel_count; i++) {
         gw_parcel *p = &ps->parcels[i];
         uint8_t *staged = ps->staging ? ps->staging + ps->space_at[p->server] + p->at : NULL;
+        p->rounds = 1;
+        p->slot_at = p->at;
+        p->slot_bytes = p->push_bytes = p->answer_bytes = p->bytes;
         p->from = p->packs ? staged : gw_ps_tensor_at(ps, &ps->segments[p->first], false);
         p->to = p->unpacks ? staged : gw_ps_tensor_at(ps, &ps->segments[p->first], ps->weights_here);
     }
@@ -137,5 +142,6 @@ gw_status gw_ps_cut(gw_ps *ps, gw_error *error) {
     fits = fits && gather_segments(ps, &drafts);
     free(drafts.list);
     if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for parcels of %d pieces", pieces);
-    return place(ps, error);
+    gw_status status = place(ps, error);
+    return status ? status : gw_ps_codec_lay(ps, error);
 }

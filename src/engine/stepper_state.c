@@ -1,5 +1,6 @@
 /* stepper_state.c - what a step keeps from one to the next, as one block of bytes: a head, then for each tensor its
- * codec state of both passes, its anchor and its outer momentum. Host order; exact. */
+ * codec state of both passes, its anchor, its outer momentum, and of a server that keeps weights its share of them.
+ * Host order; exact. */
 #include <string.h>
 
 #include "engine/stepper_internal.h"
@@ -14,7 +15,7 @@ typedef struct state_head {
 } state_head;
 
 /* One of a tensor's parts. */
-typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, STATE_PARTS } state_part;
+typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, SERVED, STATE_PARTS } state_part;
 
 typedef struct part_head {
     uint32_t tensor, part;
@@ -23,6 +24,7 @@ typedef struct part_head {
 
 /* A tensor that is coded is in one piece. */
 static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part part) {
+    if (s->ps) return gw_ps_codec_state(s->ps, tensor, part == OWNER);
     int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
     gw_exchange *exchange = count ? s->runs[first].exchange : NULL;
     const gw_span *spans = count ? gw_schedule_spans(s->schedule, first) : NULL;
@@ -32,14 +34,24 @@ static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part p
     return NULL;
 }
 
-static float *kept(const gw_stepper *s, int tensor, state_part part) {
+/* Floats that are kept as they are; NULL: none. */
+static float *kept(const gw_stepper *s, int tensor, state_part part, size_t *count) {
     const gw_sync_tensor *view = &s->tensors[tensor].view;
-    return part == ANCHOR ? (view->anchored ? view->anchor : NULL) : view->momentum;
+    *count = s->tensors[tensor].what.count;
+    switch (part) {
+    case ANCHOR: return view->anchored ? view->anchor : NULL;
+    case MOMENTUM: return view->momentum;
+    case SERVED: /* not where there is a replica, which would not be told */
+        return s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, count) : NULL;
+    default: return NULL;
+    }
 }
 
+static bool is_coded(state_part part) { return part == WORKER || part == OWNER; }
+
 static size_t part_bytes(const gw_stepper *s, int tensor, state_part part) {
-    if (part == ANCHOR || part == MOMENTUM)
-        return kept(s, tensor, part) ? s->tensors[tensor].what.count * sizeof(float) : 0;
+    size_t count;
+    if (!is_coded(part)) return kept(s, tensor, part, &count) ? count * sizeof(float) : 0;
     gw_codec_state *state = codec_state(s, tensor, part);
     return state ? gw_codec_state_saved_bytes(state) : 0;
 }
@@ -68,8 +80,9 @@ void gw_stepper_state_save(const gw_stepper *s, void *memory) {
             if (!piece.bytes) continue;
             memcpy(at, &piece, sizeof piece);
             at += sizeof piece;
-            if (part == ANCHOR || part == MOMENTUM) memcpy(at, kept(s, t, (state_part)part), piece.bytes);
-            else gw_codec_state_save(codec_state(s, t, (state_part)part), at);
+            size_t count;
+            if (is_coded((state_part)part)) gw_codec_state_save(codec_state(s, t, (state_part)part), at);
+            else memcpy(at, kept(s, t, (state_part)part, &count), piece.bytes);
             at += piece.bytes;
         }
 }
@@ -78,18 +91,20 @@ static gw_status wrong(gw_error *error, const char *what) {
     return gw_fail(error, GW_MISMATCH, "the saved state of a step does not fit: %s", what);
 }
 
-/* Anchors and outer momenta. */
+/* Anchors, outer momenta, a server's weights. */
 static gw_status restore_kept(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
-    gw_sync_tensor *view = &s->tensors[head->tensor].view;
-    float *to = head->part == ANCHOR ? view->anchor : view->momentum;
-    if (!to || head->bytes != view->count * sizeof(float)) return wrong(error, "it is of another synchrony");
+    int t = (int)head->tensor;
+    gw_sync_tensor *view = &s->tensors[t].view;
+    size_t count = view->count;
+    float *to = head->part == ANCHOR ? view->anchor : kept(s, t, (state_part)head->part, &count);
+    if (!to || head->bytes != count * sizeof(float)) return wrong(error, "it is of another synchrony");
     memcpy(to, bytes, head->bytes);
     view->anchored |= head->part == ANCHOR;
     return GW_OK;
 }
 
 static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
-    if (head->part == ANCHOR || head->part == MOMENTUM) return restore_kept(s, head, bytes, error);
+    if (!is_coded((state_part)head->part)) return restore_kept(s, head, bytes, error);
     gw_codec_state *state = codec_state(s, (int)head->tensor, (state_part)head->part);
     if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
     return gw_codec_state_restore(state, bytes, head->bytes, error);
@@ -99,7 +114,7 @@ static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_
  * all ranks: those of the first are taken. */
 static gw_status take_over_part(gw_stepper *s, const state_head *from, const part_head *head, const uint8_t *bytes,
                                 gw_error *error) {
-    if (head->part == ANCHOR || head->part == MOMENTUM)
+    if (!is_coded((state_part)head->part))
         return from->rank == 0 ? restore_kept(s, head, bytes, error) : GW_OK;
     gw_codec_state *state = codec_state(s, (int)head->tensor, WORKER);
     if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
@@ -130,7 +145,6 @@ static gw_status read_parts(gw_stepper *s, const state_head *head, const uint8_t
         if (status) return status;
         at += part.bytes;
     }
-    if (s->ps) gw_ps_take_weights(s->ps);
     return GW_OK;
 }
 
@@ -146,5 +160,6 @@ gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t byt
 gw_status gw_stepper_state_take_over(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
     state_head head;
     gw_status status = read_head(s, memory, bytes, &head, error);
+    if (!status && s->ps) status = wrong(error, "servers have other shares now");
     return status ? status : read_parts(s, &head, memory, true, error);
 }

@@ -19,7 +19,7 @@
 #include "launch/verdict.h"
 #include "launch/wire.h"
 
-enum { BACKLOG_BYTES = 256 << 10, FIXED_POLLS = 2, POLLS_PER_OUTPOST = 3 };
+enum { BACKLOG_BYTES = 256 << 10, FIXED_POLLS = 2, POLLS_PER_OUTPOST = 3, EXIT_USAGE = 2 };
 
 static const gw_time greet_budget = 30 * GW_SECOND; /* for all hosts to answer */
 static const gw_time settle_budget = GW_SECOND;     /* for survivors to end with an error of their own */
@@ -74,11 +74,46 @@ static void settle(job *j) {
 
 /* ---- news from the hosts ---- */
 
+static void call_roll(job *j) {
+    char text[GW_ROLL_TEXT];
+    size_t bytes = gw_roll_write(&j->options->elastic->roll, text);
+    for (int i = 0; i < hosts_of(j); i++)
+        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_ROLL, 0, 0, text, (uint32_t)bytes);
+}
+
+static void rest(job *j) {
+    for (int i = 0; i < hosts_of(j); i++)
+        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_REST, 0, 0, NULL, 0);
+}
+
+/* An elastic job goes on. A rank that was called wrongly would be so again. */
+static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_frame *frame) {
+    gw_elastic *elastic = j->options->elastic;
+    gw_verdict why = {0};
+    char text[GW_ERROR_TEXT_BYTES + 128];
+    int status = (int)gw_wire_number(frame, 0);
+    bool well = !gw_verdict_exited(&why, rank, outpost->host->name, status, gw_wire_number(frame, 1));
+    if (!well && why.code == EXIT_USAGE) return false;
+    gw_elastic_fate fate = gw_elastic_ended(elastic, rank, well);
+    if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) rest(j);
+    if (fate == GW_ELASTIC_FINISHED) return true;
+    if (fate == GW_ELASTIC_NOBODY) return false;
+    if (fate == GW_ELASTIC_AGAIN)
+        snprintf(text, sizeof text, "%s; it is started again (%d more may be)", why.text, elastic->restarts);
+    else
+        snprintf(text, sizeof text, "%s; the other %d go on without it", why.text, elastic->roll.world);
+    gw_console_say(&j->console, text);
+    call_roll(j);
+    if (fate == GW_ELASTIC_AGAIN) gw_wire_put(&outpost->out, GW_WIRE_AGAIN, 0, frame->rank, NULL, 0);
+    return true;
+}
+
 static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
     int rank = outpost->host->first_rank + frame->rank;
     for (int stream = 0; stream < 2; stream++)
         gw_console_flush_line(&j->console, &j->lines[rank][stream], stream, rank, NULL);
     if (ending(j)) return;
+    if (j->options->elastic && rank_replaced(j, outpost, rank, frame)) return;
     if (gw_verdict_exited(&j->verdict, rank, outpost->host->name, (int)gw_wire_number(frame, 0),
                           gw_wire_number(frame, 1)))
         settle(j);
@@ -113,6 +148,9 @@ static void take_frame(job *j, gw_outpost *outpost, const gw_wire_frame *frame) 
         return;
     case GW_WIRE_ORDER:
     case GW_WIRE_END:
+    case GW_WIRE_ROLL:
+    case GW_WIRE_AGAIN:
+    case GW_WIRE_REST:
         return;
     }
 }
@@ -140,6 +178,7 @@ static void give_order(job *j, gw_outpost *outpost) {
         .world = j->world,
         .group = (int)(outpost - j->outposts),
         .listen_fd = host->first_rank == 0 ? j->options->outpost.listen_fd : -1,
+        .elastic = j->options->elastic != NULL,
         .grace_ms = (int)(j->options->grace / GW_MILLISECOND),
         .directory = j->options->directory,
         .argv = j->options->argv,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "launch/console.h"
+#include "launch/elastic.h"
 #include "launch/hosts.h"
 #include "launch/outpost.h"
 
@@ -20,6 +21,7 @@ typedef struct gw_job_options {
     char *const *env;           /* "NAME=value" for every rank, NULL at the end */
     gw_outpost_options outpost; /* listen_fd is closed by gw_job_run once rank 0 has it */
     gw_console_options console;
+    gw_elastic *elastic; /* what becomes of ranks that die; NULL: the job ends */
     gw_time grace;   /* from SIGTERM to SIGKILL */
     gw_time timeout; /* of the whole job, 0: none */
 } gw_job_options;

@@ -32,6 +32,7 @@ void gw_order_pack(const gw_order *order, gw_buffer *out) {
     put_number(out, order->world);
     put_number(out, order->group);
     put_number(out, order->listen_fd);
+    put_number(out, order->elastic);
     put_number(out, order->grace_ms);
     put_text(out, order->directory);
     put_list(out, order->argv);
@@ -81,6 +82,7 @@ gw_status gw_order_unpack(gw_order *order, const char *bytes, size_t size, gw_er
     o.world = get_number(&r, 1, INT32_MAX);
     o.group = get_number(&r, 0, INT32_MAX);
     o.listen_fd = get_number(&r, -1, INT32_MAX);
+    o.elastic = get_number(&r, 0, 1);
     o.grace_ms = get_number(&r, 0, INT32_MAX);
     o.directory = get_text(&r);
     o.argv = get_list(&r);

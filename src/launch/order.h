@@ -3,6 +3,7 @@
 #define GW_LAUNCH_ORDER_H
 
 #include "base/status.h"
+#include "base/roll.h"
 #include "launch/buffer.h"
 
 typedef struct gw_order {
@@ -11,10 +12,13 @@ typedef struct gw_order {
     int world;             /* ranks of the job */
     int group;             /* number of this host */
     int listen_fd;         /* inherited listening socket for rank 0, -1: none */
+    int elastic;           /* 1: ranks may be started again, and have a roll to read */
     int grace_ms;          /* from SIGTERM to SIGKILL if the launcher disappears */
     const char *directory; /* where the ranks run */
     char *const *argv;     /* NULL at the end, at least one */
     char *const *env;      /* "NAME=value" for every rank, NULL at the end */
+    const char *roll_path; /* the supervisor's own: where the ranks find the roll; NULL: there is none */
+    const gw_roll *roll;   /* likewise: as it was last called, NULL: not since the job began */
 } gw_order;
 
 void gw_order_pack(const gw_order *order, gw_buffer *out);

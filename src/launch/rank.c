@@ -23,6 +23,22 @@ static void set_number(const char *name, int value) {
     setenv(name, text, 1);
 }
 
+/* The ranks and the meeting point of a later round are those of its roll. */
+static void set_roll(const gw_order *order, int seat) {
+    unsetenv("GRADWIRE_ROLL");
+    unsetenv("GRADWIRE_SEAT");
+    unsetenv("GRADWIRE_ROUND");
+    if (!order->roll_path) return;
+    setenv("GRADWIRE_ROLL", order->roll_path, 1);
+    set_number("GRADWIRE_SEAT", seat);
+    if (!order->roll) return;
+    set_number("GRADWIRE_ROUND", order->roll->round);
+    set_number("RANK", gw_roll_rank(order->roll, seat));
+    set_number("WORLD_SIZE", order->roll->world);
+    setenv("MASTER_ADDR", order->roll->address, 1);
+    set_number("GRADWIRE_MASTER_PORT", order->roll->port);
+}
+
 static void set_environment(const gw_order *order, int local) {
     int rank = order->first_rank + local;
     for (char *const *entry = order->env; *entry; entry++) putenv(*entry);
@@ -35,6 +51,7 @@ static void set_environment(const gw_order *order, int local) {
     unsetenv("GRADWIRE_TOKEN_FILE"); /* those of a job around this one do not count */
     unsetenv("GRADWIRE_LISTEN_FD");
     if (rank == 0 && order->listen_fd >= 0) set_number("GRADWIRE_LISTEN_FD", order->listen_fd);
+    set_roll(order, rank);
 }
 
 static void reset_signals(void) {
@@ -47,7 +64,9 @@ static void reset_signals(void) {
 
 /* Only returns if the program could not be started. */
 static start_error become_rank(const gw_order *order, int local, const int output[2], pid_t parent) {
-    setsid();
+    /* Not a session: the kernel shares cores out among sessions first (autogroup), and a rank that calls sched_yield in
+     * one of its own hands its core to nobody. */
+    setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent) _exit(1); /* it died before the call */
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(output[0], 1) < 0 || dup2(output[1], 2) < 0)

@@ -1,5 +1,5 @@
-/* rank.h - one rank as a process: started in a session of its own, its output in two pipes, and killed by the kernel
- * if its parent dies. */
+/* rank.h - one rank as a process: started in a process group of its own, its output in two pipes, and killed by the
+ * kernel if its parent dies. */
 #ifndef GW_LAUNCH_RANK_H
 #define GW_LAUNCH_RANK_H
 

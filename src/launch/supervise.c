@@ -7,7 +7,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +32,10 @@ typedef struct supervisor {
     gw_buffer from_launcher, to_launcher;
     gw_order order; /* its strings lie in order_bytes */
     gw_buffer order_bytes;
+    int roll_file;  /* memory that the ranks read the roll from; -1: none */
+    gw_roll roll;
+    char roll_path[64];
+    bool rests;     /* nothing will be started any more */
     gw_rank_process *ranks; /* order.local_ranks; NULL until the order has come */
     struct pollfd *polls;   /* FIXED_POLLS and two for each rank */
     bool orphaned;          /* the launcher is gone; output is thrown away */
@@ -96,11 +102,41 @@ static int running(const supervisor *s) {
     return count;
 }
 
+/* A file without a name: nothing is left behind, whatever happens to us. */
+static gw_status open_roll(supervisor *s, gw_error *error) {
+    if (!s->order.elastic) return GW_OK;
+    s->roll_file = memfd_create("gradwire roll", MFD_CLOEXEC);
+    if (s->roll_file < 0) return gw_fail(error, GW_SYSTEM, "cannot make memory for the roll: %s", strerror(errno));
+    snprintf(s->roll_path, sizeof s->roll_path, "/proc/%d/fd/%d", (int)getpid(), s->roll_file);
+    s->order.roll_path = s->roll_path;
+    return GW_OK;
+}
+
+static void take_roll(supervisor *s, const gw_wire_frame *frame) {
+    if (s->roll_file < 0 || !gw_roll_parse(&s->roll, frame->payload, frame->bytes)) return;
+    s->order.roll = &s->roll;
+    if (pwrite(s->roll_file, frame->payload, frame->bytes, 0) < 0) lose_launcher(s);
+}
+
+static void start_again(supervisor *s, int local) {
+    gw_start_step step;
+    if (local >= s->order.local_ranks || s->ranks[local].pid || s->kill_at != UINT64_MAX) return;
+    s->order.listen_fd = -1;
+    drain(s, local);
+    for (int stream = 0; stream < 2; stream++)
+        if (s->ranks[local].stream[stream] >= 0) close(s->ranks[local].stream[stream]);
+    s->ranks[local] = (gw_rank_process){.stream = {-1, -1}};
+    int number = gw_rank_start(&s->ranks[local], &s->order, local, &step);
+    if (number) gw_wire_put_numbers(&s->to_launcher, GW_WIRE_NO_START, (int)step, local, (uint32_t)number, 0);
+}
+
 static gw_status start_ranks(supervisor *s, const gw_wire_frame *frame, gw_error *error) {
     gw_buffer_add(&s->order_bytes, frame->payload, frame->bytes);
     if (s->order_bytes.failed) return gw_fail(error, GW_MEMORY, "there is no memory for the order");
     gw_status status = gw_order_unpack(&s->order, gw_buffer_head(&s->order_bytes), frame->bytes, error);
+    if (status == GW_OK) status = open_roll(s, error);
     if (status != GW_OK) return status;
+    s->rests = !s->order.elastic;
     size_t count = (size_t)s->order.local_ranks;
     s->ranks = calloc(count, sizeof *s->ranks);
     s->polls = calloc(FIXED_POLLS + 2 * count, sizeof *s->polls);
@@ -131,6 +167,12 @@ static gw_status obey(supervisor *s, gw_error *error) {
             status = start_ranks(s, &frame, error);
         else if (frame.kind == GW_WIRE_END)
             end_ranks(s, frame.detail, (gw_time)gw_wire_number(&frame, 0) * GW_MILLISECOND);
+        else if (frame.kind == GW_WIRE_ROLL)
+            take_roll(s, &frame);
+        else if (frame.kind == GW_WIRE_AGAIN)
+            start_again(s, frame.rank);
+        else if (frame.kind == GW_WIRE_REST)
+            s->rests = true;
         gw_wire_take(&s->from_launcher, &frame);
     }
     return status;
@@ -179,8 +221,10 @@ static void kill_in_time(supervisor *s) {
     s->give_up_at = gw_clock_now() + kill_budget;
 }
 
+static bool waits_for_more(const supervisor *s) { return !s->rests && !s->orphaned && s->kill_at == UINT64_MAX; }
+
 static gw_status watch_ranks(supervisor *s, gw_error *error) {
-    while (running(s) && gw_clock_now() < s->give_up_at) {
+    while ((running(s) || waits_for_more(s)) && gw_clock_now() < s->give_up_at) {
         kill_in_time(s);
         gw_time next = s->give_up_at != UINT64_MAX ? s->give_up_at : s->kill_at;
         int count = fill_polls(s);
@@ -232,7 +276,7 @@ static bool catch_signals(supervisor *s) {
 }
 
 gw_status gw_supervise(int in, int out, gw_error *error) {
-    supervisor s = {.in = in, .out = out, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
+    supervisor s = {.in = in, .out = out, .roll_file = -1, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
     gw_status status = GW_OK;
     if (!catch_signals(&s)) return gw_fail(error, GW_SYSTEM, "cannot watch signals: %s", strerror(errno));
     gw_family_adopt();
@@ -246,6 +290,7 @@ gw_status gw_supervise(int in, int out, gw_error *error) {
     for (int i = 0; s.ranks && i < s.order.local_ranks; i++)
         for (int stream = 0; stream < 2; stream++)
             if (s.ranks[i].stream[stream] >= 0) close(s.ranks[i].stream[stream]);
+    if (s.roll_file >= 0) close(s.roll_file);
     close(s.signals);
     free(s.polls);
     free(s.ranks);

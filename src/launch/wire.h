@@ -18,6 +18,9 @@
 typedef enum gw_wire_kind {
     GW_WIRE_ORDER = 1, /* to the host: what to start (order.h); the first frame, and only once */
     GW_WIRE_END,       /* to the host: detail is the signal for all ranks; u32 ms later they are killed */
+    GW_WIRE_ROLL,      /* to the host: the roll as it is from now on (base/roll.h), for all ranks to read */
+    GW_WIRE_AGAIN,     /* to the host: this rank is to be started again, under that roll */
+    GW_WIRE_REST,      /* to the host: nothing will be started any more */
     GW_WIRE_OUTPUT,    /* from the host: detail 1 or 2 is the stream, the payload its bytes */
     GW_WIRE_EXITED,    /* from the host: u32 wait status, u32 ms since the rank was started */
     GW_WIRE_NO_START,  /* from the host: detail a gw_start_step, u32 errno */

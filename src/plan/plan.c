@@ -3,7 +3,8 @@
 
 const gw_plan_builder *const gw_plan_builders[] = {
     &gw_plan_ring,          &gw_plan_halving, &gw_plan_tree, &gw_plan_direct, &gw_plan_exchange, &gw_plan_hierarchical,
-    &gw_plan_dissemination, &gw_plan_pair,    &gw_plan_native, NULL,
+    &gw_plan_dissemination, &gw_plan_pair,    &gw_plan_native, &gw_plan_oneshot,
+    &gw_plan_doubling,      NULL,
 };
 
 const gw_plan_builder *gw_plan_find(const char *name) {

@@ -45,10 +45,19 @@ typedef enum gw_collective {
 const char *gw_collective_name(gw_collective collective);
 bool gw_collective_parse(const char *name, gw_collective *collective);
 
-/* Which ranks share a host. host_of[r] numbers the hosts 0, 1, ... in the order in which their lowest ranks appear. */
+/* What a message costs: alpha seconds, and beta for each byte of it. */
+typedef struct gw_wire {
+    double alpha, beta;
+} gw_wire;
+
+/* Which ranks share a host, and in which order rings go around. host_of[r] numbers the hosts 0, 1, ... in the order in
+ * which they appear in `order`: rings of hosts go around by number. */
 typedef struct gw_topology {
     int world;
     const int *host_of; /* world entries; NULL: every rank alone on its host */
+    const int *order;   /* world entries: every rank once, those of a host together, its leaders first; NULL: by rank */
+    gw_wire wire;       /* of the worst link from one host to the next in that order; beta 0: not measured */
+    bool crowded;       /* somewhere ranks outnumber the cores of their machine */
     bool board;         /* the ranks of a host share memory (see GW_STEP_BOARD) */
     bool native;        /* the transport can carry out the whole of it (see GW_STEP_NATIVE) */
 } gw_topology;
@@ -159,11 +168,13 @@ struct gw_plan_builder {
 
 extern const gw_plan_builder gw_plan_ring;          /* allreduce, reduce_scatter, allgather */
 extern const gw_plan_builder gw_plan_halving;       /* allreduce, reduce_scatter, allgather */
+extern const gw_plan_builder gw_plan_doubling;      /* the same bits in half the rounds: allreduce */
 extern const gw_plan_builder gw_plan_tree;          /* allreduce, reduce, broadcast */
 extern const gw_plan_builder gw_plan_direct;        /* one host with a board: allreduce, even reduce_scatter and
                                                        allgather, broadcast, barrier */
 extern const gw_plan_builder gw_plan_exchange;      /* direct by messages, same bits: allreduce, reduce_scatter,
                                                        allgather, alltoall, gather, scatter, reduce, broadcast */
+extern const gw_plan_builder gw_plan_oneshot;       /* the same bits in one round: allreduce */
 extern const gw_plan_builder gw_plan_hierarchical;  /* allreduce */
 extern const gw_plan_builder gw_plan_dissemination; /* barrier */
 extern const gw_plan_builder gw_plan_pair;          /* send, recv */
@@ -190,7 +201,10 @@ size_t gw_plan_out_count(const gw_plan_request *request);
 /* Part `index` of count elements cut into `parts` nearly equal parts (the first count % parts have one more). */
 void gw_part(size_t count, int parts, int index, size_t *offset, size_t *length);
 
-/* Local rank, local size and leader of a rank's host. */
+/* The rank at a place of a ring around all ranks, and where a rank is. */
+int gw_topology_at(const gw_topology *topology, int place);
+int gw_topology_place(const gw_topology *topology, int rank);
+/* A rank's host, and its number among the ranks there, in the topology's order. */
 int gw_topology_host(const gw_topology *topology, int rank);
 int gw_topology_hosts(const gw_topology *topology);
 int gw_topology_local_rank(const gw_topology *topology, int rank);

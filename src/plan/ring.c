@@ -1,8 +1,8 @@
 /* ring.c - reduce-scatter and all-gather around a ring of all ranks (Patarasuk and Yuan 2009; Gibiansky 2017).
  *
- * Every rank sends to the next one only. The data is worked through in segments of a few messages per rank, so partial
- * sums stay in cache and the next segment follows without a pause. Each element is summed around the ring, beginning
- * behind its owner.
+ * Every rank sends to the next one of the topology's order only. The data is worked through in segments of a few
+ * messages per rank, so partial sums stay in cache and the next segment follows without a pause. Each element is summed
+ * around the ring, beginning behind its owner.
  *
  * In place: a rank reads each element of IN once, as it passes the partial sum on, and the finished value returns only
  * after all have done so; OUT is never written too early.
@@ -12,7 +12,8 @@
 
 typedef struct shape {
     gw_around ring;
-    uint32_t copy; /* stream number, all-gather only */
+    uint32_t copy;      /* stream number, all-gather only */
+    int next, previous; /* ranks */
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
@@ -30,15 +31,19 @@ static gw_segments cut_of(const gw_plan_request *request) {
 
 static void lay_out(gw_plan *plan) {
     const gw_plan_request *request = &plan->request;
+    const gw_topology *topology = &request->topology;
     bool scatters = request->collective != GW_COLL_ALLGATHER;
+    int world = topology->world, place = gw_topology_place(topology, request->rank);
     shape s = {.ring = {.cut = cut_of(request),
-                        .size = (uint32_t)request->topology.world,
-                        .member = (uint32_t)request->rank,
+                        .size = (uint32_t)world,
+                        .member = (uint32_t)place,
                         .rs_send = 0,
                         .rs_recv = 1,
                         .ag_send = scatters ? 2 : 0,
                         .ag_recv = scatters ? 3 : 1},
-               .copy = 2};
+               .copy = 2,
+               .next = gw_topology_at(topology, (place + 1) % world),
+               .previous = gw_topology_at(topology, (place + world - 1) % world)};
     s.ring.slots = scatters ? gw_around_slots(&s.ring.cut, s.ring.size, request->pipeline) : 0;
     plan->work_count = s.ring.slots * s.ring.cut.piece;
     plan->streams = request->collective == GW_COLL_ALLREDUCE ? 4 : scatters ? 2 : 3;
@@ -52,14 +57,13 @@ static bool is_copy(const gw_plan *plan, const shape *s, uint32_t index) {
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
-    int world = plan->request.topology.world, rank = plan->request.rank;
     if (is_copy(plan, &s, index)) {
         *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = s.ring.cut.columns};
         return;
     }
     bool sends = index % 2 == 0;
     *out = (gw_stream){.flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV,
-                       .peer = sends ? (rank + 1) % world : (rank + world - 1) % world,
+                       .peer = sends ? s.next : s.previous,
                        .channel = index / 2,
                        .steps = gw_around_steps(&s.ring)};
 }
@@ -70,7 +74,7 @@ static gw_range piece_at(const gw_plan *plan, const gw_segments *cut, const gw_s
     if (plan->request.collective == GW_COLL_ALLREDUCE)
         return gw_piece_of(gw_segment_range(cut, segment), cut->ways * segment->columns,
                            block * segment->columns + column);
-    gw_range part = gw_plan_part(&plan->request, (int)block);
+    gw_range part = gw_plan_part(&plan->request, gw_topology_at(&plan->request.topology, (int)block));
     size_t offset = (size_t)(segment->before + column) * cut->piece;
     size_t from = part.from + gw_min_size(offset, part.to - part.from);
     return (gw_range){from, from + gw_min_size(cut->piece, part.to - from)};

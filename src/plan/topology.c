@@ -2,6 +2,17 @@
  */
 #include "plan/plan.h"
 
+int gw_topology_at(const gw_topology *topology, int place) {
+    return topology->order ? topology->order[place] : place;
+}
+
+int gw_topology_place(const gw_topology *topology, int rank) {
+    int place = 0;
+    if (!topology->order) return rank;
+    while (topology->order[place] != rank) place++;
+    return place;
+}
+
 int gw_topology_host(const gw_topology *topology, int rank) {
     return topology->host_of ? topology->host_of[rank] : rank;
 }
@@ -15,8 +26,9 @@ int gw_topology_hosts(const gw_topology *topology) {
 }
 
 int gw_topology_local_rank(const gw_topology *topology, int rank) {
-    int host = gw_topology_host(topology, rank), local = 0;
-    for (int other = 0; other < rank; other++) local += gw_topology_host(topology, other) == host;
+    int host = gw_topology_host(topology, rank), local = 0, other;
+    for (int place = 0; (other = gw_topology_at(topology, place)) != rank; place++)
+        local += gw_topology_host(topology, other) == host;
     return local;
 }
 
@@ -50,7 +62,9 @@ void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most)
 }
 
 int gw_topology_rank(const gw_topology *topology, int host, int local_rank) {
-    for (int rank = 0; rank < topology->world; rank++)
+    for (int place = 0; place < topology->world; place++) {
+        int rank = gw_topology_at(topology, place);
         if (gw_topology_host(topology, rank) == host && local_rank-- == 0) return rank;
+    }
     return -1;
 }

@@ -15,9 +15,9 @@ static int next(const gw_schedule *s) { return gw_order_priority(s, s->settings.
 const gw_policy gw_policy_bytescheduler = {
     .technique = {.name = "bytescheduler",
                   .about = "slices by priority, several in flight up to a credit",
-                  .params = GW_PARAMS(GW_PARAM_SLICE(1e6), {.name = "credit",
+                  .params = GW_PARAMS(GW_PARAM_SLICE(512.0 * 1024), {.name = "credit",
                                                             .kind = GW_PARAM_BYTES,
-                                                            .preset = 4e6,
+                                                            .preset = 1024.0 * 1024,
                                                             .lowest = 1,
                                                             .highest = 1024.0 * 1024 * 1024,
                                                             .about = "bytes in flight"})},

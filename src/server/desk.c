@@ -1,34 +1,11 @@
 /* desk.c - see desk.h. A push costs O(workers). */
-#include "server/desk.h"
+#include "server/desk_internal.h"
 
 #include <stdlib.h>
 
-/* One worker's part in one parcel. */
-typedef struct seat {
-    uint64_t clock;
-    bool in;      /* its push is in the round under way */
-    bool waiting; /* an answer is owed, when the rule allows it */
-} seat;
-
-/* Time that passes while a count is not 0. */
-typedef struct stopwatch {
-    int count;
-    gw_time since, total;
-} stopwatch;
-
-typedef struct worker {
-    bool left;
-    uint64_t pushes, late;
-    stopwatch held, awaited; /* parcels whose answer is held back; parcels that others are held back in because of it */
-} worker;
-
-struct gw_desk {
-    gw_sync_rule rule;
-    int workers, parcels, present;
-    worker *who;
-    seat *seats;     /* workers entries for each parcel */
-    uint64_t *round; /* of each parcel */
-};
+typedef gw_desk_seat seat;
+typedef gw_desk_worker worker;
+typedef gw_stopwatch stopwatch;
 
 gw_status gw_desk_open(gw_desk **out, const gw_sync_rule *rule, int workers, int parcels, gw_error *error) {
     gw_desk *d = calloc(1, sizeof *d);
@@ -53,10 +30,9 @@ void gw_desk_close(gw_desk *d) {
     free(d);
 }
 
-static seat *at(const gw_desk *d, int parcel, int w) {
-    return &d->seats[(size_t)parcel * (size_t)d->workers + (size_t)w];
-}
+static seat *at(const gw_desk *d, int parcel, int w) { return gw_desk_at(d, parcel, w); }
 
+/* The least clock of those present, UINT64_MAX: nobody is. */
 static uint64_t slowest(const gw_desk *d, int parcel) {
     uint64_t least = UINT64_MAX;
     for (int w = 0; w < d->workers; w++)
@@ -121,19 +97,50 @@ bool gw_desk_complete(const gw_desk *d, int parcel) {
     return !d->rule.at_once && in > 0 && in >= needed;
 }
 
+static void count_lost(gw_desk *d, int w, uint64_t steps) {
+    if (steps > d->who[w].lost) d->who[w].lost = steps;
+}
+
+/* Workers have seen later rounds than this desk, which is old: what came for earlier ones is answered without use. */
+static void skip_to(gw_desk *d, int parcel, uint64_t round) {
+    for (int w = 0; w < d->workers; w++) {
+        seat *s = at(d, parcel, w);
+        count_lost(d, w, round - d->round[parcel]);
+        s->clock -= s->in;
+        s->waiting |= s->in;
+        s->in = false;
+    }
+    d->round[parcel] = round;
+}
+
+static gw_push push_at_once(gw_desk *d, int parcel, int w, uint64_t number) {
+    seat *s = at(d, parcel, w);
+    if (s->unknown) s->clock = number;
+    s->unknown = false;
+    if (number > s->clock && !(d->old && s->unheard)) return GW_PUSH_WRONG;
+    if (number > s->clock) {
+        count_lost(d, w, number - s->clock);
+        s->clock = number;
+    }
+    d->who[w].pushes++;
+    s->waiting = true;
+    if (number < s->clock) return GW_PUSH_AGAIN;
+    s->clock++;
+    return GW_PUSH_APPLY;
+}
+
 static gw_push push(gw_desk *d, int parcel, int w, uint64_t round) {
     seat *s = at(d, parcel, w);
-    if (s->waiting || s->in || d->who[w].left || round > d->round[parcel]) return GW_PUSH_WRONG;
+    if (s->waiting || s->in || d->who[w].left) return GW_PUSH_WRONG;
+    if (d->rule.at_once) return push_at_once(d, parcel, w, round);
+    if (round > d->round[parcel] && !d->old) return GW_PUSH_WRONG;
+    if (round > d->round[parcel]) skip_to(d, parcel, round);
     d->who[w].pushes++;
-    if (d->rule.at_once) {
-        s->clock++;
-        s->waiting = true;
-        return GW_PUSH_APPLY;
-    }
     if (round < d->round[parcel]) {
-        d->who[w].late++;
+        bool used = round < s->next;
+        d->who[w].late += !used;
         s->waiting = true;
-        return GW_PUSH_LATE;
+        return used ? GW_PUSH_AGAIN : GW_PUSH_LATE;
     }
     s->clock++;
     s->in = true;
@@ -143,12 +150,20 @@ static gw_push push(gw_desk *d, int parcel, int w, uint64_t round) {
 gw_push gw_desk_push(gw_desk *d, int parcel, int w, uint64_t round, gw_time now) {
     tally(d, parcel, -1, now);
     gw_push what = push(d, parcel, w, round);
+    seat *s = at(d, parcel, w);
+    if (what != GW_PUSH_WRONG && s->unheard) {
+        s->unheard = false;
+        d->heard++;
+    }
     tally(d, parcel, 1, now);
     return what;
 }
 
 bool gw_desk_in(const gw_desk *d, int parcel, int w) { return at(d, parcel, w)->in; }
 uint64_t gw_desk_round(const gw_desk *d, int parcel) { return d->round[parcel]; }
+uint64_t gw_desk_number(const gw_desk *d, int parcel, int w) {
+    return d->rule.at_once ? at(d, parcel, w)->clock : d->round[parcel];
+}
 uint64_t gw_desk_clock(const gw_desk *d, int parcel, int w) { return at(d, parcel, w)->clock; }
 
 void gw_desk_next(gw_desk *d, int parcel, gw_time now) {
@@ -156,6 +171,7 @@ void gw_desk_next(gw_desk *d, int parcel, gw_time now) {
     d->round[parcel]++;
     for (int w = 0; w < d->workers; w++) {
         seat *s = at(d, parcel, w);
+        if (s->in) s->next = d->round[parcel];
         s->waiting |= s->in;
         s->in = false;
     }
@@ -165,7 +181,7 @@ void gw_desk_next(gw_desk *d, int parcel, gw_time now) {
 int gw_desk_due(gw_desk *d, int parcel, gw_time now) {
     uint64_t least = d->rule.at_once ? slowest(d, parcel) : 0;
     for (int w = 0; w < d->workers; w++) {
-        if (!at(d, parcel, w)->waiting || held(d, parcel, w, least)) continue;
+        if (!at(d, parcel, w)->waiting || at(d, parcel, w)->unsafe || held(d, parcel, w, least)) continue;
         tally(d, parcel, -1, now);
         at(d, parcel, w)->waiting = false;
         tally(d, parcel, 1, now);
@@ -188,4 +204,15 @@ bool gw_desk_idle(const gw_desk *d) {
     for (int i = 0; i < d->workers * d->parcels; i++)
         if (d->seats[i].in || d->seats[i].waiting) return false;
     return true;
+}
+
+/* Copies. */
+
+void gw_desk_unsafe(gw_desk *d, int parcel, int w) {
+    for (int i = w < 0 ? 0 : w; i < (w < 0 ? d->workers : w + 1); i++)
+        if (at(d, parcel, i)->waiting) at(d, parcel, i)->unsafe = true;
+}
+
+void gw_desk_safe(gw_desk *d, int parcel, int w) {
+    for (int i = w < 0 ? 0 : w; i < (w < 0 ? d->workers : w + 1); i++) at(d, parcel, i)->unsafe = false;
 }

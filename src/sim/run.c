@@ -91,7 +91,7 @@ bool gw_run_folds(const gw_run_spec *spec, const gw_topology *t) {
     for (int rank = 0; rank < t->world; rank++)
         if (gw_topology_host(t, rank) != rank / locals) return false;
     const gw_plan_builder *b = spec->builder;
-    return b == &gw_plan_ring || b == &gw_plan_exchange || b == &gw_plan_hierarchical;
+    return b == &gw_plan_ring || b == &gw_plan_exchange || b == &gw_plan_oneshot || b == &gw_plan_hierarchical;
 }
 
 /* Laying out. */

@@ -193,7 +193,8 @@ static bool hand(trainee *self) {
     gw_error error = {.rank = -1};
     if (!gw_stepper_settled(self->stepper, self->layer)) return false; /* it had run ahead */
     fill_gradient(self, self->layer, self->gradients + self->at[self->layer]);
-    if (gw_stepper_ready(self->stepper, self->layer, &error))
+    bool complete;
+    if (gw_stepper_ready(self->stepper, self->layer, &complete, &error))
         broken(self->school, "rank %d: %s", self->rank, error.text);
     if (--self->layer < 0) end_step(self);
     else begin(self, BACKWARD, self->school->training->layer[self->layer].backward);
@@ -280,7 +281,8 @@ static gw_status open_core(trainee *self, gw_error *error) {
         members[r] = r;
         if (r != self->rank) gw_engine_route(engine, r, transport);
     }
-    return gw_team_open(&self->team, engine, FIRST_TEAM, self->rank, members, t->world, t->host_of, NULL, error);
+    gw_topology topology = {.world = t->world, .host_of = t->host_of};
+    return gw_team_open(&self->team, engine, FIRST_TEAM, self->rank, members, &topology, NULL, error);
 }
 
 static gw_status open_stepper(trainee *self, gw_error *error) {

@@ -184,7 +184,8 @@ static void open_survivors(sim_rank *self, const bool *in) {
     uint32_t id = gw_control_generation(gw_core_control(self->core));
     gw_team_close(self->survivors);
     self->survivors = NULL;
-    if (place >= 0 && gw_team_open(&self->survivors, gw_core_engine(self->core), id, place, members, count, hosts, NULL,
+    gw_topology topology = {.world = count, .host_of = hosts};
+    if (place >= 0 && gw_team_open(&self->survivors, gw_core_engine(self->core), id, place, members, &topology, NULL,
                                    &error))
         broken(world, "rank %d: no team of %d survivors: %s", self->rank, count, error.text);
     self->after_right = 0;
@@ -354,7 +355,8 @@ static gw_status open_rank(sim_world *world, int rank, gw_error *error) {
         members[r] = r;
         if (r != rank) gw_engine_route(engine, r, transport);
     }
-    status = gw_team_open(&self->team, engine, 0, rank, members, s->world, s->host_of, NULL, error);
+    gw_topology topology = {.world = s->world, .host_of = s->host_of};
+    status = gw_team_open(&self->team, engine, 0, rank, members, &topology, NULL, error);
     free(members);
     return status;
 }

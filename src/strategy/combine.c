@@ -32,6 +32,32 @@ static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts,
     return GW_OK;
 }
 
+/* What is kept of a server for its loss. */
+static gw_status check_kept(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync,
+                            const gw_policy *policy, gw_error *error) {
+    const gw_technique *codec = s->axes[GW_AXIS_COMPRESS].technique;
+    bool copies = gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") > 0;
+    bool writes = gw_strategy_integer(s, GW_AXIS_ARCH, "snapshot") > 0;
+    if (copies && facts->world < 2)
+        return gw_fail(error, GW_UNSUPPORTED, "arch=ps:replicas=1: the second server needs a second rank");
+    if (writes && !sync->rule)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=ps:snapshot with sync=%s: servers only add up, the workers have the weights: write a "
+                       "checkpoint of theirs",
+                       sync->technique.name);
+    if ((copies || writes) && strcmp(codec->name, "none") != 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=ps:%s with compress=%s: what codecs leave for later lies on both sides, and one side's "
+                       "alone does not fit the other's after a loss: use compress=none",
+                       copies ? "replicas" : "snapshot", codec->name);
+    if ((copies || writes) && policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=ps:%s with schedule=%s: pieces are cut anew when they have been measured, and what was "
+                       "kept of a server before would not fit",
+                       copies ? "replicas" : "snapshot", policy->technique.name);
+    return GW_OK;
+}
+
 static gw_status check_sync(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync, gw_error *error) {
     const char *name = sync->technique.name;
     if (sync->rule && !gw_strategy_is(s, GW_AXIS_ARCH, "ps"))
@@ -59,11 +85,10 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     bool ps = gw_strategy_is(s, GW_AXIS_ARCH, "ps");
     gw_status status = check_sync(s, facts, sync, error);
     if (!status && ps) status = check_servers(s, facts, sync, policy, error);
+    if (!status && ps) status = check_kept(s, facts, sync, policy, error);
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;
-    if (ps && setup.codec != &gw_codec_none)
-        return gw_fail(error, GW_UNSUPPORTED, "arch=ps: pushes to servers travel as they are: use compress=none");
     if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s with schedule=%s: every rank gathers whole payloads, so there is no half of the "

@@ -24,6 +24,18 @@
         .about = "ranks that also run a server"                                                                        \
     }
 
+#define REPLICAS                                                                                                       \
+    {                                                                                                                  \
+        .name = "replicas", .kind = GW_PARAM_INTEGER, .preset = 0, .lowest = 0, .highest = 1,                          \
+        .about = "1: every server has a second on another rank, so that the loss of one loses nothing"                 \
+    }
+
+#define SNAPSHOT                                                                                                       \
+    {                                                                                                                  \
+        .name = "snapshot", .kind = GW_PARAM_INTEGER, .preset = 0, .lowest = 0, .highest = 1e9,                        \
+        .about = "steps after which servers write down what they know (to GRADWIRE_SNAPSHOTS); 0: never"               \
+    }
+
 #define STREAMS                                                                                                        \
     {                                                                                                                  \
         .name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,                           \
@@ -67,7 +79,7 @@ static const gw_technique *const archs[] = {
               .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "mpi", .about = "MPI's own all-reduce; only with transport=mpi", .params = GW_PARAMS(CHUNK)),
     TECHNIQUE(.name = "ps", .about = "training steps through parameter servers beside some of the workers",
-              .params = GW_PARAMS(SERVERS, CHUNK)),
+              .params = GW_PARAMS(SERVERS, REPLICAS, SNAPSHOT, CHUNK)),
     NULL,
 };
 

@@ -31,6 +31,12 @@ static void update(void *ctx, const gw_step_update *u) {
 
 static double rate_of(void *ctx, uint64_t step) { return gw_rate_at(&((const gw_trainer *)ctx)->rate, step); }
 
+static float *state(void *ctx, int tensor, int which) {
+    gw_trainer *t = ctx;
+    if (which >= t->settings.optimiser->states) return NULL;
+    return gw_optimiser_state(t->optimiser, which) + t->model->table[tensor].offset;
+}
+
 /* ---- commit ---- */
 
 /* A pipeline's norm goes over its stages, which only the trainer knows: it clips and updates by itself there. */
@@ -63,6 +69,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     options.rate = rate_of;
     if (!updates_itself(t)) {
         options.update = update;
+        options.state = state;
         options.clip = t->settings.clip;
     }
     gw_status status = gw_step_commit(&t->step, t->peers, tensors, t->model->parameters, &options);
@@ -72,10 +79,24 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
 
 /* ---- a step ---- */
 
+/* A call that failed because ranks were lost is made again when those left have come together. */
+static gw_status again(gw_trainer *t, gw_status (*call)(gw_step *step, int parameter), int parameter) {
+    gw_status status;
+    gw_error error = {.rank = -1};
+    while ((status = call(t->step, parameter)) != GW_OK)
+        if (gw_trainer_recover(t, status, &error) != GW_OK) break;
+    return status;
+}
+
+static gw_status end_step(gw_step *step, int parameter) {
+    (void)parameter;
+    return gw_step_end(step);
+}
+
 gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *error) {
     gw_trainer *t = ctx;
     for (int p = first; p < first + parameters; p++) {
-        gw_status status = gw_step_wait(t->step, p);
+        gw_status status = again(t, gw_step_wait, p);
         if (status != GW_OK) return told(t, status, error);
     }
     gw_train_tracing_pass(&t->tracing); /* the layer's own time begins here */
@@ -84,7 +105,7 @@ gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *erro
 
 static gw_status hand_over(gw_trainer *t, int parameter) {
     t->handed_over[parameter] = true;
-    return gw_step_ready(t->step, parameter);
+    return again(t, gw_step_ready, parameter);
 }
 
 void gw_trainer_gradient_ready(void *ctx, int parameter) {
@@ -97,10 +118,10 @@ gw_status gw_trainer_hand_over_rest(gw_trainer *t, gw_error *error) {
     gw_status status = t->step_status;
     for (int p = t->model->parameters - 1; p >= 0 && status == GW_OK; p--)
         if (!t->handed_over[p]) {
-            status = gw_step_wait(t->step, p); /* nothing was computed, so nothing has waited */
+            status = again(t, gw_step_wait, p); /* nothing was computed, so nothing has waited */
             if (status == GW_OK) status = hand_over(t, p);
         }
-    if (status == GW_OK) status = gw_step_end(t->step);
+    if (status == GW_OK) status = again(t, end_step, 0);
     memset(t->handed_over, 0, (size_t)t->model->parameters * sizeof *t->handed_over);
     t->step_status = GW_OK;
     return told(t, status, error);

@@ -76,7 +76,10 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
         options.end = t->pipeline->first[t->pipeline->stage + 1];
     }
     size_t floats = gw_spec_parameters_before(t->spec, options.end) - gw_spec_parameters_before(t->spec, options.first);
-    t->gradients = options.gradients = gw_alloc(t->comm, (floats + !floats) * sizeof(float));
+    size_t bytes = (floats + !floats) * sizeof(float);
+    if (!t->elastic) t->gradients = gw_alloc(t->comm, bytes);
+    else if (!posix_memalign((void **)&t->gradients, 4096, bytes)) memset(t->gradients, 0, bytes);
+    options.gradients = t->gradients;
     t->labels = calloc((size_t)(largest * t->rows), sizeof *t->labels);
     t->gathered = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
     t->hashes = calloc((size_t)t->world, sizeof *t->hashes);
@@ -104,6 +107,7 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
     gw_trainer *t = calloc(1, sizeof *t);
     if (!t) return gw_fail(error, GW_MEMORY, "no memory for a trainer");
     *t = (gw_trainer){.settings = *settings, .comm = comm, .rank = gw_rank(comm), .world = gw_size(comm)};
+    t->elastic = gw_trainer_elastic();
     t->peers = comm;
     t->replica = t->rank;
     t->replicas = t->world;
@@ -129,7 +133,8 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_pipeline_close(t->pipeline);
     gw_optimiser_destroy(t->optimiser);
     gw_model_destroy(t->model);
-    gw_free(t->comm, t->gradients);
+    if (t->elastic) free(t->gradients);
+    else gw_free(t->comm, t->gradients);
     gw_spec_destroy(t->spec);
     gw_sampler_destroy(&t->sampler);
     gw_dataset_close(t->test);
@@ -250,9 +255,20 @@ static gw_time count_exchange(gw_trainer *t) {
     return now.wait_ns - before.wait_ns;
 }
 
+static gw_status change_shares(gw_trainer *t, gw_error *error) {
+    if (!t->shares_change) return GW_OK;
+    t->shares_change = false;
+    gw_sampler_destroy(&t->sampler);
+    gw_status status = make_sampler(t, error);
+    if (status == GW_OK) gw_sampler_epoch(&t->sampler, t->epoch);
+    return status;
+}
+
 gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
+    gw_status status = change_shares(t, error);
+    if (status != GW_OK) return status;
     window_range range = range_of(t);
-    gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
+    if (!t->step) status = gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
     t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
     gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);

@@ -14,6 +14,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "train/catalogue.h"
+#include "train/elastic.h"
 #include "train/exchange.h"
 #include "train/loss.h"
 #include "train/optimiser.h"
@@ -52,14 +53,17 @@ typedef struct gw_train_work {
 
 struct gw_trainer {
     gw_train_settings settings;
-    gw_comm *comm; /* the caller's */
+    gw_comm *comm; /* the caller's; in an elastic job it may be another later, which takes its place */
     int rank, world;
     gw_pipeline *pipeline;  /* NULL: every rank has the whole model */
     gw_comm *peers;         /* ranks that have the same weights: `replicas` of them, this one is `replica` */
     int replica, replicas;
     gw_spec *spec;
     gw_model *model;        /* the whole, or this stage */
-    float *gradients; /* from gw_alloc */
+    float *gradients; /* from gw_alloc; in an elastic job, where communicators come and go, from malloc */
+    bool elastic;           /* ranks that die are gone on without, or come back */
+    bool shares_change;     /* ranks have changed: so do shares, from the next step on */
+    uint64_t point;         /* the last update at which all ranks met, of an elastic job */
     gw_step *step;          /* NULL before gw_trainer_commit */
     gw_step_counters counted; /* of it, so far in `work` */
     bool *handed_over;      /* parameters whose gradients are on their way in this step */

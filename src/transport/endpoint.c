@@ -18,7 +18,7 @@ enum { AT_RANK = 0, AT_PID = 4, AT_ADDRESS = 8, AT_HOST = AT_ADDRESS + GW_ADDRES
 enum { AT_IDENTITY = AT_HOST + GW_ENDPOINT_HOST, AT_SHM = AT_IDENTITY + GW_ENDPOINT_IDENTITY };
 
 /* A host whose boot id or namespaces cannot be read shares memory with nobody: that is slow, but never wrong. */
-static void system_facts(char *text, size_t room) {
+static void system_facts(char *text, size_t room, size_t *machine) {
     char boot[64] = "", net[64] = "", pid[64] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && read(fd, boot, sizeof boot - 1) > 0;
@@ -27,7 +27,8 @@ static void system_facts(char *text, size_t room) {
     ok = readlink("/proc/self/ns/pid", pid, sizeof pid - 1) > 0 && ok;
     uint64_t alone = 0;
     if (!ok && RAND_bytes((uint8_t *)&alone, sizeof alone) != 1) alone = (uint64_t)getpid();
-    snprintf(text, room, "%s|%s|%s|%llu", boot, net, pid, (unsigned long long)alone);
+    *machine = (size_t)snprintf(text, room, "%s|%llu", boot, (unsigned long long)alone);
+    snprintf(text + *machine, room - *machine, "|%s|%s", net, pid);
 }
 
 gw_status gw_endpoint_describe(int rank, const gw_address *address, gw_endpoint *mine, gw_error *error) {
@@ -37,10 +38,14 @@ gw_status gw_endpoint_describe(int rank, const gw_address *address, gw_endpoint 
     if (gethostname(made.host, sizeof made.host - 1) != 0 || !made.host[0]) strcpy(made.host, "unnamed");
     for (char *c = made.host; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
-    system_facts(facts, sizeof facts);
-    if (EVP_Digest(facts, strlen(facts), digest, NULL, EVP_sha256(), NULL) != 1)
-        return gw_fail(error, GW_SYSTEM, "libcrypto cannot compute SHA-256: check its installation");
-    for (int i = 0; i < GW_ENDPOINT_IDENTITY / 2; i++) snprintf(made.identity + 2 * i, 3, "%02x", digest[i]);
+    size_t machine;
+    system_facts(facts, sizeof facts, &machine);
+    for (int half = 0; half < 2; half++) {
+        if (EVP_Digest(facts, half ? strlen(facts) : machine, digest, NULL, EVP_sha256(), NULL) != 1)
+            return gw_fail(error, GW_SYSTEM, "libcrypto cannot compute SHA-256: check its installation");
+        for (int i = 0; i < GW_ENDPOINT_MACHINE / 2; i++)
+            snprintf(made.identity + half * GW_ENDPOINT_MACHINE + 2 * i, 3, "%02x", digest[i]);
+    }
     *mine = made;
     return GW_OK;
 }

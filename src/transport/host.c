@@ -21,6 +21,7 @@ typedef struct visitor {
 
 typedef struct host {
     gw_gateway *gateway;
+    const gw_meeting *meeting;
     const char *where;
     int world;
     gw_time start;
@@ -42,6 +43,13 @@ void gw_rendezvous_sleep(struct pollfd *fds, int count, gw_time until) {
     if (until <= now) return;
     gw_time ms = (until - now + GW_MILLISECOND - 1) / GW_MILLISECOND;
     poll(fds, (nfds_t)count, ms < 1000 ? (int)ms : 1000);
+}
+
+bool gw_rendezvous_off(const gw_meeting *meeting) { return meeting->off && meeting->off(meeting->ctx); }
+
+gw_time gw_rendezvous_look(const gw_meeting *meeting, gw_time until) {
+    gw_time soon = gw_clock_now() + 20 * GW_MILLISECOND;
+    return meeting->off && soon < until ? soon : until;
 }
 
 static bool would_block(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -191,7 +199,8 @@ static void serve(host *h, gw_time deadline) {
         h->fds[i] = (struct pollfd){.fd = v->fd, .events = (short)(POLLIN | (talks ? POLLOUT : 0))};
     }
     h->fds[h->count] = (struct pollfd){.fd = gw_gateway_fd(h->gateway), .events = POLLIN};
-    gw_rendezvous_sleep(h->fds, h->count + 1, until < deadline ? until : deadline);
+    if (deadline < until) until = deadline;
+    gw_rendezvous_sleep(h->fds, h->count + 1, gw_rendezvous_look(h->meeting, until));
     for (int i = 0; i < h->count && (h->answer || h->error->status == GW_OK); i++) {
         visitor *v = &h->visitors[i];
         if (v->fd >= 0) hear(h, v);
@@ -204,6 +213,8 @@ static void gather(host *h, gw_time deadline) {
     while (h->error->status == GW_OK && h->missing > 0) {
         if (gw_clock_now() >= deadline)
             fail_missing(h);
+        else if (gw_rendezvous_off(h->meeting))
+            gw_fail(h->error, GW_ABORTED, "the roll has been called anew");
         else
             serve(h, deadline);
     }
@@ -241,7 +252,8 @@ static void answer(host *h, gw_time deadline) {
 
 gw_status gw_rendezvous_host(gw_gateway *gateway, const gw_meeting *meeting, const gw_endpoint *mine, int world,
                              gw_time deadline, gw_endpoint *all, gw_error *error) {
-    host h = {.gateway = gateway, .where = meeting->text, .world = world, .start = gw_clock_now(), .all = all};
+    host h = {.gateway = gateway, .meeting = meeting, .where = meeting->text, .world = world,
+              .start = gw_clock_now(), .all = all};
     h.error = error;
     h.missing = h.expected = world - 1;
     h.arrived = calloc((size_t)world, sizeof *h.arrived);

@@ -9,6 +9,8 @@ typedef struct gw_meeting {
     int count;
     gw_address at[GW_DIAL_CANDIDATES_MAX]; /* rank 0 listens on one of these */
     char text[GW_HOST_TEXT + 16];          /* "node1:29500", "node1:29501-29516" */
+    bool (*off)(void *ctx);                /* asked while waiting: it will not take place; NULL: it will */
+    void *ctx;
 } gw_meeting;
 
 /* Resolves the address of rank 0. interfaces: the user's selection (interface.h) or NULL. */

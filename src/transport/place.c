@@ -220,8 +220,25 @@ static gw_status find_port(const gw_options *options, int in_address, int *port,
     return status;
 }
 
+/* The seat is what counts from round to round; without a roll it is the rank. */
+static gw_status find_roll(gw_place *place, gw_error *error) {
+    const char *path = variable("GRADWIRE_ROLL");
+    place->seat = place->rank;
+    if (!path) return GW_OK;
+    if ((size_t)snprintf(place->roll, sizeof place->roll, "%s", path) >= sizeof place->roll)
+        return gw_fail(error, GW_INVALID, "GRADWIRE_ROLL is too long a path: %.64s...", path);
+    gw_status status = number("GRADWIRE_SEAT", 0, GW_ROLL_SEATS_MAX - 1, &place->seat, error);
+    return status ? status : number("GRADWIRE_ROUND", 0, INT_MAX, &place->round, error);
+}
+
+/* What is left of an earlier round is a stranger to a later one. */
+static void name_round(gw_place *place) {
+    size_t used = strlen(place->job);
+    if (place->round) snprintf(place->job + used, GW_JOB_TEXT - used, " round %d", place->round);
+}
+
 gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error) {
-    gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1, .listen_fd = -1};
+    gw_place found = {.rank = -1, .world = -1, .local_rank = -1, .local_world = -1, .listen_fd = -1, .seat = -1};
     const launcher *from = find_launcher();
     bool by_hand = (options && options->rank >= 0) || !from || from == &launchers[0] || from == KUBERNETES;
     int in_address, port;
@@ -229,9 +246,22 @@ gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *er
     if (status == GW_OK) status = find_master(options, variable("SLURM_PROCID") != NULL, &found, &in_address, error);
     if (status == GW_OK) status = find_port(options, in_address, &port, error);
     if (status == GW_OK && found.rank == 0) status = number("GRADWIRE_LISTEN_FD", 0, INT_MAX, &found.listen_fd, error);
+    if (status == GW_OK) status = find_roll(&found, error);
     if (status != GW_OK) return status;
     name_job(by_hand, port > 0, &found);
+    name_round(&found);
     choose_ports(port, &found);
     *place = found;
     return GW_OK;
+}
+
+void gw_place_recall(gw_place *place, const gw_roll *roll) {
+    place->rank = gw_roll_rank(roll, place->seat);
+    place->world = roll->world;
+    place->local_rank = place->local_world = place->listen_fd = -1;
+    place->round = roll->round;
+    snprintf(place->master, sizeof place->master, "%s", roll->address);
+    snprintf(place->job, sizeof place->job, "job");
+    name_round(place);
+    choose_ports(roll->port, place);
 }

@@ -10,6 +10,7 @@
 #ifndef GW_TRANSPORT_PLACE_H
 #define GW_TRANSPORT_PLACE_H
 
+#include "base/roll.h"
 #include "transport/address.h"
 
 #define GW_JOB_TEXT 256
@@ -20,10 +21,15 @@ typedef struct gw_place {
     char master[GW_HOST_TEXT];   /* name or literal address of rank 0's host, without brackets */
     int port_low, port_high;     /* rank 0 listens on one of these */
     int listen_fd;               /* GRADWIRE_LISTEN_FD: a socket of the launcher's for rank 0; -1: none */
+    int seat;                    /* GRADWIRE_SEAT: its number in an elastic job, which it keeps; else its rank */
+    int round;                   /* GRADWIRE_ROUND: how often the roll had been called when this process was started */
+    char roll[GW_HOST_TEXT];     /* GRADWIRE_ROLL: the file to read it from; "": the job is not elastic */
     char job[GW_JOB_TEXT];       /* the same on all ranks; jobs with other names are strangers (auth.h) */
 } gw_place;
 
 /* options NULL: everything from the environment. A malformed value gets a sentence that names its variable. */
 gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *error);
+/* The same process's place under another roll, which calls its seat. */
+void gw_place_recall(gw_place *place, const gw_roll *roll);
 
 #endif

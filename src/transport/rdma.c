@@ -3,7 +3,6 @@
 #include "transport/rdma_inside.h"
 
 #include "base/log.h"
-#include "transport/rdma_sockets.h"
 #include "transport/tcp.h"
 
 #include <assert.h>
@@ -58,7 +57,7 @@ static void complete_error(rdma *r) {
 
 static bool receive(rdma *r) {
     struct fi_cq_data_entry entries[COMPLETIONS];
-    if (!r->fabric.completions) return false; /* a reset failed, and every peer is lost */
+    if (!r->fabric.completions) return false; /* after a reset, until somebody is greeted */
     ssize_t count = fi_cq_read(r->fabric.completions, entries, COMPLETIONS);
     for (ssize_t i = 0; i < count; i++) complete(r, &entries[i]);
     if (count == -FI_EAVAIL) complete_error(r);
@@ -157,7 +156,7 @@ static bool rdma_arm(gw_transport *transport, bool sleeping) {
 static gw_status start(rdma *r, gw_error *error) {
     gw_status status = gw_rdma_fabric_start(&r->fabric, error);
     if (status != GW_OK) return status;
-    gw_rdma_tune_own(&r->fabric);
+    gw_rdma_fabric_leave_bbr(&r->fabric, r->fabric.address, r->fabric.address_bytes, true);
     if (r->fabric.register_local) {
         r->buffer_memory = gw_rdma_memory_take(&r->cache, r->buffers, r->buffer_bytes, FI_SEND | FI_RECV, error);
         if (!r->buffer_memory) return error->status;
@@ -196,14 +195,21 @@ static void forget(rdma *r) {
     }
 }
 
+/* A reset comes between a failure and the word of it to the user, and most jobs end then: the next endpoint, which
+ * takes the providers up to a second, is made when somebody is to be greeted. */
 static void rdma_reset(gw_transport *transport, uint32_t generation) {
     rdma *r = (rdma *)transport;
     assert(!r->inside);
-    gw_error error = {.rank = -1};
     stop(r);
     forget(r);
-    gw_status status = start(r, &error);
     r->side->ops->reset(r->side, generation);
+}
+
+void gw_rdma_awake(rdma *r) {
+    if (r->fabric.endpoint) return;
+    gw_error error = {.rank = -1};
+    gw_status status = start(r, &error);
+    if (status) stop(r);
     for (int i = 0; status && i < r->world; i++)
         if (i != r->rank) gw_rdma_fail_peer(r, i, status, "%s", error.text);
 }

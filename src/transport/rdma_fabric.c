@@ -1,6 +1,8 @@
 /* rdma_fabric.c - see rdma_fabric.h. */
 #include "transport/rdma_fabric.h"
 
+#include "transport/foreign.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +147,13 @@ gw_status gw_rdma_fabric_start(gw_rdma_fabric *f, gw_error *error) {
     if (!result) return GW_OK;
     gw_rdma_fabric_stop(f);
     return refuse(f, "its endpoint cannot be opened", result, error);
+}
+
+void gw_rdma_fabric_leave_bbr(const gw_rdma_fabric *f, const void *address, size_t bytes, bool own) {
+    gw_address where = {0};
+    if (strncmp(f->name, "tcp", 3) != 0 || bytes > sizeof where) return;
+    memcpy(&where, address, bytes);
+    gw_foreign_leave_bbr(&where, own);
 }
 
 void gw_rdma_fabric_stop(gw_rdma_fabric *f) {

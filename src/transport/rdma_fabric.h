@@ -42,6 +42,8 @@ typedef struct gw_rdma_fabric {
 gw_status gw_rdma_fabric_open(gw_rdma_fabric *fabric, const gw_rdma_options *options, gw_error *error);
 /* A fresh endpoint with an address of its own. */
 gw_status gw_rdma_fabric_start(gw_rdma_fabric *fabric, gw_error *error);
+/* foreign.h, where the provider uses sockets: of its own address, or those connected to another. */
+void gw_rdma_fabric_leave_bbr(const gw_rdma_fabric *fabric, const void *address, size_t bytes, bool own);
 void gw_rdma_fabric_stop(gw_rdma_fabric *fabric);
 void gw_rdma_fabric_close(gw_rdma_fabric *fabric); /* and stop */
 

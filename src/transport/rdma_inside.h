@@ -101,6 +101,9 @@ typedef struct rdma {
     gw_rdma_counters counters;
 } rdma;
 
+/* rdma.c: there is an endpoint again after a reset; where that fails, all peers are lost. */
+void gw_rdma_awake(rdma *r);
+
 /* rdma_peer.c: hello and goodbye over the authenticated connection, and the loss of peers. */
 gw_sink gw_rdma_side_sink(rdma *r);
 void gw_rdma_greet(rdma *r, int rank);

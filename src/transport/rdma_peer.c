@@ -52,6 +52,8 @@ gw_status gw_rdma_draw_cookies(rdma *r, gw_error *error) {
 void gw_rdma_greet(rdma *r, int rank) {
     peer *p = &r->peers[rank];
     if (p->greeted) return;
+    gw_rdma_awake(r);
+    if (!r->fabric.endpoint) return;
     p->greeted = true;
     gw_rdma_hello hello = {.address_bytes = r->fabric.address_bytes};
     memcpy(hello.cookie, p->expects, sizeof hello.cookie);
@@ -69,6 +71,7 @@ static void get_to_know(rdma *r, int rank) {
     gw_rdma_hello hello;
     gw_error error = {.rank = -1};
     gw_rdma_greet(r, rank); /* whatever is wrong, the peer is to find it too */
+    if (!p->greeted) return;
     if (gw_rdma_hello_read(&hello, p->hello_in, &error) != GW_OK) {
         gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "%s", error.text);
     } else if (strcmp(hello.provider, r->fabric.name) != 0) {

@@ -4,7 +4,6 @@
  * write where there was no grant. A payload of which no landing of just its length is known, or that is longer than the
  * provider's messages, is written without immediate data and told of by one message more. */
 #include "transport/rdma_inside.h"
-#include "transport/rdma_sockets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,8 @@ static void finish(rdma *r, record *done) {
 static outcome outcome_of(rdma *r, int rank, ssize_t result, const char *what) {
     peer *p = &r->peers[rank];
     if (result == 0) {
-        if (p->said++ == 0) gw_rdma_tune_to(&r->fabric, p->fabric_address, p->fabric_address_bytes);
+        if (p->said++ == 0)
+            gw_rdma_fabric_leave_bbr(&r->fabric, p->fabric_address, p->fabric_address_bytes, false);
         return GONE;
     }
     if (result == -FI_EAGAIN) return REFUSED;

@@ -104,7 +104,8 @@ static void wait_a_little(const guest *me) {
     struct pollfd fds[2] = {{.fd = gw_gateway_fd(me->gateway), .events = POLLIN},
                             {.fd = me->fd, .events = POLLIN | (me->sent < sizeof me->record ? POLLOUT : 0)}};
     gw_time until = gw_gateway_next_deadline(me->gateway);
-    gw_rendezvous_sleep(fds, me->fd < 0 ? 1 : 2, until < me->deadline ? until : me->deadline);
+    if (me->deadline < until) until = me->deadline;
+    gw_rendezvous_sleep(fds, me->fd < 0 ? 1 : 2, gw_rendezvous_look(me->meeting, until));
 }
 
 static gw_status visit(guest *me, gw_endpoint *all) {
@@ -117,6 +118,7 @@ static gw_status visit(guest *me, gw_endpoint *all) {
                     "rank %d has joined at %s, but not all of the %d ranks have after %.0f s: rank 0's own error names "
                     "those missing",
                     me->mine->rank, me->meeting->text, me->world, seconds_since(me->start));
+        if (gw_rendezvous_off(me->meeting)) gw_fail(me->error, GW_ABORTED, "the roll has been called anew");
         if (me->error->status == GW_OK) wait_a_little(me);
     }
     return me->error->status;

@@ -3,12 +3,15 @@
 
 #include <string.h>
 
-gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink sink, gw_error *error) {
-    (void)out, (void)options, (void)sink;
+gw_status gw_zmq_usable(gw_error *error) {
     return gw_fail(error, GW_UNSUPPORTED,
                    "transport=zmq needs ZeroMQ, without which this gradwire was built: install libzmq3-dev and "
-                   "build it "
-                   "again, or choose transport=tcp");
+                   "build it again, or choose transport=tcp");
+}
+
+gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink sink, gw_error *error) {
+    (void)out, (void)options, (void)sink;
+    return gw_zmq_usable(error);
 }
 
 void gw_zmq_endpoint(const gw_transport *transport, uint8_t endpoint[GW_ZMQ_ENDPOINT_BYTES]) {

@@ -30,6 +30,8 @@ typedef struct gw_zmq_options {
 
 /* GW_UNSUPPORTED where this gradwire was built without ZeroMQ. The generation is 0 until reset() gives another. */
 gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink sink, gw_error *error);
+/* GW_UNSUPPORTED, with the same reason, where gw_zmq_open could not work. */
+gw_status gw_zmq_usable(gw_error *error);
 /* What this rank tells the others about itself. */
 void gw_zmq_endpoint(const gw_transport *transport, uint8_t endpoint[GW_ZMQ_ENDPOINT_BYTES]);
 /* Before anything is sent to a peer, or comes from it: where it is, and what it told. */

@@ -1,15 +1,19 @@
 """For those who stay with DistributedDataParallel:
 
     model.register_comm_hook(None, gradwire.torch.ddp_hook)
+    model.register_comm_hook(gradwire.torch.HookState("compress=topk", model.named_parameters()), gradwire.torch.ddp_hook)
 
-DDP hands over its buckets in the order in which they fill; each is averaged where it lies. A thread waits for them, in
-that order, and completes the futures on which DDP waits."""
+DDP hands over its buckets in the order in which they fill. Without a state each is averaged where it lies; a thread
+waits for them, in that order, and completes the futures on which DDP waits. With one their gradients travel by its
+strategy, parameter by parameter: DDP may cut its buckets anew, but what a codec keeps belongs to a parameter."""
 import queue
 import threading
 
 import torch
 
-from gradwire.torch import collectives
+from gradwire._library import GradwireError
+from gradwire.torch import collectives, gradients, objects
+from gradwire.torch.step import Step
 from gradwire.torch.world import world
 
 
@@ -29,8 +33,70 @@ class Waiter:
                 future.set_exception(error)
 
 
+class HookState:
+    """The strategy of ddp_hook, and what it keeps from step to step. DDP waits for all buckets when the last one has
+    filled, so that is where this waits too. The first step travels then as a whole: nothing was known before."""
+
+    def __init__(self, strategy, named_parameters):
+        self.home, self.strategy = world(), strategy
+        self.slots = {p: gradients.Slot(name, p, 0) for name, p in named_parameters}
+        self.step, self.buffers = None, None
+        self.filled = []  # (buffer, gradients, parameters, future) of this step's buckets
+        self.home.hooks.append(self)
+
+    def take(self, bucket):
+        future = torch.futures.Future()
+        self.filled.append((bucket.buffer(), bucket.gradients(), bucket.parameters(), future))
+        if self.step is not None:
+            self.send(*self.filled[-1])
+        if bucket.is_last():
+            self.complete()
+        return future
+
+    def send(self, buffer, parts, parameters, future):
+        for part, parameter in zip(parts, parameters):
+            slot = self.slots[parameter]
+            slot.view.copy_(part)
+            self.step.ready(slot.index)
+
+    def complete(self):
+        filled, self.filled = self.filled, []
+        if self.step is None:
+            self.commit([p for _, _, parameters, _ in filled for p in parameters])
+            for one in filled:
+                self.send(*one)
+        self.step.end()
+        self.step.flush()
+        for buffer, parts, parameters, future in filled:
+            for part, parameter in zip(parts, parameters):
+                part.copy_(self.slots[parameter].view)
+            future.set_result(buffer)
+
+    def commit(self, parameters):
+        """Collective. DDP's first buckets are filled from the end of the model."""
+        for parameter in parameters:
+            if parameter not in self.slots:
+                raise GradwireError(f"a parameter of shape {list(parameter.shape)} is not among named_parameters of "
+                                    "HookState: give those of the model that DistributedDataParallel has")
+        used = [self.slots[p] for p in reversed(parameters)]
+        objects.agree([(s.name, s.parameter) for s in used], "ddp_hook")
+        self.buffers = gradients.Buffers(self.home, used)
+        for index, slot in enumerate(used):
+            slot.index = index
+        self.step = Step(self.home, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
+                         collectives.Average, 0, None)
+
+    def close(self):
+        if self.step is not None:
+            self.step.close()
+            self.buffers.free()
+            self.step = self.buffers = None
+
+
 def ddp_hook(state, bucket):
-    """Averages a bucket of DistributedDataParallel over all ranks; `state` is not used."""
+    """Averages a bucket of DistributedDataParallel over all ranks; `state` is None or a HookState."""
+    if state is not None:
+        return state.take(bucket)
     home = world()
     if not hasattr(home, "waiter"):
         home.waiter = Waiter()

@@ -16,8 +16,8 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import collectives, gradients, joining, objects, order, staging
-from gradwire.torch.step import Step, memory
+from gradwire.torch import collectives, gradients, inside, joining, objects, order, staging
+from gradwire.torch.step import Step
 from gradwire.torch.world import world
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
@@ -67,11 +67,12 @@ class Distributed:
         self._passes, self._op, self._named = backward_passes_per_step, op, named
         self._slots = named_slots(self.param_groups, named)
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
-        self._step = self._buffers = self._error = self._saved = self._readying = None
+        self._step = self._buffers = self._saved = None
+        self._inside = inside.Inside(self)
         self._forward_first = schedule_of(strategy, self._home.strategy, os.environ.get("GRADWIRE_STRATEGY"),
                                           strategy_file()) in FORWARD_FIRST
         self._learning, self._synchronized, self._ready, self._pending = True, False, 0, 0
-        self._flags_known, self._all_used, self._shadows, self._snapshot = False, True, {}, []
+        self._flags_known, self._all_used, self._snapshot = False, True, []
         self._descent = staging.Descent()
         self._number = len(self._home.optimizers)
         self._home.optimizers.append(weakref.ref(self))
@@ -122,9 +123,9 @@ class Distributed:
         self._hand_over(slot)
 
     def _hand_over(self, slot):
-        self._readying = slot
+        self._inside.readying = slot
         self._step.ready(slot.index)
-        self._readying = None
+        self._inside.readying = None
 
     # ---- step ----
 
@@ -166,7 +167,7 @@ class Distributed:
         self._apply([s for s in self._slots if s.pending])
         if self._step is not None and self._step.updates:
             self._step.flush()
-        self._raise()
+        self._inside.raise_error()
 
     def _exchange(self, active):
         """Every gradient is handed over, and the step is ended."""
@@ -189,7 +190,7 @@ class Distributed:
         self._ready, self._flags_known = 0, False
         for slot in self._slots:
             slot.ready, slot.passes = False, 0
-        self._raise()
+        self._inside.raise_error()
 
     def _settle(self):
         """All averages are there: into the parameters' gradients."""
@@ -244,7 +245,7 @@ class Distributed:
             slot.pending = False
         self._pending -= len(slots)
         if self._step.updates:
-            self._raise()
+            self._inside.raise_error()
             return
         if not self._flags_known:
             self._step.wait(0)
@@ -253,62 +254,22 @@ class Distributed:
         for slot in slots:
             self._give_back(slot)
             parts[slot.group].append(slot.parameter)
-        self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part])
+        self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part],
+                     self.state)
         for slot in slots:
             slot.parameter.grad = None
 
-    def _update(self, groups):
+    def _update(self, groups, state):
         """The wrapped optimiser on some parameters only."""
-        self._inner.param_groups, self._inner.state = groups, self.state
+        self._inner.param_groups, self._inner.state = groups, state
         type(self._inner).step(self._inner)
-
-    # ---- updates inside the step ----
-
-    def _update_inside(self, update):
-        """By whichever thread drives communication; an exception waits for the next call."""
-        try:
-            slot = self._tensors[update.tensor]
-            if update.count != slot.parameter.numel():
-                raise GradwireError(f'parameter "{slot.name}" is to be updated in parts, which optimisers of torch do '
-                                    "not do", "UNSUPPORTED")
-            if self._readying is slot and not slot.used:
-                return  # it had no gradient: nothing happens to it, as in a single process
-            weights, gradient = (self._over(slot, at) for at in (update.weights, update.gradient))
-            with torch.no_grad():
-                if update.local:
-                    weights.add_(gradient, alpha=-self.param_groups[slot.group]["lr"])
-                else:
-                    self._update_copy(slot, weights, gradient)
-        except BaseException as error:  # must not cross the library
-            self._error = self._error or error
-
-    def _over(self, slot, address):
-        key = slot.index, address
-        if key not in self._shadows:
-            p = slot.parameter
-            self._shadows[key] = memory(address, p.numel(), p.dtype).as_strided(p.size(), p.stride())
-        return self._shadows[key]
-
-    def _update_copy(self, slot, weights, gradient):
-        """With the parameter's own state, on weights that may be another copy: the forward pass may be using it."""
-        stand_in = torch.nn.Parameter(weights)
-        stand_in.grad = gradient
-        if slot.parameter in self.state:
-            self.state[stand_in] = self.state[slot.parameter]
-        settings = self.param_groups[slot.group]
-        self._update([{**settings, "params": [stand_in]}])
-        if stand_in in self.state:
-            self.state[slot.parameter] = self.state.pop(stand_in)
-
-    def _raise(self):
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
 
     # ---- beginning and end ----
 
     def _commit(self):
         """Collective: all ranks agree on the parameters, and take the first rank's order of them."""
+        if self._number:
+            self._home.close_orphans()
         named = [(s.name, s.parameter) for s in self._slots]
         objects.agree(named, "DistributedOptimizer")
         saved = self._saved or {}
@@ -320,38 +281,41 @@ class Distributed:
         held = [s.parameter.grad for s in self._slots]  # gradients of this first step are computed already
         self._buffers = gradients.Buffers(self._home, self._slots)
         rows = gradients.entries(self._slots, self._buffers.flag_tensor)
-        self._step = Step(self._home, rows, self._strategy, self._op, saved.get("steps", 0), self._called_inside())
-        self._tensors = {}
+        mine = self._is_mine(saved)
+        self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
+        self._step = Step(self._home, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update)
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._step.updates)
-            self._tensors[slot.index], slot.parameter.grad = slot, gradient
+            slot.parameter.grad = gradient
         self._ones = [1.0] * (len(self._slots) + 1)
         if self._learning:
             self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
-        self._learning = False
-        self._restore(saved)
+        self._learning, self._saved = False, None
+        if mine:
+            self._step.restore(saved["state"])
+        if saved:
+            self._home.gather(0)  # nobody may push to a server that has not its weights yet
 
     def _reorder(self, names):
         place = {name: i for i, name in enumerate(names)}
         old, self._slots = self._slots, sorted(self._slots, key=lambda s: place[s.name])
         self._order.renumber([self._slots.index(s) for s in old])
 
-    def _called_inside(self):
-        me = weakref.ref(self)
-        return lambda update: me() and me()._update_inside(update)
-
-    def _restore(self, saved):
-        self._saved = None
-        if not saved:
-            return
-        if (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
-            self._step.restore(saved["state"])
-        else:
-            warnings.warn(f"the optimiser's state was saved by rank {saved['rank']} of {saved['size']}, and this is "
-                          f"rank {self._home.rank} of {self._home.size}: what the codec had kept begins anew")
+    def _is_mine(self, saved):
+        """Whether it is what this rank has saved, and can go on with."""
+        if not saved or (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
+            return bool(saved)
+        warnings.warn(f"the optimiser's state was saved by rank {saved['rank']} of {saved['size']}, and this is "
+                      f"rank {self._home.rank} of {self._home.size}: what the codec had kept begins anew")
+        return False
 
     def __del__(self):
+        """At any moment of this process, which may be one inside a call from the library: what closing waits for the
+        other ranks to do is done when the next step is committed."""
         if hasattr(self, "_slots") and self._home.comm is not None:
+            if self._step is not None:
+                self._home.orphans[self._number] = self._step, self._buffers
+                self._step = None
             self.detach()
 
     def detach(self):
@@ -373,7 +337,8 @@ class Distributed:
                 slot.parameter.grad = slot.view = slot.outside = None
                 slot.passes, slot.ready, slot.pending = 0, False, False
             self._step.close()
-            self._shadows, self._pending, self._ready = {}, 0, 0
+            self._pending, self._ready = 0, 0
+            self._inside.forget()
             self._buffers.free()
             self._step = self._buffers = None
 
@@ -422,6 +387,7 @@ class Distributed:
         state = super().state_dict()
         if self._step is not None:
             state["gradwire"] = {"rank": self._home.rank, "size": self._home.size, "state": self._step.save(),
+                                 "parts": self._inside.state(),
                                  "steps": self._step.first_step + self._step.steps,
                                  "order": [s.name for s in self._slots]}
         elif self._saved:

@@ -18,7 +18,8 @@ def memory(address, count, dtype):
 class Step:
     """A committed step over `entries`: (name, gradient, weights or None, rows, exact), in forward order. `update` is
     called with a StepUpdate where the strategy has the optimiser run inside the step; it is left out of the first try,
-    because most strategies leave the optimiser to the caller. `updates` says which of the two it is."""
+    because most strategies leave the optimiser to the caller. `updates` says which of the two it is. With update None
+    strategies that want one are refused."""
 
     def __init__(self, home, entries, strategy, op, first_step, update):
         self.home, self.first_step, self.steps = home, first_step, 0
@@ -27,7 +28,7 @@ class Step:
         try:
             self.commit(entries, strategy, op, UPDATE_FUNCTION())
         except GradwireError as error:
-            if error.status != "UNSUPPORTED":
+            if error.status != "UNSUPPORTED" or update is None:
                 raise
             self.commit([e for e in entries if e[2] is not None], strategy, op, self.callback)
             self.updates = True

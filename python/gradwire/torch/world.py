@@ -4,6 +4,7 @@ An exception that nobody catches ends all ranks: its last line reaches them thro
 its traceback as always."""
 import atexit
 import ctypes
+import gc
 import sys
 import traceback
 import weakref
@@ -15,10 +16,12 @@ REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 
 class World:
     """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
-    weak references, in the order in which they were made."""
+    weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has any
+    more, by their numbers; `hooks` are states of ddp_hook."""
 
     def __init__(self, comm, uneven=False, strategy=None):
-        self.comm, self.uneven, self.strategy, self.pending, self.optimizers = comm, uneven, strategy, set(), []
+        self.comm, self.uneven, self.strategy, self.pending = comm, uneven, strategy, set()
+        self.optimizers, self.orphans, self.hooks = [], {}, []
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
         self._cross = None
@@ -28,11 +31,23 @@ class World:
 
     def shutdown(self):
         if self.comm is not None:
+            self.close_orphans()
             for optimizer in self.optimizers:
                 if optimizer() is not None:
                     optimizer().detach()
+            for hook in self.hooks:
+                hook.close()
             lib.gw_finalize(self.comm)
             self.comm = None
+
+    def close_orphans(self):
+        """Servers end when all ranks have closed a step: whatever is garbage here is so on every rank, and they close
+        it in the same order."""
+        gc.collect()
+        for number in sorted(self.orphans):
+            step, buffers = self.orphans.pop(number)
+            step.close()
+            buffers.free()
 
     def cross(self):
         """Place among the ranks that have the same local rank on their hosts, and how many these are."""

@@ -1,5 +1,5 @@
-/* rdma_sockets.c - see rdma_sockets.h. */
-#include "transport/rdma_sockets.h"
+/* foreign.c - see foreign.h. */
+#include "transport/foreign.h"
 
 #include <dirent.h>
 #include <netinet/tcp.h>
@@ -21,21 +21,12 @@ static bool is_at(int fd, const gw_address *address, bool own) {
            gw_address_port(&found) == gw_address_port(address);
 }
 
-static void tune(const gw_rdma_fabric *fabric, const void *address, size_t bytes, bool own) {
-    gw_address where = {0};
-    if (strncmp(fabric->name, "tcp", 3) != 0 || bytes > sizeof where) return;
-    memcpy(&where, address, bytes);
+void gw_foreign_leave_bbr(const gw_address *address, bool own) {
     DIR *descriptors = opendir("/proc/self/fd");
     if (!descriptors) return;
     for (struct dirent *entry = readdir(descriptors); entry; entry = readdir(descriptors)) {
         int fd = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && is_at(fd, &where, own)) leave_bbr(fd);
+        if (entry->d_name[0] != '.' && is_at(fd, address, own)) leave_bbr(fd);
     }
     closedir(descriptors);
-}
-
-void gw_rdma_tune_own(const gw_rdma_fabric *fabric) { tune(fabric, fabric->address, fabric->address_bytes, true); }
-
-void gw_rdma_tune_to(const gw_rdma_fabric *fabric, const void *address, size_t bytes) {
-    tune(fabric, address, bytes, false);
 }

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""One rank of a comparison: seconds that a training step takes in several ways, in turns on the same model, beside
+PyTorch's DistributedDataParallel with Gloo.
+
+    gradwire run --lab hosts=2,rate=1gbit -- python3 bench/torch_ddp.py --model resnet50 ddp schedule=dear
+
+A way is `alone` (nothing travels), `ddp`, `ddp-fp16` (with torch's own fp16 hook), or a strategy for
+DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
+another; a step takes as long as it does on the slowest rank. The median over the turns is told, and how much faster
+than ddp that is."""
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torchvision  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import gradwire.torch as gw  # noqa: E402
+
+
+class Alone:
+    """Also what the others have in common."""
+
+    def __init__(self, model, line):
+        self.model, self.line = model, line
+
+    def begin(self):
+        """Before every turn."""
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+
+    def step(self, x, y):
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(self.model(x), y).backward()
+        self.optimizer.step()
+
+    def end(self):
+        """Whatever is under way is completed; the model is free for another way."""
+        self.optimizer = None
+
+
+class Ddp(Alone):
+    """Buffers of normalisation are left alone, as by the others."""
+
+    def __init__(self, model, line):
+        super().__init__(DistributedDataParallel(model, broadcast_buffers=False), line)
+        if line == "ddp-fp16":
+            self.model.register_comm_hook(None, fp16_compress_hook)
+
+
+class Gradwire(Alone):
+    def begin(self):
+        super().begin()
+        self.optimizer = gw.DistributedOptimizer(self.optimizer, self.model.named_parameters(), strategy=self.line)
+
+    def end(self):
+        self.optimizer.flush()
+        self.optimizer.detach()
+        super().end()
+
+
+def way(model, line):
+    return {"alone": Alone, "ddp": Ddp, "ddp-fp16": Ddp}.get(line, Gradwire)(model, line)
+
+
+def spent(one, batch, steps):
+    """Seconds of one step on the slowest rank, from the end of the step before."""
+    begin = time.perf_counter()
+    for _ in range(steps):
+        one.step(*batch)
+    return max(gw.allgather_object((time.perf_counter() - begin) / steps))
+
+
+def turn(one, batch, seconds):
+    """Before the steps that count there is one that follows upon nothing but a step."""
+    one.begin()
+    one.step(*batch)
+    steps = max(1, round(seconds / spent(one, batch, 1)))
+    one.step(*batch)
+    took = spent(one, batch, steps)
+    one.end()
+    return took
+
+
+def told(options, found):
+    print(f"# {options.model}, batch {options.batch} of {options.pixels} x {options.pixels}, {gw.size()} ranks, "
+          f"{options.network}; torch {torch.__version__}, one thread a rank; median of {options.turns} turns")
+    print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'of ddp':>8}")
+    medians = {line: statistics.median(times) for line, times in found.items()}
+    for line, times in found.items():
+        ratio = f"{medians['ddp'] / medians[line]:7.2f}x" if "ddp" in medians else ""
+        print(f"{line:42} {medians[line]:9.3f} {min(times):8.3f} {max(times):8.3f} {ratio:>8}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet50", help="one of torchvision's")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--pixels", type=int, default=64, help="height and width of the pictures")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5, help="of a turn, at least one step")
+    parser.add_argument("--network", default="one host", help="what it is, for the heading")
+    parser.add_argument("ways", nargs="+")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    gw.init()
+    if os.path.exists("/sys/class/net/eth0"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0" if gw.local_size() < gw.size() else "lo")
+    dist.init_process_group("gloo", rank=gw.rank(), world_size=gw.size())
+    torch.manual_seed(1)
+    model = getattr(torchvision.models, options.model)()
+    ways = [way(model, line) for line in options.ways]
+    batch = torch.randn(options.batch, 3, options.pixels, options.pixels), torch.randint(1000, (options.batch,))
+    found = {line: [] for line in options.ways}
+    for number in range(options.turns):
+        for one in ways:
+            found[one.line].append(turn(one, batch, options.seconds))
+            if gw.rank() == 0:
+                print(f"turn {number + 1} of {options.turns}  {one.line}  {found[one.line][-1]:.3f} s a step",
+                      file=sys.stderr, flush=True)
+    if gw.rank() == 0:
+        told(options, found)
+    dist.destroy_process_group()
+    gw.shutdown()
+
+
+main()

@@ -1,0 +1,116 @@
+"""The optimiser inside the step. Where the synchrony works on weights (periodic, delayed) or servers keep them (asp, ssp,
+backup), the library asks for each update: of a whole parameter, or of the part of it that this rank's server owns. It
+is called by whichever thread drives communication; an exception waits for the next call of the optimiser's."""
+import collections
+import weakref
+
+import torch
+
+from gradwire._library import GradwireError
+from gradwire.torch.step import memory
+
+
+def works_by_element(kind):
+    """Those of torch do; another one may need the whole parameter, for a norm of it say."""
+    return kind.__module__.startswith("torch.optim")
+
+
+class Inside:
+    """`slots` by the numbers of the step's tensors (flags do not travel here). The state of a whole parameter is the optimiser's own; that of
+    parts is here: `parts` are parameters over the server's memory, by (slot, first element), and `part_states` what
+    the optimiser keeps of them."""
+
+    def __init__(self, owner):
+        self.owner, self.slots, self.error = weakref.ref(owner), {}, None
+        self.forget()
+
+    def begin(self, owner, slots, saved):
+        """Before the step is committed; saved: what state() gave."""
+        self.slots = dict(enumerate(slots))
+        named = {slot.name: slot for slot in slots}
+        for (name, first, count), state in saved:
+            self.part_states[self.part(owner, named[name], first, count)] = state
+
+    def forget(self):
+        """The memory of the step has gone."""
+        self.views, self.parts, self.part_states = {}, {}, collections.defaultdict(dict)
+        self.readying = None  # the slot whose gradient is just being handed over
+
+    def raise_error(self):
+        if self.error is not None:
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error  # whose traceback has this frame, and all that called it
+
+    def update(self, update):
+        owner = self.owner()
+        if owner is None:
+            return
+        try:
+            with torch.no_grad():
+                self.dispatch(owner, self.slots[update.tensor], update)
+        except BaseException as error:  # must not cross the library
+            self.error = self.error or error
+
+    def dispatch(self, owner, slot, update):
+        own = update.weights == slot.parameter.data_ptr()
+        if own and self.readying is slot and not slot.used:
+            return  # it had no gradient: nothing happens to it, as in a single process
+        settings = owner.param_groups[slot.group]
+        if update.count != slot.parameter.numel():
+            self.update_part(owner, slot, update, settings)
+            return
+        weights, gradient = (self.view(slot, at) for at in (update.weights, update.gradient))
+        gradient = gradient if update.scale == 1 else gradient * update.scale
+        if update.local:
+            weights.add_(gradient, alpha=-settings["lr"])
+        else:
+            self.update_whole(owner, slot, weights, gradient, settings)
+
+    def view(self, slot, address):
+        key = slot.name, address
+        if key not in self.views:
+            p = slot.parameter
+            self.views[key] = memory(address, p.numel(), p.dtype).as_strided(p.size(), p.stride())
+        return self.views[key]
+
+    @staticmethod
+    def update_whole(owner, slot, weights, gradient, settings):
+        """With the parameter's own state, on weights that may be another copy: the forward pass may be using it."""
+        stand_in = torch.nn.Parameter(weights)
+        stand_in.grad = gradient
+        if slot.parameter in owner.state:
+            owner.state[stand_in] = owner.state[slot.parameter]
+        owner._update([{**settings, "params": [stand_in]}], owner.state)
+        if stand_in in owner.state:
+            owner.state[slot.parameter] = owner.state.pop(stand_in)
+
+    def update_part(self, owner, slot, update, settings):
+        part = self.part(owner, slot, update.first, update.count)
+        if part.data_ptr() != update.weights:
+            part.data = memory(update.weights, update.count, slot.parameter.dtype)
+        gradient = memory(update.gradient, update.count, slot.parameter.dtype)
+        part.grad = gradient if update.scale == 1 else gradient * update.scale
+        owner._update([{**settings, "params": [part]}], self.part_states)
+
+    def part(self, owner, slot, first, count):
+        key = slot.name, first, count
+        if key not in self.parts:
+            self.check_part(type(owner._inner), *key)
+            self.parts[key] = torch.nn.Parameter(torch.empty(0, dtype=slot.parameter.dtype))
+        return self.parts[key]
+
+    def check_part(self, kind, name, first, count):
+        if not works_by_element(kind):
+            raise GradwireError(f'parameter "{name}" is updated in parts, and {kind.__name__} may need it whole: use '
+                                "arch=ps:servers=1 with a schedule that does not slice", "UNSUPPORTED")
+        for (other, begin, length), part in self.parts.items():
+            if other == name and begin < first + count and first < begin + length and self.part_states.get(part):
+                raise GradwireError(f'parameter "{name}" has been cut anew, and what {kind.__name__} keeps belongs to '
+                                    "its old parts: use a schedule that is not tuned", "UNSUPPORTED")
+
+    def state(self):
+        """What the optimiser keeps of parts, to be saved."""
+        return [(key, self.part_states[part]) for key, part in self.parts.items() if part in self.part_states]

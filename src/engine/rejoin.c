@@ -1,0 +1,142 @@
+/* rejoin.c - joining a job, and joining it again: the launcher of an elastic job (gradwire run --elastic, --restarts)
+ * calls the roll anew when a rank dies, and everybody who is called meets again, as at the beginning, with links and
+ * ranks of its own (as Elastic Horovod and TorchElastic do). Nothing of an earlier round can reach a later one. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/comm.h"
+#include "engine/node.h"
+
+#define LOOK_US 5000 /* how often the roll is read while waiting for it */
+
+static char *copied(const char *text, bool *fits) {
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy) *fits = false;
+    return copy;
+}
+
+gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error) {
+    static const gw_options defaults = GW_OPTIONS_DEFAULT;
+    bool fits = true;
+    *copy = options ? *options : defaults;
+    copy->strategy = copied(copy->strategy, &fits);
+    copy->master_addr = copied(copy->master_addr, &fits);
+    copy->token = copied(copy->token, &fits);
+    copy->interfaces = copied(copy->interfaces, &fits);
+    copy->ports = copied(copy->ports, &fits);
+    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for the options of a job");
+}
+
+void gw_options_free(gw_options *copy) {
+    if (copy->token) explicit_bzero((char *)(uintptr_t)copy->token, strlen(copy->token));
+    free((char *)(uintptr_t)copy->strategy);
+    free((char *)(uintptr_t)copy->master_addr);
+    free((char *)(uintptr_t)copy->token);
+    free((char *)(uintptr_t)copy->interfaces);
+    free((char *)(uintptr_t)copy->ports);
+}
+
+/* Takes the place of the newest roll; false: there is none after that round. Not called: the rank becomes -1. */
+static bool recalled(gw_place *place, int after) {
+    gw_roll roll;
+    if (!place->roll[0] || !gw_roll_read(&roll, place->roll) || roll.round <= after) return false;
+    gw_place_recall(place, &roll);
+    return true;
+}
+
+static gw_status not_called(const gw_place *place, gw_error *error) {
+    return gw_fail(error, GW_ABORTED, "the job goes on without this process (it had seat %d)", place->seat);
+}
+
+/* It may be because others died, or are not there yet. */
+static bool passes(gw_status status) {
+    return status != GW_INVALID && status != GW_UNSUPPORTED && status != GW_MEMORY;
+}
+
+/* Whoever fails while others die is called again. */
+static gw_status join_called(gw_node **node, const gw_options *options, gw_place *place, gw_time deadline,
+                             gw_error *error) {
+    gw_time until = gw_clock_now() + deadline;
+    for (;;) {
+        gw_error failed = {.rank = -1};
+        if (place->rank < 0) return not_called(place, error);
+        gw_status status = gw_node_open(node, options, place, until, &failed);
+        if (status && passes(status) && place->roll[0] && gw_clock_now() < until) {
+            recalled(place, place->round);
+            usleep(LOOK_US);
+            continue;
+        }
+        if (status) *error = failed;
+        return status;
+    }
+}
+
+gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error) {
+    gw_place place;
+    gw_time deadline;
+    static const gw_options defaults = GW_OPTIONS_DEFAULT;
+    gw_status status = gw_place_find(options, &place, error);
+    if (!status) status = gw_node_deadline(options ? options : &defaults, &deadline, error);
+    if (status) return status;
+    recalled(&place, place.round); /* others may have died since this process was started */
+    return join_called(node, options, &place, deadline, error);
+}
+
+gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error) {
+    gw_place place = old->place;
+    gw_time until = gw_clock_now() + old->deadline;
+    if (!place.roll[0])
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_regroup: nobody calls the ranks of this job together again: start it by gradwire run "
+                       "--elastic or --restarts");
+    while (!recalled(&place, old->place.round)) {
+        if (gw_clock_now() > until)
+            return gw_fail(error, GW_TIMEOUT,
+                           "gw_regroup: the launcher has not called the ranks together again before the deadline: it "
+                           "does so when a process has died");
+        usleep(LOOK_US);
+    }
+    return join_called(node, &old->options, &place, old->deadline, error);
+}
+
+/* One try: joins after `old`, and opens the communicator of all. *joined is kept on failure, to go on after it. */
+static gw_status regroup_once(const gw_node *old, gw_node **joined, gw_comm **out, gw_error *error) {
+    gw_status status = gw_node_rejoin(joined, old, error);
+    if (!status) status = gw_comm_open_world(*joined, out, error);
+    if (!status)
+        gw_log(GW_LOG_INFO, (*joined)->rank, "round %d: the job goes on with %d rank%s; seat %d is rank %d now",
+               (*joined)->place.round, (*joined)->world, (*joined)->world == 1 ? "" : "s", (*joined)->place.seat,
+               (*joined)->rank);
+    return status;
+}
+
+gw_status gw_regroup(gw_comm *comm, gw_comm **out) {
+    gw_error error = {.rank = -1};
+    if (!comm || !out) {
+        gw_fail(&error, GW_INVALID, "gw_regroup: the communicator or the place for the new one is NULL");
+        return gw_comm_told(&error);
+    }
+    *out = NULL;
+    gw_node *node = comm->node, *before = NULL, *joined = NULL;
+    if (!atomic_load(&comm->failed)) {
+        gw_fail(&error, GW_INVALID, "gw_regroup: the communicator has not failed (gw_abort ends one)");
+        return gw_comm_told(&error);
+    }
+    gw_node_retire(node);
+    gw_status status;
+    for (;;) {
+        error = (gw_error){.rank = -1};
+        status = regroup_once(before ? before : node, &joined, out, &error);
+        gw_node_leave(before);
+        before = joined;
+        joined = NULL;
+        if (!status || !before || !passes(status)) break; /* without a node nobody came in time */
+    }
+    if (status) gw_node_leave(before);
+    return status ? gw_comm_told(&error) : GW_OK;
+}
+
+int gw_seat(const gw_comm *comm) { return comm->node->place.seat; }
+int gw_round(const gw_comm *comm) { return comm->node->place.round; }

@@ -1,0 +1,222 @@
+/* step_servers.c - ranks that come together over parameter servers: at a commit, and again when some were lost.
+ * Everybody says who he is, all decide alike who serves (server/placement.h), and what servers knew is handed over. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/step.h"
+#include "engine/stepper_ps.h"
+
+/* A collective call of the public kind has told its error to this thread. */
+static gw_status heard(gw_status status, gw_error *error) {
+    return status ? gw_fail(error, status, "%s", gw_last_error(NULL)) : GW_OK;
+}
+
+gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_attendant **out, gw_error *error) {
+    gw_comm *comm = step->comm;
+    if (!config->servers) return GW_OK;
+    gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
+    if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
+    gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1,
+                         .fresh = step->stepper == NULL, .first_step = step->base};
+    if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
+    gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
+    if (status) free(who);
+    else *out = who;
+    return status;
+}
+
+/* Handing over. */
+
+static gw_status send_state(gw_comm *office, const void *bytes, size_t count, int to, gw_error *error) {
+    uint64_t length = count;
+    gw_status status = heard(gw_send(office, &length, 1, GW_I64, to), error);
+    return status ? status : heard(gw_send(office, bytes, count, GW_U8, to), error);
+}
+
+static gw_status receive_state(gw_comm *office, gw_ps *ps, int server, int from, gw_error *error) {
+    uint64_t length = 0;
+    gw_status status = heard(gw_recv(office, &length, 1, GW_I64, from), error);
+    if (status) return status;
+    void *bytes = malloc(length + 1);
+    if (!bytes) return gw_fail(error, GW_MEMORY, "out of memory for the %llu bytes of a server's state",
+                               (unsigned long long)length);
+    status = heard(gw_recv(office, bytes, length, GW_U8, from), error);
+    if (!status) status = gw_ps_take(ps, server, bytes, length, error);
+    free(bytes);
+    return status;
+}
+
+/* From one rank to another, or to itself. */
+static gw_status pass_state(gw_comm *office, gw_ps *ps, int server, int from, int to, gw_error *error) {
+    const void *bytes = NULL;
+    size_t count = 0;
+    if (to < 0 || (office->rank != from && office->rank != to)) return GW_OK;
+    if (office->rank != from) return receive_state(office, ps, server, from, error);
+    gw_status status = gw_ps_known(ps, server, &bytes, &count, error);
+    if (status) return status;
+    return to == from ? gw_ps_take(ps, server, bytes, count, error) : send_state(office, bytes, count, to, error);
+}
+
+/* To the rank that runs it, and from there to its replica. */
+static gw_status place_state(gw_comm *office, gw_ps *ps, int server, gw_error *error) {
+    const gw_placement *p = gw_ps_placement(ps);
+    int to = p->rank_of[server], source = p->source[server];
+    gw_status status = GW_OK;
+    if (source >= 0) status = pass_state(office, ps, server, source, to, error);
+    else if (office->rank == to && p->all_fresh) gw_ps_fresh(ps);
+    else if (office->rank == to) status = gw_ps_load(ps, error);
+    return status ? status : pass_state(office, ps, server, to, p->copy_of[server], error);
+}
+
+/* A worker that came anew gets the numbers of its pushes and the weights of one server. */
+static gw_status welcome(gw_comm *office, gw_ps *ps, int server, int guest, gw_error *error) {
+    int host = gw_ps_placement(ps)->rank_of[server];
+    size_t parcels = (size_t)gw_ps_parcels(ps), space = gw_ps_has_weights(ps) ? gw_ps_space(ps, server) : 0;
+    if (office->rank != host && office->rank != guest) return GW_OK;
+    uint64_t *numbers = calloc(parcels + 1, sizeof *numbers);
+    void *weights = malloc(space + 1);
+    gw_status status = numbers && weights ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a server's weights");
+    if (!status && office->rank == host) {
+        gw_ps_numbers(ps, guest, numbers);
+        if (space) memcpy(weights, gw_ps_space_weights(ps), space);
+        if (guest != host) status = heard(gw_send(office, numbers, parcels, GW_I64, guest), error);
+        if (!status && guest != host) status = heard(gw_send(office, weights, space, GW_U8, guest), error);
+    } else if (!status) {
+        status = heard(gw_recv(office, numbers, parcels, GW_I64, host), error);
+        if (!status) status = heard(gw_recv(office, weights, space, GW_U8, host), error);
+    }
+    if (!status && office->rank == guest) gw_ps_begin_at(ps, server, numbers, space ? weights : NULL);
+    free(numbers);
+    free(weights);
+    return status;
+}
+
+static gw_status welcome_all(gw_step *step, gw_comm *office, gw_ps *ps, gw_error *error) {
+    const gw_placement *p = gw_ps_placement(ps);
+    gw_status status = GW_OK;
+    gw_ps_admit(ps);
+    for (int r = 0; r < p->world && !status; r++) {
+        if (!p->who[r].fresh || p->who[r].only) continue;
+        for (int s = 0; s < p->servers && !status; s++) status = welcome(office, ps, s, r, error);
+        if (!status && office->rank == r) {
+            step->base = gw_placement_first_step(p);
+            step->first = step->base + gw_placement_floor(p);
+            gw_stepper_begin_at(step->stepper, step->first);
+        }
+    }
+    return status;
+}
+
+/* Without weights on the servers the others' are not to be had here, nor what some have been answered and some not. */
+static gw_status check_losses(const gw_ps *ps, const gw_sync *sync, gw_error *error) {
+    const gw_placement *p = gw_ps_placement(ps);
+    if (p->all_fresh || gw_ps_has_weights(ps)) return GW_OK;
+    for (int r = 0; r < p->world; r++)
+        if (p->who[r].fresh && !p->who[r].only)
+            return gw_fail(error, GW_UNSUPPORTED,
+                           "under sync=%s workers have the weights, and one that was started again cannot come back "
+                           "among the others: use --elastic without --restarts, or sync=asp or ssp",
+                           sync->technique.name);
+    for (int s = 0; s < p->servers; s++)
+        if (p->source[s] < 0)
+            return gw_fail(error, GW_PEER_LOST,
+                           "server %d is lost, and under sync=%s nobody knows which of its answers came: replicas=1 "
+                           "keeps them on another rank",
+                           s, sync->technique.name);
+    return GW_OK;
+}
+
+gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
+    gw_ps *ps = gw_stepper_servers(step->stepper);
+    if (!ps) return GW_OK;
+    const gw_placement *p = gw_ps_placement(ps);
+    bool copies = false;
+    for (int s = 0; s < p->servers; s++) copies |= p->copy_of[s] >= 0;
+    gw_status status = check_losses(ps, gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique), error);
+    if (status) return status;
+    if (p->all_fresh && !copies) return gw_ps_settle(ps, error);
+    gw_comm *office = NULL; /* its own, since the step's carries letters */
+    status = heard(gw_comm_split(step->comm, 0, step->comm->rank, &office), error);
+    for (int s = 0; s < p->servers && !status; s++) status = place_state(office, ps, s, error);
+    if (!status && !p->all_fresh) status = welcome_all(step, office, ps, error);
+    if (!status) status = gw_ps_settle(ps, error);
+    if (!status) status = heard(gw_barrier(office), error);
+    gw_finalize(office);
+    return status;
+}
+
+/* Moving. */
+
+static gw_status check_movable(const gw_step *step, const gw_comm *comm, gw_error *error) {
+    const gw_sync *sync = step ? gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique) : NULL;
+    if (!step || !comm) return gw_fail(error, GW_INVALID, "gw_step_move: the step or the communicator is NULL");
+    if (!gw_stepper_servers(step->stepper))
+        return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: only steps over servers (arch=ps) can be moved; close "
+                                              "this one and commit another");
+    const gw_technique *codec = step->strategy.axes[GW_AXIS_COMPRESS].technique;
+    if (strcmp(codec->name, "none") != 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_step_move: a step with compress=%s cannot be moved, since a push cannot be encoded twice; "
+                       "close it and commit another",
+                       codec->name);
+    bool measured = gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured;
+    if (sync->travels_apart || measured || gw_tuning_runs(&step->tuning))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_step_move: a step with sync=%s and schedule=%s%s cannot be moved; close it and commit "
+                       "another",
+                       sync->technique.name, step->strategy.axes[GW_AXIS_SCHEDULE].technique->name,
+                       gw_tuning_runs(&step->tuning) ? ", which is being tuned," : "");
+    return GW_OK;
+}
+
+static void tell_changes(const gw_step *step) {
+    const gw_placement *p = gw_ps_placement(gw_stepper_servers(step->stepper));
+    int back = 0;
+    for (int r = 0; r < p->world; r++) back += p->who[r].fresh;
+    if (step->comm->rank == 0)
+        gw_log(GW_LOG_WARN, 0, "steps go on with %d worker%s, %d of %d ranks having just come",
+               gw_placement_workers(p), gw_placement_workers(p) == 1 ? "" : "s", back, p->world);
+}
+
+/* The step's own communicator is another from here on, whatever comes: it can be moved again. */
+static gw_status change_comm(gw_step *step, gw_comm *comm, gw_error *error) {
+    gw_comm *old = step->comm, *mine = NULL;
+    gw_status status = heard(gw_comm_split(comm, 0, comm->rank, &mine), error);
+    if (status) return status;
+    gw_node_lock(old->node);
+    gw_step_dismount(step);
+    status = gw_stepper_part(step->stepper, error);
+    gw_node_unlock(old->node);
+    step->comm = mine;
+    gw_finalize(old);
+    return status;
+}
+
+static gw_status move(gw_step *step, gw_comm *comm, gw_error *error) {
+    gw_attendant *who = NULL;
+    gw_stepper_config config = {.servers = 1};
+    gw_status status = change_comm(step, comm, error);
+    if (!status) status = gw_step_attend(step, &config, &who, error);
+    if (status) return status;
+    gw_node_lock(step->comm->node);
+    status = gw_stepper_rejoin(step->stepper, step->comm->node->core, step->comm->team, who, error);
+    gw_node_unlock(step->comm->node);
+    free(who);
+    return status ? status : gw_step_hand_over(step, error);
+}
+
+gw_status gw_step_move(gw_step *step, gw_comm *comm) {
+    gw_error error = {.rank = -1};
+    gw_status status = check_movable(step, comm, &error);
+    if (!status) status = move(step, comm, &error);
+    if (status) return gw_comm_told(&error);
+    gw_node_lock(step->comm->node);
+    step->before = (gw_engine_counters){0};
+    gw_stepper_resume(step->stepper);
+    gw_step_ride(step);
+    gw_node_unlock(step->comm->node);
+    tell_changes(step);
+    gw_node_nudge(step->comm->node);
+    return GW_OK;
+}

@@ -1,0 +1,494 @@
+/* stepper_ps_codec.c - parcels through a codec. See stepper_ps.h.
+ *
+ * Two forms. Where the codec's payloads can be merged and servers answer with means, the server merges what workers
+ * push, in worker order, and answers with that, round by round of the codec. Otherwise it decodes pushes, in worker
+ * order, into a sum (pieces as in coding.h). What comes back then depends on what an answer is:
+ *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze)
+ *   weights       as they are; where feedback=both the difference to what the worker holds is encoded. The server keeps
+ *                 a copy of what each worker holds (its view), so what an encoding lost is in the next difference.
+ *
+ * A parcel's slot is where its payloads are: one in the worker's memory, one for each worker in the server's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/coding.h"
+#include "engine/stepper_ps_internal.h"
+
+#define ALIGNMENT 64
+
+/* A push as it came. */
+typedef struct pushed {
+    uint64_t step;
+    size_t bytes;
+} pushed;
+
+struct gw_ps_codec {
+    gw_coding coding;
+    gw_coded_tensor *tensors; /* of the stepper */
+    int count;
+    bool merges;              /* the first form */
+    bool differences;         /* answers with weights are encoded */
+    uint8_t *slots;           /* the worker's */
+    size_t slots_bytes, state_bytes;
+    /* The server's. */
+    uint8_t *answers;         /* encoded means, slot by slot */
+    size_t *answer_bytes;     /* of each parcel */
+    pushed *pushes;           /* by parcel, then by worker */
+    float **views;            /* by worker: the own space as it has it; NULL: none */
+    bool *known;              /* by parcel, then by worker: the view is of that parcel */
+    uint64_t encodings;       /* of differences: random numbers are drawn anew in each */
+    size_t served_bytes;
+};
+
+static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static gw_coded_tensor *tensor_of(const gw_ps *ps, const gw_segment *part) { return &ps->codec->tensors[part->tensor]; }
+
+static gw_codec_range range_of(const gw_ps *ps, const gw_segment *part) {
+    return (gw_codec_range){.tensor = &tensor_of(ps, part)->what, .first = part->first, .count = part->count};
+}
+
+static bool coded(const gw_ps *ps, int tensor) {
+    return ps->codec && ps->stepper->tensors[tensor].what.dtype == GW_F32;
+}
+
+static pushed *push_of(const gw_ps *ps, int parcel, int worker) {
+    return &ps->codec->pushes[(size_t)parcel * (size_t)ps->world + (size_t)worker];
+}
+
+/* Set-up. */
+
+size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
+    if (!coded(ps, tensor) || ps->codec->tensors[tensor].exact) return grain;
+    size_t block = ps->codec->coding.setup.codec->block;
+    return block % grain ? block * grain : block;
+}
+
+static gw_status name_tensors(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < c->count; i++) {
+        const gw_step_tensor *t = &ps->stepper->tensors[i].what;
+        size_t rows = t->rows ? t->rows : 1;
+        gw_codec_tensor given = gw_codec_tensor_make(t->name, rows, t->count / rows);
+        status = gw_coding_name(&c->coding, &c->tensors[i], &given, t->exact || t->dtype != GW_F32, error);
+        if (status || c->tensors[i].exact || !gw_codec_stateful(&c->coding.setup)) continue;
+        gw_codec_range whole = gw_codec_whole(&c->tensors[i].what);
+        c->state_bytes += gw_codec_state_bytes(&c->coding.setup, whole);
+        status = gw_codec_state_make(&c->tensors[i].state, &c->coding.setup, whole, error);
+    }
+    return status;
+}
+
+gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
+    const gw_stepper_config *config = &ps->stepper->config;
+    if (config->codec.codec == &gw_codec_none) return GW_OK;
+    gw_ps_codec *c = ps->codec = calloc(1, sizeof *c);
+    if (!c) return gw_fail(error, GW_MEMORY, "out of memory for a codec");
+    c->count = config->count;
+    c->merges = gw_codec_merges(&config->codec) && !ps->weights_here;
+    c->differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
+    c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
+    if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
+    gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->world, error);
+    return status ? status : name_tensors(ps, error);
+}
+
+/* What the server keeps of its shares; once these are known. */
+gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    gw_status status = GW_OK;
+    if (!c || ps->own < 0) return GW_OK;
+    for (int i = 0; !status && i < ps->shares.first_of[ps->shares.tensors]; i++) {
+        const gw_share *share = &ps->shares.list[i];
+        gw_coded_tensor *t = &c->tensors[share->tensor];
+        if (share->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
+        if (ps->weights_here && !c->differences) continue;
+        gw_codec_range range = {&t->what, share->first, share->count};
+        c->state_bytes += gw_codec_state_bytes(&c->coding.second, range);
+        status = gw_codec_state_make(&t->second, &c->coding.second, range, error);
+    }
+    if (status || !c->differences) return status;
+    size_t bytes = ps->shares.space_bytes[ps->own];
+    c->views = calloc((size_t)ps->world, sizeof *c->views);
+    bool fits = c->views != NULL;
+    for (int w = 0; fits && w < ps->world; w++)
+        if (w != ps->rank) fits = (c->views[w] = malloc(bytes + 1)) != NULL;
+    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for what %d workers hold", ps->world);
+}
+
+void gw_ps_codec_close(gw_ps *ps) {
+    gw_ps_codec *c = ps->codec;
+    if (!c) return;
+    for (int i = 0; c->tensors && i < c->count; i++) gw_coding_forget(&c->tensors[i]);
+    for (int w = 0; c->views && w < ps->world; w++) free(c->views[w]);
+    free(c->tensors);
+    free(c->views);
+    free(c->slots);
+    free(c->answers);
+    free(c->answer_bytes);
+    free(c->pushes);
+    free(c->known);
+    free(c);
+}
+
+/* Slots. */
+
+/* First form: bytes of a segment in a round; they are known beforehand. */
+static size_t merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round) {
+    const gw_coding *coding = &ps->codec->coding;
+    if (tensor_of(ps, part)->exact) return round ? 0 : part->count * sizeof(float);
+    gw_codec_call call = coding->call;
+    call.round = round;
+    return gw_codec_bound(&coding->setup, &call, range_of(ps, part));
+}
+
+static void measure(gw_ps *ps, gw_parcel *p) {
+    const gw_coding *coding = &ps->codec->coding;
+    size_t first = 0, second = 0;
+    p->rounds = 1;
+    p->coded = coded(ps, ps->segments[p->first].tensor);
+    p->slot_bytes = p->bytes;
+    if (!p->coded) return;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = tensor_of(ps, part);
+        first += ps->codec->merges ? gw_coding_padded(merged_bytes(ps, part, 0))
+                                   : gw_coding_room(coding, t, &coding->setup, range_of(ps, part));
+        second += gw_coding_room(coding, t, &coding->second, range_of(ps, part));
+        if (ps->codec->merges && !t->exact) p->rounds = gw_codec_rounds(&coding->setup);
+    }
+    p->second_at = first;
+    if (ps->codec->merges) {
+        for (int i = 0; p->rounds > 1 && i < p->segments; i++)
+            first += gw_coding_padded(merged_bytes(ps, &ps->segments[p->first + i], 1));
+        second = first;
+    }
+    p->push_bytes = first;
+    p->answer_bytes = second;
+    p->slot_bytes = first > second ? first : second;
+    if (ps->weights_here && p->bytes > p->slot_bytes) p->slot_bytes = p->bytes;
+}
+
+static bool again(void **memory, size_t bytes) {
+    void *grown = realloc(*memory, bytes + 1);
+    if (grown) *memory = grown;
+    return grown != NULL;
+}
+
+static bool serve_slots(gw_ps *ps, size_t bytes) {
+    gw_ps_codec *c = ps->codec;
+    size_t seats = (size_t)ps->parcel_count * (size_t)ps->world;
+    bool fits = again((void **)&c->answers, bytes) &&
+                again((void **)&c->answer_bytes, (size_t)ps->parcel_count * sizeof *c->answer_bytes) &&
+                again((void **)&c->pushes, seats * sizeof *c->pushes) &&
+                again((void **)&c->known, seats * sizeof *c->known);
+    for (int w = 0; fits && w < ps->world; w++)
+        if (w != ps->rank) fits = again((void **)&ps->landing[w], bytes);
+    if (fits) memset(c->known, 0, seats * sizeof *c->known);
+    ps->landing_bytes = bytes;
+    c->served_bytes = bytes + (c->differences ? ps->shares.space_bytes[ps->own] * ((size_t)ps->world - 1) : 0);
+    return fits;
+}
+
+gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    if (!c) return GW_OK;
+    size_t own = 0;
+    c->slots_bytes = 0;
+    for (int i = 0; i < ps->parcel_count; i++) {
+        gw_parcel *p = &ps->parcels[i];
+        measure(ps, p);
+        c->slots_bytes += padded(p->slot_bytes);
+    }
+    bool fits = again((void **)&c->slots, c->slots_bytes);
+    uint8_t *slot = c->slots;
+    for (int i = 0; fits && i < ps->parcel_count; i++) {
+        gw_parcel *p = &ps->parcels[i];
+        p->slot = slot;
+        slot += padded(p->slot_bytes);
+        p->slot_at = own;
+        if (p->server == ps->own) own += padded(p->slot_bytes);
+    }
+    if (fits && ps->own >= 0) fits = serve_slots(ps, own);
+    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed pushes", c->slots_bytes);
+}
+
+/* The worker's side. */
+
+static void at_step(gw_ps *ps, uint64_t step, uint32_t pass) {
+    ps->codec->coding.call.step = step;
+    ps->codec->coding.call.pass = pass;
+}
+
+void gw_ps_codec_begin(gw_ps *ps, int piece, uint64_t step) {
+    const gw_span *spans = gw_schedule_spans(ps->stepper->schedule, piece);
+    if (!ps->codec) return;
+    at_step(ps, step, 0);
+    for (int i = 0; i < gw_schedule_piece(ps->stepper->schedule, piece)->spans; i++)
+        if (coded(ps, spans[i].tensor))
+            gw_coding_prepare(&ps->codec->coding, &ps->codec->tensors[spans[i].tensor],
+                              ps->stepper->tensors[spans[i].tensor].view.travels);
+}
+
+void gw_ps_codec_begun(gw_ps *ps, int piece) {
+    const gw_span *spans = gw_schedule_spans(ps->stepper->schedule, piece);
+    for (int i = 0; ps->codec && i < gw_schedule_piece(ps->stepper->schedule, piece)->spans; i++)
+        if (coded(ps, spans[i].tensor)) gw_coding_guard(&ps->codec->coding, &ps->codec->tensors[spans[i].tensor]);
+}
+
+uint8_t *gw_ps_codec_slot(const gw_parcel *p) { return p->slot + (p->round % p->rounds ? p->second_at : 0); }
+
+/* The merged payload of round 0 of a segment, and where this one's stands in a later round. */
+static gw_codec_call call_in_round(const gw_ps *ps, const gw_segment *part, uint32_t round, const uint8_t *before) {
+    gw_codec_call call = ps->codec->coding.call;
+    call.round = round;
+    call.clip = tensor_of(ps, part)->clip;
+    if (round == 0) return call;
+    call.reduced = before;
+    call.reduced_bytes = merged_bytes(ps, part, round - 1);
+    return call;
+}
+
+static gw_status encode_merged(gw_ps *ps, const gw_parcel *p, size_t *bytes, gw_error *error) {
+    const gw_codec_setup *setup = &ps->codec->coding.setup;
+    uint32_t round = (uint32_t)(p->round % p->rounds);
+    uint8_t *begin = gw_ps_codec_slot(p), *at = begin;
+    const uint8_t *before = p->slot;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = tensor_of(ps, part);
+        const uint8_t *values = gw_ps_tensor_at(ps, part, false);
+        size_t room = merged_bytes(ps, part, round), used;
+        gw_codec_call call = call_in_round(ps, part, round, before);
+        if (t->exact) memcpy(at, values, room);
+        else status = gw_codec_encode(setup, &call, range_of(ps, part), gw_codec_stateful(setup) ? &t->state : NULL,
+                                      (const float *)(const void *)values, at, room, &used, &t->report, error);
+        at += gw_coding_padded(room);
+        before += gw_coding_padded(merged_bytes(ps, part, 0));
+    }
+    *bytes = (size_t)(at - begin);
+    return status;
+}
+
+gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *p, uint64_t step, size_t *bytes, gw_error *error) {
+    gw_coding *coding = &ps->codec->coding;
+    uint8_t *at = p->slot;
+    gw_status status = GW_OK;
+    at_step(ps, step, 0);
+    if (ps->codec->merges) return encode_merged(ps, p, bytes, error);
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = tensor_of(ps, part);
+        status = gw_coding_put(coding, t, &coding->setup, &t->state, range_of(ps, part),
+                               (const float *)(const void *)gw_ps_tensor_at(ps, part, false), &at, error);
+    }
+    *bytes = (size_t)(at - p->slot);
+    return status;
+}
+
+static gw_status decode_merged(gw_ps *ps, const gw_parcel *p, float scale, gw_error *error) {
+    const gw_codec_setup *setup = &ps->codec->coding.setup;
+    const uint8_t *before = p->slot, *at = gw_ps_codec_slot(p);
+    uint32_t last = (uint32_t)p->rounds - 1;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = tensor_of(ps, part);
+        float *to = (float *)(void *)gw_ps_tensor_at(ps, part, false);
+        size_t bytes = merged_bytes(ps, part, last);
+        gw_codec_call call = call_in_round(ps, part, last, before);
+        memset(to, 0, part->count * sizeof *to);
+        if (t->exact) { /* in round 0, which may be before the last */
+            gw_codec_call plain = call_in_round(ps, part, 0, NULL);
+            status = gw_codec_decode_add(&ps->codec->coding.plain, &plain, range_of(ps, part), before,
+                                         part->count * sizeof *to, scale, to, error);
+        } else {
+            status = gw_codec_decode_add(setup, &call, range_of(ps, part), at, bytes, scale, to, error);
+            if (!status && gw_codec_stateful(setup))
+                status = gw_codec_settle(setup, &call, range_of(ps, part), &t->state, at, bytes, error);
+        }
+        at += gw_coding_padded(bytes);
+        before += gw_coding_padded(merged_bytes(ps, part, 0));
+    }
+    return status;
+}
+
+/* Adds a message of pieces to values: those of the parcel's segments, or the own space from the parcel on. */
+static gw_status take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup, int from, const uint8_t *at,
+                      size_t bytes, float scale, float *space, gw_error *error) {
+    const uint8_t *end = at + bytes;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        float *to = space ? space : (float *)(void *)gw_ps_tensor_at(ps, part, ps->weights_here);
+        status = gw_coding_take(&ps->codec->coding, tensor_of(ps, part), setup, range_of(ps, part), from, &at, end,
+                                scale, to, error);
+        if (space) space += part->count;
+    }
+    return status;
+}
+
+gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *p, int from, size_t bytes, uint64_t step,
+                               gw_error *error) {
+    float scale = ps->stepper->config.options.op == GW_AVG ? 1.0f / (float)ps->world : 1.0f;
+    at_step(ps, step, ps->codec->merges ? 0 : 1);
+    if (ps->weights_here) return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, 1, NULL, error);
+    if (ps->codec->merges) return decode_merged(ps, p, scale, error);
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        memset(gw_ps_tensor_at(ps, part, false), 0, part->count * sizeof(float));
+    }
+    return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, scale, NULL, error);
+}
+
+/* The server's side. */
+
+void gw_ps_codec_note(gw_ps *ps, int parcel, int worker, uint64_t step, size_t bytes) {
+    if (ps->codec) *push_of(ps, parcel, worker) = (pushed){step, bytes};
+}
+
+static const uint8_t *payload_of(const gw_ps *ps, const gw_parcel *p, int worker) {
+    return worker == ps->rank ? gw_ps_codec_slot(p) : ps->landing[worker] + p->slot_at;
+}
+
+static float *sum_of(const gw_ps *ps, const gw_parcel *p) { return (float *)(void *)(ps->shelf.result + p->at); }
+
+static gw_status add(gw_ps *ps, int parcel, int worker, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    const pushed *push = push_of(ps, parcel, worker);
+    at_step(ps, push->step, 0);
+    return take(ps, p, &ps->codec->coding.setup, worker, payload_of(ps, p, worker), push->bytes, 1, sum_of(ps, p),
+                error);
+}
+
+gw_status gw_ps_codec_decode(gw_ps *ps, int parcel, int worker, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    memset(sum_of(ps, p), 0, p->bytes);
+    return add(ps, parcel, worker, error);
+}
+
+static void merge(gw_ps *ps, const gw_parcel *p, uint32_t round, uint8_t *into, const uint8_t *from) {
+    const gw_coding *coding = &ps->codec->coding;
+    gw_codec_call call = coding->call;
+    call.round = round;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        size_t bytes = merged_bytes(ps, part, round);
+        bool exact = tensor_of(ps, part)->exact;
+        if (bytes) gw_codec_merge(exact ? &coding->plain : &coding->setup, &call, into, from, bytes);
+        into += gw_coding_padded(bytes);
+        from += gw_coding_padded(bytes);
+    }
+}
+
+static gw_status merge_all(gw_ps *ps, int parcel, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    uint32_t round = (uint32_t)(gw_desk_round(ps->shelf.desk, parcel) % p->rounds);
+    size_t bytes = round ? p->slot_bytes - p->second_at : p->second_at;
+    uint8_t *into = ps->codec->answers + p->slot_at;
+    bool first = true;
+    for (int w = 0; w < ps->world; w++) {
+        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
+        if (push_of(ps, parcel, w)->bytes != bytes)
+            return gw_fail_rank(error, GW_PROTOCOL, w, "rank %d pushed %zu compressed bytes where %zu are expected", w,
+                                push_of(ps, parcel, w)->bytes, bytes);
+        if (first) memcpy(into, payload_of(ps, p, w), bytes);
+        else merge(ps, p, round, into, payload_of(ps, p, w));
+        first = false;
+    }
+    ps->codec->answer_bytes[parcel] = bytes;
+    return GW_OK;
+}
+
+/* Encodes what the own space holds from the parcel on, with the server's own residual. */
+static gw_status put(gw_ps *ps, const gw_parcel *p, const float *values, uint8_t *to, size_t *bytes, gw_error *error) {
+    gw_coding *coding = &ps->codec->coding;
+    uint8_t *at = to;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = tensor_of(ps, part);
+        if (t->second.own && t->second.born == UINT64_MAX) /* powersgd begins with any columns */
+            gw_codec_prepare(&coding->second, &coding->call, &t->what, &t->second, NULL);
+        status = gw_coding_put(coding, t, &coding->second, &t->second, range_of(ps, part), values, &at, error);
+        values += part->count;
+    }
+    *bytes = (size_t)(at - to);
+    return status;
+}
+
+/* The mean is what workers make of it, or the update's business: here are sums. */
+gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    gw_ps_codec *c = ps->codec;
+    uint64_t step = 0;
+    gw_status status = GW_OK;
+    if (c->merges) return merge_all(ps, parcel, error);
+    memset(sum_of(ps, p), 0, p->bytes);
+    for (int w = 0; !status && w < ps->world; w++) {
+        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
+        step = push_of(ps, parcel, w)->step;
+        status = add(ps, parcel, w, error);
+    }
+    if (status || ps->weights_here) return status;
+    at_step(ps, step, 1);
+    return put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[parcel], error);
+}
+
+/* What the worker does not have yet of the weights. Both sides add what was encoded, not what was meant. */
+static gw_status put_difference(gw_ps *ps, int parcel, int worker, size_t *bytes, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    gw_ps_codec *c = ps->codec;
+    float *view = c->views[worker] + p->at / sizeof(float), *difference = sum_of(ps, p);
+    const float *weights = (const float *)(const void *)(ps->shelf.weights + p->at);
+    uint8_t *to = ps->landing[worker] + p->slot_at;
+    for (size_t i = 0; i < p->count; i++) difference[i] = weights[i] - view[i];
+    for (int i = 0; i < p->segments; i++) { /* what was lost is in the difference, not in a residual */
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_codec_state *kept = &tensor_of(ps, part)->second;
+        if (kept->residual) memset(kept->residual + (part->first - kept->first), 0, part->count * sizeof(float));
+    }
+    at_step(ps, ++c->encodings, 1);
+    gw_status status = put(ps, p, difference, to, bytes, error);
+    return status ? status : take(ps, p, &c->coding.second, worker, to, *bytes, 1, view, error);
+}
+
+const uint8_t *gw_ps_codec_answer(gw_ps *ps, int parcel, int worker, gw_letter *letter, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    gw_ps_codec *c = ps->codec;
+    letter->kind = GW_PS_CODED_ANSWER;
+    if (!ps->weights_here) {
+        letter->step = push_of(ps, parcel, worker)->step;
+        letter->bytes = c->answer_bytes[parcel];
+        return c->answers + p->slot_at;
+    }
+    bool *known = &c->known[(size_t)parcel * (size_t)ps->world + (size_t)worker];
+    if (*known) {
+        put_difference(ps, parcel, worker, &letter->bytes, error);
+        letter->step = c->encodings;
+    } else {
+        letter->kind = GW_PS_ANSWER;
+        memcpy(ps->landing[worker] + p->slot_at, ps->shelf.weights + p->at, p->bytes);
+        memcpy(c->views[worker] + p->at / sizeof(float), ps->shelf.weights + p->at, p->bytes);
+        *known = true;
+    }
+    return ps->landing[worker] + p->slot_at;
+}
+
+bool gw_ps_codec_answers(const gw_ps *ps, const gw_parcel *p, int worker) {
+    return p->coded && (!ps->weights_here || (ps->codec->differences && worker != ps->rank));
+}
+
+/* What it comes to. */
+
+size_t gw_ps_codec_memory(const gw_ps *ps) { return ps->codec ? ps->codec->slots_bytes + ps->codec->served_bytes : 0; }
+size_t gw_ps_codec_state_bytes(const gw_ps *ps) { return ps->codec ? ps->codec->state_bytes : 0; }
+
+gw_codec_state *gw_ps_codec_state(const gw_ps *ps, int tensor, bool owner) {
+    gw_ps_codec *c = ps->codec;
+    if (!c || c->tensors[tensor].exact) return NULL;
+    gw_codec_state *state = owner ? &c->tensors[tensor].second : &c->tensors[tensor].state;
+    return state->tensor.count && !(owner && ps->weights_here) ? state : NULL;
+}

@@ -1,0 +1,16 @@
+/* lapack.h - what gaussian.c wants of LAPACKE: factoring a symmetric positive matrix, and solving with the factor. */
+#ifndef GW_SCHEDULE_LAPACK_H
+#define GW_SCHEDULE_LAPACK_H
+
+#include <stdbool.h>
+
+#include "schedule/gaussian.h"
+
+/* Column by column, n rows. Lower triangle; false: not positive. */
+bool gw_lapack_factor(const gw_lapack *lapack, double *matrix, int n);
+/* x becomes (L Lt)^-1 x. */
+void gw_lapack_solve(const gw_lapack *lapack, const double *factor, int n, double *x);
+/* x becomes L^-1 x. */
+void gw_lapack_solve_lower(const gw_lapack *lapack, const double *factor, int n, double *x);
+
+#endif

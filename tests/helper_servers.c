@@ -1,0 +1,205 @@
+/* helper_servers.c - for tests/servers.sh: a worker that counts, and one who kills.
+ *
+ * helper_servers work FILE STEPS LINE   a rank of an elastic job: makes STEPS steps through servers under that strategy
+ *                                       line, and more until nobody will be killed; it goes on whoever is lost
+ * helper_servers kill FILE KILLS SEED HOW SEAT...  kills the processes of these seats at random moments, so many times,
+ *                                       each when all have made steps since the last; HOW: back, or dropped
+ * helper_servers check FILE LOST        compares what servers have with what workers know they pushed
+ *
+ * Every gradient is -1 and every update w -= scale * g with GW_SUM, so that each weight counts the pushes that were
+ * used. FILE is shared by all: before a step is pushed it is counted as begun, when it has been answered as ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gradwire.h"
+
+enum { SEATS = 16, TENSORS = 4, PATIENCE_S = 60 };
+
+static const size_t counts[TENSORS] = {300, 70001, 5, 20000};
+static const char *const names[TENSORS] = {"conv", "fc.weight", "fc.bias", "head"};
+
+typedef struct shared {
+    _Atomic uint64_t begun[SEATS], ended[SEATS], at[SEATS]; /* at: the number of the step it is in */
+    _Atomic int pid[SEATS], kills;
+    _Atomic int seats;
+    _Atomic uint64_t last; /* step, for all; 0: not known yet */
+    float least, most; /* of all weights at the end */
+} shared;
+
+static shared *board;
+
+static void die(const char *what) {
+    fprintf(stderr, "helper_servers: %s: %s\n", what, gw_last_error(NULL));
+    exit(1);
+}
+
+static void open_board(const char *path) {
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, sizeof *board)) die(path);
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (board == MAP_FAILED) die(path);
+    close(file);
+}
+
+static void nap(unsigned us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
+
+/* The worker. */
+
+static float *weights, *gradients;
+static gw_step_tensor tensors[TENSORS];
+static gw_comm *comm;
+static gw_step *step;
+
+static void make_model(void) {
+    size_t total = 0, at = 0;
+    for (int t = 0; t < TENSORS; t++) total += counts[t];
+    weights = calloc(total, sizeof *weights);
+    gradients = calloc(total, sizeof *gradients);
+    for (int t = 0; t < TENSORS; at += counts[t++])
+        tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
+                                      .gradient = gradients + at, .weights = weights + at};
+}
+
+static void descend(void *ctx, const gw_step_update *u) {
+    float *w = u->weights;
+    const float *g = u->gradient;
+    (void)ctx;
+    for (size_t i = 0; i < u->count; i++) w[i] -= (float)u->scale * g[i];
+}
+
+/* Somebody was lost: with those who are there now. */
+static void recover(void) {
+    for (;;) {
+        gw_comm *next = NULL, *old = comm;
+        if (gw_regroup(comm, &next)) die("gw_regroup");
+        comm = next;
+        gw_status status = gw_step_move(step, comm);
+        gw_finalize(old);
+        if (status == GW_OK) return;
+        if (status != GW_PEER_LOST && status != GW_TIMEOUT && status != GW_ABORTED) die("gw_step_move");
+        fprintf(stderr, "helper_servers: again: %s\n", gw_last_error(NULL));
+    }
+}
+
+static void make_step(float value) {
+    for (int t = 0; t < TENSORS; t++)
+        while (gw_step_wait(step, t)) recover();
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        float *g = tensors[t].gradient;
+        for (size_t i = 0; i < counts[t]; i++) g[i] = value;
+        while (gw_step_ready(step, t)) recover();
+    }
+    while (gw_step_end(step)) recover();
+    while (gw_step_flush(step)) recover();
+}
+
+static void work(uint64_t steps, const char *line) {
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.strategy = line;
+    options.op = GW_SUM;
+    options.update = descend;
+    make_model();
+    if (gw_init(&comm, NULL)) die("gw_init");
+    int seat = gw_seat(comm);
+    atomic_store(&board->pid[seat], (int)getpid());
+    if (gw_size(comm) > atomic_load(&board->seats)) atomic_store(&board->seats, gw_size(comm));
+    while (gw_step_commit(&step, comm, tensors, TENSORS, &options)) {
+        gw_comm *next = NULL, *old = comm;
+        if (gw_regroup(comm, &next)) die("gw_step_commit");
+        comm = next;
+        gw_finalize(old);
+    }
+    for (uint64_t number = gw_step_count(step).first_step;; number++) {
+        uint64_t last = atomic_load(&board->last);
+        if (number >= steps && last && number >= last) break;
+        atomic_store(&board->at[seat], number);
+        atomic_fetch_add(&board->begun[seat], 1);
+        make_step(-1);
+        atomic_fetch_add(&board->ended[seat], 1);
+        nap(1000 + (unsigned)(rand() % 2000));
+    }
+    atomic_store(&board->pid[seat], 0);
+    while (gw_barrier(comm)) recover(); /* all have been answered: one more push, of nothing, brings all of it */
+    make_step(0);
+    while (gw_step_leave(step)) recover();
+    float least = weights[0], most = weights[0];
+    for (size_t i = 0; i < counts[0] + counts[1] + counts[2] + counts[3]; i++) {
+        if (weights[i] < least) least = weights[i];
+        if (weights[i] > most) most = weights[i];
+    }
+    if (gw_rank(comm) == 0) board->least = least, board->most = most;
+    gw_step_close(step);
+    gw_finalize(comm);
+}
+
+/* The killer. */
+
+static bool gone_for_good, killed[SEATS];
+
+/* One that will not come back counts no longer. */
+static bool lives(int s) { return s < atomic_load(&board->seats) && !(gone_for_good && killed[s]); }
+
+static uint64_t least_progress(const uint64_t *since) {
+    uint64_t least = UINT64_MAX;
+    for (int s = 0; s < SEATS; s++) {
+        if (!lives(s)) continue;
+        uint64_t made = atomic_load(&board->ended[s]) - since[s];
+        if (made < least) least = made;
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
+static void kill_some(int kills, int seats, char **seat) {
+    uint64_t since[SEATS] = {0};
+    for (int k = 0; k < kills; k++) {
+        for (int waited = 0; least_progress(since) < 3; waited++) {
+            if (waited > PATIENCE_S * 1000) die("nobody makes progress any more");
+            nap(1000);
+        }
+        nap((unsigned)(rand() % 60000));
+        int victim = atoi(seat[rand() % seats]), pid = atomic_load(&board->pid[victim]);
+        for (int s = 0; s < SEATS; s++) since[s] = atomic_load(&board->ended[s]);
+        if (pid && !(gone_for_good && killed[victim]) && kill(pid, SIGKILL) == 0) atomic_fetch_add(&board->kills, 1);
+        killed[victim] = true;
+    }
+    while (least_progress(since) < 3) nap(1000);
+    uint64_t last = 0;
+    for (int s = 0; s < SEATS; s++)
+        if (atomic_load(&board->at[s]) > last) last = atomic_load(&board->at[s]);
+    atomic_store(&board->last, last + 50);
+}
+
+/* What was used is between what was answered, less what was said to be lost, and what was begun. */
+static int check(uint64_t lost) {
+    uint64_t begun = 0, ended = 0;
+    for (int s = 0; s < SEATS; s++) begun += board->begun[s], ended += board->ended[s];
+    printf("%d killed; %" PRIu64 " steps pushed, %" PRIu64 " answered, %" PRIu64 " may be lost; weights count %g "
+           "to %g\n",
+           board->kills, begun, ended, lost, (double)board->least, (double)board->most);
+    return board->last && (double)board->least + (double)lost >= (double)ended && (double)board->most <= (double)begun
+               ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4) return 2;
+    open_board(argv[2]);
+    srand((unsigned)getpid());
+    if (strcmp(argv[1], "work") == 0 && argc == 5) work(strtoull(argv[3], NULL, 10), argv[4]);
+    else if (strcmp(argv[1], "kill") == 0 && argc > 6) {
+        srand((unsigned)atoi(argv[4]));
+        gone_for_good = strcmp(argv[5], "dropped") == 0;
+        kill_some(atoi(argv[3]), argc - 6, argv + 6);
+    }
+    else if (strcmp(argv[1], "check") == 0) return check(strtoull(argv[3], NULL, 10));
+    else return 2;
+    return 0;
+}

@@ -1,0 +1,240 @@
+/* test_ps_codec.c - codecs over parameter servers, by real processes: the same bits as exchanges between ranks where
+ * both add the same, the bytes that are counted, what a server that keeps weights sends back, and saved states. */
+#include <math.h>
+
+#include "small_job.h"
+
+#define TENSORS 4
+#define COUNT 132000 /* of all tensors, at most */
+
+static const struct {
+    const char *name;
+    size_t count, rows;
+} shapes[TENSORS] = {{"conv", 1500, 0}, {"fc1.weight", 70000, 200}, {"fc1.bias", 200, 0}, {"fc2.weight", 60000, 100}};
+
+static int world, port;
+static const char *line, *other;
+
+typedef struct model {
+    gw_step_tensor tensors[TENSORS];
+    float gradients[COUNT], weights[COUNT];
+} model;
+
+static void make_model(model *m) {
+    size_t at = 0;
+    memset(m, 0, sizeof *m);
+    for (int t = 0; t < TENSORS; t++) {
+        m->tensors[t] = (gw_step_tensor){.name = shapes[t].name, .count = shapes[t].count, .rows = shapes[t].rows,
+                                         .dtype = GW_F32, .gradient = m->gradients + at, .weights = m->weights + at};
+        at += shapes[t].count + 5 * (size_t)(t == 1);
+    }
+}
+
+static void descend(void *ctx, const gw_step_update *u) {
+    float *weights = u->weights;
+    const float *gradient = u->gradient;
+    (void)ctx;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)u->scale * gradient[i];
+}
+
+static gw_comm *join(int rank) {
+    gw_comm *comm = NULL;
+    gw_options options = job_options(rank, world, port, "transport=tcp");
+    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+    if (!comm) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    return comm;
+}
+
+static void run(const char *strategy, const char *second, int ranks, void (*body)(int rank)) {
+    line = strategy;
+    other = second;
+    world = ranks;
+    port = job_port();
+    int before = test_failures;
+    job_fork(ranks, body);
+    if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);
+}
+
+static gw_step *commit(gw_comm *comm, model *m, const char *strategy, uint64_t first) {
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    options.strategy = strategy;
+    options.update = descend;
+    options.first_step = first;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
+    if (!step) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
+    return step;
+}
+
+/* Small whole numbers, so that sums do not depend on their order. */
+static void take_steps(gw_step *step, model *m, int rank, int first, int steps) {
+    for (int number = first; number < first + steps; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            float *gradient = m->tensors[t].gradient;
+            for (size_t i = 0; i < shapes[t].count; i++)
+                gradient[i] = (float)((i * 2654435761u + (size_t)(rank * 40503 + t * 97 + number * 7919)) % 1009) - 504;
+            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        }
+        CHECK_EQ(GW_OK, gw_step_end(step));
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+}
+
+/* Largest difference of the weights, by the largest weight. */
+static double distance(const model *a, const model *b) {
+    double largest = 0, furthest = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        largest = fmax(largest, fabs((double)a->weights[i]));
+        furthest = fmax(furthest, fabs((double)a->weights[i] - (double)b->weights[i]));
+    }
+    return furthest / largest;
+}
+
+static double tolerance;
+
+static void equals_exchange(int rank) {
+    static model ours, theirs;
+    gw_comm *comm = join(rank);
+    make_model(&ours);
+    make_model(&theirs);
+    gw_step *step = commit(comm, &theirs, other, 0);
+    take_steps(step, &theirs, rank, 0, 4);
+    gw_step_close(step);
+    step = commit(comm, &ours, line, 0);
+    take_steps(step, &ours, rank, 0, 4);
+    gw_step_close(step);
+    double apart = distance(&ours, &theirs);
+    CHECK(apart <= tolerance);
+    if (apart > tolerance) printf("    %s: weights are apart by %g\n", line, apart);
+    gw_finalize(comm);
+}
+
+/* Three ranks, so that exchanges go through owners too. fp16 is rounded at other places by a ring. */
+static void servers_equal_exchanges(void) {
+    tolerance = 0;
+    run("arch=ps:servers=2 compress=onebit", "compress=onebit", 3, equals_exchange);
+    run("arch=ps:servers=3,chunk=100K compress=topk:ratio=0.02 schedule=p3", "compress=topk:ratio=0.02", 3,
+        equals_exchange);
+    run("arch=ps:servers=1 compress=int8:feedback=worker schedule=bytescheduler", "compress=int8:feedback=worker", 3,
+        equals_exchange);
+    run("arch=ps:servers=2 compress=dgc:ratio=0.01", "compress=dgc:ratio=0.01", 3, equals_exchange);
+    run("arch=ps:servers=2 compress=randomk:ratio=0.1", "compress=randomk:ratio=0.1", 3, equals_exchange);
+    run("arch=ps:servers=2 compress=terngrad:shared", "compress=terngrad:shared", 3, equals_exchange);
+    tolerance = 2e-3;
+    run("arch=ps:servers=2 compress=fp16", "compress=none", 3, equals_exchange);
+    run("arch=ps:servers=2 compress=powersgd:rank=2", "compress=powersgd:rank=2", 3, equals_exchange);
+}
+
+/* Bytes of all ranks, beside those of the same without a codec. */
+
+static double sent_by_all(gw_comm *comm, const char *strategy) {
+    static model m;
+    make_model(&m);
+    gw_step *step = commit(comm, &m, strategy, 0);
+    take_steps(step, &m, gw_rank(comm), 0, 10);
+    gw_barrier(comm); /* answers to others are counted here */
+    double bytes = (double)gw_step_count(step).bytes_sent;
+    gw_step_close(step);
+    CHECK_EQ(GW_OK, gw_allreduce(comm, &bytes, &bytes, 1, GW_F64, GW_SUM));
+    return bytes;
+}
+
+static double lowest, highest;
+
+static void counts_bytes(int rank) {
+    gw_comm *comm = join(rank);
+    double dense = sent_by_all(comm, other), coded = sent_by_all(comm, line);
+    CHECK(coded / dense > lowest && coded / dense < highest);
+    if (rank == 0 && (coded / dense <= lowest || coded / dense >= highest))
+        printf("    %s: %.0f bytes, %.4f of the dense %.0f\n", line, coded, coded / dense, dense);
+    gw_finalize(comm);
+}
+
+static void bytes_fall(double least, double most, const char *sync, const char *codec) {
+    char with[128], without[128];
+    snprintf(with, sizeof with, "arch=ps:servers=2 sync=%s compress=%s", sync, codec);
+    snprintf(without, sizeof without, "arch=ps:servers=2 sync=%s", sync);
+    lowest = least;
+    highest = most;
+    run(with, without, 4, counts_bytes);
+}
+
+static void bytes_on_the_wire(void) {
+    bytes_fall(0.45, 0.52, "bsp", "fp16");
+    bytes_fall(0.02, 0.06, "bsp", "onebit");
+    bytes_fall(0.50, 0.56, "asp", "onebit:feedback=worker"); /* weights come back as they are */
+    bytes_fall(0.05, 0.14, "asp", "onebit:feedback=both");   /* those of the first step do */
+    bytes_fall(0.50, 0.56, "ssp:lead=1", "topk:feedback=worker");
+    bytes_fall(0.01, 0.06, "delayed:warmup=1", "powersgd:rank=2");
+}
+
+/* Servers keep the weights, and send differences: in the end everybody has what was pushed. */
+static void differences_add_up(int rank) {
+    static model m;
+    gw_comm *comm = join(rank);
+    make_model(&m);
+    for (size_t i = 0; i < COUNT; i++) m.weights[i] = (float)rank; /* rank 0 has the server, and so its weights */
+    gw_step *step = commit(comm, &m, line, 0);
+    for (int number = 0; number < 30; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) {
+            float *gradient = m.tensors[t].gradient;
+            for (size_t i = 0; i < shapes[t].count; i++) gradient[i] = number < 10 ? (float)(i % 7) : 0;
+            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        }
+        CHECK_EQ(GW_OK, gw_step_end(step));
+        if (number != 20) continue;
+        CHECK_EQ(GW_OK, gw_step_flush(step));
+        CHECK_EQ(GW_OK, gw_barrier(comm)); /* all that matters was pushed */
+    }
+    CHECK_EQ(GW_OK, gw_step_flush(step));
+    const float *weights = m.tensors[1].weights;
+    int wrong = 0;
+    for (size_t i = 0; i < shapes[1].count; i++) wrong += fabsf(weights[i] + 2.5f * (float)(i % 7)) > 0.02f;
+    CHECK_EQ(0, wrong);
+    gw_step_close(step);
+    gw_finalize(comm);
+}
+
+static void differences_of_weights(void) {
+    run("arch=ps sync=asp compress=int8:feedback=both", NULL, 3, differences_add_up);
+    run("arch=ps sync=ssp:lead=2 compress=qsgd:bits=8,feedback=both schedule=p3", NULL, 2, differences_add_up);
+    run("arch=ps sync=ssp:lead=0 compress=powersgd:feedback=both", NULL, 2, differences_add_up);
+}
+
+/* What is saved after three steps and restored into a fresh step goes on bit for bit. */
+static void goes_on(int rank) {
+    static model whole, parts;
+    gw_comm *comm = join(rank);
+    make_model(&whole);
+    make_model(&parts);
+    gw_step *step = commit(comm, &whole, line, 0);
+    take_steps(step, &whole, rank, 0, 6);
+    gw_step_close(step);
+    step = commit(comm, &parts, line, 0);
+    take_steps(step, &parts, rank, 0, 3);
+    gw_barrier(comm);
+    size_t bytes = gw_step_state_bytes(step);
+    void *saved = malloc(bytes);
+    CHECK_EQ(GW_OK, gw_step_state_save(step, saved));
+    gw_step_close(step);
+    gw_barrier(comm);
+    step = commit(comm, &parts, line, 3);
+    CHECK_EQ(GW_OK, gw_step_state_restore(step, saved, bytes));
+    gw_barrier(comm); /* nobody pushes to a server that has not been restored */
+    take_steps(step, &parts, rank, 3, 3);
+    gw_step_close(step);
+    CHECK(memcmp(whole.weights, parts.weights, sizeof whole.weights) == 0);
+    free(saved);
+    gw_finalize(comm);
+}
+
+static void saved_states_go_on(void) {
+    run("arch=ps:servers=2 compress=onebit", NULL, 3, goes_on);
+    run("arch=ps:servers=2 compress=powersgd", NULL, 3, goes_on);
+    run("arch=ps sync=asp compress=topk:feedback=worker", NULL, 1, goes_on);
+}
+
+TEST_MAIN(CASE(servers_equal_exchanges), CASE(bytes_on_the_wire), CASE(differences_of_weights),
+          CASE(saved_states_go_on))
