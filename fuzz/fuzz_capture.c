@@ -1,12 +1,12 @@
 /* fuzz_capture.c - any bytes as a capture: refused with one printable sentence, or read within its bounds, and
- * everything
- * asked about it that `gradwire trace` asks. Checksums are put right first for every other input, so that what stands
- * behind them is reached too. */
+ * everything asked about it that `gradwire trace` and `gradwire fit` ask. Checksums are put right first for every other
+ * input, so that what stands behind them is reached too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "insight/page.h"
+#include "model/fit_capture.h"
 #include "trace/chrome.h"
 
 enum { RANKS_MAX = 64 }; /* matrices of more would only be slow */
@@ -37,6 +37,22 @@ static void draw(const gw_insight *in) {
     gw_chrome_close(&chrome);
 }
 
+static void fit(const gw_insight *in) {
+    gw_error error = {.rank = -1};
+    gw_doctor_table table;
+    gw_machine machine = gw_machine_default();
+    gw_profile profile;
+    if (gw_capture_links(in, &table, &error) == GW_OK) {
+        for (int i = 0; i < table.count * table.count; i++) demand(table.alpha[i] >= 0 && table.beta[i] >= 0);
+        gw_doctor_table_free(&table);
+    }
+    if (gw_capture_codec(in, &machine)) demand(machine.codec_count <= GW_MACHINE_CODECS_MAX);
+    if (gw_capture_layers(in, "fuzz", &profile, &error) == GW_OK) {
+        demand(profile.count > 0);
+        gw_profile_free(&profile);
+    }
+}
+
 static void ask(gw_insight *in) {
     gw_error error = {.rank = -1};
     gw_view view;
@@ -46,6 +62,7 @@ static void ask(gw_insight *in) {
         return;
     }
     draw(in);
+    fit(in);
     if (gw_view_make(in, &view, &error) != GW_OK) return;
     for (size_t i = 0; i <= view.steps.count && i < 4; i++) {
         const gw_step_times *step = i < view.steps.count ? &view.steps.list[i] : NULL;

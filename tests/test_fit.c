@@ -53,7 +53,8 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "latency -1\nend\n", "x.model line 2: latency is followed by one non-negative number");
     refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
     refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, latency, "
-                                "rate, message, memory, memory_latency, reduce, compute, at_once, error)");
+                                "rate, burst, queue, message, memory, memory_latency, reduce, compute, at_once, "
+                                "error)");
     refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
     refuse(HEAD "end\nrate 1\n", "x.model line 3: nothing follows the end");
 }

@@ -130,6 +130,23 @@ static void synchrony_hides_or_skips(void) {
     CHECK(near(120000 / 4.0, rare.bytes, 1e-9));
 }
 
+/* A push and an answer; at one server the workers beside it share its link. */
+static void servers_cost_what_they_say(void) {
+    scene s;
+    double n = 51200;
+    set(&s, 2, 1, (uint64_t[]){51200});
+    CHECK(near(3e-3 + 2 * (ALPHA + n * BETA), ask(&s, "arch=ps schedule=fifo").step_seconds, 1e-9));
+    for (int ranks = 2; ranks <= 17; ranks++) {
+        set(&s, ranks, 1, (uint64_t[]){51200});
+        CHECK(near(3e-3 + 2 * (ALPHA + (ranks - 1) * n * BETA), ask(&s, "arch=ps schedule=fifo").step_seconds, 1e-9));
+    }
+    set(&s, 4, 1, (uint64_t[]){4 * 51200}); /* cut into one part for each server: as an exchange of all with all */
+    gw_prediction p = ask(&s, "arch=ps:servers=4 schedule=fifo");
+    CHECK(near(3e-3 + 2 * (ALPHA + 3 * n * BETA), p.step_seconds, 1e-9));
+    CHECK(near(6 * n, p.bytes, 1e-9));
+    CHECK(ask(&s, "arch=ps:servers=2 schedule=p3 sync=ssp").step_seconds > p.step_seconds);
+}
+
 static void codecs_send_less(void) {
     scene s;
     set(&s, 4, 1, (uint64_t[]){1 << 22});
@@ -161,7 +178,7 @@ static void one_host_stands_for_all(void) {
             CHECK(folded.folded && !full.folded);
             /* Slices differ by an element; and where an order is published, rank 0 is not like the others. */
             bool published = i >= 3 && i <= 5;
-            CHECK(near(full.step_seconds, folded.step_seconds, published ? 2e-3 : 1e-5));
+            CHECK(near(full.step_seconds, folded.step_seconds, published ? 5e-3 : 1e-5));
             CHECK(near(full.bytes, folded.bytes, 1e-4));
         }
     }
@@ -170,14 +187,14 @@ static void one_host_stands_for_all(void) {
 /* Every schedule with every codec and architecture ends, and is never faster than computing. */
 static void everything_ends(void) {
     static const char *const codecs[] = {"none", "fp16", "qsgd", "terngrad:shared", "topk", "dgc", "powersgd"};
-    static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
+    static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", "ps:servers=3"};
     scene s;
     set(&s, 6, 4, (uint64_t[]){40000, 4, 400000, 12000});
     s.layers[2].rows = 1000;
     s.per_host = 2;
     for (int i = 0; i < 7; i++)
         for (int c = 0; c < 7; c++)
-            for (int a = 0; a < 6; a++) {
+            for (int a = 0; a < (c ? 6 : 7); a++) {
                 char line[128];
                 snprintf(line, sizeof line, "arch=%s schedule=%s compress=%s", archs[a], schedules[i], codecs[c]);
                 CHECK(ask(&s, line).step_seconds >= 12e-3 - 1e-12);
@@ -201,5 +218,6 @@ static void large_worlds(void) {
 
 TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
           CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake),
-          CASE(one_at_a_time_is_one_after_the_other), CASE(synchrony_hides_or_skips), CASE(codecs_send_less),
+          CASE(one_at_a_time_is_one_after_the_other), CASE(synchrony_hides_or_skips),
+          CASE(servers_cost_what_they_say), CASE(codecs_send_less),
           CASE(one_host_stands_for_all), CASE(everything_ends), CASE(large_worlds))

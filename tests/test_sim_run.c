@@ -171,9 +171,36 @@ static void note(gw_net_flow *flow, void *ctx) {
     t->over[flow - t->flow] = t->events.now;
 }
 
+static void nothing(gw_event *event, void *ctx) {
+    (void)event;
+    (void)ctx;
+}
+
 static void run_flows(three *t) {
     do gw_flow_net_settle(t->net);
     while (gw_events_step(&t->events));
+}
+
+/* A link of 10 bytes per second that may carry 30 at once: it does at first, and what it saved up after that. */
+static void a_bucket_passes_what_was_saved(void) {
+    three t = {.over = {0}};
+    gw_error error = {.rank = -1};
+    gw_event later = {.act = nothing};
+    t.events.ctx = &t;
+    CHECK_EQ(GW_OK, gw_flow_net_open(&t.net, &t.events, (double[]){10}, 1, &error));
+    gw_flow_net_burst(t.net, 0, 30);
+    CHECK_EQ(GW_OK, gw_net_flow_init(t.net, &t.flow[0], (int[]){0}, 1, note, &error));
+    static const double bytes[4] = {50, 20, 25, 100}, waits[4] = {0, 1, 2.5, 100}, takes[4] = {2, 1, 0, 7};
+    for (int i = 0; i < 4; i++) {
+        gw_event_set(&t.events, &later, t.events.now + waits[i]);
+        run_flows(&t);
+        double begun = t.events.now;
+        gw_net_flow_load(&t.flow[0], bytes[i]);
+        run_flows(&t);
+        CHECK(fabs(t.over[0] - begun - takes[i]) < 1e-9);
+    }
+    gw_flow_net_close(t.net);
+    gw_events_free(&t.events);
 }
 
 /* Links of 100 and 40: flow 0 on the first, 1 on both, 2 on the second. Max-min: 80, 20, 20. When 2 is over 1 gets 40
@@ -315,7 +342,8 @@ static void an_oversubscribed_tree_is_full_speed_in_order(void) {
     alone_free(&flat);
 }
 
-TEST_MAIN(CASE(links_are_shared_fairly), CASE(no_share_can_be_raised), CASE(who_meets_at_a_link_shares_it),
+TEST_MAIN(CASE(links_are_shared_fairly), CASE(a_bucket_passes_what_was_saved), CASE(no_share_can_be_raised),
+          CASE(who_meets_at_a_link_shares_it),
           CASE(ways_have_their_length), CASE(a_wrong_topology_is_explained),
           CASE(an_oversubscribed_tree_is_full_speed_in_order), CASE(closed_form_of_even_plans),
           CASE(closed_form_of_the_tree), CASE(chunks_hide_latency), CASE(reducing_takes_time),

@@ -119,6 +119,19 @@ a_training() {
     of report train.gwt -o train.html >/dev/null
 }
 
+# What was recorded becomes a profile and a model that predict takes.
+a_fit_of_the_training() {
+    [ -f train.gwt ] || return 0
+    has fit "$("$gradwire" fit train.gwt --layers layers.csv -o train.model 2>&1)" 'layers written to layers.csv'
+    has "a layer" "$(cat layers.csv)" 'dense1,layer,[1-9][0-9]*,[0-9.]+,[0-9.]+'
+    has prediction "$("$gradwire" predict --profile ./layers.csv --model train.model --ranks 2 2>&1)" 'step .* of computing'
+    timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=2000 --epochs 1 --quiet --capture coded.gwt \
+        --strategy compress=onebit >coded.out 2>&1
+    "$gradwire" fit coded.gwt -o coded.model >/dev/null
+    is "speeds of the codec" "$(grep -c '^codec onebit' coded.model)" 1
+    has "another codec" "$("$gradwire" fit good.gwt 2>&1)" 'says nothing of links between hosts, codecs or layers'
+}
+
 # The page draws, complains of nothing, obeys the keyboard, and has both themes.
 in_chromium() { # PAGE
     cat >probe.html <"$1"
@@ -167,6 +180,10 @@ clocks_of_several_hosts() {
     is "offsets" "$(field lab.gwt '[0 < r["uncertainty_ns"] < 5000000 and abs(r["offset_ns"]) <= r["uncertainty_ns"] for r in d["rank"][1:]]')" \
         "[True, True]"
     is messages "$(of messages lab.gwt --limit 0 | grep -c 'not arrived\|not seen')" 0
+    "$gradwire" fit lab.gwt -o lab.model >lab.fit
+    is "links" "$(awk '/[MG]B\/s$/ { links++ } END { print (links >= 3) }' lab.fit)" 1 # a ring uses three of six
+    # 1 Gbit/s is 119 MB/s of payload; bursts help, and a machine that does something else does not.
+    is "rate" "$(awk '$1 == "rate" { print ($2 > 3e7 && $2 < 4e8) }' lab.model)" 1
 }
 
 # ---- running them ----
@@ -188,6 +205,7 @@ run a_killed_rank
 run a_killed_job
 run wrong_files
 run a_training
+run a_fit_of_the_training
 if command -v chromium >/dev/null; then run the_report_in_chromium
 else echo "skipped the_report_in_chromium: chromium is not installed"; fi
 if [ "$(id -u)" = 0 ] && ip netns add "gt$$" 2>/dev/null; then

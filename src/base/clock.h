@@ -11,5 +11,7 @@ typedef uint64_t gw_time; /* nanoseconds; the origin is the driver's */
 #define GW_MILLISECOND UINT64_C(1000000)
 
 gw_time gw_clock_now(void);
+/* As of the kernel's last tick, some milliseconds ago: costs a tenth. */
+gw_time gw_clock_coarse(void);
 
 #endif

@@ -137,7 +137,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 typedef struct numbers {
-    double step, compute, exposed, bound, p10, p90; /* ms */
+    double step, mean, compute, exposed, bound, p10, p90; /* ms; step is the median */
 } numbers;
 
 static numbers numbers_of(const bench *b, int entry) {
@@ -146,9 +146,11 @@ static numbers numbers_of(const bench *b, int entry) {
     double bound = gw_replay_bound_us(b->replay, b->communication_us) / 1e3;
     qsort(t->times, (size_t)t->timed, sizeof *t->times, ascending);
     double step = t->times[t->timed / 2] / 1e3;
+    double sum = 0;
+    for (int i = 0; i < t->timed; i++) sum += t->times[i] / 1e3;
     if (b->settings->entries[entry].delayed) bound = compute > communication ? compute : communication;
-    return (numbers){.step = step, .compute = compute, .exposed = step - compute, .bound = bound,
-                     .p10 = t->times[t->timed / 10] / 1e3, .p90 = t->times[t->timed * 9 / 10] / 1e3};
+    return (numbers){.step = step, .mean = sum / t->timed, .compute = compute, .exposed = step - compute,
+                     .bound = bound, .p10 = t->times[t->timed / 10] / 1e3, .p90 = t->times[t->timed * 9 / 10] / 1e3};
 }
 
 static void print_json(const bench *b, int entry) {
@@ -162,10 +164,11 @@ static void print_json(const bench *b, int entry) {
     gw_json_string(stdout, line);
     fputs(", \"profile\": ", stdout);
     gw_json_string(stdout, b->profile.name);
-    printf(", \"ranks\": %d, \"step_ms\": %.3f, \"compute_ms\": %.3f, \"exposed_ms\": %.3f, \"bound_ms\": %.3f, "
+    printf(", \"ranks\": %d, \"step_ms\": %.3f, \"mean_ms\": %.3f, \"compute_ms\": %.3f, "
+           "\"exposed_ms\": %.3f, \"bound_ms\": %.3f, "
            "\"communication_ms\": %.3f, \"p10_ms\": %.3f, \"p90_ms\": %.3f, \"pieces\": %d, \"sent_bytes\": %.0f, "
            "\"trials\": %d, \"wrong\": %llu}\n",
-           gw_size(b->comm), n.step, n.compute, n.exposed, n.bound, b->communication_us / 1e3, n.p10, n.p90,
+           gw_size(b->comm), n.step, n.mean, n.compute, n.exposed, n.bound, b->communication_us / 1e3, n.p10, n.p90,
            gw_step_count(t->replayed.step).pieces, t->sent, gw_step_count(t->replayed.step).trials,
            (unsigned long long)t->wrong);
 }

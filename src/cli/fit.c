@@ -1,4 +1,5 @@
-/* fit.c - gradwire fit: speeds of machines from the doctor's files and measured steps, as a file for predict. */
+/* fit.c - gradwire fit: speeds of machines from the doctor's files, captures and measured steps, for predict. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "cli/args.h"
 #include "cli/table.h"
 #include "model/fit.h"
+#include "model/fit_capture.h"
 
 #define TABLES_MAX 64
 
@@ -17,13 +19,105 @@ static int fail(const gw_error *error) {
     return error->status == GW_INVALID ? GW_EXIT_USAGE : GW_EXIT_FAILED;
 }
 
-static gw_status fit_doctors(char **paths, int count, gw_machine *machine, gw_error *error) {
-    gw_doctor_table tables[TABLES_MAX] = {{.count = 0}};
+/* What files say, one after the other. */
+typedef struct found {
+    gw_doctor_table tables[TABLES_MAX];
+    int count;     /* of tables */
+    int links;     /* in all tables */
+    bool captures; /* a file was one */
+    bool codec;    /* a codec's speeds are in the machine */
+    gw_profile profile; /* of the first capture with layers; count 0: none */
+} found;
+
+static bool is_capture(const char *path) {
+    char magic[sizeof GW_CAPTURE_MAGIC - 1];
+    FILE *file = fopen(path, "re");
+    bool same = file && fread(magic, sizeof magic, 1, file) == 1 && memcmp(magic, GW_CAPTURE_MAGIC, sizeof magic) == 0;
+    if (file) fclose(file);
+    return same;
+}
+
+static gw_status read_capture(const char *path, found *f, gw_machine *machine, gw_error *error) {
+    gw_insight *insight = NULL;
+    gw_error none = {.rank = -1};
+    char warning[GW_ERROR_TEXT_BYTES];
+    gw_status status = gw_insight_load(path, &insight, error);
+    if (!status && gw_insight_warning(insight, warning)) fprintf(stderr, "gradwire fit: %s: %s\n", path, warning);
+    if (!status) status = gw_capture_links(insight, &f->tables[f->count], error);
+    if (!status) {
+        f->count++;
+        f->captures = true;
+        f->codec |= gw_capture_codec(insight, machine);
+        if (!f->profile.count) gw_capture_layers(insight, path, &f->profile, &none);
+    }
+    gw_insight_close(insight);
+    return status;
+}
+
+static void print_links(const gw_doctor_table *t) {
+    gw_column columns[] = {{.title = "FROM", .width = 16}, {.title = "TO", .width = 16},
+                           {.title = "LATENCY", .right = true, .width = 10},
+                           {.title = "RATE", .right = true, .width = 12}};
+    gw_table table;
+    gw_table_start(&table, stdout, columns, 4);
+    gw_table_header(&table);
+    for (int from = 0; from < t->count; from++)
+        for (int to = 0; to < t->count; to++) {
+            double alpha = t->alpha[from * t->count + to], beta = t->beta[from * t->count + to];
+            char latency[GW_UNIT_TEXT], rate[GW_UNIT_TEXT];
+            if (beta <= 0) continue;
+            const char *row[] = {t->nodes[from].name, t->nodes[to].name, gw_duration_format(alpha, latency),
+                                 gw_bandwidth_format(1 / beta, rate)};
+            gw_table_row(&table, row);
+        }
+}
+
+static gw_status read_files(char **paths, int count, found *f, gw_machine *machine, gw_error *error) {
     gw_status status = GW_OK;
-    int read = 0;
-    while (read < count && !(status = gw_doctor_read(paths[read], &tables[read], error))) read++;
-    if (!status) status = gw_fit_links(tables, count, machine, error);
-    for (int i = 0; i < read; i++) gw_doctor_table_free(&tables[i]);
+    for (int i = 0; i < count && !status; i++) {
+        if (is_capture(paths[i])) {
+            status = read_capture(paths[i], f, machine, error);
+        } else {
+            status = gw_doctor_read(paths[i], &f->tables[f->count], error);
+            if (!status) f->count++;
+        }
+    }
+    for (int t = 0; t < f->count; t++)
+        for (int i = 0; i < f->tables[t].count * f->tables[t].count; i++) f->links += f->tables[t].beta[i] > 0;
+    if (status || (f->captures && !f->links)) return status;
+    status = gw_fit_links(f->tables, f->count, machine, error);
+    for (int t = 0; t < f->count && !status; t++) print_links(&f->tables[t]);
+    return status;
+}
+
+static void free_found(found *f) {
+    for (int i = 0; i < f->count; i++) gw_doctor_table_free(&f->tables[i]);
+    gw_profile_free(&f->profile);
+    free(f);
+}
+
+static gw_status write_layers(const found *f, const char *path, gw_error *error) {
+    if (!f->profile.count)
+        return gw_fail(error, GW_INVALID, "--layers: no layers were recorded in these files: capture a job of gradwire "
+                       "train");
+    FILE *file = fopen(path, "we");
+    bool good = file != NULL;
+    if (good) gw_profile_print(&f->profile, file);
+    if (file) good = fclose(file) == 0 && good;
+    if (!good) return gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    printf("%d layers written to %s; use them with gradwire predict --profile ./%s\n", f->profile.count, path, path);
+    return GW_OK;
+}
+
+/* Everything from files. */
+static gw_status fit_files(char **paths, int count, const char *layers, gw_machine *machine, gw_error *error) {
+    found *f = calloc(1, sizeof *f);
+    if (!f) return gw_fail(error, GW_MEMORY, "out of memory for %d files", count);
+    gw_status status = read_files(paths, count, f, machine, error);
+    if (!status && layers) status = write_layers(f, layers, error);
+    if (!status && f->captures && !f->links && !f->codec && !f->profile.count)
+        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs or layers", paths[0]);
+    free_found(f);
     return status;
 }
 
@@ -55,6 +149,7 @@ static bool read_moves(const char *text, gw_fit_free *moves) {
     while ((word = strsep(&rest, ","))) {
         if (strcmp(word, "latency") == 0) moves->latency = true;
         else if (strcmp(word, "rate") == 0) moves->rate = true;
+        else if (strcmp(word, "queue") == 0) moves->queue = true;
         else if (strcmp(word, "compute") == 0) moves->compute = true;
         else if (strcmp(word, "reduce") == 0) moves->reduce = true;
         else if (strcmp(word, "none") != 0) return false;
@@ -91,12 +186,14 @@ static void print_machine(const gw_machine *machine) {
 }
 
 static int run(int argc, char **argv) {
-    const char *steps = NULL, *start = NULL, *output = NULL, *moved = "latency,rate";
+    const char *steps = NULL, *start = NULL, *output = NULL, *layers = NULL, *moved = "latency,rate";
     const gw_option options[] = {
         {.name = "steps", .kind = GW_OPTION_STRING, .string = &steps, .value = "FILE",
          .about = "measured steps: profile,ranks,per_host,step_ms,strategy"},
         {.name = "move", .kind = GW_OPTION_STRING, .string = &moved, .value = "FIGURES",
-         .about = "what the steps decide, of latency,rate,compute,reduce; none (default latency,rate)"},
+         .about = "what the steps decide, of latency,rate,queue,compute,reduce; none (default latency,rate)"},
+        {.name = "layers", .kind = GW_OPTION_STRING, .string = &layers, .value = "FILE",
+         .about = "writes the layers of a capture as a profile"},
         {.name = "from", .kind = GW_OPTION_STRING, .string = &start, .value = "FILE",
          .about = "a model file to begin with"},
         {.name = "output", .letter = 'o', .kind = GW_OPTION_STRING, .string = &output, .value = "FILE",
@@ -108,13 +205,14 @@ static int run(int argc, char **argv) {
     gw_error error = {.rank = -1};
     gw_machine machine = gw_machine_default();
     gw_fit_free moves;
-    int doctors = argc - 1;
-    if (!doctors && !steps) return gw_usage_error(&gw_command_fit, "give files of gradwire doctor -o, or --steps");
-    if (doctors > TABLES_MAX) return gw_usage_error(&gw_command_fit, "at most %d files", TABLES_MAX);
+    int files = argc - 1;
+    if (!files && !steps)
+        return gw_usage_error(&gw_command_fit, "give files of gradwire doctor -o, captures, or --steps");
+    if (files > TABLES_MAX) return gw_usage_error(&gw_command_fit, "at most %d files", TABLES_MAX);
     if (!read_moves(moved, &moves))
-        return gw_usage_error(&gw_command_fit, "--move %s: of latency, rate, compute, reduce; or none", moved);
+        return gw_usage_error(&gw_command_fit, "--move %s: of latency, rate, queue, compute, reduce; or none", moved);
     if (start && gw_machine_read(start, &machine, &error)) return fail(&error);
-    if (doctors && fit_doctors(argv + 1, doctors, &machine, &error)) return fail(&error);
+    if (files && fit_files(argv + 1, files, layers, &machine, &error)) return fail(&error);
     if (steps && fit_steps(steps, moves, &machine, &error)) return fail(&error);
     print_machine(&machine);
     if (!output) gw_machine_print(&machine, stdout);
@@ -126,8 +224,9 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_fit = {
     .name = "fit",
     .about = "turns measurements into a model file for predict",
-    .usage = "[DOCTOR-FILE...] [--steps FILE] [--move FIGURES] [--from FILE] [-o FILE]",
+    .usage = "[FILE...] [--layers FILE] [--steps FILE] [--move FIGURES] [--from FILE] [-o FILE]",
     .example = "gradwire doctor -H node1,node2 -o links.txt && gradwire fit links.txt -o cluster.model\n"
+               "gradwire fit run.gwt --layers mine.csv -o cluster.model\n"
                "gradwire fit --steps measured.csv --move latency,rate,compute -o cluster.model",
     .operands_max = TABLES_MAX,
     .run = run,

@@ -256,6 +256,10 @@ gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec) {
     gw_error error = {.rank = -1};
     gw_op *op = NULL;
     gw_node_lock(node);
+    if (!atomic_load(&comm->failed) && gw_node_quick(node, comm->team, spec)) {
+        gw_node_unlock(node);
+        return GW_OK;
+    }
     gw_status status = start(comm, spec, &op, &error);
     if (!status) {
         gw_node_drive(node, op);

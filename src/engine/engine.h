@@ -29,6 +29,7 @@ typedef struct gw_team gw_team;
 typedef struct gw_op gw_op;
 struct gw_trace;
 struct gw_board;
+struct gw_op_brief;
 
 /* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
 typedef struct gw_op_spec {
@@ -100,6 +101,11 @@ const gw_topology *gw_team_topology(const gw_team *team);
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
+/* A blocking call may first be tried without an operation: false if it cannot be, and nothing has happened. Once true,
+ * gw_quick_done is asked a few times: true ends the call, and says what it was; after that much patience the same spec
+ * is given to gw_op_start, which takes over what is under way (and tells what went wrong). */
+bool gw_quick_start(gw_team *team, const gw_op_spec *spec);
+bool gw_quick_done(gw_team *team, struct gw_op_brief *brief);
 /* From now on its deadline runs, or rests. */
 void gw_op_expect(gw_op *op, bool expected, gw_time now);
 bool gw_op_done(const gw_op *op);

@@ -3,6 +3,7 @@
 #define GW_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
+#include "transport/board.h"
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
 #define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
@@ -101,6 +102,16 @@ struct gw_op {
     bool warned;
 };
 
+/* A call that is tried without an operation (quick.c). */
+typedef struct gw_quick {
+    gw_op_spec of;    /* the last kind of call; its buffers mean nothing */
+    bool made;        /* signature and task are for that kind */
+    bool running;     /* the board has the task, and no operation has taken it over */
+    gw_error error;   /* of the running one */
+    gw_signature signature;
+    gw_board_op task;
+} gw_quick;
+
 struct gw_team {
     gw_engine *engine;
     gw_team *next;
@@ -114,6 +125,7 @@ struct gw_team {
     uint64_t board_tickets; /* board tasks started so far */
     uint64_t board_planned; /* those of all operations started so far */
     uint64_t next_op;
+    gw_quick quick;
     const void **sources; /* size entries, scratch of fold steps */
     uint64_t *sent_to, *received_from; /* point-to-point operations started so far, by team rank */
     gw_signature history[GW_HISTORY];  /* of finished collectives, by number modulo GW_HISTORY */
@@ -161,6 +173,17 @@ bool gw_op_advance(gw_op *op); /* does all that can be done; true if anything wa
 void gw_op_mark(gw_op *op);
 gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
+
+void gw_op_board_begun(gw_op *op, gw_lane *lane); /* the board has this lane's task */
+gw_board_op gw_op_board_task(const gw_action *step, const gw_signature *signature, gw_reduction reduction);
+void gw_op_report_board(gw_op *op, const gw_error *error);
+
+/* operation.c */
+gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec);
+gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide); /* wide: accumulator bytes */
+
+/* quick.c */
+void gw_quick_hand_over(gw_op *op); /* the operation, just started, takes over its team's running task */
 
 /* waiting.c */
 void gw_op_check_deadline(gw_op *oldest);

@@ -239,17 +239,28 @@ static void *board_out(const gw_op *op, const gw_action *step) {
     return (void *)((uintptr_t)out - offset * (step->dst_wide ? op->wide : op->raw));
 }
 
-static void start_board(gw_op *op, gw_lane *lane, const gw_action *step) {
-    gw_board_op task = {.task = step->task, .number = op->number, .reduction = op->reduction,
-                        .in = address(op, &step->src), .out = board_out(op, step),
+gw_board_op gw_op_board_task(const gw_action *step, const gw_signature *signature, gw_reduction reduction) {
+    gw_board_op task = {.task = step->task, .reduction = reduction,
                         .count = step->task == GW_BOARD_REDUCE_SCATTER ? step->src.count : step->dst.count,
                         .lanes = step->lanes, .root = step->board_root, .dst_wide = step->dst_wide};
-    gw_signature_pack(&op->signature, task.signature);
-    gw_board_start(op->team->board, &task);
-    if (op->engine->trace) lane->board_at = gw_trace_now(op->engine->trace);
+    gw_signature_pack(signature, task.signature);
+    return task;
+}
+
+void gw_op_board_begun(gw_op *op, gw_lane *lane) {
     op->board_started++;
     lane->board_ticket = ++op->team->board_tickets;
     lane->board_running = true;
+}
+
+static void start_board(gw_op *op, gw_lane *lane, const gw_action *step) {
+    gw_board_op task = gw_op_board_task(step, &op->signature, op->reduction);
+    task.number = op->number;
+    task.in = address(op, &step->src);
+    task.out = board_out(op, step);
+    gw_board_start(op->team->board, &task);
+    if (op->engine->trace) lane->board_at = gw_trace_now(op->engine->trace);
+    gw_op_board_begun(op, lane);
 }
 
 static int another_on_host(const gw_team *team) {
@@ -259,7 +270,7 @@ static int another_on_host(const gw_team *team) {
 }
 
 /* A member that gave up is the echo of a failure whose cause the control plane tells; like a lost link. */
-static void report_board(gw_op *op, const gw_error *error) {
+void gw_op_report_board(gw_op *op, const gw_error *error) {
     if (error->status == GW_MISMATCH) {
         uint64_t packed[2] = {0};
         int rank = error->rank == op->engine->config.rank ? another_on_host(op->team) : error->rank;
@@ -282,7 +293,7 @@ static bool run_board(gw_op *op, gw_lane *lane, const gw_action *step) {
     bool moved = false;
     gw_error error = {.rank = -1};
     if (gw_board_poll(team->board, &completed, &moved, &error) != GW_OK) {
-        report_board(op, &error);
+        gw_op_report_board(op, &error);
         return false;
     }
     op->engine->board_moved |= moved;

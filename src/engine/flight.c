@@ -25,11 +25,21 @@ void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now) {
     }
 }
 
+void gw_flight_pass(gw_flight *flight, const gw_op_brief *brief, gw_time now) {
+    gw_flight_entry *entry = &flight->entries[flight->count++ % GW_FLIGHT_ENTRIES];
+    entry->op = NULL;
+    entry->started = entry->ended = now;
+    entry->status = GW_OK;
+    entry->brief = *brief;
+}
+
 static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
     char text[GW_TEXT_BYTES];
     gw_op_brief_text(&entry->brief, text);
     double ago = (double)(now - entry->started) / 1e9;
-    if (entry->ended)
+    if (entry->ended && entry->ended == entry->started)
+        fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "done", "at once", text);
+    else if (entry->ended)
         fprintf(file, "%10.6f s ago  %-12s %10.1f us  %s\n", ago,
                 entry->status ? gw_status_text(entry->status) : "done", (double)(entry->ended - entry->started) / 1e3,
                 text);

@@ -102,6 +102,8 @@ void gw_node_lock(gw_node *node);
 void gw_node_unlock(gw_node *node);
 /* Drives until the operation is done, or what is asked holds; (L) held, and given away while sleeping. */
 void gw_node_drive(gw_node *node, const gw_op *op);
+/* Tries to have it done at once (gw_quick_start); false: not, or not yet, and gw_op_start is next. (L) held. */
+bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec);
 void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx);
 /* A rider was given something to do: whoever sleeps is to look. Any thread, without the lock. */
 void gw_node_nudge(gw_node *node);

@@ -32,12 +32,23 @@ static uint8_t builder_number(const gw_plan_builder *builder) {
     return number;
 }
 
-static void sign(gw_op *op, const gw_op_spec *spec) {
+gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
     bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
-    op->signature = (gw_signature){
+    return (gw_signature){
         .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
         .redop = (uint8_t)spec->redop, .builder = builder_number(spec->builder), .root = pair ? -1 : spec->root,
-        .count = spec->counts ? count_hash(spec->counts, op->team->size) : spec->count};
+        .count = spec->counts ? count_hash(spec->counts, team->size) : spec->count};
+}
+
+gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide) {
+    size_t chunk = (spec->chunk_bytes ? spec->chunk_bytes : GW_CHUNK_BYTES) / wide;
+    gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
+                               .count = spec->count, .counts = spec->counts, .root = spec->root,
+                               .chunk_count = chunk ? chunk : 1, .pipeline = GW_PIPELINE,
+                               .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
+    request.topology.board = team->board != NULL;
+    request.topology.native = team->native && team->native->ops->native->carries(spec->dtype, spec->redop);
+    return request;
 }
 
 static uint64_t board_steps(const gw_op *op, uint32_t stream) {
@@ -62,19 +73,13 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
         for (int r = 0; r < team->size; r++) spec->out_lengths[r] = 0;
         spec->out_lengths[team->rank] = spec->in_lengths[team->rank];
     }
-    sign(op, spec);
+    op->signature = gw_op_sign(team, spec);
     if (spec->counts) {
         if (!room((void **)&op->counts, &op->counts_room, (size_t)team->size, sizeof *op->counts)) goto memory;
         memcpy(op->counts, spec->counts, (size_t)team->size * sizeof *op->counts);
         op->spec.counts = op->counts;
     }
-    size_t chunk = (spec->chunk_bytes ? spec->chunk_bytes : GW_CHUNK_BYTES) / op->wide;
-    gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
-                               .count = spec->count, .counts = op->spec.counts, .root = spec->root,
-                               .chunk_count = chunk ? chunk : 1, .pipeline = GW_PIPELINE,
-                               .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
-    request.topology.board = team->board != NULL;
-    request.topology.native = team->native && team->native->ops->native->carries(spec->dtype, spec->redop);
+    gw_plan_request request = gw_op_request(team, &op->spec, op->wide);
     gw_status status = gw_plan_make(&op->plan, spec->builder, &request, error);
     if (status) return status;
     if (!room((void **)&op->lanes, &op->lane_room, op->plan.streams, sizeof *op->lanes)) goto memory;
@@ -152,6 +157,7 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     op->started_at = 0;
     if (engine->trace) gw_tracing_started(op);
     gw_flow_claim_early(op);
+    if (team->quick.running) gw_quick_hand_over(op);
     if (!engine->halted) gw_op_advance(op);
     *out = op;
     return GW_OK;

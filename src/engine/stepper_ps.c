@@ -7,8 +7,6 @@
 #include "base/dtype.h"
 #include "engine/stepper_ps_internal.h"
 
-#define GRAIN 64 /* elements: shares begin at whole cache lines */
-
 int gw_ps_server_rank(const gw_ps *ps, int server) { return ps->placement.rank_of[server]; }
 
 /* What came. */
@@ -108,13 +106,13 @@ static gw_status make_shares(gw_ps *ps, gw_error *error) {
     for (int i = 0; i < count; i++) {
         const gw_step_tensor *t = &ps->stepper->tensors[i].what;
         described[i] = (gw_share_tensor){.count = t->count, .element = gw_dtype_bytes(t->dtype), .kind = (int)t->dtype,
-                                         .grain = gw_ps_codec_grain(ps, i, GRAIN)};
+                                         .grain = gw_ps_codec_grain(ps, i, GW_PS_GRAIN)};
     }
     gw_status status = gw_shares_open(&ps->shares, described, count, ps->servers, error);
     free(described);
     for (int s = 0; !status && s < ps->servers; s++) {
         ps->space_at[s] = ps->staging_bytes;
-        ps->staging_bytes += (ps->shares.space_bytes[s] + GRAIN - 1) / GRAIN * GRAIN;
+        ps->staging_bytes += (ps->shares.space_bytes[s] + GW_PS_GRAIN - 1) / GW_PS_GRAIN * GW_PS_GRAIN;
     }
     return status;
 }

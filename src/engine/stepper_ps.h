@@ -20,6 +20,7 @@
 #include "server/placement.h"
 
 #define GW_PARCEL_BYTES (1024 * 1024)
+#define GW_PS_GRAIN 64 /* elements: shares begin at whole cache lines */
 
 typedef struct gw_ps gw_ps;
 

@@ -196,10 +196,9 @@ static void plan_apart(const gw_carrier *c, const contents *in, bool splits, gw_
     if (!splits) carry->halfway = carry->count;
 }
 
-void gw_carrier_plan(const gw_carrier *c, const gw_carry_tensors *tensors, const gw_schedule *schedule, int piece,
-                     gw_carry *carry) {
+static void plan_piece(const gw_carrier *c, const gw_carry_tensors *tensors, const gw_schedule *schedule, int piece,
+                       gw_carry *carry) {
     bool splits = gw_schedule_policy(schedule)->splits;
-    *carry = (gw_carry){.count = 0};
     if (c->setup.codec == &gw_codec_none) {
         plan_dense(c, gw_schedule_piece(schedule, piece)->bytes / sizeof(float), splits, carry);
         return;
@@ -208,4 +207,17 @@ void gw_carrier_plan(const gw_carrier *c, const gw_carry_tensors *tensors, const
     look_into(c, tensors, schedule, piece, &in);
     if (gw_codec_merges(&c->setup)) plan_merged(c, &in, splits, carry);
     else plan_apart(c, &in, splits, carry);
+}
+
+gw_status gw_carrier_plan(const gw_carrier *c, const gw_carry_tensors *tensors, const gw_schedule *schedule,
+                          gw_carry *carries, gw_error *error) {
+    if (gw_strategy_is(c->strategy, GW_AXIS_ARCH, "ps"))
+        return gw_carrier_parcels(c, tensors, schedule, carries, error);
+    for (int p = 0; p < gw_schedule_pieces(schedule); p++) plan_piece(c, tensors, schedule, p, &carries[p]);
+    return GW_OK;
+}
+
+void gw_carry_free(gw_carry *carry) {
+    free(carry->parcels);
+    *carry = (gw_carry){.count = 0};
 }

@@ -20,11 +20,22 @@ typedef struct gw_carry_stage {
     int count; /* of specs */
 } gw_carry_stage;
 
+/* Through a server: all push, it adds up, all are answered. */
+typedef struct gw_carry_parcel {
+    int server; /* rank */
+    size_t bytes;
+} gw_carry_parcel;
+
+/* Stages, or parcels that go side by side. */
 typedef struct gw_carry {
     gw_carry_stage stages[GW_CARRY_STAGES]; /* the last may have no collective: decoding */
     int count;
     int halfway; /* stages of the first half; count where it is not split */
+    gw_carry_parcel *parcels; /* parcel_count, owned; NULL: no servers */
+    int parcel_count;
 } gw_carry;
+
+void gw_carry_free(gw_carry *carry);
 
 /* The tensors of a profile in forward order, with their memory. */
 typedef struct gw_carry_tensors {
@@ -48,8 +59,11 @@ typedef struct gw_carrier {
 /* Finds out how long payloads are by encoding a sample of normally distributed values. */
 gw_status gw_carrier_make(gw_carrier *carrier, const gw_strategy *strategy, const gw_machine *machine,
                           gw_topology topology, gw_error *error);
-/* The stages of a piece. */
-void gw_carrier_plan(const gw_carrier *carrier, const gw_carry_tensors *tensors, const gw_schedule *schedule, int piece,
-                     gw_carry *carry);
+/* What carries each piece: carries has an entry for each, zeroed, and is the caller's to free, on failure too. */
+gw_status gw_carrier_plan(const gw_carrier *carrier, const gw_carry_tensors *tensors, const gw_schedule *schedule,
+                          gw_carry *carries, gw_error *error);
+/* The same through servers (parcels.c). */
+gw_status gw_carrier_parcels(const gw_carrier *carrier, const gw_carry_tensors *tensors, const gw_schedule *schedule,
+                             gw_carry *carries, gw_error *error);
 
 #endif

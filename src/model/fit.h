@@ -36,7 +36,7 @@ gw_status gw_fit_steps_read(const char *path, gw_fit_steps *steps, gw_error *err
 void gw_fit_steps_free(gw_fit_steps *steps);
 
 typedef struct gw_fit_free {
-    bool latency, rate, compute, reduce; /* what may be moved */
+    bool latency, rate, queue, compute, reduce; /* what may be moved */
 } gw_fit_free;
 
 /* Called after each prediction of all steps with the root of the mean squared error; NULL: nobody. */

@@ -13,7 +13,7 @@
 #define HEADER "profile,ranks,per_host,step_ms,strategy"
 #define STEPS_MAX 1024
 
-enum { FIELDS = 5, FIGURES_MAX = 4, ROUNDS = 200, RESTARTS = 10 };
+enum { FIELDS = 5, FIGURES_MAX = 5, ROUNDS = 200, RESTARTS = 10 };
 
 /* Reading. */
 
@@ -226,6 +226,7 @@ gw_status gw_fit_to_steps(gw_fit_steps *steps, gw_fit_free moves, const gw_fabri
     search s = {.steps = steps, .fabric = fabric, .machine = &made, .progress = progress, .ctx = ctx, .error = error};
     if (moves.latency) s.figures[s.count++] = &made.latency;
     if (moves.rate) s.figures[s.count++] = &made.rate;
+    if (moves.queue) s.figures[s.count++] = &made.queue;
     if (moves.compute) s.figures[s.count++] = &made.compute;
     if (moves.reduce) s.figures[s.count++] = &made.reduce;
     for (int i = 0; i < s.count; i++) s.start[i] = *s.figures[i];

@@ -18,6 +18,7 @@ static const struct {
     bool positive;
 } figures[] = {
     {"latency", offsetof(gw_machine, latency), false}, {"rate", offsetof(gw_machine, rate), true},
+    {"burst", offsetof(gw_machine, burst), false},     {"queue", offsetof(gw_machine, queue), false},
     {"message", offsetof(gw_machine, message), false}, {"memory", offsetof(gw_machine, memory), true},
     {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
@@ -49,6 +50,16 @@ gw_codec_speed gw_machine_codec(const gw_machine *machine, const char *name) {
     gw_machine copy = *machine;
     gw_codec_speed *known = find(&copy, name);
     return known ? *known : (gw_codec_speed){.encode = machine->memory, .decode = machine->memory};
+}
+
+bool gw_machine_set_codec(gw_machine *m, const char *name, double encode, double decode) {
+    gw_codec_speed *at = find(m, name);
+    if (strlen(name) >= sizeof at->name || (!at && m->codec_count == GW_MACHINE_CODECS_MAX)) return false;
+    if (!at) at = &m->codecs[m->codec_count++];
+    strcpy(at->name, name);
+    at->encode = encode;
+    at->decode = decode;
+    return true;
 }
 
 void gw_machine_print(const gw_machine *machine, FILE *out) {
@@ -85,13 +96,8 @@ static gw_status read_codec(const gw_text *lines, gw_machine *m) {
         !gw_text_decimal(lines->fields[2], 1e15, &encode) || !gw_text_decimal(lines->fields[3], 1e15, &decode) ||
         encode <= 0 || decode <= 0)
         return gw_text_wrong(lines, "a codec is: codec NAME ENCODE DECODE, in bytes per second");
-    gw_codec_speed *at = find(m, lines->fields[1]);
-    if (!at && m->codec_count == GW_MACHINE_CODECS_MAX)
+    if (!gw_machine_set_codec(m, lines->fields[1], encode, decode))
         return gw_text_wrong(lines, "there are more than %d codecs", GW_MACHINE_CODECS_MAX);
-    if (!at) at = &m->codecs[m->codec_count++];
-    strcpy(at->name, lines->fields[1]);
-    at->encode = encode;
-    at->decode = decode;
     return GW_OK;
 }
 

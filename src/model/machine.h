@@ -4,6 +4,8 @@
  *     gradwire-model 1
  *     latency 5e-05
  *     rate 1.25e+09
+ *     burst 0
+ *     queue 0
  *     message 0
  *     memory 1e+10
  *     memory_latency 1e-06
@@ -14,11 +16,13 @@
  *     error 0.012
  *     end
  *
- * latency: seconds from host to host; rate: bytes per second of a host's link; message: seconds that a message costs
- * besides; memory: bytes per second that the ranks of a host read and write together, and its latency; reduce: bytes
- * per second that a rank adds; compute: what the profile's times are multiplied by (ranks that share cores compute more
- * slowly); at_once: how many pieces are under way together, 0: as many as the schedule starts, as in gradwire, 1: one
- * after the other, as in libraries that run collectives in one queue; codec: bytes of f32 per second encoded and
+ * latency: seconds from host to host; rate: bytes per second of a host's link; burst: bytes that such a link carries
+ * at once after it was idle, where a shaper makes it a token bucket; queue: bytes that stand in front of a busy link,
+ * and that messages of other connections wait for; message: seconds that a message costs besides; memory: bytes per
+ * second that the ranks of a host read and write together, and its latency; reduce: bytes per second that a rank adds;
+ * compute: what the profile's times are multiplied by (ranks that share cores compute more slowly); at_once: how many
+ * pieces are under way together, 0: as many as the schedule starts, as in gradwire, 1: one after the other, as in
+ * libraries that run collectives in one queue; codec: bytes of f32 per second encoded and
  * decoded; error: the median relative error of the fit. Lines that are left out keep the values of gw_machine_default;
  * those that begin with # are for people. */
 #ifndef GW_MODEL_MACHINE_H
@@ -36,7 +40,7 @@ typedef struct gw_codec_speed {
 } gw_codec_speed;
 
 typedef struct gw_machine {
-    double latency, rate;
+    double latency, rate, burst, queue;
     double message;
     double memory, memory_latency;
     double reduce;
@@ -51,6 +55,7 @@ typedef struct gw_machine {
 gw_machine gw_machine_default(void);
 /* Speeds of a codec by its name; those of a plain copy where it is not known. */
 gw_codec_speed gw_machine_codec(const gw_machine *machine, const char *name);
+bool gw_machine_set_codec(gw_machine *machine, const char *name, double encode, double decode); /* false: no room */
 
 void gw_machine_print(const gw_machine *machine, FILE *out);
 /* Strict; complaints name the line. On failure *machine is untouched. */

@@ -28,6 +28,7 @@ static gw_status set_network(setting_up *s, gw_error *error) {
     if (status) return status;
     s->fabric.rate = c->machine->rate;
     s->fabric.latency = c->machine->latency;
+    s->fabric.burst = c->machine->burst;
     s->fabric.memory_rate = c->machine->memory;
     s->fabric.memory_latency = c->machine->memory_latency;
     s->host_of = calloc((size_t)c->ranks, sizeof *s->host_of);
@@ -36,7 +37,8 @@ static gw_status set_network(setting_up *s, gw_error *error) {
     bool shm = !gw_strategy_is(c->strategy, GW_AXIS_TRANSPORT, "tcp");
     s->topology = (gw_topology){.world = c->ranks, .host_of = s->host_of, .board = shm && c->per_host > 1};
     s->run = (gw_run_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
-                             .message_seconds = c->machine->message};
+                             .message_seconds = c->machine->message,
+                             .queue_bytes = c->machine->queue};
     return GW_OK;
 }
 
@@ -127,6 +129,7 @@ static gw_status set_schedule(setting_up *s, gw_error *error) {
 
 static bool all_fold(const setting_up *s) {
     if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH) return false;
+    if (gw_strategy_is(s->config->strategy, GW_AXIS_ARCH, "ps")) return false; /* servers are not like workers */
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         for (int i = 0; i < s->carries[p].count; i++)
             for (int k = 0; k < s->carries[p].stages[i].count; k++)
@@ -138,9 +141,9 @@ static gw_status set_carries(setting_up *s, gw_error *error) {
     int pieces = gw_schedule_pieces(s->schedule);
     s->carries = calloc((size_t)pieces + 1, sizeof *s->carries);
     if (!s->carries) return gw_fail(error, GW_MEMORY, "out of memory for %d pieces", pieces);
-    for (int p = 0; p < pieces; p++) gw_carrier_plan(&s->carrier, &s->tensors, s->schedule, p, &s->carries[p]);
-    s->fabric.folded = all_fold(s);
-    return GW_OK;
+    gw_status status = gw_carrier_plan(&s->carrier, &s->tensors, s->schedule, s->carries, error);
+    if (!status) s->fabric.folded = all_fold(s);
+    return status;
 }
 
 static gw_status set_up(setting_up *s, gw_error *error) {
@@ -156,6 +159,7 @@ static gw_status set_up(setting_up *s, gw_error *error) {
 }
 
 static void take_down(setting_up *s) {
+    for (int p = 0; s->carries && p < gw_schedule_pieces(s->schedule); p++) gw_carry_free(&s->carries[p]);
     free(s->carries);
     gw_schedule_close(s->schedule);
     gw_carry_tensors_free(&s->tensors);

@@ -24,7 +24,8 @@ typedef struct flight {
     gw_run_timer timer; /* first */
     int rank, piece, entry;
     int stage, stage_end;
-    int pending; /* collectives of the stage */
+    int pending; /* collectives of the stage, or parcels */
+    int here;    /* parcels that have not left */
     int uses;    /* exchanges that are over */
     bool half;   /* the first half of the next one is */
 } flight;
@@ -34,7 +35,7 @@ typedef struct entry {
     int piece;
     bool second;
     int use; /* of the piece, from 0 */
-    gw_run_op *ops[GW_CARRY_STAGES][2];
+    gw_run_op **ops; /* tags of them, NULL until the first rank starts one; owned */
 } entry;
 
 typedef struct steps {
@@ -43,6 +44,7 @@ typedef struct steps {
     worker *workers;
     flight *flights; /* [rank * pieces + piece] */
     int ranks, pieces;
+    int tags; /* operations of an entry at most: 2 of a stage, or a push and an answer of each parcel */
     int *first_tensor; /* of each layer, and the end */
     entry *order;
     int entries, entry_room;
@@ -55,8 +57,6 @@ typedef struct steps {
     gw_status status;
     gw_error *error;
 } steps;
-
-enum { TAGS = 2 * GW_CARRY_STAGES }; /* of an entry */
 
 static flight *flight_of(steps *s, int rank, int piece) {
     return &s->flights[(size_t)rank * (size_t)s->pieces + (size_t)piece];
@@ -126,19 +126,17 @@ static void next_stage(steps *s, flight *f) {
     begin_stage(s, f);
 }
 
+static void start_one(steps *s, const flight *f, gw_run_spec spec, int number) {
+    gw_run_op **op = &s->order[f->entry].ops[number];
+    spec.tag = f->entry * s->tags + number;
+    if (!*op) fail(s, gw_run_prepare(s->run, &spec, op, s->error));
+    if (!s->status) gw_run_start(s->run, *op, f->rank);
+}
+
 static void start_collectives(steps *s, flight *f) {
     const gw_carry_stage *stage = &s->config->carries[f->piece].stages[f->stage];
     f->pending = stage->count;
-    for (int k = 0; k < stage->count && !s->status; k++) {
-        gw_run_op **op = &s->order[f->entry].ops[f->stage][k];
-        if (!*op) {
-            gw_run_spec spec = stage->specs[k];
-            spec.tag = f->entry * TAGS + 2 * f->stage + k;
-            fail(s, gw_run_prepare(s->run, &spec, op, s->error));
-            if (s->status) return;
-        }
-        gw_run_start(s->run, *op, f->rank);
-    }
+    for (int k = 0; k < stage->count && !s->status; k++) start_one(s, f, stage->specs[k], 2 * f->stage + k);
     if (stage->count == 0) next_stage(s, f);
 }
 
@@ -155,10 +153,49 @@ static void begin_stage(steps *s, flight *f) {
     else start_collectives(s, f);
 }
 
+/* Parcels. */
+
+static void parcel_step(steps *s, const flight *f, int parcel, bool answer) {
+    const gw_carry_parcel *p = &s->config->carries[f->piece].parcels[parcel];
+    gw_run_spec spec = {.collective = answer ? GW_COLL_BROADCAST : GW_COLL_REDUCE, .builder = &gw_plan_exchange,
+                        .count = p->bytes / sizeof(float), .unit_bytes = sizeof(float), .root = p->server,
+                        .announced = true};
+    start_one(s, f, spec, 2 * parcel + answer);
+}
+
+/* Credit is for what waits to leave, and a server's own parcels do not. */
+static void all_left(steps *s, const flight *f) {
+    if (f->here > 0 || f->rank != 0) return;
+    gw_schedule_left(s->config->schedule, f->piece);
+    pump(s);
+}
+
+static void start_parcels(steps *s, flight *f) {
+    const gw_carry *carry = &s->config->carries[f->piece];
+    f->pending = carry->parcel_count;
+    f->here = 0;
+    for (int i = 0; i < carry->parcel_count; i++) f->here += carry->parcels[i].server != f->rank;
+    for (int i = 0; i < carry->parcel_count && !s->status; i++) parcel_step(s, f, i, false);
+    all_left(s, f);
+}
+
+static void parcel_moved(steps *s, flight *f, int number) {
+    int parcel = number / 2;
+    if (number % 2) {
+        if (--f->pending == 0) flight_over(s, f);
+        return;
+    }
+    parcel_step(s, f, parcel, true);
+    if (s->config->carries[f->piece].parcels[parcel].server == f->rank) return;
+    f->here--;
+    all_left(s, f);
+}
+
 static void collective_over(void *ctx, int rank, int tag) {
     steps *s = ctx;
-    flight *f = flight_of(s, rank, s->order[tag / TAGS].piece);
-    if (--f->pending == 0) next_stage(s, f);
+    flight *f = flight_of(s, rank, s->order[tag / s->tags].piece);
+    if (s->config->carries[f->piece].parcels) parcel_moved(s, f, tag % s->tags);
+    else if (--f->pending == 0) next_stage(s, f);
 }
 
 /* The order. */
@@ -181,7 +218,8 @@ static void follow(steps *s, int rank) {
         f->entry = at;
         f->stage = e->second ? carry->halfway : 0;
         f->stage_end = e->second || !gw_schedule_policy(s->config->schedule)->splits ? carry->count : carry->halfway;
-        begin_stage(s, f);
+        if (carry->parcels) start_parcels(s, f);
+        else begin_stage(s, f);
     }
 }
 
@@ -196,7 +234,12 @@ static bool append(steps *s, int piece, bool second) {
         s->order = grown;
         s->entry_room = room;
     }
-    s->order[s->entries++] = (entry){.piece = piece, .second = second, .use = s->started[piece] - second};
+    gw_run_op **ops = calloc((size_t)s->tags, sizeof(gw_run_op *));
+    if (!ops) {
+        fail(s, gw_fail(s->error, GW_MEMORY, "out of memory for the operations of a piece"));
+        return false;
+    }
+    s->order[s->entries++] = (entry){.piece = piece, .second = second, .use = s->started[piece] - second, .ops = ops};
     s->started[piece] += !second;
     return true;
 }
@@ -206,7 +249,7 @@ static void publish(steps *s) {
     enum { DECISION_BYTES = 64 };
     const gw_run_config *run = &s->config->run;
     int world = run->topology.world;
-    bool told = gw_schedule_policy(s->config->schedule)->reorders && world > 1;
+    bool told = gw_schedule_policy(s->config->schedule)->reorders && world > 1 && !s->config->carries[0].parcels;
     if (told && run->fabric->folded) {
         fail(s, gw_run_tell(s->run, 0, s->ranks, DECISION_BYTES, s->entries, s->error));
         return;
@@ -336,6 +379,9 @@ static gw_status take_memory(steps *s) {
     s->first_tensor = calloc((size_t)c->profile->count + 2, sizeof *s->first_tensor);
     if (!s->workers || !s->flights || !s->started || !s->first_tensor)
         return gw_fail(s->error, GW_MEMORY, "out of memory for %d ranks with %d pieces", s->ranks, s->pieces);
+    s->tags = 2 * GW_CARRY_STAGES;
+    for (int p = 0; p < s->pieces; p++)
+        if (2 * c->carries[p].parcel_count > s->tags) s->tags = 2 * c->carries[p].parcel_count;
     for (int t = 0; t < c->tensors->count; t++) s->first_tensor[c->tensors->layer[t] + 1]++;
     for (int l = 0; l < c->profile->count; l++) s->first_tensor[l + 1] += s->first_tensor[l];
     for (int rank = 0; rank < s->ranks; rank++) {
@@ -378,6 +424,7 @@ gw_status gw_steps_run(const gw_steps_config *config, gw_steps_result *result, g
     if (!s.status && error->status) fail(&s, error->status);
     if (!s.status) fail(&s, check_all_over(&s));
     if (!s.status) sum_up(&s, result);
+    for (int i = 0; i < s.entries; i++) free(s.order[i].ops);
     free(s.order);
     free(s.first_tensor);
     free(s.started);

@@ -123,6 +123,10 @@ double gw_fabric_link_rate(const gw_fabric *f, int link) {
     return f->spec.kind == GW_FABRIC_SITES ? f->spec.thin_rate : f->rate;
 }
 
+double gw_fabric_link_burst(const gw_fabric *f, int link) {
+    return link < first_inner(f) && link % HOST_LINKS != MEMORY ? f->burst : 0;
+}
+
 /* Ways. */
 
 static int over_spine(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], double *latency) {

@@ -39,6 +39,7 @@ typedef struct gw_fabric {
     gw_fabric_spec spec;
     int hosts;
     double rate, latency; /* of a link: bytes per second; seconds from host to host over one switch */
+    double burst;         /* bytes that a link carries at once after it was idle; 0: it is no token bucket */
     double memory_rate, memory_latency;
     int links;
     bool folded; /* one host stands for all of a switch (run.h): every way leads back to it */
@@ -47,6 +48,7 @@ typedef struct gw_fabric {
 /* hosts must fit the spec (a torus has a fixed number). */
 gw_status gw_fabric_make(gw_fabric *fabric, const gw_fabric_spec *spec, int hosts, gw_error *error);
 double gw_fabric_link_rate(const gw_fabric *fabric, int link);
+double gw_fabric_link_burst(const gw_fabric *fabric, int link);
 /* The links between two hosts (the memory of one), and the latency. Returns their number, at most GW_WAY_MAX. */
 int gw_fabric_way(const gw_fabric *fabric, int from, int to, int way[GW_WAY_MAX], double *latency);
 /* The link that is a host's memory. */

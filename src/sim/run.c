@@ -35,6 +35,7 @@ static gw_status open_net(gw_run *run, gw_error *error) {
     if (!rates) return gw_fail(error, GW_MEMORY, "out of memory for %d links", fabric->links);
     for (int i = 0; i < fabric->links; i++) rates[i] = gw_fabric_link_rate(fabric, i);
     gw_status status = gw_flow_net_open(&run->net, &run->events, rates, fabric->links, error);
+    for (int i = 0; !status && i < fabric->links; i++) gw_flow_net_burst(run->net, i, gw_fabric_link_burst(fabric, i));
     free(rates);
     return status;
 }
@@ -119,6 +120,17 @@ static uint64_t count_board_steps(const part *p, const lane *l) {
     return count;
 }
 
+static uint64_t find_last_large(const part *p, const lane *l) {
+    size_t unit = p->op->spec.unit_bytes;
+    if (p->plan.request.chunk_count * unit <= GW_EAGER_BYTES) return 0;
+    for (uint64_t i = l->steps; i > 0; i--) {
+        gw_action step;
+        gw_plan_step(&p->plan, l->index, i - 1, &step);
+        if (step.land.count * unit > GW_EAGER_BYTES) return i;
+    }
+    return 0;
+}
+
 static gw_status fill_part(gw_run *run, part *p, gw_stream *streams, gw_error *error) {
     for (uint32_t s = 0; s < p->plan.streams; s++) {
         lane *l = &p->lanes[s];
@@ -126,7 +138,8 @@ static gw_status fill_part(gw_run *run, part *p, gw_stream *streams, gw_error *e
         *l = (lane){.of = p, .index = s, .steps = streams[s].steps, .flow = (uint8_t)streams[s].flow};
         p->left += l->steps;
         if (l->flow == GW_FLOW_LOCAL && run->config.topology.board) p->board_left += count_board_steps(p, l);
-        if (l->flow != GW_FLOW_SEND || !l->steps) continue;
+        if (l->flow == GW_FLOW_RECV) l->large_to = find_last_large(p, l);
+        if (!l->steps || (l->flow != GW_FLOW_SEND && !l->large_to)) continue;
         l->connection = gw_run_connect(run, p->rank, streams[s].peer, error);
         if (!l->connection) return GW_MEMORY;
     }
@@ -272,7 +285,11 @@ void gw_run_start(gw_run *run, gw_run_op *op, int rank) {
         else state->board_first = p;
         state->board_last = p;
     }
-    for (uint32_t s = 0; s < p->plan.streams; s++) gw_run_queue(run, &p->lanes[s]);
+    for (uint32_t s = 0; s < p->plan.streams; s++) {
+        lane *l = &p->lanes[s];
+        if (op->spec.announced && l->flow == GW_FLOW_SEND && l->steps) gw_run_announce(run, l);
+        gw_run_queue(run, l);
+    }
     if (p->left > 0) return;
     p->next = run->finished;
     run->finished = p;

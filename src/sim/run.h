@@ -2,7 +2,8 @@
  * on one virtual clock, over links that are shared fairly. No data moves, so a thousand ranks fit.
  *
  * What a message costs: the latency of its way, and its bytes at the rate that its connection gets. Messages of a
- * connection (from one rank to another) follow each other. A large message waits for its grant, which travels back, and
+ * connection (from one rank to another) follow each other; where others use its links too, it waits in their queues. A
+ * large message waits for its grant, which travels back, and
  * at most GW_PIPELINE of a stream are under way, as in the engine. Sums and copies take a rank's time one after the
  * other; what is done on a board takes the host's memory.
  *
@@ -26,6 +27,7 @@ typedef struct gw_run_spec {
     size_t unit_bytes;  /* of an element, partial sums too */
     size_t chunk_bytes; /* 0: the engine's own */
     int root;           /* -1: none */
+    bool announced;     /* a receiver makes room when it is told, as for letters (engine/mail.c) */
     int tag;            /* the caller's, for done */
 } gw_run_spec;
 
@@ -36,6 +38,7 @@ typedef struct gw_run_config {
     const gw_fabric *fabric; /* outlives the run; folded there: only the ranks of host 0 are run */
     double reduce_rate;      /* bytes per second that a rank adds or copies; 0: it takes no time */
     double message_seconds;  /* what a message costs besides the latency of links */
+    double queue_bytes;      /* at most so many of other connections stand before it at a link */
     /* A rank has completed its part of an operation. May start others. */
     void (*done)(void *ctx, int rank, int tag);
     /* A message of gw_run_tell has arrived. NULL where nobody is told anything. */

@@ -23,15 +23,16 @@ struct lane {
     waiter *waiters;  /* on this lane */
     waiter wait[2];   /* of this lane: before it posts or sends, before it acts */
     lane *other;      /* the other end */
-    struct connection *connection; /* sends */
+    struct connection *connection; /* sends: that they go over; receives: the way of grants */
     uint64_t steps;
-    uint64_t posted;  /* receives granted; messages handed over */
+    uint64_t large_to; /* receives: the last large message, counted from 1; 0: none */
+    uint64_t posted;   /* receives with landing space; messages handed over */
+    uint64_t granted;  /* receives: large messages may be sent up to here; sends: as it is known */
+    bool granting;     /* a grant waits to leave */
+    bool told;         /* receives: of what is announced, that it comes */
     uint64_t arrived; /* receives */
     uint64_t acted;   /* receives and local work begun */
     uint64_t done;
-    double granted[GW_PIPELINE]; /* receives: when, by index modulo GW_PIPELINE */
-    gw_event wake;               /* sends: a grant arrives */
-    gw_path wake_path;
     uint32_t index;
     uint8_t flow;
     bool queued, on_board;
@@ -54,15 +55,19 @@ struct gw_run_op {
     gw_run_spec spec;
     part *parts;
     lane *lanes;
-    int unfinished; /* ranks */
+    int unfinished; /* ranks, and grants on their way */
 };
 
 typedef struct message {
     gw_event arrival; /* first, so that the event is the message */
     struct message *next;
-    lane *from;  /* NULL: outside any collective */
-    int to, tag; /* of such a one */
+    lane *from;       /* that sends it; NULL: it is none of a collective's */
+    lane *grant;      /* receives that are granted; NULL: it is no grant */
+    uint64_t granted; /* up to here */
+    lane *head;       /* receives that are announced; NULL: it is no announcement */
+    int to, tag;      /* of what is outside any collective */
     double bytes, posted, began;
+    double behind; /* seconds, in queues */
     gw_path path;
 } message;
 
@@ -71,6 +76,7 @@ typedef struct connection {
     gw_net_flow flow; /* first, so that the flow is the connection */
     int from, to;
     double latency;
+    double arrived;        /* when the last one does */
     message *first, *last; /* the first is on the wire */
 } connection;
 
@@ -126,10 +132,13 @@ void gw_run_queue(gw_run *run, lane *l);
 void gw_run_drain(gw_run *run);
 void gw_run_arrived(gw_run *run, lane *l);
 void gw_run_complete(gw_run *run, lane *l); /* one step */
+void gw_run_release(gw_run *run, gw_run_op *op); /* one of its unfinished is over */
 
 /* run_wire.c */
 connection *gw_run_connect(gw_run *run, int from, int to, gw_error *error);
 void gw_run_send(gw_run *run, lane *l, double bytes);
+void gw_run_grant(gw_run *run, lane *l); /* up to l->granted */
+void gw_run_announce(gw_run *run, lane *l);
 gw_status gw_run_open_boards(gw_run *run, gw_error *error);
 /* The lane's rank has come to a board step. */
 void gw_run_board(gw_run *run, lane *l, const gw_action *step);

@@ -96,15 +96,26 @@ static void do_work(gw_run *run, lane *l, double bytes) {
 
 /* Receives. */
 
+/* When the sender is about to starve, and for half a pipeline at a time (engine/flow.c). */
+static void grant(gw_run *run, lane *l) {
+    uint64_t upto = l->posted < l->large_to ? l->posted : l->large_to;
+    if (l->granting || l->granted >= upto) return;
+    if (l->granted > l->done && l->posted < l->steps && l->posted - l->granted < GW_PIPELINE / 2) return;
+    l->granted = upto;
+    l->granting = true;
+    gw_run_grant(run, l);
+}
+
 static void post(gw_run *run, lane *l) {
+    if (l->of->op->spec.announced && !l->told) return;
     while (l->posted < l->steps && l->posted - l->done < GW_PIPELINE) {
         gw_action step;
         gw_plan_step(&l->of->plan, l->index, l->posted, &step);
-        if (!holds(l, BEFORE_POST, step.free)) return;
-        l->granted[l->posted % GW_PIPELINE] = run->events.now;
+        if (!holds(l, BEFORE_POST, step.free)) break;
         l->posted++;
         if (l->other->posted == l->posted - 1) gw_run_queue(run, l->other);
     }
+    if (l->large_to) grant(run, l);
 }
 
 static void act(gw_run *run, lane *l) {
@@ -125,26 +136,10 @@ void gw_run_arrived(gw_run *run, lane *l) {
 
 /* Sends. */
 
-static void woken(gw_event *event, void *ctx) {
-    gw_run *run = ctx;
-    lane *l = (lane *)(void *)((char *)event - offsetof(lane, wake));
-    run->path = l->wake_path;
-    gw_run_queue(run, l);
-    gw_run_drain(run);
-}
-
 /* A small message needs no grant, up to a few that have not been taken; a large one needs one that has arrived. */
-static bool granted(gw_run *run, lane *l, double bytes) {
-    const lane *to = l->other;
-    if (bytes <= GW_EAGER_BYTES && l->posted < to->done + GW_EAGER_SLOTS) return true;
-    if (l->posted >= to->posted) return false;
-    double at = to->granted[l->posted % GW_PIPELINE] + l->connection->latency;
-    if (bytes <= GW_EAGER_BYTES || at <= run->events.now) return true;
-    if (l->wake.place) return false;
-    l->wake.act = woken;
-    l->wake_path = gw_path_plus(run->path, GW_PATH_LATENCY, at - run->events.now);
-    gw_event_set(&run->events, &l->wake, at);
-    return false;
+static bool may_go(const lane *l, double bytes) {
+    if (bytes > GW_EAGER_BYTES && l->posted < l->other->large_to) return l->posted < l->granted;
+    return l->posted < l->other->done + GW_EAGER_SLOTS || l->posted < l->other->posted;
 }
 
 static void send(gw_run *run, lane *l) {
@@ -153,7 +148,7 @@ static void send(gw_run *run, lane *l) {
         gw_plan_step(&l->of->plan, l->index, l->posted, &step);
         if (!holds(l, BEFORE_POST, step.ready)) return;
         double bytes = (double)(step.src.count * l->of->op->spec.unit_bytes);
-        if (!granted(run, l, bytes)) return;
+        if (!may_go(l, bytes)) return;
         l->posted++;
         gw_run_send(run, l, bytes);
     }
@@ -189,20 +184,23 @@ static void advance(gw_run *run, lane *l) {
     }
 }
 
+void gw_run_release(gw_run *run, gw_run_op *op) {
+    if (--op->unfinished > 0) return;
+    if (op->previous) op->previous->next = op->next;
+    else run->ops = op->next;
+    if (op->next) op->next->previous = op->previous;
+    free(op->lanes);
+    free(op->parts);
+    free(op);
+}
+
 static void report_finished(gw_run *run) {
     while (run->finished) {
         part *p = run->finished;
         run->finished = p->next;
         gw_run_op *op = p->op;
         int rank = p->rank, tag = op->spec.tag;
-        if (--op->unfinished == 0) {
-            if (op->previous) op->previous->next = op->next;
-            else run->ops = op->next;
-            if (op->next) op->next->previous = op->previous;
-            free(op->lanes);
-            free(op->parts);
-            free(op);
-        }
+        gw_run_release(run, op);
         run->config.done(run->config.ctx, rank, tag);
     }
 }

@@ -27,7 +27,20 @@ static bool grow(gw_run *run) {
 
 static void start_next(gw_run *run, connection *c) {
     c->first->began = run->events.now;
+    c->first->behind = run->config.queue_bytes > 0 ? gw_net_flow_behind(&c->flow, run->config.queue_bytes) : 0;
     gw_net_flow_load(&c->flow, c->first->bytes);
+}
+
+static void granted(gw_run *run, const lane *receiver, uint64_t upto) {
+    gw_run_op *op = receiver->of->op;
+    receiver->other->granted = upto;
+    if (op->unfinished > 1) gw_run_queue(run, receiver->other);
+    gw_run_release(run, op);
+}
+
+static void announced(gw_run *run, lane *receiver) {
+    receiver->told = true;
+    gw_run_queue(run, receiver);
 }
 
 static void arrive(gw_event *event, void *ctx) {
@@ -38,6 +51,8 @@ static void arrive(gw_event *event, void *ctx) {
     m->next = run->spare_messages;
     run->spare_messages = m;
     if (came.from) gw_run_arrived(run, came.from->other);
+    else if (came.grant) granted(run, came.grant, came.granted);
+    else if (came.head) announced(run, came.head);
     else run->config.told(run->config.ctx, came.to, came.tag);
     gw_run_drain(run);
 }
@@ -56,10 +71,17 @@ static void left(gw_net_flow *flow, void *ctx) {
     c->first = m->next;
     if (!c->first) c->last = NULL;
     else start_next(run, c);
+    double arrival = now + c->latency + m->behind;
+    if (arrival > c->arrived) c->arrived = arrival; /* nothing overtakes */
     m->path = gw_path_plus(m->path, GW_PATH_LATENCY, c->latency);
-    lane *l = m->from;
-    gw_event_set(&run->events, &m->arrival, now + c->latency);
-    if (l) gw_run_complete(run, l);
+    m->path = gw_path_plus(m->path, GW_PATH_QUEUE, c->arrived - now - c->latency);
+    lane *sender = m->from, *granter = m->grant;
+    gw_event_set(&run->events, &m->arrival, c->arrived);
+    if (sender) gw_run_complete(run, sender);
+    if (granter) {
+        granter->granting = false;
+        gw_run_queue(run, granter);
+    }
     gw_run_drain(run);
 }
 
@@ -95,13 +117,23 @@ static void put_on(gw_run *run, connection *c, const message *what) {
     if (c->last) c->last->next = m;
     else c->first = m;
     c->last = m;
-    run->messages++;
-    run->bytes += m->bytes;
     if (c->first == m) start_next(run, c);
 }
 
 void gw_run_send(gw_run *run, lane *l, double bytes) {
+    run->messages++;
+    run->bytes += bytes;
     put_on(run, l->connection, &(message){.from = l, .bytes = bytes});
+}
+
+/* Its few bytes are not counted; that it waits behind what its connection carries is what matters. */
+void gw_run_grant(gw_run *run, lane *l) {
+    l->of->op->unfinished++;
+    put_on(run, l->connection, &(message){.grant = l, .granted = l->granted});
+}
+
+void gw_run_announce(gw_run *run, lane *l) {
+    put_on(run, l->connection, &(message){.head = l->other});
 }
 
 gw_status gw_run_tell(gw_run *run, int from, int to, double bytes, int tag, gw_error *error) {

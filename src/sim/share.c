@@ -14,6 +14,7 @@ typedef struct link {
     double rate;
     double free, level; /* scratch of settling: not yet given away; a share for each that has none */
     double carried;     /* bytes of loads that are over */
+    double burst, tokens, used, since; /* bytes, bytes, bytes per second by all flows; tokens are of then, seconds */
     gw_flow_line *flows;
     int active, open; /* flows on it; of these, not fixed yet (scratch) */
     bool dirty;
@@ -25,6 +26,7 @@ struct gw_flow_net {
     link *links;
     int count;
     uint64_t round;     /* of settling */
+    bool bursty;        /* a link has a burst */
     int *dirty;         /* links, dirty_count of them */
     int dirty_count;
     int *group;         /* links of the group that is settled */
@@ -70,6 +72,11 @@ void gw_flow_net_close(gw_flow_net *net) {
     free(net);
 }
 
+void gw_flow_net_burst(gw_flow_net *net, int number, double bytes) {
+    net->links[number].burst = net->links[number].tokens = bytes;
+    net->bursty |= bytes > 0;
+}
+
 static void load_over(gw_event *event, void *ctx);
 
 gw_status gw_net_flow_init(gw_flow_net *net, gw_net_flow *flow, const int *way, int hops, gw_net_flow_fn *done,
@@ -97,11 +104,52 @@ static void set_over(gw_flow_net *net, gw_net_flow *flow) {
     gw_event_set(net->events, &flow->over, net->events->now + (flow->left > 0 ? flow->left / flow->rate : 0));
 }
 
-/* Nobody else on any of its links: it has them all, and nobody has to be told. */
-static bool alone(const gw_flow_net *net, const gw_net_flow *flow) {
+/* Buckets. */
+
+static double fill_bucket(const gw_flow_net *net, link *l) {
+    double now = net->events->now, tokens = l->tokens + (l->rate - l->used) * (now - l->since);
+    l->tokens = tokens < 0 ? 0 : tokens < l->burst ? tokens : l->burst;
+    l->since = now;
+    return l->tokens;
+}
+
+static void set_rate(gw_flow_net *net, gw_net_flow *flow, double rate) {
+    for (int i = 0; net->bursty && i < flow->hops; i++) {
+        link *l = &net->links[flow->lines[i].link];
+        fill_bucket(net, l);
+        l->used += rate - flow->rate;
+    }
+    flow->rate = rate;
+}
+
+/* What of a load passes at once. */
+static double take_tokens(gw_flow_net *net, const gw_net_flow *flow, double bytes) {
+    for (int i = 0; i < flow->hops; i++) {
+        double tokens = fill_bucket(net, &net->links[flow->lines[i].link]);
+        if (tokens < bytes) bytes = tokens;
+    }
+    for (int i = 0; i < flow->hops; i++) net->links[flow->lines[i].link].tokens -= bytes;
+    return bytes;
+}
+
+/* Another flow is on one of its links. */
+static bool meets(const gw_net_flow *flow) {
     for (int i = 0; i < flow->hops; i++)
-        if (net->links[flow->lines[i].link].active > 1) return false;
-    return true;
+        if (flow->net->links[flow->lines[i].link].active > flow->active) return true;
+    return false;
+}
+
+double gw_net_flow_behind(const gw_net_flow *flow, double most) {
+    double longest = 0, now = flow->net->events->now;
+    for (int i = 0; i < flow->hops; i++) {
+        const link *l = &flow->net->links[flow->lines[i].link];
+        double bytes = 0;
+        for (const gw_flow_line *line = l->flows; line && bytes < most; line = line->next)
+            if (line->flow != flow) bytes += line->flow->left - line->flow->rate * (now - line->flow->since);
+        bytes = bytes < most ? bytes : most;
+        if (bytes / l->rate > longest) longest = bytes / l->rate;
+    }
+    return longest;
 }
 
 static void join(gw_flow_net *net, gw_net_flow *flow) {
@@ -115,11 +163,10 @@ static void join(gw_flow_net *net, gw_net_flow *flow) {
         l->active++;
     }
     flow->active = true;
-    if (alone(net, flow)) {
-        flow->rate = flow->full_rate;
+    if (!meets(flow)) { /* it has its links to itself, and nobody has to be told */
+        set_rate(net, flow, flow->full_rate);
         return;
     }
-    flow->rate = 0;
     for (int i = 0; i < flow->hops; i++) mark(net, flow->lines[i].link);
 }
 
@@ -133,7 +180,7 @@ static void leave(gw_flow_net *net, gw_net_flow *flow) {
         if (--l->active > 0) mark(net, line->link);
     }
     flow->active = false;
-    flow->rate = 0;
+    set_rate(net, flow, 0);
 }
 
 void gw_net_flow_load(gw_net_flow *flow, double bytes) {
@@ -142,6 +189,7 @@ void gw_net_flow_load(gw_net_flow *flow, double bytes) {
     flow->loaded = true;
     flow->since = net->events->now;
     for (int i = 0; i < flow->hops; i++) net->links[flow->lines[i].link].carried += bytes;
+    if (net->bursty) flow->left -= take_tokens(net, flow, bytes);
     if (flow->hops == 0) flow->left = 0;
     else if (!flow->active) join(net, flow);
     if (flow->rate > 0 || flow->left <= 0) set_over(net, flow);
@@ -209,7 +257,7 @@ static void fix(gw_flow_net *net, gw_net_flow *flow, double rate) {
     flow->left -= flow->rate * (now - flow->since);
     if (flow->left < 0) flow->left = 0;
     flow->since = now;
-    flow->rate = rate;
+    set_rate(net, flow, rate);
     set_over(net, flow);
 }
 

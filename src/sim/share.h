@@ -5,7 +5,8 @@
  * flow may be loaded again from there without the others noticing. Rates are settled once for each moment, and only for
  * the flows that are connected by shared links with those that came or went.
  *
- * A link's rate is bytes per second; cores can be links as well, their bytes being work. */
+ * A link's rate is bytes per second; cores can be links as well, their bytes being work. A link may be a token bucket,
+ * as shapers make it: what it did not carry while it was idle, up to its burst, passes at once. */
 #ifndef GW_SIM_SHARE_H
 #define GW_SIM_SHARE_H
 
@@ -37,12 +38,17 @@ struct gw_net_flow {
 
 gw_status gw_flow_net_open(gw_flow_net **net, gw_events *events, const double *rates, int links, gw_error *error);
 void gw_flow_net_close(gw_flow_net *net); /* NULL is fine; flows lose their ways */
+/* Bytes that a link may carry at once after it was idle; the bucket is full. 0, which it is at first: none. */
+void gw_flow_net_burst(gw_flow_net *net, int link, double bytes);
 
 /* Gives a flow its way; `flow` is the caller's memory and outlives the net. No links: bytes take no time. */
 gw_status gw_net_flow_init(gw_flow_net *net, gw_net_flow *flow, const int *way, int hops, gw_net_flow_fn *done,
                            gw_error *error);
 /* Loads a flow that has nothing loaded (or from within its done). */
 void gw_net_flow_load(gw_net_flow *flow, double bytes);
+/* Seconds that what other flows have loaded takes on the link of its way where that is longest; of each link at most so
+ * many bytes are looked at. */
+double gw_net_flow_behind(const gw_net_flow *flow, double most);
 /* Settles the rates of what came or went; to be called when everything of a moment has happened, before the next. */
 void gw_flow_net_settle(gw_flow_net *net);
 

@@ -31,9 +31,12 @@ static void lay_out(gw_board *board, void *base) {
 }
 
 /* With a core for each member a second synchronisation soon costs less than reading everyone's data; without, it costs
- * a change of process. The first member decides for all. */
-static uint32_t inline_limit(int members) {
-    return members > sysconf(_SC_NPROCESSORS_ONLN) ? BOARD_INLINE_BYTES : 2048;
+ * a change of process. Likewise a small part is soon done by its owner, but not by one without a core. The first member
+ * decides for all. */
+static void set_limits(board_page *page, int members) {
+    bool crowded = members > sysconf(_SC_NPROCESSORS_ONLN);
+    page->inline_bytes = crowded ? BOARD_INLINE_BYTES : 2048;
+    page->fixed_bytes = crowded ? 0 : BOARD_FIXED_BYTES;
 }
 
 void gw_board_ring(gw_board *board) {
@@ -64,7 +67,7 @@ gw_status gw_board_open(gw_board **out, gw_transport *transport, const int *memb
         void *base = gw_harbour_share(board->harbour, segment_bytes(count), key, false, error);
         if (base) lay_out(board, base);
         else status = GW_MEMORY;
-        if (base) board->page->inline_bytes = inline_limit(count);
+        if (base) set_limits(board->page, count);
     }
     if (status) gw_board_close(board);
     else *out = board;
@@ -150,6 +153,7 @@ static void prepare(gw_board *board) {
     const gw_board_op *op = board_head(board);
     gw_board_cut(board);
     board->mode = goes_inline(board, op) ? BOARD_INLINE : BOARD_DIRECT;
+    board->fixed = op->count * board->element <= board->page->fixed_bytes;
     board->seen = 0;
     board->prepared = true;
 }
@@ -349,6 +353,7 @@ static void finish(gw_board *board) {
     if (board->mode == BOARD_STAGED) board->window += board->steps;
     board->prepared = board->arrived = false;
     board->finished++;
+    if (board->finished % BOARD_SWEEP == 0) gw_harbour_sweep(board->harbour);
     atomic_store(&board->progress[board->self].left, board->finished);
     gw_board_ring(board);
 }

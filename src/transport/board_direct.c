@@ -2,7 +2,8 @@
  * pushed into all outputs.
  *
  * A part is cut into chunks that are claimed by an atomic counter. Members claim from their own part first (its counter
- * stays in their cache) and then from those of others. */
+ * stays in their cache) and then from those of others. Where parts are small and every member has a core, each is left
+ * to its owner: claims would move more lines than the data has. */
 #include "transport/board_page.h"
 
 static void do_chunk(gw_board *board, int owner, size_t offset, size_t count) {
@@ -41,15 +42,33 @@ static bool work_on_part(gw_board *board, int owner, size_t *budget) {
     return moved;
 }
 
+static bool do_own_part(gw_board *board) {
+    board_entry *entry = board_entry_of(board, board->finished, board->self);
+    const board_side *part = &board->sides[board->self];
+    uint64_t now = board->finished + 1;
+    if (atomic_load_explicit(&entry->served, memory_order_relaxed) == now) return false;
+    if (part->length) do_chunk(board, board->self, part->offset, part->length);
+    atomic_store(&entry->served, now);
+    gw_board_ring(board);
+    return true;
+}
+
+static bool all_served(gw_board *board) {
+    for (int m = 0; m < board->members; m++)
+        if (atomic_load(&board_entry_of(board, board->finished, m)->served) != board->finished + 1) return false;
+    return true;
+}
+
 bool gw_board_direct_done(gw_board *board) {
+    if (board->fixed) return all_served(board);
     for (int m = 0; m < board->members; m++)
         if (atomic_load(&board_entry_of(board, board->finished, m)->done) < chunks_of(board, m)) return false;
     return true;
 }
 
 bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done) {
-    bool moved = false;
-    for (int i = 0; i < board->members && *budget; i++)
+    bool moved = board->fixed && do_own_part(board);
+    for (int i = 0; !board->fixed && i < board->members && *budget; i++)
         moved = work_on_part(board, (board->self + i) % board->members, budget) || moved;
     *done = gw_board_direct_done(board);
     return moved || *done;

@@ -11,6 +11,8 @@
 
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
+#define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
+#define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
 #define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
 #define BOARD_BUFFERS 8                   /* windows that may be in flight */
 #define BOARD_QUANTUM_BYTES ((size_t)1 << 20) /* of one poll */
@@ -24,6 +26,7 @@ typedef struct board_entry {
     gw_shared in, out; /* version 0: private */
     alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
+    alignas(GW_LINE) _Atomic uint64_t served; /* parts not claimed: index + 1 of the operation whose part is finished */
     alignas(GW_LINE) uint8_t data[BOARD_INLINE_BYTES];
 } board_entry;
 
@@ -39,6 +42,7 @@ typedef struct board_progress {
 typedef struct board_page {
     alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
     uint32_t inline_bytes;                     /* the largest operation that goes inline; set by the first member */
+    uint32_t fixed_bytes;                      /* the largest whose parts are not claimed, but left to their owners */
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
 } board_page;
 
@@ -73,6 +77,7 @@ struct gw_board {
     /* the operation `finished`, once it is at the head */
     bool prepared; /* parts are cut */
     bool arrived;  /* all members have come, and agree; sides are resolved */
+    bool fixed;    /* direct: parts are left to their owners */
     board_mode mode;
     int seen; /* members whose arrival has been seen, from member 0 on */
     board_side *sides;

@@ -1,0 +1,75 @@
+/* quick.c - a call that is one task of an idle board, without an operation in the engine.
+ *
+ * In shared memory a small collective takes less time than laying out an operation, asking for the time and looking at
+ * every link. So a caller that is going to wait starts the board task alone and looks at it for a moment; if that was
+ * not enough, the call becomes an operation like any other, which takes the running task over. The plan is asked once
+ * for each kind of call: the task is kept for the next call that differs only in its buffers. */
+#include "engine/engine_internal.h"
+
+#include "base/dtype.h"
+
+static bool same_kind(const gw_op_spec *a, const gw_op_spec *b) {
+    return a->collective == b->collective && a->builder == b->builder && a->count == b->count && a->dtype == b->dtype &&
+           a->redop == b->redop && a->root == b->root;
+}
+
+/* The whole of both buffers, and nothing to do before or after. */
+static bool is_one_task(const gw_plan *plan, gw_action *step) {
+    gw_stream stream;
+    if (plan->streams != 1) return false;
+    gw_plan_stream(plan, 0, &stream);
+    if (stream.steps != 1) return false;
+    gw_plan_step(plan, 0, 0, step);
+    return step->kind == GW_STEP_BOARD && step->task != GW_BOARD_REDUCE_SCATTER;
+}
+
+static bool prepare(gw_team *team, const gw_op_spec *spec) {
+    gw_quick *quick = &team->quick;
+    if (quick->made && same_kind(&quick->of, spec)) return true;
+    gw_plan plan;
+    gw_action step;
+    gw_plan_request request = gw_op_request(team, spec, gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop)));
+    quick->made = gw_plan_make(&plan, spec->builder, &request, NULL) == GW_OK && is_one_task(&plan, &step);
+    if (!quick->made) return false;
+    quick->of = *spec;
+    quick->signature = gw_op_sign(team, spec);
+    quick->task = gw_op_board_task(&step, &quick->signature,
+                                   (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size});
+    return true;
+}
+
+bool gw_quick_start(gw_team *team, const gw_op_spec *spec) {
+    gw_engine *engine = team->engine;
+    gw_quick *quick = &team->quick;
+    if (!team->board || spec->builder != &gw_plan_direct || spec->counts || spec->merge) return false;
+    if (engine->active || engine->halted || engine->error.status || engine->trace) return false;
+    if (!engine->spare || !engine->spare->lane_room) return false; /* handing over must not need memory */
+    if (!prepare(team, spec)) return false;
+    quick->task.number = team->next_op;
+    quick->task.in = spec->in;
+    quick->task.out = spec->out;
+    quick->error.status = GW_OK;
+    quick->running = true;
+    gw_board_start(team->board, &quick->task);
+    return true;
+}
+
+bool gw_quick_done(gw_team *team, gw_op_brief *brief) {
+    gw_quick *quick = &team->quick;
+    uint64_t completed = 0;
+    if (quick->error.status || gw_board_poll(team->board, &completed, NULL, &quick->error) != GW_OK) return false;
+    if (completed == team->board_tickets) return false;
+    *brief = (gw_op_brief){.signature = quick->signature, .number = team->next_op, .pair_peer = -1};
+    team->history[team->next_op++ % GW_HISTORY] = quick->signature;
+    team->board_tickets++;
+    team->board_planned++;
+    quick->running = false;
+    return true;
+}
+
+void gw_quick_hand_over(gw_op *op) {
+    gw_quick *quick = &op->team->quick;
+    quick->running = false;
+    gw_op_board_begun(op, &op->lanes[0]);
+    if (quick->error.status) gw_op_report_board(op, &quick->error);
+}
