@@ -60,8 +60,8 @@ static void find_awaited(const gw_op *op, awaited *list) {
     if (!list->count) snprintf(list->what, WHAT_BYTES, "%s", text);
 }
 
-/* Whoever called something else may wait for this rank as this one waits for it, and nothing is sent that would show it.
- * A grant says what this rank has called; where one has gone already, nothing happens. */
+/* Whoever called something else may wait for this rank as this one waits for it, and nothing is sent that would show
+ * it. A grant says what this rank has called; where one has gone already, nothing happens. */
 static void ask_senders(gw_op *op) {
     for (uint32_t s = 0; s < op->plan.streams; s++)
         if (op->lanes[s].stream.flow == GW_FLOW_RECV && op->lanes[s].done < op->lanes[s].posted)
