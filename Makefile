@@ -16,7 +16,7 @@ CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev sl
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
+.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-huge test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
 
 all: build-packages
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
@@ -38,6 +38,10 @@ test-full: test-packages all
 # Every schedule in virtual time over 500 seeds.
 test-step: all
 	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
+
+# Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
+test-huge: all
+	@$(BUILD)/tests/helper_codec_huge
 
 # All tests under ASan+UBSan and under TSan.
 test-sanitize: test-packages build-packages

@@ -5,9 +5,9 @@
 set -uo pipefail
 gradwire=$(cd "${1:?usage: accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS]}" && pwd)/gradwire || exit 2
 epochs=${2:-15} seeds=${3:-3} results=${4:-accuracy.csv}
+dgc="compress=dgc:ratio=0.001,warmup=$((469 * epochs / 3))" # denser in the first third of the updates
 lines=('sync=bsp' 'arch=ps:servers=2 sync=ssp:lead=3' 'arch=ps:servers=2 sync=asp' 'sync=delayed' 'sync=periodic:every=8'
-    'compress=onebit' 'compress=qsgd:bits=4' 'compress=terngrad' 'compress=topk:ratio=0.01' 'compress=dgc:ratio=0.001'
-    'compress=doublesqueeze')
+    'compress=onebit' 'compress=qsgd:bits=4' 'compress=terngrad' 'compress=topk:ratio=0.01' "$dgc" 'compress=doublesqueeze')
 
 field() { sed -n "s/.*\"event\": \"end\".*\"$1\": \([^,}]*\).*/\1/p"; }
 

@@ -273,6 +273,9 @@ typedef struct gw_step_update {
  * for. Must not call the library. */
 typedef void gw_step_update_fn(void *ctx, const gw_step_update *update);
 
+/* The learning rate of a step, a function of its number alone; called as gw_step_update_fn is. */
+typedef double gw_step_rate_fn(void *ctx, uint64_t step);
+
 /* The optimiser's array number `which` (momentum and the like) for a tensor, as many floats as it has elements; NULL:
  * there are no more of them. Servers that write snapshots or have replicas keep these too. */
 typedef float *gw_step_state_fn(void *ctx, int tensor, int which);
@@ -289,12 +292,14 @@ typedef struct gw_step_options {
                                   slower than it began; or a file that keeps what was found for the next time. NULL: as
                                   GRADWIRE_TUNE says, else off. The same on all ranks. */
     gw_step_state_fn *state;   /* where update keeps what it needs from step to step; NULL: nowhere */
+    gw_step_rate_fn *rate;     /* NULL: it does not change. Codecs that hold a part of a gradient back need to know: it
+                                  is sent with the weight of its own step */
 } gw_step_options;
 
 #define GW_STEP_OPTIONS_DEFAULT                                                                                        \
     {                                                                                                                  \
         .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0, .update = NULL, .ctx = NULL,            \
-        .tune = NULL, .state = NULL                                                                                    \
+        .tune = NULL, .state = NULL, .rate = NULL                                                                      \
     }
 
 /* A collective call. options may be NULL: the mean, and the caller updates. A combination that has no meaning is
@@ -352,6 +357,10 @@ GW_API gw_status gw_step_workers(gw_step *step, gw_step_worker *workers);
 GW_API size_t gw_step_state_bytes(const gw_step *step);
 GW_API gw_status gw_step_state_save(gw_step *step, void *memory);
 GW_API gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t bytes);
+/* Where the number of ranks changes: called on every new rank, on a fresh step, with what each of the old ranks saved.
+ * Each new rank then holds the mean of all old residuals, so what was still to be sent arrives, with GW_AVG neither
+ * more nor less; what ranks that are gone have not saved is lost. */
+GW_API gw_status gw_step_state_take_over(gw_step *step, const void *memory, size_t bytes);
 
 /* Recording what happens (docs/seeing.md): operations, messages, waiting and, where the library is told of them, layers
  * and tensors of a training step. timeline: a file in Chrome's trace format, which Perfetto opens; capture: a compact

@@ -21,7 +21,7 @@ play() {
     # shellcheck disable=SC2086  # SEATS is a list
     timeout 280 "$build/tests/helper_servers" kill "$board" "$times" "$seed" "$how" $seats >"$folder/killer" 2>&1 &
     killer=$!
-    GRADWIRE_LOG=warn timeout 300 "$build/gradwire" run -n 4 --deadline 10 --snapshots "$folder/snapshots" "$@" -- \
+    GRADWIRE_LOG=warn GRADWIRE_FLIGHT_DIR=$folder timeout 300 "$build/gradwire" run -n 4 --deadline 10 --snapshots "$folder/snapshots" "$@" -- \
         "$build/tests/helper_servers" work "$board" 50 "$line" >"$log" 2>&1 || code=$?
     wait "$killer" || code=1
     text=$("$build/tests/helper_servers" check "$board" $((lost * times))) || code=1

@@ -321,6 +321,62 @@ static void codecs_travel_with_every_schedule(void) {
     run("compress=powersgd:rank=2 schedule=fifo", 2, false, coded);
 }
 
+static void add_results(const model *m, double *arrived) {
+    for (int t = 0, at = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < counts[t]; i++) arrived[at++] += ((const float *)m->tensors[t].gradient)[i];
+}
+
+static void take_all_over(gw_comm *comm, const void *mine, size_t bytes, gw_step *fewer) {
+    for (int r = 0; r < world; r++) {
+        uint64_t length = bytes;
+        CHECK_EQ(GW_OK, gw_broadcast(comm, &length, &length, 1, GW_I64, r));
+        uint8_t *state = malloc(length);
+        memcpy(state, mine, length < bytes ? length : bytes);
+        CHECK_EQ(GW_OK, gw_broadcast(comm, state, state, length, GW_U8, r));
+        if (fewer) CHECK_EQ(GW_OK, gw_step_state_take_over(fewer, state, length));
+        free(state);
+    }
+}
+
+/* Three ranks take two steps; two of them go on with what all three kept, and empty gradients, until nothing waits.
+ * What has arrived by then is what was given. */
+static void hands_over(int rank) {
+    seat s = sit_down(rank, NULL);
+    double *arrived = calloc(120000, sizeof *arrived), worst = 0;
+    for (int number = 0; number < 2; number++) {
+        backward(s.step, &s.m, rank, number);
+        CHECK_EQ(GW_OK, gw_step_flush(s.step));
+        add_results(&s.m, arrived);
+    }
+    size_t bytes = gw_step_state_bytes(s.step);
+    void *state = malloc(bytes);
+    gw_comm *few = NULL;
+    gw_step *step = NULL;
+    CHECK_EQ(GW_OK, gw_step_state_save(s.step, state));
+    CHECK_EQ(GW_OK, gw_comm_split(s.comm, rank < 2 ? 0 : -1, rank, &few));
+    if (few) CHECK_EQ(GW_OK, gw_step_commit(&step, few, s.m.tensors, TENSORS, NULL));
+    take_all_over(s.comm, state, bytes, step);
+    for (int number = 0; step && number < 24; number++) {
+        for (int t = 0; t < TENSORS; t++) memset(s.m.tensors[t].gradient, 0, counts[t] * sizeof(float));
+        for (int t = TENSORS - 1; t >= 0; t--) CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_step_flush(step));
+        add_results(&s.m, arrived);
+    }
+    for (int t = 0, at = 0; step && t < TENSORS; t++)
+        for (size_t i = 0; i < counts[t]; i++, at++)
+            worst = fmax(worst, fabs(arrived[at] - mean_of(t, i, 0) - mean_of(t, i, 1)));
+    if (worst > 1e-3) printf("    %g is missing\n", worst);
+    CHECK(worst <= 1e-3);
+    gw_step_close(step);
+    if (few) gw_finalize(few);
+    free(state);
+    free(arrived);
+    get_up(&s);
+}
+
+static void residuals_are_handed_over(void) { run("compress=topk:ratio=0.2 schedule=wfbp", 3, false, hands_over); }
+
 /* Mistakes. */
 static void mistakes(int rank) {
     gw_comm *comm = join(rank);
@@ -391,4 +447,5 @@ static void a_lost_rank_ends_the_step(void) {
 TEST_MAIN(CASE(every_schedule_gives_the_mean), CASE(a_world_of_one), CASE(tuning_changes_no_result),
           CASE(what_was_tuned_is_kept), CASE(some_schedules_have_no_sizes), CASE(a_call_with_nothing_to_do_is_short),
           CASE(every_synchrony_ends_at_the_same_weights),
-          CASE(codecs_travel_with_every_schedule), CASE(mistakes_get_a_sentence), CASE(a_lost_rank_ends_the_step))
+          CASE(codecs_travel_with_every_schedule), CASE(residuals_are_handed_over),
+          CASE(mistakes_get_a_sentence), CASE(a_lost_rank_ends_the_step))

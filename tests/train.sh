@@ -136,6 +136,11 @@ strategies_resume_bit_for_bit() {
     done
     train another -n 3 --model lenet --data synthetic:count=1200 --batch 60 --steps 32 --checkpoint coded.part --resume
     has another.err 'kept from step to step begins anew'
+    train fewer -n 2 --model lenet --data synthetic:count=1200 --batch 60 --strategy 'compress=topk' --steps 10 \
+        --checkpoint coded.few
+    train fewer -n 3 --model lenet --data synthetic:count=1200 --batch 60 --strategy 'compress=topk' --steps 12 \
+        --checkpoint coded.few --resume || echo "other workers: exit code $?"
+    has fewer.err 'what codecs had still to send is shared out evenly'
     train refused -n 2 --model lenet --data synthetic:count=1200 --strategy 'sync=periodic' --clip 1
     has refused.err 'clipping by the norm of all gradients needs sync=bsp'
 }

@@ -53,7 +53,7 @@ class StepOptions(ctypes.Structure):
     """gw_step_options."""
     _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
-                ("state", c_void_p)]
+                ("state", c_void_p), ("rate", c_void_p)]
 
 
 class StepCounters(ctypes.Structure):

@@ -110,6 +110,8 @@ static gw_status resume(course *c, gw_error *error) {
     if (found.world && !found.continues)
         gw_train_report_say(&c->report, "what codecs and synchrony kept from step to step begins anew: it was of "
                                         "another strategy or number of workers");
+    if (found.continues && found.world != c->trainer->world)
+        gw_train_report_say(&c->report, "what codecs had still to send is shared out evenly");
     if (found.world && found.world != c->trainer->world)
         gw_train_report_say(&c->report,
                             "it was written by %d workers, now there are %d: each step takes the same examples, but "

@@ -76,6 +76,8 @@ typedef struct gw_codec_call {
     uint32_t rank, world; /* who encodes, and how many payloads will be merged or added */
     uint32_t pass;        /* 0: a worker's own gradient; 1: an owner encodes the sum again */
     uint32_t round;
+    float rate_growth;   /* of the learning rate since the step before: 0.1 is 10 % more. What waits in a residual was
+                            meant for the rate of its own step, and is divided by 1 + this */
     float clip;          /* (tensor) what the gradient is multiplied by first; set by gw_codec_prepare */
     const void *reduced; /* (tensor) round > 0: the merged payload of the round before, of the same range */
     size_t reduced_bytes;
@@ -200,6 +202,9 @@ void gw_codec_state_drop(gw_codec_state *state);
 size_t gw_codec_state_saved_bytes(const gw_codec_state *state);
 void gw_codec_state_save(const gw_codec_state *state, void *bytes);
 gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_t length, gw_error *error);
+/* Adds share times a saved state of the same tensor and codec, of a worker or of an owner's part, to a worker's: how
+ * residuals are handed over to another number of ranks. GW_MISMATCH as restore. */
+gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *bytes, size_t length, gw_error *error);
 
 /* The work. A range, a state and a setup that do not fit each other are GW_INVALID. */
 

@@ -51,12 +51,6 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     return GW_OK;
 }
 
-static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    (void)call;
-    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
-}
-
 static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
     (void)setup;
     return range.count;
@@ -100,7 +94,7 @@ const gw_codec gw_codec_dgc = {
     .second = second,
     .bound = bound,
     .encode = encode,
-    .decode_add = decode_add,
+    .decode_add = gw_sparse_decode_add,
     .own_count = own_count,
     .prepare = prepare,
     .accumulate = accumulate,

@@ -2,6 +2,10 @@
  * fixes SignSGD"): v = g + e is encoded, e = v - decode(encode(v)) waits for the next step, so nothing is lost for
  * good.
  *
+ * Where the learning rate changes, e is multiplied by the old rate over the new (Zheng, Huang, Kwok: "Communication-
+ * efficient distributed blockwise momentum SGD with error-feedback", NeurIPS 2019): a gradient of the first steps of a
+ * warm-up would otherwise arrive later with many times its weight.
+ *
  * The residual buffer serves as v. It is worked on in chunks of whole codec blocks that stay in cache from the
  * addition to the subtraction: memory sees g and e read once and e written once. Between the rounds of one step
  * (terngrad:shared, powersgd) the buffer holds v: it is added to in round 0 and taken off after the last.
@@ -68,6 +72,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         gw_codec_range piece = {range.tensor, range.first + at, length};
         gw_codec_call mine = chunk_call(setup, call, range, at, length);
         float *e = state->residual + (piece.first - state->first);
+        if (call->rate_growth != 0 && call->round == 0) gw_kernel_scale(e, 1 / (1 + call->rate_growth), length);
         double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
         lost.input += norm2;
         uint8_t *out = (uint8_t *)payload + *bytes;

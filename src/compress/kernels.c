@@ -239,6 +239,10 @@ double gw_kernel_add(float *e, const float *g, size_t count) {
     return sum;
 }
 
+void gw_kernel_scale(float *e, float factor, size_t count) {
+    for (size_t i = 0; i < count; i++) e[i] *= factor;
+}
+
 double gw_kernel_sanitise(float *e, size_t count) {
     STRETCHES(count, sum, sanitise_avx2(lane, e + at, length), sanitise_plain(lane, e + at, done, length))
     return sum;

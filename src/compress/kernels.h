@@ -28,6 +28,8 @@ double gw_kernel_norm2(const float *x, size_t count);
 double gw_kernel_dot(const float *x, const float *y, size_t count);
 /* e += g; returns the sum of squares of the new e. */
 double gw_kernel_add(float *e, const float *g, size_t count);
+/* e *= factor. */
+void gw_kernel_scale(float *e, float factor, size_t count);
 /* A residual after the decoded values were taken off: what is not finite has arrived as such and is forgotten (0).
  * Returns the sum of squares. */
 double gw_kernel_sanitise(float *e, size_t count);

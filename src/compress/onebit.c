@@ -2,8 +2,8 @@
  *
  * In each block of 2,048 a bit says whether a value is at or above a threshold (0, or the block's mean); each side
  * decodes to its mean. Needs feedback, as in the paper, which also has the owner encode the sum again with a
- * residual of its own. Payload of a block: f32 mean of the lower side, f32 mean of the upper, then the bits, first
- * value lowest: 264 bytes for 2,048 values, 1/31 of f32.
+ * residual of its own (feedback=both, or doublesqueeze). Payload of a block: f32 mean of the lower side, f32 mean of
+ * the upper, then the bits, first value lowest: 264 bytes for 2,048 values, 1/31 of f32.
  *
  * A NaN counts as low, and makes the mean of its side a NaN; an infinity makes it infinite: so they arrive, on that
  * side of the block. Finite values whose sum overflows do the same. */
@@ -18,7 +18,7 @@ enum { PARAM_THRESHOLD };
 static const gw_param params[] = {
     {.name = "threshold", .about = "what divides the two sides", .kind = GW_PARAM_CHOICE,
      .choices = GW_CHOICES("zero", "mean")},
-    GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_FEEDBACK(GW_FEEDBACK_WORKER), /* an owner's residual doubles the lag: docs/compression.md */
     GW_CODEC_LIMIT,
     {.name = NULL},
 };

@@ -193,11 +193,13 @@ static const uint8_t *add_block(const uint8_t *in, float scale, float *sum) {
     return values + count * sizeof(float);
 }
 
-gw_status gw_sparse_decode_add(const gw_codec *codec, gw_codec_range range, const void *payload, size_t bytes,
-                               float scale, float *sum, gw_error *error) {
+gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                               const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    (void)call;
     const uint8_t *in = payload;
     if (!checked(range, in, bytes)) {
-        return gw_codec_payload_error(codec, range, "is cut short, too long or points outside of its block", error);
+        return gw_codec_payload_error(setup->codec, range, "is cut short, too long or points outside of its block",
+                                      error);
     }
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) in = add_block(in, scale, sum + at);
     return GW_OK;

@@ -50,9 +50,9 @@ size_t gw_sparse_range_bound(gw_codec_range range, double ratio);
 /* Sends the largest `ratio` of each block of a range; returns the bytes. */
 size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float *v, uint8_t *payload, size_t capacity);
 
-/* Decoder of a whole range: checks everything, then adds. */
-gw_status gw_sparse_decode_add(const gw_codec *codec, gw_codec_range range, const void *payload, size_t bytes,
-                               float scale, float *sum, gw_error *error);
+/* The decode_add of sparse codecs: checks everything, then adds. */
+gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                               const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
 /* Sets to 0 what a payload names, one that gw_sparse_write has written. Returns the sum of squares that went. */
 double gw_sparse_clear(gw_codec_range range, const void *payload, float *x);
 /* The take_off of sparse codecs: the residual is cleared where it was sent. */

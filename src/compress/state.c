@@ -100,3 +100,31 @@ gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_
     state->born = saved.born;
     return GW_OK;
 }
+
+/* An owner's part has no more than a residual; what a worker's codec keeps for itself is of the whole tensor. */
+static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
+    uint64_t end = saved->first + saved->count;
+    bool residual = saved->residual_count == (state->residual ? saved->count : 0);
+    bool own = saved->own_count == 0 || saved->own_count == state->own_count;
+    return saved->magic == MAGIC && saved->key == state->tensor.key && saved->tensor_count == state->tensor.count &&
+           end >= saved->first && saved->first >= state->first && end <= state->first + state->count && residual &&
+           own && length == sizeof *saved + (saved->residual_count + saved->own_count) * sizeof(float);
+}
+
+static const uint8_t *add_floats(float *to, float share, const uint8_t *from, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) to[i] += share * gw_get_f32(from + i * sizeof(float));
+    return from + count * sizeof(float);
+}
+
+gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *bytes, size_t length, gw_error *error) {
+    saved_head saved = {0};
+    if (length >= sizeof saved) memcpy(&saved, bytes, sizeof saved);
+    if (!fits(state, &saved, length))
+        return gw_fail(error, GW_MISMATCH, "tensor %s: the saved state is of another tensor or codec, or cut short",
+                       state->tensor.name);
+    const uint8_t *at = (const uint8_t *)bytes + sizeof saved;
+    at = add_floats(state->residual + (saved.first - state->first), share, at, saved.residual_count);
+    add_floats(state->own, share, at, saved.own_count);
+    if (saved.born < state->born) state->born = saved.born;
+    return GW_OK;
+}

@@ -58,12 +58,6 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     return GW_OK;
 }
 
-static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    (void)call;
-    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
-}
-
 const gw_codec gw_codec_threshold = {
     .technique = {.name = "threshold",
                   .about = "values above a sampled threshold (Gradient Dropping)",
@@ -72,6 +66,6 @@ const gw_codec gw_codec_threshold = {
     .least = GW_SPARSE_HEAD,
     .bound = bound,
     .encode = encode,
-    .decode_add = decode_add,
+    .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };

@@ -30,18 +30,12 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     return GW_OK;
 }
 
-static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    (void)call;
-    return gw_sparse_decode_add(setup->codec, range, payload, bytes, scale, sum, error);
-}
-
 const gw_codec gw_codec_topk = {
     .technique = {.name = "topk", .about = "the largest values of each 65,536, and where they stand", .params = params},
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .bound = bound,
     .encode = encode,
-    .decode_add = decode_add,
+    .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };

@@ -155,6 +155,7 @@ void gw_flow_claim_early(gw_op *op);                   /* a started operation ta
 uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane); /* early messages of a receiving lane */
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
 void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
+void gw_flow_grant_all(gw_op *op, gw_lane *lane);      /* tells it in any case */
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */
 void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]); /* what that job rank called instead */
 void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: credits that peers may need */

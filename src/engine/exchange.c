@@ -228,6 +228,8 @@ static void trace_error(gw_exchange *x) {
 
 /* The machine. */
 
+void gw_exchange_rate_growth(gw_exchange *x, float growth) { x->coding.call.rate_growth = growth; }
+
 void gw_exchange_begin(gw_exchange *x, uint64_t step, const float *const *gradient, float *const *result,
                        bool average) {
     x->gradient = gradient;

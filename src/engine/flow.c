@@ -256,11 +256,15 @@ static void fill_frame(gw_op *op, gw_lane *lane, gw_frame *frame, gw_frame_kind 
 }
 
 void gw_flow_grant(gw_op *op, gw_lane *lane) {
-    gw_peer *peer = &op->engine->peers[lane->peer];
-    if (lane->grant_queued || lane->granted >= lane->posted || peer->lost) return;
+    const gw_peer *peer = &op->engine->peers[lane->peer];
     bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
     bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
-    if (!wanted || !(starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) return;
+    if (wanted && (starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) gw_flow_grant_all(op, lane);
+}
+
+void gw_flow_grant_all(gw_op *op, gw_lane *lane) {
+    gw_peer *peer = &op->engine->peers[lane->peer];
+    if (lane->grant_queued || lane->granted >= lane->posted || peer->lost) return;
     lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted};
     lane->granted = lane->posted;
     lane->grant_queued = true;

@@ -404,3 +404,9 @@ gw_status gw_step_state_restore(gw_step *step, const void *memory, size_t bytes)
     gw_status status = gw_step_flush(step);
     return status ? status : told(gw_stepper_state_restore(step->stepper, memory, bytes, &error), &error);
 }
+
+gw_status gw_step_state_take_over(gw_step *step, const void *memory, size_t bytes) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_step_flush(step);
+    return status ? status : told(gw_stepper_state_take_over(step->stepper, memory, bytes, &error), &error);
+}

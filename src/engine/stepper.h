@@ -107,5 +107,6 @@ void gw_stepper_begin_at(gw_stepper *stepper, uint64_t step); /* before its firs
 size_t gw_stepper_state_bytes(const gw_stepper *stepper);
 void gw_stepper_state_save(const gw_stepper *stepper, void *memory);
 gw_status gw_stepper_state_restore(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
+gw_status gw_stepper_state_take_over(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
 
 #endif

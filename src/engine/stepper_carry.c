@@ -143,6 +143,14 @@ static void pack(gw_stepper *s, int piece, bool back) {
     }
 }
 
+/* Differences of weights (sync=periodic) have had their rate. */
+static float rate_growth(const gw_stepper *s, uint64_t step) {
+    const gw_step_options *o = &s->config.options;
+    if (!o->rate || step == 0 || s->config.sync->local) return 0;
+    double before = o->rate(o->ctx, step - 1), now = o->rate(o->ctx, step);
+    return before > 0 && now > 0 ? (float)(now / before - 1) : 0;
+}
+
 void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error *error) {
     gw_run *run = &s->runs[piece];
     const gw_piece *p = gw_schedule_piece(s->schedule, piece);
@@ -154,9 +162,13 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     }
     if (run->exchange) {
         uint64_t step = gw_stepper_step(s, p->readied - 1);
-        if (second) gw_exchange_go_on(run->exchange);
-        else gw_exchange_begin(run->exchange, step, (const float *const *)run->values, run->values,
-                               s->config.options.op == GW_AVG);
+        if (second) {
+            gw_exchange_go_on(run->exchange);
+            return;
+        }
+        gw_exchange_rate_growth(run->exchange, rate_growth(s, step));
+        gw_exchange_begin(run->exchange, step, (const float *const *)run->values, run->values,
+                          s->config.options.op == GW_AVG);
         return;
     }
     if (run->copies && !second) pack(s, piece, false);

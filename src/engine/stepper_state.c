@@ -91,14 +91,10 @@ static gw_status wrong(gw_error *error, const char *what) {
     return gw_fail(error, GW_MISMATCH, "the saved state of a step does not fit: %s", what);
 }
 
-static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
+/* Anchors, outer momenta, a server's weights. */
+static gw_status restore_kept(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
     int t = (int)head->tensor;
     gw_sync_tensor *view = &s->tensors[t].view;
-    if (is_coded((state_part)head->part)) {
-        gw_codec_state *state = codec_state(s, t, (state_part)head->part);
-        if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
-        return gw_codec_state_restore(state, bytes, head->bytes, error);
-    }
     size_t count = view->count;
     float *to = head->part == ANCHOR ? view->anchor : kept(s, t, (state_part)head->part, &count);
     if (!to || head->bytes != count * sizeof(float)) return wrong(error, "it is of another synchrony");
@@ -107,26 +103,63 @@ static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_
     return GW_OK;
 }
 
-gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
-    const uint8_t *at = memory, *end = at + bytes;
-    state_head head;
-    if (bytes < sizeof head) return wrong(error, "it is cut short");
-    memcpy(&head, at, sizeof head);
-    at += sizeof head;
-    if (head.magic != MAGIC || head.bytes != bytes) return wrong(error, "it is not such a state, or cut short");
-    if (head.tensors != (uint32_t)s->config.count) return wrong(error, "it is of a model with other tensors");
-    if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
-        return wrong(error, "it is of another rank, or of a job of another size");
+static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
+    if (!is_coded((state_part)head->part)) return restore_kept(s, head, bytes, error);
+    gw_codec_state *state = codec_state(s, (int)head->tensor, (state_part)head->part);
+    if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
+    return gw_codec_state_restore(state, bytes, head->bytes, error);
+}
+
+/* Every rank takes its share of what one of the old ranks kept, as a worker and as an owner. Anchors are the same on
+ * all ranks: those of the first are taken. */
+static gw_status take_over_part(gw_stepper *s, const state_head *from, const part_head *head, const uint8_t *bytes,
+                                gw_error *error) {
+    if (!is_coded((state_part)head->part))
+        return from->rank == 0 ? restore_kept(s, head, bytes, error) : GW_OK;
+    gw_codec_state *state = codec_state(s, (int)head->tensor, WORKER);
+    if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
+    return gw_codec_state_add(state, 1.0f / (float)from->world, bytes, head->bytes, error);
+}
+
+static gw_status read_head(const gw_stepper *s, const void *memory, size_t bytes, state_head *head, gw_error *error) {
+    if (bytes < sizeof *head) return wrong(error, "it is cut short");
+    memcpy(head, memory, sizeof *head);
+    if (head->magic != MAGIC || head->bytes != bytes || !head->world)
+        return wrong(error, "it is not such a state, or cut short");
+    if (head->tensors != (uint32_t)s->config.count) return wrong(error, "it is of a model with other tensors");
+    return GW_OK;
+}
+
+static gw_status read_parts(gw_stepper *s, const state_head *head, const uint8_t *at, bool over, gw_error *error) {
+    const uint8_t *end = at + head->bytes;
+    at += sizeof *head;
     while (at < end) {
         part_head part;
         if ((size_t)(end - at) < sizeof part) return wrong(error, "it is cut short");
         memcpy(&part, at, sizeof part);
         at += sizeof part;
-        if (part.tensor >= head.tensors || part.part >= STATE_PARTS || part.bytes > (size_t)(end - at))
+        if (part.tensor >= head->tensors || part.part >= STATE_PARTS || part.bytes > (size_t)(end - at))
             return wrong(error, "it is damaged");
-        gw_status status = restore_part(s, &part, at, error);
+        gw_status status =
+            over ? take_over_part(s, head, &part, at, error) : restore_part(s, &part, at, error);
         if (status) return status;
         at += part.bytes;
     }
     return GW_OK;
+}
+
+gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
+    state_head head;
+    gw_status status = read_head(s, memory, bytes, &head, error);
+    if (status) return status;
+    if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
+        return wrong(error, "it is of another rank, or of a job of another size");
+    return read_parts(s, &head, memory, false, error);
+}
+
+gw_status gw_stepper_state_take_over(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
+    state_head head;
+    gw_status status = read_head(s, memory, bytes, &head, error);
+    if (!status && s->ps) status = wrong(error, "servers have other shares now");
+    return status ? status : read_parts(s, &head, memory, true, error);
 }

@@ -8,6 +8,8 @@
 /* Room for a clause about what is awaited. */
 #define WHAT_BYTES (GW_TEXT_BYTES + 80)
 
+#define ASK_AFTER (50 * GW_MILLISECOND)
+
 typedef struct awaited {
     int *ranks; /* job ranks, world entries at most */
     int count;
@@ -58,6 +60,14 @@ static void find_awaited(const gw_op *op, awaited *list) {
     if (!list->count) snprintf(list->what, WHAT_BYTES, "%s", text);
 }
 
+/* Whoever called something else may wait for this rank as this one waits for it, and nothing is sent that would show
+ * it. A grant says what this rank has called; where one has gone already, nothing happens. */
+static void ask_senders(gw_op *op) {
+    for (uint32_t s = 0; s < op->plan.streams; s++)
+        if (op->lanes[s].stream.flow == GW_FLOW_RECV && op->lanes[s].done < op->lanes[s].posted)
+            gw_flow_grant_all(op, &op->lanes[s]);
+}
+
 /* Only the oldest operation that somebody waits for is looked at: what holds it up holds up those behind it. */
 void gw_op_check_deadline(gw_op *oldest) {
     gw_engine *engine = oldest->engine;
@@ -65,6 +75,7 @@ void gw_op_check_deadline(gw_op *oldest) {
     while (op && op->spec.patient) op = op->next;
     if (!op) return;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
+    if (waited >= ASK_AFTER) ask_senders(op);
     bool overdue = waited >= engine->config.deadline;
     if (waited < engine->config.deadline / 3 || (op->warned && !overdue)) return;
     awaited list;

@@ -142,3 +142,42 @@ gw_status gw_belongings_load(gw_trainer *t, const char *path, bool *taken, gw_er
     *taken = all == 1;
     return status;
 }
+
+/* ---- to another number of ranks ---- */
+
+/* What old rank `r` kept of its steps, from rank 0 to all; *bytes 0: the file has none. The caller frees *state. */
+static gw_status spread_state(gw_trainer *t, const gw_checkpoint *file, int r, uint8_t **state, uint64_t *bytes,
+                              gw_error *error) {
+    char name[GW_SECTION_NAME_BYTES];
+    size_t length = 0;
+    section(r, name);
+    const uint8_t *held = file ? gw_checkpoint_find(file, name, &length) : NULL;
+    *bytes = 0;
+    if (held && length >= sizeof *bytes) memcpy(bytes, held, sizeof *bytes);
+    if (*bytes > length - sizeof *bytes) *bytes = 0;
+    gw_status status = gw_broadcast(t->comm, bytes, bytes, 1, GW_I64, 0);
+    if (status != GW_OK) return gw_trainer_told(t, status, error);
+    *state = malloc(*bytes + 1);
+    if (!*state) return gw_fail(error, GW_MEMORY, "no memory for what rank %d kept", r);
+    if (t->rank == 0 && *bytes) memcpy(*state, held + sizeof *bytes, *bytes);
+    return gw_trainer_told(t, gw_broadcast(t->comm, *state, *state, *bytes, GW_U8, 0), error);
+}
+
+gw_status gw_belongings_take_over(gw_trainer *t, const char *path, int world, bool *taken, gw_error *error) {
+    gw_checkpoint *file = NULL;
+    gw_error ignored = {0};
+    int32_t all = !local(t) && !t->pipeline;
+    gw_status status = GW_OK;
+    if (t->rank == 0 && all) gw_checkpoint_open(path, &file, &ignored);
+    for (int r = 0; all && r < world && status == GW_OK; r++) {
+        uint8_t *state = NULL;
+        uint64_t bytes;
+        status = spread_state(t, file, r, &state, &bytes, error);
+        if (status == GW_OK) all = bytes && gw_step_state_take_over(t->step, state, bytes) == GW_OK;
+        free(state);
+        if (status == GW_OK) status = gw_trainer_told(t, gw_allreduce(t->comm, &all, &all, 1, GW_I32, GW_MIN), error);
+    }
+    gw_checkpoint_close(file);
+    *taken = all == 1;
+    return status;
+}

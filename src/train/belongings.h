@@ -19,5 +19,8 @@ gw_status gw_belongings_add(const gw_trainer *trainer, const gw_belongings *belo
 /* path: on rank 0. taken: every rank has got its own back; else they were of another strategy, or not there, and all
  * ranks begin without. */
 gw_status gw_belongings_load(gw_trainer *trainer, const char *path, bool *taken, gw_error *error);
+/* The same where another number of ranks wrote the file: each takes the mean of what those kept in residuals. Not where
+ * ranks have weights or layers of their own. */
+gw_status gw_belongings_take_over(gw_trainer *trainer, const char *path, int world, bool *taken, gw_error *error);
 
 #endif

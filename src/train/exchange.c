@@ -29,6 +29,8 @@ static void update(void *ctx, const gw_step_update *u) {
     for (size_t i = 0; i < u->count; i++) weights[i] -= rate * gradient[i];
 }
 
+static double rate_of(void *ctx, uint64_t step) { return gw_rate_at(&((const gw_trainer *)ctx)->rate, step); }
+
 static float *state(void *ctx, int tensor, int which) {
     gw_trainer *t = ctx;
     if (which >= t->settings.optimiser->states) return NULL;
@@ -64,6 +66,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     options.seed = t->settings.seed;
     options.first_step = t->updates;
     options.ctx = t;
+    options.rate = rate_of;
     if (!updates_itself(t)) {
         options.update = update;
         options.state = state;

@@ -202,6 +202,7 @@ gw_status gw_snapshot_load(gw_trainer *t, const char *path, gw_snapshot_found *f
     t->updates = le64toh(at.updates);
     gw_sampler_epoch(&t->sampler, t->epoch);
     status = gw_trainer_commit(t, error);
-    if (status == GW_OK && found->world == t->world) status = gw_belongings_load(t, path, &found->continues, error);
-    return status;
+    if (status != GW_OK) return status;
+    if (found->world == t->world) return gw_belongings_load(t, path, &found->continues, error);
+    return gw_belongings_take_over(t, path, found->world, &found->continues, error);
 }

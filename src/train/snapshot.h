@@ -11,7 +11,7 @@
 gw_status gw_snapshot_save(gw_trainer *trainer, const char *path, gw_error *error);
 typedef struct gw_snapshot_found {
     int world;      /* with how many ranks it was written; 0: there is no such file, and nothing has changed */
-    bool continues; /* what each rank kept for itself (residuals and the like) is back as well */
+    bool continues; /* what each rank kept for itself (residuals and the like) is back as well, or was handed over */
 } gw_snapshot_found;
 
 /* A snapshot of another model, data set, batch, seed or optimiser is refused. */
