@@ -92,7 +92,7 @@ strangers_are_not_served() {
     local line port reply
     coproc PROBE { "$gradwire" probe; }
     read -r -t 5 line <&"${PROBE[0]}"
-    has greeting "$line" '^gradwire-probe version=1 '
+    has greeting "$line" '^gradwire-probe version=2 '
     echo "open rank=0 world=2 token=0123456789abcdef master=127.0.0.1 ports=0 interface=" >&"${PROBE[1]}"
     read -r -t 5 line <&"${PROBE[0]}"
     has opened "$line" '^opened address=127.0.0.1 interface=lo mtu=[0-9]+ ports=[0-9]+$'
