@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "gradwire.h"
 
+#include "figures.h"
+
 enum { TENSORS = 600, STEPS_MAX = 1000, CALLS = 1000000 };
 #define FUSE (25 * 1000 * 1000)
 
@@ -31,22 +33,6 @@ static void check(gw_status status, const gw_comm *comm) {
     if (status == GW_OK) return;
     fprintf(stderr, "bench_step: %s\n", gw_last_error(comm));
     exit(1);
-}
-
-static double cpu_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[count / 2];
 }
 
 /* Evenly over the logarithms of 1 KiB to 1 MiB, large and small mixed. */

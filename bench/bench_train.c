@@ -12,23 +12,14 @@
 #include "train/optimiser.h"
 #include "train/pass.h"
 
+#include "figures.h"
+
 #define STEPS_MAX 10000
 
 static void check(gw_status status, const gw_error *error) {
     if (status == GW_OK) return;
     fprintf(stderr, "bench_train: %s\n", error->text);
     exit(1);
-}
-
-static double cpu_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 typedef struct job {

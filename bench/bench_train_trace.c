@@ -13,28 +13,14 @@
 #include "base/clock.h"
 #include "train/trainer.h"
 
+#include "figures.h"
+
 enum { BLOCK = 8, PAIRS_MAX = 1000 };
 
 static void check(gw_status status, const char *text) {
     if (status == GW_OK) return;
     fprintf(stderr, "bench_train_trace: %s\n", text);
     exit(1);
-}
-
-static double cpu_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[count / 2];
 }
 
 typedef struct cost {

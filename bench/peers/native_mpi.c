@@ -3,6 +3,8 @@
  * both. */
 #include "gradwire.h"
 
+#include "../figures.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,16 +43,6 @@ static double timed(const contest *c, void (*call)(const contest *)) {
     double own = (MPI_Wtime() - start) * 1e6, slowest;
     MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
-}
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[count / 2];
 }
 
 static void meet(contest *c, size_t bytes, int ranks, int rank) {
