@@ -189,6 +189,20 @@ one_session() { # or the kernel shares cores out by session, and sched_yield amo
     is code "$code" 0
     is sessions "$(sort -u <<<"$out" | wc -l)" 1
 }
+lab_is_taken_down() { # at its end, and when it is told to end
+    spaces_left() { ip netns list | grep -c "^gw${launcher}h"; }
+    no_spaces() { [ "$(spaces_left)" = 0 ]; }
+    rank_runs() { [ -n "$(ip netns pids "gw${launcher}h1" 2>/dev/null)" ]; }
+    start --lab hosts=2,rate=1gbit -- true
+    finish
+    is code "$code" 0
+    is 'namespaces left' "$(spaces_left)" 0
+    start --lab hosts=2,rate=1gbit -- sleep "$forever"
+    until_true 10 rank_runs || echo "the ranks do not start"
+    kill -TERM "$launcher"
+    finish
+    until_true 5 no_spaces || echo "namespaces left after SIGTERM: $(spaces_left)"
+}
 grandchildren() { # in the group, in a session of their own, and after their parents went well
     run -n 2 -- bash -c \
         "sleep $forever & setsid sleep $forever & (setsid bash -c 'sleep $forever & wait' &) ; sleep 0.2"
@@ -420,8 +434,9 @@ if [ "$(id -u)" = 0 ] && make_spaces 2>/dev/null; then
     try namespaces_as_hosts
     wait
     try namespace_dies
+    try lab_is_taken_down
 else
-    echo "skip namespaces_as_hosts namespace_dies: namespaces cannot be made here"
+    echo "skip namespaces_as_hosts namespace_dies lab_is_taken_down: namespaces cannot be made here"
 fi
 wait
 for case in "${names[@]}"; do tell "$case"; done
