@@ -3,6 +3,7 @@
 #include "base/words.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +58,10 @@ const char *gw_words_hint(const char *wrong, const char *const *names, char text
     text[0] = '\0';
     if (near) used = (size_t)snprintf(text, GW_HINT_BYTES, "did you mean \"%s\"? ", near);
     const char *before = "allowed: ";
-    for (; *names && used < GW_HINT_BYTES; names++, before = ", ")
-        used += (size_t)snprintf(text + used, GW_HINT_BYTES - used, "%s%s", before, *names);
+    for (; *names; names++, before = ", ") {
+        bool fits = used + strlen(before) + strlen(*names) + strlen(", ...") < GW_HINT_BYTES;
+        used += (size_t)snprintf(text + used, GW_HINT_BYTES - used, "%s%s", before, fits ? *names : "...");
+        if (!fits) break;
+    }
     return text;
 }

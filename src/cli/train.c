@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <float.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/words.h"
 #include "cli/args.h"
@@ -137,8 +140,19 @@ static char **copy_words(int argc, char **argv) {
     return copy;
 }
 
+/* What tuning found is written when it is over: better to hear now that it cannot be. -1, or an exit code. */
+static int check_tune(const char *tune) {
+    char folder[PATH_MAX];
+    if (!tune || strcmp(tune, "on") == 0 || strcmp(tune, "off") == 0) return -1;
+    snprintf(folder, sizeof folder, "%s", tune);
+    if (access(dirname(folder), W_OK) == 0) return -1;
+    return gw_usage_error(&gw_command_train, "--tune: %s cannot be written: %s", tune, strerror(errno));
+}
+
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
+    int wrong = check_tune(r->tune);
+    if (wrong >= 0) return wrong;
     gw_record(r->timeline, r->capture);
     if (r->tune) setenv(GW_TUNE_VARIABLE, r->tune, 1);
     if (rank && r->ranks)
