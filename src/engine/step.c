@@ -1,8 +1,10 @@
 /* step.c - the step API of gradwire.h: arguments are checked, threads meet, calls wait. The machine itself is
  * stepper.c. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -55,6 +57,11 @@ static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const g
                        "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say "
                        "where servers write to",
                        (unsigned long long)config->snapshot_every);
+    /* On every rank, as any of them may have to take a server over. */
+    if (access(folder, W_OK) != 0)
+        return gw_fail(error, GW_INVALID,
+                       "GRADWIRE_SNAPSHOTS: %s cannot be written to: %s; it has to be there on every host", folder,
+                       strerror(errno));
     snprintf(step->snapshots, sizeof step->snapshots, "%s", folder);
     config->snapshots = step->snapshots;
     return GW_OK;
