@@ -20,8 +20,8 @@ train() { # LINE SEED
 }
 
 touch "$results"
-for line in "${lines[@]}"; do
-    for ((seed = 1; seed <= seeds; seed++)); do
+for ((seed = 1; seed <= seeds; seed++)); do # a run that was stopped has seen every line
+    for line in "${lines[@]}"; do
         grep -qF "$line;$epochs;$seed;" "$results" || train "$line" "$seed" >>"$results"
     done
 done
