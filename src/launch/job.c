@@ -89,19 +89,18 @@ static void settle(job *j) {
 
 /* ---- news from the hosts ---- */
 
-static void call_roll(job *j) {
-    char text[GW_ROLL_TEXT];
-    size_t bytes = gw_roll_write(&j->options->elastic->roll, text);
+static void tell_all(job *j, gw_wire_kind kind, const char *text, size_t bytes) {
     for (int i = 0; i < hosts_of(j); i++)
-        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_ROLL, 0, 0, text, (uint32_t)bytes);
+        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, kind, 0, 0, text, (uint32_t)bytes);
 }
 
-static void rest(job *j) {
-    for (int i = 0; i < hosts_of(j); i++)
-        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_REST, 0, 0, NULL, 0);
+static void call_roll(job *j) {
+    char text[GW_ROLL_TEXT];
+    tell_all(j, GW_WIRE_ROLL, text, gw_roll_write(&j->options->elastic->roll, text));
 }
 
 static void workers_over(job *j) {
+    if (j->options->elastic) tell_all(j, GW_WIRE_REST, NULL, 0);
     j->workers_left = 0;
     j->servers_until = gw_clock_now() + settle_budget;
 }
@@ -116,10 +115,7 @@ static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_f
     bool well = !gw_verdict_exited(&why, who.text, outpost->host->name, status, gw_wire_number(frame, 1));
     if (!well && why.code == EXIT_USAGE) return false;
     gw_elastic_fate fate = gw_elastic_ended(elastic, rank, well);
-    if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) {
-        rest(j);
-        workers_over(j);
-    }
+    if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) workers_over(j);
     if (fate == GW_ELASTIC_FINISHED) return true;
     if (fate == GW_ELASTIC_NOBODY) return false;
     if (fate == GW_ELASTIC_AGAIN)
@@ -367,13 +363,6 @@ static gw_time next_clock(const job *j) {
     return next;
 }
 
-static int milliseconds_until(gw_time when) {
-    gw_time now = gw_clock_now();
-    if (when <= now) return 0;
-    gw_time ms = (when - now) / GW_MILLISECOND + 1;
-    return ms > INT_MAX ? -1 : (int)ms;
-}
-
 static int fill_polls(job *j) {
     bool room = gw_buffer_size(&j->console.bytes) < BACKLOG_BYTES;
     struct pollfd *p = j->polls;
@@ -397,7 +386,7 @@ static void serve_outpost(job *j, gw_outpost *outpost, const struct pollfd *p) {
 static void run_loop(job *j) {
     while (open_outposts(j) && gw_clock_now() < j->finish_until) {
         int count = fill_polls(j);
-        int ready = poll(j->polls, (nfds_t)count, milliseconds_until(next_clock(j)));
+        int ready = poll(j->polls, (nfds_t)count, gw_clock_poll_ms(next_clock(j)));
         if (ready > 0) {
             if (j->polls[1].revents) print_some(j);
             for (int i = 0; i < hosts_of(j); i++)
@@ -415,7 +404,7 @@ static void print_rest(job *j) {
     while (gw_console_fd(&j->console) >= 0 && gw_clock_now() < until && j->interrupts < 2) {
         struct pollfd polls[2] = {{.fd = j->signals, .events = POLLIN},
                                   {.fd = gw_console_fd(&j->console), .events = POLLOUT}};
-        if (poll(polls, 2, milliseconds_until(until)) <= 0) continue;
+        if (poll(polls, 2, gw_clock_poll_ms(until)) <= 0) continue;
         if (polls[1].revents) print_some(j);
         if (polls[0].revents) take_signals(j);
         if (j->interrupts && until == never) until = gw_clock_now() + finish_budget;
