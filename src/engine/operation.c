@@ -47,11 +47,14 @@ static bool is_one_host(const gw_topology *topology) {
 }
 
 /* Within a host a share of two chunks goes in one message: there is little to overlap, and a message costs a system call
- * at both ends (an all-reduce of 1 MiB by two ranks over loopback: 240 us against 270 to 300). */
+ * at both ends (over loopback two ranks reduce 1 MiB in 240 us instead of 270 to 300). A broadcast that nobody passes on
+ * has nothing to overlap: 1 MiB takes 140 us instead of 190. */
 size_t gw_chunk_count(const gw_plan_request *request, size_t asked, size_t unit) {
-    size_t share = request->count / (request->collective == GW_COLL_ALLREDUCE ? (size_t)request->topology.world : 1);
-    bool whole = share <= 2 * GW_CHUNK_BYTES / unit && is_one_host(&request->topology);
-    size_t count = (asked ? asked : whole ? 2 * GW_CHUNK_BYTES : GW_CHUNK_BYTES) / unit;
+    int world = request->topology.world;
+    size_t share = request->count / (request->collective == GW_COLL_ALLREDUCE ? (size_t)world : 1);
+    size_t most = (request->collective == GW_COLL_BROADCAST && world == 2 ? 4 : 2) * GW_CHUNK_BYTES;
+    bool whole = share <= most / unit && is_one_host(&request->topology);
+    size_t count = (asked ? asked : whole ? most : GW_CHUNK_BYTES) / unit;
     return count ? count : 1;
 }
 
