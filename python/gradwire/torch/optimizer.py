@@ -342,6 +342,10 @@ class Distributed:
             self._buffers.free()
             self._step = self._buffers = None
 
+    def step_number(self):
+        """Of the training step under way, from 0, going on from the state that was loaded."""
+        return self._step.number() if self._step is not None else (self._saved or {}).get("steps", 0)
+
     def _shadow_step(self):
         """One step without data, for join(); False when no rank had any."""
         self.zero_grad()
@@ -388,7 +392,7 @@ class Distributed:
         if self._step is not None:
             state["gradwire"] = {"rank": self._home.rank, "size": self._home.size, "state": self._step.save(),
                                  "parts": self._inside.state(),
-                                 "steps": self._step.first_step + self._step.steps,
+                                 "steps": self._step.number(),
                                  "order": [s.name for s in self._slots]}
         elif self._saved:
             state["gradwire"] = self._saved

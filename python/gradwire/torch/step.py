@@ -54,6 +54,10 @@ class Step:
         check(lib.gw_step_end(self.handle), self.home.comm)
         self.steps += 1
 
+    def number(self):
+        """Of the step under way."""
+        return self.first_step + self.steps
+
     def flush(self):
         check(lib.gw_step_flush(self.handle), self.home.comm)
 
