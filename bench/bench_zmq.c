@@ -1,6 +1,6 @@
 /* bench_zmq.c - what libzmq itself can carry between two processes over loopback, without gradwire: messages of 512 KiB
- * from a DEALER to a ROUTER, in clear and by CURVE, one way and both ways at once. An all-reduce over two ranks sends as
- * many bytes each way as it has, so the figures for both ways are the bound of transport=zmq.
+ * from a DEALER to a ROUTER, in clear and by CURVE, one way and both ways at once. An all-reduce over two ranks sends
+ * as many bytes each way as it has, so the figures for both ways are the bound of transport=zmq.
  *
  *     bench_zmq [rounds]     (default 5) */
 #include "base/clock.h"

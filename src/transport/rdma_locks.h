@@ -1,9 +1,9 @@
 /* rdma_locks.h - locks of libfabric that do not outlive their holder.
  *
  * Its shm provider guards queues in shared memory by spin locks, and a process that is killed while it holds one leaves
- * all others spinning inside libfabric, where no deadline reaches them. The calls of pthread_spin_lock in libfabric, and
- * in nothing else of the process, are therefore led here: a lock that is held says by whom, and one whose holder is no
- * more is taken over. Whoever waits long gives its core away, too. */
+ * all others spinning inside libfabric, where no deadline reaches them. The calls of pthread_spin_lock in libfabric,
+ * and in nothing else of the process, are therefore led here: a lock that is held says by whom, and one whose holder is
+ * no more is taken over. Whoever waits long gives its core away, too. */
 #ifndef GW_TRANSPORT_RDMA_LOCKS_H
 #define GW_TRANSPORT_RDMA_LOCKS_H
 

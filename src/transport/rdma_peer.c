@@ -2,8 +2,8 @@
  *
  * The inner tcp transport carries three frames: HELLO, with address and cookie, before anything goes over the fabric;
  * BYE, with the number of messages and writes that went, from who leaves; and HEARD, which answers it when all these
- * have come. What is still on its way over the fabric when the connection ends is thus waited for, the loss of a peer is
- * said after all that it sent, and who leaves need not wait until the others do. */
+ * have come. What is still on its way over the fabric when the connection ends is thus waited for, the loss of a peer
+ * is said after all that it sent, and who leaves need not wait until the others do. */
 #include "transport/rdma_inside.h"
 
 #include <openssl/rand.h>
