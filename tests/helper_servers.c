@@ -8,6 +8,7 @@
  *
  * Every gradient is -1 and every update w -= scale * g with GW_SUM, so that each weight counts the pushes that were
  * used. FILE is shared by all: before a step is pushed it is counted as begun, when it has been answered as ended. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -143,6 +144,35 @@ static void work(uint64_t steps, const char *line) {
 
 /* The killer. */
 
+/* Whether a process has been started with that variable. */
+static bool has_variable(const char *environment, size_t bytes, const char *wanted) {
+    for (const char *at = environment; at < environment + bytes; at += strlen(at) + 1)
+        if (strcmp(at, wanted) == 0) return true;
+    return false;
+}
+
+/* The server process of that seat in the job that writes beside this board; 0: there is none just now. */
+static int find_server(const char *path, int seat) {
+    char snapshots[512], number[64], name[288], text[32768];
+    int folder = (int)(strlen(path) - strlen("board"));
+    snprintf(snapshots, sizeof snapshots, "GRADWIRE_SNAPSHOTS=%.*ssnapshots", folder, path);
+    snprintf(number, sizeof number, "GRADWIRE_SEAT=%d", seat);
+    DIR *processes = opendir("/proc");
+    int found = 0;
+    for (struct dirent *entry; processes && !found && (entry = readdir(processes));) {
+        snprintf(name, sizeof name, "/proc/%s/environ", entry->d_name);
+        int file = atoi(entry->d_name) > 0 ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+        ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof text - 1);
+        if (file >= 0) close(file);
+        if (bytes <= 0) continue;
+        text[bytes] = 0;
+        if (has_variable(text, (size_t)bytes, snapshots) && has_variable(text, (size_t)bytes, number))
+            found = atoi(entry->d_name);
+    }
+    if (processes) closedir(processes);
+    return found;
+}
+
 static bool gone_for_good, killed[SEATS];
 
 /* One that will not come back counts no longer. */
@@ -158,7 +188,7 @@ static uint64_t least_progress(const uint64_t *since) {
     return least == UINT64_MAX ? 0 : least;
 }
 
-static void kill_some(int kills, int seats, char **seat) {
+static void kill_some(const char *path, int kills, int seats, char **seat) {
     uint64_t since[SEATS] = {0};
     for (int k = 0; k < kills; k++) {
         for (int waited = 0; least_progress(since) < 3; waited++) {
@@ -166,7 +196,8 @@ static void kill_some(int kills, int seats, char **seat) {
             nap(1000);
         }
         nap((unsigned)(rand() % 60000));
-        int victim = atoi(seat[rand() % seats]), pid = atomic_load(&board->pid[victim]);
+        int victim = atoi(seat[rand() % seats]);
+        int pid = victim < atomic_load(&board->seats) ? atomic_load(&board->pid[victim]) : find_server(path, victim);
         for (int s = 0; s < SEATS; s++) since[s] = atomic_load(&board->ended[s]);
         if (pid && !(gone_for_good && killed[victim]) && kill(pid, SIGKILL) == 0) atomic_fetch_add(&board->kills, 1);
         killed[victim] = true;
@@ -197,7 +228,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "kill") == 0 && argc > 6) {
         srand((unsigned)atoi(argv[4]));
         gone_for_good = strcmp(argv[5], "dropped") == 0;
-        kill_some(atoi(argv[3]), argc - 6, argv + 6);
+        kill_some(argv[2], atoi(argv[3]), argc - 6, argv + 6);
     }
     else if (strcmp(argv[1], "check") == 0) return check(strtoull(argv[3], NULL, 10));
     else return 2;

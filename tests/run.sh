@@ -78,6 +78,27 @@ environment_of_the_launcher() {
     unset GRADWIRE_LOG GRADWIRE_TOKEN GRADWIRE_TOKEN_FILE GRADWIRE_LISTEN_FD
     is output "$out" "[0] debug 64 x x"
 }
+server_processes() {
+    run -n 2 --servers 2 -- bash -c 'echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GRADWIRE_SERVERS'
+    is code "$code" 0
+    is output "$(sort <<<"$out")" "[0] 0 2 2 2
+[1] 1 2 2 2"
+    run -n 2 --servers 1 --strategy arch=ring -- true
+    is code "$code" 2
+    has sentence "$err" 'which are for arch=ps'
+    start -n 2 --servers 2 --deadline 10 -- "$gradwire" train --data synthetic --model mlp --epochs 1000 --quiet
+    local server
+    find_server() {
+        server=$(pgrep -P "$(pgrep -d, -P "$launcher" || echo 1)" -f 'gradwire server$' | head -1)
+        [ -n "$server" ]
+    }
+    until_true 10 find_server || echo "no server was started"
+    sleep 0.5
+    kill -9 "$server"
+    finish
+    is code "$code" 137
+    has sentence "$err" 'gradwire: server [01] on host [^ ]+ was killed by signal 9'
+}
 socket_of_rank_0() {
     run -n 2 -- bash -c 'if [ $RANK = 0 ]; then
         [[ $(readlink /proc/$$/fd/$GRADWIRE_LISTEN_FD) == socket:* ]] && echo has
@@ -421,7 +442,7 @@ tell() { # CASE
     fi
 }
 
-for case in environment_local environment_of_the_launcher socket_of_rank_0 token_is_on_no_command_line exit_codes \
+for case in environment_local environment_of_the_launcher server_processes socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
     one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \

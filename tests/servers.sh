@@ -11,8 +11,8 @@ seed=${SEED:-1}
 kills=20
 [ -n "$quick" ] && kills=2
 
-# play NAME LINE KILLS HOW SEATS LOST OPTIONS...: a job of 4 whose ranks of those SEATS are killed. LOST: how many steps
-# of all workers together may be lost at most with each kill.
+# play NAME LINE KILLS HOW SEATS LOST OPTIONS...: a job of 4 whose ranks of those SEATS are killed (4 and 5 are server
+# processes). LOST: how many steps of all workers together may be lost at most with each kill.
 play() {
     local name=$1 line=$2 times=$3 how=$4 seats=$5 lost=$6 board log killer code=0 text
     shift 6
@@ -32,7 +32,14 @@ play() {
 play "asp: a dead worker is dropped" "arch=ps:servers=2 sync=asp" 1 dropped "1 3" 0 --elastic
 play "asp, replicas: ranks come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp" "$kills" back "0 1 2 3" 0 \
     --restarts 1000
+play "server processes, replicas: they come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp" "$kills" back \
+    "4 5" 0 --restarts 1000 --servers 2
 [ -n "$quick" ] || {
+    play "server processes: a dead worker is dropped" "sync=ssp:lead=2" 1 dropped "1 3" 0 --elastic --servers 2
+    play "server processes, bsp, elastic: the mean over those left" "sync=bsp" 1 dropped "1 3" 0 --elastic --servers 2
+    play "server processes: workers come back" "sync=ssp:lead=2" "$kills" back "0 1 3" 0 --restarts 1000 --servers 1
+    play "server processes, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=2 sync=asp" "$kills" \
+        back "4 5" 20 --restarts 1000 --servers 2
     play "ssp: a dead worker is dropped" "arch=ps:servers=2 sync=ssp:lead=2" 1 dropped "1 3" 0 --elastic
     play "bsp, elastic: the mean over those left" "arch=ps:servers=2 sync=bsp" 1 dropped "1 3" 0 --elastic
     play "bsp, replicas: the loss of a server loses nothing" "arch=ps:servers=2,replicas=1 sync=bsp" 2 dropped "0 2" 0 \

@@ -301,21 +301,21 @@ static void greetings(void) {
 
 static void verdicts(void) {
     gw_verdict v = {0};
-    CHECK(!gw_verdict_exited(&v, 0, "a", 0, 10));
+    CHECK(!gw_verdict_exited(&v, "rank 0", "a", 0, 10));
     CHECK_EQ(GW_VERDICT_NONE, v.weight);
-    CHECK(gw_verdict_exited(&v, 1, "a", 3 << 8, 1500));
-    CHECK(gw_verdict_exited(&v, 0, "a", 4 << 8, 1500));
+    CHECK(gw_verdict_exited(&v, "rank 1", "a", 3 << 8, 1500));
+    CHECK(gw_verdict_exited(&v, "rank 0", "a", 4 << 8, 1500));
     CHECK_STR("rank 1 on host a ended with exit code 3 after 1.5 s", v.text);
-    CHECK(gw_verdict_exited(&v, 2, "b", SIGKILL, 3249)); /* heard of later, but the cause */
+    CHECK(gw_verdict_exited(&v, "rank 2", "b", SIGKILL, 3249)); /* heard of later, but the cause */
     gw_verdict_set(&v, GW_VERDICT_FINAL, 124, "timeout");
     CHECK_STR("rank 2 on host b was killed by signal 9 (Killed) after 3.2 s", v.text);
     CHECK_EQ(137, v.code);
     v = (gw_verdict){0};
-    gw_verdict_no_start(&v, 0, "b", GW_START_PROGRAM, ENOENT, "./x", "/d");
+    gw_verdict_no_start(&v, "rank 0", "b", GW_START_PROGRAM, ENOENT, "./x", "/d");
     CHECK_STR("cannot start ./x on host b as rank 0: No such file or directory", v.text);
     CHECK_EQ(127, v.code);
     v = (gw_verdict){0};
-    gw_verdict_no_start(&v, 4, "b", GW_START_DIRECTORY, ENOENT, "./x", "/d");
+    gw_verdict_no_start(&v, "rank 4", "b", GW_START_DIRECTORY, ENOENT, "./x", "/d");
     CHECK_STR("cannot enter the directory /d on host b for rank 4: No such file or directory", v.text);
     CHECK_EQ(126, v.code);
 }

@@ -11,8 +11,8 @@
 #include "base/units.h"
 
 size_t gw_roll_write(const gw_roll *roll, char text[GW_ROLL_TEXT]) {
-    size_t used = (size_t)snprintf(text, GW_ROLL_TEXT, "roll %d %d %d %s", roll->round, roll->world, roll->port,
-                                   roll->address);
+    size_t used = (size_t)snprintf(text, GW_ROLL_TEXT, "roll %d %d %d %d %s", roll->round, roll->world,
+                                   roll->workers, roll->port, roll->address);
     for (int r = 0; r < roll->world; r++)
         used += (size_t)snprintf(text + used, GW_ROLL_TEXT - used, " %d", roll->seats[r]);
     return used + (size_t)snprintf(text + used, GW_ROLL_TEXT - used, " end %d\n", roll->round);
@@ -34,7 +34,8 @@ static bool take_word(char **next, const char *expected) {
 static bool parse(gw_roll *roll, char *next) {
     int again = -1;
     if (!take_word(&next, "roll") || !take_number(&next, 0, INT32_MAX, &roll->round) ||
-        !take_number(&next, 1, GW_ROLL_SEATS_MAX, &roll->world) || !take_number(&next, 1, 65535, &roll->port))
+        !take_number(&next, 1, GW_ROLL_SEATS_MAX, &roll->world) ||
+        !take_number(&next, 1, GW_ROLL_SEATS_MAX, &roll->workers) || !take_number(&next, 1, 65535, &roll->port))
         return false;
     char *address = strsep(&next, " ");
     if (!address || (size_t)snprintf(roll->address, sizeof roll->address, "%s", address) >= sizeof roll->address)
@@ -60,6 +61,12 @@ bool gw_roll_read(gw_roll *roll, const char *path) {
     free(text);
     if (file >= 0) close(file);
     return good;
+}
+
+int gw_roll_servers(const gw_roll *roll) {
+    int count = 0;
+    for (int r = 0; r < roll->world; r++) count += roll->seats[r] >= roll->workers;
+    return count;
 }
 
 int gw_roll_rank(const gw_roll *roll, int seat) {

@@ -69,6 +69,7 @@ static int dispatch(int argc, char **argv) {
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(word, commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
     if (strcmp(word, gw_command_supervise.name) == 0) return gw_command_supervise.run(argc - 1, argv + 1);
+    if (strcmp(word, gw_command_server.name) == 0) return gw_command_server.run(argc - 1, argv + 1);
     if (strcmp(word, gw_command_probe.name) == 0) return gw_command_probe.run(argc - 1, argv + 1);
     return unknown(word);
 }

@@ -13,7 +13,7 @@
 #include "lab/lab.h"
 #include "launch/job.h"
 #include "launch/wire.h"
-#include "strategy/strategy.h"
+#include "strategy/combine.h"
 #include "trace/trace.h"
 #include "transport/listen.h"
 #include "transport/token.h"
@@ -31,7 +31,7 @@ typedef struct settings {
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: as in the environment */
     const char *timeline, *capture, *snapshots;             /* likewise */
     double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
-    int64_t restarts;
+    int64_t restarts, servers;
     const char *lab_text;
     gw_lab_options lab; /* no hosts: none is made */
     bool no_prefix, elastic;
@@ -72,7 +72,8 @@ static void free_variables(variables *v) {
 /* What is set for the library here counts on the other hosts too, except what belongs to one job or one process. */
 static void forward_variables(variables *v) {
     static const char *const own[] = {"GRADWIRE_TOKEN", "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD",
-                                      "GRADWIRE_ROLL",  "GRADWIRE_SEAT",       "GRADWIRE_ROUND"};
+                                      "GRADWIRE_ROLL",  "GRADWIRE_SEAT",       "GRADWIRE_ROUND",
+                                      "GRADWIRE_SERVERS"};
     for (char **entry = environ; *entry; entry++) {
         char name[128];
         size_t length = strcspn(*entry, "=");
@@ -120,6 +121,7 @@ static gw_status collect_variables(variables *v, const settings *s, const master
     add_variable(v, "MASTER_ADDR", rank0->address);
     add_number(v, "MASTER_PORT", rank0->spare);
     add_number(v, "GRADWIRE_MASTER_PORT", rank0->port);
+    add_number(v, "GRADWIRE_SERVERS", (int)s->servers);
     return v->failed ? gw_fail(error, GW_MEMORY, "there is no memory for the environment of the ranks") : GW_OK;
 }
 
@@ -131,7 +133,8 @@ static gw_status find_hosts(gw_hosts *hosts, const settings *s, gw_error *error)
         status = gw_hosts_read(hosts, s->hostfile, error);
     else
         status = gw_hosts_local(hosts, s->ranks ? (int)s->ranks : 1, error);
-    return status == GW_OK ? gw_hosts_place(hosts, (int)s->ranks, error) : status;
+    if (status == GW_OK) status = gw_hosts_place(hosts, (int)s->ranks, error);
+    return status == GW_OK ? gw_hosts_serve(hosts, (int)s->servers, error) : status;
 }
 
 /* Free now, and held by nobody, because the program is to listen there. */
@@ -212,13 +215,16 @@ static int start(const settings *s, char **argv) {
         find_master(&rank0, s, &hosts, &error) == GW_OK &&
         collect_variables(&env, s, &rank0, &error) == GW_OK &&
         (!goes_on || gw_elastic_open(&elastic, &hosts, (int)s->restarts, rank0.address, rank0.port, &error) == GW_OK)) {
+        const char *program = s->remote_path ? s->remote_path : own_path;
+        char *const server_argv[] = {(char *)(uintptr_t)program, "server", NULL};
         gw_job_options job = {
             .hosts = &hosts,
             .directory = directory,
             .argv = argv,
+            .server_argv = server_argv,
             .env = env.list,
             .outpost = {.rsh = s->rsh,
-                        .remote_path = s->remote_path ? s->remote_path : own_path,
+                        .remote_path = program,
                         .listen_fd = rank0.listen_fd},
             .console = console_options(s),
             .elastic = goes_on ? &elastic : NULL,
@@ -269,6 +275,9 @@ static int check(settings *s, int argc) {
     if (s->grace > SECONDS_MAX || s->timeout > SECONDS_MAX)
         return gw_usage_error(&gw_command_run, "--grace and --timeout cannot be longer than 30 days");
     if (s->strategy && gw_strategy_parse(s->strategy, &strategy, &error) != GW_OK) return complain(&error);
+    if (s->servers && (gw_strategy_resolve(s->strategy, &strategy, &error) != GW_OK ||
+                       gw_strategy_serve(&strategy, (int)s->servers, &error) != GW_OK))
+        return gw_usage_error(&gw_command_run, "%s", error.text);
     if (ports && gw_ports_parse(ports, &s->port_low, &s->port_high, &error) != GW_OK) return complain(&error);
     return -1;
 }
@@ -322,6 +331,8 @@ static int run(int argc, char **argv) {
          .about = "ends the whole job after this time, with exit code 124 (default: none)"},
         {.name = "grace", .kind = GW_OPTION_DURATION, .seconds = &s.grace,
          .about = "from SIGTERM to SIGKILL when ranks are ended (default: 2)"},
+        {.name = "servers", .kind = GW_OPTION_INTEGER, .integer = &s.servers, .lowest = 1, .highest = 1024,
+         .about = "parameter servers in processes of their own, beside the ranks (arch=ps; docs/synchrony.md)"},
         {.name = "elastic", .kind = GW_OPTION_FLAG, .flag = &s.elastic,
          .about = "when a rank dies the others are told and may go on without it (docs/synchrony.md)"},
         {.name = "restarts", .kind = GW_OPTION_INTEGER, .integer = &s.restarts, .lowest = 0, .highest = 1000000,

@@ -16,7 +16,7 @@
 #include "cli/args.h"
 #include "engine/tuning.h"
 #include "schedule/schedule.h"
-#include "strategy/strategy.h"
+#include "strategy/combine.h"
 #include "sync/sync.h"
 
 enum { RANKS_MAX = 1024, CONTEXT = 64 };
@@ -72,13 +72,18 @@ static int check_optimiser(gw_train_request *r, const typed *y) {
     return code;
 }
 
-/* An elastic job: what of it can go on without a worker. */
+/* Server processes, and an elastic job: what of it can go on without a worker. */
 static int check_elastic(const gw_train_request *r) {
     gw_error error = {0};
     gw_strategy strategy;
-    if (!r->elastic && !r->restarts) return -1;
-    if (gw_strategy_resolve(r->strategy, &strategy, &error) != GW_OK)
+    if (!r->elastic && !r->restarts && !r->servers) return -1;
+    if (gw_strategy_resolve(r->strategy, &strategy, &error) != GW_OK ||
+        gw_strategy_serve(&strategy, (int)r->servers, &error) != GW_OK)
         return gw_usage_error(&gw_command_train, "%s", error.text);
+    if (r->servers && r->settings.pipeline.stages)
+        return gw_usage_error(&gw_command_train, "--servers: the steps of a pipeline's stages are of few workers each, "
+                                                 "and server processes serve all");
+    if (!r->elastic && !r->restarts) return -1;
     const gw_sync *sync = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique);
     const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
     bool measured = gw_policy_of(schedule->technique)->settings(schedule->values).measured;
@@ -159,7 +164,8 @@ static int start(const gw_train_request *r, int argc, char **argv) {
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* ranks find it there, or say what is missing */
     if (code >= 0) return code;
-    return r->ranks > 1 ? gw_train_launch(r, argc, argv) : gw_train_rank(r);
+    bool launches = !rank && (r->ranks > 1 || r->servers);
+    return launches ? gw_train_launch(r, argc, argv) : gw_train_rank(r);
 }
 
 #define INTEGER(option, field, low, high, text)                                                                        \
@@ -205,6 +211,7 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         INTEGER("steps", r->steps, 0, INT64_MAX, "stop after so many updates"),
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
         INTEGER("checkpoint-every", r->checkpoint_every, 1, INT64_MAX, "and every so many updates"),
+        INTEGER("servers", r->servers, 1, 1024, "parameter servers in processes of their own, beside the workers"),
         FLAG("elastic", r->elastic, "when a worker dies the others go on without it (arch=ps; docs/synchrony.md)"),
         INTEGER("restarts", r->restarts, 0, 1000000, "so many times a worker that died is started again (asp, ssp)"),
         WORD("snapshots", "DIRECTORY", r->snapshots, "where servers write what they know (arch=ps:snapshot=N)"),

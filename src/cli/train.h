@@ -19,6 +19,7 @@ typedef struct gw_train_request {
     int64_t ranks;             /* 0: not given */
     bool json, quiet;
     bool elastic;              /* the launcher is told: a rank that dies is gone on without */
+    int64_t servers;           /* parameter servers in processes of their own; 0: none */
     int64_t restarts;          /* likewise: so many times one is started again */
     const char *snapshots;     /* likewise: the directory of servers' snapshots; NULL: none */
     const char *timeline, *capture; /* files to record to; NULL: as in the environment */

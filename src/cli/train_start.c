@@ -29,7 +29,7 @@ static int ranks_words(const char *word) {
 }
 
 int gw_train_launch(const gw_train_request *request, int argc, char **argv) {
-    char self[PATH_MAX] = "", count[32], restarts[32];
+    char self[PATH_MAX] = "", count[32], restarts[32], servers[32];
     char **words = calloc((size_t)argc + WORDS_BEFORE, sizeof *words);
     int used = 0;
     if (!words || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
@@ -37,10 +37,12 @@ int gw_train_launch(const gw_train_request *request, int argc, char **argv) {
         free(words);
         return GW_EXIT_FAILED;
     }
-    snprintf(count, sizeof count, "%lld", (long long)request->ranks);
+    snprintf(count, sizeof count, "%lld", (long long)(request->ranks ? request->ranks : 1));
+    snprintf(servers, sizeof servers, "%lld", (long long)request->servers);
     snprintf(restarts, sizeof restarts, "%lld", (long long)request->restarts);
     char *const before[] = {self, "run", "--no-prefix", "-n", count};
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) words[used++] = before[i];
+    if (request->servers) words[used++] = "--servers", words[used++] = servers;
     if (request->elastic) words[used++] = "--elastic";
     if (request->restarts) words[used++] = "--restarts", words[used++] = restarts;
     if (request->snapshots) words[used++] = "--snapshots", words[used++] = (char *)(uintptr_t)request->snapshots;

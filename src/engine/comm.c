@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/arrange.h"
 #include "engine/recording.h"
+#include "engine/serve.h"
 #include "transport/shm.h"
 
 static _Thread_local gw_error last_error; /* of this thread's last failed call */
@@ -118,11 +119,25 @@ static void release_memory(gw_node *node, void *memory) {
     else free(memory);
 }
 
+/* True if none is left but that of all processes, of which a worker does not know. */
 static bool unlink_comm(gw_comm *comm) {
-    gw_comm **at = &comm->node->comms;
+    gw_node *node = comm->node;
+    gw_comm **at = &node->comms;
     while (*at != comm) at = &(*at)->next;
     *at = comm->next;
-    return comm->node->comms == NULL;
+    if (node->everyone == comm) node->everyone = NULL;
+    bool hidden = node->everyone && node->rank < node->world - node->place.servers;
+    return !node->comms || (hidden && node->comms == node->everyone && !node->comms->next);
+}
+
+static void drop_everyone(gw_node *node) {
+    gw_comm *everyone = node->everyone;
+    gw_node_lock(node);
+    if (everyone) {
+        unlink_comm(everyone);
+        close_parts(everyone);
+    }
+    gw_node_unlock(node);
 }
 
 /* Rank 0 tells all what its file of links says, if it has one: `size` bytes, which all know by now. */
@@ -177,6 +192,17 @@ static void make_native(gw_comm *world) {
     gw_team_native(world->team, node->net);
 }
 
+/* *comm is that of all processes, and becomes that of those that work. A server process keeps it. */
+static gw_status open_workers(gw_node *node, const int *members, gw_comm **comm, gw_error *error) {
+    int workers = node->world - node->place.servers;
+    uint32_t id = node->next_comm++;
+    node->everyone = *comm;
+    if (node->rank >= workers) return GW_OK;
+    gw_status status = gw_comm_open(comm, node, id, members, workers, node->rank, error);
+    if (status) drop_everyone(node);
+    return status;
+}
+
 gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
     int *members = malloc((size_t)node->world * sizeof *members);
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
@@ -192,6 +218,7 @@ gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
         close_parts(bare);
         gw_node_unlock(node);
     }
+    if (!status && node->place.servers) status = open_workers(node, members, &first, error);
     free(members);
     if (!status) make_native(first);
     if (!status) *comm = first;
@@ -211,7 +238,8 @@ gw_status gw_init(gw_comm **comm, const gw_options *options) {
         status = gw_comm_open_world(node, comm, &error);
         if (status) gw_node_leave(node);
     }
-    if (!status && gw_trace_wanted() && (status = gw_trace_wanted_start(*comm)) != GW_OK) {
+    if (!status && gw_trace_wanted() &&
+        (status = gw_trace_wanted_start(node->everyone ? node->everyone : *comm)) != GW_OK) {
         gw_fail(&error, status, "%s", gw_last_error(*comm));
         gw_finalize(*comm);
         *comm = NULL;
@@ -351,6 +379,10 @@ gw_status gw_finalize(gw_comm *comm) {
     gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
     close_parts(comm);
     gw_node_unlock(node);
+    if (last && node->everyone) {
+        gw_servers_dismiss(node->everyone);
+        drop_everyone(node);
+    }
     if (last) gw_node_leave(node);
     return status;
 }

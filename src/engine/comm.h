@@ -41,7 +41,7 @@ struct gw_request {
 /* A communicator of these job ranks; takes a reference of the node. rank: the own index in members. */
 gw_status gw_comm_open(gw_comm **comm, gw_node *node, uint32_t id, const int *members, int size, int rank,
                        gw_error *error);
-/* The communicator of all ranks of a job that has just been joined. */
+/* The communicator of all ranks of a job that has just been joined; for one that works, of those that do. */
 gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error);
 /* Sets the calling thread's last error, and returns its status. */
 gw_status gw_comm_told(const gw_error *error);

@@ -119,6 +119,9 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
     if (comm->generation != gw_control_generation(gw_core_control(node->core)))
         return gw_fail(error, GW_INVALID, "gw_shrink: the job has been shrunk since this communicator failed");
+    if (node->everyone)
+        return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: server processes (--servers) do not take part in it: start "
+                                              "the job with --elastic and call gw_regroup");
     if (node->world > GW_CONTROL_WORLD_MAX)
         return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: a job of more than %d ranks cannot be shrunk",
                        GW_CONTROL_WORLD_MAX);

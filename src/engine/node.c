@@ -17,6 +17,7 @@
 #include "engine/comm.h"
 #include "engine/flight.h"
 #include "engine/recording.h"
+#include "strategy/combine.h"
 #include "transport/place.h"
 #include "transport/rdma.h"
 #include "transport/rendezvous.h"
@@ -303,6 +304,14 @@ static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
     return GW_OK;
 }
 
+static gw_status check_servers(gw_node *node, int servers, gw_error *error) {
+    if (servers && gw_strategy_is(&node->strategy, GW_AXIS_TRANSPORT, "mpi"))
+        return gw_fail(error, GW_UNSUPPORTED, "transport=mpi: mpirun starts only the ranks that work, so the %d server "
+                                              "processes (--servers) are not among them",
+                       servers);
+    return gw_strategy_serve(&node->strategy, servers, error);
+}
+
 gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place *place, gw_time until,
                        gw_error *error) {
     gw_node *node = calloc(1, sizeof *node);
@@ -316,6 +325,7 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
     if (!status) status = gw_options_copy(&node->options, options, error);
     if (!status) status = gw_node_deadline(&node->options, &node->deadline, error);
     if (!status) status = gw_strategy_resolve(node->options.strategy, &node->strategy, error);
+    if (!status) status = check_servers(node, place->servers, error);
     if (status) goto fail;
     node->place = *place;
     node->rank = place->rank;

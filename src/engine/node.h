@@ -54,6 +54,8 @@ typedef struct gw_node {
     int link_count;
     uint32_t next_comm;       /* (L) id of the next communicator */
     gw_comm *comms;           /* (L) */
+    gw_comm *everyone;        /* (L) of all processes, where some only serve; one of comms. NULL: all work */
+    uint32_t next_step;       /* (L) number of the next step that server processes are told of */
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
     struct gw_trace *trace;   /* (L) the recording under way; NULL: none. Callers' own threads read it too */

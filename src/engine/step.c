@@ -1,5 +1,5 @@
-/* step.c - the step API of gradwire.h: arguments are checked, threads meet, calls wait. The machine itself is
- * stepper.c. */
+/* step.c - the step API of gradwire.h: arguments are checked, threads meet, calls wait. How a step begins is in
+ * step_commit.c, the machine itself is stepper.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,177 +9,11 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/recording.h"
+#include "engine/serve.h"
 #include "engine/step.h"
 #include "strategy/combine.h"
 
 static gw_status told(gw_status status, const gw_error *error) { return status ? gw_comm_told(error) : GW_OK; }
-
-/* Commit. */
-
-static gw_tuned_model model_of(const gw_step_tensor *tensors, int count) {
-    gw_tuned_model model = {.tensors = count};
-    for (int i = 0; i < count; i++) {
-        bool known = (unsigned)tensors[i].dtype < GW_DTYPES; /* commit says so otherwise */
-        uint64_t bytes = known ? tensors[i].count * gw_dtype_bytes(tensors[i].dtype) : 0;
-        model.bytes += bytes;
-        if (bytes > model.largest) model.largest = bytes;
-    }
-    return model;
-}
-
-static gw_status resolve(gw_step *step, const gw_comm *comm, const char *line, gw_error *error) {
-    step->strategy = comm->node->strategy;
-    if (!line) return GW_OK;
-    gw_status status = gw_strategy_overlay(&step->strategy, line, NULL, error);
-    const gw_setting *have = &comm->node->strategy.axes[GW_AXIS_TRANSPORT];
-    if (!status && memcmp(&step->strategy.axes[GW_AXIS_TRANSPORT], have, sizeof *have) != 0)
-        status = gw_fail(error, GW_INVALID,
-                         "gw_step_commit: the transport is chosen when a job is joined and cannot change for a step");
-    return status;
-}
-
-static gw_status tune(gw_step *step, const gw_step_options *options, const gw_tuned_model *model, gw_error *error) {
-    return gw_tuning_open(&step->tuning, options->tune, step->comm, &step->strategy, model, error);
-}
-
-static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const gw_step_options *options,
-                           gw_stepper_config *config, gw_error *error) {
-    gw_step_facts facts = {.world = step->comm->size, .updates = options->update != NULL,
-                           .sums = options->op == GW_SUM, .clips = options->clip > 0};
-    *config = (gw_stepper_config){.core = step->comm->node->core, .team = step->comm->team, .tensors = tensors,
-                                  .count = step->count, .options = *options};
-    gw_status status = gw_strategy_check_step(&step->strategy, &facts, error);
-    if (!status) status = gw_stepper_follow(config, &step->strategy, error);
-    if (status || !config->snapshot_every) return status;
-    const char *folder = getenv("GRADWIRE_SNAPSHOTS");
-    if (!folder || !*folder)
-        return gw_fail(error, GW_INVALID,
-                       "arch=ps:snapshot=%llu: GRADWIRE_SNAPSHOTS (gradwire run --snapshots DIRECTORY) has to say "
-                       "where servers write to",
-                       (unsigned long long)config->snapshot_every);
-    /* On every rank, as any of them may have to take a server over. */
-    if (access(folder, W_OK) != 0)
-        return gw_fail(error, GW_INVALID,
-                       "GRADWIRE_SNAPSHOTS: %s cannot be written to: %s; it has to be there on every host", folder,
-                       strerror(errno));
-    snprintf(step->snapshots, sizeof step->snapshots, "%s", folder);
-    config->snapshots = step->snapshots;
-    return GW_OK;
-}
-
-static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
-    size_t bytes = gw_stepper_flat_bytes(config);
-    if (bytes && !(step->flat = gw_alloc(step->comm, bytes)))
-        return gw_fail(error, GW_MEMORY, "gw_step_commit: %s", gw_last_error(NULL));
-    config->flat = step->flat;
-    return GW_OK;
-}
-
-static bool poll_stepper(void *ctx, gw_time now) { return gw_stepper_poll(((gw_step *)ctx)->stepper, now); }
-static bool stepper_busy(void *ctx) { return gw_stepper_busy(((gw_step *)ctx)->stepper); }
-
-static gw_status open_stepper(gw_step *step, gw_stepper_config *config, gw_error *error) {
-    gw_node *node = step->comm->node;
-    gw_node_lock(node);
-    config->first_id = node->next_comm;
-    node->next_comm += gw_stepper_teams(config);
-    gw_status status = gw_stepper_open(&step->stepper, config, error);
-    if (!status) step->before = gw_engine_count(gw_core_engine(node->core));
-    gw_node_unlock(node);
-    return status;
-}
-
-void gw_step_ride(gw_step *step) {
-    step->rider = (gw_rider){.ctx = step, .poll = poll_stepper, .busy = stepper_busy};
-    gw_core_carry(step->comm->node->core, &step->rider);
-    step->rides = true;
-}
-
-void gw_step_dismount(gw_step *step) {
-    if (step->rides) gw_core_drop(step->comm->node->core, &step->rider);
-    step->rides = false;
-}
-
-/* Servers wait for pushes from now on. */
-static gw_status set_out(gw_step *step, gw_error *error) {
-    gw_status status = gw_step_hand_over(step, error);
-    if (status) return status;
-    gw_node_lock(step->comm->node);
-    gw_step_ride(step);
-    gw_node_unlock(step->comm->node);
-    return GW_OK;
-}
-
-static void describe(const gw_step *step) {
-    char line[GW_STRATEGY_PRINT_BYTES];
-    const gw_schedule *schedule = gw_stepper_schedule(step->stepper);
-    gw_strategy_print(&step->strategy, line, sizeof line);
-    gw_log(GW_LOG_INFO, step->comm->rank,
-           "a step of %d tensors in %d pieces: %s; %zu bytes of memory, %zu of them kept by the codec", step->count,
-           gw_schedule_pieces(schedule), line, gw_stepper_memory_bytes(step->stepper),
-           gw_stepper_codec_bytes(step->stepper));
-}
-
-/* Which form each fully connected layer takes. */
-static void describe_factors(const gw_step *step, const gw_step_tensor *tensors) {
-    for (int i = 0; gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "sfb") && i < step->count; i++) {
-        const gw_step_tensor *t = &tensors[i];
-        char matrix[GW_UNIT_TEXT], factors[GW_UNIT_TEXT];
-        if (!t->batch || !t->rows) continue;
-        gw_bytes_format(t->count * sizeof(float), matrix);
-        gw_bytes_format(t->batch * (t->rows + t->count / t->rows) * sizeof(float), factors);
-        gw_log(GW_LOG_INFO, step->comm->rank, "%s, %zu x %zu with a batch of %zu, travels as %s: %s to each peer, the "
-               "matrix is %s", t->name, t->rows, t->count / t->rows, t->batch,
-               gw_stepper_wants_factors(step->stepper, i) ? "factors" : "a matrix", factors, matrix);
-    }
-}
-
-gw_status gw_step_commit(gw_step **out, gw_comm *comm, const gw_step_tensor *tensors, int count,
-                         const gw_step_options *options) {
-    static const gw_step_options defaults = GW_STEP_OPTIONS_DEFAULT;
-    gw_error error = {.rank = -1};
-    if (!out || !comm || count < 0 || (count && !tensors)) {
-        gw_fail(&error, GW_INVALID, "gw_step_commit: the communicator, the tensors or the place for the step is NULL");
-        return gw_comm_told(&error);
-    }
-    *out = NULL;
-    gw_step *step = calloc(1, sizeof *step);
-    if (!step) {
-        gw_fail(&error, GW_MEMORY, "out of memory for a step");
-        return gw_comm_told(&error);
-    }
-    if (!options) options = &defaults;
-    step->count = count;
-    step->first = step->base = options->first_step;
-    step->life = (uint32_t)comm->node->place.round;
-    gw_stepper_config config;
-    gw_tuned_model model = model_of(tensors, count);
-    gw_status status = told(resolve(step, comm, options->strategy, &error), &error);
-    if (!status) status = gw_comm_split(comm, 0, comm->rank, &step->comm);
-    if (!status) status = told(tune(step, options, &model, &error), &error);
-    if (!status) status = told(configure(step, tensors, options, &config, &error), &error);
-    if (!status) status = told(take_memory(step, &config, &error), &error);
-    gw_attendant *who = NULL;
-    if (!status) status = told(gw_step_attend(step, &config, &who, &error), &error);
-    config.attendants = who;
-    if (!status) status = told(open_stepper(step, &config, &error), &error);
-    free(who);
-    if (!status) status = told(set_out(step, &error), &error);
-    if (!status && config.settings.measured) {
-        status = told(gw_measure_open(&step->measure, count, &error), &error);
-        if (!status) status = gw_measure_exchanges(&step->measure, step->comm);
-    }
-    if (status) {
-        gw_step_close(step);
-        return status;
-    }
-    step->dense_bytes = model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
-    describe(step);
-    describe_factors(step, tensors);
-    gw_node_nudge(comm->node); /* a server waits for pushes from now on */
-    *out = step;
-    return GW_OK;
-}
 
 /* Waiting. */
 
@@ -293,7 +127,7 @@ static gw_status cut_anew(gw_step *step, const gw_schedule_settings *settings, c
     status = gw_stepper_recut(step->stepper, settings, facts, &error);
     gw_node_unlock(step->comm->node);
     if (status) return told(status, &error);
-    describe(step);
+    gw_step_describe(step);
     return gw_barrier(step->comm); /* nothing of the new pieces may come to a rank that knows only the old */
 }
 
@@ -348,6 +182,13 @@ static bool quiet(void *ctx) {
     return failed(step) || gw_stepper_quiet(step->stepper);
 }
 
+bool gw_step_over(const gw_step *step) {
+    gw_node_lock(step->comm->node);
+    bool over = !failed(step) && gw_stepper_quiet(step->stepper);
+    gw_node_unlock(step->comm->node);
+    return over;
+}
+
 gw_status gw_step_leave(gw_step *step) {
     gw_status status = gw_step_flush(step);
     if (status) return status;
@@ -360,18 +201,23 @@ gw_status gw_step_leave(gw_step *step) {
 
 void gw_step_close(gw_step *step) {
     if (!step) return;
-    if (step->stepper) {
-        gw_node *node = step->comm->node;
+    gw_node *node = step->comm ? step->comm->node : NULL;
+    if (step->rides) { /* else it never began */
         for (int i = 0; i < step->count; i++) wait_until(step, i, gw_stepper_settled);
         gw_stepper_leave(step->stepper);
         gw_node_lock(node);
         gw_node_drive_until(node, quiet, step);
         gw_step_dismount(step);
+        gw_node_unlock(node);
+    }
+    if (step->stepper) {
+        gw_node_lock(node);
         gw_stepper_close(step->stepper);
         gw_node_unlock(node);
     }
     gw_measure_close(&step->measure);
     gw_tuning_close(&step->tuning);
+    gw_step_table_free(&step->table);
     if (step->comm) {
         gw_free(step->comm, step->flat);
         gw_finalize(step->comm);
@@ -406,32 +252,27 @@ int gw_step_strategy(const gw_step *step, char *text, size_t size) {
     return gw_strategy_print(&step->strategy, text, size);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-gw_status gw_step_workers(gw_step *step, gw_step_worker *workers) {
+/* Each server knows of all workers, and each knows best of whom it waited for longest. */
+gw_status gw_step_share_times(gw_step *step, gw_step_worker *workers, gw_error *error) {
     gw_comm *comm = step->comm;
-    size_t n = (size_t)comm->size;
-    gw_error error = {.rank = -1};
-    gw_step_worker *all = calloc(n * n, sizeof *all), *mine = all ? all + (size_t)comm->rank * n : NULL;
-    if (!all) return told(gw_fail(&error, GW_MEMORY, "out of memory for the times of %zu workers", n), &error);
     gw_node_lock(comm->node);
-    for (int w = 0; w < comm->size; w++) {
+    for (int w = 0; w < step->workers; w++) {
         gw_desk_times times = gw_stepper_times(step->stepper, w, gw_clock_now());
-        mine[w] = (gw_step_worker){times.pushes, times.late, times.held, times.held_others};
+        workers[w] = (gw_step_worker){times.pushes, times.late, times.held, times.held_others};
     }
     gw_node_unlock(comm->node);
-    gw_status status = gw_allgather(comm, mine, all, n * sizeof *all, GW_U8);
-    for (size_t w = 0; !status && w < n; w++) {
-        workers[w] = (gw_step_worker){0};
-        for (size_t r = 0; r < n; r++) {
-            const gw_step_worker *seen = &all[r * n + w];
-            workers[w] = (gw_step_worker){larger(workers[w].pushes, seen->pushes), larger(workers[w].late, seen->late),
-                                          larger(workers[w].held_ns, seen->held_ns),
-                                          larger(workers[w].held_others_ns, seen->held_others_ns)};
-        }
-    }
-    free(all);
-    return status;
+    size_t numbers = (size_t)step->workers * (sizeof *workers / sizeof(int64_t));
+    gw_status status = gw_allreduce(comm, workers, workers, numbers, GW_I64, GW_MAX);
+    return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
+}
+
+gw_status gw_step_workers(gw_step *step, gw_step_worker *workers) {
+    gw_error error = {.rank = -1};
+    gw_status status = GW_OK;
+    if (step->table.bytes)
+        status = gw_servers_call(step->comm->node->everyone, GW_ERRAND_TIMES, step->number, NULL, &error);
+    if (!status) status = gw_step_share_times(step, workers, &error);
+    return told(status, &error);
 }
 
 size_t gw_step_state_bytes(const gw_step *step) { return gw_stepper_state_bytes(step->stepper); }

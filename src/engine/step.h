@@ -1,14 +1,20 @@
-/* step.h - what step.c (the calls of a step) and step_servers.c (ranks that come together over servers) share. */
+/* step.h - what step.c (the calls of a step), step_commit.c (how one begins), step_servers.c (ranks that come together
+ * over servers) and serve.c (processes that only serve) share. */
 #ifndef GW_ENGINE_STEP_H
 #define GW_ENGINE_STEP_H
 
 #include "engine/comm.h"
 #include "engine/measure.h"
+#include "engine/step_table.h"
 #include "engine/stepper.h"
 #include "engine/tuning.h"
 
 struct gw_step {
-    gw_comm *comm;         /* the step's own, split from the caller's */
+    gw_comm *comm;         /* the step's own, split from the caller's; with server processes of all processes */
+    int workers;           /* ranks of comm that make steps: the first */
+    bool serves_only;      /* this process makes none */
+    gw_step_table table;   /* what server processes are told of it; without bytes: there are none */
+    uint32_t number;       /* by which they know it */
     gw_strategy strategy;
     char snapshots[512];   /* the directory of servers' snapshots; "": none */
     gw_stepper *stepper;
@@ -28,13 +34,29 @@ struct gw_step {
     gw_time began;             /* while recording: the step under way; 0: no call of it yet */
 };
 
-/* Begins to be polled, and no longer. (L) of the step's node is held. */
+/* step_commit.c. Begins to be polled, and no longer. (L) of the step's node is held. */
 void gw_step_ride(gw_step *step);
 void gw_step_dismount(gw_step *step);
+void gw_step_describe(const gw_step *step); /* to the log */
+/* Collective: whether all ranks of comm could do what this one could or not. Whoever could not keeps his own reason,
+ * the others are told who and why. */
+gw_status gw_step_agree(gw_comm *comm, gw_status mine, gw_error *error);
+/* A server process's part in a commit; everyone: the communicator of all processes. so_far: what came of the table. */
+gw_status gw_step_commit_served(gw_step **step, gw_comm *everyone, const gw_step_request *request, gw_status so_far,
+                                gw_error *error);
 
 /* step_servers.c: what every rank says of itself; *who is the caller's to free. NULL: there are no servers. */
 gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_attendant **who, gw_error *error);
 /* Collective, once the stepper has been opened: what servers know is where it is needed. */
 gw_status gw_step_hand_over(gw_step *step, gw_error *error);
+/* Collective: a communicator of the step's own among those who take part in it; server processes are called. */
+gw_status gw_step_meet(gw_step *step, gw_comm *comm, gw_comm **mine, gw_error *error);
+/* A server process's part in gw_step_move. */
+gw_status gw_step_move_served(gw_step *step, gw_comm *everyone, gw_error *error);
+
+/* step.c: all ranks have left it. */
+bool gw_step_over(const gw_step *step);
+/* What all workers did at the servers, n entries; collective among all who take part in the step. */
+gw_status gw_step_share_times(gw_step *step, gw_step_worker *workers, gw_error *error);
 
 #endif

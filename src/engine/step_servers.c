@@ -1,9 +1,11 @@
-/* step_servers.c - ranks that come together over parameter servers: at a commit, and again when some were lost.
- * Everybody says who he is, all decide alike who serves (server/placement.h), and what servers knew is handed over. */
+/* step_servers.c - ranks that come together over parameter servers: at a commit, and again when some were lost. Server
+ * processes are called, everybody says who he is, all decide alike who serves (server/placement.h), and what servers
+ * knew is handed over. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/serve.h"
 #include "engine/step.h"
 #include "engine/stepper_ps.h"
 
@@ -12,13 +14,28 @@ static gw_status heard(gw_status status, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(NULL)) : GW_OK;
 }
 
+/* Whoever leads the workers calls, whether it commits the step or moves it. */
+gw_status gw_step_meet(gw_step *step, gw_comm *comm, gw_comm **mine, gw_error *error) {
+    gw_comm *all = comm;
+    if (step->table.bytes) {
+        gw_node *node = comm->node;
+        all = node->everyone;
+        gw_node_lock(node);
+        step->number = node->next_step++;
+        gw_node_unlock(node);
+        gw_status status = gw_servers_call(all, GW_ERRAND_STEP, step->number, &step->table, error);
+        if (status) return status;
+    }
+    return heard(gw_comm_split(all, 0, all->rank, mine), error);
+}
+
 gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_attendant **out, gw_error *error) {
     gw_comm *comm = step->comm;
     if (!config->servers) return GW_OK;
     gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
     gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1,
-                         .fresh = step->stepper == NULL, .first_step = step->base};
+                         .fresh = step->stepper == NULL, .only = step->serves_only, .first_step = step->base};
     if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
     gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
     if (status) free(who);
@@ -58,13 +75,31 @@ static gw_status pass_state(gw_comm *office, gw_ps *ps, int server, int from, in
     return to == from ? gw_ps_take(ps, server, bytes, count, error) : send_state(office, bytes, count, to, error);
 }
 
+/* Everybody has just been started. A server process has no weights, and gets those of the first rank. */
+static gw_status begin_state(gw_comm *office, gw_ps *ps, int server, gw_error *error) {
+    int to = gw_ps_placement(ps)->rank_of[server];
+    size_t bytes = gw_ps_space(ps, server);
+    gw_status status = GW_OK;
+    if (gw_ps_gives_weights(ps) && office->rank == 0) {
+        void *space = calloc(1, bytes + 1);
+        if (!space) return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of weights", bytes);
+        gw_ps_gather(ps, server, space);
+        status = heard(gw_send(office, space, bytes, GW_U8, to), error);
+        free(space);
+    }
+    if (office->rank != to) return status;
+    if (gw_ps_gives_weights(ps)) status = heard(gw_recv(office, gw_ps_space_weights(ps), bytes, GW_U8, 0), error);
+    if (!status) gw_ps_fresh(ps);
+    return status;
+}
+
 /* To the rank that runs it, and from there to its replica. */
 static gw_status place_state(gw_comm *office, gw_ps *ps, int server, gw_error *error) {
     const gw_placement *p = gw_ps_placement(ps);
     int to = p->rank_of[server], source = p->source[server];
     gw_status status = GW_OK;
     if (source >= 0) status = pass_state(office, ps, server, source, to, error);
-    else if (office->rank == to && p->all_fresh) gw_ps_fresh(ps);
+    else if (p->all_fresh) status = begin_state(office, ps, server, error);
     else if (office->rank == to) status = gw_ps_load(ps, error);
     return status ? status : pass_state(office, ps, server, to, p->copy_of[server], error);
 }
@@ -135,13 +170,12 @@ gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
     for (int s = 0; s < p->servers; s++) copies |= p->copy_of[s] >= 0;
     gw_status status = check_losses(ps, gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique), error);
     if (status) return status;
-    if (p->all_fresh && !copies) return gw_ps_settle(ps, error);
+    if (p->all_fresh && !copies && !gw_ps_gives_weights(ps)) return gw_ps_settle(ps, error);
     gw_comm *office = NULL; /* its own, since the step's carries letters */
     status = heard(gw_comm_split(step->comm, 0, step->comm->rank, &office), error);
     for (int s = 0; s < p->servers && !status; s++) status = place_state(office, ps, s, error);
     if (!status && !p->all_fresh) status = welcome_all(step, office, ps, error);
     if (!status) status = gw_ps_settle(ps, error);
-    if (!status) status = heard(gw_barrier(office), error);
     gw_finalize(office);
     return status;
 }
@@ -180,43 +214,56 @@ static void tell_changes(const gw_step *step) {
 }
 
 /* The step's own communicator is another from here on, whatever comes: it can be moved again. */
-static gw_status change_comm(gw_step *step, gw_comm *comm, gw_error *error) {
-    gw_comm *old = step->comm, *mine = NULL;
-    gw_status status = heard(gw_comm_split(comm, 0, comm->rank, &mine), error);
-    if (status) return status;
+static gw_status change_comm(gw_step *step, gw_comm *mine, gw_error *error) {
+    gw_comm *old = step->comm;
     gw_node_lock(old->node);
     gw_step_dismount(step);
-    status = gw_stepper_part(step->stepper, error);
+    gw_status status = gw_stepper_part(step->stepper, error);
     gw_node_unlock(old->node);
     step->comm = mine;
     gw_finalize(old);
     return status;
 }
 
-static gw_status move(gw_step *step, gw_comm *comm, gw_error *error) {
+/* The same meetings as those of a rank that commits (step_commit.c), since some may. */
+static gw_status move(gw_step *step, gw_comm *mine, gw_error *error) {
     gw_attendant *who = NULL;
     gw_stepper_config config = {.servers = 1};
-    gw_status status = change_comm(step, comm, error);
+    gw_status status = gw_step_agree(mine, change_comm(step, mine, error), error);
     if (!status) status = gw_step_attend(step, &config, &who, error);
     if (status) return status;
     gw_node_lock(step->comm->node);
     status = gw_stepper_rejoin(step->stepper, step->comm->node->core, step->comm->team, who, error);
     gw_node_unlock(step->comm->node);
     free(who);
-    return status ? status : gw_step_hand_over(step, error);
-}
-
-gw_status gw_step_move(gw_step *step, gw_comm *comm) {
-    gw_error error = {.rank = -1};
-    gw_status status = check_movable(step, comm, &error);
-    if (!status) status = move(step, comm, &error);
-    if (status) return gw_comm_told(&error);
+    status = gw_step_agree(step->comm, status, error);
+    if (!status) status = gw_step_agree(step->comm, gw_step_hand_over(step, error), error);
+    if (status) return status;
     gw_node_lock(step->comm->node);
     step->before = (gw_engine_counters){0};
     gw_stepper_resume(step->stepper);
     gw_step_ride(step);
     gw_node_unlock(step->comm->node);
-    tell_changes(step);
     gw_node_nudge(step->comm->node);
     return GW_OK;
+}
+
+gw_status gw_step_move(gw_step *step, gw_comm *comm) {
+    gw_error error = {.rank = -1};
+    gw_comm *mine = NULL;
+    gw_status status = check_movable(step, comm, &error);
+    if (comm) status = gw_step_agree(comm, status, &error);
+    if (!status) status = gw_step_meet(step, comm, &mine, &error);
+    if (!status) status = move(step, mine, &error);
+    if (status) return gw_comm_told(&error);
+    tell_changes(step);
+    return GW_OK;
+}
+
+gw_status gw_step_move_served(gw_step *step, gw_comm *everyone, gw_error *error) {
+    gw_comm *mine = NULL;
+    gw_status status = heard(gw_comm_split(everyone, 0, everyone->rank, &mine), error);
+    if (!status) status = move(step, mine, error);
+    if (!status) step->workers = everyone->size - everyone->node->place.servers;
+    return status;
 }

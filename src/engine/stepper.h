@@ -33,6 +33,7 @@ typedef struct gw_stepper_config {
     const char *arch;        /* of the strategy line */
     size_t chunk_bytes;
     int servers;             /* parameter servers carry the pieces (stepper_ps.h); 0: collectives do */
+    bool serves_only;        /* this rank makes no steps: its tensors have no memory, only addresses */
     bool factors;            /* fully connected layers may travel as factors (stepper_factors.h) */
     const gw_attendant *attendants; /* of each rank of the team, for servers; NULL: all have just been started, and
                                        work. Read while opening and moving only */

@@ -46,6 +46,7 @@ static size_t lay_flat(const gw_stepper_config *c, gw_stepper_tensor *tensors) {
 
 size_t gw_stepper_flat_bytes(const gw_stepper_config *c) {
     bool scattered = c->sync->travels_apart;
+    if (c->serves_only) return 0;
     for (int i = 1; i < c->count; i++) {
         const gw_step_tensor *t = &c->tensors[i - 1], *next = &c->tensors[i];
         bool follows = (uint8_t *)t->gradient + t->count * gw_dtype_bytes(t->dtype) == (uint8_t *)next->gradient;
@@ -124,7 +125,7 @@ static bool keeps_momentum(const gw_stepper_config *c) {
 
 static gw_status make_tensors(gw_stepper *s, gw_error *error) {
     const gw_stepper_config *c = &s->config;
-    size_t total = 0, arrays = (size_t)c->sync->keeps_anchor + keeps_momentum(c);
+    size_t total = 0, arrays = c->serves_only ? 0 : (size_t)c->sync->keeps_anchor + keeps_momentum(c);
     for (int i = 0; i < c->count; i++) total += c->tensors[i].count;
     s->tensors = calloc((size_t)c->count + 1, sizeof *s->tensors);
     s->kept = calloc(arrays * total + 1, sizeof *s->kept);
@@ -139,8 +140,10 @@ static gw_status make_tensors(gw_stepper *s, gw_error *error) {
         t->what.name = strdup(c->tensors[i].name);
         if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for a name");
         t->view = (gw_sync_tensor){.count = t->what.count, .gradient = t->what.gradient, .apply = apply, .ctx = t,
-                                   .weights = c->options.update ? t->what.weights : NULL};
-        t->view.travels = c->sync->travels_apart ? (float *)((uint8_t *)c->flat + t->offset) : t->view.gradient;
+                                   .weights = c->options.update || c->serves_only ? t->what.weights : NULL};
+        t->view.travels = t->view.gradient;
+        if (c->serves_only) continue;
+        if (c->sync->travels_apart) t->view.travels = (float *)((uint8_t *)c->flat + t->offset);
         if (c->sync->keeps_anchor) t->view.anchor = kept, kept += t->what.count;
         if (keeps_momentum(c)) t->view.momentum = kept, kept += t->what.count;
     }

@@ -181,6 +181,12 @@ void gw_ps_unseat_all(gw_ps *ps) {
     ps->leaving = ps->said_leave = ps->said_close = false;
 }
 
+static int servers_only(const gw_stepper_config *c, int world) {
+    int count = 0;
+    for (int r = 0; c->attendants && r < world; r++) count += c->attendants[r].only != 0;
+    return count;
+}
+
 gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
     const gw_stepper_config *c = &stepper->config;
     gw_ps *ps = calloc(1, sizeof *ps);
@@ -190,6 +196,8 @@ gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
                   .kept = {{.server = -1}, {.server = -1}}, .weights_here = c->sync->rule != NULL,
                   .parcel_bytes = c->chunk_bytes ? c->chunk_bytes : GW_PARCEL_BYTES};
     if (ps->weights_here) ps->rule = c->sync->rule(c->sync_values);
+    ps->workers = ps->world - servers_only(c, ps->world);
+    ps->additive = ps->weights_here && ps->workers < ps->world;
     gw_status status = take_memory(ps, error);
     if (!status) status = gw_ps_codec_open(ps, error);
     if (!status) status = make_shares(ps, error);
@@ -217,6 +225,7 @@ void gw_ps_close(gw_ps *ps) {
     free(ps->parcels);
     free(ps->segments);
     free(ps->staging);
+    free(ps->moved);
     free(ps);
 }
 
@@ -286,6 +295,7 @@ void gw_ps_answered(gw_ps *ps, int from, const gw_letter *letter, gw_time now, g
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error) {
     int first = ps->first_parcel[piece], count = ps->first_parcel[piece + 1] - first;
     ps->piece_left[piece] = ps->piece_here[piece] = count;
+    for (int i = first; ps->additive && i < first + count; i++) gw_ps_take_difference(ps, &ps->parcels[i], step);
     gw_ps_codec_begin(ps, piece, step);
     for (int i = first; i < first + count && !error->status; i++) {
         gw_parcel *p = &ps->parcels[i];
@@ -348,9 +358,10 @@ size_t gw_ps_sent_bytes(const gw_ps *ps) {
     size_t bytes = 0;
     for (int i = 0; i < ps->parcel_count; i++) {
         const gw_parcel *p = &ps->parcels[i];
-        if (p->server != ps->own) bytes += p->push_bytes;
+        if (p->server != ps->own && !ps->stepper->config.serves_only) bytes += p->push_bytes;
         for (int w = 0; p->server == ps->own && w < ps->world; w++)
-            if (w != ps->rank) bytes += gw_ps_codec_answers(ps, p, w) ? p->answer_bytes : p->bytes;
+            if (w != ps->rank && !ps->placement.who[w].only)
+                bytes += gw_ps_codec_answers(ps, p, w) ? p->answer_bytes : p->bytes;
     }
     return bytes;
 }

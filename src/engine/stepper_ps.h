@@ -7,6 +7,10 @@
  * the synchrony: without a rule of its own it is the mean of all pushes; with one the server has its own copy of the
  * weights, runs the caller's update on it, and answers with weights. Parcels may be compressed (stepper_ps_codec.c).
  *
+ * Servers may also be ranks that do nothing else (gw_attendant.only). In such a process there is no update to run: the
+ * worker runs it on its own weights and pushes what they moved by, which the server adds to its own (the additive
+ * updates of SSP, Ho et al. 2013, and of BytePS).
+ *
  * Ranks that are lost: gw_ps_part keeps what this rank knows of servers and workers, gw_ps_rejoin sits down with those
  * who are there now (config.team, config.attendants), and then what servers knew is handed over; see stepper_ps_move.c.
  *
@@ -57,7 +61,9 @@ bool gw_ps_has_weights(const gw_ps *ps);
 size_t gw_ps_space(const gw_ps *ps, int server); /* bytes */
 int gw_ps_parcels(const gw_ps *ps);
 void gw_ps_numbers(const gw_ps *ps, int worker, uint64_t *numbers); /* of the own server */
-const void *gw_ps_space_weights(const gw_ps *ps);                   /* likewise, its space */
+void *gw_ps_space_weights(const gw_ps *ps);                         /* likewise, its space */
+bool gw_ps_gives_weights(const gw_ps *ps); /* servers have none to begin with: the first rank gives its own */
+void gw_ps_gather(const gw_ps *ps, int server, void *space); /* this rank's weights of what a server owns */
 void gw_ps_begin_at(gw_ps *ps, int server, const uint64_t *numbers, const void *weights);
 /* Everybody has what he needs: what was kept is forgotten, and snapshots begin. */
 gw_status gw_ps_settle(gw_ps *ps, gw_error *error);

@@ -110,12 +110,22 @@ static bool lies_together(const gw_ps *ps, const gw_parcel *p, bool weights) {
     return true;
 }
 
+/* What a worker needs to find out by how much weights move. */
+static gw_status take_moved(gw_ps *ps, gw_error *error) {
+    if (!ps->additive || ps->stepper->config.serves_only) return GW_OK;
+    for (int i = 0; i < ps->parcel_count; i++)
+        if (ps->parcels[i].bytes > ps->moved_bytes) ps->moved_bytes = ps->parcels[i].bytes;
+    free(ps->moved);
+    ps->moved = malloc(ps->moved_bytes + 1);
+    return ps->moved ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of weights", ps->moved_bytes);
+}
+
 static gw_status place(gw_ps *ps, gw_error *error) {
-    bool stages = false;
+    bool stages = false, pushes = !ps->stepper->config.serves_only;
     for (int i = 0; i < ps->parcel_count; i++) {
         gw_parcel *p = &ps->parcels[i];
-        p->packs = !lies_together(ps, p, false);
-        p->unpacks = !lies_together(ps, p, ps->weights_here);
+        p->packs = pushes && !lies_together(ps, p, false);
+        p->unpacks = pushes && !lies_together(ps, p, ps->weights_here);
         stages |= p->packs || p->unpacks;
     }
     if (stages && !ps->staging && !(ps->staging = malloc(ps->staging_bytes + 1)))
@@ -143,5 +153,6 @@ gw_status gw_ps_cut(gw_ps *ps, gw_error *error) {
     free(drafts.list);
     if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for parcels of %d pieces", pieces);
     gw_status status = place(ps, error);
+    if (!status) status = take_moved(ps, error);
     return status ? status : gw_ps_codec_lay(ps, error);
 }

@@ -72,7 +72,8 @@ static gw_status name_tensors(gw_ps *ps, gw_error *error) {
         size_t rows = t->rows ? t->rows : 1;
         gw_codec_tensor given = gw_codec_tensor_make(t->name, rows, t->count / rows);
         status = gw_coding_name(&c->coding, &c->tensors[i], &given, t->exact || t->dtype != GW_F32, error);
-        if (status || c->tensors[i].exact || !gw_codec_stateful(&c->coding.setup)) continue;
+        bool pushes = !ps->stepper->config.serves_only;
+        if (status || c->tensors[i].exact || !gw_codec_stateful(&c->coding.setup) || !pushes) continue;
         gw_codec_range whole = gw_codec_whole(&c->tensors[i].what);
         c->state_bytes += gw_codec_state_bytes(&c->coding.setup, whole);
         status = gw_codec_state_make(&c->tensors[i].state, &c->coding.setup, whole, error);
@@ -90,7 +91,7 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
     c->differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
     c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
     if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
-    gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->world, error);
+    gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->workers, error);
     return status ? status : name_tensors(ps, error);
 }
 
@@ -113,7 +114,7 @@ gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
     c->views = calloc((size_t)ps->world, sizeof *c->views);
     bool fits = c->views != NULL;
     for (int w = 0; fits && w < ps->world; w++)
-        if (w != ps->rank) fits = (c->views[w] = malloc(bytes + 1)) != NULL;
+        if (w != ps->rank && !ps->placement.who[w].only) fits = (c->views[w] = malloc(bytes + 1)) != NULL;
     return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for what %d workers hold", ps->world);
 }
 
@@ -184,7 +185,7 @@ static bool serve_slots(gw_ps *ps, size_t bytes) {
                 again((void **)&c->pushes, seats * sizeof *c->pushes) &&
                 again((void **)&c->known, seats * sizeof *c->known);
     for (int w = 0; fits && w < ps->world; w++)
-        if (w != ps->rank) fits = again((void **)&ps->landing[w], bytes);
+        if (w != ps->rank && !ps->placement.who[w].only) fits = again((void **)&ps->landing[w], bytes);
     if (fits) memset(c->known, 0, seats * sizeof *c->known);
     ps->landing_bytes = bytes;
     c->served_bytes = bytes + (c->differences ? ps->shares.space_bytes[ps->own] * ((size_t)ps->world - 1) : 0);
@@ -332,7 +333,7 @@ static gw_status take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup
 
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *p, int from, size_t bytes, uint64_t step,
                                gw_error *error) {
-    float scale = ps->stepper->config.options.op == GW_AVG ? 1.0f / (float)ps->world : 1.0f;
+    float scale = ps->stepper->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
     at_step(ps, step, ps->codec->merges ? 0 : 1);
     if (ps->weights_here) return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, 1, NULL, error);
     if (ps->codec->merges) return decode_merged(ps, p, scale, error);

@@ -125,7 +125,8 @@ void gw_ps_copy_came(gw_ps *ps, int from, const gw_letter *letter, gw_time now, 
         return;
     }
     if (worker < 0) memcpy(ps->copy.result + p->at, came, p->bytes);
-    if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, letter->step, worker < 0 ? 1 : gw_ps_scale(ps));
+    double scale = worker < 0 || ps->additive ? 1 : gw_ps_scale(ps);
+    if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, letter->step, scale);
     gw_desk_used(ps->copy.desk, parcel, worker, letter->round);
     gw_letter reply = {.kind = gw_letter_of(GW_PS_COPIED, worker), .parcel = letter->parcel};
     gw_mail_send(ps->mail, from, &reply, NULL, now, error);

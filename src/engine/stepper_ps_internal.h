@@ -80,6 +80,9 @@ struct gw_ps {
     uint64_t base;       /* the number of the job's first step: rounds are counted from there */
     gw_sync_rule rule;
     bool weights_here;   /* servers keep weights and answer with them */
+    bool additive;       /* these servers cannot run the caller's update: differences of weights are pushed */
+    uint8_t *moved;      /* additive, a worker's: weights after the update, of the largest parcel */
+    size_t moved_bytes;
     size_t parcel_bytes; /* at most */
     gw_shares shares;
     size_t *space_at;    /* where each server's space begins in staging */
@@ -137,6 +140,9 @@ const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_parcel *parcel, int wor
 void gw_ps_update(gw_ps *ps, gw_shelf *shelf, const gw_parcel *parcel, const uint8_t *gradient, uint64_t step,
                   double scale);
 double gw_ps_scale(const gw_ps *ps); /* of one worker's push: what all push in a step adds up to one of the mean */
+/* Additive: the worker runs the caller's update on a copy of its weights, and the difference takes the gradient's
+ * place. */
+void gw_ps_take_difference(gw_ps *ps, const gw_parcel *parcel, uint64_t step);
 gw_status gw_shelf_open(gw_ps *ps, gw_shelf *shelf, int server, gw_error *error);
 void gw_shelf_close(gw_shelf *shelf);
 gw_status gw_ps_open_desks(gw_ps *ps, gw_error *error); /* for the parcels as they are cut now */

@@ -79,7 +79,8 @@ const gw_placement *gw_ps_placement(const gw_ps *ps) { return &ps->placement; }
 size_t gw_ps_space(const gw_ps *ps, int server) { return ps->shares.space_bytes[server]; }
 int gw_ps_parcels(const gw_ps *ps) { return ps->parcel_count; }
 bool gw_ps_has_weights(const gw_ps *ps) { return ps->weights_here; }
-const void *gw_ps_space_weights(const gw_ps *ps) { return ps->shelf.weights; }
+void *gw_ps_space_weights(const gw_ps *ps) { return ps->shelf.weights; }
+bool gw_ps_gives_weights(const gw_ps *ps) { return ps->additive && ps->placement.all_fresh; }
 
 gw_status gw_ps_known(gw_ps *ps, int server, const void **bytes, size_t *count, gw_error *error) {
     if (server == ps->shelf.server && ps->shelf.known) { /* it has been handed over to this rank already */
@@ -105,7 +106,7 @@ gw_status gw_ps_take(gw_ps *ps, int server, const void *bytes, size_t count, gw_
 void gw_ps_admit(gw_ps *ps) {
     uint64_t floor = gw_placement_floor(&ps->placement);
     for (int w = 0; w < ps->world; w++) {
-        if (!ps->placement.who[w].fresh || ps->placement.all_fresh) continue;
+        if (!ps->placement.who[w].fresh || ps->placement.who[w].only || ps->placement.all_fresh) continue;
         if (ps->shelf.desk) gw_desk_admit(ps->shelf.desk, w, floor);
         if (ps->copy.desk) gw_desk_admit(ps->copy.desk, w, floor);
     }

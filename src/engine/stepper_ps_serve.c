@@ -11,7 +11,8 @@ static size_t own_bytes(const gw_ps *ps) { return ps->own < 0 ? 0 : ps->shares.s
 size_t gw_ps_serve_bytes(const gw_ps *ps) {
     size_t copied = ps->copy.server < 0 ? 0 : ps->shares.space_bytes[ps->copy.server];
     size_t copies = copied * (ps->weights_here ? 3 : 2), results = own_bytes(ps) * (ps->weights_here ? 2 : 1);
-    return copies + (ps->own < 0 ? 0 : results + ps->landing_bytes * ((size_t)ps->world - 1));
+    size_t others = (size_t)ps->workers - !ps->placement.who[ps->rank].only;
+    return copies + ps->moved_bytes + (ps->own < 0 ? 0 : results + ps->landing_bytes * others);
 }
 
 gw_status gw_shelf_open(gw_ps *ps, gw_shelf *shelf, int server, gw_error *error) {
@@ -29,19 +30,20 @@ void gw_shelf_close(gw_shelf *shelf) {
     *shelf = (gw_shelf){.server = -1};
 }
 
-/* The server begins with what its rank has. */
-static void take_weights(gw_ps *ps, gw_shelf *shelf) {
-    for (int i = 0; shelf->weights && i < ps->shares.first_of[ps->shares.tensors]; i++) {
+void gw_ps_gather(const gw_ps *ps, int server, void *space) {
+    for (int i = 0; i < ps->shares.first_of[ps->shares.tensors]; i++) {
         const gw_share *share = &ps->shares.list[i];
         gw_segment part = {share->tensor, share->first, share->count};
-        if (share->server == shelf->server)
-            memcpy(shelf->weights + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
+        if (share->server == server)
+            memcpy((uint8_t *)space + share->at, gw_ps_tensor_at(ps, &part, true), gw_parcel_segment_bytes(ps, &part));
     }
 }
 
+/* The server begins with what its rank has. */
 static void take_all_weights(gw_ps *ps) {
-    take_weights(ps, &ps->shelf);
-    take_weights(ps, &ps->copy);
+    if (!ps->weights_here || ps->placement.who[ps->rank].only) return;
+    gw_ps_gather(ps, ps->shelf.server, ps->shelf.weights);
+    if (ps->copy.weights) gw_ps_gather(ps, ps->copy.server, ps->copy.weights);
 }
 
 gw_status gw_ps_serve_open(gw_ps *ps, gw_error *error) {
@@ -111,10 +113,35 @@ const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_parcel *p, int worker) 
 
 double gw_ps_scale(const gw_ps *ps) { return ps->stepper->config.options.op == GW_AVG ? 1.0 / ps->workers : 1; }
 
+/* Rounds are scaled by those who are in them, when they are complete. */
+void gw_ps_take_difference(gw_ps *ps, const gw_parcel *p, uint64_t step) {
+    const gw_step_options *options = &ps->stepper->config.options;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        float *gradient = (float *)(void *)gw_ps_tensor_at(ps, part, false), *moved = (float *)(void *)ps->moved;
+        const float *weights = (const float *)(const void *)gw_ps_tensor_at(ps, part, true);
+        gw_step_update u = {.tensor = part->tensor, .first = part->first, .count = part->count, .weights = moved,
+                            .gradient = gradient, .step = step, .scale = ps->rule.at_once ? gw_ps_scale(ps) : 1};
+        memcpy(moved, weights, part->count * sizeof *moved);
+        options->update(options->ctx, &u);
+        for (size_t k = 0; k < part->count; k++) gradient[k] = moved[k] - weights[k];
+    }
+}
+
+static void add_difference(gw_shelf *shelf, const gw_parcel *p, const uint8_t *difference, double scale) {
+    float *weights = (float *)(void *)(shelf->weights + p->at);
+    const float *by = (const float *)(const void *)difference;
+    for (size_t i = 0; i < p->count; i++) weights[i] += (float)scale * by[i];
+}
+
 void gw_ps_update(gw_ps *ps, gw_shelf *shelf, const gw_parcel *p, const uint8_t *gradient, uint64_t step,
                   double scale) {
     const gw_step_options *options = &ps->stepper->config.options;
     size_t at = 0;
+    if (ps->additive) {
+        add_difference(shelf, p, gradient, scale);
+        return;
+    }
     if (ps->scratch && shelf == &ps->shelf) /* an update may overwrite it, and the replica is still to get it */
         gradient = memcpy(ps->scratch, gradient, p->bytes);
     for (int i = 0; i < p->segments; i++) {
@@ -182,7 +209,7 @@ void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t st
     case GW_PUSH_APPLY:
         if (p->coded && gw_ps_codec_decode(ps, parcel, worker, error)) break;
         gw_ps_update(ps, &ps->shelf, p, p->coded ? ps->shelf.result + p->at : gw_ps_pushed_by(ps, p, worker), step,
-                     gw_ps_scale(ps));
+                     ps->additive ? 1 : gw_ps_scale(ps));
         gw_ps_copy_out(ps, parcel, worker, round, step, now, error);
         gw_ps_keep_used(ps);
         break;

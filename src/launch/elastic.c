@@ -12,12 +12,13 @@
 gw_status gw_elastic_open(gw_elastic *e, const gw_hosts *hosts, int restarts, const char *address, int port,
                           gw_error *error) {
     int world = gw_hosts_world(hosts);
-    *e = (gw_elastic){.hosts = hosts, .restarts = restarts, .base_port = port};
+    *e = (gw_elastic){.hosts = hosts, .restarts = restarts, .workers = gw_hosts_workers(hosts),
+                       .base_port = port};
     if (world > GW_ROLL_SEATS_MAX)
         return gw_fail(error, GW_INVALID, "--elastic and --restarts are for jobs of up to %d ranks", GW_ROLL_SEATS_MAX);
     e->gone = calloc((size_t)world, sizeof *e->gone);
     if (!e->gone) return gw_fail(error, GW_MEMORY, "there is no memory for a job of %d ranks", world);
-    e->roll = (gw_roll){.world = world, .port = port};
+    e->roll = (gw_roll){.world = world, .workers = e->workers, .port = port};
     snprintf(e->roll.address, sizeof e->roll.address, "%s", address);
     for (int r = 0; r < world; r++) e->roll.seats[r] = r;
     return GW_OK;
@@ -70,7 +71,7 @@ gw_elastic_fate gw_elastic_ended(gw_elastic *e, int seat, bool well) {
 }
 
 bool gw_elastic_over(const gw_elastic *e) {
-    for (int seat = 0; seat < gw_hosts_world(e->hosts); seat++)
+    for (int seat = 0; seat < e->workers; seat++)
         if (!e->gone[seat]) return false;
     return true;
 }

@@ -10,12 +10,13 @@ typedef enum gw_elastic_fate {
     GW_ELASTIC_FINISHED, /* it ended well */
     GW_ELASTIC_AGAIN,    /* it is to be started again, in the round that has been called */
     GW_ELASTIC_WITHOUT,  /* the others go on without it, in the round that has been called */
-    GW_ELASTIC_NOBODY,   /* nobody is left */
+    GW_ELASTIC_NOBODY,   /* nobody who works is left */
 } gw_elastic_fate;
 
 typedef struct gw_elastic {
     const gw_hosts *hosts;
     int restarts;       /* left */
+    int workers;        /* seats below this work, the others serve */
     bool *gone;         /* by seat: ended, for good */
     gw_roll roll;
     int base_port;      /* of round 0 */
@@ -28,7 +29,7 @@ void gw_elastic_close(gw_elastic *elastic);
 
 /* A seat's process has ended. *roll is the roll from then on, unless FINISHED or NOBODY. */
 gw_elastic_fate gw_elastic_ended(gw_elastic *elastic, int seat, bool well);
-/* Every seat has ended for good. */
+/* Every seat that works has ended for good. */
 bool gw_elastic_over(const gw_elastic *elastic);
 
 #endif

@@ -158,6 +158,31 @@ gw_status gw_hosts_place(gw_hosts *hosts, int ranks, gw_error *error) {
     return GW_OK;
 }
 
+gw_status gw_hosts_serve(gw_hosts *hosts, int servers, gw_error *error) {
+    int workers = gw_hosts_world(hosts), all = hosts->count;
+    if (servers == 0) return GW_OK;
+    gw_host *list = realloc(hosts->list, 2 * (size_t)all * sizeof *list);
+    if (!list) return gw_fail(error, GW_MEMORY, "there is no memory for the list of hosts");
+    hosts->list = list;
+    for (int i = 0, placed = 0; i < all; i++) {
+        int count = (int)(((int64_t)servers * (i + 1) + all - 1) / all - ((int64_t)servers * i + all - 1) / all);
+        if (count == 0) continue;
+        gw_host *host = &list[hosts->count++];
+        *host = list[i];
+        host->serves = true;
+        host->first_rank = workers + placed;
+        host->ranks = count;
+        placed += count;
+    }
+    return GW_OK;
+}
+
+int gw_hosts_workers(const gw_hosts *hosts) {
+    int count = 0;
+    for (int i = 0; i < hosts->count; i++) count += hosts->list[i].serves ? 0 : hosts->list[i].ranks;
+    return count;
+}
+
 int gw_hosts_world(const gw_hosts *hosts) {
     const gw_host *last = &hosts->list[hosts->count - 1];
     return last->first_rank + last->ranks;

@@ -12,10 +12,11 @@ typedef struct gw_host {
     int slots;                     /* ranks that may run there */
     int first_rank;                /* set by gw_hosts_place */
     int ranks;                     /* set by gw_hosts_place */
+    bool serves;                   /* these ranks are server processes: gw_hosts_serve */
 } gw_host;
 
 typedef struct gw_hosts {
-    gw_host *list; /* owned; a name occurs once */
+    gw_host *list; /* owned; a name occurs once, and once more if it serves */
     int count;
 } gw_hosts;
 
@@ -30,6 +31,10 @@ void gw_hosts_free(gw_hosts *hosts);
 /* Deals `ranks` (0: as many as there are slots) to the hosts in their order, each filled before the next. Hosts that
  * get none are dropped. */
 gw_status gw_hosts_place(gw_hosts *hosts, int ranks, gw_error *error);
+/* Server processes beside the ranks that were placed, spread over their hosts: each host that gets some stands in the
+ * list once more, after all others. */
+gw_status gw_hosts_serve(gw_hosts *hosts, int servers, gw_error *error);
+int gw_hosts_workers(const gw_hosts *hosts);
 int gw_hosts_world(const gw_hosts *hosts);
 bool gw_hosts_all_local(const gw_hosts *hosts);
 

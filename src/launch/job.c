@@ -37,11 +37,26 @@ typedef struct job {
     int signals; /* signalfd */
     gw_verdict verdict;
     bool announced;                                              /* the verdict was printed */
+    int workers, workers_left;                                   /* left: have not ended well */
     gw_time greet_until, settle_until, timeout_at, finish_until; /* `never` where not in force */
+    gw_time servers_until;                                       /* all workers have ended: when servers are made to */
     int interrupts;                                              /* signals that asked us to end */
 } job;
 
 static int hosts_of(const job *j) { return j->options->hosts->count; }
+static bool serves(const job *j, int rank) { return rank >= j->workers; }
+
+/* Servers speak under their name, whether or not ranks have a prefix. */
+static void print_lines(job *j, int rank, int stream, const char *data, size_t bytes) {
+    gw_console_lines(&j->console, &j->lines[rank][stream], stream, serves(j, rank) ? -1 : rank,
+                     gw_rank_name(rank, j->workers).text, data, bytes);
+}
+
+static void flush_lines(job *j, int rank) {
+    for (int stream = 0; stream < 2; stream++)
+        gw_console_flush_line(&j->console, &j->lines[rank][stream], stream, serves(j, rank) ? -1 : rank,
+                              gw_rank_name(rank, j->workers).text);
+}
 
 static void announce(job *j) {
     if (j->verdict.weight == GW_VERDICT_NONE || j->announced) return;
@@ -74,16 +89,20 @@ static void settle(job *j) {
 
 /* ---- news from the hosts ---- */
 
-static void call_roll(job *j) {
-    char text[GW_ROLL_TEXT];
-    size_t bytes = gw_roll_write(&j->options->elastic->roll, text);
+static void tell_all(job *j, gw_wire_kind kind, const char *text, size_t bytes) {
     for (int i = 0; i < hosts_of(j); i++)
-        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_ROLL, 0, 0, text, (uint32_t)bytes);
+        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, kind, 0, 0, text, (uint32_t)bytes);
 }
 
-static void rest(job *j) {
-    for (int i = 0; i < hosts_of(j); i++)
-        if (j->outposts[i].ordered) gw_wire_put(&j->outposts[i].out, GW_WIRE_REST, 0, 0, NULL, 0);
+static void call_roll(job *j) {
+    char text[GW_ROLL_TEXT];
+    tell_all(j, GW_WIRE_ROLL, text, gw_roll_write(&j->options->elastic->roll, text));
+}
+
+static void workers_over(job *j) {
+    if (j->options->elastic) tell_all(j, GW_WIRE_REST, NULL, 0);
+    j->workers_left = 0;
+    j->servers_until = gw_clock_now() + settle_budget;
 }
 
 /* An elastic job goes on. A rank that was called wrongly would be so again. */
@@ -92,10 +111,11 @@ static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_f
     gw_verdict why = {0};
     char text[GW_ERROR_TEXT_BYTES + 128];
     int status = (int)gw_wire_number(frame, 0);
-    bool well = !gw_verdict_exited(&why, rank, outpost->host->name, status, gw_wire_number(frame, 1));
+    gw_rank_text who = gw_rank_name(rank, j->workers);
+    bool well = !gw_verdict_exited(&why, who.text, outpost->host->name, status, gw_wire_number(frame, 1));
     if (!well && why.code == EXIT_USAGE) return false;
     gw_elastic_fate fate = gw_elastic_ended(elastic, rank, well);
-    if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) rest(j);
+    if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) workers_over(j);
     if (fate == GW_ELASTIC_FINISHED) return true;
     if (fate == GW_ELASTIC_NOBODY) return false;
     if (fate == GW_ELASTIC_AGAIN)
@@ -110,13 +130,14 @@ static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_f
 
 static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
     int rank = outpost->host->first_rank + frame->rank;
-    for (int stream = 0; stream < 2; stream++)
-        gw_console_flush_line(&j->console, &j->lines[rank][stream], stream, rank, NULL);
+    int status = (int)gw_wire_number(frame, 0);
+    flush_lines(j, rank);
     if (ending(j)) return;
+    if (serves(j, rank) && j->workers_left == 0) return; /* its work is done, however it ended */
     if (j->options->elastic && rank_replaced(j, outpost, rank, frame)) return;
-    if (gw_verdict_exited(&j->verdict, rank, outpost->host->name, (int)gw_wire_number(frame, 0),
-                          gw_wire_number(frame, 1)))
-        settle(j);
+    if (!serves(j, rank) && status == 0 && --j->workers_left == 0) workers_over(j);
+    gw_rank_text who = gw_rank_name(rank, j->workers);
+    if (gw_verdict_exited(&j->verdict, who.text, outpost->host->name, status, gw_wire_number(frame, 1))) settle(j);
 }
 
 static void host_done(job *j, gw_outpost *outpost, int left) {
@@ -127,20 +148,25 @@ static void host_done(job *j, gw_outpost *outpost, int left) {
     gw_console_say(&j->console, text);
 }
 
+static char *const *argv_of(const job *j, const gw_host *host) {
+    return host->serves ? j->options->server_argv : j->options->argv;
+}
+
 static void take_frame(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
     int rank = outpost->host->first_rank + frame->rank, stream = frame->detail - 1;
     switch (frame->kind) {
     case GW_WIRE_OUTPUT:
         if (stream != 0 && stream != 1) return;
-        gw_console_lines(&j->console, &j->lines[rank][stream], stream, rank, NULL, frame->payload, frame->bytes);
+        print_lines(j, rank, stream, frame->payload, frame->bytes);
         return;
     case GW_WIRE_EXITED:
         rank_exited(j, outpost, frame);
         return;
     case GW_WIRE_NO_START:
         if (ending(j)) return;
-        gw_verdict_no_start(&j->verdict, rank, outpost->host->name, (gw_start_step)frame->detail,
-                            (int)gw_wire_number(frame, 0), j->options->argv[0], j->options->directory);
+        gw_verdict_no_start(&j->verdict, gw_rank_name(rank, j->workers).text, outpost->host->name,
+                            (gw_start_step)frame->detail, (int)gw_wire_number(frame, 0),
+                            argv_of(j, outpost->host)[0], j->options->directory);
         end_job(j, SIGKILL, 0);
         return;
     case GW_WIRE_DONE:
@@ -175,13 +201,13 @@ static void give_order(job *j, gw_outpost *outpost) {
     gw_order order = {
         .first_rank = host->first_rank,
         .local_ranks = host->ranks,
-        .world = j->world,
+        .world = j->workers,
         .group = (int)(outpost - j->outposts),
         .listen_fd = host->first_rank == 0 ? j->options->outpost.listen_fd : -1,
         .elastic = j->options->elastic != NULL,
         .grace_ms = (int)(j->options->grace / GW_MILLISECOND),
         .directory = j->options->directory,
-        .argv = j->options->argv,
+        .argv = argv_of(j, host),
         .env = j->options->env,
     };
     gw_buffer bytes = {0};
@@ -296,8 +322,18 @@ static const char *silent_host(const job *j) {
     return "";
 }
 
+/* The program may never have joined the job, and then servers wait for nothing. */
+static void end_servers(job *j) {
+    j->servers_until = never;
+    for (int i = 0; i < hosts_of(j); i++)
+        if (j->outposts[i].host->serves && j->outposts[i].ordered)
+            gw_wire_put_numbers(&j->outposts[i].out, GW_WIRE_END, SIGTERM, 0,
+                                (uint32_t)(j->options->grace / GW_MILLISECOND), 0);
+}
+
 static void check_clocks(job *j) {
     gw_time now = gw_clock_now();
+    if (now >= j->servers_until) end_servers(j);
     if (now >= j->greet_until) {
         gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "host %s did not answer within %d s; try the remote shell by hand", silent_host(j),
@@ -315,7 +351,7 @@ static void check_clocks(job *j) {
 /* ---- the loop ---- */
 
 static gw_time next_clock(const job *j) {
-    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until};
+    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until, j->servers_until};
     gw_time next = never;
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         if (clocks[i] < next) next = clocks[i];
@@ -325,13 +361,6 @@ static gw_time next_clock(const job *j) {
             next = outpost->closed_at + close_budget;
     }
     return next;
-}
-
-static int milliseconds_until(gw_time when) {
-    gw_time now = gw_clock_now();
-    if (when <= now) return 0;
-    gw_time ms = (when - now) / GW_MILLISECOND + 1;
-    return ms > INT_MAX ? -1 : (int)ms;
 }
 
 static int fill_polls(job *j) {
@@ -357,7 +386,7 @@ static void serve_outpost(job *j, gw_outpost *outpost, const struct pollfd *p) {
 static void run_loop(job *j) {
     while (open_outposts(j) && gw_clock_now() < j->finish_until) {
         int count = fill_polls(j);
-        int ready = poll(j->polls, (nfds_t)count, milliseconds_until(next_clock(j)));
+        int ready = poll(j->polls, (nfds_t)count, gw_clock_poll_ms(next_clock(j)));
         if (ready > 0) {
             if (j->polls[1].revents) print_some(j);
             for (int i = 0; i < hosts_of(j); i++)
@@ -375,7 +404,7 @@ static void print_rest(job *j) {
     while (gw_console_fd(&j->console) >= 0 && gw_clock_now() < until && j->interrupts < 2) {
         struct pollfd polls[2] = {{.fd = j->signals, .events = POLLIN},
                                   {.fd = gw_console_fd(&j->console), .events = POLLOUT}};
-        if (poll(polls, 2, milliseconds_until(until)) <= 0) continue;
+        if (poll(polls, 2, gw_clock_poll_ms(until)) <= 0) continue;
         if (polls[1].revents) print_some(j);
         if (polls[0].revents) take_signals(j);
         if (j->interrupts && until == never) until = gw_clock_now() + finish_budget;
@@ -451,6 +480,9 @@ int gw_job_run(const gw_job_options *options) {
     gw_time now = gw_clock_now();
     job j = {.options = options,
              .world = gw_hosts_world(options->hosts),
+             .workers = gw_hosts_workers(options->hosts),
+             .workers_left = gw_hosts_workers(options->hosts),
+             .servers_until = never,
              .console = {.options = options->console},
              .greet_until = now + greet_budget,
              .timeout_at = options->timeout ? now + options->timeout : never,

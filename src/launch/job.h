@@ -18,6 +18,7 @@ typedef struct gw_job_options {
     const gw_hosts *hosts;      /* with their ranks */
     const char *directory;      /* where the ranks run, on every host */
     char *const *argv;          /* the program, NULL at the end */
+    char *const *server_argv;   /* likewise of hosts that serve; NULL: none does */
     char *const *env;           /* "NAME=value" for every rank, NULL at the end */
     gw_outpost_options outpost; /* listen_fd is closed by gw_job_run once rank 0 has it */
     gw_console_options console;

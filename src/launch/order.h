@@ -9,7 +9,7 @@
 typedef struct gw_order {
     int first_rank;        /* of this host's ranks, which are consecutive */
     int local_ranks;       /* how many */
-    int world;             /* ranks of the job */
+    int world;             /* ranks of the job that work; those after them serve */
     int group;             /* number of this host */
     int listen_fd;         /* inherited listening socket for rank 0, -1: none */
     int elastic;           /* 1: ranks may be started again, and have a roll to read */

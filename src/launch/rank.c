@@ -34,7 +34,8 @@ static void set_roll(const gw_order *order, int seat) {
     if (!order->roll) return;
     set_number("GRADWIRE_ROUND", order->roll->round);
     set_number("RANK", gw_roll_rank(order->roll, seat));
-    set_number("WORLD_SIZE", order->roll->world);
+    set_number("WORLD_SIZE", order->roll->world - gw_roll_servers(order->roll));
+    set_number("GRADWIRE_SERVERS", gw_roll_servers(order->roll));
     setenv("MASTER_ADDR", order->roll->address, 1);
     set_number("GRADWIRE_MASTER_PORT", order->roll->port);
 }
@@ -74,7 +75,8 @@ static start_error become_rank(const gw_order *order, int local, const int outpu
     if (chdir(order->directory) != 0) return (start_error){GW_START_DIRECTORY, errno};
     if (order->first_rank + local == 0 && order->listen_fd >= 0) fcntl(order->listen_fd, F_SETFD, 0);
     set_environment(order, local);
-    gw_bind_self(local, order->local_ranks);
+    bool works = order->first_rank < order->world; /* servers have no cores to themselves */
+    if (works) gw_bind_self(local, order->local_ranks);
     reset_signals();
     execvp(order->argv[0], order->argv);
     return (start_error){GW_START_PROGRAM, errno};

@@ -196,13 +196,6 @@ static void take_signals(supervisor *s) {
     reap(s);
 }
 
-static int milliseconds_until(gw_time when) {
-    gw_time now = gw_clock_now();
-    if (when <= now) return 0;
-    gw_time ms = (when - now) / GW_MILLISECOND + 1;
-    return ms > INT_MAX ? -1 : (int)ms;
-}
-
 static int fill_polls(supervisor *s) {
     bool room = gw_buffer_size(&s->to_launcher) < BACKLOG_BYTES;
     s->polls[0] = (struct pollfd){.fd = s->signals, .events = POLLIN};
@@ -228,7 +221,7 @@ static gw_status watch_ranks(supervisor *s, gw_error *error) {
         kill_in_time(s);
         gw_time next = s->give_up_at != UINT64_MAX ? s->give_up_at : s->kill_at;
         int count = fill_polls(s);
-        if (poll(s->polls, (nfds_t)count, milliseconds_until(next)) <= 0) continue;
+        if (poll(s->polls, (nfds_t)count, gw_clock_poll_ms(next)) <= 0) continue;
         if (s->polls[2].revents) talk_to_launcher(s);
         if (s->polls[1].revents && listen_to_launcher(s, error) != GW_OK) return error->status;
         for (int i = FIXED_POLLS; i < count; i++)
@@ -255,7 +248,7 @@ static gw_status await_order(supervisor *s, gw_error *error) {
     while (!s->ranks && !s->orphaned) {
         struct pollfd polls[2] = {{.fd = s->in, .events = POLLIN},
                                   {.fd = gw_buffer_size(&s->to_launcher) ? s->out : -1, .events = POLLOUT}};
-        int ready = poll(polls, 2, milliseconds_until(deadline));
+        int ready = poll(polls, 2, gw_clock_poll_ms(deadline));
         if (ready == 0) return gw_fail(error, GW_TIMEOUT, "the launcher gave no order within 60 s");
         if (polls[1].revents) talk_to_launcher(s);
         if (polls[0].revents && listen_to_launcher(s, error) != GW_OK) return error->status;

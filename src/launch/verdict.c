@@ -9,6 +9,13 @@
 
 #include "launch/job.h"
 
+gw_rank_text gw_rank_name(int rank, int workers) {
+    gw_rank_text name;
+    bool serves = rank >= workers;
+    snprintf(name.text, sizeof name.text, serves ? "server %d" : "rank %d", serves ? rank - workers : rank);
+    return name;
+}
+
 void gw_verdict_set(gw_verdict *verdict, gw_verdict_weight weight, int code, const char *format, ...) {
     if (weight <= verdict->weight || (weight == GW_VERDICT_FINAL && verdict->weight != GW_VERDICT_NONE)) return;
     verdict->weight = weight;
@@ -19,31 +26,31 @@ void gw_verdict_set(gw_verdict *verdict, gw_verdict_weight weight, int code, con
     va_end(args);
 }
 
-bool gw_verdict_exited(gw_verdict *verdict, int rank, const char *host, int status, uint32_t after_ms) {
+bool gw_verdict_exited(gw_verdict *verdict, const char *who, const char *host, int status, uint32_t after_ms) {
     double seconds = after_ms / 1000.0;
     if (WIFSIGNALED(status)) {
         int number = WTERMSIG(status);
         gw_verdict_set(verdict, GW_VERDICT_DEATH, 128 + number,
-                       "rank %d on host %s was killed by signal %d (%s%s) after %.1f s", rank, host, number,
+                       "%s on host %s was killed by signal %d (%s%s) after %.1f s", who, host, number,
                        strsignal(number), WCOREDUMP(status) ? ", core dumped" : "", seconds);
         return true;
     }
     int code = WEXITSTATUS(status);
     if (code == 0) return false;
-    gw_verdict_set(verdict, GW_VERDICT_EXIT_CODE, code, "rank %d on host %s ended with exit code %d after %.1f s", rank,
-                   host, code, seconds);
+    gw_verdict_set(verdict, GW_VERDICT_EXIT_CODE, code, "%s on host %s ended with exit code %d after %.1f s", who, host,
+                   code, seconds);
     return true;
 }
 
-void gw_verdict_no_start(gw_verdict *verdict, int rank, const char *host, gw_start_step step, int number,
+void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host, gw_start_step step, int number,
                          const char *program, const char *directory) {
     int code = step == GW_START_PROGRAM && number == ENOENT ? GW_JOB_NOT_FOUND : GW_JOB_NOT_RUNNABLE;
     if (step == GW_START_DIRECTORY)
-        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot enter the directory %s on host %s for rank %d: %s",
-                       directory, host, rank, strerror(number));
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot enter the directory %s on host %s for %s: %s",
+                       directory, host, who, strerror(number));
     else
-        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot start %s on host %s as rank %d: %s", program, host,
-                       rank, strerror(number));
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot start %s on host %s as %s: %s", program, host,
+                       who, strerror(number));
 }
 
 void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted, int wait_status,
@@ -52,8 +59,9 @@ void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted
     const char *what = host->local ? "supervisor" : "remote shell";
     if (greeted)
         gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST,
-                       "host %s was lost with ranks %d to %d: its %s ended with exit code %d", host->name,
-                       host->first_rank, host->first_rank + host->ranks - 1, what, code);
+                       "host %s was lost with %s %d to %d: its %s ended with exit code %d", host->name,
+                       host->serves ? "the servers that are ranks" : "ranks", host->first_rank,
+                       host->first_rank + host->ranks - 1, what, code);
     else if (!host->local && (code == 127 || code == 126))
         gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "cannot start %s on host %s (the remote shell ended with exit code %d); install gradwire there "

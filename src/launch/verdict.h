@@ -22,12 +22,18 @@ typedef struct gw_verdict {
     char text[GW_ERROR_TEXT_BYTES];
 } gw_verdict;
 
+/* What a rank is called where people read it. */
+typedef struct gw_rank_text {
+    char text[32];
+} gw_rank_text;
+gw_rank_text gw_rank_name(int rank, int workers);
+
 /* Takes the cause if it is weightier than what is known. */
 void gw_verdict_set(gw_verdict *verdict, gw_verdict_weight weight, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* A rank ended with this wait status; false: all is well. */
-bool gw_verdict_exited(gw_verdict *verdict, int rank, const char *host, int status, uint32_t after_ms);
-void gw_verdict_no_start(gw_verdict *verdict, int rank, const char *host, gw_start_step step, int number,
+/* A rank ("rank 3", "server 0") ended with this wait status; false: all is well. */
+bool gw_verdict_exited(gw_verdict *verdict, const char *who, const char *host, int status, uint32_t after_ms);
+void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host, gw_start_step step, int number,
                          const char *program, const char *directory);
 /* The connection to a host ended; wait_status is that of the remote shell, or of the local supervisor. */
 void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted, int wait_status,

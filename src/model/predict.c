@@ -26,8 +26,9 @@ static gw_status set_network(setting_up *s, gw_error *error) {
     int hosts = c->ranks / c->per_host;
     gw_status status = gw_fabric_make(&s->fabric, &c->fabric, hosts, error);
     if (status) return status;
-    s->fabric.rate = c->machine->rate;
-    s->fabric.latency = c->machine->latency;
+    gw_arch_speed link = gw_machine_arch(c->machine, gw_strategy_name(c->strategy, GW_AXIS_ARCH));
+    s->fabric.rate = link.rate;
+    s->fabric.latency = link.latency;
     s->fabric.burst = c->machine->burst;
     s->fabric.memory_rate = c->machine->memory;
     s->fabric.memory_latency = c->machine->memory_latency;
@@ -38,7 +39,7 @@ static gw_status set_network(setting_up *s, gw_error *error) {
     s->topology = (gw_topology){.world = c->ranks, .host_of = s->host_of, .board = shm && c->per_host > 1};
     s->run = (gw_run_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
                              .message_seconds = c->machine->message,
-                             .queue_bytes = c->machine->queue};
+                             .queue_bytes = c->machine->queue, .ahead_bytes = c->machine->ahead};
     return GW_OK;
 }
 

@@ -285,11 +285,13 @@ void gw_run_start(gw_run *run, gw_run_op *op, int rank) {
         else state->board_first = p;
         state->board_last = p;
     }
-    for (uint32_t s = 0; s < p->plan.streams; s++) {
-        lane *l = &p->lanes[s];
-        if (op->spec.announced && l->flow == GW_FLOW_SEND && l->steps) gw_run_announce(run, l);
-        gw_run_queue(run, l);
-    }
+    for (int sends = 0; sends < 2; sends++) /* grants leave before data, as in the engine */
+        for (uint32_t s = 0; s < p->plan.streams; s++) {
+            lane *l = &p->lanes[s];
+            if ((l->flow == GW_FLOW_SEND) != sends) continue;
+            if (op->spec.announced && sends && l->steps) gw_run_announce(run, l);
+            gw_run_queue(run, l);
+        }
     if (p->left > 0) return;
     p->next = run->finished;
     run->finished = p;

@@ -13,11 +13,56 @@ int gw_strategy_servers(const gw_strategy *s) {
     return has ? (int)gw_strategy_integer(s, GW_AXIS_ARCH, "servers") : 0;
 }
 
+static void set(gw_strategy *s, gw_axis axis, const gw_technique *technique) {
+    s->axes[axis] = (gw_setting){.technique = technique};
+    gw_technique_default(technique, s->axes[axis].values);
+}
+
+static const gw_technique *arch_ps(void) {
+    const gw_technique *const *archs = gw_techniques(GW_AXIS_ARCH);
+    while (strcmp((*archs)->name, "ps") != 0) archs++;
+    return *archs;
+}
+
+gw_status gw_strategy_serve(gw_strategy *s, int processes, gw_error *error) {
+    if (processes == 0) return GW_OK;
+    const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
+    const gw_technique *ps = arch_ps();
+    if (strcmp(arch, "auto") == 0) set(s, GW_AXIS_ARCH, ps);
+    else if (strcmp(arch, "ps") != 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=%s: the job has %d server process%s (--servers), which are for arch=ps", arch, processes,
+                       processes == 1 ? "" : "es");
+    int asked = gw_strategy_servers(s), at = 0;
+    if (asked != 1 && asked != processes)
+        return gw_fail(error, GW_INVALID, "arch=ps:servers=%d, but the job has %d server process%s (--servers)", asked,
+                       processes, processes == 1 ? "" : "es");
+    while (strcmp(ps->params[at].name, "servers") != 0) at++;
+    s->axes[GW_AXIS_ARCH].values[at] = processes;
+    return GW_OK;
+}
+
+/* Servers that are processes of their own. */
+static gw_status check_apart(const gw_strategy *s, const gw_policy *policy, gw_error *error) {
+    if (policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "schedule=%s with server processes (--servers): they do not take part when pieces are cut anew "
+                       "by what workers have measured; servers beside workers (arch=ps:servers=N) do",
+                       policy->technique.name);
+    if (gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") && gw_strategy_servers(s) < 2)
+        return gw_fail(error, GW_UNSUPPORTED, "arch=ps:replicas=1: the second server needs a second server process "
+                                              "(--servers 2)");
+    return GW_OK;
+}
+
 static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync,
                                const gw_policy *policy, gw_error *error) {
     const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
     int servers = gw_strategy_servers(s);
-    if (servers > facts->world)
+    if (facts->apart) {
+        gw_status status = check_apart(s, policy, error);
+        if (status) return status;
+    } else if (servers > facts->world)
         return gw_fail(error, GW_UNSUPPORTED,
                        "arch=%s:servers=%d: a server runs beside a worker, and the job has %d rank%s", arch, servers,
                        facts->world, facts->world == 1 ? "" : "s");
@@ -44,7 +89,7 @@ static gw_status check_kept(const gw_strategy *s, const gw_step_facts *facts, co
     const gw_technique *codec = s->axes[GW_AXIS_COMPRESS].technique;
     bool copies = gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") > 0;
     bool writes = gw_strategy_integer(s, GW_AXIS_ARCH, "snapshot") > 0;
-    if (copies && facts->world < 2)
+    if (copies && !facts->apart && facts->world < 2)
         return gw_fail(error, GW_UNSUPPORTED, "arch=ps:replicas=1: the second server needs a second rank");
     if (writes && !sync->rule)
         return gw_fail(error, GW_UNSUPPORTED,
@@ -102,11 +147,6 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     return GW_OK;
 }
 
-static void set(gw_strategy *s, gw_axis axis, const gw_technique *technique) {
-    s->axes[axis] = (gw_setting){.technique = technique};
-    gw_technique_default(technique, s->axes[axis].values);
-}
-
 gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
                            gw_strategy *line, gw_error *error) {
     gw_step_facts facts = {.world = world, .updates = true};
@@ -114,11 +154,8 @@ gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, cons
     gw_strategy_default(&s);
     set(&s, a, first);
     set(&s, b, second);
-    if (gw_sync_of(s.axes[GW_AXIS_SYNC].technique)->rule && a != GW_AXIS_ARCH && b != GW_AXIS_ARCH) {
-        const gw_technique *const *archs = gw_techniques(GW_AXIS_ARCH);
-        while (strcmp((*archs)->name, "ps") != 0) archs++;
-        set(&s, GW_AXIS_ARCH, *archs);
-    }
+    if (gw_sync_of(s.axes[GW_AXIS_SYNC].technique)->rule && a != GW_AXIS_ARCH && b != GW_AXIS_ARCH)
+        set(&s, GW_AXIS_ARCH, arch_ps());
     *line = s;
     return gw_strategy_check_step(&s, &facts, error);
 }

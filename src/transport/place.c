@@ -93,9 +93,12 @@ static gw_status find_rank(const gw_options *options, const launcher *from, gw_p
                        world_name);
     if (place->world < 1 || place->world > GW_WORLD_MAX)
         return gw_fail(error, GW_INVALID, "%s is %d, but must be from 1 to %d", world_name, place->world, GW_WORLD_MAX);
-    if (place->rank >= place->world)
+    status = number("GRADWIRE_SERVERS", 0, GW_WORLD_MAX - place->world, &place->servers, error);
+    if (status != GW_OK) return status;
+    if (place->rank >= place->world + place->servers)
         return gw_fail(error, GW_INVALID, "%s is %d, but %s is %d: ranks count from 0 to %d", rank_name, place->rank,
-                       world_name, place->world, place->world - 1);
+                       world_name, place->world, place->world + place->servers - 1);
+    place->world += place->servers;
     return GW_OK;
 }
 
@@ -258,6 +261,7 @@ gw_status gw_place_find(const gw_options *options, gw_place *place, gw_error *er
 void gw_place_recall(gw_place *place, const gw_roll *roll) {
     place->rank = gw_roll_rank(roll, place->seat);
     place->world = roll->world;
+    place->servers = gw_roll_servers(roll);
     place->local_rank = place->local_world = place->listen_fd = -1;
     place->round = roll->round;
     snprintf(place->master, sizeof place->master, "%s", roll->address);

@@ -6,7 +6,10 @@
  * itself. Without an address that is loopback; under srun on several nodes it is the step's first node, and under Open
  * MPI's mpirun on several the host where mpirun runs. Without a port one in 20000-29999 is derived from the job's name.
  * A derived port may be taken, and that of torchrun is, by torchrun itself: there the meeting point is
- * one of sixteen ports. */
+ * one of sixteen ports.
+ *
+ * GRADWIRE_SERVERS processes that only serve (engine/serve.h) come after the workers: their ranks follow those that
+ * WORLD_SIZE counts. */
 #ifndef GW_TRANSPORT_PLACE_H
 #define GW_TRANSPORT_PLACE_H
 
@@ -16,7 +19,8 @@
 #define GW_JOB_TEXT 256
 
 typedef struct gw_place {
-    int rank, world;
+    int rank, world;             /* of all processes */
+    int servers;                 /* the last so many of them only serve */
     int local_rank, local_world; /* -1 where the environment does not say */
     char master[GW_HOST_TEXT];   /* name or literal address of rank 0's host, without brackets */
     int port_low, port_high;     /* rank 0 listens on one of these */

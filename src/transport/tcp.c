@@ -176,16 +176,26 @@ static bool flush_backlog(tcp *t) {
     return moved;
 }
 
+/* Grants and credits overtake data that has not begun to leave: what they hold up comes the other way. */
+static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
+    gw_packet *before = packet->frame.kind == GW_FRAME_DATA ? queue->tail : NULL;
+    for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
+        if (at->frame.kind == GW_FRAME_DATA && !at->progress) break;
+        before = at;
+    }
+    packet->next = before ? before->next : queue->head;
+    if (before) before->next = packet;
+    else queue->head = packet;
+    if (!packet->next) queue->tail = packet;
+}
+
 static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
     tcp *t = (tcp *)transport;
     assert(peer >= 0 && peer < t->world && peer != t->rank);
     lane *l = lane_for(t, peer, &packet->frame);
     bool first = l->queue.head == NULL;
-    packet->next = NULL;
     packet->progress = 0;
-    if (first) l->queue.head = packet;
-    else l->queue.tail->next = packet;
-    l->queue.tail = packet;
+    enqueue(&l->queue, packet);
     if (t->lost[peer]) return;
     if (!l->out && !l->dialled) {
         l->dialled = true;

@@ -1,8 +1,9 @@
 /* transport.h - what carries frames between this rank and its peers.
  *
  * A transport is polled: nothing happens but inside its functions, none of them blocks, sleeps or reads a clock, and
- * all are called by one thread at a time (the holder of the engine's lane). Frames from one peer arrive in the order
- * sent where the transport says `ordered`; otherwise in any order. Nothing is lost or doubled while the peer lives.
+ * all are called by one thread at a time (the holder of the engine's lane). DATA frames from one peer arrive in the
+ * order sent where the transport says `ordered`, otherwise in any order; other frames may overtake them. Nothing is
+ * lost or doubled while the peer lives.
  *
  * The engine guarantees that it sends DATA only where the receiver has landing space (grants and eager credits,
  * engine/flow.h), so a transport always may deliver what came, and never has to buffer payloads of its own accord. */
