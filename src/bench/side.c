@@ -27,7 +27,7 @@ typedef struct side {
     gw_lines lines;
     page *page;
     int rank, world;
-    unsigned spins;      /* pauses at the start line; 0: ranks share cores, and one that is not back yet needs this one */
+    unsigned spins;      /* pauses at the start line; 0: ranks share cores, and one that is not back needs this one */
     gw_bench_work *work; /* of the last case; NULL: there was none */
 } side;
 

@@ -46,9 +46,9 @@ static bool is_one_host(const gw_topology *topology) {
     return rank >= topology->world;
 }
 
-/* Within a host a share of two chunks goes in one message: there is little to overlap, and a message costs a system call
- * at both ends (over loopback two ranks reduce 1 MiB in 240 us instead of 270 to 300). A broadcast that nobody passes on
- * has nothing to overlap: 1 MiB takes 140 us instead of 190. */
+/* Within a host a share of two chunks goes in one message: there is little to overlap, and a message costs a system
+ * call at both ends (over loopback two ranks reduce 1 MiB in 240 us instead of 270 to 300). A broadcast that nobody
+ * passes on has nothing to overlap: 1 MiB takes 140 us instead of 190. */
 size_t gw_chunk_count(const gw_plan_request *request, size_t asked, size_t unit) {
     int world = request->topology.world;
     size_t share = request->count / (request->collective == GW_COLL_ALLREDUCE ? (size_t)world : 1);
