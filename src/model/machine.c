@@ -35,7 +35,7 @@ gw_machine gw_machine_default(void) {
     return (gw_machine){
         .latency = 50e-6, .rate = 10e9 / 8, .memory = 10e9, .memory_latency = 1e-6, .reduce = 5e9, .compute = 1,
         .codecs = {{"none", 7.8e9, 8.1e9}, {"fp16", 11.6e9, 10.9e9}, {"bf16", 11.0e9, 10.7e9}, {"int8", 13.5e9, 10.6e9},
-                   {"onebit", 4.9e9, 11.3e9}, {"qsgd", 6.7e9, 11.2e9}, {"terngrad", 6.7e9, 11.4e9},
+                   {"onebit", 4.0e9, 11.3e9}, {"qsgd", 6.7e9, 11.2e9}, {"terngrad", 6.7e9, 11.4e9},
                    {"topk", 4.2e9, 14.8e9}, {"randomk", 4.6e9, 6.8e9}, {"threshold", 4.1e9, 16.4e9},
                    {"dgc", 4.4e9, 60e9}, {"powersgd", 1.7e9, 8.1e9}},
         .codec_count = 12};

@@ -2,6 +2,7 @@
  * piece, the network. */
 #include "model/predict.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "arch/choose.h"
@@ -199,7 +200,7 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
     if (!status) {
         double compute = gw_profile_seconds(config->profile) * config->machine->compute;
         *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = compute,
-                                      .exposed_seconds = result.step_seconds - compute,
+                                      .exposed_seconds = fmax(result.step_seconds - compute, 0),
                                       .efficiency = compute / result.step_seconds, .bytes = result.bytes,
                                       .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
                                       .pieces = gw_schedule_pieces(s.schedule), .simulated = result.simulated,
