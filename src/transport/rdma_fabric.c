@@ -2,10 +2,12 @@
 #include "transport/rdma_fabric.h"
 
 #include "transport/foreign.h"
+#include "transport/rdma_locks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define API FI_VERSION(1, 11)
 #define RECEIVES 128 /* posted at most */
@@ -100,6 +102,7 @@ gw_status gw_rdma_fabric_open(gw_rdma_fabric *f, const gw_rdma_options *options,
      * ranks: 1.1 against 2.8 ms). Only the environment tells this provider so, and what the user set there holds. */
     if (strcmp(options->provider, "shm") == 0) setenv("FI_SHM_DISABLE_CMA", "1", 0);
     gw_status status = gw_rdma_library_load(&f->library, error);
+    if (!status && strcmp(options->provider, "shm") == 0) status = gw_rdma_locks_lead(f->library.handle, error);
     if (!status) status = find(f, options, error);
     if (status) return status;
     read_demands(f, &options->strict);
@@ -154,6 +157,15 @@ void gw_rdma_fabric_leave_bbr(const gw_rdma_fabric *f, const void *address, size
     if (strncmp(f->name, "tcp", 3) != 0 || bytes > sizeof where) return;
     memcpy(&where, address, bytes);
     gw_foreign_leave_bbr(&where, own);
+}
+
+void gw_rdma_fabric_bury(const gw_rdma_fabric *f, const void *address, size_t bytes) {
+    static const char prefix[] = "fi_shm://";
+    char name[GW_RDMA_ADDRESS_BYTES + 1];
+    if (strcmp(f->name, "shm") != 0 || bytes >= sizeof name) return;
+    memcpy(name, address, bytes);
+    name[bytes] = '\0';
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) shm_unlink(name + sizeof prefix - 1);
 }
 
 void gw_rdma_fabric_stop(gw_rdma_fabric *f) {
