@@ -16,7 +16,8 @@
 #include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
-#define QUICK_LOOKS 100 /* at a board, before a call becomes an operation */
+#define QUICK_LOOKS 100   /* at a board, before a call becomes an operation */
+#define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
 
@@ -180,11 +181,12 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
     if (begun && node->trace) gw_tracing_waited(node->trace, op, begun);
 }
 
-/* Without asking for the time, and without looking at anything but the board: a few microseconds. */
+/* Without asking for the time, and without looking at anything else: a few microseconds. */
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_op_brief brief;
     if (node->driven || !gw_quick_start(team, spec)) return false;
-    for (int looks = node->spin_yield ? 1 : QUICK_LOOKS; !gw_quick_done(team, &brief); relax(node))
+    int looks = node->spin_yield ? 1 : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_LOOKS;
+    for (; !gw_quick_done(team, &brief); relax(node))
         if (--looks == 0) return false;
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
     return true;
