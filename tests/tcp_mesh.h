@@ -244,7 +244,7 @@ static void mesh_close(mesh *m) {
     free(m);
 }
 
-static inline bool node_poll(node *n) { return n->transport && n->transport->ops->poll(n->transport, 0); }
+static inline bool node_poll(node *n) { return n->transport && n->transport->ops->poll(n->transport, gw_clock_now()); }
 
 /* Everything posted is here (where nobody is lost). */
 static inline bool complete(const mesh *m) {

@@ -24,6 +24,7 @@ static void a_model_file_is_read_as_it_was_printed(void) {
     m.error = 0.0125;
     m.codecs[3].encode = 123e6;
     CHECK(gw_machine_set_arch(&m, &(gw_arch_speed){"tree", 7.5e-5, 5e8}));
+    m.links[m.link_count++] = (gw_fabric_pair){.from = 0, .to = 3, .latency = 1e-4, .rate = 2e8};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -56,8 +57,10 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "latency -1\nend\n", "x.model line 2: latency is followed by one non-negative number");
     refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
     refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
-                                "latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
+                                "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
                                 "compute, at_once, error)");
+    refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
+                                               "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",
            "x.model line 2: an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
     refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
@@ -75,6 +78,7 @@ static void links_are_medians(void) {
     CHECK_EQ(GW_OK, gw_fit_links(&table, 1, &m, &error));
     CHECK(near(2e-5, m.latency, 1e-12) && near(1 / 2e-9, m.rate, 1e-12) && near(7e9, m.memory, 1e-12));
     double expected = 2e-5 + 65536 * 2e-9, slow = 3e-5 + 65536 * 8e-9;
+    CHECK(m.link_count == 3 && m.links[1].from == 0 && m.links[1].to == 2 && near(1.25e8, m.links[1].rate, 1e-12));
     CHECK(near(1 - expected / slow, m.error, 1e-9)); /* of 0, this and a larger one */
     for (int i = 0; i < 9; i++) table.beta[i] = 0;
     CHECK_EQ(GW_INVALID, gw_fit_links(&table, 1, &m, &error));
@@ -217,7 +221,28 @@ static void a_prediction_takes_the_figures_of_its_architecture(void) {
     gw_fit_steps_free(&steps);
 }
 
+/* A slow link slows a ring that passes it, where there are as many hosts as were measured. */
+static void a_slow_link_is_known(void) {
+    gw_machine m = gw_machine_default();
+    gw_fit_steps steps;
+    gw_fabric_spec fabric;
+    gw_error error = {.rank = -1};
+    gw_fit_free none = {.rate = false};
+    const char *text = STEPS "vgg16,4,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=ring schedule=fifo\n";
+    double before[2];
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
+    for (int i = 0; i < 4; i++)
+        m.links[m.link_count++] = (gw_fabric_pair){.from = i, .to = (i + 1) % 4, .latency = m.latency, .rate = m.rate};
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    for (int i = 0; i < 2; i++) before[i] = steps.steps[i].predicted;
+    m.links[2].rate /= 4;
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK(steps.steps[0].predicted > 2 * before[0] && steps.steps[1].predicted == before[1]);
+    gw_fit_steps_free(&steps);
+}
+
 TEST_MAIN(CASE(a_model_file_is_read_as_it_was_printed), CASE(a_broken_model_file_is_explained), CASE(links_are_medians),
           CASE(figures_are_found_again), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own),
           CASE(architectures_are_found_in_a_capture), CASE(the_speed_of_sums_is_found_in_a_capture),
-          CASE(a_prediction_takes_the_figures_of_its_architecture))
+          CASE(a_prediction_takes_the_figures_of_its_architecture), CASE(a_slow_link_is_known))

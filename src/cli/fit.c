@@ -156,7 +156,8 @@ static gw_status fit_files(char **paths, int count, const char *layers, gw_machi
     gw_status status = read_files(paths, count, f, machine, error);
     if (!status && layers) status = write_layers(f, layers, error);
     if (!status && f->captures && !f->links && !f->codec && !f->sums && !f->profile.count)
-        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs, sums or layers", paths[0]);
+        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs, sums or layers",
+                         paths[0]);
     free_found(f);
     return status;
 }
@@ -219,10 +220,12 @@ static gw_status fit_steps(const char *path, gw_fit_free moves, gw_machine *mach
 
 static void print_machine(const gw_machine *machine) {
     char latency[GW_UNIT_TEXT], memory[GW_UNIT_TEXT], reduce[GW_UNIT_TEXT];
-    printf("latency %s, rate %.4g Gbit/s, memory %s, reduce %s, compute x %.3f; median error of the fit %.1f %%\n",
+    printf("latency %s, rate %.4g Gbit/s, memory %s, reduce %s, compute x %.3f",
            gw_duration_format(machine->latency, latency), machine->rate * 8 / 1e9,
-           gw_bandwidth_format(machine->memory, memory), gw_bandwidth_format(machine->reduce, reduce), machine->compute,
-           100 * machine->error);
+           gw_bandwidth_format(machine->memory, memory), gw_bandwidth_format(machine->reduce, reduce),
+           machine->compute);
+    if (machine->error > 0) printf("; median error of the fit %.1f %%", 100 * machine->error);
+    putchar('\n');
 }
 
 static int run(int argc, char **argv) {

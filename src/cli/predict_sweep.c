@@ -73,7 +73,7 @@ static bool fill(const gw_predict_ask *asked, sweep *s) {
         gw_predict_ask ask = *asked;
         if (s->rates) {
             ask.machine.rate = s->x[i] / 8;
-            ask.machine.arch_count = 0;
+            ask.machine.arch_count = ask.machine.link_count = 0;
         }
         int ranks = s->rates ? ask.ranks : (int)s->x[i];
         for (int k = 0; k < ask.strategy_count; k++) {

@@ -106,10 +106,11 @@ struct gw_op {
 typedef struct gw_quick {
     gw_op_spec of;    /* the last kind of call; its buffers mean nothing */
     bool made;        /* signature and task are for that kind */
-    bool running;     /* the board has the task, and no operation has taken it over */
+    bool running;     /* the board, or the library, has the task, and no operation has taken it over */
     gw_error error;   /* of the running one */
     gw_signature signature;
     gw_board_op task;
+    gw_native_task *native; /* what the library under the transport does; NULL: nothing */
 } gw_quick;
 
 struct gw_team {

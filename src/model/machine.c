@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "base/words.h"
 #include "model/text.h"
 
@@ -78,12 +79,24 @@ bool gw_machine_set_arch(gw_machine *m, const gw_arch_speed *speed) {
     return true;
 }
 
+int gw_machine_link_hosts(const gw_machine *m) {
+    int hosts = 0;
+    for (int i = 0; i < m->link_count; i++) {
+        if (m->links[i].from >= hosts) hosts = m->links[i].from + 1;
+        if (m->links[i].to >= hosts) hosts = m->links[i].to + 1;
+    }
+    return hosts;
+}
+
 void gw_machine_print(const gw_machine *machine, FILE *out) {
     gw_machine copy = *machine;
     fputs("gradwire-model " VERSION "\n", out);
     for (size_t i = 0; i < FIGURES; i++) fprintf(out, "%s %.6g\n", figures[i].name, *figure(&copy, i));
     for (int i = 0; i < copy.arch_count; i++)
         fprintf(out, "arch %s %.6g %.6g\n", copy.archs[i].name, copy.archs[i].latency, copy.archs[i].rate);
+    for (int i = 0; i < copy.link_count; i++)
+        fprintf(out, "link %d %d %.6g %.6g\n", copy.links[i].from, copy.links[i].to, copy.links[i].latency,
+                copy.links[i].rate);
     for (int i = 0; i < copy.codec_count; i++)
         fprintf(out, "codec %s %.4g %.4g\n", copy.codecs[i].name, copy.codecs[i].encode, copy.codecs[i].decode);
     fputs("end\n", out);
@@ -131,11 +144,27 @@ static gw_status read_arch(const gw_text *lines, gw_machine *m) {
     return GW_OK;
 }
 
+static gw_status read_link(const gw_text *lines, gw_machine *m) {
+    int64_t from, to;
+    gw_fabric_pair link = {.rate = 0};
+    if (lines->count != 5 || !gw_integer_parse(lines->fields[1], 0, 65535, &from) ||
+        !gw_integer_parse(lines->fields[2], 0, 65535, &to) || from == to ||
+        !gw_text_decimal(lines->fields[3], 1e6, &link.latency) ||
+        !gw_text_decimal(lines->fields[4], 1e15, &link.rate) || link.rate <= 0)
+        return gw_text_wrong(lines, "a link is: link FROM TO LATENCY RATE, hosts by number, seconds, bytes per second");
+    if (m->link_count == GW_MACHINE_LINKS_MAX)
+        return gw_text_wrong(lines, "there are more than %d links", GW_MACHINE_LINKS_MAX);
+    link.from = (int)from;
+    link.to = (int)to;
+    m->links[m->link_count++] = link;
+    return GW_OK;
+}
+
 static gw_status read_figure(const gw_text *lines, gw_machine *m) {
-    const char *names[FIGURES + 3] = {"codec", "arch"};
+    const char *names[FIGURES + 4] = {"codec", "arch", "link"};
     char hint[GW_HINT_BYTES], quoted[GW_QUOTE_BYTES];
     for (size_t i = 0; i < FIGURES; i++) {
-        names[i + 2] = figures[i].name;
+        names[i + 3] = figures[i].name;
         if (strcmp(lines->fields[0], figures[i].name) != 0) continue;
         double value;
         bool number = lines->count == 2 && gw_text_decimal(lines->fields[1], 1e18, &value);
@@ -152,6 +181,7 @@ static gw_status read_figure(const gw_text *lines, gw_machine *m) {
 
 static gw_status read_line(const gw_text *lines, gw_machine *m) {
     if (strcmp(lines->fields[0], "codec") == 0) return read_codec(lines, m);
+    if (strcmp(lines->fields[0], "link") == 0) return read_link(lines, m);
     return strcmp(lines->fields[0], "arch") == 0 ? read_arch(lines, m) : read_figure(lines, m);
 }
 
