@@ -3,8 +3,8 @@
  * The k-th largest of the peaks of groups of 32 is no larger than the k-th largest element (k groups have an element
  * as large), and so bounds it from below; two histograms find it nearly. Only groups whose peak reaches it are looked
  * at again; at 1 % that leaves about 1.2 k candidates, among which the k-th is found. Where many are equal the bound
- * itself may be the k-th, which one more pass tells. Where k is large against the number of groups, histograms are taken
- * over all elements instead. */
+ * itself may be the k-th, which one more pass tells. Where k is large against the number of groups, histograms are
+ * taken over all elements instead. */
 #include "compress/sparse.h"
 
 #include "base/cpu.h"
