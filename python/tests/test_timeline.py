@@ -43,25 +43,28 @@ def hooked():
     return len(hooks._global_forward_pre_hooks), len(hooks._global_forward_hooks)
 
 
-def recorded(strategy, again=None):
-    """The events of all ranks of a training run; what was hooked is not afterwards."""
-    model = network()
-    optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
-                                        strategy=strategy)
-    before = hooked()
+def recorded(strategy, again=None, early=False):
+    """The events of all ranks of a training run; early: the recording begins before the optimiser is made. What was
+    hooked is not afterwards."""
+    model, before = network(), hooked()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(gw.broadcast_object(directory), "timeline.json")
-        gw.start_timeline(path)
-        assert hooked() == (before[0] + 1, before[1] + 1)
+        if early:
+            gw.start_timeline(path)
+        optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
+                                            strategy=strategy)
+        if not early:
+            gw.start_timeline(path)
+        assert hooked() == (before[0] + 2, before[1] + 1)  # the optimiser has one too, in the first step at least
         train(model, optimizer, again and again(model))
         gw.stop_timeline()
-        assert hooked() == before
         train(model, optimizer)
+        optimizer.detach()
+        assert hooked() == before
         gw.barrier()  # all have ended theirs
         with open(path, encoding="utf-8") as file:
             events = json.load(file)
         gw.barrier()
-    optimizer.detach()
     return [e for e in events if e.get("cat") in ("forward", "backward", "waited")]
 
 
@@ -84,6 +87,15 @@ def test_layers_by_their_names():
                 assert named(events, rank, "backward", step) == ["3", "2.wide", "2.norm", "1", "0"], (rank, step)
             lane = sorted((e for e in events if e["pid"] == rank and e["cat"] != "waited"), key=lambda e: e["ts"])
             assert all(end(a) <= b["ts"] + 0.01 for a, b in zip(lane, lane[1:]))  # one thing at a time
+
+
+def test_waiting_is_no_layers_work():
+    events = recorded("schedule=dear", early=True)
+    waits = [e for e in events if e["cat"] == "waited"]
+    assert waits
+    for layer in (e for e in events if e["cat"] == "forward" and e["name"] != "2"):  # others wait inside of that one
+        for wait in (w for w in waits if w["pid"] == layer["pid"]):
+            assert end(wait) <= layer["ts"] + 1 or end(layer) <= wait["ts"] + 1, (layer, wait)
 
 
 def test_a_part_of_a_model_that_is_called_by_itself():

@@ -43,6 +43,12 @@ class Watch:
         self.since = 0   # when what is under way now began: the last of the stack, or else the layer going back
         self.back = None
         self.last = None  # the output of the layer that ended last, and its version
+        self.hooks = []
+        self.hook()
+
+    def hook(self):
+        """After all others: what these wait for is not the layer's."""
+        self.remove()
         self.hooks = [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
 
     def remove(self):

@@ -99,6 +99,8 @@ class Distributed:
                 one._before_forward(module)
 
         self._removals = [order.before_every_forward(before)]
+        if self._home.layers is not None:
+            self._home.layers.watch.hook()
         self._unhooked = self._slots
         self._hook()
 
