@@ -87,12 +87,14 @@ static gw_work doubling(const gw_scene *s) {
                      .crowd = (s->ranks > 2 ? CROWD_HALVING : 1) * s->per_host};
 }
 
-/* A chunk goes down the tree in as many rounds as it has levels, each with all its bytes; the next follow behind. */
+/* A chunk goes down the tree in as many rounds as it has levels, each with all its bytes; the next follow behind. Few
+ * messages for a rank, on the average; but between hosts the next waits for the one before. */
 static gw_work tree(const gw_scene *s) {
     double edges = s->ranks - 1, depth = 1 + floor_log2(s->ranks - 1);
     double chunk = s->bytes < CHUNK_BYTES ? s->bytes : CHUNK_BYTES;
     return (gw_work){.rounds = ways(s) * depth, .bytes = ways(s) * (depth * chunk + s->bytes - chunk),
-                     .messages = ways(s) * edges / s->ranks, .reduced = 2 * s->bytes, .crowd = s->per_host};
+                     .messages = ways(s) * (s->hosts > 1 ? 1 : edges / s->ranks), .reduced = 2 * s->bytes,
+                     .crowd = s->per_host};
 }
 
 static gw_work hierarchical(const gw_scene *s) {
