@@ -83,7 +83,7 @@ static double run(int rank, int from_other, int to_other) {
     struct fid_mr *region = NULL;
     fi_addr_t to;
     need(gw_rdma_fabric_open(&f, &options, &error) == GW_OK && gw_rdma_fabric_start(&f, &error) == GW_OK, error.text);
-    need(!f.register_local && !f.bind_memory && f.immediate_bytes == 8, "this libfabric's shm provider demands more than this program knows");
+    need(!f.register_local && !f.bind_memory && f.immediate_bytes == 8, "this shm provider demands more than we give");
     need(data && landing, "out of memory");
     memset(data, 1, REGION_BYTES);
     memset(landing, 2, REGION_BYTES);
