@@ -7,6 +7,9 @@
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
 #define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
+/* gw_packet.urgency: grants, credits and letters; what others wait for before they can send anything themselves. */
+#define GW_URGENT_SIGNAL 2
+#define GW_URGENT_AHEAD 1
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
 /* A message that came before its operation was started here. */

@@ -12,6 +12,8 @@
 #include "base/dtype.h"
 #include "engine/tracing.h"
 
+#define SIGNAL_BYTES 256
+
 static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
 }
@@ -265,7 +267,7 @@ void gw_flow_grant(gw_op *op, gw_lane *lane) {
 void gw_flow_grant_all(gw_op *op, gw_lane *lane) {
     gw_peer *peer = &op->engine->peers[lane->peer];
     if (lane->grant_queued || lane->granted >= lane->posted || peer->lost) return;
-    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted};
+    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted, .urgency = GW_URGENT_SIGNAL};
     lane->granted = lane->posted;
     lane->grant_queued = true;
     fill_frame(op, lane, &lane->grant_packet.frame, GW_FRAME_GRANT);
@@ -289,6 +291,13 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     packet->frame.index = lane->posted;
     packet->frame.length = bytes;
     if (eager) packet->frame.flags |= GW_FRAME_EAGER;
+    /* A few bytes that are all of a message between two: nothing of it can be overtaken. */
+    bool signal = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
+    packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.ahead ? GW_URGENT_AHEAD : 0;
+    if (bytes > GW_EAGER_BYTES) { /* credits are not to wait behind a large payload */
+        peer->owed = packet->frame.credits;
+        packet->frame.credits = 0;
+    }
     lane->left[slot] = false;
     lane->posted++;
     op->engine->counters.messages_sent++;
@@ -303,7 +312,8 @@ static void return_credits(gw_engine *engine, int rank) {
     gw_peer *peer = &engine->peers[rank];
     bool needed = peer->owed >= GW_EAGER_SLOTS / 2 || (peer->owed && peer->owed + peer->stash_used >= GW_EAGER_SLOTS);
     if (!needed || peer->credit_queued || peer->lost || !peer->transport) return;
-    peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1}};
+    peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1},
+                                      .urgency = GW_URGENT_SIGNAL};
     peer->owed = 0;
     peer->credit_queued = true;
     peer->transport->ops->send(peer->transport, rank, &peer->credit_packet);

@@ -176,16 +176,29 @@ static bool flush_backlog(tcp *t) {
     return moved;
 }
 
+/* What is urgent goes before payloads that wait: a server may have many answers to the same peer in its queue. What is
+ * partly sent comes first; and from within a callback nothing overtakes, since the kernel has taken some of the queue
+ * that is not off it yet. */
+static void enqueue(lane *l, gw_packet *packet) {
+    gw_tcp_queue *q = &l->queue;
+    gw_packet *before = q->tail;
+    if (packet->urgency && q->head && !l->flushing) {
+        before = q->head->progress || q->head->urgency >= packet->urgency ? q->head : NULL;
+        while (before && before->next && before->next->urgency >= packet->urgency) before = before->next;
+    }
+    packet->next = before ? before->next : q->head;
+    if (before) before->next = packet;
+    else q->head = packet;
+    if (!packet->next) q->tail = packet;
+}
+
 static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
     tcp *t = (tcp *)transport;
     assert(peer >= 0 && peer < t->world && peer != t->rank);
     lane *l = lane_for(t, peer, &packet->frame);
     bool first = l->queue.head == NULL;
-    packet->next = NULL;
     packet->progress = 0;
-    if (first) l->queue.head = packet;
-    else l->queue.tail->next = packet;
-    l->queue.tail = packet;
+    enqueue(l, packet);
     if (t->lost[peer]) return;
     if (!l->out && !l->dialled) {
         l->dialled = true;

@@ -20,6 +20,7 @@ typedef struct gw_packet {
     struct gw_packet *next; /* the transport's, while queued */
     void *owner;            /* the engine's */
     uint64_t progress;      /* the transport's: bytes already handed to the kernel, or its own position */
+    uint8_t urgency;        /* it may overtake what waits for the same peer and has less */
     uint64_t first;         /* of a GRANT: it adds the messages first..frame.index-1 to those granted before */
 } gw_packet;
 
