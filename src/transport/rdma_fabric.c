@@ -4,10 +4,12 @@
 #include "transport/foreign.h"
 #include "transport/rdma_locks.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define API FI_VERSION(1, 11)
 #define RECEIVES 128 /* posted at most */
@@ -143,7 +145,28 @@ static int open_endpoint(gw_rdma_fabric *f) {
     return result ? result : fi_enable(f->endpoint);
 }
 
+static bool is_mapped(const char *name) {
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !found && fgets(line, sizeof line, maps)) found = strstr(line, name) != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+/* What the shm provider of an earlier process with our number has left, because it was killed: libfabric would take it
+ * for one of this process and refuse to open another. Those of this process are mapped. */
+static void sweep(void) {
+    char own[16];
+    int length = snprintf(own, sizeof own, "%d:", (int)getpid());
+    DIR *folder = opendir("/dev/shm");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strncmp(entry->d_name, own, (size_t)length) == 0 && !is_mapped(entry->d_name)) shm_unlink(entry->d_name);
+    if (folder) closedir(folder);
+}
+
 gw_status gw_rdma_fabric_start(gw_rdma_fabric *f, gw_error *error) {
+    if (strcmp(f->name, "shm") == 0) sweep();
     int result = open_endpoint(f);
     f->address_bytes = sizeof f->address;
     if (!result) result = fi_getname(&f->endpoint->fid, f->address, &f->address_bytes);
