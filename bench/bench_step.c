@@ -3,9 +3,11 @@
  *
  *     gradwire run -n 2 --no-prefix -- bench/bench_step [STEPS [COMPUTE_MS]]
  *
- * A step hands over all gradients at once, ends, and waits for each tensor; with COMPUTE_MS the processor is kept busy
- * for so long between hand-overs, as a backward pass would. Printed by rank 0: medians; the engine's cost is the
- * processor time of the process beyond that of the plain all-reduces, and what calls cost that have nothing to do. */
+ * A step hands over all gradients, ends, and waits for each tensor. With COMPUTE_MS there is so much arithmetic between
+ * the hand-overs, as in a backward pass: a fixed amount of it, so that whatever takes the core from it makes the step
+ * longer. Beside it the same arithmetic followed by the all-reduces. Where every core computes, nothing can be hidden,
+ * and what the engine costs is all that a step takes beyond that: in time, and in processor time of all threads.
+ * Printed by rank 0: medians, and what calls cost that have nothing to do. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ typedef struct setup {
     char names[TENSORS][16];
     float *gradients;
     size_t count;
-    double compute_ms;
+    long rounds; /* of arithmetic in a step */
 } setup;
 
 static void check(gw_status status, const gw_comm *comm) {
@@ -54,15 +56,33 @@ static void lay_out(setup *s) {
     }
 }
 
-static void compute(double ms) {
-    gw_time until = gw_clock_now() + (gw_time)(ms * 1e6);
-    while (ms > 0 && gw_clock_now() < until) {
+/* A round is about a tenth of a microsecond in the first cache. */
+__attribute__((noinline)) static void compute(long rounds) {
+    static float values[1024];
+    for (long r = 0; r < rounds; r++) {
+        for (int i = 0; i < 1024; i++) values[i] = values[i] * 0.999f + 0.001f;
+        __asm__ volatile("" ::: "memory");
     }
+}
+
+/* How many rounds take so long; the same on all ranks, which look at the same time. */
+static void calibrate(setup *s, double ms) {
+    enum { LOOKS = 21, ROUNDS = 20000 };
+    double took[LOOKS];
+    for (int i = 0; i < LOOKS; i++) {
+        check(gw_barrier(s->comm), s->comm);
+        gw_time begun = gw_clock_now();
+        compute(ROUNDS);
+        took[i] = (double)(gw_clock_now() - begun) / 1e6;
+    }
+    double each = median(took, LOOKS) / ROUNDS;
+    check(gw_allreduce(s->comm, &each, &each, 1, GW_F64, GW_AVG), s->comm);
+    s->rounds = (long)(ms / each);
 }
 
 static void through_engine(setup *s) {
     for (int t = TENSORS - 1; t >= 0; t--) {
-        compute(s->compute_ms / TENSORS);
+        compute(s->rounds / TENSORS);
         check(gw_step_ready(s->step, t), s->comm);
     }
     check(gw_step_end(s->step), s->comm);
@@ -71,7 +91,7 @@ static void through_engine(setup *s) {
 
 /* The pieces that wfbp cuts: from the last tensor, closed before the one that would take it over FUSE. */
 static void plainly(setup *s) {
-    compute(s->compute_ms);
+    compute(s->rounds / TENSORS * TENSORS);
     for (int end = TENSORS; end > 0;) {
         int first = end - 1;
         size_t count = s->tensors[first].count;
@@ -83,8 +103,9 @@ static void plainly(setup *s) {
     }
 }
 
+/* Milliseconds of each step. */
 typedef struct spent {
-    double clock_ms[STEPS_MAX], cpu_ms[STEPS_MAX];
+    double clock[STEPS_MAX], cpu[STEPS_MAX];
 } spent;
 
 static void time_one(setup *s, void (*run)(setup *), spent *times, int i) {
@@ -92,8 +113,21 @@ static void time_one(setup *s, void (*run)(setup *), spent *times, int i) {
     double cpu = cpu_ms();
     gw_time begun = gw_clock_now();
     run(s);
-    times->clock_ms[i] = (double)(gw_clock_now() - begun) / 1e6;
-    times->cpu_ms[i] = cpu_ms() - cpu;
+    times->clock[i] = (double)(gw_clock_now() - begun) / 1e6;
+    times->cpu[i] = cpu_ms() - cpu;
+}
+
+/* Differences of neighbours in time, because the machine's speed varies more than they do; the cores' speeds too, so
+ * over all ranks. Sorts the times. */
+static void compare(setup *s, const char *what, double *engine, double *plain, int steps) {
+    double more[STEPS_MAX];
+    check(gw_allreduce(s->comm, engine, engine, (size_t)steps, GW_F64, GW_AVG), s->comm);
+    check(gw_allreduce(s->comm, plain, plain, (size_t)steps, GW_F64, GW_AVG), s->comm);
+    for (int i = 0; i < steps; i++) more[i] = engine[i] - plain[i];
+    double step = median(engine, steps), cost = median(more, steps);
+    if (gw_rank(s->comm) > 0) return;
+    printf("%-10s %8.3f ms a step, %8.3f ms without the engine, which costs %+6.3f ms, %+.2f %%\n", what, step,
+           median(plain, steps), cost, cost / step * 100);
 }
 
 static double idle_call_ns(setup *s) {
@@ -107,8 +141,8 @@ int main(int argc, char **argv) {
     static spent engine, plain;
     int steps = argc > 1 ? atoi(argv[1]) : 40;
     if (steps < 1 || steps > STEPS_MAX) return 2;
-    s.compute_ms = argc > 2 ? atof(argv[2]) : 0;
     check(gw_init(&s.comm, NULL), NULL);
+    calibrate(&s, argc > 2 ? atof(argv[2]) : 0);
     lay_out(&s);
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     options.strategy = "schedule=wfbp:fuse=25000000";
@@ -116,19 +150,16 @@ int main(int argc, char **argv) {
     check(gw_step_commit(&s.step, s.comm, s.tensors, TENSORS, &options), NULL);
     for (int i = 0; i < 3; i++) through_engine(&s), plainly(&s);
     for (int i = 0; i < steps; i++) {
-        time_one(&s, plainly, &plain, i);
-        time_one(&s, through_engine, &engine, i);
+        if (i % 2) time_one(&s, plainly, &plain, i), time_one(&s, through_engine, &engine, i);
+        else time_one(&s, through_engine, &engine, i), time_one(&s, plainly, &plain, i);
     }
-    double idle = idle_call_ns(&s), step = median(engine.clock_ms, steps), alone = median(plain.clock_ms, steps);
-    double cpu = median(engine.cpu_ms, steps), cpu_alone = median(plain.cpu_ms, steps);
-    if (gw_rank(s.comm) == 0) {
+    if (gw_rank(s.comm) == 0)
         printf("%d tensors, %.1f MiB in %d pieces, %d ranks, medians of %d steps in turns\n", TENSORS,
                (double)s.count * sizeof(float) / 1048576, gw_step_count(s.step).pieces, gw_size(s.comm), steps);
-        printf("step         %8.3f ms, plain all-reduces %8.3f ms: %+.2f %%\n", step, alone, (step / alone - 1) * 100);
-        printf("processor    %8.3f ms, plain all-reduces %8.3f ms: %+.2f %% of the step\n", cpu, cpu_alone,
-               (cpu - cpu_alone) / step * 100);
-        printf("a call with nothing to do %8.1f ns\n", idle);
-    }
+    compare(&s, "time", engine.clock, plain.clock, steps);
+    compare(&s, "processor", engine.cpu, plain.cpu, steps);
+    double idle = idle_call_ns(&s);
+    if (gw_rank(s.comm) == 0) printf("a call with nothing to do %8.1f ns\n", idle);
     gw_step_close(s.step);
     gw_free(s.comm, s.gradients);
     gw_finalize(s.comm);

@@ -32,10 +32,11 @@ scale() { # PROFILE RATE
 }
 
 measure() { # PROFILE RATE JOB
-    local file=$kept/$1-$2.csv figure=step_ms schedules=${3%|*} out
+    local file=$kept/$1-$2.csv figure=step_ms steps=8 schedules=${3%|*} out
     [[ $3 == *periodic* ]] && figure=mean_ms # steps with and without an exchange
+    [[ $3 == *arch=ps* ]] && steps=24        # which vary by a fifth
     out=$("$gradwire" bench step --profile "$file" --lab "hosts=4,rate=$2" --strategy "${3#*|}" \
-        --schedule "${schedules//@/$(($(bytes_of "$2") / 10))}" --steps 8 --json) || { echo "$1 $2 $3: failed" >&2; return 1; }
+        --schedule "${schedules//@/$(($(bytes_of "$2") / 10))}" --steps $steps --json) || { echo "$1 $2 $3: failed" >&2; return 1; }
     sed -E "s,.*\"strategy\": \"([^\"]*)\".*\"$figure\": ([0-9.]+).*,$file;4;1;\2;\1," <<<"$out" | tr ';' ',' \
         >>"$kept/measured-$2.csv"
     echo "$1 $2 $3" >>"$kept/done"
@@ -55,10 +56,11 @@ for rate in "${rates[@]}"; do
     done
 done
 
-# What is known of the lab: its shapers are token buckets (src/lab/lab.c), and TCP keeps some 50 kB in their queues.
+# What is known of the lab: its shapers are token buckets (src/lab/lab.c), TCP keeps some 50 kB in their queues, and the
+# kernel has taken so much of a busy connection (Send-Q of `ss -t` in its namespaces while servers are pushed to).
 start() { # RATE
-    if [ "$1" = 1gbit ]; then set -- 1.19e8 125000; else set -- 1.19e7 81920; fi
-    printf 'gradwire-model 1\nlatency 1e-4\nrate %s\nburst %s\nqueue 50000\nend\n' "$1" "$2"
+    if [ "$1" = 1gbit ]; then set -- 1.19e8 125000 1000000; else set -- 1.19e7 81920 400000; fi
+    printf 'gradwire-model 1\nlatency 1e-4\nrate %s\nburst %s\nqueue 50000\nahead %s\nend\n' "$1" "$2" "$3"
 }
 
 for rate in "${rates[@]}"; do

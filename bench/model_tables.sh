@@ -68,7 +68,8 @@ gains() { # TITLE AT_ONCE
                 -v wfbp="$(best "$model" "$profile" wfbp:fuse=1)" -v mgwfbp="$(best "$model" "$profile" mgwfbp)" \
                 -v fusion="$(best "$model" "$profile" wfbp:fuse=64M)" \
                 -v bytescheduler="$(best "$model" "$profile" "${bytescheduler[@]}")" '
-                function gain(other) { return sprintf("%+.0f %%", 100 * (dear / other - 1)) }
+                function gain(other,   more) {
+                    more = 100 * (dear / other - 1); return more > -0.5 && more < 0.5 ? "0 %" : sprintf("%+.0f %%", more) }
                 BEGIN { printf "| %s | %.0f | %s | %s | %s | %s |\n", row, dear, gain(wfbp), gain(mgwfbp), gain(fusion),
                     gain(bytescheduler) }'
         done

@@ -6,11 +6,12 @@ build=$(cd "${1:?usage: bench/overlap.sh BUILD [replay|tune|figure|engine]}" && 
 cd "$(dirname "$0")/.." || exit 2
 PATH=$build:$PATH
 only=${2:-}
+rate=1gbit
 
 # Tensors are so much smaller that a step takes a fraction of a second; sizes that fuse are divided alike.
-replay() { # PROFILE SHRINK RATIO SCHEDULES [OPTIONS]
+replay() { # PROFILE SHRINK RATIO SCHEDULES [OPTIONS]; at $rate
     echo "## $1, tensors divided by $2, communication $3 of compute"
-    gradwire bench step --profile "bench/profiles/$1.csv" -n 4 --lab rate=1gbit --shrink "$2" --ratio "$3" --steps 4 \
+    gradwire bench step --profile "bench/profiles/$1.csv" -n 4 --lab rate="$rate" --shrink "$2" --ratio "$3" --steps 4 \
         --schedule "$4" "${@:5}"
     echo
 }
@@ -33,20 +34,20 @@ part_tune() { # beside a grid of twelve
     done
     replay vgg16 48 1 "bytescheduler$grid" --tune on
     replay gnmt 64 1 "bytescheduler$grid" --tune on
-    replay resnet50 8 1 "bytescheduler$grid" --tune on
+    rate=250mbit replay resnet50 16 1 "bytescheduler$grid" --tune on # many small tensors: hosts share two cores
 }
 
 part_figure() {
     echo "## the survey's figure 6: 5 units synchronously, 3 under OD-SGD, a unit is a third of compute"
-    gradwire bench step --profile bench/profiles/figure6.csv --lab hosts=2,rate=250mbit --shrink 8 --ratio 1 --steps 8 \
+    gradwire bench step --profile bench/profiles/figure6.csv --lab hosts=2,rate=100mbit --shrink 2 --ratio 1 --steps 8 \
         --schedule wfbp:fuse=1,delayed:fuse=1
     echo
 }
 
 part_engine() {
     echo "## the step engine itself, over shared memory; then with 100 ms of compute"
-    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 100
-    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 20 100
+    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 300
+    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 100 100
 }
 
 for part in replay tune figure engine; do

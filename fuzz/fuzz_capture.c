@@ -46,6 +46,11 @@ static void fit(const gw_insight *in) {
         for (int i = 0; i < table.count * table.count; i++) demand(table.alpha[i] >= 0 && table.beta[i] >= 0);
         gw_doctor_table_free(&table);
     }
+    gw_capture_arch archs[GW_MACHINE_ARCHS_MAX];
+    int count = 0;
+    if (gw_capture_archs(in, 1e-4, archs, &count, &error) == GW_OK)
+        for (int i = 0; i < count; i++) demand(archs[i].speed.rate > 0 && archs[i].speed.latency >= 0);
+    if (gw_capture_reduce(in, &machine)) demand(machine.reduce > 0);
     if (gw_capture_codec(in, &machine)) demand(machine.codec_count <= GW_MACHINE_CODECS_MAX);
     if (gw_capture_layers(in, "fuzz", &profile, &error) == GW_OK) {
         demand(profile.count > 0);

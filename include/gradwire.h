@@ -381,6 +381,13 @@ GW_API gw_status gw_trace_start(gw_comm *comm, const char *timeline, const char 
 /* Ends the recording of this rank; not a collective call. gw_finalize of the last communicator does it by itself. No
  * other thread may be inside a call of this library meanwhile. */
 GW_API gw_status gw_trace_stop(gw_comm *comm);
+/* Whether a recording is under way, so that a program need not look at its clock for nothing. */
+GW_API bool gw_trace_runs(const gw_comm *comm);
+/* Tells the recording of the caller's own work: the forward or backward pass of a layer in that training step, from
+ * begin to end, in nanoseconds of CLOCK_MONOTONIC. Nothing happens where nothing is recorded. Any thread, except while
+ * another one is in gw_trace_stop or gw_finalize. */
+GW_API void gw_trace_layer(gw_comm *comm, const char *layer, bool backward, uint64_t step, uint64_t begin,
+                           uint64_t end);
 
 #ifdef __cplusplus
 }

@@ -50,6 +50,7 @@ typedef enum input_kind {
     INPUT_EQUAL,
     INPUT_DENORMAL,
     INPUT_HUGE,
+    INPUT_LEVELS, /* nine values: many are equal */
     INPUTS
 } input_kind;
 
@@ -78,6 +79,7 @@ static void fill_input(float *x, size_t count, input_kind kind, uint64_t seed) {
         if (kind == INPUT_ZERO) x[i] = 0.0f;
         if (kind == INPUT_EQUAL) x[i] = -0.37f;
         if (kind == INPUT_DENORMAL) x[i] = (float)((int)gw_rng_below(&rng, 200) - 100) * 1e-44f;
+        if (kind == INPUT_LEVELS) x[i] = (float)((int)gw_rng_below(&rng, 9) - 4);
         if (kind == INPUT_HUGE) x[i] = (gw_rng_u32(&rng) & 1 ? 1.0f : -1.0f) * 3e38f * (float)gw_rng_unit(&rng);
     }
 }

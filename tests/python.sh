@@ -84,6 +84,7 @@ full() {
     fi
     file 3 test_collectives
     file 2 test_join
+    file 2 test_timeline
     for ranks in 2 3 4; do
         file "$ranks" test_ddp
         file "$ranks" test_optimizer

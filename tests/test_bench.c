@@ -38,8 +38,8 @@ static void check_pattern(gw_dtype dtype, gw_redop op) {
     gw_pattern one = {0}, other = {0};
     size_t bytes = gw_dtype_bytes(dtype);
     uint8_t *memory = calloc(COUNT, bytes);
-    CHECK(memory && gw_pattern_of_rank(&one, dtype, op, 2) == GW_OK);
-    CHECK(gw_pattern_of_rank(&other, dtype, op, 3) == GW_OK);
+    CHECK(memory && gw_pattern_of_rank(&one, dtype, op, 2, false) == GW_OK);
+    CHECK(gw_pattern_of_rank(&other, dtype, op, 3, false) == GW_OK);
     gw_pattern_fill(&one, memory, 100, COUNT, 5);
     CHECK(gw_pattern_wrong(&one, memory, 100, COUNT, 5) == 0);
     CHECK(gw_pattern_wrong(&one, memory + 1000 * bytes, 1100, COUNT - 1000, 5) == 0);
@@ -63,11 +63,11 @@ static void pattern_of_all_is_the_sum(void) {
     gw_pattern all = {0}, part = {0};
     double sums[64] = {0};
     for (int r = 0; r < 5; r++) {
-        CHECK(gw_pattern_of_rank(&part, GW_F64, GW_SUM, r) == GW_OK);
+        CHECK(gw_pattern_of_rank(&part, GW_F64, GW_SUM, r, false) == GW_OK);
         for (int i = 0; i < 64; i++) sums[i] += ((const double *)part.block)[i];
         gw_pattern_free(&part);
     }
-    CHECK(gw_pattern_of_all(&all, GW_F64, GW_SUM, 5) == GW_OK);
+    CHECK(gw_pattern_of_all(&all, GW_F64, GW_SUM, 5, false) == GW_OK);
     CHECK(memcmp(all.block, sums, sizeof sums) == 0);
     gw_pattern_free(&all);
 }

@@ -65,6 +65,27 @@ static void feedback_conserves(void) {
     }
 }
 
+/* One value in 64 matters: what waits of it is at most two of its gradients, and small ones have no more than a large
+ * one's size of it. */
+static void onebit_does_not_make_sparse_gradients_wait(void) {
+    codec_run r;
+    run_open(&r, "onebit", 1, COUNT);
+    double waits = 0, large = 0, worst = 0;
+    for (int step = 0; step < 100; step++) {
+        fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
+        for (size_t i = 0; i < COUNT; i++) input[i] = i % 64 ? input[i] / 64 : 0.01f;
+        run_encode(&r, input);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i % 64 == 0) waits += (double)r.state.residual[i], large += 0.01;
+        worst = fmax(worst, fabs((double)r.state.residual[i]));
+    }
+    if (waits > 2 * large || worst > 0.03) printf("    %g gradients wait, the most is %g\n", waits / large, worst);
+    CHECK(waits <= 2 * large);
+    CHECK(worst <= 0.03);
+    run_close(&r);
+}
+
 /* The report is the residual's norm, and that of what was to be sent. */
 static void reports_are_true(void) {
     for (int s = 0; codec_setups[s]; s++) {
@@ -468,6 +489,7 @@ static void settings_become_setups(void) {
     }
 }
 
-TEST_MAIN(CASE(setups_are_read), CASE(settings_become_setups), CASE(feedback_conserves), CASE(reports_are_true),
-          CASE(both_passes_conserve), CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank),
-          CASE(guard_sends_exact), CASE(threads_share_a_state))
+TEST_MAIN(CASE(setups_are_read), CASE(settings_become_setups), CASE(feedback_conserves),
+          CASE(onebit_does_not_make_sparse_gradients_wait), CASE(reports_are_true), CASE(both_passes_conserve),
+          CASE(dgc_follows_the_paper), CASE(dgc_masks), CASE(powersgd_finds_low_rank), CASE(guard_sends_exact),
+          CASE(threads_share_a_state))

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/fit.h"
+#include "model/fit_capture.h"
 #include "test.h"
 
 static bool near(double expected, double actual, double tolerance) {
@@ -22,6 +23,8 @@ static void a_model_file_is_read_as_it_was_printed(void) {
     m.at_once = 2;
     m.error = 0.0125;
     m.codecs[3].encode = 123e6;
+    CHECK(gw_machine_set_arch(&m, &(gw_arch_speed){"tree", 7.5e-5, 5e8}));
+    m.links[m.link_count++] = (gw_fabric_pair){.from = 0, .to = 3, .latency = 1e-4, .rate = 2e8};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -32,6 +35,7 @@ static void a_model_file_is_read_as_it_was_printed(void) {
     free(text);
     CHECK_EQ(GW_OK, parse("# mine\ngradwire-model 1\n\nrate 1e9\nend\n", &again, &error));
     CHECK(again.rate == 1e9 && again.latency == gw_machine_default().latency);
+    CHECK(gw_machine_arch(&m, "tree").rate == 5e8 && gw_machine_arch(&m, "ring").latency == 3.25e-5);
     CHECK(gw_machine_codec(&again, "topk").encode == 4.2e9 && gw_machine_codec(&again, "odd").encode == again.memory);
 }
 
@@ -52,9 +56,13 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "rate 0\nend\n", "x.model line 2: rate is followed by one positive number");
     refuse(HEAD "latency -1\nend\n", "x.model line 2: latency is followed by one non-negative number");
     refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
-    refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, latency, "
-                                "rate, burst, queue, message, memory, memory_latency, reduce, compute, at_once, "
-                                "error)");
+    refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
+                                "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
+                                "compute, at_once, error)");
+    refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
+                                               "seconds, bytes per second");
+    refuse(HEAD "arch ring 1e-4\nend\n",
+           "x.model line 2: an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
     refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
     refuse(HEAD "end\nrate 1\n", "x.model line 3: nothing follows the end");
 }
@@ -70,6 +78,7 @@ static void links_are_medians(void) {
     CHECK_EQ(GW_OK, gw_fit_links(&table, 1, &m, &error));
     CHECK(near(2e-5, m.latency, 1e-12) && near(1 / 2e-9, m.rate, 1e-12) && near(7e9, m.memory, 1e-12));
     double expected = 2e-5 + 65536 * 2e-9, slow = 3e-5 + 65536 * 8e-9;
+    CHECK(m.link_count == 3 && m.links[1].from == 0 && m.links[1].to == 2 && near(1.25e8, m.links[1].rate, 1e-12));
     CHECK(near(1 - expected / slow, m.error, 1e-9)); /* of 0, this and a larger one */
     for (int i = 0; i < 9; i++) table.beta[i] = 0;
     CHECK_EQ(GW_INVALID, gw_fit_links(&table, 1, &m, &error));
@@ -135,5 +144,105 @@ static void commas_of_a_strategy_are_its_own(void) {
     gw_fit_steps_free(&steps);
 }
 
+/* Four ranks on four hosts, one kind of event. */
+typedef struct recording {
+    gw_insight insight;
+    gw_insight_rank ranks[4];
+    gw_insight_event events[4 * 4];
+    size_t first[4 * GW_TRACE_KINDS + 1];
+    char *names[2];
+} recording;
+
+static void record(recording *r, gw_trace_kind kind, const gw_trace_event *list, size_t count) {
+    *r = (recording){.names = {"", "allreduce, ring"}};
+    r->insight = (gw_insight){.ranks = r->ranks, .rank_count = 4, .names = r->names, .name_count = 2,
+                              .events = r->events, .first = r->first};
+    for (int rank = 0; rank < 4; rank++) {
+        r->ranks[rank] = (gw_insight_rank){.introduced = true, .about = {.world = 4, .host_number = rank}};
+        for (int k = 0; k < GW_TRACE_KINDS; k++) {
+            for (size_t i = 0; k == (int)kind && i < count; i++)
+                r->events[r->insight.event_count++] = (gw_insight_event){.is = list[i], .rank = rank};
+            r->first[rank * GW_TRACE_KINDS + k + 1] = r->insight.event_count;
+        }
+    }
+}
+
+/* A ring of four takes 6 rounds and 1.5 times the bytes; what overlaps tells nothing. */
+static void architectures_are_found_in_a_capture(void) {
+    enum { MS = 1000000 };
+    static const gw_trace_event list[] = {
+        {.comm = 1, .number = 1, .name = 1, .bytes = 64, .begin = 0, .end = 6 * MS / 10},
+        {.comm = 1, .number = 2, .name = 1, .bytes = 1000000, .begin = MS, .end = MS + 6 * MS / 10 + 15 * MS},
+        {.comm = 1, .number = 3, .name = 1, .bytes = 1000000, .begin = 20 * MS, .end = 60 * MS},
+        {.comm = 1, .number = 4, .name = 1, .bytes = 1000000, .begin = 50 * MS, .end = 90 * MS}};
+    gw_capture_arch found[GW_MACHINE_ARCHS_MAX];
+    gw_error error = {.rank = -1};
+    recording r;
+    int count = 0;
+    record(&r, GW_TRACE_OPERATION, list, 4);
+    CHECK_EQ(GW_OK, gw_capture_archs(&r.insight, 1, found, &count, &error));
+    CHECK_EQ(1, count);
+    CHECK_STR("ring", found[0].speed.name);
+    CHECK(near(1e-4, found[0].speed.latency, 1e-6) && near(1e8, found[0].speed.rate, 1e-6));
+    CHECK(found[0].operations == 2 && found[0].error < 2e-3);
+}
+
+static void the_speed_of_sums_is_found_in_a_capture(void) {
+    static const gw_trace_event list[] = {
+        {.comm = 1, .bytes = 1 << 20, .begin = 0, .end = 1 << 19},
+        {.comm = 1, .bytes = 1 << 20, .begin = 1 << 20, .end = (1 << 20) + (1 << 19)},
+        {.comm = 1, .bytes = 1 << 20, .begin = 1 << 21, .end = 1 << 22}, /* somebody else had the core */
+        {.comm = 0, .bytes = 1 << 30, .begin = 1 << 22, .end = 1 << 22}}; /* a codec's */
+    gw_machine m = gw_machine_default();
+    recording r;
+    record(&r, GW_TRACE_REDUCED, list, 4);
+    CHECK(gw_capture_reduce(&r.insight, &m));
+    CHECK(near(2e9, m.reduce, 1e-9));
+    record(&r, GW_TRACE_REDUCED, list + 3, 1);
+    CHECK(!gw_capture_reduce(&r.insight, &m));
+}
+
+/* What links are to one architecture does not concern another. */
+static void a_prediction_takes_the_figures_of_its_architecture(void) {
+    gw_machine m = gw_machine_default();
+    gw_fit_steps steps;
+    gw_fabric_spec fabric;
+    gw_error error = {.rank = -1};
+    gw_fit_free none = {.rate = false};
+    const char *text = STEPS "vgg16,8,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=tree schedule=fifo\n";
+    double before[2];
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    for (int i = 0; i < 2; i++) before[i] = steps.steps[i].predicted;
+    CHECK(gw_machine_set_arch(&m, &(gw_arch_speed){"tree", m.latency, m.rate / 2}));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK(steps.steps[0].predicted == before[0] && steps.steps[1].predicted > 1.2 * before[1]);
+    gw_fit_steps_free(&steps);
+}
+
+/* A slow link slows a ring that passes it, where there are as many hosts as were measured. */
+static void a_slow_link_is_known(void) {
+    gw_machine m = gw_machine_default();
+    gw_fit_steps steps;
+    gw_fabric_spec fabric;
+    gw_error error = {.rank = -1};
+    gw_fit_free none = {.rate = false};
+    const char *text = STEPS "vgg16,4,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=ring schedule=fifo\n";
+    double before[2];
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
+    for (int i = 0; i < 4; i++)
+        m.links[m.link_count++] = (gw_fabric_pair){.from = i, .to = (i + 1) % 4, .latency = m.latency, .rate = m.rate};
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    for (int i = 0; i < 2; i++) before[i] = steps.steps[i].predicted;
+    m.links[2].rate /= 4;
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK(steps.steps[0].predicted > 2 * before[0] && steps.steps[1].predicted == before[1]);
+    gw_fit_steps_free(&steps);
+}
+
 TEST_MAIN(CASE(a_model_file_is_read_as_it_was_printed), CASE(a_broken_model_file_is_explained), CASE(links_are_medians),
-          CASE(figures_are_found_again), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own))
+          CASE(figures_are_found_again), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own),
+          CASE(architectures_are_found_in_a_capture), CASE(the_speed_of_sums_is_found_in_a_capture),
+          CASE(a_prediction_takes_the_figures_of_its_architecture), CASE(a_slow_link_is_known))

@@ -2,6 +2,7 @@
  * those that do not: every byte, whatever the sizes, by grant and by offer; strangers, resets, deaths, sleepers. */
 #include "rdma_mesh.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -365,6 +366,22 @@ static void strangers_are_not_heard(void) {
 }
 #endif
 
+/* What a killed process left in /dev/shm, and whose number this one has got, is no obstacle. */
+static void remains_are_swept_away(void) {
+    char path[64];
+    for (int i = 0; i < 400; i++) {
+        snprintf(path, sizeof path, "/dev/shm/%d:%d:%d", (int)getpid(), (int)getuid(), i);
+        int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        CHECK(fd >= 0 && ftruncate(fd, 1 << 20) == 0);
+        close(fd);
+    }
+    mesh *m = rdma_mesh(2, "shm", (gw_rdma_strict){0}, true);
+    post(&m->nodes[0], 1, 100000);
+    POLL_UNTIL(m, complete(m));
+    CHECK(access(path, F_OK) != 0);
+    rdma_mesh_close(m);
+}
+
 static void options_are_checked(void) {
     gw_transport *t = NULL;
     gw_sink sink = {0};
@@ -385,7 +402,7 @@ int main(int argc, char **argv) {
         CASE(grants_and_offers_cross), CASE(all_to_all), CASE(sending_from_callbacks),
         CASE(a_stuck_peer_holds_up_nobody), CASE(goodbye_comes_last), CASE(reset_starts_anew),
         CASE(generations_wait_for_each_other), CASE(no_place_is_a_loss), CASE(a_refused_peer_is_lost),
-        CASE(providers_must_agree), CASE(sleepers_wake),
+        CASE(providers_must_agree), CASE(sleepers_wake), CASE(remains_are_swept_away),
 #ifdef GW_WITH_RDMA
         CASE(strangers_are_not_heard),
 #endif

@@ -55,6 +55,8 @@ static void starts_and_stops(int rank) {
         CHECK_EQ(GW_OK, gw_barrier(comm)); /* all have recorded what the last message was for */
         CHECK_EQ(GW_OK, gw_trace_stop(comm));
         CHECK_EQ(GW_INVALID, gw_trace_stop(comm));
+        CHECK(!gw_trace_runs(comm));
+        gw_trace_layer(comm, "nobody listens", false, 0, 0, 1);
         CHECK_EQ(GW_OK, gw_allreduce(comm, data, data, COUNT, GW_F32, GW_SUM));
     }
     gw_free(comm, data);
@@ -116,6 +118,10 @@ static void trains(int rank) {
     CHECK_EQ(GW_OK, gw_step_commit(&step, comm, tensors, TENSORS, &options));
     for (int s = 0; s < STEPS && !test_failures; s++) {
         for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        CHECK(gw_trace_runs(comm));
+        uint64_t now = gw_clock_now();
+        gw_trace_layer(comm, "first", false, (uint64_t)s, now - 1000, now);
+        gw_trace_layer(comm, "first", true, (uint64_t)s, now, 0); /* an end before its beginning: a moment */
         for (int t = TENSORS - 1; t >= 0; t--) {
             for (int i = 0; i < 5000; i++) gradient[t][i] = (float)(i % 7);
             CHECK_EQ(GW_OK, gw_step_ready(step, t));
@@ -134,7 +140,13 @@ static void check_tensors(const gw_view *view) {
     CHECK_EQ(WORLD * STEPS * TENSORS, count_of(view, GW_TRACE_APPLIED));
     CHECK(count_of(view, GW_TRACE_QUEUED) >= (size_t)(WORLD * STEPS * TENSORS));
     CHECK(count_of(view, GW_TRACE_OPERATION) > 0);
+    CHECK_EQ(WORLD * STEPS, count_of(view, GW_TRACE_FORWARD));
+    CHECK_EQ(WORLD * STEPS, count_of(view, GW_TRACE_BACKWARD));
     size_t n;
+    const gw_insight_event *layer = gw_insight_of(view->insight, 2, GW_TRACE_FORWARD, &n);
+    CHECK_STR("first", gw_insight_name(view->insight, layer[STEPS - 1].is.name));
+    CHECK_EQ(STEPS - 1, layer[STEPS - 1].is.number);
+    CHECK_EQ(1000, layer->is.end - layer->is.begin);
     const gw_insight_event *ready = gw_insight_of(view->insight, 1, GW_TRACE_READY, &n);
     CHECK_STR("third.bias", gw_insight_name(view->insight, ready->is.name));
     CHECK_EQ(20000, ready->is.bytes);

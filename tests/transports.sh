@@ -4,6 +4,7 @@
 set -uo pipefail
 build=$(cd "${1:?usage: transports.sh BUILD_DIRECTORY [small|quick]}" && pwd) || exit 2
 extent=${2:-quick}
+here=$(cd "$(dirname "$0")" && pwd)
 unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TEST_SECONDS=900
 passed=0 failed=0
@@ -37,9 +38,11 @@ carriers=$("$build/gradwire" doctor -n 1 --json)
 for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     usable "$transport" || continue
     part "$transport, product" "$build/tests/helper_product" "$extent" -o "$transport"
-    # A rank that is killed inside libfabric's shm provider can leave a lock there for ever: docs/transports.md.
-    [ "$transport" = rdma:provider=shm ] && continue
-    part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults"
+    # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it goes on: docs/transports.md.
+    faults=()
+    [ "$transport" = rdma:provider=shm ] && mapfile -t faults < <(
+        grep -oP 'CASE\(\K\w+' "$here/test_faults.c" | grep -v stopped_until_the_deadline)
+    part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults" "${faults[@]}"
     part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink"
 done
 ! usable mpi:library=openmpi ||

@@ -6,11 +6,22 @@
 
 #include "base/half.h"
 #include "base/reduce.h"
+#include "base/rng.h"
 
 static int value_of(gw_redop op, int rank, size_t index) {
     int mixed = (int)((index * 7 + (size_t)rank * 5 + index / 64) % 8);
     return op == GW_PROD ? 1 + mixed % 2 : 1 + mixed;
 }
+
+/* Heavy-tailed, from -1 to 1. */
+static float draw(uint64_t key, size_t index) {
+    uint32_t word[4];
+    gw_philox(key, index, 0, word);
+    float x = (float)(int32_t)word[0] * 0x1p-31f;
+    return x * x * x;
+}
+
+static float gradient_of(int rank, size_t index) { return draw(0, index) + 0.5f * draw((uint64_t)rank + 1, index); }
 
 static void store(gw_dtype dtype, void *block, size_t index, int value) {
     switch (dtype) {
@@ -26,21 +37,23 @@ static void store(gw_dtype dtype, void *block, size_t index, int value) {
     }
 }
 
-gw_status gw_pattern_of_rank(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int rank) {
+gw_status gw_pattern_of_rank(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int rank, bool gradient) {
     pattern->element_bytes = gw_dtype_bytes(dtype);
     pattern->block = malloc(2 * GW_PATTERN_PERIOD * pattern->element_bytes);
     if (!pattern->block) return GW_MEMORY;
-    for (size_t i = 0; i < 2 * GW_PATTERN_PERIOD; i++)
-        store(dtype, pattern->block, i, value_of(op, rank, i % GW_PATTERN_PERIOD));
+    for (size_t i = 0; i < 2 * GW_PATTERN_PERIOD; i++) {
+        if (gradient) ((float *)(void *)pattern->block)[i] = gradient_of(rank, i % GW_PATTERN_PERIOD);
+        else store(dtype, pattern->block, i, value_of(op, rank, i % GW_PATTERN_PERIOD));
+    }
     return GW_OK;
 }
 
-gw_status gw_pattern_of_all(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int world) {
+gw_status gw_pattern_of_all(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int world, bool gradient) {
     gw_pattern *ranks = calloc((size_t)world, sizeof *ranks);
     const void **sources = calloc((size_t)world, sizeof *sources);
-    gw_status status = ranks && sources ? gw_pattern_of_rank(pattern, dtype, op, 0) : GW_MEMORY;
+    gw_status status = ranks && sources ? gw_pattern_of_rank(pattern, dtype, op, 0, gradient) : GW_MEMORY;
     for (int r = 0; r < world && !status; r++) {
-        status = gw_pattern_of_rank(&ranks[r], dtype, op, r);
+        status = gw_pattern_of_rank(&ranks[r], dtype, op, r, gradient);
         sources[r] = ranks[r].block;
     }
     gw_reduction reduction = {.dtype = dtype, .op = op, .world = world};

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-#define SPINS 2000                  /* before the core is offered to others: about 20 us */
+#define SPINS 2000 /* where each rank has a core, before it is offered to others all the same: 20 to 80 us */
 #define MEET_BUDGET (60 * GW_SECOND) /* a rank that has not come by then is taken for dead */
 
 typedef struct page {
@@ -27,6 +27,7 @@ typedef struct side {
     gw_lines lines;
     page *page;
     int rank, world;
+    unsigned spins;      /* pauses at the start line; 0: ranks share cores, and one that is not back needs this one */
     gw_bench_work *work; /* of the last case; NULL: there was none */
 } side;
 
@@ -61,8 +62,8 @@ int gw_side_open(const char *directory) {
     return -1;
 }
 
-static void relax(unsigned turn) {
-    if (turn < SPINS) {
+static void relax(const side *s, unsigned turn) {
+    if (turn < s->spins) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
@@ -81,7 +82,7 @@ static gw_status meet(void *ctx, gw_error *error) {
     }
     gw_time until = 0;
     for (unsigned turn = 0; atomic_load_explicit(&s->page->number, memory_order_acquire) == number; turn++) {
-        relax(turn);
+        relax(s, turn);
         if (turn % 1024 != 1023) continue;
         gw_time now = gw_clock_now();
         if (!until) until = now + MEET_BUDGET;
@@ -163,6 +164,7 @@ static gw_status obey(side *s, const gw_bench_rank *rank, const char *line, gw_e
 gw_status gw_side_serve(const char *directory, const gw_bench_library *library, void *ctx, int rank, int world,
                         gw_error *error) {
     side s = {.lines = {.fd = -1}, .rank = rank, .world = world};
+    s.spins = world > sysconf(_SC_NPROCESSORS_ONLN) ? 0 : SPINS;
     gw_bench_rank r = {.library = library, .ctx = ctx, .meet = meet, .meet_ctx = &s, .rank = rank, .world = world};
     gw_status status = join(&s, directory, error);
     while (!status) {

@@ -14,6 +14,8 @@
 #include "cli/bench.h"
 #include "model/profile.h"
 #include "model/text.h"
+#include "schedule/schedule.h"
+#include "strategy/combine.h"
 #include "sync/sync.h"
 
 #define SCHEDULES "fifo,wfbp,mgwfbp,p3,bytescheduler,tictac,dear,delayed"
@@ -70,10 +72,12 @@ static gw_status make_entry(const gw_replay_settings *s, const char *label, gw_r
     if (status) return status;
     snprintf(entry->label, sizeof entry->label, "%s", label);
     gw_strategy_print(&strategy, entry->line, sizeof entry->line);
-    entry->updates = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique)->needs_update;
+    const gw_sync *sync = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique);
+    entry->updates = sync->needs_update;
     entry->delayed = gw_strategy_is(&strategy, GW_AXIS_SYNC, "delayed");
-    entry->checked = gw_strategy_is(&strategy, GW_AXIS_COMPRESS, "none") &&
-                     !gw_strategy_is(&strategy, GW_AXIS_SYNC, "periodic");
+    entry->checked = gw_strategy_is(&strategy, GW_AXIS_COMPRESS, "none") && !sync->rule && !sync->exchanges;
+    const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
+    entry->measures = gw_policy_of(schedule->technique)->settings(schedule->values).measured;
     entry->tuned = strcmp(s->tune, "on") == 0 && can_be_tuned(label, &strategy);
     return GW_OK;
 }
@@ -112,6 +116,20 @@ static int number(const char *name, const char *text, double *value) {
     return gw_usage_error(&command, "--%s %s is not a number above 0", name, text);
 }
 
+static int64_t ranks_of(const gw_replay_settings *s) { return s->ranks ? s->ranks : s->lab.hosts ? s->lab.hosts : 4; }
+
+/* Whether all of them go together, before a job is started. */
+static gw_status check_entries(const gw_replay_settings *s, gw_error *error) {
+    gw_status status = s->count ? GW_OK : gw_fail(error, GW_INVALID, "--schedule names nothing to compare");
+    for (int i = 0; i < s->count && !status; i++) {
+        gw_strategy strategy;
+        gw_step_facts facts = {.world = (int)ranks_of(s), .updates = s->entries[i].updates};
+        status = gw_strategy_resolve(s->entries[i].line, &strategy, error);
+        if (!status) status = gw_strategy_check_step(&strategy, &facts, error);
+    }
+    return status;
+}
+
 static int check(gw_replay_settings *s) {
     gw_error error = {0};
     gw_profile profile;
@@ -123,6 +141,8 @@ static int check(gw_replay_settings *s) {
         code = gw_usage_error(&command, "--ratio sets the scale of compute: give it or --scale");
     if (code < 0 && make_entries(s, &error) != GW_OK) code = gw_usage_error(&command, "%s", error.text);
     if (code < 0 && s->lab_text && gw_lab_parse(s->lab_text, &s->lab, &error) != GW_OK)
+        code = gw_usage_error(&command, "%s", error.text);
+    if (code < 0 && !gw_bench_is_rank() && check_entries(s, &error) != GW_OK)
         code = gw_usage_error(&command, "%s", error.text);
     if (code < 0 && s->lab.hosts && s->ranks && s->ranks < s->lab.hosts)
         code = gw_usage_error(&command, "-n %d ranks are too few for a lab of %d hosts", (int)s->ranks, s->lab.hosts);
@@ -195,7 +215,7 @@ static int conduct(gw_replay_settings *s) {
     gw_error error = {0};
     gw_lab *lab = NULL;
     gw_spawn spawn = {.count = 0};
-    if (!s->ranks) s->ranks = s->lab.hosts ? s->lab.hosts : 4;
+    s->ranks = ranks_of(s);
     gw_status status = s->lab.hosts ? gw_lab_open(&lab, &s->lab, &error) : GW_OK;
     if (!status) status = make_command(s, lab, &spawn, &error);
     int code = status ? GW_EXIT_FAILED : run_job(&spawn);

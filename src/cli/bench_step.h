@@ -15,6 +15,7 @@ typedef struct gw_replay_entry {
     bool checked;     /* its result is exact, and can be compared with the mean */
     bool delayed;     /* outside the bound */
     bool tuned;       /* its sizes are looked for before it is timed */
+    bool measures;    /* its schedule is cut anew after its first steps */
 } gw_replay_entry;
 
 typedef struct gw_replay_settings {

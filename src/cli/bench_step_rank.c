@@ -14,7 +14,7 @@
 #include "cli/table.h"
 #include "schedule/tune.h"
 
-enum { STEPS_OF_TURN = 4, WARM_UP = 7 /* schedules that measure do so in their first five */ };
+enum { STEPS_OF_TURN = 4, WARM_UP = 2, WARM_UP_MEASURING = 7 /* five of them measure */ };
 #define TELL_AFTER (2 * GW_SECOND)
 
 typedef struct turn_taker {
@@ -102,7 +102,8 @@ static void show(const bench *b, const char *label, int turn, int turns) {
 /* Schedules that measure have cut their pieces, those that are tuned have found their sizes. */
 static gw_status warm_up(bench *b, int entry, gw_error *error) {
     gw_replayed *replayed = &b->takers[entry].replayed;
-    gw_status status = gw_replay_run(b->replay, replayed, WARM_UP, NULL, error);
+    int steps = b->settings->entries[entry].measures ? WARM_UP_MEASURING : WARM_UP;
+    gw_status status = gw_replay_run(b->replay, replayed, steps, NULL, error);
     for (int step = 0; !status && gw_step_count(replayed->step).tuning; step++) {
         show(b, b->settings->entries[entry].label, gw_step_count(replayed->step).trials, GW_TUNE_TRIALS);
         status = gw_replay_run(b->replay, replayed, 1, NULL, error);

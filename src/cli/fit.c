@@ -26,6 +26,9 @@ typedef struct found {
     int links;     /* in all tables */
     bool captures; /* a file was one */
     bool codec;    /* a codec's speeds are in the machine */
+    bool sums;     /* the speed of sums is */
+    gw_capture_arch archs[GW_MACHINE_ARCHS_MAX]; /* of the last capture that has any */
+    int arch_count;
     gw_profile profile; /* of the first capture with layers; count 0: none */
 } found;
 
@@ -35,6 +38,24 @@ static bool is_capture(const char *path) {
     bool same = file && fread(magic, sizeof magic, 1, file) == 1 && memcmp(magic, GW_CAPTURE_MAGIC, sizeof magic) == 0;
     if (file) fclose(file);
     return same;
+}
+
+/* What sums and architectures take in a capture. Codecs have sums of their own. */
+static gw_status read_work(const gw_insight *insight, found *f, gw_machine *machine, gw_error *error) {
+    bool coded = gw_capture_codec(insight, machine);
+    f->codec |= coded;
+    if (!coded) f->sums |= gw_capture_reduce(insight, machine);
+    gw_capture_arch archs[GW_MACHINE_ARCHS_MAX];
+    gw_machine here = *machine;
+    gw_error none = {.rank = -1};
+    int count = 0;
+    gw_fit_links(&f->tables[f->count - 1], 1, &here, &none); /* where no link was measured there is no all-reduce */
+    gw_status status = coded ? GW_OK : gw_capture_archs(insight, here.latency, archs, &count, error);
+    if (status || !count) return status;
+    memcpy(f->archs, archs, sizeof archs);
+    f->arch_count = count;
+    for (int i = 0; i < count; i++) gw_machine_set_arch(machine, &archs[i].speed);
+    return GW_OK;
 }
 
 static gw_status read_capture(const char *path, found *f, gw_machine *machine, gw_error *error) {
@@ -47,7 +68,7 @@ static gw_status read_capture(const char *path, found *f, gw_machine *machine, g
     if (!status) {
         f->count++;
         f->captures = true;
-        f->codec |= gw_capture_codec(insight, machine);
+        status = read_work(insight, f, machine, error);
         if (!f->profile.count) gw_capture_layers(insight, path, &f->profile, &none);
     }
     gw_insight_close(insight);
@@ -72,6 +93,24 @@ static void print_links(const gw_doctor_table *t) {
         }
 }
 
+static void print_archs(const found *f) {
+    gw_column columns[] = {{.title = "ARCH", .width = 16}, {.title = "ALL-REDUCES", .right = true},
+                           {.title = "LATENCY", .right = true, .width = 10},
+                           {.title = "RATE", .right = true, .width = 12}, {.title = "ERROR", .right = true}};
+    gw_table table;
+    gw_table_start(&table, stdout, columns, 5);
+    gw_table_header(&table);
+    for (int i = 0; i < f->arch_count; i++) {
+        const gw_capture_arch *a = &f->archs[i];
+        char operations[32], error[32], latency[GW_UNIT_TEXT], rate[GW_UNIT_TEXT];
+        snprintf(operations, sizeof operations, "%d", a->operations);
+        snprintf(error, sizeof error, "%.1f %%", 100 * a->error);
+        const char *row[] = {a->speed.name, operations, gw_duration_format(a->speed.latency, latency),
+                             gw_bandwidth_format(a->speed.rate, rate), error};
+        gw_table_row(&table, row);
+    }
+}
+
 static gw_status read_files(char **paths, int count, found *f, gw_machine *machine, gw_error *error) {
     gw_status status = GW_OK;
     for (int i = 0; i < count && !status; i++) {
@@ -87,6 +126,7 @@ static gw_status read_files(char **paths, int count, found *f, gw_machine *machi
     if (status || (f->captures && !f->links)) return status;
     status = gw_fit_links(f->tables, f->count, machine, error);
     for (int t = 0; t < f->count && !status; t++) print_links(&f->tables[t]);
+    if (f->arch_count && !status) print_archs(f);
     return status;
 }
 
@@ -115,8 +155,9 @@ static gw_status fit_files(char **paths, int count, const char *layers, gw_machi
     if (!f) return gw_fail(error, GW_MEMORY, "out of memory for %d files", count);
     gw_status status = read_files(paths, count, f, machine, error);
     if (!status && layers) status = write_layers(f, layers, error);
-    if (!status && f->captures && !f->links && !f->codec && !f->profile.count)
-        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs or layers", paths[0]);
+    if (!status && f->captures && !f->links && !f->codec && !f->sums && !f->profile.count)
+        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs, sums or layers",
+                         paths[0]);
     free_found(f);
     return status;
 }
@@ -179,10 +220,12 @@ static gw_status fit_steps(const char *path, gw_fit_free moves, gw_machine *mach
 
 static void print_machine(const gw_machine *machine) {
     char latency[GW_UNIT_TEXT], memory[GW_UNIT_TEXT], reduce[GW_UNIT_TEXT];
-    printf("latency %s, rate %.4g Gbit/s, memory %s, reduce %s, compute x %.3f; median error of the fit %.1f %%\n",
+    printf("latency %s, rate %.4g Gbit/s, memory %s, reduce %s, compute x %.3f",
            gw_duration_format(machine->latency, latency), machine->rate * 8 / 1e9,
-           gw_bandwidth_format(machine->memory, memory), gw_bandwidth_format(machine->reduce, reduce), machine->compute,
-           100 * machine->error);
+           gw_bandwidth_format(machine->memory, memory), gw_bandwidth_format(machine->reduce, reduce),
+           machine->compute);
+    if (machine->error > 0) printf("; median error of the fit %.1f %%", 100 * machine->error);
+    putchar('\n');
 }
 
 static int run(int argc, char **argv) {

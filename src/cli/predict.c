@@ -157,6 +157,7 @@ static bool read_link(const char *text, gw_machine *machine, gw_error *error) {
     }
     machine->rate = bits / 8;
     machine->latency = latency;
+    machine->arch_count = machine->link_count = 0; /* for all of them */
     return true;
 }
 

@@ -19,7 +19,10 @@ static const char *const codecs[] = {"fp16", "int8", "qsgd:bits=4", "onebit", "t
 static const char *const coded_schedules[] = {"wfbp", "dear", NULL};
 static const char *const syncs[] = {"delayed", "periodic", NULL};
 
+static const char *const served_schedules[] = {"wfbp", "bytescheduler", NULL};
+
 #define CANDIDATES_MAX 64
+#define SERVED_RANKS_MAX 64 /* no host stands for others where servers are, so more would take minutes */
 
 typedef struct candidate {
     gw_strategy strategy;
@@ -58,6 +61,11 @@ static void add_all(list *l, const gw_predict_ask *ask) {
             snprintf(line, sizeof line, "arch=auto schedule=%s compress=%s sync=bsp", coded_schedules[s], codecs[c]);
             add(l, ask, line);
         }
+    for (int s = 0; served_schedules[s] && ask->ranks <= SERVED_RANKS_MAX; s++) {
+        snprintf(line, sizeof line, "arch=ps:servers=%d schedule=%s compress=none sync=bsp", ask->ranks / ask->per_host,
+                 served_schedules[s]);
+        add(l, ask, line);
+    }
     for (int i = 0; syncs[i]; i++) {
         snprintf(line, sizeof line, "arch=ring schedule=wfbp compress=none sync=%s", syncs[i]);
         add(l, ask, line);
@@ -132,6 +140,9 @@ int gw_predict_compare(const gw_predict_ask *ask) {
     if (!ask->json) {
         print_rows(l);
         print_verdict(l);
+        if (ask->ranks > SERVED_RANKS_MAX)
+            printf("servers are left out above %d ranks: name them, as in --strategy arch=ps:servers=%d\n",
+                   SERVED_RANKS_MAX, ask->ranks / ask->per_host);
     }
     free(l);
     return kept ? 0 : GW_EXIT_FAILED;

@@ -71,7 +71,10 @@ static bool read_range(const char *text, const gw_predict_ask *ask, sweep *s) {
 static bool fill(const gw_predict_ask *asked, sweep *s) {
     for (int i = 0; i < s->points; i++) {
         gw_predict_ask ask = *asked;
-        if (s->rates) ask.machine.rate = s->x[i] / 8;
+        if (s->rates) {
+            ask.machine.rate = s->x[i] / 8;
+            ask.machine.arch_count = ask.machine.link_count = 0;
+        }
         int ranks = s->rates ? ask.ranks : (int)s->x[i];
         for (int k = 0; k < ask.strategy_count; k++) {
             gw_prediction prediction;

@@ -129,6 +129,10 @@ static void print_steps(const gw_view *view) {
     sheet_end(&s);
 }
 
+static void say_rest(size_t shown, size_t all) {
+    if (shown < all) printf("%zu of %zu lines; --limit 0 shows all\n", shown, all);
+}
+
 static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
     gw_error error = {.rank = -1};
     gw_totals totals;
@@ -138,11 +142,12 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
                            {.title = "MEAN", .right = true}, {.title = "LONGEST", .right = true},
                            {.title = "BYTES", .right = true}};
     sheet s;
-    size_t shown = 0;
+    size_t shown = 0, all = 0;
     sheet_start(&s, columns, 7);
     for (size_t i = 0; i < totals.count; i++) {
         const gw_total *t = &totals.list[i];
         bool skip = t->kind == GW_TRACE_VALUE || (by_name && (!t->name || t->kind == GW_TRACE_STEP));
+        all += !skip;
         if (skip || (limit && shown >= (size_t)limit)) continue;
         char(*row)[CELL] = sheet_row(&s);
         if (!row) break;
@@ -157,6 +162,7 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
         put_time(row[5], t->longest);
     }
     sheet_end(&s);
+    say_rest(shown, all);
     gw_totals_free(&totals);
 }
 
@@ -202,6 +208,7 @@ static void print_links(const gw_view *view, int64_t limit) {
     }
     puts("\nLinks (queued: waiting for room at the receiver, all messages together)");
     sheet_end(&s);
+    say_rest(limit && (size_t)limit < links->count ? (size_t)limit : links->count, links->count);
 }
 
 static void json_parts(const gw_step_part *p) {

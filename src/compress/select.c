@@ -2,8 +2,9 @@
  *
  * The k-th largest of the peaks of groups of 32 is no larger than the k-th largest element (k groups have an element
  * as large), and so bounds it from below; two histograms find it nearly. Only groups whose peak reaches it are looked
- * at again; at 1 % that leaves about 1.2 k candidates, among which the k-th is found. Where k is large against the
- * number of groups, histograms are taken over all elements instead. */
+ * at again; at 1 % that leaves about 1.2 k candidates, among which the k-th is found. Where many are equal the bound
+ * itself may be the k-th, which one more pass tells. Where k is large against the number of groups, histograms are
+ * taken over all elements instead. */
 #include "compress/sparse.h"
 
 #include "base/cpu.h"
@@ -146,13 +147,36 @@ static bool list_rest(const float *x, size_t from, size_t count, uint32_t least,
     return true;
 }
 
-/* False: too many candidates, because many are equal or nearly so. */
+/* Of many equal ones: the k-th is `least` itself, no larger than it, where fewer than k are above. */
+__attribute__((target("avx2"))) static bool select_equal(const float *x, size_t count, size_t k, uint32_t least,
+                                                         gw_selection *s) {
+    const __m256i bound = _mm256_set1_epi32((int)least), top = _mm256_set1_epi32((int)GW_INFINITY_BITS);
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i above = _mm256_setzero_si256();
+    uint32_t lanes[8];
+    size_t larger = 0, i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(x + i)), magnitude);
+        above = _mm256_sub_epi32(above, _mm256_cmpgt_epi32(_mm256_min_epi32(bits, top), bound));
+    }
+    _mm256_storeu_si256((__m256i *)lanes, above);
+    for (int lane = 0; lane < 8; lane++) larger += lanes[lane];
+    for (; i < count; i++) larger += gw_rank_bits(x[i]) > least;
+    if (larger >= k) return false;
+    s->above = least;
+    s->ties = k - larger;
+    s->listed = false;
+    return true;
+}
+
+/* False: too many candidates, because many are nearly equal. */
 static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s) {
     uint32_t peaks[GROUPS];
     gw_kernel_peaks32(x, count, peaks);
     uint32_t least = kth_peak(peaks, (count + GROUP - 1) / GROUP, k);
-    if (!list_hits(x, count / GROUP, peaks, least, s)) return false;
-    if (!list_rest(x, count / GROUP * GROUP, count, least, s)) return false;
+    if (!list_hits(x, count / GROUP, peaks, least, s) ||
+        !list_rest(x, count / GROUP * GROUP, count, least, s))
+        return select_equal(x, count, k, least, s);
     s->listed = true;
     s->above = least;
     s->ties = count;

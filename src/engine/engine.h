@@ -21,7 +21,7 @@
 #define GW_EAGER_BYTES 65536
 #define GW_EAGER_SLOTS 8
 #define GW_PIPELINE 8           /* messages of a stream in flight */
-#define GW_CHUNK_BYTES (256 * 1024)
+#define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size; see gw_chunk_count */
 #define GW_TEXT_BYTES 160
 
 typedef struct gw_engine gw_engine;
@@ -30,6 +30,9 @@ typedef struct gw_op gw_op;
 struct gw_trace;
 struct gw_board;
 struct gw_op_brief;
+
+/* The largest message of a collective, in elements of unit bytes. asked: bytes, 0: the engine's choice. */
+size_t gw_chunk_count(const gw_plan_request *request, size_t asked, size_t unit);
 
 /* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
 typedef struct gw_op_spec {

@@ -7,9 +7,6 @@
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
 #define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
-/* gw_packet.urgency: grants, credits and letters; what others wait for before they can send anything themselves. */
-#define GW_URGENT_SIGNAL 2
-#define GW_URGENT_AHEAD 1
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
 /* A message that came before its operation was started here. */
@@ -109,10 +106,11 @@ struct gw_op {
 typedef struct gw_quick {
     gw_op_spec of;    /* the last kind of call; its buffers mean nothing */
     bool made;        /* signature and task are for that kind */
-    bool running;     /* the board has the task, and no operation has taken it over */
+    bool running;     /* the board, or the library, has the task, and no operation has taken it over */
     gw_error error;   /* of the running one */
     gw_signature signature;
     gw_board_op task;
+    gw_native_task *native; /* what the library under the transport does; NULL: nothing */
 } gw_quick;
 
 struct gw_team {

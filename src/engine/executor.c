@@ -107,9 +107,11 @@ static void reduce_landed(gw_op *op, const gw_action *step, uint8_t *dst, const 
 /* bytes: what came. */
 static void act_on(gw_op *op, const gw_action *step, const void *data, uint64_t bytes) {
     uint8_t *dst = address(op, &step->dst);
-    if (step->kind == GW_STEP_RECV_REDUCE)
+    if (step->kind == GW_STEP_RECV_REDUCE) {
+        gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
         reduce_landed(op, step, dst, data);
-    else if (data != dst && bytes) memcpy(dst, data, bytes);
+        if (op->engine->trace) gw_tracing_reduced(op, step->dst.count * op->raw, begun);
+    } else if (data != dst && bytes) memcpy(dst, data, bytes);
     size_t within;
     if (op->spec.out_lengths && step->dst.space == GW_SPACE_OUT) *part_length(op, &step->dst, &within) += bytes;
 }
@@ -210,6 +212,7 @@ static void fold_merged(gw_op *op, const gw_action *step, const void *const *sou
 static void fold(gw_op *op, const gw_action *step) {
     const void **sources = op->team->sources;
     size_t base = step->fold_base;
+    gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
     for (int r = 0; r < op->team->size; r++) {
         if (r == op->team->rank) {
             sources[r] = address(op, &step->src);
@@ -220,6 +223,8 @@ static void fold(gw_op *op, const gw_action *step) {
     }
     if (op->spec.merge) fold_merged(op, step, sources);
     else gw_reduce_many(op->reduction, address(op, &step->dst), sources, op->team->size, step->dst.count);
+    if (op->engine->trace)
+        gw_tracing_reduced(op, step->dst.count * op->raw * ((size_t)op->team->size - 1), begun);
 }
 
 /* Board tasks are matched by their order, so every rank starts them in the order of the operations. */
@@ -423,6 +428,9 @@ bool gw_op_advance(gw_op *op) {
     while (moved && !op->engine->halted) {
         op->dirty = false;
         moved = false;
+        /* Landings first: a grant that waits behind data to the same rank holds up what comes from there. */
+        for (uint32_t s = 0; s < op->plan.streams; s++)
+            if (op->lanes[s].stream.flow == GW_FLOW_RECV) moved |= post_receives(op, s);
         for (uint32_t s = 0; s < op->plan.streams; s++) moved |= advance_lane(op, s);
         any |= moved;
     }

@@ -267,7 +267,7 @@ void gw_flow_grant(gw_op *op, gw_lane *lane) {
 void gw_flow_grant_all(gw_op *op, gw_lane *lane) {
     gw_peer *peer = &op->engine->peers[lane->peer];
     if (lane->grant_queued || lane->granted >= lane->posted || peer->lost) return;
-    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted, .urgency = GW_URGENT_SIGNAL};
+    lane->grant_packet = (gw_packet){.owner = op, .first = lane->granted};
     lane->granted = lane->posted;
     lane->grant_queued = true;
     fill_frame(op, lane, &lane->grant_packet.frame, GW_FRAME_GRANT);
@@ -312,8 +312,7 @@ static void return_credits(gw_engine *engine, int rank) {
     gw_peer *peer = &engine->peers[rank];
     bool needed = peer->owed >= GW_EAGER_SLOTS / 2 || (peer->owed && peer->owed + peer->stash_used >= GW_EAGER_SLOTS);
     if (!needed || peer->credit_queued || peer->lost || !peer->transport) return;
-    peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1},
-                                      .urgency = GW_URGENT_SIGNAL};
+    peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1}};
     peer->owed = 0;
     peer->credit_queued = true;
     peer->transport->ops->send(peer->transport, rank, &peer->credit_packet);

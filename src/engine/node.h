@@ -46,7 +46,8 @@ typedef struct gw_node {
     _Atomic int lock_wanted;  /* threads that wait for the lock: the driver lets them in between polls */
     pthread_cond_t turn;      /* (L) signalled when operations end and when the driver stops driving */
     bool driven;              /* (L) a thread is the driver */
-    int takers;               /* (L) callers that would rather drive themselves than wait for the progress thread */
+    bool unwatched;           /* (L) it is the progress thread, which a caller may relieve while it sleeps */
+    _Atomic int takers;       /* callers that want to drive themselves: the progress thread makes way */
     gw_core *core;            /* (L) */
     gw_transport *net, *shm;  /* (L) across hosts, and within; NULL: the strategy has none, or the world is one rank */
     gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
@@ -107,6 +108,8 @@ void gw_node_drive(gw_node *node, const gw_op *op);
 /* Tries to have it done at once (gw_quick_start); false: not, or not yet, and gw_op_start is next. (L) held. */
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec);
 void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx);
+/* Takes the lock in order to drive: a progress thread at work makes way. */
+void gw_node_lock_to_drive(gw_node *node);
 /* A rider was given something to do: whoever sleeps is to look. Any thread, without the lock. */
 void gw_node_nudge(gw_node *node);
 /* Something was started that nobody waits for yet: (L) held. */

@@ -16,7 +16,8 @@
 #include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
-#define QUICK_LOOKS 100 /* at a board, before a call becomes an operation */
+#define QUICK_LOOKS 100   /* at a board, before a call becomes an operation */
+#define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
 
@@ -25,6 +26,12 @@ void gw_node_lock(gw_node *node) {
     atomic_fetch_add(&node->lock_wanted, 1);
     pthread_mutex_lock(&node->lock);
     atomic_fetch_sub(&node->lock_wanted, 1);
+}
+
+void gw_node_lock_to_drive(gw_node *node) {
+    atomic_fetch_add(&node->takers, 1);
+    gw_node_lock(node);
+    atomic_fetch_sub(&node->takers, 1);
 }
 
 void gw_node_unlock(gw_node *node) { pthread_mutex_unlock(&node->lock); }
@@ -59,10 +66,19 @@ void gw_node_nudge(gw_node *node) {
     if (atomic_load(&node->progress_sleeps)) ring(node->kick);
 }
 
-/* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
- * up for, or -1. */
-static void sleep_on(gw_node *node, int extra, int timeout_ms) {
+/* Nobody is to ring for the driver any more. */
+static void awake(gw_node *node) {
     gw_transport *transports[2] = {node->net, node->shm};
+    atomic_store(&node->driver_sleeps, false);
+    for (int t = 0; t < 2; t++)
+        if (transports[t]) transports[t]->ops->arm(transports[t], false);
+}
+
+/* Asks the transports to ring, and sleeps unless something came in the meantime. extra: one more descriptor to wake
+ * up for, or -1. False: a caller has relieved this driver while it slept. */
+static bool sleep_on(gw_node *node, int extra, int timeout_ms) {
+    gw_transport *transports[2] = {node->net, node->shm};
+    bool unwatched = node->unwatched;
     struct pollfd fds[4] = {{.fd = node->wake, .events = POLLIN}, {.fd = extra, .events = POLLIN}};
     bool busy = false;
     for (int t = 0; t < 2; t++) {
@@ -78,11 +94,11 @@ static void sleep_on(gw_node *node, int extra, int timeout_ms) {
         gw_node_unlock(node);
         poll(fds, 4, timeout_ms);
         gw_node_lock(node);
+        if (unwatched && !node->unwatched) return false;
     }
-    atomic_store(&node->driver_sleeps, false);
-    for (int t = 0; t < 2; t++)
-        if (transports[t]) transports[t]->ops->arm(transports[t], false);
+    awake(node);
     if (fds[0].revents) hush(node->wake);
+    return true;
 }
 
 static void let_others_in(gw_node *node) {
@@ -100,8 +116,9 @@ static void learn(gw_node *node, gw_time slept) {
     else if (slept <= SPIN && node->spin_shift > 0) node->spin_shift--;
 }
 
-/* One turn of the driver. *spin_until is kept between turns. */
-static void turn(gw_node *node, gw_time *spin_until, int extra) {
+/* One turn of the driver. *spin_until is kept between turns. False: this thread is no longer the driver. */
+static bool turn(gw_node *node, gw_time *spin_until, int extra) {
+    bool drives = true;
     int pending = gw_engine_pending(gw_core_engine(node->core));
     gw_time now = gw_clock_now();
     bool moved = gw_core_poll(node->core, now);
@@ -109,10 +126,11 @@ static void turn(gw_node *node, gw_time *spin_until, int extra) {
     if (moved) *spin_until = now + spin(node);
     else if (now < *spin_until) relax(node);
     else {
-        sleep_on(node, extra, SLEEP_MAX_MS);
-        learn(node, gw_clock_now() - now);
+        drives = sleep_on(node, extra, SLEEP_MAX_MS);
+        if (drives) learn(node, gw_clock_now() - now);
     }
     let_others_in(node);
+    return drives;
 }
 
 static void wait_for_turn(gw_node *node) {
@@ -126,14 +144,23 @@ static void wait_for_turn(gw_node *node) {
     pthread_cond_timedwait(&node->turn, &node->lock, &until);
 }
 
+/* The progress thread sleeps as the driver: its place is taken, and it need not be woken for that. */
+static bool relieved(gw_node *node) {
+    if (!node->unwatched || !atomic_load(&node->driver_sleeps)) return false;
+    node->unwatched = false;
+    atomic_store(&node->progress_sleeps, true); /* it looks at the kick too */
+    awake(node);
+    return true;
+}
+
 void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
     gw_time spin_until = 0;
     while (!holds(ctx)) {
-        if (node->driven) {
-            node->takers++;
-            ring(node->wake);
+        if (node->driven && !relieved(node)) {
+            atomic_fetch_add(&node->takers, 1);
+            if (atomic_load(&node->driver_sleeps)) ring(node->wake); /* it may have to do what this one waits for */
             wait_for_turn(node);
-            node->takers--;
+            atomic_fetch_sub(&node->takers, 1);
             continue;
         }
         node->driven = true;
@@ -143,7 +170,7 @@ void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
         pthread_cond_broadcast(&node->turn);
     }
     /* What else is pending was started asynchronously: the progress thread takes over. */
-    if (!node->driven && !node->takers && gw_core_busy(node->core)) ring(node->kick);
+    if (!node->driven && !atomic_load(&node->takers) && gw_core_busy(node->core)) ring(node->kick);
 }
 
 static bool op_done(void *op) { return gw_op_done(op); }
@@ -154,11 +181,12 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
     if (begun && node->trace) gw_tracing_waited(node->trace, op, begun);
 }
 
-/* Without asking for the time, and without looking at anything but the board: a few microseconds. */
+/* Without asking for the time, and without looking at anything else: a few microseconds. */
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_op_brief brief;
     if (node->driven || !gw_quick_start(team, spec)) return false;
-    for (int looks = node->spin_yield ? 1 : QUICK_LOOKS; !gw_quick_done(team, &brief); relax(node))
+    int looks = node->spin_yield ? 1 : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_LOOKS;
+    for (; !gw_quick_done(team, &brief); relax(node))
         if (--looks == 0) return false;
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
     return true;
@@ -172,17 +200,25 @@ static int sleep_ms(gw_node *node, gw_time now) {
     return ms > 1000 ? 1000 : (int)ms;
 }
 
-/* Drives while there is something that no caller waits for, and the progress thread's own duties do not call. */
+/* The progress thread's own duties call. Asking the descriptors is a system call, so it is not done in every turn. */
+static bool duties_call(gw_node *node, gw_time *looked) {
+    gw_time now = gw_clock_now();
+    if (now >= gw_control_next(gw_core_control(node->core))) return true;
+    if (now < *looked + SPIN) return false;
+    *looked = now;
+    return poll(&(struct pollfd){.fd = node->events, .events = POLLIN}, 1, 0) > 0;
+}
+
+/* Drives while there is something that no caller waits for, and nothing else to do. */
 static void drive_unwatched(gw_node *node) {
-    gw_time spin_until = 0;
+    gw_time spin_until = 0, looked = 0;
     if (node->driven) return;
-    node->driven = true;
-    while (gw_core_busy(node->core) && !node->takers && !atomic_load(&node->stop)) {
-        struct pollfd duties = {.fd = node->events, .events = POLLIN};
-        if (poll(&duties, 1, 0) > 0 || gw_clock_now() >= gw_control_next(gw_core_control(node->core))) break;
-        turn(node, &spin_until, node->events);
+    node->driven = node->unwatched = true;
+    while (gw_core_busy(node->core) && !atomic_load(&node->takers) && !atomic_load(&node->stop)) {
+        if (duties_call(node, &looked)) break;
+        if (!turn(node, &spin_until, node->events)) return;
     }
-    node->driven = false;
+    node->driven = node->unwatched = false;
     pthread_cond_broadcast(&node->turn);
 }
 
@@ -195,7 +231,8 @@ void *gw_node_progress(void *argument) {
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
         drive_unwatched(node);
         atomic_store(&node->progress_sleeps, true); /* before the last look: what is handed over later rings */
-        bool idle = !gw_core_busy(node->core) || node->driven || node->takers; /* a taker drives, or kicks */
+        /* A taker drives, or kicks. */
+        bool idle = !gw_core_busy(node->core) || node->driven || atomic_load(&node->takers);
         int timeout = idle ? sleep_ms(node, now) : 0;
         gw_node_unlock(node);
         struct epoll_event event;

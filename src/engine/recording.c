@@ -1,4 +1,4 @@
-/* recording.c - gw_trace_start and gw_trace_stop: who writes where, and by how much clocks differ.
+/* recording.c - gw_trace_start, gw_trace_stop and gw_trace_layer: who writes where, and by how much clocks differ.
  *
  * One file a host: FILE on the host of the job's first rank, FILE.host1, FILE.host2 on others, so that ranks append to
  * a file of their own kernel only, whatever the hosts share. Clocks are compared as NTP does: the first rank of the
@@ -151,6 +151,15 @@ gw_status gw_trace_stop(gw_comm *comm) {
 }
 
 gw_trace *gw_comm_trace(const gw_comm *comm) { return comm->node->trace; }
+
+bool gw_trace_runs(const gw_comm *comm) { return comm && gw_comm_trace(comm); }
+
+void gw_trace_layer(gw_comm *comm, const char *layer, bool backward, uint64_t step, uint64_t begin, uint64_t end) {
+    gw_trace *trace = comm ? gw_comm_trace(comm) : NULL;
+    if (!trace || !layer) return;
+    gw_trace_span(trace, backward ? GW_TRACE_BACKWARD : GW_TRACE_FORWARD, step, gw_trace_name(trace, layer), 0, 0,
+                  begin, end < begin ? begin : end);
+}
 
 static const char *variable(const char *name) {
     const char *value = getenv(name);

@@ -42,7 +42,7 @@ static gw_status wait_until(gw_step *step, int tensor, bool (*holds)(const gw_st
     if (failed(step)) return failure(step);
     if (holds(step->stepper, tensor)) return GW_OK;
     gw_time begun = gw_clock_now();
-    gw_node_lock(step->comm->node);
+    gw_node_lock_to_drive(step->comm->node);
     gw_node_drive_until(step->comm->node, over, &a);
     gw_node_unlock(step->comm->node);
     step->wait_ns += gw_clock_now() - begun;

@@ -36,16 +36,15 @@ void gw_stepper_await_all(gw_stepper *s) {
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++) s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
 }
 
-/* True if a piece has all of its gradients now; a tensor without elements is in none, and is over at once. */
-static bool completes(gw_stepper *s, int tensor) {
-    int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first);
-    bool any = count == 0;
+/* How many pieces have all of their gradients now; a tensor without elements is in none, and counts as one. */
+static int completes(gw_stepper *s, int tensor) {
+    int first, count = gw_schedule_pieces_of(s->schedule, tensor, &first), complete = count == 0;
     for (int p = first; p < first + count; p++) {
         if (--s->awaited[p] > 0) continue;
         s->awaited[p] = gw_schedule_piece(s->schedule, p)->spans;
-        any = true;
+        complete++;
     }
-    return any;
+    return complete;
 }
 
 static gw_status check_ready(const gw_stepper *s, const gw_stepper_tensor *t, gw_error *error) {
@@ -71,9 +70,11 @@ static gw_status begin(gw_stepper *s, int tensor, bool *complete) {
         atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
         return GW_OK;
     }
-    atomic_fetch_add(&s->under_way, 1);
+    int owed = completes(s, tensor);
+    *complete = owed > 0;
+    atomic_fetch_add_explicit(&s->under_way, 1, memory_order_relaxed);
+    if (owed) atomic_fetch_add(&s->owed, owed); /* before the driver can have done it */
     hand_over(s, tensor);
-    *complete = completes(s, tensor);
     return GW_OK;
 }
 
@@ -124,8 +125,7 @@ void gw_stepper_settle(gw_stepper *s) {
 
 bool gw_stepper_busy(const gw_stepper *s) {
     if (s->ps && !gw_ps_quiet(s->ps)) return !atomic_load(&s->failed); /* others may push at any time */
-    return !atomic_load(&s->failed) &&
-           (atomic_load(&s->under_way) > 0 || atomic_load(&s->ring_head) != atomic_load(&s->ring_tail));
+    return !atomic_load(&s->failed) && atomic_load(&s->owed) > 0;
 }
 
 bool gw_stepper_agrees(const gw_stepper *s) {
@@ -136,7 +136,8 @@ bool gw_stepper_agrees(const gw_stepper *s) {
 }
 
 bool gw_stepper_quiet(const gw_stepper *s) {
-    return !gw_stepper_busy(s) && (!s->publisher || gw_publisher_quiet(s->publisher));
+    if (gw_stepper_busy(s) || (s->publisher && !gw_publisher_quiet(s->publisher))) return false;
+    return atomic_load(&s->failed) || atomic_load(&s->under_way) == 0;
 }
 
 void gw_stepper_leave(gw_stepper *s) { atomic_store(&s->leaving, true); }
@@ -194,7 +195,7 @@ static void tensor_arrived(gw_stepper *s, gw_stepper_tensor *t) {
     else arrive(s, t);
 }
 
-static bool take_ready(gw_stepper *s) {
+bool gw_stepper_take_ready(gw_stepper *s) {
     uint32_t tail = atomic_load_explicit(&s->ring_tail, memory_order_relaxed), head = atomic_load(&s->ring_head);
     for (uint32_t i = tail; i != head; i++) {
         int tensor = s->ring[i & s->ring_mask], first;
@@ -203,8 +204,12 @@ static bool take_ready(gw_stepper *s) {
             continue;
         }
         s->tensors[tensor].left = gw_schedule_pieces_of(s->schedule, tensor, &first);
-        if (s->tensors[tensor].left) gw_schedule_ready(s->schedule, tensor);
-        else tensor_arrived(s, &s->tensors[tensor]);
+        if (s->tensors[tensor].left) {
+            gw_schedule_ready(s->schedule, tensor);
+            continue;
+        }
+        tensor_arrived(s, &s->tensors[tensor]);
+        atomic_fetch_sub(&s->owed, 1);
     }
     atomic_store(&s->ring_tail, head);
     return tail != head;
@@ -226,7 +231,9 @@ static bool end_runs(gw_stepper *s, gw_time now, gw_error *error) {
         if (!s->runs[p].active || !gw_carry_over(s, p, now, error)) continue;
         s->runs[p].active = false;
         moved = true;
-        if (gw_schedule_done(s->schedule, p)) piece_over(s, p);
+        if (!gw_schedule_done(s->schedule, p)) continue;
+        piece_over(s, p);
+        atomic_fetch_sub(&s->owed, 1);
     }
     return moved;
 }
@@ -281,7 +288,7 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
     if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
-    bool moved = take_ready(s);
+    bool moved = gw_stepper_take_ready(s);
     if (s->ps) {
         if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);
         moved |= gw_ps_poll(s->ps, now, &error);

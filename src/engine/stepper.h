@@ -82,7 +82,8 @@ gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *sett
 
 /* The driver's. True if anything moved. */
 bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
-/* Something is left to do, or under way. */
+/* The driver has something to do: a piece has all of its gradients and is not over. What is less than a piece waits in
+ * the ring for the rest. */
 bool gw_stepper_busy(const gw_stepper *stepper);
 bool gw_stepper_agrees(const gw_stepper *stepper); /* (C) settled: all ranks hold the same weights */
 /* (C) All settled: no more steps will be made. A server goes on until all ranks have said so. */

@@ -55,6 +55,7 @@ struct gw_stepper {
     _Atomic uint32_t ring_head; /* (C) writes */
     _Atomic uint32_t ring_tail; /* the driver writes */
     _Atomic int under_way;     /* tensors handed over and not yet done */
+    _Atomic int owed;          /* pieces that have all of their gradients and are not over: the driver has work */
     int arrived;               /* clipping: tensors of this step that wait for the norm; the driver's */
     double scale;              /* of the gradients being applied */
     gw_error error;            /* the first; written once by the driver before failed */
@@ -71,6 +72,8 @@ static inline uint64_t gw_stepper_step(const gw_stepper *s, uint64_t readied) {
 
 /* stepper.c. After a cut: no gradient of any piece is ready. */
 void gw_stepper_await_all(gw_stepper *stepper);
+/* The driver's. Takes what the caller has handed over; true if there was anything. */
+bool gw_stepper_take_ready(gw_stepper *stepper);
 
 /* stepper_carry.c. The driver's. */
 gw_status gw_carry_bind(gw_stepper *stepper, gw_error *error); /* after a cut: memory and codecs of each piece */

@@ -241,6 +241,7 @@ gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, 
         s->runs = old;
         return gw_fail(error, GW_MEMORY, "out of memory for other pieces");
     }
+    gw_stepper_take_ready(s); /* that the last step is over */
     gw_schedule_cut(s->schedule, settings, facts);
     gw_stepper_await_all(s);
     for (int p = 0; p < old_count; p++) { /* their ids are taken anew */

@@ -90,6 +90,16 @@ void gw_tracing_arrived(const gw_op *op, const gw_lane *lane, const gw_frame *fr
     gw_trace_put(op->engine->trace, &event);
 }
 
+void gw_tracing_reduced(const gw_op *op, uint64_t bytes, gw_time begun) {
+    enum { WORTH_BYTES = 16 * 1024 }; /* shorter sums would cost more to record than they tell */
+    gw_trace_event event = about(op, GW_TRACE_REDUCED);
+    if (bytes < WORTH_BYTES) return;
+    event.end = gw_trace_now(op->engine->trace);
+    event.begin = known_or(begun, event.end);
+    event.bytes = bytes;
+    gw_trace_put(op->engine->trace, &event);
+}
+
 void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_action *step) {
     gw_trace_event event = about(op, GW_TRACE_BOARD);
     event.end = gw_trace_now(op->engine->trace);

@@ -21,6 +21,8 @@ void gw_tracing_sent(const gw_op *op, const gw_lane *lane, int slot);
  * all. */
 void gw_tracing_arrived(const gw_op *op, const gw_lane *lane, const gw_frame *frame, gw_time begun, gw_time complete);
 
+/* A sum of what came: operands of so many bytes were added. */
+void gw_tracing_reduced(const gw_op *op, uint64_t bytes, gw_time begun);
 void gw_tracing_board(const gw_op *op, const gw_lane *lane, const gw_action *step);
 
 /* A phase of a codec, from begin until now. name: of the tensor or bucket. */

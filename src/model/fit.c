@@ -35,6 +35,16 @@ static void fit_memory(const gw_doctor_table *tables, int count, double *scratch
     if (hosts) m->memory = gw_median(scratch, hosts);
 }
 
+/* Each link by itself; only one table has numbers of hosts that mean something. */
+static void keep_links(const gw_doctor_table *tables, int count, int links, gw_machine *m) {
+    int n = tables[0].count;
+    m->link_count = 0;
+    for (int i = 0; count == 1 && links <= GW_MACHINE_LINKS_MAX && i < n * n; i++)
+        if (tables[0].beta[i] > 0)
+            m->links[m->link_count++] = (gw_fabric_pair){.from = i / n, .to = i % n, .latency = tables[0].alpha[i],
+                                                         .rate = 1 / tables[0].beta[i]};
+}
+
 gw_status gw_fit_links(const gw_doctor_table *tables, int count, gw_machine *machine, gw_error *error) {
     size_t room = 1;
     for (int t = 0; t < count; t++) room += (size_t)tables[t].count * (size_t)(tables[t].count + 1);
@@ -51,6 +61,7 @@ gw_status gw_fit_links(const gw_doctor_table *tables, int count, gw_machine *mac
         machine->rate = 1 / gw_median(scratch, links);
         machine->error = link_error(alphas, betas, links, machine, scratch);
         fit_memory(tables, count, scratch, machine);
+        keep_links(tables, count, links, machine);
     }
     free(scratch);
     free(betas);

@@ -15,8 +15,9 @@
 #include "model/machine.h"
 #include "model/predict.h"
 
-/* Latency and rate: medians over all links of the tables; memory: the median of hosts; error: the median of how far a
- * message of 64 KiB over each link is from what the medians say. GW_INVALID where no link was measured. */
+/* Latency and rate: medians over all links of the tables, and each link of a single table, up to GW_MACHINE_LINKS_MAX;
+ * memory: the median of hosts; error: the median of how far a message of 64 KiB over each link is from what the medians
+ * say. GW_INVALID where no link was measured. */
 gw_status gw_fit_links(const gw_doctor_table *tables, int count, gw_machine *machine, gw_error *error);
 
 typedef struct gw_fit_step {

@@ -224,6 +224,7 @@ gw_status gw_fit_to_steps(gw_fit_steps *steps, gw_fit_free moves, const gw_fabri
                           gw_fit_progress *progress, void *ctx, gw_error *error) {
     gw_machine made = *machine;
     search s = {.steps = steps, .fabric = fabric, .machine = &made, .progress = progress, .ctx = ctx, .error = error};
+    if (moves.latency || moves.rate) made.arch_count = made.link_count = 0; /* the steps decide for all of them */
     if (moves.latency) s.figures[s.count++] = &made.latency;
     if (moves.rate) s.figures[s.count++] = &made.rate;
     if (moves.queue) s.figures[s.count++] = &made.queue;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "base/words.h"
 #include "model/text.h"
 
@@ -19,6 +20,7 @@ static const struct {
 } figures[] = {
     {"latency", offsetof(gw_machine, latency), false}, {"rate", offsetof(gw_machine, rate), true},
     {"burst", offsetof(gw_machine, burst), false},     {"queue", offsetof(gw_machine, queue), false},
+    {"ahead", offsetof(gw_machine, ahead), false},
     {"message", offsetof(gw_machine, message), false}, {"memory", offsetof(gw_machine, memory), true},
     {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
@@ -34,7 +36,7 @@ gw_machine gw_machine_default(void) {
     return (gw_machine){
         .latency = 50e-6, .rate = 10e9 / 8, .memory = 10e9, .memory_latency = 1e-6, .reduce = 5e9, .compute = 1,
         .codecs = {{"none", 7.8e9, 8.1e9}, {"fp16", 11.6e9, 10.9e9}, {"bf16", 11.0e9, 10.7e9}, {"int8", 13.5e9, 10.6e9},
-                   {"onebit", 4.9e9, 11.3e9}, {"qsgd", 6.7e9, 11.2e9}, {"terngrad", 6.7e9, 11.4e9},
+                   {"onebit", 4.0e9, 11.3e9}, {"qsgd", 6.7e9, 11.2e9}, {"terngrad", 6.7e9, 11.4e9},
                    {"topk", 4.2e9, 14.8e9}, {"randomk", 4.6e9, 6.8e9}, {"threshold", 4.1e9, 16.4e9},
                    {"dgc", 4.4e9, 60e9}, {"powersgd", 1.7e9, 8.1e9}},
         .codec_count = 12};
@@ -62,10 +64,39 @@ bool gw_machine_set_codec(gw_machine *m, const char *name, double encode, double
     return true;
 }
 
+gw_arch_speed gw_machine_arch(const gw_machine *m, const char *name) {
+    for (int i = 0; i < m->arch_count; i++)
+        if (strcmp(m->archs[i].name, name) == 0) return m->archs[i];
+    return (gw_arch_speed){.latency = m->latency, .rate = m->rate};
+}
+
+bool gw_machine_set_arch(gw_machine *m, const gw_arch_speed *speed) {
+    int at = 0;
+    while (at < m->arch_count && strcmp(m->archs[at].name, speed->name) != 0) at++;
+    if (at == GW_MACHINE_ARCHS_MAX) return false;
+    m->archs[at] = *speed;
+    if (at == m->arch_count) m->arch_count++;
+    return true;
+}
+
+int gw_machine_link_hosts(const gw_machine *m) {
+    int hosts = 0;
+    for (int i = 0; i < m->link_count; i++) {
+        if (m->links[i].from >= hosts) hosts = m->links[i].from + 1;
+        if (m->links[i].to >= hosts) hosts = m->links[i].to + 1;
+    }
+    return hosts;
+}
+
 void gw_machine_print(const gw_machine *machine, FILE *out) {
     gw_machine copy = *machine;
     fputs("gradwire-model " VERSION "\n", out);
     for (size_t i = 0; i < FIGURES; i++) fprintf(out, "%s %.6g\n", figures[i].name, *figure(&copy, i));
+    for (int i = 0; i < copy.arch_count; i++)
+        fprintf(out, "arch %s %.6g %.6g\n", copy.archs[i].name, copy.archs[i].latency, copy.archs[i].rate);
+    for (int i = 0; i < copy.link_count; i++)
+        fprintf(out, "link %d %d %.6g %.6g\n", copy.links[i].from, copy.links[i].to, copy.links[i].latency,
+                copy.links[i].rate);
     for (int i = 0; i < copy.codec_count; i++)
         fprintf(out, "codec %s %.4g %.4g\n", copy.codecs[i].name, copy.codecs[i].encode, copy.codecs[i].decode);
     fputs("end\n", out);
@@ -101,11 +132,39 @@ static gw_status read_codec(const gw_text *lines, gw_machine *m) {
     return GW_OK;
 }
 
+static gw_status read_arch(const gw_text *lines, gw_machine *m) {
+    gw_arch_speed speed = {.rate = 0};
+    if (lines->count != 4 || strlen(lines->fields[1]) >= sizeof speed.name ||
+        !gw_text_decimal(lines->fields[2], 1e6, &speed.latency) ||
+        !gw_text_decimal(lines->fields[3], 1e15, &speed.rate) || speed.rate <= 0)
+        return gw_text_wrong(lines, "an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
+    strcpy(speed.name, lines->fields[1]);
+    if (!gw_machine_set_arch(m, &speed))
+        return gw_text_wrong(lines, "there are more than %d architectures", GW_MACHINE_ARCHS_MAX);
+    return GW_OK;
+}
+
+static gw_status read_link(const gw_text *lines, gw_machine *m) {
+    int64_t from, to;
+    gw_fabric_pair link = {.rate = 0};
+    if (lines->count != 5 || !gw_integer_parse(lines->fields[1], 0, 65535, &from) ||
+        !gw_integer_parse(lines->fields[2], 0, 65535, &to) || from == to ||
+        !gw_text_decimal(lines->fields[3], 1e6, &link.latency) ||
+        !gw_text_decimal(lines->fields[4], 1e15, &link.rate) || link.rate <= 0)
+        return gw_text_wrong(lines, "a link is: link FROM TO LATENCY RATE, hosts by number, seconds, bytes per second");
+    if (m->link_count == GW_MACHINE_LINKS_MAX)
+        return gw_text_wrong(lines, "there are more than %d links", GW_MACHINE_LINKS_MAX);
+    link.from = (int)from;
+    link.to = (int)to;
+    m->links[m->link_count++] = link;
+    return GW_OK;
+}
+
 static gw_status read_figure(const gw_text *lines, gw_machine *m) {
-    const char *names[FIGURES + 2] = {"codec"};
+    const char *names[FIGURES + 4] = {"codec", "arch", "link"};
     char hint[GW_HINT_BYTES], quoted[GW_QUOTE_BYTES];
     for (size_t i = 0; i < FIGURES; i++) {
-        names[i + 1] = figures[i].name;
+        names[i + 3] = figures[i].name;
         if (strcmp(lines->fields[0], figures[i].name) != 0) continue;
         double value;
         bool number = lines->count == 2 && gw_text_decimal(lines->fields[1], 1e18, &value);
@@ -118,6 +177,12 @@ static gw_status read_figure(const gw_text *lines, gw_machine *m) {
     }
     return gw_text_wrong(lines, "unknown word %s (%s)", gw_words_quote(lines->fields[0], quoted),
                          gw_words_hint(lines->fields[0], names, hint));
+}
+
+static gw_status read_line(const gw_text *lines, gw_machine *m) {
+    if (strcmp(lines->fields[0], "codec") == 0) return read_codec(lines, m);
+    if (strcmp(lines->fields[0], "link") == 0) return read_link(lines, m);
+    return strcmp(lines->fields[0], "arch") == 0 ? read_arch(lines, m) : read_figure(lines, m);
 }
 
 gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_machine *machine, gw_error *error) {
@@ -138,7 +203,7 @@ gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_
         } else if (lines.count == 1 && strcmp(lines.fields[0], "end") == 0) {
             ended = true;
         } else {
-            status = strcmp(lines.fields[0], "codec") == 0 ? read_codec(&lines, &made) : read_figure(&lines, &made);
+            status = read_line(&lines, &made);
             if (status) return status;
         }
     }

@@ -2,11 +2,16 @@
  * piece, the network. */
 #include "model/predict.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "arch/choose.h"
 #include "engine/engine.h"
 #include "model/steps.h"
+
+/* Against the median: less than that is how measurements vary. */
+#define SLOW_RATE 0.8
+#define SLOW_LATENCY 2
 
 typedef struct setting_up {
     const gw_predict_config *config;
@@ -18,16 +23,34 @@ typedef struct setting_up {
     gw_schedule *schedule;
     gw_carry *carries;
     double *forward_us, *backward_us;
+    gw_fabric_pair slow[GW_MACHINE_LINKS_MAX];
     gw_run_config run;
 } setting_up;
+
+/* Links that were measured between as many hosts: those that are slower than what all have. */
+static void set_slow_links(setting_up *s, int hosts) {
+    const gw_machine *m = s->config->machine;
+    int count = 0;
+    if (s->fabric.spec.kind != GW_FABRIC_SWITCH || gw_machine_link_hosts(m) != hosts) return;
+    for (int i = 0; i < m->link_count; i++) {
+        bool slower = m->links[i].rate < SLOW_RATE * m->rate || m->links[i].latency > SLOW_LATENCY * m->latency;
+        gw_fabric_pair pair = m->links[i];
+        pair.latency = fmax(pair.latency, s->fabric.latency);
+        pair.rate = fmin(pair.rate, s->fabric.rate);
+        if (slower) s->slow[count++] = pair;
+    }
+    gw_fabric_set_pairs(&s->fabric, s->slow, count);
+}
 
 static gw_status set_network(setting_up *s, gw_error *error) {
     const gw_predict_config *c = s->config;
     int hosts = c->ranks / c->per_host;
     gw_status status = gw_fabric_make(&s->fabric, &c->fabric, hosts, error);
     if (status) return status;
-    s->fabric.rate = c->machine->rate;
-    s->fabric.latency = c->machine->latency;
+    gw_arch_speed link = gw_machine_arch(c->machine, gw_strategy_name(c->strategy, GW_AXIS_ARCH));
+    s->fabric.rate = link.rate;
+    s->fabric.latency = link.latency;
+    set_slow_links(s, hosts);
     s->fabric.burst = c->machine->burst;
     s->fabric.memory_rate = c->machine->memory;
     s->fabric.memory_latency = c->machine->memory_latency;
@@ -38,7 +61,7 @@ static gw_status set_network(setting_up *s, gw_error *error) {
     s->topology = (gw_topology){.world = c->ranks, .host_of = s->host_of, .board = shm && c->per_host > 1};
     s->run = (gw_run_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
                              .message_seconds = c->machine->message,
-                             .queue_bytes = c->machine->queue};
+                             .queue_bytes = c->machine->queue, .ahead_bytes = c->machine->ahead};
     return GW_OK;
 }
 
@@ -66,7 +89,7 @@ static gw_status time_allreduce(const setting_up *s, size_t count, double *us, g
     gw_run_op *op;
     gw_fabric fabric = s->fabric;
     gw_run_config config = s->run;
-    fabric.folded = fabric.spec.kind == GW_FABRIC_SWITCH && gw_run_folds(&spec, &s->topology);
+    fabric.folded = fabric.spec.kind == GW_FABRIC_SWITCH && !fabric.pair_count && gw_run_folds(&spec, &s->topology);
     config.fabric = &fabric;
     config.done = note_end;
     config.ctx = &t;
@@ -128,7 +151,7 @@ static gw_status set_schedule(setting_up *s, gw_error *error) {
 }
 
 static bool all_fold(const setting_up *s) {
-    if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH) return false;
+    if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH || s->fabric.pair_count) return false;
     if (gw_strategy_is(s->config->strategy, GW_AXIS_ARCH, "ps")) return false; /* servers are not like workers */
     for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
         for (int i = 0; i < s->carries[p].count; i++)
@@ -198,7 +221,7 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
     if (!status) {
         double compute = gw_profile_seconds(config->profile) * config->machine->compute;
         *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = compute,
-                                      .exposed_seconds = result.step_seconds - compute,
+                                      .exposed_seconds = fmax(result.step_seconds - compute, 0),
                                       .efficiency = compute / result.step_seconds, .bytes = result.bytes,
                                       .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
                                       .pieces = gw_schedule_pieces(s.schedule), .simulated = result.simulated,

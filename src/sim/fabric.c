@@ -118,8 +118,15 @@ gw_status gw_fabric_make(gw_fabric *f, const gw_fabric_spec *spec, int hosts, gw
     return GW_OK;
 }
 
+void gw_fabric_set_pairs(gw_fabric *f, const gw_fabric_pair *pairs, int count) {
+    f->pairs = pairs;
+    f->pair_count = count;
+    f->links = first_inner(f) + inner_links(f) + count;
+}
+
 double gw_fabric_link_rate(const gw_fabric *f, int link) {
     if (link < first_inner(f)) return link % HOST_LINKS == MEMORY ? f->memory_rate : f->rate;
+    if (link >= f->links - f->pair_count) return f->pairs[link - (f->links - f->pair_count)].rate;
     return f->spec.kind == GW_FABRIC_SITES ? f->spec.thin_rate : f->rate;
 }
 
@@ -182,6 +189,11 @@ static int over_switch(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX]
     *latency = f->latency + (thin ? f->spec.thin_latency : 0);
     way[hops++] = host_link(f->folded ? 0 : from, UP);
     if (thin) way[hops++] = first_inner(f) + (from < half);
+    for (int i = 0; i < f->pair_count; i++) {
+        if (f->pairs[i].from != from || f->pairs[i].to != to) continue;
+        *latency = f->pairs[i].latency;
+        way[hops++] = f->links - f->pair_count + i;
+    }
     way[hops++] = host_link(f->folded ? 0 : to, DOWN);
     return hops;
 }

@@ -35,6 +35,12 @@ typedef struct gw_fabric_spec {
 /* Reads the text above. */
 gw_status gw_fabric_parse(const char *text, gw_fabric_spec *spec, gw_error *error);
 
+/* One direction between two hosts of a switch that is slower than all others. */
+typedef struct gw_fabric_pair {
+    int from, to; /* hosts */
+    double latency, rate;
+} gw_fabric_pair;
+
 typedef struct gw_fabric {
     gw_fabric_spec spec;
     int hosts;
@@ -42,11 +48,15 @@ typedef struct gw_fabric {
     double burst;         /* bytes that a link carries at once after it was idle; 0: it is no token bucket */
     double memory_rate, memory_latency;
     int links;
+    const gw_fabric_pair *pairs; /* pair_count, the caller's */
+    int pair_count;
     bool folded; /* one host stands for all of a switch (run.h): every way leads back to it */
 } gw_fabric;
 
 /* hosts must fit the spec (a torus has a fixed number). */
 gw_status gw_fabric_make(gw_fabric *fabric, const gw_fabric_spec *spec, int hosts, gw_error *error);
+/* Slow pairs of a switch; they stay the caller's, and outlive the fabric. */
+void gw_fabric_set_pairs(gw_fabric *fabric, const gw_fabric_pair *pairs, int count);
 double gw_fabric_link_rate(const gw_fabric *fabric, int link);
 double gw_fabric_link_burst(const gw_fabric *fabric, int link);
 /* The links between two hosts (the memory of one), and the latency. Returns their number, at most GW_WAY_MAX. */

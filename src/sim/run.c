@@ -98,15 +98,14 @@ bool gw_run_folds(const gw_run_spec *spec, const gw_topology *t) {
 /* Laying out. */
 
 static gw_status make_plan(const gw_run *run, const gw_run_spec *spec, int rank, gw_plan *plan, gw_error *error) {
-    size_t chunk = (spec->chunk_bytes ? spec->chunk_bytes : GW_CHUNK_BYTES) / spec->unit_bytes;
     gw_plan_request request = {.collective = spec->collective,
                                .topology = run->config.topology,
                                .rank = rank,
                                .count = spec->count,
                                .root = spec->root,
-                               .chunk_count = chunk ? chunk : 1,
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL};
+    request.chunk_count = gw_chunk_count(&request, spec->chunk_bytes, spec->unit_bytes);
     return gw_plan_make(plan, spec->builder, &request, error);
 }
 
@@ -285,11 +284,13 @@ void gw_run_start(gw_run *run, gw_run_op *op, int rank) {
         else state->board_first = p;
         state->board_last = p;
     }
-    for (uint32_t s = 0; s < p->plan.streams; s++) {
-        lane *l = &p->lanes[s];
-        if (op->spec.announced && l->flow == GW_FLOW_SEND && l->steps) gw_run_announce(run, l);
-        gw_run_queue(run, l);
-    }
+    for (int sends = 0; sends < 2; sends++) /* grants leave before data, as in the engine */
+        for (uint32_t s = 0; s < p->plan.streams; s++) {
+            lane *l = &p->lanes[s];
+            if ((l->flow == GW_FLOW_SEND) != sends) continue;
+            if (op->spec.announced && sends && l->steps) gw_run_announce(run, l);
+            gw_run_queue(run, l);
+        }
     if (p->left > 0) return;
     p->next = run->finished;
     run->finished = p;

@@ -39,6 +39,7 @@ typedef struct gw_run_config {
     double reduce_rate;      /* bytes per second that a rank adds or copies; 0: it takes no time */
     double message_seconds;  /* what a message costs besides the latency of links */
     double queue_bytes;      /* at most so many of other connections stand before it at a link */
+    double ahead_bytes;      /* of a connection, that grants cannot overtake */
     /* A rank has completed its part of an operation. May start others. */
     void (*done)(void *ctx, int rank, int tag);
     /* A message of gw_run_tell has arrived. NULL where nobody is told anything. */

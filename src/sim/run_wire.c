@@ -105,6 +105,19 @@ memory:
     return NULL;
 }
 
+/* Behind everything; a grant overtakes what the kernel has not begun to take, as in transport/tcp.c. */
+static void enqueue(connection *c, message *m, double ahead) {
+    message *before = m->grant ? c->first : c->last;
+    for (double taken = before ? before->bytes : 0; m->grant && before && before->next; taken += before->bytes) {
+        if (taken >= ahead && !before->next->grant) break;
+        before = before->next;
+    }
+    m->next = before ? before->next : NULL;
+    if (before) before->next = m;
+    else c->first = m;
+    if (!m->next) c->last = m;
+}
+
 static void put_on(gw_run *run, connection *c, const message *what) {
     message *m = run->spare_messages;
     if (m) run->spare_messages = m->next;
@@ -114,9 +127,7 @@ static void put_on(gw_run *run, connection *c, const message *what) {
     m->arrival = (gw_event){.act = arrive};
     m->posted = run->events.now;
     m->path = run->path;
-    if (c->last) c->last->next = m;
-    else c->first = m;
-    c->last = m;
+    enqueue(c, m, run->config.ahead_bytes);
     if (c->first == m) start_next(run, c);
 }
 
@@ -126,7 +137,7 @@ void gw_run_send(gw_run *run, lane *l, double bytes) {
     put_on(run, l->connection, &(message){.from = l, .bytes = bytes});
 }
 
-/* Its few bytes are not counted; that it waits behind what its connection carries is what matters. */
+/* Its few bytes are not counted; that it waits for what is on its connection is what matters. */
 void gw_run_grant(gw_run *run, lane *l) {
     l->of->op->unfinished++;
     put_on(run, l->connection, &(message){.grant = l, .granted = l->granted});

@@ -10,6 +10,7 @@
 
 struct gw_mpi {
     MPI_Comm comm;
+    MPI_Comm whole; /* for MPI's own collectives, whose messages then need not be held against our receives */
     int tag_max;
 };
 
@@ -90,18 +91,20 @@ static gw_status shim_open(gw_mpi **out, int rank, int world, char why[GW_MPI_WH
     }
     int *bound = NULL, found = 0;
     status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm), "MPI_Comm_dup", why);
+    if (!status) status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->whole), "MPI_Comm_dup", why);
     if (status) {
         free(mpi);
         return status;
     }
     MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(mpi->whole, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, &bound, &found);
     mpi->tag_max = found ? *bound : 32767;
     *out = mpi;
     return GW_OK;
 }
 
-/* The communicator stays: freeing it is a call that all ranks make, and they leave one by one. */
+/* The communicators stay: freeing one is a call that all ranks make, and they leave one by one. */
 static void shim_close(gw_mpi *mpi) { free(mpi); }
 
 static void shim_abandon(void) { atomic_store(&abandoned, true); }
@@ -156,7 +159,7 @@ static gw_status shim_allreduce(gw_mpi *mpi, const void *in, void *out, size_t c
                                 gw_mpi_request *request, char why[GW_MPI_WHY_BYTES]) {
     MPI_Request theirs;
     if (count > INT_MAX) return too_large(count, why);
-    int code = MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, type_of(dtype), op_of(op), mpi->comm,
+    int code = MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, type_of(dtype), op_of(op), mpi->whole,
                               &theirs);
     if (code == MPI_SUCCESS) put_request(request, theirs);
     return explain(code, "MPI_Iallreduce", why);

@@ -15,7 +15,7 @@
 #define GW_MPI_TABLE_SYMBOL "gw_mpi_shim"
 #define GW_MPI_WHY_BYTES 256
 
-typedef struct gw_mpi gw_mpi; /* a communicator of our own with all ranks of the job */
+typedef struct gw_mpi gw_mpi; /* communicators of our own with all ranks of the job */
 
 /* Of whichever MPI. */
 typedef union gw_mpi_request {

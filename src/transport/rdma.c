@@ -201,6 +201,10 @@ static void rdma_reset(gw_transport *transport, uint32_t generation) {
     rdma *r = (rdma *)transport;
     assert(!r->inside);
     stop(r);
+    for (int i = 0; i < r->world; i++) { /* of this generation nobody needs anything any more, and one may be dead */
+        const peer *p = &r->peers[i];
+        if (p->known) gw_rdma_fabric_bury(&r->fabric, p->fabric_address, p->fabric_address_bytes);
+    }
     forget(r);
     r->side->ops->reset(r->side, generation);
 }
@@ -214,7 +218,7 @@ void gw_rdma_awake(rdma *r) {
         if (i != r->rank) gw_rdma_fail_peer(r, i, status, "%s", error.text);
 }
 
-/* Everything is sent, and everybody else has said goodbye, or is gone. */
+/* Everything is sent, and everybody else has it, has said goodbye, or is gone. */
 static bool parted(rdma *r, bool *said) {
     bool all = true;
     for (int i = 0; i < r->world; i++) {
@@ -222,7 +226,7 @@ static bool parted(rdma *r, bool *said) {
         if (!p->known || p->status != GW_OK || p->closed) continue;
         if (p->under_way || p->head) return false;
         if (!*said) gw_rdma_part(r, i);
-        all = all && p->parting && p->heard >= p->last;
+        all = all && (p->confirmed || (p->parting && p->heard >= p->last));
     }
     *said = true;
     return all;

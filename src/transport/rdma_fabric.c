@@ -2,10 +2,14 @@
 #include "transport/rdma_fabric.h"
 
 #include "transport/foreign.h"
+#include "transport/rdma_locks.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define API FI_VERSION(1, 11)
 #define RECEIVES 128 /* posted at most */
@@ -100,6 +104,7 @@ gw_status gw_rdma_fabric_open(gw_rdma_fabric *f, const gw_rdma_options *options,
      * ranks: 1.1 against 2.8 ms). Only the environment tells this provider so, and what the user set there holds. */
     if (strcmp(options->provider, "shm") == 0) setenv("FI_SHM_DISABLE_CMA", "1", 0);
     gw_status status = gw_rdma_library_load(&f->library, error);
+    if (!status && strcmp(options->provider, "shm") == 0) status = gw_rdma_locks_lead(f->library.handle, error);
     if (!status) status = find(f, options, error);
     if (status) return status;
     read_demands(f, &options->strict);
@@ -140,7 +145,28 @@ static int open_endpoint(gw_rdma_fabric *f) {
     return result ? result : fi_enable(f->endpoint);
 }
 
+static bool is_mapped(const char *name) {
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !found && fgets(line, sizeof line, maps)) found = strstr(line, name) != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+/* What the shm provider of an earlier process with our number has left, because it was killed: libfabric would take it
+ * for one of this process and refuse to open another. Those of this process are mapped. */
+static void sweep(void) {
+    char own[16];
+    int length = snprintf(own, sizeof own, "%d:", (int)getpid());
+    DIR *folder = opendir("/dev/shm");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strncmp(entry->d_name, own, (size_t)length) == 0 && !is_mapped(entry->d_name)) shm_unlink(entry->d_name);
+    if (folder) closedir(folder);
+}
+
 gw_status gw_rdma_fabric_start(gw_rdma_fabric *f, gw_error *error) {
+    if (strcmp(f->name, "shm") == 0) sweep();
     int result = open_endpoint(f);
     f->address_bytes = sizeof f->address;
     if (!result) result = fi_getname(&f->endpoint->fid, f->address, &f->address_bytes);
@@ -154,6 +180,15 @@ void gw_rdma_fabric_leave_bbr(const gw_rdma_fabric *f, const void *address, size
     if (strncmp(f->name, "tcp", 3) != 0 || bytes > sizeof where) return;
     memcpy(&where, address, bytes);
     gw_foreign_leave_bbr(&where, own);
+}
+
+void gw_rdma_fabric_bury(const gw_rdma_fabric *f, const void *address, size_t bytes) {
+    static const char prefix[] = "fi_shm://";
+    char name[GW_RDMA_ADDRESS_BYTES + 1];
+    if (strcmp(f->name, "shm") != 0 || bytes >= sizeof name) return;
+    memcpy(name, address, bytes);
+    name[bytes] = '\0';
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) shm_unlink(name + sizeof prefix - 1);
 }
 
 void gw_rdma_fabric_stop(gw_rdma_fabric *f) {

@@ -44,6 +44,8 @@ gw_status gw_rdma_fabric_open(gw_rdma_fabric *fabric, const gw_rdma_options *opt
 gw_status gw_rdma_fabric_start(gw_rdma_fabric *fabric, gw_error *error);
 /* foreign.h, where the provider uses sockets: of its own address, or those connected to another. */
 void gw_rdma_fabric_leave_bbr(const gw_rdma_fabric *fabric, const void *address, size_t bytes, bool own);
+/* A process that was killed leaves its part of the shm provider behind, under a name: removes what has this address. */
+void gw_rdma_fabric_bury(const gw_rdma_fabric *fabric, const void *address, size_t bytes);
 void gw_rdma_fabric_stop(gw_rdma_fabric *fabric);
 void gw_rdma_fabric_close(gw_rdma_fabric *fabric); /* and stop */
 

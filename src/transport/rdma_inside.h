@@ -65,11 +65,13 @@ typedef struct peer {
     int under_way;                              /* records */
     uint64_t said, heard, last;                 /* messages and writes, ours, theirs; last: all of theirs, from BYE */
     bool parting;                               /* BYE has come: last holds */
+    bool answered;                              /* all of theirs has come, and they were told */
+    bool confirmed;                             /* they have told us so */
     slot *slots;
     uint32_t slot_room, slots_used, slots_untold;
     advert *adverts; /* by the peer's slot number */
     uint32_t advert_room;
-    gw_packet hello, bye;
+    gw_packet hello, bye, answer;
     uint8_t hello_out[GW_RDMA_HELLO_BYTES], hello_in[GW_RDMA_HELLO_BYTES];
 } peer;
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 
 #define NAME "libfabric.so.1"
@@ -32,7 +33,8 @@ gw_status gw_rdma_library_load(gw_rdma_library *library, gw_error *error) {
         found[i] = dlsym(handle, names[i]);
         if (!found[i]) return gw_fail(error, GW_UNSUPPORTED, "rdma: %s has no %s", NAME, names[i]);
     }
-    _Static_assert(sizeof *library == sizeof found, "six functions");
+    _Static_assert(offsetof(gw_rdma_library, handle) == sizeof found, "six functions");
     memcpy(library, found, sizeof found);
+    library->handle = handle;
     return GW_OK;
 }

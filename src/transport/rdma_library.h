@@ -18,6 +18,7 @@ typedef struct gw_rdma_library {
     int (*fabric)(struct fi_fabric_attr *attributes, struct fid_fabric **fabric, void *context);
     const char *(*strerror)(int error);
     uint32_t (*version)(void);
+    void *handle; /* of dlopen */
 } gw_rdma_library;
 
 /* It stays loaded until the process ends. */

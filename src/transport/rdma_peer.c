@@ -1,8 +1,9 @@
 /* rdma_peer.c - how ranks become known to each other, and how they part.
  *
- * The inner tcp transport carries two frames: HELLO, with address and cookie, before anything goes over the fabric; and
- * BYE, with the number of messages and writes that went, before the connection is closed. What is still on its way over
- * the fabric when the connection ends is thus waited for, and the loss of a peer is said after all that it sent. */
+ * The inner tcp transport carries three frames: HELLO, with address and cookie, before anything goes over the fabric;
+ * BYE, with the number of messages and writes that went, from who leaves; and HEARD, which answers it when all these
+ * have come. What is still on its way over the fabric when the connection ends is thus waited for, the loss of a peer
+ * is said after all that it sent, and who leaves need not wait until the others do. */
 #include "transport/rdma_inside.h"
 
 #include <openssl/rand.h>
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HELLO = 0, BYE = 1 }; /* frame.index */
+enum { HELLO = 0, BYE = 1, HEARD = 2 }; /* frame.index */
 
 void gw_rdma_fail_peer(rdma *r, int rank, gw_status status, const char *format, ...) {
     peer *p = &r->peers[rank];
@@ -23,12 +24,22 @@ void gw_rdma_fail_peer(rdma *r, int rank, gw_status status, const char *format, 
     r->unsettled = true;
 }
 
+static void answer_bye(rdma *r, int rank) {
+    peer *p = &r->peers[rank];
+    if (!p->parting || p->answered || p->closed || p->heard < p->last) return;
+    p->answered = true;
+    p->answer = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = HEARD, .root = -1}};
+    r->side->ops->send(r->side, rank, &p->answer);
+    r->side_due = true;
+}
+
 bool gw_rdma_settle(rdma *r) {
     if (!r->unsettled) return false;
     bool said = false;
     r->unsettled = false;
     for (int i = 0; i < r->world; i++) {
         peer *p = &r->peers[i];
+        answer_bye(r, i);
         if (p->closed && p->status == GW_OK && p->heard >= p->last)
             gw_rdma_fail_peer(r, i, GW_PEER_LOST, "connection closed by the peer");
         if (p->status == GW_OK || p->lost) continue;
@@ -104,8 +115,11 @@ static void side_arrived(void *ctx, int rank, const gw_frame *frame, const void 
         get_to_know(r, rank);
         return;
     }
+    p->confirmed |= frame->index == HEARD;
+    if (frame->index != BYE) return;
     p->parting = true;
     p->last = frame->count;
+    r->unsettled = true;
 }
 
 static void side_sent(void *ctx, int rank, gw_packet *packet) { (void)ctx, (void)rank, (void)packet; }

@@ -144,7 +144,7 @@ void gw_rdma_heard(rdma *r, const uint8_t *bytes, size_t length) {
     gw_rdma_message m;
     gw_error error = {.rank = -1};
     p->heard++;
-    r->unsettled |= p->closed;
+    r->unsettled |= p->parting || p->closed;
     if (p->lost || p->status != GW_OK) return;
     if (gw_rdma_message_read(&m, bytes, length, &error) != GW_OK) {
         gw_rdma_fail_peer(r, from, GW_PROTOCOL, "%s", error.text);
@@ -174,7 +174,7 @@ void gw_rdma_written(rdma *r, uint64_t immediate) {
         return;
     }
     p->heard++;
-    r->unsettled |= p->closed;
+    r->unsettled |= p->parting || p->closed;
     if (p->lost || p->status != GW_OK) return;
     s->frame.credits = (uint16_t)credits;
     landed(r, rank, s, &s->frame);

@@ -23,12 +23,15 @@
 #define EVENTS 64
 #define STREAMS_MAX 64
 #define ALGORITHM_BYTES 16 /* the kernel's TCP_CA_NAME_MAX */
+#define GRACE (2 * GW_MILLISECOND) /* in which the lower rank of a pair may dial, before the higher one does */
 
 /* What goes to one peer by one stream. */
 typedef struct lane {
     gw_tcp_queue queue;
     gw_tcp_conn *out; /* the connection it goes by; NULL: none yet. Never changes but by reset() */
     int peer;
+    bool wanting;  /* has packets, and waits for the peer to dial */
+    gw_time since; /* when poll() first saw it wanting; 0: not yet */
     bool dialled;  /* asked for a connection */
     bool flushing; /* a send() from within a callback only queues */
     bool listed;   /* in the backlog */
@@ -51,6 +54,7 @@ typedef struct tcp {
     bool inside;                   /* poll() is running */
     bool *lost;                    /* by peer: lost() was said */
     lane *lanes;                   /* lanes[peer * streams + stream] */
+    int wanting;                   /* how many of them are */
     lane **backlog;                /* lanes with packets and a connection */
     int backlog_count;
 } tcp;
@@ -176,20 +180,49 @@ static bool flush_backlog(tcp *t) {
     return moved;
 }
 
-/* What is urgent goes before payloads that wait: a server may have many answers to the same peer in its queue. What is
- * partly sent comes first; and from within a callback nothing overtakes, since the kernel has taken some of the queue
- * that is not off it yet. */
-static void enqueue(lane *l, gw_packet *packet) {
-    gw_tcp_queue *q = &l->queue;
-    gw_packet *before = q->tail;
-    if (packet->urgency && q->head && !l->flushing) {
-        before = q->head->progress || q->head->urgency >= packet->urgency ? q->head : NULL;
-        while (before && before->next && before->next->urgency >= packet->urgency) before = before->next;
+static void ask_for(tcp *t, lane *l) {
+    l->dialled = true;
+    t->dial(t->dial_ctx, l->peer, (int)(l - t->lanes) % t->streams, t->generation);
+}
+
+static void want(tcp *t, lane *l, bool wanting) {
+    t->wanting += (int)wanting - (int)l->wanting;
+    l->wanting = wanting;
+    l->since = 0;
+}
+
+/* Two ranks that dial each other at the same moment would each send on their own connection, and neither's data could
+ * carry the acknowledgement of the other's: a segment more for every small message, 3 us on loopback. So the lower rank
+ * dials at once and the higher one, if nothing has come, a little later. */
+static bool dial_overdue(tcp *t, gw_time now) {
+    bool dialled = false;
+    for (size_t i = 0; t->wanting > 0 && i < (size_t)t->world * (size_t)t->streams; i++) {
+        lane *l = &t->lanes[i];
+        if (!l->wanting) continue;
+        if (!l->since) l->since = now;
+        if (now - l->since < GRACE) continue;
+        want(t, l, false);
+        ask_for(t, l);
+        dialled = true;
     }
-    packet->next = before ? before->next : q->head;
+    return dialled;
+}
+
+static int urgency(const gw_packet *packet) {
+    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
+}
+
+/* What is urgent overtakes what has not begun to leave: what it holds up comes the other way. */
+static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
+    gw_packet *before = urgency(packet) ? NULL : queue->tail;
+    for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
+        if (urgency(at) < urgency(packet) && !at->progress) break;
+        before = at;
+    }
+    packet->next = before ? before->next : queue->head;
     if (before) before->next = packet;
-    else q->head = packet;
-    if (!packet->next) q->tail = packet;
+    else queue->head = packet;
+    if (!packet->next) queue->tail = packet;
 }
 
 static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
@@ -198,11 +231,11 @@ static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
     lane *l = lane_for(t, peer, &packet->frame);
     bool first = l->queue.head == NULL;
     packet->progress = 0;
-    enqueue(l, packet);
+    enqueue(&l->queue, packet);
     if (t->lost[peer]) return;
-    if (!l->out && !l->dialled) {
-        l->dialled = true;
-        t->dial(t->dial_ctx, peer, (int)(l - t->lanes) % t->streams, t->generation);
+    if (!l->out && !l->dialled && !l->wanting) {
+        if (t->rank < peer) ask_for(t, l);
+        else want(t, l, true);
     }
     if (l->out && first && !l->flushing) flush(t, l);
 }
@@ -234,6 +267,7 @@ static void install(tcp *t, gw_tcp_conn *conn) {
     lane *l = &t->lanes[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream];
     if (l->out) return;
     l->out = conn;
+    want(t, l, false);
     if (l->queue.head) flush(t, l);
 }
 
@@ -330,12 +364,12 @@ static bool receive(tcp *t) {
 }
 
 static bool tcp_poll(gw_transport *transport, gw_time now) {
-    (void)now; /* deadlines are the engine's */
     tcp *t = (tcp *)transport;
     t->inside = true;
     bool moved = take_mail(t);
     if (moved || t->open) moved |= receive(t); /* a rank that has no connection makes no system call */
     moved |= flush_backlog(t);
+    moved |= dial_overdue(t, now);
     moved |= settle(t);
     t->inside = false;
     return moved;
@@ -347,7 +381,7 @@ static int tcp_wait_fd(gw_transport *transport) { return ((tcp *)transport)->epo
 static bool tcp_arm(gw_transport *transport, bool sleeping) {
     tcp *t = (tcp *)transport;
     if (!sleeping) return false;
-    if (t->unsettled || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
+    if (t->unsettled || t->wanting || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
     for (int i = 0; i < t->backlog_count; i++) {
         if (!t->backlog[i]->blocked) return true;
     }
@@ -378,6 +412,7 @@ static void tcp_reset(gw_transport *transport, uint32_t generation) {
         for (int s = 0; s < t->streams; s++) t->lanes[p * t->streams + s] = (lane){.peer = p};
     }
     t->backlog_count = 0;
+    t->wanting = 0;
     t->unsettled = false;
     t->generation = generation;
     gw_tcp_conn *pending = t->pending;

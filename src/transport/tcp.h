@@ -2,8 +2,9 @@
  *
  * Who listens, dials and proves the job token is the gateway; this transport asks for a connection with gw_dial and is
  * given finished ones with gw_tcp_adopt. A connection carries frames both ways: whoever comes first, ours or the
- * peer's, is the one this rank sends on from then on, so that frames stay in order. Two ranks that dial each other at
- * the same moment end up with two connections, read both, and each sends on one.
+ * peer's, is the one this rank sends on from then on, so that frames stay in order. The lower rank of a pair dials at
+ * once, the higher one after a moment; two that dial each other all the same end up with two connections, read both,
+ * and each sends on one.
  *
  * With several streams DATA frames are spread by frame.index and the transport is not `ordered`; all other frames take
  * stream 0. A frame without payload has no landing: arrived() is called at once, with data NULL.

@@ -162,16 +162,18 @@ static int gather(const gw_packet *packet, struct iovec pieces[GATHER], uint8_t 
     return count;
 }
 
-/* The kernel took so many bytes of the queue. */
+static uint64_t packet_bytes(const gw_packet *packet) { return GW_FRAME_BYTES + packet->frame.length; }
+
+/* The kernel took so many bytes of the queue. All of it is noted before anybody is told, who may queue more. */
 static void consume(gw_tcp_queue *queue, int peer, const gw_sink *sink, size_t bytes) {
-    while (bytes > 0) {
+    for (gw_packet *packet = queue->head; bytes > 0; packet = packet->next) {
+        uint64_t left = packet_bytes(packet) - packet->progress;
+        size_t taken = bytes < left ? bytes : (size_t)left;
+        packet->progress += taken;
+        bytes -= taken;
+    }
+    while (queue->head && queue->head->progress == packet_bytes(queue->head)) {
         gw_packet *packet = queue->head;
-        uint64_t left = GW_FRAME_BYTES + packet->frame.length - packet->progress;
-        if (bytes < left) {
-            packet->progress += bytes;
-            return;
-        }
-        bytes -= (size_t)left;
         queue->head = packet->next;
         if (!queue->head) queue->tail = NULL;
         sink->sent(sink->ctx, peer, packet);

@@ -17,11 +17,11 @@ from gradwire.torch.objects import (allgather_object, broadcast_object, broadcas
 from gradwire.torch.optimizer import DistributedOptimizer
 from gradwire.torch.profiling import profile
 from gradwire.torch.world import (cross_rank, cross_size, init, is_initialized, local_rank, local_size, rank, shutdown,
-                                  size)
+                                  size, start_timeline, stop_timeline)
 
 __all__ = ["Average", "DistributedOptimizer", "GradwireError", "HookState", "Max", "Min", "Product", "Sum",
            "__version__", "allgather", "allgather_object", "allreduce", "allreduce_", "allreduce_async",
            "allreduce_async_", "alltoall", "barrier", "broadcast", "broadcast_", "broadcast_object",
            "broadcast_optimizer_state", "broadcast_parameters", "cross_rank", "cross_size", "ddp_hook",
            "grouped_allreduce", "init", "is_initialized", "join", "local_rank", "local_size", "poll", "profile", "rank",
-           "reducescatter", "shutdown", "size", "synchronize"]
+           "reducescatter", "shutdown", "size", "start_timeline", "stop_timeline", "synchronize"]

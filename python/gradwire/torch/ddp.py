@@ -86,6 +86,9 @@ class HookState:
         self.step = Step(self.home, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
                          collectives.Average, 0, None)
 
+    def step_number(self):
+        return self.step.number() if self.step is not None else 0
+
     def close(self):
         if self.step is not None:
             self.step.close()

@@ -59,6 +59,7 @@ class Buffers:
         flat = {dtype: self.take(count, dtype, pinned) for dtype, count in counts.items()}
         self.flag_tensor = flat[torch.float32][:len(slots) + 1]
         self.flags = (ctypes.c_float * (len(slots) + 1)).from_address(self.flag_tensor.data_ptr())
+        self.ones = bytes((ctypes.c_float * (len(slots) + 1))(*[1] * (len(slots) + 1)))
         at = {dtype: 0 for dtype in counts}
         at[torch.float32] = len(slots) + 1
         for slot in slots:
@@ -75,6 +76,17 @@ class Buffers:
             raise GradwireError(f"out of memory for {count} gradients of type {dtype}", "MEMORY")
         self.taken.append(address)
         return memory(address, count, dtype)
+
+    def write_flags(self, active, unused):
+        """What this rank has had; unused: places of slots."""
+        ctypes.memmove(self.flags, self.ones, len(self.ones))
+        self.flags[0] = active
+        for place in unused:
+            self.flags[place] = 0
+
+    def all_used(self):
+        """Whether every slot has had a gradient on some rank; mostly on all."""
+        return bytes(self.flags) == self.ones or 0 not in self.flags[1:]
 
     def free(self):
         """Nothing of it may be used any more."""

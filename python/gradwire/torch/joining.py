@@ -54,9 +54,8 @@ def join(home):
 
 def another(home):
     """Answers one call or step of the others; False when all have joined."""
-    optimizers = [o() for o in home.optimizers if o() is not None]
     if not home.uneven:
-        return any([o._shadow_step() for o in optimizers])
+        return any([o._shadow_step() for o in home.living()])
     active, kind, count, dtype, op, _ = largest(home, [0, 0, 0, 0, 0, home.rank + 1])
     if active and kind == OTHER:
         raise GradwireError("join: another rank has begun a call that is not a reduction, which join() cannot answer",

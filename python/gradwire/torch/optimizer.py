@@ -58,6 +58,21 @@ def named_slots(groups, named_parameters):
     return slots
 
 
+def accumulation(optimizer, slot):
+    """What is called when a gradient of the slot is complete; optimizer is a weak reference."""
+    def accumulated(*_):
+        one = optimizer()
+        if one is None:
+            return
+        slot.passes += 1
+        if slot.passes > one._passes or one._synchronized:
+            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
+                                f"one step(), but backward_passes_per_step is {one._passes}")
+        if slot.passes == one._passes and one._step is not None:
+            one._send(slot)
+    return accumulated
+
+
 class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
@@ -71,34 +86,32 @@ class Distributed:
         self._inside = inside.Inside(self)
         self._forward_first = schedule_of(strategy, self._home.strategy, os.environ.get("GRADWIRE_STRATEGY"),
                                           strategy_file()) in FORWARD_FIRST
-        self._learning, self._synchronized, self._ready, self._pending = True, False, 0, 0
+        self._learning, self._synchronized, self._ready, self._unused, self._pending = True, False, 0, 0, 0
         self._flags_known, self._all_used, self._snapshot = False, True, []
         self._descent = staging.Descent()
         self._number = len(self._home.optimizers)
         self._home.optimizers.append(weakref.ref(self))
         me = weakref.ref(self)
-        self._removals = [order.before_every_forward(lambda module: me() and me()._before_forward(module))]
+
+        def before(module, inputs):
+            one = me()
+            if one is not None and (one._pending or one._learning):
+                one._before_forward(module)
+
+        self._removals = [order.before_every_forward(before)]
+        if self._home.layers is not None:
+            self._home.layers.watch.hook()
+        self._unhooked = self._slots
         self._hook()
 
     def _hook(self):
         """Also parameters that have been unfrozen since."""
-        me = weakref.ref(self)
-        for slot in self._slots:
-            if slot.kept is None and slot.parameter.requires_grad:
-                slot.kept = order.after_accumulation(slot.parameter,
-                                                     lambda slot=slot: me() and me()._accumulated(slot))
+        for slot in self._unhooked:
+            if slot.parameter.requires_grad:
+                slot.kept = order.after_accumulation(slot.parameter, accumulation(weakref.ref(self), slot))
+        self._unhooked = [s for s in self._unhooked if s.kept is None]
 
     # ---- backward ----
-
-    def _accumulated(self, slot):
-        slot.passes += 1
-        if slot.passes < self._passes:
-            return
-        if slot.passes > self._passes or self._synchronized:
-            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
-                                f"one step(), but backward_passes_per_step is {self._passes}")
-        if self._step is not None:
-            self._send(slot)
 
     def _send(self, slot):
         """Hands the gradient of a slot over: from where it was computed, or zeros."""
@@ -108,6 +121,7 @@ class Distributed:
         slot.used, slot.ready = gradient is not None, True
         self._ready += 1
         if gradient is None:
+            self._unused += 1
             slot.view.zero_()
         elif gradient.is_sparse:
             raise GradwireError(f'the gradient of parameter "{slot.name}" is sparse, which cannot travel; make the '
@@ -123,7 +137,7 @@ class Distributed:
         self._hand_over(slot)
 
     def _hand_over(self, slot):
-        self._inside.readying = slot
+        self._inside.readying = slot  # whose update may be asked for before this returns
         self._step.ready(slot.index)
         self._inside.readying = None
 
@@ -173,21 +187,17 @@ class Distributed:
         """Every gradient is handed over, and the step is ended."""
         if self._step is None:
             self._commit()
-        for slot in self._slots:
-            if not slot.ready:
-                self._send(slot)
+        if self._ready < len(self._slots):
+            for slot in self._slots:
+                if not slot.ready:
+                    self._send(slot)
         for slot in self._descent.arrived(wait=True):
             self._hand_over(slot)
         if not self._step.updates:
-            flags = self._buffers.flags
-            flags[:] = self._ones
-            flags[0] = active
-            for slot in self._slots:
-                if not slot.used:
-                    flags[slot.place] = 0
+            self._buffers.write_flags(active, [s.place for s in self._slots if not s.used] if self._unused else ())
             self._step.ready(0)
         self._step.end()
-        self._ready, self._flags_known = 0, False
+        self._ready, self._unused, self._flags_known = 0, 0, False
         for slot in self._slots:
             slot.ready, slot.passes = False, 0
         self._inside.raise_error()
@@ -201,7 +211,7 @@ class Distributed:
 
     def _read_flags(self):
         self._flags_known = True
-        self._all_used = 0 not in self._buffers.flags[1:]
+        self._all_used = self._buffers.all_used()
 
     def _give_back(self, slot):
         """A parameter that no rank has used keeps no gradient, as in a single process."""
@@ -287,10 +297,11 @@ class Distributed:
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._step.updates)
             slot.parameter.grad = gradient
-        self._ones = [1.0] * (len(self._slots) + 1)
         if self._learning:
             self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
         self._learning, self._saved = False, None
+        if not self._forward_first:
+            self._unhook_forward()
         if mine:
             self._step.restore(saved["state"])
         if saved:
@@ -321,14 +332,18 @@ class Distributed:
     def detach(self):
         """Ends its part in the job: hooks and memory are given back, and join() does not wait for it any more."""
         self._close()
-        for removal in self._removals:
-            removal.remove()
-        self._removals = []
+        self._unhook_forward()
         self._home.optimizers[self._number] = lambda: None
         for slot in self._slots:
             if slot.kept is not None:
-                (slot.kept[1] if isinstance(slot.kept, tuple) else slot.kept).remove()
+                slot.kept[-1].remove()
                 slot.kept = None
+
+    def _unhook_forward(self):
+        """A hook before every forward costs each module of the process a microsecond."""
+        for removal in self._removals:
+            removal.remove()
+        self._removals = []
 
     def _close(self):
         """The step is over for good; the next one would begin a new one."""
@@ -337,10 +352,14 @@ class Distributed:
                 slot.parameter.grad = slot.view = slot.outside = None
                 slot.passes, slot.ready, slot.pending = 0, False, False
             self._step.close()
-            self._pending, self._ready = 0, 0
+            self._pending, self._ready, self._unused = 0, 0, 0
             self._inside.forget()
             self._buffers.free()
             self._step = self._buffers = None
+
+    def step_number(self):
+        """Of the training step under way, from 0, going on from the state that was loaded."""
+        return self._step.number() if self._step is not None else (self._saved or {}).get("steps", 0)
 
     def _shadow_step(self):
         """One step without data, for join(); False when no rank had any."""
@@ -379,6 +398,7 @@ class Distributed:
         super().add_param_group(group)
         self._slots = named_slots(self.param_groups, self._named)
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
+        self._unhooked = self._slots
         self._hook()
 
     def state_dict(self):
@@ -388,7 +408,7 @@ class Distributed:
         if self._step is not None:
             state["gradwire"] = {"rank": self._home.rank, "size": self._home.size, "state": self._step.save(),
                                  "parts": self._inside.state(),
-                                 "steps": self._step.first_step + self._step.steps,
+                                 "steps": self._step.number(),
                                  "order": [s.name for s in self._slots]}
         elif self._saved:
             state["gradwire"] = self._saved

@@ -63,14 +63,15 @@ class ForwardOrder:
 
 
 def before_every_forward(function):
-    """function(module) from now on, for every module of the process; the result has remove()."""
-    return register_module_forward_pre_hook(lambda module, inputs: function(module))
+    """function(module, inputs) from now on, for every module of the process; the result has remove()."""
+    return register_module_forward_pre_hook(function)
 
 
 def after_accumulation(parameter, function):
-    """function() each time that a gradient has been added to parameter.grad. Returns what has to be kept."""
+    """function(...) each time that a gradient has been added to parameter.grad. Returns what has to be kept; its last
+    part has remove()."""
     if hasattr(parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
-        return parameter.register_post_accumulate_grad_hook(lambda p: function())
+        return (parameter.register_post_accumulate_grad_hook(function),)
     with torch.enable_grad():
         accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-    return accumulator, accumulator.register_hook(lambda *gradients: function())
+    return accumulator, accumulator.register_hook(function)

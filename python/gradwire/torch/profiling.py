@@ -1,14 +1,11 @@
-"""What a training step of a model computes and sends, layer by layer: the file that `gradwire predict` reads.
-
-A layer is a module that has no others inside, or that owns parameters itself (its inner ones then count as part of it).
-A layer's backward pass begins when the gradient of its output is there and lasts until the next layer's begins, so
-what lies between modules (an addition of two branches) counts with the layer after it."""
+"""What a training step of a model computes and sends, layer by layer (layers.py): the file that `gradwire predict`
+reads. Parameters of a module that is never called belong to the layer around it."""
 import statistics
-import time
 
 import torch
 
 from gradwire._library import GradwireError
+from gradwire.torch import layers
 
 NAME_BYTES = 47
 HEADER = "layer,kind,parameter_bytes,forward_us,backward_us"
@@ -16,69 +13,42 @@ HEADER = "layer,kind,parameter_bytes,forward_us,backward_us"
 
 class Layer:
     def __init__(self, name, module):
-        self.name, self.kind = name, type(module).__name__
-        self.parameter_bytes = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
-        self.forward, self.backward = [], []  # seconds, one a step
+        self.name, self.kind = name or type(module).__name__, type(module).__name__
+        self.parameter_bytes, self.steps = 0, []  # of each step: ns of its forward and its backward passes
 
-
-def layers_of(model):
-    """(name, module) of every layer, outermost where one owns parameters."""
-    found, inside = [], set()
-    for name, module in model.named_modules():
-        owner = any(True for _ in module.parameters(recurse=False))
-        if name in inside or not (owner or not any(module.children())):
-            continue
-        found.append((name or "model", module))
-        inside.update(f"{name}.{inner}" if name else inner for inner, _ in module.named_modules() if inner)
-    return found
-
-
-def first_tensor(value):
-    if isinstance(value, torch.Tensor):
-        return value if value.requires_grad else None
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return next((t for t in map(first_tensor, values) if t is not None), None)
+    def micros(self, backward):
+        return f"{statistics.median(step[backward] for step in self.steps) / 1e3:.6g}"
 
 
 class Recorder:
-    """Times of one step at a time. `order` holds layers in the order of the forward pass."""
+    """`called`: layers in the order of the forward pass."""
 
     def __init__(self, model):
-        self.order, self.began, self.spent, self.marks = [], {}, {}, []
-        self.removals = []
-        for name, module in layers_of(model):
-            layer = Layer(name, module)
-            self.removals.append(module.register_forward_pre_hook(self.before(layer)))
-            self.removals.append(module.register_forward_hook(self.after(layer)))
+        self.layers = {m: Layer(name, m) for name, m in model.named_modules() if layers.is_layer(m)}
+        self.called, self.step = [], -1
+        self.watch = layers.Watch(self.layers.get, self.tell)
 
-    def before(self, layer):
-        def hook(module, inputs):
-            self.began[layer] = time.perf_counter()
-        return hook
+    def tell(self, layer, backward, began, ended):
+        if layer not in self.called:
+            self.called.append(layer)
+        while len(layer.steps) <= self.step:
+            layer.steps.append([0, 0])
+        layer.steps[self.step][backward] += ended - began
 
-    def after(self, layer):
-        def hook(module, inputs, output):
-            self.spent[layer] = self.spent.get(layer, 0) + time.perf_counter() - self.began[layer]
-            if layer not in self.order:
-                self.order.append(layer)
-            tensor = first_tensor(output)
-            if tensor is not None:
-                tensor.register_hook(lambda gradient: self.marks.append((time.perf_counter(), layer)))
-        return hook
-
-    def end_of_step(self, ended):
-        """Turns the marks of a backward pass into times."""
-        backward = {layer: 0.0 for layer in self.order}
-        for (begin, layer), (end, _) in zip(self.marks, self.marks[1:] + [(ended, None)]):
-            backward[layer] += end - begin
-        for layer in self.order:
-            layer.forward.append(self.spent.get(layer, 0.0))
-            layer.backward.append(backward[layer])
-        self.spent, self.marks = {}, []
+    def own(self, model):
+        """Gives every parameter to a layer that was called."""
+        called, seen = {layer.name: layer for layer in self.called}, set()
+        for name, module in model.named_modules():
+            while name and name not in called:
+                name = name.rpartition(".")[0]
+            owner = called.get(name or type(model).__name__, self.called[0])
+            fresh = {p for p in module.parameters(recurse=False) if p.requires_grad} - seen
+            owner.parameter_bytes += 4 * sum(p.numel() for p in fresh)
+            seen |= fresh
 
 
 def default_loss(output):
-    tensor = first_tensor(output)
+    tensor = layers.first_tensor(output)
     if tensor is None:
         raise GradwireError("profile: nothing in the model's output has a gradient; give the parameters requires_grad, "
                             "or a loss(output) function")
@@ -90,32 +60,28 @@ def profile(model, batch, path="profile.csv", loss=default_loss, steps=5):
     median times to `path`, which it returns. Gradients are cleared; parameters are not changed."""
     recorder = Recorder(model)
     try:
-        for step in range(steps + 1):  # the first one warms up
-            run_step(model, batch, loss, recorder, step > 0)
+        for recorder.step in range(steps + 1):
+            run_step(model, batch, loss)
     finally:
-        for removal in recorder.removals:
-            removal.remove()
+        recorder.watch.remove()
         model.zero_grad(set_to_none=True)
+    if not recorder.called:
+        raise GradwireError(f"profile: {type(model).__name__} calls none of its modules, so it has no layers to tell of")
+    recorder.own(model)
     with open(path, "w", encoding="utf-8") as out:
         out.write(f"# {type(model).__name__}, batch {samples(batch)}, {device_of(model)}, torch {torch.__version__}, "
                   f"{torch.get_num_threads()} threads; medians of {steps} steps, in execution order\n{HEADER}\n")
-        for layer in recorder.order:
-            out.write(",".join([short(layer.name), layer.kind, str(layer.parameter_bytes), micros(layer.forward),
-                                micros(layer.backward)]) + "\n")
+        for layer in recorder.called:
+            layer.steps = layer.steps[1:] or [[0, 0]]  # the first one warms up
+            out.write(",".join([short(layer.name), layer.kind, str(layer.parameter_bytes), layer.micros(False),
+                                layer.micros(True)]) + "\n")
     return path
 
 
-def run_step(model, batch, loss, recorder, keep):
+def run_step(model, batch, loss):
     model.zero_grad(set_to_none=True)
-    output = model(**batch) if isinstance(batch, dict) else model(*batch) if isinstance(batch, (list, tuple)) else \
-        model(batch)
-    value = loss(output)
-    recorder.marks = []
-    value.backward()
-    recorder.end_of_step(time.perf_counter())
-    if not keep:
-        for layer in recorder.order:
-            layer.forward, layer.backward = [], []
+    loss(model(**batch) if isinstance(batch, dict) else model(*batch) if isinstance(batch, (list, tuple)) else
+         model(batch)).backward()
 
 
 def samples(batch):
@@ -129,7 +95,3 @@ def device_of(model):
 
 def short(name):
     return name if len(name) <= NAME_BYTES else ".." + name[2 - NAME_BYTES:]
-
-
-def micros(times):
-    return f"{statistics.median(times) * 1e6:.6g}"

@@ -6,6 +6,8 @@ import torch
 from gradwire._library import UPDATE_FUNCTION, GradwireError, StepOptions, StepTensor, check, lib
 from gradwire.torch.tensors import DTYPES
 
+gw_step_ready, gw_step_wait = lib.gw_step_ready, lib.gw_step_wait  # called for every tensor of every step
+
 
 def memory(address, count, dtype):
     """A flat tensor over memory that is not torch's."""
@@ -45,14 +47,22 @@ class Step:
                                  ctypes.byref(options)), self.home.comm)
 
     def ready(self, tensor):
-        check(lib.gw_step_ready(self.handle, tensor), self.home.comm)
+        status = gw_step_ready(self.handle, tensor)
+        if status:
+            check(status, self.home.comm)
 
     def wait(self, tensor):
-        check(lib.gw_step_wait(self.handle, tensor), self.home.comm)
+        status = gw_step_wait(self.handle, tensor)
+        if status:
+            check(status, self.home.comm)
 
     def end(self):
         check(lib.gw_step_end(self.handle), self.home.comm)
         self.steps += 1
+
+    def number(self):
+        """Of the step under way."""
+        return self.first_step + self.steps
 
     def flush(self):
         check(lib.gw_step_flush(self.handle), self.home.comm)

@@ -10,6 +10,7 @@ import traceback
 import weakref
 
 from gradwire._library import GradwireError, Options, check, lib
+from gradwire.torch import timeline
 
 REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 
@@ -17,14 +18,14 @@ REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 class World:
     """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
     weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has any
-    more, by their numbers; `hooks` are states of ddp_hook."""
+    more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers."""
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.comm, self.uneven, self.strategy, self.pending = comm, uneven, strategy, set()
         self.optimizers, self.orphans, self.hooks = [], {}, []
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
-        self._cross = None
+        self._cross = self.layers = None
 
     def abort(self, reason):
         lib.gw_abort(self.comm, reason.encode(errors="replace"))
@@ -32,13 +33,21 @@ class World:
     def shutdown(self):
         if self.comm is not None:
             self.close_orphans()
-            for optimizer in self.optimizers:
-                if optimizer() is not None:
-                    optimizer().detach()
+            for optimizer in self.living():
+                optimizer.detach()
             for hook in self.hooks:
                 hook.close()
+            timeline.unwatch(self)
             lib.gw_finalize(self.comm)
             self.comm = None
+
+    def living(self):
+        """The optimisers that are still there."""
+        return [o() for o in self.optimizers if o() is not None]
+
+    def step_number(self):
+        """Of the training step that is under way."""
+        return next((one.step_number() for one in self.living() + self.hooks), 0)
 
     def close_orphans(self):
         """Servers end when all ranks have closed a step: whatever is garbage here is so on every rank, and they close
@@ -82,6 +91,7 @@ def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_p
     _world = World(open_comm(options), join, strategy)
     _world.cross()
     watch(_world)
+    timeline.watch(_world)
 
 
 def encoded(text):
@@ -100,6 +110,17 @@ def shutdown():
     if _world is not None:
         left, _world = _world, None
         left.shutdown()
+
+
+def start_timeline(path=None, capture=None):
+    """Records what happens from now on to `path`, a file for Perfetto, and to `capture`, one for `gradwire trace`;
+    either may be left out. All ranks call it. GRADWIRE_TIMELINE and GRADWIRE_CAPTURE do the same from init() on."""
+    timeline.start(world(), path, capture)
+
+
+def stop_timeline():
+    """Ends the recording of this rank, whose files are complete then."""
+    timeline.stop(world())
 
 
 def is_initialized():

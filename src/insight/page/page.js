@@ -26,7 +26,11 @@ function niceTick(least) {
   return [1, 2, 5, 10].map(factor => factor * power).find(tick => tick >= least * 0.999);
 }
 
-const rate = perSecond => `${+(perSecond / 1e6).toPrecision(3)} MB/s`;
+function rate(perSecond) {
+  const [unit, word] = [[1e9, 'GB/s'], [1e6, 'MB/s'], [1e3, 'kB/s']].find(([size]) => perSecond >= size) || [1, 'B/s'];
+  return `${+(perSecond / unit).toPrecision(3)} ${word}`;
+}
+
 const percent = part => `${Math.round(100 * part)} %`;
 
 function element(tag, text, attributes = {}) {
@@ -141,7 +145,7 @@ function head() {
     tile(percent(compute), 'of a step is computation');
     tile(percent(exposed), 'is exposed communication');
     tile(percent(waiting), 'is waiting for other ranks');
-    tile(percent(hidden), 'of its time, communication runs behind computation');
+    tile(percent(hidden), 'more communication is hidden behind computation');
   }
   tile(sent ? bytes(sent) : 'none', sent ? `sent in ${sum(data.links.map(l => l.messages))} messages, all ranks` :
     'sent in messages: memory is shared');
@@ -232,14 +236,15 @@ function steps() {
 // ---- the timeline ----
 
 const groups = [
-  { word: 'caller', rows: 2, kinds: ['forward', 'backward', 'applied', 'waited'] },
-  { word: 'coding', rows: 2, kinds: ['encoded', 'reduced', 'decoded'] },
+  { word: 'caller', rows: 2, kinds: ['forward', 'backward', 'waited'] },
+  { word: 'updates', rows: 1, kinds: ['applied'] },
+  { word: 'coding, sums', rows: 2, kinds: ['encoded', 'reduced', 'decoded'] },
   { word: 'operations', rows: 4, kinds: ['operation'] },
   { word: 'transport', rows: 3, kinds: ['sent', 'board'] },
 ];
 const spanColour = { forward: 'forward', backward: 'backward', applied: 'update', waited: 'waiting', encoded: 'coding',
   reduced: 'coding', decoded: 'coding', operation: 'operation', sent: 'wire', board: 'board' };
-const rowHeight = 15, ruler = 40, gutter = 124, gap = 12;
+const rowHeight = 15, ruler = 40, gutter = 134, gap = 12;
 const lanes = []; // { rank, word, y, spans: [{kind, name, begin, end, number, bytes, peer}] }
 const callerY = []; // by rank: where its first row is
 let lanesHeight = ruler, view = { from: 0, to: 1 }, selected = null;
@@ -285,13 +290,16 @@ function drawRuler(g) {
     g.beginPath(); g.moveTo(xOf(t), 0); g.lineTo(xOf(t), lanesHeight); g.stroke();
     g.fillText(time(t), xOf(t) + 3, 8);
   }
+  let free = 0; // where a label does not cover the one before
   for (const step of data.steps) {
     const begin = step[1] - data.window[0], end = step[2] - data.window[0];
     if (end < view.from || begin > view.to) continue;
-    const x = Math.max(xOf(begin), gutter), length = Math.max(xOf(end) - x, 1);
+    const x = Math.max(xOf(begin), gutter), word = `step ${step[0]}`, needed = g.measureText(word).width + 12;
     g.fillStyle = colours.mark;
-    g.fillRect(x, 26, 1, 6);
-    if (length > 50) g.fillText(`step ${step[0]}`, x + 4, 28);
+    if (begin >= view.from) g.fillRect(x, 26, 1, 6);
+    if (x < free || xOf(end) - x < needed) continue;
+    g.fillText(word, x + 4, 28);
+    free = x + needed;
   }
 }
 
@@ -317,8 +325,8 @@ function label(g, span, x, room, y) {
   const dark = ['backward', 'waited', 'encoded', 'reduced', 'decoded'].includes(span.kind);
   g.save();
   g.beginPath(); g.rect(x, y, room - 3, rowHeight); g.clip();
-  g.fillStyle = light ? (dark ? '#ffffff' : '#1b1f26') : (span.kind === 'forward' || span.kind === 'operation' ||
-    span.kind === 'board' ? '#ffffff' : '#101319');
+  g.fillStyle = light ? (dark ? '#ffffff' : '#1b1f26') : (span.kind === 'forward' || span.kind === 'operation' ?
+    '#ffffff' : '#101319');
   g.textAlign = 'left';
   g.fillText((span.kind === 'waited' ? 'waits: ' : '') + (span.name || span.kind), x + 3, y + rowHeight / 2 - 0.5);
   g.restore();
@@ -432,7 +440,7 @@ function timeline() {
   if (!lanes.length) { $('timeline').hidden = true; return; }
   const drawn = new Set(lanes.flatMap(lane => lane.spans.map(span => spanColour[span.kind])).concat('path'));
   legend('timeline-legend', [['forward', 'forward'], ['backward', 'backward'], ['update', 'update'],
-    ['waiting', 'waiting'], ['coding', 'coding'], ['operation', 'operation'], ['message', 'wire'],
+    ['waiting', 'waiting'], ['coding, sums', 'coding'], ['operation', 'operation'], ['message', 'wire'],
     ['shared memory', 'board'], ['critical path', 'path']].filter(([, colour]) => drawn.has(colour)));
   const canvas = $('lanes');
   document.querySelectorAll('[data-do]').forEach(button =>
@@ -562,7 +570,7 @@ function traffic() {
   matrix('waits', (a, b) => data.waits[a * ranks + b], { none: 'Nobody waited.', show: time }, 'cold');
   if (!data.links.length) { $('links-figure').hidden = true; return; }
   const top = Math.max(...data.links.map(link => Math.max(...link.bins))) || 1, made = element('table');
-  const titles = ['link', 'bytes', 'messages', 'busy', 'while busy', 'peak', 'queued', 'retries'];
+  const titles = ['link', 'bytes', 'messages', 'busy', 'while busy', `peak of ${time(data.bin)}`, 'queued', 'retries'];
   const headRow = made.createTHead().insertRow();
   titles.forEach((word, k) => headRow.append(element('th', word, k ? { scope: 'col' } : { class: 'l', scope: 'col' })));
   headRow.append(element('th', `0 to ${time(data.us)}, up to ${rate(top / data.bin * 1e6)}`, { class: 'l', scope: 'col' }));
@@ -582,10 +590,12 @@ function traffic() {
 function curve(name, points) {
   const width = 560, height = 220, left = 52, bottom = 24, figure = element('figure');
   const xs = points.map(p => p[0]), ys = points.map(p => p[1]);
-  const low = Math.min(0, ...ys), high = Math.max(...ys) || 1, first = xs[0], last = Math.max(xs[xs.length - 1], first + 1);
+  const tick = niceTick((Math.max(...ys) - Math.min(0, ...ys)) / 5 || 0.2);
+  const low = tick * Math.floor(Math.min(0, ...ys) / tick), high = tick * Math.ceil(Math.max(...ys) / tick - 1e-9) || tick, first = xs[0], last = Math.max(xs[xs.length - 1], first + 1);
   const x = v => left + (v - first) / (last - first) * (width - left - 8);
   const y = v => height - bottom - (v - low) / (high - low) * (height - bottom - 10);
-  const lines = [0, 0.25, 0.5, 0.75, 1].map(part => low + part * (high - low)).map(v =>
+  const ticks = Array.from({ length: Math.round((high - low) / tick) + 1 }, (_, k) => low + k * tick);
+  const lines = ticks.map(v =>
     `<line x1="${left}" x2="${width - 8}" y1="${y(v)}" y2="${y(v)}" stroke="var(--line)"/>` +
     `<text x="${left - 6}" y="${y(v) + 4}" text-anchor="end">${+v.toPrecision(3)}</text>`).join('');
   const way = points.map((p, i) => `${i ? 'L' : 'M'}${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join('');
