@@ -10,7 +10,7 @@ shift
 export GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1
 failed=0
 while [ $# -ge 3 ]; do
-    where=(--lab "hosts=$2,rate=$3") network="$2 hosts at $3" ways=(alone ddp schedule=wfbp schedule=dear:fuse=10M)
+    where=(--lab "hosts=$2,rate=$3") network="$2 hosts at $3" ways=(alone ddp schedule=wfbp schedule=dear:fuse=4M)
     case $3 in
     0) where=(-n "$2") network="one host" ;;
     100mbit) ways=(alone ddp compress=topk:ratio=0.01 compress=onebit) ;;

@@ -112,6 +112,7 @@ check "list: unknown axis" 2 "" \
     gradwire list comp
 check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
+check "bench codec: a codec that is none" 2 "" "~feedback cannot be" gradwire bench codec onebit:feedback=maybe
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
 # arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
 vgg16_sends() { # RANKS BATCH

@@ -250,6 +250,15 @@ static const gw_command command = {
     .run = gw_cmd_bench_codec,
 };
 
+/* Before anything is measured or printed. */
+static int check_codecs(const char *const *codecs) {
+    gw_codec_setup setup;
+    gw_error error = {0};
+    for (int i = 0; codecs[i]; i++)
+        if (gw_codec_parse(codecs[i], &setup, &error)) return gw_usage_error(&command, "%s", error.text);
+    return 0;
+}
+
 int gw_cmd_bench_codec(int argc, char **argv) {
     uint64_t only = 0;
     int64_t repeats = 9;
@@ -280,11 +289,12 @@ int gw_cmd_bench_codec(int argc, char **argv) {
     gw_table_start(&table, stdout, columns, (int)(sizeof columns / sizeof columns[0]));
     const char *const *codecs = argc > 1 ? (const char *const *)argv + 1 : default_codecs;
     const uint64_t sizes[] = {64 << 10, 1 << 20, 64 << 20};
+    code = check_codecs(codecs);
+    if (code) return code;
     if (!json) {
         printf("one core, %s; f32 input, medians of %d\n", gw_cpu_name(gw_cpu()), (int)repeats);
         gw_table_header(&table);
     }
-    code = 0;
     for (int i = 0; !code && i < (only ? 1 : 3); i++) {
         code = bench_size(only ? only : sizes[i], codecs, (int)repeats, json ? NULL : &table);
     }

@@ -12,6 +12,8 @@
 #include "base/dtype.h"
 #include "engine/tracing.h"
 
+#define SIGNAL_BYTES 256
+
 static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
 }
@@ -289,6 +291,13 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     packet->frame.index = lane->posted;
     packet->frame.length = bytes;
     if (eager) packet->frame.flags |= GW_FRAME_EAGER;
+    /* A few bytes that are all of a message between two: nothing of it can be overtaken. */
+    bool signal = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
+    packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.ahead ? GW_URGENT_AHEAD : 0;
+    if (bytes > GW_EAGER_BYTES) { /* credits are not to wait behind a large payload */
+        peer->owed = packet->frame.credits;
+        packet->frame.credits = 0;
+    }
     lane->left[slot] = false;
     lane->posted++;
     op->engine->counters.messages_sent++;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define COMING_BYTES ((size_t)3 << 20) /* of payloads that are let in at a time */
+
 /* A letter on its way, and its payload. */
 typedef struct envelope {
     struct envelope *next;
@@ -16,6 +18,7 @@ typedef struct envelope {
 typedef struct ear {
     bool listens, expected;
     envelope *open; /* waits for the next letter */
+    envelope *knocks; /* its letter has been read, its payload is not let in yet; NULL: none. The next letter waits */
 } ear;
 
 struct gw_mail {
@@ -25,6 +28,8 @@ struct gw_mail {
     int size;
     ear *ears;             /* by team rank */
     envelope *moving, *spare;
+    size_t coming;         /* bytes of payloads that have been let in and are not here yet */
+    int turn;              /* the peer whose payload is let in next */
 };
 
 gw_status gw_mail_open(gw_mail **out, gw_core *core, gw_team *team, const gw_mail_events *events, gw_error *error) {
@@ -52,7 +57,10 @@ static void free_envelopes(envelope *e) {
 
 void gw_mail_close(gw_mail *mail) {
     if (!mail) return;
-    for (int r = 0; r < mail->size; r++) free_envelopes(mail->ears[r].open);
+    for (int r = 0; r < mail->size; r++) {
+        free_envelopes(mail->ears[r].open);
+        free_envelopes(mail->ears[r].knocks);
+    }
     free_envelopes(mail->moving);
     free_envelopes(mail->spare);
     free(mail->ears);
@@ -68,23 +76,23 @@ static envelope *take_envelope(gw_mail *mail, int peer, gw_error *error) {
     return e;
 }
 
-static gw_status start(gw_mail *mail, gw_op **op, gw_collective what, int peer, const void *in, void *out, size_t bytes,
-                       bool patient, gw_time now, gw_error *error) {
-    gw_op_spec spec = {.collective = what, .builder = &gw_plan_pair, .in = in, .out = out, .count = bytes,
-                       .dtype = GW_U8, .root = peer, .patient = patient};
+static gw_status start(gw_mail *mail, gw_op **op, gw_op_spec spec, gw_time now, gw_error *error) {
+    spec.builder = &gw_plan_pair;
+    spec.dtype = GW_U8;
     return gw_core_start(mail->core, op, mail->team, &spec, now, error);
 }
 
-gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, gw_time now,
+gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, bool ahead, gw_time now,
                        gw_error *error) {
     envelope *e = take_envelope(mail, to, error);
     if (!e) return GW_MEMORY;
     e->letter = *letter;
     e->next = mail->moving;
     mail->moving = e;
-    gw_status status = start(mail, &e->head, GW_COLL_SEND, to, &e->letter, NULL, sizeof e->letter, false, now, error);
-    if (!status && letter->bytes)
-        status = start(mail, &e->body, GW_COLL_SEND, to, data, NULL, letter->bytes, false, now, error);
+    gw_op_spec head = {.collective = GW_COLL_SEND, .root = to, .in = &e->letter, .count = sizeof e->letter};
+    gw_op_spec body = {.collective = GW_COLL_SEND, .root = to, .in = data, .count = letter->bytes, .ahead = ahead};
+    gw_status status = start(mail, &e->head, head, now, error);
+    if (!status && letter->bytes) status = start(mail, &e->body, body, now, error);
     return status;
 }
 
@@ -111,23 +119,49 @@ static void failed(gw_mail *mail, gw_status status, gw_error *error) {
     if (status && !error->status) *error = *gw_engine_error(gw_core_engine(mail->core));
 }
 
-static void take_letter(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
-    e->arrives = true;
+static void let_in(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
     e->next = mail->moving;
     mail->moving = e;
+    mail->coming += e->letter.bytes;
     if (!e->letter.bytes) return;
     void *to = mail->events.landing(mail->events.ctx, e->peer, &e->letter, error);
-    if (to) start(mail, &e->body, GW_COLL_RECV, e->peer, NULL, to, e->letter.bytes, false, now, error);
+    gw_op_spec body = {.collective = GW_COLL_RECV, .root = e->peer, .out = to, .count = e->letter.bytes};
+    if (to) start(mail, &e->body, body, now, error);
+}
+
+/* Peers take turns, so that nobody runs ahead of those he would have to wait for, and few send at once: many that send
+ * to one at the same time overflow the queues before its link, and none of them gets its share. */
+static bool let_in_some(gw_mail *mail, gw_time now, gw_error *error) {
+    bool moved = false;
+    for (int passed = 0; passed < mail->size && mail->coming < COMING_BYTES && !error->status; passed++) {
+        ear *from = &mail->ears[mail->turn];
+        mail->turn = (mail->turn + 1) % mail->size;
+        envelope *e = from->knocks;
+        if (!e) continue;
+        from->knocks = NULL;
+        let_in(mail, e, now, error);
+        moved = true;
+        passed = -1;
+    }
+    return moved;
+}
+
+static void take_letter(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
+    e->arrives = true;
+    e->next = NULL;
+    if (e->letter.bytes <= GW_EAGER_BYTES) let_in(mail, e, now, error);
+    else mail->ears[e->peer].knocks = e;
 }
 
 static bool hear(gw_mail *mail, int peer, gw_time now, gw_error *error) {
     ear *from = &mail->ears[peer];
     bool moved = false;
-    while (!error->status && (from->listens || from->open)) {
+    while (!error->status && (from->listens || from->open) && !from->knocks) {
         if (!from->open) {
             if (!(from->open = take_envelope(mail, peer, error))) break;
-            start(mail, &from->open->head, GW_COLL_RECV, peer, NULL, &from->open->letter, sizeof(gw_letter),
-                  !from->expected, now, error);
+            gw_op_spec head = {.collective = GW_COLL_RECV, .root = peer, .out = &from->open->letter,
+                               .count = sizeof(gw_letter), .patient = !from->expected};
+            start(mail, &from->open->head, head, now, error);
             if (error->status) break;
         }
         gw_status status = GW_OK;
@@ -158,6 +192,7 @@ static bool settle(gw_mail *mail, gw_time now, gw_error *error) {
         *at = e->next;
         gw_letter letter = e->letter;
         bool arrives = e->arrives;
+        if (arrives) mail->coming -= letter.bytes;
         int peer = e->peer;
         e->next = mail->spare;
         mail->spare = e;
@@ -172,12 +207,13 @@ static bool settle(gw_mail *mail, gw_time now, gw_error *error) {
 bool gw_mail_poll(gw_mail *mail, gw_time now, gw_error *error) {
     bool moved = settle(mail, now, error);
     for (int r = 0; r < mail->size && !error->status; r++) moved |= hear(mail, r, now, error);
+    if (!error->status) moved |= let_in_some(mail, now, error);
     if (moved && !error->status) settle(mail, now, error);
     return moved;
 }
 
 bool gw_mail_quiet(const gw_mail *mail) {
     for (int r = 0; r < mail->size; r++)
-        if (mail->ears[r].listens || mail->ears[r].open) return false;
+        if (mail->ears[r].listens || mail->ears[r].open || mail->ears[r].knocks) return false;
     return !mail->moving;
 }

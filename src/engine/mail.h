@@ -34,8 +34,8 @@ void gw_mail_close(gw_mail *mail);
 void gw_mail_listen(gw_mail *mail, int peer, bool listens);
 /* Whether somebody waits for a letter of that rank, so that its deadline runs. */
 void gw_mail_expect(gw_mail *mail, int peer, bool expected, gw_time now);
-/* data stays the caller's until events.sent. */
-gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, gw_time now,
+/* data stays the caller's until events.sent. ahead: its payload may overtake others. */
+gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, bool ahead, gw_time now,
                        gw_error *error);
 
 bool gw_mail_poll(gw_mail *mail, gw_time now, gw_error *error); /* true if anything moved */

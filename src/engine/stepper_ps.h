@@ -24,6 +24,9 @@
 #include "server/placement.h"
 
 #define GW_PARCEL_BYTES (1024 * 1024)
+/* Where all workers push in the same order and wait for each other, none has more than this under way to a server: who
+ * ran further ahead would only take bandwidth from those it waits for. */
+#define GW_PS_WINDOW_BYTES (32 * 1024 * 1024)
 #define GW_PS_GRAIN 64 /* elements: shares begin at whole cache lines */
 
 typedef struct gw_ps gw_ps;

@@ -21,6 +21,7 @@ typedef struct gw_parcel {
     bool packs, unpacks; /* from, to are in gw_ps.staging */
     uint64_t round;      /* that the worker's next push belongs to */
     int left;            /* the worker's: events until it is over */
+    int next;            /* the worker's: that waits after it to be pushed to the same server; -1: none */
     bool gone, answered; /* of these, what has happened */
     bool again;          /* to be pushed again: ranks have come together anew */
     uint64_t step;       /* the worker's: that its push is of */
@@ -96,6 +97,11 @@ struct gw_ps {
     int *piece_here;     /* of these, such as have not left yet */
     uint8_t *staging;    /* all spaces, one after the other; NULL: nothing needs packing */
     size_t staging_bytes;
+    bool windowed;       /* pushes wait for answers to earlier ones (GW_PS_WINDOW_BYTES) */
+    struct gw_ps_window { /* by server */
+        int first, last; /* parcels that wait to be pushed; -1: none */
+        size_t bytes;    /* pushed and not answered */
+    } *windows;
     int *answers_due;    /* by rank of a server: answers that this worker waits for */
     int *ends_due;       /* by rank: LEAVE and OVER letters still to come */
     bool leaving, said_leave;

@@ -208,11 +208,15 @@ static bool dial_overdue(tcp *t, gw_time now) {
     return dialled;
 }
 
-/* Grants and credits overtake data that has not begun to leave: what they hold up comes the other way. */
+static int urgency(const gw_packet *packet) {
+    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
+}
+
+/* What is urgent overtakes what has not begun to leave: what it holds up comes the other way. */
 static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
-    gw_packet *before = packet->frame.kind == GW_FRAME_DATA ? queue->tail : NULL;
+    gw_packet *before = urgency(packet) ? NULL : queue->tail;
     for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
-        if (at->frame.kind == GW_FRAME_DATA && !at->progress) break;
+        if (urgency(at) < urgency(packet) && !at->progress) break;
         before = at;
     }
     packet->next = before ? before->next : queue->head;
