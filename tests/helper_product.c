@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "free_port.h"
 #include "product_pairs.h"
 #include "product_scenes.h"
 #include "transport/rdma.h"
@@ -198,17 +199,6 @@ static void be_rank(int rank) {
 }
 
 /* The parent. */
-
-static int free_port(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &length) != 0)
-        abort();
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static void job_name(char *name, size_t size) {
     snprintf(name, size, "%s over %s, %d ranks%s", archs[job.arch], transports[job.transport], job.world,

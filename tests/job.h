@@ -5,6 +5,7 @@
 #define GW_TEST_JOB_H
 
 #include "base/clock.h"
+#include "free_port.h"
 #include "gradwire.h"
 #include "test.h"
 #include "transport/rdma.h"
@@ -76,16 +77,6 @@ struct job {
     job_shared *shared;
 };
 
-static int job_free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at)) abort();
-    if (getsockname(fd, (struct sockaddr *)&at, &length)) abort();
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 /* Notes the first failure; true if there was one. */
 static bool job_failed(job_seat *seat, gw_comm *comm, gw_status status) {
     if (status == GW_OK) return false;
@@ -148,7 +139,7 @@ static void job_start(job *j) {
     job_prepare();
     j->shared = mmap(NULL, sizeof *j->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (j->shared == MAP_FAILED) abort();
-    j->port = job_free_port();
+    j->port = free_port();
     snprintf(j->folder, sizeof j->folder, "/tmp/gradwire-test.XXXXXX");
     if (!mkdtemp(j->folder)) abort();
     setenv("GRADWIRE_FLIGHT_DIR", j->folder, 1);
