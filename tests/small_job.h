@@ -10,18 +10,8 @@
 #include <sys/wait.h>
 
 #include "gradwire.h"
+#include "free_port.h"
 #include "test.h"
-
-static int job_port(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &length) != 0)
-        abort();
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static gw_options job_options(int rank, int world, int port, const char *strategy) {
     gw_options options = GW_OPTIONS_DEFAULT;

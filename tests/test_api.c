@@ -218,8 +218,8 @@ static gw_comm *join(int rank, int world, int at) {
 static void on_every_strategy(int world, void (*body)(int)) {
     for (int s = 0; s < 4; s++) {
         strategy = strategies[s];
-        port = job_port();
-        second_port = job_port();
+        port = free_port();
+        second_port = free_port();
         job_fork(world, body);
     }
 }
@@ -323,7 +323,7 @@ static void other_strategy_rank(int rank) {
 
 static void different_strategies(void) {
     setenv("GRADWIRE_LOG", "error", 1);
-    port = job_port();
+    port = free_port();
     job_fork(3, other_strategy_rank);
     unsetenv("GRADWIRE_LOG");
 }

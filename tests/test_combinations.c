@@ -158,7 +158,7 @@ static void every_pair_trains_or_is_refused(void) {
     turns = 3;
     for (turn = 0; turn < turns; turn++) {
         transport = transports[turn];
-        port = job_port();
+        port = free_port();
         job_fork(RANKS, trains_its_lines);
     }
     printf("    %d lines cover every pair\n", line_count);

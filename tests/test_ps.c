@@ -47,7 +47,7 @@ static gw_comm *join(int rank) {
 static void run(const char *strategy, int ranks, void (*body)(int rank)) {
     line = strategy;
     world = ranks;
-    port = job_port();
+    port = free_port();
     int before = test_failures;
     job_fork(ranks, body);
     if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);

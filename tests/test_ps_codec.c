@@ -49,7 +49,7 @@ static void run(const char *strategy, const char *second, int ranks, void (*body
     line = strategy;
     other = second;
     world = ranks;
-    port = job_port();
+    port = free_port();
     int before = test_failures;
     job_fork(ranks, body);
     if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);

@@ -19,7 +19,7 @@ static gw_comm *join(int rank) {
 static void on(int ranks, const char *line, void (*body)(int rank)) {
     world = ranks;
     strategy = line;
-    port = job_port();
+    port = free_port();
     job_fork(ranks, body);
 }
 

@@ -19,7 +19,7 @@ static gw_comm *join(int rank) {
 
 static void run_job(const char *line, void (*body)(int rank)) {
     strategy = line;
-    port = job_port();
+    port = free_port();
     job_fork(WORLD, body);
 }
 

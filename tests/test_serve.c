@@ -73,7 +73,7 @@ static void run(const char *strategy, int n, int s, void (*body)(gw_comm *comm))
     line = strategy;
     workers = n;
     servers = s;
-    port = job_port();
+    port = free_port();
     body_of_worker = body;
     int before = test_failures;
     job_fork(n + s, process);
@@ -294,7 +294,7 @@ static void a_lost_server_is_told(void) {
     line = "sync=bsp";
     workers = 2;
     servers = 1;
-    port = job_port();
+    port = free_port();
     body_of_worker = lose_server;
     pid_t pids[3];
     fflush(stdout);

@@ -199,7 +199,7 @@ static void processes_get_the_dense_result(void) {
     for (int i = 0; i < 6; i++) {
         line = lines[i];
         world = 2 + i % 3;
-        port = job_port();
+        port = free_port();
         int before = test_failures;
         job_fork(world, equals_dense);
         if (test_failures != before) printf("    with %d ranks, %s\n", world, line);

@@ -94,7 +94,7 @@ static void run(const char *strategy, int ranks, bool apart, void (*body)(int ra
     line = strategy;
     world = ranks;
     scattered = apart;
-    port = job_port();
+    port = free_port();
     int before = test_failures;
     job_fork(ranks, body);
     if (test_failures != before) printf("    with %d ranks, %s\n", ranks, strategy);

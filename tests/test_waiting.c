@@ -34,7 +34,7 @@ static void wait_for_the_last(int rank) {
 
 static void waits_over(const char *line) {
     strategy = line;
-    port = job_port();
+    port = free_port();
     job_fork(2, wait_for_the_last);
 }
 

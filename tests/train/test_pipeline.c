@@ -118,7 +118,7 @@ static char model_path[] = "/tmp/gradwire-pipeline-XXXXXX.model";
 static gw_trainer *open_trainer(gw_comm **comm, int rank, int world, int stages, int micro) {
     gw_error error = {0};
     gw_trainer *trainer = NULL;
-    gw_options options = job_options(rank, world, port ? port : job_port(), NULL);
+    gw_options options = job_options(rank, world, port ? port : free_port(), NULL);
     gw_train_settings settings = {.model = model_path, .data = "synthetic:count=118,height=8,width=8", .batch = 23,
                                   .accumulate = 2, .epochs = 2, .optimiser = &gw_lars, .tuning = gw_lars.defaults,
                                   .rate = 0.1, .clip = 0.5, .seed = 5,
@@ -172,7 +172,7 @@ static void stages_compute_the_whole(void) {
     gw_trainer_destroy(t);
     gw_finalize(comm);
     for (size_t k = 0; k < sizeof jobs / sizeof jobs[0]; k++) {
-        port = job_port();
+        port = free_port();
         world_of_job = jobs[k][0];
         stages_of_job = jobs[k][1];
         job_fork(world_of_job, stage_rank);

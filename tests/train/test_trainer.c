@@ -23,7 +23,7 @@ static gw_train_settings settings(int64_t batch) {
 static gw_trainer *open_trainer(gw_comm **comm, int rank, int world) {
     gw_error error = {0};
     gw_trainer *trainer = NULL;
-    gw_options options = job_options(rank, world, port ? port : job_port(), line);
+    gw_options options = job_options(rank, world, port ? port : free_port(), line);
     gw_train_settings s = settings(24);
     CHECK_EQ(GW_OK, gw_init(comm, &options));
     CHECK_EQ(GW_OK, gw_trainer_create(*comm, &s, &trainer, &error));
@@ -57,7 +57,7 @@ static void trains(int rank) {
 static uint64_t weights_by(const char *strategy, int world) {
     line = strategy;
     ranks = world;
-    port = job_port();
+    port = free_port();
     job_fork(world, trains);
     for (int r = 1; r < world; r++) CHECK(found[r] == found[0]);
     return found[0];
@@ -112,7 +112,7 @@ static void diverging_rank(int rank) {
 }
 
 static void a_single_bit_is_noticed(void) {
-    port = job_port();
+    port = free_port();
     job_fork(3, diverging_rank);
 }
 
