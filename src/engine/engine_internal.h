@@ -163,6 +163,8 @@ void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: 
 void gw_flow_discard(gw_engine *engine);               /* after a failure: empties stashes, credits anew */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
+gw_signature gw_signature_unpack(const uint64_t packed[2]);
+gw_signature gw_signature_of_frame(const gw_frame *frame);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 
 /* executor.c */

@@ -9,52 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "engine/tracing.h"
 
 #define SIGNAL_BYTES 256
 
 static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
-}
-
-static gw_signature frame_signature(const gw_frame *frame) {
-    return (gw_signature){.collective = frame->collective, .dtype = frame->dtype, .redop = frame->redop,
-                          .builder = frame->builder, .root = frame->root, .count = frame->count};
-}
-
-bool gw_signature_equal(const gw_signature *a, const gw_signature *b) {
-    return a->collective == b->collective && a->dtype == b->dtype && a->redop == b->redop && a->builder == b->builder &&
-           a->root == b->root && a->count == b->count;
-}
-
-void gw_signature_pack(const gw_signature *s, uint64_t packed[2]) {
-    packed[0] = (uint64_t)s->collective << 24 | (uint64_t)s->dtype << 16 | (uint64_t)s->redop << 8 | s->builder |
-                (uint64_t)(uint32_t)s->root << 32;
-    packed[1] = s->count;
-}
-
-static gw_signature unpack(const uint64_t packed[2]) {
-    return (gw_signature){.collective = (uint8_t)(packed[0] >> 24), .dtype = (uint8_t)(packed[0] >> 16),
-                          .redop = (uint8_t)(packed[0] >> 8), .builder = (uint8_t)packed[0],
-                          .root = (int32_t)(packed[0] >> 32), .count = packed[1]};
-}
-
-void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
-    int builders = 0;
-    while (gw_plan_builders[builders]) builders++;
-    const char *builder = s->builder < builders ? gw_plan_builders[s->builder]->name : "unknown plan";
-    const char *name = s->collective < GW_COLLECTIVES ? gw_collective_name((gw_collective)s->collective) : "unknown";
-    const char *dtype = s->dtype < GW_DTYPES ? gw_dtype_name((gw_dtype)s->dtype) : "unknown type";
-    const char *redop = s->redop < GW_REDOPS ? gw_redop_name((gw_redop)s->redop) : "unknown operation";
-    bool reduces = s->collective == GW_COLL_ALLREDUCE || s->collective == GW_COLL_REDUCE ||
-                   s->collective == GW_COLL_REDUCE_SCATTER;
-    int used = snprintf(text, GW_TEXT_BYTES, "%s of %" PRIu64 " x %s", name, s->count, dtype);
-    if (reduces && used < GW_TEXT_BYTES)
-        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
-    if (s->root >= 0 && s->collective < GW_COLL_SEND && used < GW_TEXT_BYTES)
-        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
-    if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s", builder);
 }
 
 static void mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
@@ -70,13 +30,13 @@ static void mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, co
 }
 
 static void frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
-    gw_signature theirs = frame_signature(frame);
+    gw_signature theirs = gw_signature_of_frame(frame);
     mismatch(engine, peer, frame->comm, frame->op, &theirs, mine);
 }
 
 /* The board names who differs from most; on that rank itself, show what another one called. */
 void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
-    gw_signature theirs = unpack(packed);
+    gw_signature theirs = gw_signature_unpack(packed);
     mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
 }
 
@@ -92,7 +52,7 @@ static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
     if (!team || (frame->op & GW_PAIR_OP) || frame->op >= team->next_op) return false;
     if (team->next_op - frame->op > GW_HISTORY) return true;
     const gw_signature *past = &team->history[frame->op % GW_HISTORY];
-    gw_signature theirs = frame_signature(frame);
+    gw_signature theirs = gw_signature_of_frame(frame);
     if (!gw_signature_equal(past, &theirs)) frame_mismatch(engine, peer, frame, past);
     return true;
 }
@@ -101,7 +61,7 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
     for (gw_op *op = engine->active; op; op = op->next) {
         if (op->number != frame->op || op->team->id != frame->comm) continue;
         if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
-        gw_signature theirs = frame_signature(frame);
+        gw_signature theirs = gw_signature_of_frame(frame);
         if (gw_signature_equal(&op->signature, &theirs)) return op;
         frame_mismatch(engine, peer, frame, &op->signature);
         return NULL;
@@ -149,7 +109,7 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
             slot->frame.channel != lane->stream.channel || slot->frame.index != index)
             continue;
         gw_landing *landing = &lane->land[index % GW_PIPELINE];
-        gw_signature theirs = frame_signature(&slot->frame);
+        gw_signature theirs = gw_signature_of_frame(&slot->frame);
         if (!gw_signature_equal(&op->signature, &theirs)) {
             frame_mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
             return false;
@@ -189,7 +149,7 @@ static void check_stash(gw_op *op) {
             gw_stashed *slot = &peer->stash[i];
             if (!slot->used || slot->frame.comm != op->team->id || slot->frame.op != op->number) continue;
             if (op->pair_peer >= 0 && op->pair_peer != job_rank) continue;
-            gw_signature theirs = frame_signature(&slot->frame);
+            gw_signature theirs = gw_signature_of_frame(&slot->frame);
             if (!gw_signature_equal(&op->signature, &theirs))
                 frame_mismatch(op->engine, job_rank, &slot->frame, &op->signature);
         }
@@ -218,7 +178,8 @@ static void remember_grant(gw_engine *engine, int from, const gw_frame *frame) {
         peer->early_room = room;
     }
     peer->early[peer->early_count++] = (gw_early_grant){.comm = frame->comm, .channel = frame->channel, .op = frame->op,
-                                                        .granted = frame->index, .signature = frame_signature(frame)};
+                                                        .granted = frame->index,
+                                                        .signature = gw_signature_of_frame(frame)};
 }
 
 static void claim_from(gw_op *op, int job_rank) {

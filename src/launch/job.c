@@ -16,6 +16,7 @@
 
 #include "launch/family.h"
 #include "launch/order.h"
+#include "launch/signals.h"
 #include "launch/verdict.h"
 #include "launch/wire.h"
 
@@ -425,23 +426,6 @@ static void close_all(job *j) {
     print_rest(j);
 }
 
-/* A signal that is ignored (nohup, a background job) stays ignored. */
-static bool catch_signals(job *j, sigset_t *before) {
-    const int wanted[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        struct sigaction action;
-        if (sigaction(wanted[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, wanted[i]);
-    }
-    signal(SIGCHLD, SIG_DFL);
-    signal(SIGPIPE, SIG_IGN);
-    sigprocmask(SIG_BLOCK, &set, before);
-    j->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return j->signals >= 0;
-}
-
 static void open_all(job *j) {
     gw_error error = {0};
     for (int i = 0; i < hosts_of(j); i++) {
@@ -489,7 +473,7 @@ int gw_job_run(const gw_job_options *options) {
              .settle_until = never,
              .finish_until = never};
     sigset_t before;
-    if (!allocate(&j) || !catch_signals(&j, &before)) {
+    if (!allocate(&j) || (j.signals = gw_signals_open(true, &before)) < 0) {
         gw_console_say(&j.console, "there is not enough memory to start a job");
         gw_console_write(&j.console);
         free_job(&j);

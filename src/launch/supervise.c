@@ -16,6 +16,7 @@
 
 #include "launch/family.h"
 #include "launch/rank.h"
+#include "launch/signals.h"
 
 enum {
     CHUNK_BYTES = 32 << 10,    /* of output in one frame */
@@ -256,22 +257,11 @@ static gw_status await_order(supervisor *s, gw_error *error) {
     return GW_OK;
 }
 
-static bool catch_signals(supervisor *s) {
-    sigset_t set;
-    sigemptyset(&set);
-    const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) sigaddset(&set, caught[i]);
-    signal(SIGCHLD, SIG_DFL);
-    signal(SIGPIPE, SIG_IGN);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->signals >= 0;
-}
-
 gw_status gw_supervise(int in, int out, gw_error *error) {
     supervisor s = {.in = in, .out = out, .roll_file = -1, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
     gw_status status = GW_OK;
-    if (!catch_signals(&s)) return gw_fail(error, GW_SYSTEM, "cannot watch signals: %s", strerror(errno));
+    s.signals = gw_signals_open(false, NULL);
+    if (s.signals < 0) return gw_fail(error, GW_SYSTEM, "cannot watch signals: %s", strerror(errno));
     gw_family_adopt();
     gw_buffer_add(&s.to_launcher, GW_WIRE_HELLO, strlen(GW_WIRE_HELLO));
     status = await_order(&s, error);
