@@ -436,13 +436,16 @@ static void abort_from_another_thread(void) {
     for (int t = 0; t < 2; t++) {
         job j = {.world = 4, .strategy = transports[t], .deadline_s = 8, .body = aborts_while_waiting, .count = 100000,
                  .victim = 2};
+        double worst = 0;
         job_start(&j);
         for (int r = 0; r < 4; r++) {
             CHECK(job_ended(&j, r, 10));
             check_told(&j, r, GW_ABORTED, "the loss is not a number");
             double took = ms_between(j.shared->seat[2].called_at, j.shared->seat[r].failed_at);
-            CHECK(took < KILL_MS);
+            if (took > worst) worst = took;
         }
+        printf("    %s: %.1f ms\n", j.strategy, worst);
+        CHECK(worst < KILL_MS);
         job_close(&j);
     }
 }

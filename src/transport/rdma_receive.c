@@ -55,10 +55,11 @@ slot *gw_rdma_slot_take(rdma *r, int rank, const gw_frame *frame, void *at, uint
         return NULL;
     }
     *s = (slot){.used = true, .frame = *frame, .at = at, .memory = memory};
-    s->landing = (gw_rdma_landing){.slot = (uint32_t)(s - p->slots), .nonce = gw_rng_u32(&r->rng),
+    s->landing = (gw_rdma_landing){.slot = (uint32_t)(s - p->slots), .nonce = gw_rng_u32(&r->rng) | 1,
                                    .index = frame->index, .address = memory->address, .key = memory->key,
                                    .bytes = bytes};
     p->slots_used++;
+    gw_rdma_stamp_await(r, rank, s->landing.slot);
     return s;
 }
 
