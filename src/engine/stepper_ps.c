@@ -75,6 +75,10 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
         if (ps->copy.server < 0 || ps->ends_due[from] == 0) break;
         peer_ended(ps, from);
         return;
+    case GW_PS_MADE:
+        if (letter->parcel >= (uint32_t)ps->parcel_count || ps->parcels[letter->parcel].server != ps->own) break;
+        gw_ps_made(ps, (int)letter->parcel, from, letter->step, now, error);
+        return;
     }
     gw_fail_rank(error, GW_PROTOCOL, gw_team_member(ps->stepper->config.team, from),
                  "rank %d sent a letter of kind %u, which nobody expects",
@@ -333,7 +337,7 @@ void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *err
     for (int i = first; i < first + count && !error->status; i++) {
         gw_parcel *p = &ps->parcels[i];
         p->step = step;
-        p->gone = false;
+        p->gone = p->answered = false;
         p->left = (int)p->rounds * (p->server == ps->own ? 1 : 2); /* answers, and that pushes have left */
         if (waits(ps, p)) queue_up(ps, i);
         else push(ps, i, now, error);
@@ -361,10 +365,22 @@ static void say_leave(gw_ps *ps, gw_time now, gw_error *error) {
         if (s != ps->own) gw_mail_send(ps->mail, gw_ps_server_rank(ps, s), &letter, NULL, false, now, error);
 }
 
+/* Servers that let go who is left behind have to know how far everybody is. */
+static void tell_made(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    gw_letter letter = {.kind = GW_PS_MADE, .parcel = (uint32_t)parcel, .step = p->step};
+    if (!ps->rule.spare || !p->answered) return;
+    if (p->server == ps->own) gw_ps_made(ps, parcel, ps->rank, p->step, now, error);
+    else gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, NULL, false, now, error);
+}
+
 /* What was not answered when the others were lost. */
 static void push_again(gw_ps *ps, gw_time now, gw_error *error) {
     for (int i = 0; ps->repeats && i < ps->parcel_count && !error->status; i++) {
-        if (!ps->parcels[i].again) continue;
+        if (!ps->parcels[i].again) {
+            tell_made(ps, i, now, error);
+            continue;
+        }
         ps->parcels[i].again = false;
         ps->parcels[i].left = ps->parcels[i].server == ps->own ? 1 : 2;
         if (waits(ps, &ps->parcels[i])) queue_up(ps, i);

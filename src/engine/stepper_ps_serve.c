@@ -204,7 +204,7 @@ void gw_ps_answer_due(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
 
 void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t step, gw_time now, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
-    switch (gw_desk_push(ps->shelf.desk, parcel, worker, round, now)) {
+    switch (gw_desk_push(ps->shelf.desk, parcel, worker, round, step, now)) {
     case GW_PUSH_LAST: finish_round(ps, parcel, now, error); break;
     case GW_PUSH_APPLY:
         if (p->coded && gw_ps_codec_decode(ps, parcel, worker, error)) break;
@@ -223,6 +223,11 @@ void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t st
         return;
     }
     gw_ps_keep_heard(ps);
+    gw_ps_answer_due(ps, parcel, now, error);
+}
+
+void gw_ps_made(gw_ps *ps, int parcel, int worker, uint64_t step, gw_time now, gw_error *error) {
+    gw_desk_made(ps->shelf.desk, parcel, worker, step, now);
     gw_ps_answer_due(ps, parcel, now, error);
 }
 
