@@ -246,6 +246,7 @@ static void nobody_waits_for_the_left_behind_in_vain(void) {
     run("arch=ps:servers=2 sync=backup:n=1", 3, meet_the_slow_one);
     run("arch=ps:servers=2,replicas=1 sync=backup:n=2 schedule=p3:slice=64K transport=tcp", 4, meet_the_slow_one);
     run("arch=ps sync=backup:n=1 compress=topk:ratio=0.1,feedback=both", 3, meet_the_slow_one);
+    run("arch=ps:servers=2 sync=backup:n=1 schedule=mgwfbp", 3, meet_the_slow_one); /* all meet to cut pieces anew */
 }
 
 /* What has no meaning is refused at commit, on every rank. */
