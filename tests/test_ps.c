@@ -179,6 +179,7 @@ static void servers_that_keep_weights(void) {
     run("arch=ps:servers=2 sync=ssp:lead=1 schedule=p3", 4, pushes_ones);
     run("arch=ps sync=ssp:lead=0 transport=tcp", 2, pushes_ones);
     run("arch=ps sync=asp", 1, pushes_ones);
+    run("arch=ps:replicas=1 sync=asp", 2, pushes_ones);
 }
 
 /* With backup the mean is over whoever was in the round, so that a step moves each weight by a quarter. */

@@ -237,9 +237,9 @@ void gw_desk_leave(gw_desk *d, int w, gw_time now) {
     }
 }
 
-void gw_desk_made(gw_desk *d, int parcel, int w, uint64_t step, gw_time now) {
+void gw_desk_made(gw_desk *d, int parcel, int w, uint64_t next, gw_time now) {
     tally(d, parcel, -1, now);
-    at(d, parcel, w)->made = step + 1;
+    at(d, parcel, w)->made = next;
     let_go(d, parcel);
     tally(d, parcel, 1, now);
 }

@@ -46,8 +46,8 @@ uint64_t gw_desk_clock(const gw_desk *desk, int parcel, int worker); /* pushes o
 /* The next worker whose answer is due, -1: none. It counts as answered. */
 int gw_desk_due(gw_desk *desk, int parcel, gw_time now);
 
-/* A worker says, after a desk was restored, which step of it was answered last. Answers may be due because of that. */
-void gw_desk_made(gw_desk *desk, int parcel, int worker, uint64_t step, gw_time now);
+/* A worker says, after a desk was restored, which step it will push next. Answers may be due because of that. */
+void gw_desk_made(gw_desk *desk, int parcel, int worker, uint64_t next, gw_time now);
 
 /* A worker makes no more steps: it holds nobody back. Rounds may be complete because of that, and answers due. */
 void gw_desk_leave(gw_desk *desk, int worker, gw_time now);
