@@ -1,6 +1,6 @@
 /* test_serving_sim.c - workers and parameter servers in virtual time, of random speeds and over random links, where
- * processes are killed at any moment: what the synchronies promise, for the whole production stepper. SERVING_SEEDS sets
- * how many seeds each synchrony gets (default 40; make test-step has 1000), SERVING_FIRST the first. */
+ * processes are killed at any moment: what the synchronies promise, for the whole production stepper. SERVING_SEEDS
+ * sets how many seeds each synchrony gets (default 40; make test-step has 1000), SERVING_FIRST the first. */
 #include "test.h"
 
 #include "sim/serving.h"

@@ -21,8 +21,8 @@ void gw_serving_broken(job *j, const char *format, ...) {
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     gw_strategy_print(&j->serving->strategy, line, sizeof line);
-    snprintf(j->outcome->text, sizeof j->outcome->text, "%.300s (round %d, %d workers, %d apart, %.200s)", what, j->round,
-             j->serving->workers, j->serving->apart, line);
+    snprintf(j->outcome->text, sizeof j->outcome->text, "%.300s (round %d, %d workers, %d apart, %.200s)", what,
+             j->round, j->serving->workers, j->serving->apart, line);
 }
 
 /* A worker's program: each part returns false while it waits. */

@@ -93,8 +93,8 @@ void gw_serving_strike(gw_serving_job *job);
 float gw_serving_gradient(const gw_serving_job *job, int seat, size_t element);
 void gw_serving_check_pull(gw_serving_process *process, int tensor); /* its weights have just come */
 void gw_serving_check_end(gw_serving_job *job);
-/* All have come together, and servers know what they will go on with: of those who have died since the last time, and of
- * those who have just been started. */
+/* All have come together, and servers know what they will go on with: looks at those who have died since the last time,
+ * and counts anew for those who have just been started. */
 void gw_serving_check_lives(gw_serving_job *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* serving_meet.c - processes that come together, at the beginning and whenever one was lost, and who is lost: see
- * serving.h. The order is that of step_commit.c and step_servers.c; what goes between processes there is copied here. */
+/* serving_meet.c - processes that come together, at the beginning and whenever one was lost, and who is lost. See
+ * serving.h. The order is that of step_commit.c and step_servers.c; what is sent there is copied here. */
 #include <stdlib.h>
 #include <string.h>
 
