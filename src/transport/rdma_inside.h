@@ -17,10 +17,10 @@ typedef struct record {
     struct fi_context2 context; /* libfabric's, while it is under way; first, for that is what a completion names */
     record_kind kind;
     int peer;
-    gw_packet *packet; /* sent() is due when it is done; NULL: the transport's own */
-    struct record *next; /* of those that are free, or due */
-    uint8_t *buffer;     /* GW_RDMA_MESSAGE_BYTES; sends and receives */
-    size_t length;       /* bytes in it, of a message that is due */
+    gw_packet *packet;      /* sent() is due when it is done; NULL: the transport's own */
+    struct record *next;    /* of those that are free, or due */
+    uint8_t *buffer;        /* GW_RDMA_MESSAGE_BYTES; sends and receives */
+    size_t length;          /* bytes in it, of a message that is due */
     gw_rdma_memory *source; /* of a write; NULL: need not be registered */
     /* A write without immediate data, in parts where it is long, that a message of its own tells of: */
     bool apart;
@@ -32,11 +32,11 @@ typedef struct record {
 /* A landing that a peer has been told of, or is to be. */
 typedef struct slot {
     bool used;
-    bool untold; /* a CLEAR is due */
-    gw_frame frame;
-    void *at;
-    gw_rdma_memory *memory;
-    gw_rdma_landing landing;
+    bool untold;             /* a CLEAR is due */
+    gw_frame frame;          /* of the message that is to land */
+    void *at;                /* the engine's, lent until it has arrived or reset() */
+    gw_rdma_memory *memory;  /* its registration */
+    gw_rdma_landing landing; /* as the peer is told of it */
 } slot;
 
 /* A landing that a peer has told us of. */
@@ -143,6 +143,5 @@ bool gw_rdma_stamps_read(rdma *r);       /* true if there were */
 slot *gw_rdma_slot_take(rdma *r, int rank, const gw_frame *frame, void *at, uint64_t bytes, gw_error *error);
 void gw_rdma_heard(rdma *r, const uint8_t *bytes, size_t length);
 void gw_rdma_written(rdma *r, uint64_t immediate);
-void gw_rdma_forget_slots(rdma *r, peer *p);
 
 #endif

@@ -24,11 +24,6 @@ static void free_slot(rdma *r, peer *p, slot *s) {
     s->used = s->untold = false;
 }
 
-void gw_rdma_forget_slots(rdma *r, peer *p) {
-    for (uint32_t i = 0; i < p->slot_room; i++)
-        if (p->slots[i].used) free_slot(r, p, &p->slots[i]);
-}
-
 /* The lowest free one, so that a number that a peer holds stale is soon told anew. */
 static slot *spare_slot(rdma *r, peer *p) {
     for (uint32_t i = 0; i < p->slot_room; i++)
