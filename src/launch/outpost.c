@@ -34,9 +34,9 @@ static bool quote_word(const char *word, char text[QUOTED_BYTES]) {
     return true;
 }
 
-/* Ctrl-C is for the launcher, which says in what order things end, and nothing is to be asked of the terminal. But not a
- * session of its own: where several hosts are one machine (a lab, containers) the kernel would share the cores out among
- * them first (autogroup), and a rank that calls sched_yield would hand over nothing. */
+/* Ctrl-C is for the launcher, which says in what order things end, and nothing is to be asked of the terminal. But not
+ * a session of its own: where several hosts are one machine (a lab, containers) the kernel would share the cores out
+ * among them first (autogroup), and a rank that calls sched_yield would hand over nothing. */
 static void leave_terminal(void) {
     setpgid(0, 0);
     int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);

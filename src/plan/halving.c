@@ -78,8 +78,8 @@ static size_t bound(const gw_plan_request *request, const shape *s, uint64_t seg
     return from + offset;
 }
 
-/* What core keeps at a level: everything at level 0, its own block at the last, or that and its partner's where both sum
- * both. The blocks of a pair in a reduce-scatter belong to two ranks and are cut apart. */
+/* What core keeps at a level: everything at level 0, its own block at the last, or that and its partner's where both
+ * sum both. The blocks of a pair in a reduce-scatter belong to two ranks and are cut apart. */
 static span kept(const gw_plan_request *request, const shape *s, uint64_t segment, int core, int level) {
     int below = s->levels - level + (s->merged && level == s->levels), first = core >> below << below;
     span kept = {.from = bound(request, s, segment, first), .to = bound(request, s, segment, first + (1 << below))};
@@ -375,8 +375,8 @@ static uint64_t folded_elements(const gw_plan_request *request, const shape *s) 
 }
 
 /* The longest way of a message leads from a core to its opposite, and back again in an all-reduce, or next to where it
- * began if the last exchange is merged. It begins and ends with a pair's odd rank if there are such cores, whose opposite
- * is one too where only one way is gone. */
+ * began if the last exchange is merged. It begins and ends with a pair's odd rank if there are such cores, whose
+ * opposite is one too where only one way is gone. */
 static uint64_t start_ups(const gw_plan_request *request, const shape *s) {
     uint64_t levels = (uint64_t)s->levels;
     if (request->collective == GW_COLL_ALLREDUCE && s->merged)
