@@ -80,6 +80,7 @@ static const char *algorithm(const tcp *t, int fd) {
 static void prepare(const tcp *t, int peer, int fd) {
     int on = 1, size = t->socket_buffer > INT32_MAX ? INT32_MAX : (int)t->socket_buffer;
     option(t, peer, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on, "TCP_NODELAY");
+    if (getenv("GW_NOTSENT")) { unsigned low = (unsigned)atoi(getenv("GW_NOTSENT")); option(t, peer, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low, "TCP_NOTSENT_LOWAT"); }
     const char *name = algorithm(t, fd);
     if (name) option(t, peer, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name), name);
     if (size == 0) return;
@@ -380,6 +381,7 @@ static int tcp_wait_fd(gw_transport *transport) { return ((tcp *)transport)->epo
 /* Nothing has to be asked of epoll; what it does not know of is work that was left for the next turn. */
 static bool tcp_arm(gw_transport *transport, bool sleeping) {
     tcp *t = (tcp *)transport;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) gw_tcp_conn_doze(conn, sleeping);
     if (!sleeping) return false;
     if (t->unsettled || t->wanting || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
     for (int i = 0; i < t->backlog_count; i++) {
