@@ -120,20 +120,13 @@ void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count) {
 
 /* On its way. */
 
-/* Where a schedule splits, second halves are under way beside first halves that a whole backward pass may wait for; and
- * of second halves the next forward pass needs first what was produced last. */
-static uint8_t urgency(const gw_stepper *s, int piece, gw_collective what) {
-    if (what == GW_COLL_ALLREDUCE) return 0;
-    if (what == GW_COLL_REDUCE_SCATTER) return GW_URGENT_SIGNAL - 1;
-    return (uint8_t)((GW_URGENT_SIGNAL - 2) * (int64_t)piece / gw_schedule_pieces(s->schedule));
-}
-
 static gw_status start_dense(gw_stepper *s, int piece, gw_collective what, gw_time now, gw_error *error) {
     gw_run *run = &s->runs[piece];
     int size = gw_team_size(s->config.team), rank = gw_team_rank(s->config.team);
     gw_op_spec spec = {.collective = what, .in = run->data, .out = run->data, .count = run->count, .dtype = run->dtype,
                        .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes,
-                       .label = run->label, .urgency = urgency(s, piece, what)};
+                       .label = run->label,
+                       .urgency = gw_schedule_urgency(s->schedule, piece, what == GW_COLL_ALLGATHER)};
     if (what != GW_COLL_ALLREDUCE) {
         size_t offset = 0, own;
         for (int r = 0; r < size; r++) gw_part(run->count, size, r, &offset, &s->counts[r]);
@@ -184,6 +177,7 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     }
     if (run->exchange) {
         uint64_t step = gw_stepper_step(s, p->readied - 1);
+        gw_exchange_urgency(run->exchange, gw_schedule_urgency(s->schedule, piece, second));
         if (second) {
             gw_exchange_go_on(run->exchange);
             return;

@@ -80,7 +80,6 @@ static const char *algorithm(const tcp *t, int fd) {
 static void prepare(const tcp *t, int peer, int fd) {
     int on = 1, size = t->socket_buffer > INT32_MAX ? INT32_MAX : (int)t->socket_buffer;
     option(t, peer, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on, "TCP_NODELAY");
-    if (getenv("GW_NOTSENT")) { unsigned low = (unsigned)atoi(getenv("GW_NOTSENT")); option(t, peer, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low, "TCP_NOTSENT_LOWAT"); }
     const char *name = algorithm(t, fd);
     if (name) option(t, peer, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name), name);
     if (size == 0) return;

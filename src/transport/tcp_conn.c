@@ -2,6 +2,8 @@
 #include "transport/tcp_conn.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 
 #define TURN_BYTES ((size_t)1 << 20) /* moved by one call at most, so that all peers have their turn */
 #define SMALL_BYTES ((uint64_t)16 << 10) /* payloads up to this are read through the buffer */
+#define UNSENT_BYTES ((int)512 << 10)     /* that the kernel holds back: what is urgent cannot overtake them */
 #define DOZE_BYTES ((uint64_t)512 << 10)  /* of a payload, before a sleeper is woken */
 #define GATHER 16                        /* pieces in one sendmsg: half of them headers */
 
@@ -21,6 +24,7 @@ gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd)
     *conn = (gw_tcp_conn){.fd = fd, .peer = peer, .stream = stream, .generation = generation};
     conn->ahead = GW_TCP_BUFFER_BYTES;
     conn->low_water = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){UNSENT_BYTES}, sizeof(int)); /* without it all goes on too */
     return conn;
 }
 

@@ -51,7 +51,7 @@ void gw_tcp_conn_free(gw_tcp_conn *conn); /* closes */
 bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink);
 gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_tcp_queue *queue, const gw_sink *sink, bool *moved);
 
-/* Whoever waits for it goes to sleep, or is awake again. A sleeper is not woken for every segment of a large payload. */
+/* Whoever waits for it goes to sleep, or is awake again. A sleeper is not woken by every segment of a payload. */
 void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping);
 
 #endif
