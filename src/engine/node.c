@@ -144,6 +144,16 @@ static bool called_anew(void *ctx) {
     return gw_roll_read(&roll, node->place.roll) && roll.round > node->place.round;
 }
 
+/* People know servers by numbers of their own, not as the ranks after the last. */
+static void name_server(const gw_node *node, char host[GW_ENDPOINT_HOST]) {
+    char number[32];
+    int server = node->rank - (node->world - node->place.servers);
+    if (server < 0) return;
+    snprintf(number, sizeof number, " (server %d)", server);
+    size_t room = GW_ENDPOINT_HOST - 1 - strlen(number), length = strlen(host);
+    strcpy(host + (length < room ? length : room), number);
+}
+
 /* Listens, tells rank 0 where, and learns where all others are. */
 static gw_status meet(gw_node *node, gw_time until, gw_error *error) {
     const gw_options *options = &node->options;
@@ -162,6 +172,7 @@ static gw_status meet(gw_node *node, gw_time until, gw_error *error) {
     if (place->roll[0]) meeting.off = called_anew, meeting.ctx = node;
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
+    if (!status) name_server(node, mine.host);
     if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
@@ -330,7 +341,8 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
         status = gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
         goto fail;
     }
-    gethostname(node->endpoints[node->rank].host, sizeof node->endpoints[0].host - 1);
+    gethostname(node->endpoints[node->rank].host, GW_ENDPOINT_HOST - 1);
+    name_server(node, node->endpoints[node->rank].host);
     status = open_descriptors(node, error);
     if (!status) status = open_core(node, error);
     if (!status && node->world == 1)
