@@ -221,7 +221,7 @@ static void fill_frame(gw_op *op, gw_lane *lane, gw_frame *frame, gw_frame_kind 
 void gw_flow_grant(gw_op *op, gw_lane *lane) {
     const gw_peer *peer = &op->engine->peers[lane->peer];
     bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
-    bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
+    bool starving = lane->granted <= lane->done || lane->posted == gw_op_allowed(op, lane);
     if (wanted && (starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) gw_flow_grant_all(op, lane);
 }
 
@@ -253,8 +253,7 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     packet->frame.length = bytes;
     if (eager) packet->frame.flags |= GW_FRAME_EAGER;
     /* A few bytes that are all of a message between two: nothing of it can be overtaken. */
-    bool signal = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
-    packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.ahead ? GW_URGENT_AHEAD : 0;
+    packet->urgent = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
     if (bytes > GW_EAGER_BYTES) { /* credits are not to wait behind a large payload */
         peer->owed = packet->frame.credits;
         packet->frame.credits = 0;

@@ -208,15 +208,13 @@ static bool dial_overdue(tcp *t, gw_time now) {
     return dialled;
 }
 
-static int urgency(const gw_packet *packet) {
-    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
-}
+static bool urgent(const gw_packet *packet) { return packet->urgent || packet->frame.kind != GW_FRAME_DATA; }
 
 /* What is urgent overtakes what has not begun to leave: what it holds up comes the other way. */
 static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
-    gw_packet *before = urgency(packet) ? NULL : queue->tail;
+    gw_packet *before = urgent(packet) ? NULL : queue->tail;
     for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
-        if (urgency(at) < urgency(packet) && !at->progress) break;
+        if (!urgent(at) && !at->progress) break;
         before = at;
     }
     packet->next = before ? before->next : queue->head;
