@@ -145,27 +145,28 @@ static void bsp_over_server_processes_equals_direct(void) {
     run("schedule=p3", 4, 2, compare_means);
 }
 
-/* Gradients of -1 are counted by the weights: 0.25 a step of all workers. */
+/* Gradients of -1 are counted by the weights: 0.25 a step of all workers. Under backup the last worker is slow and
+ * left behind, and makes its steps while the others wait for it in a collective call. */
 
 static void count_steps(gw_comm *comm) {
+    bool leaves_behind = strstr(line, "backup") != NULL, slow = leaves_behind && gw_rank(comm) == workers - 1;
     model m;
     make_model(&m);
     for (size_t i = 0; i < m.total; i++) m.weights[i] = 100;
     gw_step *step = commit(comm, &m, true);
     for (int number = 0; number < 8; number++) {
+        if (slow) nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
         for (size_t i = 0; i < m.total; i++) m.gradients[i] = -1;
         take_step(step, &m);
     }
-    if (!strstr(line, "backup")) {
-        CHECK_EQ(GW_OK, gw_barrier(comm)); /* all have been answered: one more push, of nothing, brings all of it */
-        memset(m.gradients, 0, m.total * sizeof(float));
-        take_step(step, &m);
-        int wrong = 0;
-        for (size_t i = 0; i < m.total; i++)
-            wrong += fabsf(m.weights[i] - 102) > 0.05f;
-        if (wrong) printf("    %g, not 102\n", (double)m.weights[0]);
-        CHECK_EQ(0, wrong);
-    }
+    CHECK_EQ(GW_OK, gw_barrier(comm)); /* all have been answered: one more push, of nothing, brings all of it */
+    memset(m.gradients, 0, m.total * sizeof(float));
+    take_step(step, &m);
+    int wrong = 0;
+    for (size_t i = 0; i < m.total; i++)
+        wrong += leaves_behind ? m.weights[i] < 100 || m.weights[i] > 102.05f : fabsf(m.weights[i] - 102) > 0.05f;
+    if (wrong) printf("    %g, not 102\n", (double)m.weights[0]);
+    CHECK_EQ(0, wrong);
     gw_step_close(step);
     free_model(&m);
 }

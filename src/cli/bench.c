@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "base/words.h"
 #include "cli/args.h"
+#include "cli/host_options.h"
 
 enum { RANKS_MAX = 1024, CALLS_DEFAULT_MAX = 1000, CALLS_DEFAULT_MIN = 5 };
 
@@ -211,8 +212,7 @@ static int run(int argc, char **argv) {
          .about = "where buffers lie (default: gw_alloc)"},
         {.name = "against", .kind = GW_OPTION_STRING, .value = "A,B", .string = &s.against,
          .about = "compare in turns with other libraries: openmpi, openmpi-tuned, mpich, gloo"},
-        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
-         .about = "run the ranks on hosts made of network namespaces, with links of that rate (root)"},
+        GW_OPTION_LAB(&s.lab_text),
         {.name = "compress", .kind = GW_OPTION_STRING, .value = "'A B'", .string = &s.compress,
          .about = "compare with codecs, apart by blanks: 'onebit topk:ratio=0.01' (docs/compression.md)"},
         {.name = "timeline", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.timeline,

@@ -12,6 +12,7 @@
 
 #include "cli/args.h"
 #include "cli/bench.h"
+#include "cli/host_options.h"
 #include "model/profile.h"
 #include "model/text.h"
 #include "schedule/schedule.h"
@@ -235,8 +236,7 @@ int gw_cmd_bench_step(int argc, char **argv) {
          .about = "the recorded model: layer,kind,parameter_bytes,forward_us,backward_us (gradwire profile)"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &s->ranks, .lowest = 1,
          .highest = RANKS_MAX, .about = "how many ranks (default: 4, or one for each host of the lab)"},
-        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s->lab_text,
-         .about = "run the ranks on hosts made of network namespaces, with links of that rate (root)"},
+        GW_OPTION_LAB(&s->lab_text),
         {.name = "schedule", .kind = GW_OPTION_STRING, .value = "A,B", .string = &s->schedules,
          .about = "what is compared, as in gradwire list schedule; delayed: wfbp under sync=delayed (default: all)"},
         {.name = "scale", .kind = GW_OPTION_STRING, .value = "X", .string = &s->scale_text,

@@ -1,9 +1,10 @@
 /* chart.c - see chart.h. */
 #include "cli/chart.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
+
+#include "base/file.h"
 
 enum { COLUMNS = 64, ROWS = 16 };
 
@@ -118,9 +119,8 @@ static void svg_curve(const gw_chart *c, int s, FILE *out) {
     svg_text(out, LEFT + 20, at, "start", c->names[s]);
 }
 
-gw_status gw_chart_svg(const gw_chart *c, const char *path, gw_error *error) {
-    FILE *out = fopen(path, "we");
-    if (!out) return gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+static void write_svg(const void *ctx, FILE *out) {
+    const gw_chart *c = ctx;
     int height = HEIGHT + 16 * c->series;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
@@ -131,7 +131,8 @@ gw_status gw_chart_svg(const gw_chart *c, const char *path, gw_error *error) {
     svg_axes(c, out);
     for (int s = 0; s < c->series; s++) svg_curve(c, s, out);
     fputs("</svg>\n", out);
-    bool good = !ferror(out);
-    good = fclose(out) == 0 && good;
-    return good ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+}
+
+gw_status gw_chart_svg(const gw_chart *c, const char *path, gw_error *error) {
+    return gw_file_replace(path, write_svg, c, error);
 }

@@ -9,12 +9,12 @@
 
 #include "cli/args.h"
 #include "cli/doctor_print.h"
+#include "cli/host_options.h"
 #include "doctor/conduct.h"
 #include "doctor/file.h"
 #include "lab/lab.h"
 #include "transport/address.h"
 
-#define DEFAULT_RSH "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15"
 #define QUIET (2 * GW_SECOND) /* before progress is shown */
 
 typedef struct settings {
@@ -152,7 +152,7 @@ static int check(settings *s) {
 }
 
 static int run(int argc, char **argv) {
-    settings s = {.rsh = DEFAULT_RSH};
+    settings s = {.rsh = GW_RSH_PRESET};
     const gw_option options[] = {
         /* clang-format off */
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &s.ranks, .lowest = 1,
@@ -162,12 +162,9 @@ static int run(int argc, char **argv) {
          .about = "the hosts; slots (A:4) are allowed and do not count"},
         {.name = "hostfile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.hostfile,
          .about = "the hosts, one a line"},
-        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
-         .about = "hosts made of network namespaces with shaped links (root)"},
-        {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = &s.rsh,
-         .about = "the remote shell, to which host and command line are added (default: ssh)"},
-        {.name = "remote-path", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.remote_path,
-         .about = "this program on the other hosts (default: where it is here)"},
+        GW_OPTION_LAB(&s.lab_text),
+        GW_OPTION_RSH(&s.rsh),
+        GW_OPTION_REMOTE_PATH(&s.remote_path),
         {.name = "interface", .kind = GW_OPTION_STRING, .value = "LIST", .string = &s.interface,
          .about = "the network interfaces to use, as for gradwire run"},
         {.name = "ports", .kind = GW_OPTION_STRING, .value = "LOW-HIGH", .string = &s.ports,

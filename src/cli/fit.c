@@ -1,5 +1,4 @@
 /* fit.c - gradwire fit: speeds of machines from the doctor's files, captures and measured steps, for predict. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,11 +139,8 @@ static gw_status write_layers(const found *f, const char *path, gw_error *error)
     if (!f->profile.count)
         return gw_fail(error, GW_INVALID, "--layers: no layers were recorded in these files: capture a job of gradwire "
                        "train");
-    FILE *file = fopen(path, "we");
-    bool good = file != NULL;
-    if (good) gw_profile_print(&f->profile, file);
-    if (file) good = fclose(file) == 0 && good;
-    if (!good) return gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    gw_status status = gw_profile_write(&f->profile, path, error);
+    if (status) return status;
     printf("%d layers written to %s; use them with gradwire predict --profile ./%s\n", f->profile.count, path, path);
     return GW_OK;
 }
@@ -259,7 +255,7 @@ static int run(int argc, char **argv) {
     if (steps && fit_steps(steps, moves, &machine, &error)) return fail(&error);
     print_machine(&machine);
     if (!output) gw_machine_print(&machine, stdout);
-    else if (gw_machine_write(&machine, output, "written by gradwire fit", &error)) return fail(&error);
+    else if (gw_machine_write(&machine, output, &error)) return fail(&error);
     else printf("written to %s; use it with gradwire predict --model\n", output);
     return 0;
 }

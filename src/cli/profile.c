@@ -123,13 +123,10 @@ static gw_status make_profile(const recorder *r, const char *name, gw_profile *p
 }
 
 static gw_status write_profile(const gw_profile *profile, const char *path, gw_error *error) {
-    FILE *file = path ? fopen(path, "we") : stdout;
-    if (!file) return gw_fail(error, GW_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
-    gw_profile_print(profile, file);
-    bool whole = fflush(file) == 0 && !ferror(file);
-    if (path && fclose(file) != 0) whole = false;
-    return whole ? GW_OK : gw_fail(error, GW_SYSTEM, "%s cannot be written: %s", path ? path : "standard output",
-                                   strerror(errno));
+    if (path) return gw_profile_write(profile, path, error);
+    gw_profile_print(profile, stdout);
+    bool whole = fflush(stdout) == 0 && !ferror(stdout);
+    return whole ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write to standard output: %s", strerror(errno));
 }
 
 static gw_status profile_model(const gw_spec *spec, const char *name, int batch, int steps, const char *path,

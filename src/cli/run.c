@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/host_options.h"
 #include "insight/mend.h"
 #include "lab/lab.h"
 #include "launch/job.h"
@@ -19,8 +20,6 @@
 #include "transport/token.h"
 
 enum { DEFAULT_PORT = 29500, SECONDS_MAX = 30 * 24 * 3600 };
-
-#define DEFAULT_RSH "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15"
 
 extern char **environ;
 
@@ -291,7 +290,7 @@ static void open_standard_streams(void) {
 static int run(int argc, char **argv) {
     static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
     static const char *const bindings[] = {"share", "none", NULL};
-    settings s = {.rsh = DEFAULT_RSH, .grace = 2};
+    settings s = {.rsh = GW_RSH_PRESET, .grace = 2};
     const gw_option options[] = {
         /* clang-format off */
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &s.ranks, .lowest = 1,
@@ -301,12 +300,9 @@ static int run(int argc, char **argv) {
          .about = "the hosts and their slots"},
         {.name = "hostfile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.hostfile,
          .about = "the hosts, one a line: host slots=4"},
-        {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = &s.lab_text,
-         .about = "hosts made of network namespaces with shaped links (root)"},
-        {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = &s.rsh,
-         .about = "the remote shell, to which host and command line are added (default: ssh)"},
-        {.name = "remote-path", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.remote_path,
-         .about = "this program on the other hosts (default: where it is here)"},
+        GW_OPTION_LAB(&s.lab_text),
+        GW_OPTION_RSH(&s.rsh),
+        GW_OPTION_REMOTE_PATH(&s.remote_path),
         {.name = "master-addr", .kind = GW_OPTION_STRING, .value = "ADDRESS", .string = &s.master_addr,
          .about = "where the ranks find rank 0 (default: the first host, or loopback)"},
         {.name = "port", .kind = GW_OPTION_INTEGER, .integer = &s.port, .lowest = 1, .highest = 65535,

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/tool.h"
+#include "base/tool.h"
 
 typedef struct fetch_state {
     const gw_source *source;
@@ -112,7 +112,7 @@ static gw_status run(fetch_state *fetch, const char *doing, const char *const *w
                     .ctx = fetch};
     fetch->doing = doing;
     tick(fetch);
-    return gw_data_tool_run(&tool, error);
+    return gw_tool_run(&tool, error);
 }
 
 static gw_status download(fetch_state *fetch, gw_error *error) {

@@ -1,20 +1,20 @@
 /* file.c - see file.h. */
 #include "doctor/file.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/units.h"
 
 enum { VERSION = 1, LINE_BYTES = 512, FIELDS_MAX = 6, MTU_MAX = 1 << 24 };
 
 /* ---- writing ---- */
 
-static void write_report(const gw_doctor_report *r, FILE *file) {
+static void write_report(const void *ctx, FILE *file) {
+    const gw_doctor_report *r = ctx;
     fprintf(file, "gradwire-doctor %d\nhosts %d\n", VERSION, r->count);
     for (int i = 0; i < r->count; i++) {
         const gw_doctor_host *host = &r->hosts[i];
@@ -32,19 +32,7 @@ static void write_report(const gw_doctor_report *r, FILE *file) {
 }
 
 gw_status gw_doctor_write(const gw_doctor_report *report, const char *path, gw_error *error) {
-    char *beside = NULL;
-    if (asprintf(&beside, "%s.part", path) < 0) return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
-    FILE *file = fopen(beside, "we");
-    bool good = file != NULL;
-    if (good) {
-        write_report(report, file);
-        good = !ferror(file) && fflush(file) == 0;
-        good = fclose(file) == 0 && good && rename(beside, path) == 0;
-        if (!good) unlink(beside);
-    }
-    gw_status status = good ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-    free(beside);
-    return status;
+    return gw_file_replace(path, write_report, report, error);
 }
 
 /* ---- reading ---- */
@@ -179,29 +167,10 @@ gw_status gw_doctor_parse(const char *bytes, size_t size, const char *name, gw_d
     return status;
 }
 
-gw_status gw_doctor_load(const char *path, char **out, size_t *out_size, gw_error *error) {
-    gw_status status = GW_OK;
-    FILE *file = fopen(path, "re");
-    char *bytes = malloc(GW_DOCTOR_FILE_BYTES_MAX + 1);
-    size_t size = file && bytes ? fread(bytes, 1, GW_DOCTOR_FILE_BYTES_MAX + 1, file) : 0;
-    if (!file || ferror(file)) status = gw_fail(error, GW_SYSTEM, "cannot read %s: %s", path, strerror(errno));
-    else if (!bytes) status = gw_fail(error, GW_MEMORY, "no memory to read %s", path);
-    else if (size > GW_DOCTOR_FILE_BYTES_MAX)
-        status = gw_fail(error, GW_INVALID, "%s is too long for a file of gradwire doctor", path);
-    if (file) fclose(file);
-    if (status) {
-        free(bytes);
-        return status;
-    }
-    *out = bytes;
-    *out_size = size;
-    return GW_OK;
-}
-
 gw_status gw_doctor_read(const char *path, gw_doctor_table *table, gw_error *error) {
     char *bytes = NULL;
     size_t size = 0;
-    gw_status status = gw_doctor_load(path, &bytes, &size, error);
+    gw_status status = gw_file_read(path, GW_DOCTOR_FILE_BYTES_MAX, &bytes, &size, error);
     if (!status) status = gw_doctor_parse(bytes, size, path, table, error);
     free(bytes);
     return status;

@@ -40,8 +40,6 @@ gw_status gw_doctor_write(const gw_doctor_report *report, const char *path, gw_e
 /* Strict: anything that the writer would not write is refused with a sentence that names the line. `name` is used in
  * messages. On success *table is the caller's: gw_doctor_table_free. */
 gw_status gw_doctor_parse(const char *bytes, size_t size, const char *name, gw_doctor_table *table, gw_error *error);
-/* The bytes of such a file, unread; the caller's. */
-gw_status gw_doctor_load(const char *path, char **bytes, size_t *size, gw_error *error);
 gw_status gw_doctor_read(const char *path, gw_doctor_table *table, gw_error *error);
 void gw_doctor_table_free(gw_doctor_table *table);
 

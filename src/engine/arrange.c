@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 
 gw_status gw_job_links_file(const gw_node *node, char **bytes, size_t *size, gw_error *error) {
@@ -13,7 +14,7 @@ gw_status gw_job_links_file(const gw_node *node, char **bytes, size_t *size, gw_
     *size = 0;
     if (node->rank != 0 || !path || !*path) return GW_OK;
     gw_doctor_table checked = {0};
-    gw_status status = gw_doctor_load(path, bytes, size, error);
+    gw_status status = gw_file_read(path, GW_DOCTOR_FILE_BYTES_MAX, bytes, size, error);
     if (!status) status = gw_doctor_parse(*bytes, *size, path, &checked, error);
     gw_doctor_table_free(&checked);
     if (status) {

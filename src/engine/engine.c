@@ -128,6 +128,16 @@ struct gw_trace *gw_engine_tracing(const gw_engine *engine) { return engine->tra
 int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
 gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }
 
+static void release(gw_team *team) {
+    if (!team) return;
+    free(team->members);
+    free(team->host_of);
+    free(team->sent_to);
+    free(team->received_from);
+    free(team->sources);
+    free(team);
+}
+
 gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members,
                        const gw_topology *topology, struct gw_board *board, gw_error *error) {
     int size = topology->world;
@@ -155,14 +165,7 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     *out = team;
     return GW_OK;
 memory:
-    if (team) {
-        free(team->members);
-        free(team->host_of);
-        free(team->sent_to);
-        free(team->received_from);
-        free(team->sources);
-    }
-    free(team);
+    release(team);
     return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
 }
 
@@ -171,12 +174,7 @@ void gw_team_close(gw_team *team) {
     gw_team **at = &team->engine->teams;
     while (*at != team) at = &(*at)->next;
     *at = team->next;
-    free(team->members);
-    free(team->host_of);
-    free(team->sent_to);
-    free(team->received_from);
-    free(team->sources);
-    free(team);
+    release(team);
 }
 
 void gw_team_native(gw_team *team, gw_transport *transport) { team->native = transport; }

@@ -9,7 +9,7 @@
 
 #include "engine/core.h"
 
-#define GW_MAIL_KINDS 8
+#define GW_MAIL_KINDS 16
 
 /* Goes over the wire as it is. */
 typedef struct gw_letter {

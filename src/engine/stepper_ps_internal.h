@@ -44,10 +44,12 @@ typedef enum gw_ps_letter {
     GW_PS_OVER,   /* the server's reply to that: it sends no more answers */
     GW_PS_COPY,   /* a push that the server has used, or the sum of a round, for its replica */
     GW_PS_COPIED, /* the replica's reply to that */
-    GW_PS_CLOSE   /* to the replica: there will be no more copies */
+    GW_PS_CLOSE,  /* to the replica: there will be no more copies */
+    GW_PS_CLOSED, /* the replica's reply to that: its last letter */
+    GW_PS_MADE    /* ranks have come together anew: the worker's next push of that parcel is of that step */
 } gw_ps_letter;
 
-_Static_assert(GW_PS_CLOSE < GW_MAIL_KINDS, "letters of different kinds do not wait for each other");
+_Static_assert(GW_PS_MADE < GW_MAIL_KINDS, "letters of different kinds do not wait for each other");
 
 /* Of a letter: what it is, and for copies the worker whose push it was (-1: a round's sum). */
 static inline gw_ps_letter gw_letter_kind(const gw_letter *letter) { return (gw_ps_letter)(letter->kind & 0xff); }
@@ -101,7 +103,7 @@ struct gw_ps {
     int *answers_due;    /* by rank of a server: answers that this worker waits for */
     int *ends_due;       /* by rank: LEAVE and OVER letters still to come */
     bool leaving, said_leave;
-    bool repeats;        /* parcels are to be pushed again */
+    bool repeats;        /* ranks have come together anew: parcels are to be pushed again, or told of (GW_PS_MADE) */
     /* The server's. */
     gw_shelf shelf;
     size_t landing_bytes;
@@ -136,6 +138,7 @@ void gw_ps_serve_close(gw_ps *ps);
 size_t gw_ps_serve_bytes(const gw_ps *ps);
 void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t step, gw_time now, gw_error *error);
 void gw_ps_left(gw_ps *ps, int worker, gw_time now, gw_error *error);
+void gw_ps_made(gw_ps *ps, int parcel, int worker, uint64_t next, gw_time now, gw_error *error);
 void gw_ps_answer_due(gw_ps *ps, int parcel, gw_time now, gw_error *error);
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_parcel *parcel, int worker);
 /* The caller's optimiser, on a server's weights. */

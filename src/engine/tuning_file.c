@@ -1,10 +1,10 @@
 /* tuning_file.c - see tuning_file.h. */
 #include "engine/tuning_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/file.h"
 
 #define HEAD "# gradwire tune: "
 
@@ -54,22 +54,25 @@ static void print_trials(FILE *file, const gw_tuner *tuner, const int *param, co
     }
 }
 
+typedef struct findings {
+    const char *model;
+    const gw_tuner *tuner;
+    const int *param;
+    const gw_strategy *strategy;
+} findings;
+
+static void write_findings(const void *ctx, FILE *file) {
+    const findings *f = ctx;
+    char line[GW_STRATEGY_PRINT_BYTES + 200];
+    print_head(f->model, f->strategy, line, sizeof line);
+    fprintf(file, "%s\n", line);
+    print_trials(file, f->tuner, f->param, f->strategy);
+    gw_tuning_schedule_print(f->strategy, line, sizeof line);
+    fprintf(file, "schedule=%s\n", line);
+}
+
 gw_status gw_tuning_file_write(const char *path, const char *model, const gw_tuner *tuner, const int *param,
                                const gw_strategy *strategy, gw_error *error) {
-    char fresh[4096], line[GW_STRATEGY_PRINT_BYTES + 200];
-    if (snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid()) >= (int)sizeof fresh)
-        return gw_fail(error, GW_INVALID, "what was tuned is not written: the file's name is too long");
-    FILE *file = fopen(fresh, "we");
-    if (!file) return gw_fail(error, GW_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
-    print_head(model, strategy, line, sizeof line);
-    fprintf(file, "%s\n", line);
-    print_trials(file, tuner, param, strategy);
-    gw_tuning_schedule_print(strategy, line, sizeof line);
-    fprintf(file, "schedule=%s\n", line);
-    bool whole = !ferror(file);
-    whole = fclose(file) == 0 && whole && rename(fresh, path) == 0;
-    if (whole) return GW_OK;
-    gw_fail(error, GW_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
-    unlink(fresh);
-    return error->status;
+    findings f = {.model = model, .tuner = tuner, .param = param, .strategy = strategy};
+    return gw_file_replace(path, write_findings, &f, error);
 }

@@ -1,18 +1,18 @@
 /* lab.c - see lab.h. */
 #include "lab/lab.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/tool.h"
 #include "base/units.h"
-#include "lab/tool.h"
 #include "lab/watchdog.h"
 
 #define GSO_BYTES 65536.0 /* the largest packet that the kernel hands to a link in one piece */
+#define TOOL_SECONDS 20.0 /* what ip and tc may take, on a busy machine */
 
 typedef struct host {
     char name[GW_LAB_NAME_BYTES];
@@ -48,6 +48,11 @@ gw_status gw_lab_parse(const char *text, gw_lab_options *options, gw_error *erro
     return status;
 }
 
+/* A lab that is being taken down must come to its end, also after Ctrl-C. */
+static gw_status run_tool(const char *const *words, gw_error *error) {
+    return gw_tool_run(&(gw_tool){.words = words, .seconds = TOOL_SECONDS, .apart = true}, error);
+}
+
 /* The bucket holds a millisecond, or one packet of the largest size and a bit; the queue five milliseconds. */
 static gw_status shape(const char *space, const char *interface, double rate, gw_error *error) {
     char speed[40], burst_text[40], limit_text[40];
@@ -66,7 +71,7 @@ static gw_status shape(const char *space, const char *interface, double rate, gw
         argv[used++] = space;
     }
     memcpy(argv + used, tail, sizeof tail);
-    return gw_tool_run(argv, error);
+    return run_tool(argv, error);
 }
 
 gw_status gw_lab_shape(gw_lab *lab, int index, double rate, gw_error *error) {
@@ -75,7 +80,7 @@ gw_status gw_lab_shape(gw_lab *lab, int index, double rate, gw_error *error) {
     return status ? status : shape(NULL, h->port, rate, error);
 }
 
-#define TOOL(...) gw_tool_run((const char *const[]){__VA_ARGS__, NULL}, error)
+#define TOOL(...) run_tool((const char *const[]){__VA_ARGS__, NULL}, error)
 
 static gw_status open_host(gw_lab *lab, int index, gw_error *error) {
     const host *h = &lab->hosts[index];
@@ -119,10 +124,10 @@ static void name_all(gw_lab *lab) {
 static void take_down(void *ctx) {
     const gw_lab *lab = ctx;
     for (int i = 0; i < lab->options.hosts; i++) {
-        gw_tool_run((const char *const[]){"ip", "link", "del", lab->hosts[i].port, NULL}, NULL);
-        gw_tool_run((const char *const[]){"ip", "netns", "del", lab->hosts[i].name, NULL}, NULL);
+        run_tool((const char *const[]){"ip", "link", "del", lab->hosts[i].port, NULL}, NULL);
+        run_tool((const char *const[]){"ip", "netns", "del", lab->hosts[i].name, NULL}, NULL);
     }
-    gw_tool_run((const char *const[]){"ip", "link", "del", lab->bridge, NULL}, NULL);
+    run_tool((const char *const[]){"ip", "link", "del", lab->bridge, NULL}, NULL);
 }
 
 gw_status gw_lab_open(gw_lab **out, const gw_lab_options *options, gw_error *error) {

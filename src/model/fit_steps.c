@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "model/fit.h"
@@ -76,7 +77,7 @@ gw_status gw_fit_steps_parse(const char *bytes, size_t size, const char *name, g
 gw_status gw_fit_steps_read(const char *path, gw_fit_steps *steps, gw_error *error) {
     char *bytes;
     size_t size;
-    gw_status status = gw_text_read_file(path, &bytes, &size, error);
+    gw_status status = gw_file_read(path, GW_TEXT_FILE_MAX, &bytes, &size, error);
     if (status) return status;
     status = gw_fit_steps_parse(bytes, size, path, steps, error);
     free(bytes);

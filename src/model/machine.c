@@ -1,12 +1,11 @@
 /* machine.c - see machine.h. */
 #include "model/machine.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "model/text.h"
@@ -102,21 +101,13 @@ void gw_machine_print(const gw_machine *machine, FILE *out) {
     fputs("end\n", out);
 }
 
-gw_status gw_machine_write(const gw_machine *machine, const char *path, const char *remark, gw_error *error) {
-    char *beside = NULL;
-    if (asprintf(&beside, "%s.part", path) < 0) return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
-    FILE *file = fopen(beside, "we");
-    bool good = file != NULL;
-    if (good) {
-        if (remark[0]) fprintf(file, "# %s\n", remark);
-        gw_machine_print(machine, file);
-        good = !ferror(file) && fflush(file) == 0;
-        good = fclose(file) == 0 && good && rename(beside, path) == 0;
-        if (!good) unlink(beside);
-    }
-    gw_status status = good ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-    free(beside);
-    return status;
+static void write_machine(const void *machine, FILE *out) {
+    fputs("# written by gradwire fit\n", out);
+    gw_machine_print(machine, out);
+}
+
+gw_status gw_machine_write(const gw_machine *machine, const char *path, gw_error *error) {
+    return gw_file_replace(path, write_machine, machine, error);
 }
 
 /* Reading. */
@@ -215,7 +206,7 @@ gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_
 gw_status gw_machine_read(const char *path, gw_machine *machine, gw_error *error) {
     char *bytes;
     size_t size;
-    gw_status status = gw_text_read_file(path, &bytes, &size, error);
+    gw_status status = gw_file_read(path, GW_TEXT_FILE_MAX, &bytes, &size, error);
     if (status) return status;
     status = gw_machine_parse(bytes, size, path, machine, error);
     free(bytes);

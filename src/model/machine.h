@@ -83,6 +83,6 @@ void gw_machine_print(const gw_machine *machine, FILE *out);
 /* Strict; complaints name the line. On failure *machine is untouched. */
 gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_machine *machine, gw_error *error);
 gw_status gw_machine_read(const char *path, gw_machine *machine, gw_error *error);
-gw_status gw_machine_write(const gw_machine *machine, const char *path, const char *remark, gw_error *error);
+gw_status gw_machine_write(const gw_machine *machine, const char *path, gw_error *error);
 
 #endif

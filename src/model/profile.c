@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "model/text.h"
@@ -122,7 +123,7 @@ gw_status gw_profile_parse(const char *bytes, size_t size, const char *name, gw_
 gw_status gw_profile_read(const char *path, gw_profile *profile, gw_error *error) {
     char *bytes;
     size_t size;
-    gw_status status = gw_text_read_file(path, &bytes, &size, error);
+    gw_status status = gw_file_read(path, GW_TEXT_FILE_MAX, &bytes, &size, error);
     if (status) return status;
     status = gw_profile_parse(bytes, size, path, profile, error);
     free(bytes);
@@ -143,6 +144,12 @@ void gw_profile_print(const gw_profile *profile, FILE *out) {
         fprintf(out, "%s,%s,%" PRIu64 ",%.9g,%.9g\n", layer->name, layer->kind, layer->parameter_bytes,
                 layer->forward_us, layer->backward_us);
     }
+}
+
+static void print(const void *profile, FILE *out) { gw_profile_print(profile, out); }
+
+gw_status gw_profile_write(const gw_profile *profile, const char *path, gw_error *error) {
+    return gw_file_replace(path, print, profile, error);
 }
 
 int gw_profile_tensors(const gw_profile *profile) {

@@ -43,6 +43,7 @@ void gw_profile_free(gw_profile *profile);
 
 /* Writes what gw_profile_parse reads as the same layers (biases become part of their layer's tensor). */
 void gw_profile_print(const gw_profile *profile, FILE *out);
+gw_status gw_profile_write(const gw_profile *profile, const char *path, gw_error *error);
 
 int gw_profile_tensors(const gw_profile *profile);
 uint64_t gw_profile_parameter_bytes(const gw_profile *profile);

@@ -1,32 +1,11 @@
 /* text.c - see text.h. */
 #include "model/text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-gw_status gw_text_read_file(const char *path, char **bytes, size_t *size, gw_error *error) {
-    gw_status status = GW_OK;
-    FILE *file = fopen(path, "re");
-    char *memory = malloc(GW_TEXT_FILE_MAX + 1);
-    size_t got = file && memory ? fread(memory, 1, GW_TEXT_FILE_MAX + 1, file) : 0;
-    if (!file || ferror(file)) status = gw_fail(error, GW_SYSTEM, "cannot read %s: %s", path, strerror(errno));
-    else if (!memory) status = gw_fail(error, GW_MEMORY, "no memory to read %s", path);
-    else if (got > GW_TEXT_FILE_MAX)
-        status = gw_fail(error, GW_INVALID, "%s is longer than the %u MiB that such a file may have", path,
-                         GW_TEXT_FILE_MAX >> 20);
-    if (file) fclose(file);
-    if (status) {
-        free(memory);
-        return status;
-    }
-    *bytes = memory;
-    *size = got;
-    return GW_OK;
-}
 
 gw_status gw_text_wrong(const gw_text *lines, const char *format, ...) {
     char text[GW_ERROR_TEXT_BYTES];

@@ -19,9 +19,6 @@ typedef struct gw_text {
     gw_error *error;
 } gw_text;
 
-/* The whole file, the caller's to free; at most GW_TEXT_FILE_MAX bytes. */
-gw_status gw_text_read_file(const char *path, char **bytes, size_t *size, gw_error *error);
-
 /* Goes on to the next line that is neither empty nor a comment (its first letter is #), and splits it. *more is false
  * at the end. A carriage return before the line's end is left out, and the last line may lack its end. */
 gw_status gw_text_next(gw_text *lines, bool *more);

@@ -1,0 +1,57 @@
+/* file.c - see file.h. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+gw_status gw_file_read(const char *path, size_t most, char **bytes, size_t *size, gw_error *error) {
+    gw_status status = GW_OK;
+    FILE *file = fopen(path, "re");
+    char *memory = malloc(most + 1);
+    size_t got = file && memory ? fread(memory, 1, most + 1, file) : 0;
+    if (!file || ferror(file)) status = gw_fail(error, GW_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+    else if (!memory) status = gw_fail(error, GW_MEMORY, "no memory to read %s", path);
+    else if (got > most)
+        status = gw_fail(error, GW_INVALID, "%s has more than the %zu bytes that such a file may have", path, most);
+    if (file) fclose(file);
+    if (status) {
+        free(memory);
+        return status;
+    }
+    *bytes = memory;
+    *size = got;
+    return GW_OK;
+}
+
+static gw_status write_whole(const char *path, gw_file_writer *write, const void *ctx, const char *meant,
+                             gw_error *error) {
+    FILE *out = fopen(path, "we");
+    if (!out) return gw_fail(error, GW_SYSTEM, "cannot write %s: %s", meant, strerror(errno));
+    write(ctx, out);
+    bool whole = fflush(out) == 0 && !ferror(out);
+    int cause = errno;
+    if (fclose(out) != 0 && whole) {
+        whole = false;
+        cause = errno;
+    }
+    return whole ? GW_OK : gw_fail(error, GW_SYSTEM, "cannot write %s: %s", meant, strerror(cause));
+}
+
+gw_status gw_file_replace(const char *path, gw_file_writer *write, const void *ctx, gw_error *error) {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return write_whole(path, write, ctx, path, error);
+    char *beside = NULL;
+    /* The process in the name: two that write the same file do not write into each other's. */
+    if (asprintf(&beside, "%s.%d.part", path, (int)getpid()) < 0)
+        return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
+    gw_status status = write_whole(beside, write, ctx, path, error);
+    if (status == GW_OK && rename(beside, path) != 0)
+        status = gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+    if (status) unlink(beside);
+    free(beside);
+    return status;
+}
