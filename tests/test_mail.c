@@ -176,7 +176,7 @@ static void drive(office *o) {
 }
 
 static size_t nasty(const office *o, uint32_t parcel) {
-    static const size_t sizes[] = {0, 1, 65536, 65537, 131071, 131072, 131073, 262144, 700001, 5};
+    static const size_t sizes[] = {0, 1, 65536, 65537, 98303, 98304, 98305, 196608, 700001, 5};
     (void)o;
     return sizes[parcel % (sizeof sizes / sizeof sizes[0])];
 }

@@ -6,7 +6,7 @@
 /* Payloads from another host are let in by slices, so many at a time: as much as the queue before a link holds, and no
  * more. Where several send to one host at once nobody then meets a full queue, in which TCP would lose packets and with
  * them its pace; and slices are small, so that all who send have some of theirs under way. */
-#define SLICE_BYTES ((size_t)128 << 10)
+#define SLICE_BYTES ((size_t)96 << 10)
 #define COMING_SLICES 7
 #define GOING_BYTES ((size_t)2 << 20) /* of payloads of one kind to one peer that are announced at a time */
 

@@ -25,7 +25,7 @@
 
 /* Of payload: small enough that answers to the first parcels leave soon after their pushes begin to come. And of values
  * in a parcel whose payload is smaller. */
-#define GW_PARCEL_BYTES (256 * 1024)
+#define GW_PARCEL_BYTES (192 * 1024)
 #define GW_CODED_PARCEL_BYTES (1024 * 1024)
 #define GW_PS_GRAIN 64 /* elements: shares begin at whole cache lines */
 
