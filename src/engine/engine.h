@@ -58,6 +58,7 @@ typedef struct gw_op_spec {
     uint64_t *out_lengths;
     uint64_t allowed; /* of a receive: how many of its messages may come until gw_op_allow says more; 0: all */
     uint64_t number; /* of a receive: what gw_team_reserve gave; 0: the next from that peer */
+    uint8_t urgency; /* its messages may overtake those to the same peer that have less; under GW_URGENT_SIGNAL */
     bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 

@@ -14,8 +14,10 @@
 /* Goes over the wire as it is. */
 typedef struct gw_letter {
     uint32_t kind;   /* modulo GW_MAIL_KINDS it says what waits for what; else it is the correspondents' business, as */
-    uint32_t parcel; /* are parcel, round and step */
+    uint32_t parcel; /* are parcel, round, step and growth */
     uint64_t round, step;
+    float growth;
+    uint32_t reserved;     /* 0 */
     uint64_t bytes;        /* of the payload; 0: there is none */
 } gw_letter;
 

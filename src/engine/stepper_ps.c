@@ -47,7 +47,7 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
     switch (gw_letter_kind(letter)) {
     case GW_PS_PUSH:
         if (letter->bytes == 0) break;
-        gw_ps_codec_note(ps, (int)letter->parcel, from, letter->step, letter->bytes);
+        gw_ps_codec_note(ps, from, letter);
         gw_ps_pushed(ps, (int)letter->parcel, from, letter->round, letter->step, now, error);
         return;
     case GW_PS_ANSWER:
@@ -278,14 +278,14 @@ static void push(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     if (p->coded && gw_ps_codec_encode(ps, p, p->step, &bytes, error)) return;
     if (p->packs && !p->coded) pack(ps, p);
     p->answered = false;
+    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = p->step,
+                        .bytes = bytes, .growth = p->coded ? gw_carry_rate_growth(ps->stepper, p->step) : 0};
     if (p->server == ps->own) {
         if (p->round % p->rounds + 1 == p->rounds) gw_ps_parcel_gone(ps, parcel);
-        gw_ps_codec_note(ps, parcel, ps->rank, p->step, bytes);
+        gw_ps_codec_note(ps, ps->rank, &letter);
         gw_ps_pushed(ps, parcel, ps->rank, p->round, p->step, now, error);
         return;
     }
-    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = p->step,
-                        .bytes = bytes};
     ps->answers_due[gw_ps_server_rank(ps, p->server)]++;
     gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, data, now, error);
 }
@@ -318,6 +318,7 @@ void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *err
 }
 
 bool gw_ps_over(const gw_ps *ps, int piece) { return ps->piece_left[piece] == 0; }
+bool gw_ps_moves_weights(const gw_ps *ps) { return ps->additive; }
 
 /* Whom somebody waits for: a server that owes this worker answers, a worker that holds others back. */
 static void expect(gw_ps *ps, gw_time now) {

@@ -41,6 +41,7 @@ float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count);
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error);
 bool gw_ps_over(const gw_ps *ps, int piece);
+bool gw_ps_moves_weights(const gw_ps *ps); /* what is pushed are differences of weights */
 bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error);
 
 /* This rank's worker makes no more steps. Its server goes on until every worker has left. */

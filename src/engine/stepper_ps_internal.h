@@ -192,7 +192,7 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *parcel, uint64_t step, 
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *parcel, int from, size_t bytes, uint64_t step,
                                gw_error *error);
 /* The server's: a push came; one push alone, or all of a round, become a sum in the shelf's result; and an answer. */
-void gw_ps_codec_note(gw_ps *ps, int parcel, int worker, uint64_t step, size_t bytes);
+void gw_ps_codec_note(gw_ps *ps, int worker, const gw_letter *letter);
 gw_status gw_ps_codec_decode(gw_ps *ps, int parcel, int worker, gw_error *error);
 gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error);
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_parcel *parcel, int worker); /* not plainly with values */

@@ -59,6 +59,7 @@ gw_elastic_fate gw_elastic_ended(gw_elastic *e, int seat, bool well) {
     e->gone[seat] = well || e->restarts == 0;
     if (well) return GW_ELASTIC_FINISHED;
     if (gw_elastic_over(e)) return GW_ELASTIC_NOBODY;
+    if (e->gone[seat] && seat >= e->workers) return GW_ELASTIC_UNSERVED;
     if (!e->gone[seat]) e->restarts--;
     call(e);
     return e->gone[seat] ? GW_ELASTIC_WITHOUT : GW_ELASTIC_AGAIN;

@@ -208,13 +208,15 @@ static bool dial_overdue(tcp *t, gw_time now) {
     return dialled;
 }
 
-static bool urgent(const gw_packet *packet) { return packet->urgent || packet->frame.kind != GW_FRAME_DATA; }
+static int urgency(const gw_packet *packet) {
+    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
+}
 
 /* What is urgent overtakes what has not begun to leave: what it holds up comes the other way. */
 static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
-    gw_packet *before = urgent(packet) ? NULL : queue->tail;
+    gw_packet *before = urgency(packet) ? NULL : queue->tail;
     for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
-        if (!urgent(at) && !at->progress) break;
+        if (urgency(at) < urgency(packet) && !at->progress) break;
         before = at;
     }
     packet->next = before ? before->next : queue->head;
@@ -378,6 +380,7 @@ static int tcp_wait_fd(gw_transport *transport) { return ((tcp *)transport)->epo
 /* Nothing has to be asked of epoll; what it does not know of is work that was left for the next turn. */
 static bool tcp_arm(gw_transport *transport, bool sleeping) {
     tcp *t = (tcp *)transport;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) gw_tcp_conn_doze(conn, sleeping);
     if (!sleeping) return false;
     if (t->unsettled || t->wanting || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
     for (int i = 0; i < t->backlog_count; i++) {

@@ -1,9 +1,9 @@
 /* transport.h - what carries frames between this rank and its peers.
  *
  * A transport is polled: nothing happens but inside its functions, none of them blocks, sleeps or reads a clock, and
- * all are called by one thread at a time (the holder of the engine's lane). DATA frames from one peer arrive in the
- * order sent where the transport says `ordered`, otherwise in any order; urgent ones and other frames may overtake
- * them. Nothing is lost or doubled while the peer lives.
+ * all are called by one thread at a time (the holder of the engine's lane). DATA frames of the same urgency
+ * from one peer arrive in the order sent where the transport says `ordered`, otherwise in any order; other frames may
+ * overtake them. Nothing is lost or doubled while the peer lives.
  *
  * The engine guarantees that it sends DATA only where the receiver has landing space (grants and eager credits,
  * engine/flow.h), so a transport always may deliver what came, and never has to buffer payloads of its own accord. */
@@ -14,6 +14,9 @@
 #include "base/status.h"
 #include "transport/frame.h"
 
+/* What a few bytes announce, as grants and credits do; what others wait for before they can send themselves. */
+#define GW_URGENT_SIGNAL 255
+
 /* One frame on its way out. Owned by the engine, lent to the transport from send() until sent(). */
 typedef struct gw_packet {
     gw_frame frame;
@@ -21,7 +24,7 @@ typedef struct gw_packet {
     struct gw_packet *next; /* the transport's, while queued */
     void *owner;            /* the engine's */
     uint64_t progress;      /* the transport's: bytes already handed to the kernel, or its own position */
-    bool urgent;            /* of DATA: it may overtake what waits for the same peer, as other frames do */
+    uint8_t urgency;        /* of DATA: it may overtake what waits for the same peer and has less */
     uint64_t first;         /* of a GRANT: it adds the messages first..frame.index-1 to those granted before */
 } gw_packet;
 
