@@ -125,7 +125,8 @@ static gw_status start_dense(gw_stepper *s, int piece, gw_collective what, gw_ti
     int size = gw_team_size(s->config.team), rank = gw_team_rank(s->config.team);
     gw_op_spec spec = {.collective = what, .in = run->data, .out = run->data, .count = run->count, .dtype = run->dtype,
                        .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes,
-                       .label = run->label};
+                       .label = run->label,
+                       .urgency = gw_schedule_urgency(s->schedule, piece, what == GW_COLL_ALLGATHER)};
     if (what != GW_COLL_ALLREDUCE) {
         size_t offset = 0, own;
         for (int r = 0; r < size; r++) gw_part(run->count, size, r, &offset, &s->counts[r]);
@@ -176,6 +177,7 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     }
     if (run->exchange) {
         uint64_t step = gw_stepper_step(s, p->readied - 1);
+        gw_exchange_urgency(run->exchange, gw_schedule_urgency(s->schedule, piece, second));
         if (second) {
             gw_exchange_go_on(run->exchange);
             return;
