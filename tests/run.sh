@@ -252,6 +252,11 @@ one_session() { # or the kernel shares cores out by session, and sched_yield amo
     run -n 3 --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
     is code "$code" 0
     is sessions "$(sort -u <<<"$out" | wc -l)" 1
+    stand_in # hosts that are one machine
+    run -H alpha:1,beta:2 --rsh "$scratch/rsh" --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
+    is code "$code" 0
+    is ranks "$(wc -l <<<"$out")" 3
+    is sessions "$(sort -u <<<"$out" | wc -l)" 1
 }
 lab_is_taken_down() { # at its end, and when it is told to end
     spaces_left() { ip netns list | grep -c "^gw${launcher}h"; }

@@ -137,14 +137,6 @@ static void number_hosts(gw_node *node) {
     }
 }
 
-/* Ranks that share this one's cores: those of its host, and of other namespaces or containers of its machine. */
-static int ranks_of_machine(const gw_node *node) {
-    int count = 0;
-    for (int r = 0; r < node->world; r++)
-        count += memcmp(node->endpoints[r].identity, node->endpoints[node->rank].identity, GW_ENDPOINT_MACHINE) == 0;
-    return count;
-}
-
 /* Others died, or came, while this round was to meet. */
 static bool called_anew(void *ctx) {
     const gw_node *node = ctx;
@@ -301,7 +293,9 @@ static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = ranks_of_machine(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int ranks = gw_node_ranks_of_machine(node, node->world);
+    node->spin_yield = ranks * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->home = gw_node_home(node);
     status = gw_strategy_check(&node->strategy, &facts, error);
     if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);
@@ -327,7 +321,7 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
                        gw_error *error) {
     gw_node *node = calloc(1, sizeof *node);
     if (!node) return gw_fail(error, GW_MEMORY, "out of memory for a job");
-    node->wake = node->kick = node->events = -1;
+    node->wake = node->kick = node->events = node->home = -1;
     node->join_error.rank = -1;
     node->next_comm = 1;
     pthread_mutex_init(&node->lock, NULL);
