@@ -35,9 +35,11 @@ test: test-packages all
 test-full: test-packages all
 	@tests/run full $(BUILD)
 
-# Every schedule in virtual time over 500 seeds.
+# In virtual time: every schedule over 500 seeds; parameter servers, whose processes are killed, under every synchrony
+# over 1,000 seeds. A minute.
 test-step: all
 	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
+	@SERVING_SEEDS=1000 $(BUILD)/tests/test_serving_sim
 
 # Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
 test-huge: all

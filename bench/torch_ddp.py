@@ -6,8 +6,9 @@ PyTorch's DistributedDataParallel with Gloo.
 
 A way is `alone` (nothing travels), `ddp`, `ddp-fp16` (with torch's own fp16 hook), or a strategy for
 DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
-another; a step takes as long as it does on the slowest rank. The median over the turns is told, and how much faster
-than ddp that is."""
+another; a step takes as long as it does on the slowest rank. The median over the turns is told, how much faster than
+ddp in the same turn (again the median), and the processor time of a step, of all ranks together. Every other turn is
+taken backwards, because a machine that has worked for a while may be slower."""
 import argparse
 import os
 import pathlib
@@ -70,18 +71,20 @@ def way(model, line):
 
 
 def spent(one, batch, steps):
-    """Seconds of one step on the slowest rank, from the end of the step before."""
-    begin = time.perf_counter()
+    """Seconds of one step on the slowest rank, from the end of the step before, and of all processors."""
+    begin, busy = time.perf_counter(), time.process_time()
     for _ in range(steps):
         one.step(*batch)
-    return max(gw.allgather_object((time.perf_counter() - begin) / steps))
+    each = gw.allgather_object(((time.perf_counter() - begin) / steps, (time.process_time() - busy) / steps))
+    return max(took for took, _ in each), sum(busy for _, busy in each)
 
 
 def turn(one, batch, seconds):
-    """Before the steps that count there is one that follows upon nothing but a step."""
+    """Before the steps that count there are some that follow upon nothing but a step."""
     one.begin()
-    one.step(*batch)
-    steps = max(1, round(seconds / spent(one, batch, 1)))
+    for _ in range(2):
+        one.step(*batch)
+    steps = max(1, round(seconds / spent(one, batch, 1)[0]))
     one.step(*batch)
     took = spent(one, batch, steps)
     one.end()
@@ -91,11 +94,13 @@ def turn(one, batch, seconds):
 def told(options, found):
     print(f"# {options.model}, batch {options.batch} of {options.pixels} x {options.pixels}, {gw.size()} ranks, "
           f"{options.network}; torch {torch.__version__}, one thread a rank; median of {options.turns} turns")
-    print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'of ddp':>8}")
-    medians = {line: statistics.median(times) for line, times in found.items()}
-    for line, times in found.items():
-        ratio = f"{medians['ddp'] / medians[line]:7.2f}x" if "ddp" in medians else ""
-        print(f"{line:42} {medians[line]:9.3f} {min(times):8.3f} {max(times):8.3f} {ratio:>8}", flush=True)
+    print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'cpu s':>8} {'of ddp':>8}")
+    for line, turns in found.items():
+        times, busy = zip(*turns)
+        ratios = [ddp / took for (ddp, _), took in zip(found.get("ddp", ()), times)]
+        ratio = f"{statistics.median(ratios):7.2f}x" if ratios else ""
+        print(f"{line:42} {statistics.median(times):9.3f} {min(times):8.3f} {max(times):8.3f} "
+              f"{statistics.median(busy):8.3f} {ratio:>8}", flush=True)
 
 
 def main():
@@ -105,10 +110,14 @@ def main():
     parser.add_argument("--pixels", type=int, default=64, help="height and width of the pictures")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5, help="of a turn, at least one step")
+    parser.add_argument("--pin", action="store_true", help="a core for each rank, as far as there are, as hosts have")
     parser.add_argument("--network", default="one host", help="what it is, for the heading")
     parser.add_argument("ways", nargs="+")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.pin:  # before any other thread is
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
     gw.init()
     if os.path.exists("/sys/class/net/eth0"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0" if gw.local_size() < gw.size() else "lo")
@@ -119,10 +128,10 @@ def main():
     batch = torch.randn(options.batch, 3, options.pixels, options.pixels), torch.randint(1000, (options.batch,))
     found = {line: [] for line in options.ways}
     for number in range(options.turns):
-        for one in ways:
+        for one in ways[::-1] if number % 2 else ways:
             found[one.line].append(turn(one, batch, options.seconds))
             if gw.rank() == 0:
-                print(f"turn {number + 1} of {options.turns}  {one.line}  {found[one.line][-1]:.3f} s a step",
+                print(f"turn {number + 1} of {options.turns}  {one.line}  {found[one.line][-1][0]:.3f} s a step",
                       file=sys.stderr, flush=True)
     if gw.rank() == 0:
         told(options, found)

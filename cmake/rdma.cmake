@@ -11,6 +11,6 @@ if(GW_RDMA AND GW_FABRIC_INCLUDE)
   add_compile_definitions(GW_WITH_RDMA) # for tests that look inside
   list(REMOVE_ITEM GW_SOURCES ${CMAKE_SOURCE_DIR}/src/transport/rdma_absent.c)
 else()
-  list(FILTER GW_SOURCES EXCLUDE REGEX "/src/transport/rdma(_fabric|_library|_locks|_memory|_peer|_receive|_send)?\\.c$")
+  list(FILTER GW_SOURCES EXCLUDE REGEX "/src/transport/rdma(_fabric|_library|_locks|_memory|_peer|_receive|_send|_stamp)?\\.c$")
   message(STATUS "libfabric is missing (Debian: libfabric-dev): transport=rdma will say so")
 endif()

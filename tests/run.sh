@@ -86,18 +86,61 @@ server_processes() {
     run -n 2 --servers 1 --strategy arch=ring -- true
     is code "$code" 2
     has sentence "$err" 'which are for arch=ps'
-    start -n 2 --servers 2 --deadline 10 -- "$gradwire" train --data synthetic --model mlp --epochs 1000 --quiet
-    local server
+    begin_training
+    kill -9 "$server"
+    finish
+    is code "$code" 137
+    has sentence "$err" 'gradwire: server [01] on host [^ ]+ was killed by signal 9'
+    has sentence "$err" 'rank [23] on [^ ]+ \(server [01]\) is gone'
+}
+# A job of two workers and two server processes that has begun to train; $server is one of these.
+begin_training() {
+    start -n 2 --servers 2 --deadline 10 "$@" -- "$gradwire" train --data synthetic --model mlp --epochs 1000 --quiet
     find_server() {
         server=$(pgrep -P "$(pgrep -d, -P "$launcher" || echo 1)" -f 'gradwire server$' | head -1)
         [ -n "$server" ]
     }
     until_true 10 find_server || echo "no server was started"
     sleep 0.5
+}
+none_serves() { ! pgrep -P "$supervisor" -f 'gradwire (server|train)' >/dev/null; }
+server_processes_and_signals() {
+    local signal supervisor since
+    for signal in INT TERM; do
+        begin_training
+        supervisor=$(pgrep -d, -P "$launcher")
+        since=$(clock)
+        kill -s "$signal" "$launcher"
+        finish
+        within "$since" 5000
+        is code "$code" "$([ "$signal" = INT ] && echo 130 || echo 143)"
+        has sentence "$err" 'gradwire: ended by signal'
+        until_true 3 none_serves || echo "servers or workers are left"
+    done
+}
+server_processes_that_fail() {
+    local since wrapper=$scratch/wrapper
+    printf '#!/bin/sh\n[ "$1" = server ] && { echo "cannot load" >&2; exit 3; }\nexec %s "$@"\n' "$gradwire" >"$wrapper"
+    chmod +x "$wrapper"
+    since=$(clock)
+    run -n 2 --servers 1 --remote-path "$wrapper" -- "$gradwire" train --data synthetic --model mlp --quiet
+    within "$since" 6000
+    is code "$code" 3
+    has sentence "$err" 'server 0\] cannot load.*gradwire: server 0 on host [^ ]+ ended with exit code 3'
+    begin_training --elastic --strategy sync=asp
+    since=$(clock)
     kill -9 "$server"
     finish
+    within "$since" 6000
     is code "$code" 137
-    has sentence "$err" 'gradwire: server [01] on host [^ ]+ was killed by signal 9'
+    has sentence "$err" 'and no other takes its place: --restarts N starts a server again'
+    begin_training --restarts 1 --strategy sync=asp
+    since=$(clock)
+    kill -9 "$server"
+    finish
+    within "$since" 9000
+    is code "$code" 1
+    has sentence "$err" 'server [01] is lost with what it knew: arch=ps:snapshot=N'
 }
 socket_of_rank_0() {
     run -n 2 -- bash -c 'if [ $RANK = 0 ]; then
@@ -208,6 +251,11 @@ polite_ranks_may_end_in_their_way() {
 one_session() { # or the kernel shares cores out by session, and sched_yield among ranks does nothing
     run -n 3 --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
     is code "$code" 0
+    is sessions "$(sort -u <<<"$out" | wc -l)" 1
+    stand_in # hosts that are one machine
+    run -H alpha:1,beta:2 --rsh "$scratch/rsh" --no-prefix -- bash -c 'cut -d" " -f6 /proc/$$/stat'
+    is code "$code" 0
+    is ranks "$(wc -l <<<"$out")" 3
     is sessions "$(sort -u <<<"$out" | wc -l)" 1
 }
 lab_is_taken_down() { # at its end, and when it is told to end
@@ -442,7 +490,7 @@ tell() { # CASE
     fi
 }
 
-for case in environment_local environment_of_the_launcher server_processes socket_of_rank_0 token_is_on_no_command_line exit_codes \
+for case in environment_local environment_of_the_launcher server_processes server_processes_and_signals server_processes_that_fail socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
     one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \

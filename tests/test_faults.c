@@ -410,22 +410,29 @@ static void finalize_waits_for_what_was_started(void) {
 
 /* gw_abort from another thread. */
 
-static void *abort_soon(void *comm) {
+typedef struct voice {
+    gw_comm *comm;
+    job_seat *seat;
+} voice;
+
+static void *abort_soon(void *argument) {
+    voice *v = argument;
     usleep(100000);
-    gw_abort(comm, "the loss is not a number");
+    v->seat->called_at = gw_clock_now();
+    gw_abort(v->comm, "the loss is not a number");
     return NULL;
 }
 
 static void aborts_while_waiting(gw_comm *comm, const job *j, job_seat *seat) {
     float *data = buffer(comm, j);
     pthread_t thread;
+    voice v = {comm, seat};
     reduce_fails(comm, j, seat, data);
     if (j->me == j->victim) { /* does not come to the collective; its other thread ends it */
-        pthread_create(&thread, NULL, abort_soon, comm);
+        pthread_create(&thread, NULL, abort_soon, &v);
         pthread_join(thread, NULL);
-        seat->called_at = gw_clock_now();
     } else if (j->me == (j->victim + 1) % j->world) {
-        pthread_create(&thread, NULL, abort_soon, comm); /* a second voice, from a rank that itself waits */
+        pthread_create(&thread, NULL, abort_soon, &v); /* a second voice, from a rank that itself waits */
     }
     reduce_fails(comm, j, seat, data);
     if (j->me == (j->victim + 1) % j->world) pthread_join(thread, NULL);
@@ -436,13 +443,18 @@ static void abort_from_another_thread(void) {
     for (int t = 0; t < 2; t++) {
         job j = {.world = 4, .strategy = transports[t], .deadline_s = 8, .body = aborts_while_waiting, .count = 100000,
                  .victim = 2};
+        double worst = 0;
         job_start(&j);
+        const job_seat *seats = j.shared->seat;
+        for (int r = 0; r < 4; r++) CHECK(job_ended(&j, r, 10)); /* all, before anybody's times are looked at */
         for (int r = 0; r < 4; r++) {
-            CHECK(job_ended(&j, r, 10));
             check_told(&j, r, GW_ABORTED, "the loss is not a number");
-            double took = ms_between(j.shared->seat[2].called_at, j.shared->seat[r].failed_at);
-            CHECK(took < KILL_MS);
+            gw_time first = seats[2].called_at < seats[3].called_at ? seats[2].called_at : seats[3].called_at;
+            double took = ms_between(first, seats[r].failed_at);
+            if (took > worst) worst = took;
         }
+        printf("    %s: %.1f ms\n", j.strategy, worst);
+        CHECK(worst < KILL_MS);
         job_close(&j);
     }
 }

@@ -179,6 +179,7 @@ static void servers_that_keep_weights(void) {
     run("arch=ps:servers=2 sync=ssp:lead=1 schedule=p3", 4, pushes_ones);
     run("arch=ps sync=ssp:lead=0 transport=tcp", 2, pushes_ones);
     run("arch=ps sync=asp", 1, pushes_ones);
+    run("arch=ps:replicas=1 sync=asp", 2, pushes_ones);
 }
 
 /* With backup the mean is over whoever was in the round, so that a step moves each weight by a quarter. */
@@ -210,6 +211,44 @@ static void slow_one_is_left_behind(int rank) {
 }
 
 static void backup_does_not_wait(void) { run("arch=ps:servers=2 sync=backup:n=1", 3, slow_one_is_left_behind); }
+
+/* The others have made all of their steps and wait for it in a collective call, with the step open; twice. */
+static void meet_the_slow_one(int rank) {
+    gw_comm *comm = join(rank);
+    gw_step *step = NULL;
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    model m;
+    make_model(&m, 0);
+    options.update = descend;
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (int number = 0; number < 8; number++) {
+            for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+            if (rank == world - 1) nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
+            for (int t = TENSORS - 1; t >= 0; t--) {
+                for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
+                CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            }
+            CHECK_EQ(GW_OK, gw_step_end(step));
+        }
+        if (epoch) CHECK_EQ(GW_OK, gw_step_flush(step)); /* in the first the last step may still be under way */
+        CHECK_EQ(GW_OK, gw_barrier(comm));
+    }
+    gw_step_worker times[4];
+    CHECK_EQ(GW_OK, gw_step_workers(step, times));
+    CHECK(times[world - 1].late > 0);
+    gw_step_close(step);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void nobody_waits_for_the_left_behind_in_vain(void) {
+    run("arch=ps:servers=2 sync=backup:n=1", 3, meet_the_slow_one);
+    run("arch=ps:servers=2,replicas=1 sync=backup:n=2 schedule=p3:slice=64K transport=tcp", 4, meet_the_slow_one);
+    run("arch=ps sync=backup:n=1 compress=topk:ratio=0.1,feedback=both", 3, meet_the_slow_one);
+    run("arch=ps:servers=2 sync=backup:n=1 schedule=mgwfbp", 3, meet_the_slow_one); /* all meet to cut pieces anew */
+}
 
 /* What has no meaning is refused at commit, on every rank. */
 
@@ -279,4 +318,5 @@ static void closing_early_is_an_error(void) {
 }
 
 TEST_MAIN(CASE(bsp_over_servers_equals_direct), CASE(servers_that_keep_weights), CASE(backup_does_not_wait),
+          CASE(nobody_waits_for_the_left_behind_in_vain),
           CASE(refusals), CASE(closing_early_is_an_error))

@@ -1,6 +1,7 @@
 /* test_rendezvous.c - ranks as threads meet on loopback, or learn, all of them, why they cannot. */
 #include "transport/rendezvous.h"
 
+#include "free_port.h"
 #include "test.h"
 #include "transport/listen.h"
 
@@ -94,12 +95,6 @@ static int launcher_socket(const char *host, int *port) {
     CHECK_EQ(GW_OK, gw_listen_open(&address, 0, 0, &fd, &bound, NULL));
     *port = gw_address_port(&bound);
     return fd;
-}
-
-static int free_port(void) {
-    int port;
-    close(launcher_socket("127.0.0.1", &port));
-    return port;
 }
 
 static void check_tables(const member *members, int world) {

@@ -60,6 +60,7 @@ typedef struct scene {
     gw_sync_rule rule;
     gw_rng rng;
     int workers, parcels;
+    bool meet; /* who has made all steps does not leave, but waits for the others */
     worker w[WORKERS];
     int used[PARCELS][WORKERS], late[PARCELS][WORKERS], seen[PARCELS][WORKERS]; /* seen: in the answer under way */
     bool broken;
@@ -79,6 +80,7 @@ static int slowest(const scene *s, int parcel) {
 static void send_answers(scene *s, int p, gw_time now) {
     int w;
     while ((w = gw_desk_due(s->desk, p, now)) >= 0) {
+        if (s->rule.spare) s->late[p][w] = s->w[w].step + 1 - s->used[p][w]; /* it may have been let go */
         int pushes = s->used[p][w] + s->late[p][w];
         bool any = slowest(s, p) <= STEPS;
         if (s->rule.at_once && any && (uint64_t)(pushes - slowest(s, p)) > s->rule.lead && pushes > slowest(s, p))
@@ -96,7 +98,7 @@ static void use_round(scene *s, int p, gw_time now) {
 
 static void push_comes(scene *s, int w, int p, gw_time now) {
     s->w[w].push_at[p] = 0;
-    switch (gw_desk_push(s->desk, p, w, s->w[w].round[p], now)) {
+    switch (gw_desk_push(s->desk, p, w, s->w[w].round[p], (uint64_t)s->w[w].step, now)) {
     case GW_PUSH_APPLY: s->used[p][w]++; break;
     case GW_PUSH_LAST: use_round(s, p, now); break;
     case GW_PUSH_LATE: s->late[p][w]++; break;
@@ -136,7 +138,7 @@ static void act(scene *s, int w, gw_time now) {
         who->answers = 0;
         who->step++;
         who->free_at = now + 1 + gw_rng_below(&s->rng, (uint64_t)(10 * who->pace));
-        if (who->step == STEPS) die(s, w, now); /* it leaves in order */
+        if (who->step == STEPS && !s->meet) die(s, w, now); /* it leaves in order */
         else if (who->step == who->dies_in) die(s, w, now);
     } else if (!who->pushed && who->free_at <= now) {
         who->pushed = true;
@@ -145,7 +147,7 @@ static void act(scene *s, int w, gw_time now) {
 }
 
 static bool play(uint64_t seed, gw_sync_rule rule, bool deaths) {
-    scene s = {.rule = rule, .rng = gw_rng_make(seed, 0)};
+    scene s = {.rule = rule, .rng = gw_rng_make(seed, 0), .meet = seed / 12 % 2};
     gw_error error = {.rank = -1};
     s.workers = 2 + (int)gw_rng_below(&s.rng, WORKERS - 1);
     s.parcels = 1 + (int)gw_rng_below(&s.rng, PARCELS);
@@ -190,11 +192,11 @@ static void waiting_is_told(void) {
     gw_desk *desk = NULL;
     gw_error error = {.rank = -1};
     CHECK_EQ(GW_OK, gw_desk_open(&desk, &bsp, 3, 2, &error));
-    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 0, 0, 100));
+    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 0, 0, 0, 100));
     CHECK(gw_desk_awaits(desk, 1) && gw_desk_awaits(desk, 2) && !gw_desk_awaits(desk, 0));
-    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 1, 0, 200));
+    for (int p = 0; p < 2; p++) CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, p, 1, 0, 0, 200));
     for (int p = 0; p < 2; p++) {
-        CHECK_EQ(GW_PUSH_LAST, gw_desk_push(desk, p, 2, 0, 1000));
+        CHECK_EQ(GW_PUSH_LAST, gw_desk_push(desk, p, 2, 0, 0, 1000));
         gw_desk_next(desk, p, 1000);
     }
     CHECK_EQ(900, gw_desk_timed(desk, 0, 2000).held);
@@ -202,7 +204,7 @@ static void waiting_is_told(void) {
     CHECK_EQ(0, gw_desk_timed(desk, 2, 2000).held);
     CHECK_EQ(100, gw_desk_timed(desk, 1, 2000).held_others);
     CHECK_EQ(900, gw_desk_timed(desk, 2, 2000).held_others);
-    CHECK_EQ(GW_PUSH_WRONG, gw_desk_push(desk, 0, 0, 1, 2000)); /* before its answer */
+    CHECK_EQ(GW_PUSH_WRONG, gw_desk_push(desk, 0, 0, 1, 1, 2000)); /* before its answer */
     gw_desk_close(desk);
 }
 

@@ -78,7 +78,7 @@ static void use(scene *s, server *at, int p, int w, uint64_t number) {
 static void push_comes(scene *s, int p, int w, gw_time now) {
     worker *who = &s->w[w];
     who->push_at[p] = 0;
-    gw_push what = gw_desk_push(s->main.desk, p, w, who->number[p], now);
+    gw_push what = gw_desk_push(s->main.desk, p, w, who->number[p], 0, now);
     if (what == GW_PUSH_APPLY) {
         use(s, &s->main, p, w, who->number[p]);
         if (s->replica) {
@@ -299,18 +299,18 @@ static void rounds_go_on(void) {
     gw_error error = {.rank = -1};
     CHECK_EQ(GW_OK, gw_desk_open(&desk, &bsp, 3, 1, &error));
     CHECK_EQ(GW_OK, gw_desk_open(&next, &bsp, 2, 1, &error));
-    for (int w = 0; w < 3; w++) gw_desk_push(desk, 0, w, 0, 1);
+    for (int w = 0; w < 3; w++) gw_desk_push(desk, 0, w, 0, 0, 1);
     gw_desk_next(desk, 0, 1);
     CHECK_EQ(0, gw_desk_due(desk, 0, 1));
-    CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, 0, 0, 1, 2));
+    CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(desk, 0, 0, 1, 1, 2));
     void *state = malloc(gw_desk_saved_bytes(desk));
     gw_desk_save(desk, state);
     int from[2] = {0, 2}; /* the middle one is lost */
     CHECK(gw_desk_restore(next, state, gw_desk_saved_bytes(desk), from, false));
-    CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(next, 0, 0, 1, 3));
-    CHECK_EQ(GW_PUSH_AGAIN, gw_desk_push(next, 0, 1, 0, 3)); /* it had not got the answer to round 0 */
+    CHECK_EQ(GW_PUSH_KEPT, gw_desk_push(next, 0, 0, 1, 1, 3));
+    CHECK_EQ(GW_PUSH_AGAIN, gw_desk_push(next, 0, 1, 0, 0, 3)); /* it had not got the answer to round 0 */
     CHECK_EQ(1, gw_desk_due(next, 0, 3));
-    CHECK_EQ(GW_PUSH_LAST, gw_desk_push(next, 0, 1, 1, 4));
+    CHECK_EQ(GW_PUSH_LAST, gw_desk_push(next, 0, 1, 1, 1, 4));
     CHECK(!gw_desk_restore(next, state, gw_desk_saved_bytes(desk) - 8, from, false));
     CHECK(!gw_desk_restore(next, state, gw_desk_saved_bytes(desk), (int[]){0, 3}, false));
     free(state);

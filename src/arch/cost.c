@@ -1,9 +1,9 @@
 /* cost.c - see cost.h. */
 #include "arch/cost.h"
 
-/* Links that nobody measured. Within a host: loopback; between hosts: 4 Gbit/s, in the middle of what is common, as too
+/* Links that nobody measured. Within a host: loopback; between hosts: 1 Gbit/s, as too
  * low a guess costs less than too high a one. */
-static const gw_wire within_host = {.alpha = 12e-6, .beta = 0.25e-9}, between_hosts = {.alpha = 30e-6, .beta = 2.5e-9};
+static const gw_wire within_host = {.alpha = 12e-6, .beta = 0.25e-9}, between_hosts = {.alpha = 30e-6, .beta = 8e-9};
 #define MESSAGE_SECONDS 8e-6 /* to send one, to receive one, and to be woken for it */
 /* Where ranks outnumber cores every message needs somebody to make way for somebody else, and that is all that counts:
  * a round takes no longer than its messages. */
@@ -67,15 +67,17 @@ static gw_work oneshot(const gw_scene *s) {
                      .crowd = (s->ranks > 2 ? CROWD_EXCHANGE : 1) * s->per_host};
 }
 
-/* Where ranks fold into others first, those others take all of the data once more. */
+/* Where ranks fold into others first, those others take all of the data once more. Little data: the round in the middle
+ * goes both ways at once. */
 static gw_work halving(const gw_scene *s) {
     int levels = floor_log2(s->ranks), cores = 1 << levels, folded = s->ranks - cores;
-    double rounds = ways(s) * levels, folds = 0;
-    if (folded) folds = is_allreduce(s) ? 2 : 2 * folded > cores ? 2 : 1;
+    bool merged = is_allreduce(s) && levels > 1 && 2 * s->bytes / cores <= CHUNK_BYTES;
+    double rounds = ways(s) * levels - merged, folds = 0;
+    if (folded) folds = merged ? (folded > 1 ? 2 : 1) : is_allreduce(s) || 2 * folded > cores ? 2 : 1;
     return (gw_work){.rounds = rounds + folds,
                      .bytes = ways(s) * (cores - 1) * s->bytes / cores + (folded ? s->bytes : 0),
                      .messages = rounds + (folded ? ways(s) : 0),
-                     .reduced = (cores - 1) * s->bytes / cores + (folded ? s->bytes : 0),
+                     .reduced = (cores - !merged) * s->bytes / cores + (folded ? s->bytes : 0),
                      .crowd = (s->ranks > 2 ? CROWD_HALVING : 1) * s->per_host};
 }
 

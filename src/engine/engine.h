@@ -56,7 +56,7 @@ typedef struct gw_op_spec {
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
-    bool ahead;   /* of a send: it may overtake others to the same peer that have been handed over before */
+    uint8_t urgency; /* its messages may overtake those to the same peer that have less; under GW_URGENT_SIGNAL */
     bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 

@@ -36,7 +36,8 @@ static gw_status start_varying(gw_exchange *x, gw_collective what, const void *i
     const gw_plan_builder *builder =
         what == GW_COLL_ALLGATHER && x->room > 64 * 1024 ? &gw_plan_ring : &gw_plan_exchange;
     gw_op_spec spec = {.collective = what, .builder = builder, .in = in, .out = out, .count = x->room, .dtype = GW_U8,
-                       .root = -1, .unit_bytes = 1, .label = x->label, .out_lengths = x->in_lengths,
+                       .root = -1, .unit_bytes = 1, .label = x->label, .urgency = x->urgency,
+                       .out_lengths = x->in_lengths,
                        .in_lengths = what == GW_COLL_ALLTOALL ? x->out_lengths : NULL};
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
 }
@@ -57,7 +58,7 @@ static gw_status start_merged(gw_exchange *x, gw_collective what, gw_time now, g
     uint8_t *payload = round_payload(x, x->coding.call.round);
     gw_op_spec spec = {.collective = what, .builder = &gw_plan_ring, .in = payload, .out = payload, .count = units,
                        .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x,
-                       .label = x->label};
+                       .label = x->label, .urgency = x->urgency};
     if (what != GW_COLL_ALLREDUCE) {
         for (int r = 0; r < x->world; r++) gw_part(units, x->world, r, &offset, &x->parts[r]);
         gw_part(units, x->world, x->rank, &offset, &own);
@@ -78,7 +79,8 @@ static gw_status start_exact(gw_exchange *x, gw_time now, gw_error *error) {
         at += x->tensors[i].what.count;
     }
     gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .in = x->in, .out = x->in,
-                       .count = x->exact_count, .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label};
+                       .count = x->exact_count, .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label,
+                       .urgency = x->urgency};
     return gw_core_start(x->core, &x->exact_op, x->team, &spec, now, error);
 }
 
@@ -227,6 +229,8 @@ static void trace_error(gw_exchange *x) {
 }
 
 /* The machine. */
+
+void gw_exchange_urgency(gw_exchange *x, uint8_t urgency) { x->urgency = urgency; }
 
 void gw_exchange_rate_growth(gw_exchange *x, float growth) { x->coding.call.rate_growth = growth; }
 

@@ -46,6 +46,8 @@ const gw_codec_guard *gw_exchange_guard(const gw_exchange *exchange, int tensor)
 /* Takes over what `from` keeps of the tensors that both have, by name; the same codec and world. */
 void gw_exchange_adopt(gw_exchange *exchange, gw_exchange *from);
 
+/* Of its messages from now on, as in gw_op_spec. */
+void gw_exchange_urgency(gw_exchange *exchange, uint8_t urgency);
 /* How the learning rate has grown since the step before (0: not), from the next gw_exchange_begin on. */
 void gw_exchange_rate_growth(gw_exchange *exchange, float growth);
 /* Begins the exchange of a step: gradient[t] is read, result[t] gets the sum (the mean where average is set). Both stay

@@ -45,6 +45,7 @@ struct gw_exchange {
     float scale;
     gw_time named_in; /* when the recording was opened that `label` and `error_name` are of */
     uint32_t label, error_name;
+    uint8_t urgency;
 };
 
 /* What rank owns of a tensor. */

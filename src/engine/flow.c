@@ -254,7 +254,7 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     if (eager) packet->frame.flags |= GW_FRAME_EAGER;
     /* A few bytes that are all of a message between two: nothing of it can be overtaken. */
     bool signal = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
-    packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.ahead ? GW_URGENT_AHEAD : 0;
+    packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.urgency;
     if (bytes > GW_EAGER_BYTES) { /* credits are not to wait behind a large payload */
         peer->owed = packet->frame.credits;
         packet->frame.credits = 0;

@@ -90,7 +90,7 @@ gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const voi
     e->next = mail->moving;
     mail->moving = e;
     gw_op_spec head = {.collective = GW_COLL_SEND, .root = to, .in = &e->letter, .count = sizeof e->letter};
-    gw_op_spec body = {.collective = GW_COLL_SEND, .root = to, .in = data, .count = letter->bytes, .ahead = ahead};
+    gw_op_spec body = {.collective = GW_COLL_SEND, .root = to, .in = data, .count = letter->bytes, .urgency = ahead};
     gw_status status = start(mail, &e->head, head, now, error);
     if (!status && letter->bytes) status = start(mail, &e->body, body, now, error);
     return status;

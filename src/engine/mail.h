@@ -10,8 +10,10 @@
 
 /* Goes over the wire as it is. */
 typedef struct gw_letter {
-    uint32_t kind, parcel; /* the correspondents' business, as are round and step */
+    uint32_t kind, parcel; /* the correspondents' business, as are round, step and growth */
     uint64_t round, step;
+    float growth;
+    uint32_t reserved;     /* 0 */
     uint64_t bytes;        /* of the payload; 0: there is none */
 } gw_letter;
 

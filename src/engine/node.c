@@ -137,19 +137,21 @@ static void number_hosts(gw_node *node) {
     }
 }
 
-/* Ranks that share this one's cores: those of its host, and of other namespaces or containers of its machine. */
-static int ranks_of_machine(const gw_node *node) {
-    int count = 0;
-    for (int r = 0; r < node->world; r++)
-        count += memcmp(node->endpoints[r].identity, node->endpoints[node->rank].identity, GW_ENDPOINT_MACHINE) == 0;
-    return count;
-}
-
 /* Others died, or came, while this round was to meet. */
 static bool called_anew(void *ctx) {
     const gw_node *node = ctx;
     gw_roll roll;
     return gw_roll_read(&roll, node->place.roll) && roll.round > node->place.round;
+}
+
+/* People know servers by numbers of their own, not as the ranks after the last. */
+static void name_server(const gw_node *node, char host[GW_ENDPOINT_HOST]) {
+    char number[32];
+    int server = node->rank - (node->world - node->place.servers);
+    if (server < 0) return;
+    snprintf(number, sizeof number, " (server %d)", server);
+    size_t room = GW_ENDPOINT_HOST - 1 - strlen(number), length = strlen(host);
+    strcpy(host + (length < room ? length : room), number);
 }
 
 /* Listens, tells rank 0 where, and learns where all others are. */
@@ -170,6 +172,7 @@ static gw_status meet(gw_node *node, gw_time until, gw_error *error) {
     if (place->roll[0]) meeting.off = called_anew, meeting.ctx = node;
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
+    if (!status) name_server(node, mine.host);
     if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
@@ -290,7 +293,9 @@ static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
     gw_strategy_facts facts = {.hosts = 1};
     for (int r = 0; r < node->world; r++)
         if (node->host_of[r] >= facts.hosts) facts.hosts = node->host_of[r] + 1;
-    node->spin_yield = ranks_of_machine(node) * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int ranks = gw_node_ranks_of_machine(node, node->world);
+    node->spin_yield = ranks * (1 + gw_net_threads(node)) > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    node->home = gw_node_home(node);
     status = gw_strategy_check(&node->strategy, &facts, error);
     if (!status) status = open_net(node, error);
     if (!status) status = choose_routes(node, error);
@@ -316,7 +321,7 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
                        gw_error *error) {
     gw_node *node = calloc(1, sizeof *node);
     if (!node) return gw_fail(error, GW_MEMORY, "out of memory for a job");
-    node->wake = node->kick = node->events = -1;
+    node->wake = node->kick = node->events = node->home = -1;
     node->join_error.rank = -1;
     node->next_comm = 1;
     pthread_mutex_init(&node->lock, NULL);
@@ -336,7 +341,8 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
         status = gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", node->world);
         goto fail;
     }
-    gethostname(node->endpoints[node->rank].host, sizeof node->endpoints[0].host - 1);
+    gethostname(node->endpoints[node->rank].host, GW_ENDPOINT_HOST - 1);
+    name_server(node, node->endpoints[node->rank].host);
     status = open_descriptors(node, error);
     if (!status) status = open_core(node, error);
     if (!status && node->world == 1)

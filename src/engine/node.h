@@ -74,6 +74,7 @@ typedef struct gw_node {
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
     int spin_yield; /* more local ranks than cores: give the core away while spinning */
+    int home;       /* the CPU at which it waits (home.c); -1: any. Constant after joining */
     int spin_shift; /* (L) waits have been long lately: the driver spins 2^this times shorter */
 } gw_node;
 
@@ -99,6 +100,12 @@ gw_status gw_net_listen(gw_node *node, const gw_address *address, const char *po
                         gw_error *error);
 gw_status gw_net_connect(gw_node *node, gw_error *error);
 int gw_net_threads(const gw_node *node);
+
+/* home.c: ranks below one that share this rank's cores: those of its host, and of other namespaces or containers of its
+ * machine; where this one waits (-1: anywhere); moves the calling thread there. */
+int gw_node_ranks_of_machine(const gw_node *node, int below);
+int gw_node_home(const gw_node *node);
+void gw_node_go_home(const gw_node *node);
 
 /* progress.c */
 void gw_node_lock(gw_node *node);

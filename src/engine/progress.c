@@ -2,8 +2,9 @@
  *
  * Waiting spins for a short while, then sleeps until a socket, a doorbell or the wake-up descriptor says that there is
  * something to do. A blocking wake-up costs 20 to 60 us, a spin costs a core: the first is paid only by who waits
- * longer than SPIN. Where waits turn out longer again and again, as on a slow network, spinning only takes the core
- * from compute and from other hosts of a lab, so it becomes shorter; where waits are short it comes back. */
+ * longer than SPIN, or SPIN_YIELDING where ranks share cores. Where waits turn out longer again and again, as on a slow
+ * network, spinning only takes the core from compute and from other hosts of a lab, so it becomes shorter; where waits
+ * are short it comes back. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -16,6 +17,7 @@
 #include "engine/tracing.h"
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
+#define SPIN_YIELDING (800 * GW_MILLISECOND / 1000) /* who gives the core away while spinning takes it from nobody */
 #define QUICK_LOOKS 100   /* at a board, before a call becomes an operation */
 #define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
@@ -108,8 +110,10 @@ static void let_others_in(gw_node *node) {
     gw_node_lock(node);
 }
 
-/* Who gives the core away while spinning takes it from nobody. */
-static gw_time spin(const gw_node *node) { return node->spin_yield ? SPIN : SPIN >> node->spin_shift; }
+static gw_time spin(const gw_node *node) {
+    if (!node->spin_yield) return SPIN >> node->spin_shift;
+    return node->unwatched ? SPIN : SPIN_YIELDING;
+}
 
 static void learn(gw_node *node, gw_time slept) {
     if (slept > SPIN && node->spin_shift < SPIN_SHIFT_MAX) node->spin_shift++;
@@ -155,6 +159,7 @@ static bool relieved(gw_node *node) {
 
 void gw_node_drive_until(gw_node *node, bool (*holds)(void *ctx), void *ctx) {
     gw_time spin_until = 0;
+    gw_node_go_home(node);
     while (!holds(ctx)) {
         if (node->driven && !relieved(node)) {
             atomic_fetch_add(&node->takers, 1);

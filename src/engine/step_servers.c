@@ -93,6 +93,16 @@ static gw_status begin_state(gw_comm *office, gw_ps *ps, int server, gw_error *e
     return status;
 }
 
+/* What nobody who is there knows comes from a snapshot. Whether there is one only the server's own rank finds out, and
+ * nobody waits for anything from it before. */
+static gw_status load_states(gw_comm *office, gw_ps *ps, gw_error *error) {
+    const gw_placement *p = gw_ps_placement(ps);
+    gw_status status = GW_OK;
+    for (int s = 0; s < p->servers && !p->all_fresh && !status; s++)
+        if (p->source[s] < 0 && p->rank_of[s] == office->rank) status = gw_ps_load(ps, error);
+    return gw_step_agree(office, status, error);
+}
+
 /* To the rank that runs it, and from there to its replica. */
 static gw_status place_state(gw_comm *office, gw_ps *ps, int server, gw_error *error) {
     const gw_placement *p = gw_ps_placement(ps);
@@ -100,7 +110,6 @@ static gw_status place_state(gw_comm *office, gw_ps *ps, int server, gw_error *e
     gw_status status = GW_OK;
     if (source >= 0) status = pass_state(office, ps, server, source, to, error);
     else if (p->all_fresh) status = begin_state(office, ps, server, error);
-    else if (office->rank == to) status = gw_ps_load(ps, error);
     return status ? status : pass_state(office, ps, server, to, p->copy_of[server], error);
 }
 
@@ -173,6 +182,7 @@ gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
     if (p->all_fresh && !copies && !gw_ps_gives_weights(ps)) return gw_ps_settle(ps, error);
     gw_comm *office = NULL; /* its own, since the step's carries letters */
     status = heard(gw_comm_split(step->comm, 0, step->comm->rank, &office), error);
+    if (!status) status = load_states(office, ps, error);
     for (int s = 0; s < p->servers && !status; s++) status = place_state(office, ps, s, error);
     if (!status && !p->all_fresh) status = welcome_all(step, office, ps, error);
     if (!status) status = gw_ps_settle(ps, error);

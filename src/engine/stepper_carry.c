@@ -125,7 +125,8 @@ static gw_status start_dense(gw_stepper *s, int piece, gw_collective what, gw_ti
     int size = gw_team_size(s->config.team), rank = gw_team_rank(s->config.team);
     gw_op_spec spec = {.collective = what, .in = run->data, .out = run->data, .count = run->count, .dtype = run->dtype,
                        .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes,
-                       .label = run->label};
+                       .label = run->label,
+                       .urgency = gw_schedule_urgency(s->schedule, piece, what == GW_COLL_ALLGATHER)};
     if (what != GW_COLL_ALLREDUCE) {
         size_t offset = 0, own;
         for (int r = 0; r < size; r++) gw_part(run->count, size, r, &offset, &s->counts[r]);
@@ -152,10 +153,10 @@ static void pack(gw_stepper *s, int piece, bool back) {
     }
 }
 
-/* Differences of weights (sync=periodic) have had their rate. */
-static float rate_growth(const gw_stepper *s, uint64_t step) {
+/* Differences of weights (sync=periodic, and what goes to servers that cannot run an update) have had their rate. */
+float gw_carry_rate_growth(const gw_stepper *s, uint64_t step) {
     const gw_step_options *o = &s->config.options;
-    if (!o->rate || step == 0 || s->config.sync->local) return 0;
+    if (!o->rate || step == 0 || s->config.sync->local || (s->ps && gw_ps_moves_weights(s->ps))) return 0;
     double before = o->rate(o->ctx, step - 1), now = o->rate(o->ctx, step);
     return before > 0 && now > 0 ? (float)(now / before - 1) : 0;
 }
@@ -176,11 +177,12 @@ void gw_carry_start(gw_stepper *s, int piece, bool second, gw_time now, gw_error
     }
     if (run->exchange) {
         uint64_t step = gw_stepper_step(s, p->readied - 1);
+        gw_exchange_urgency(run->exchange, gw_schedule_urgency(s->schedule, piece, second));
         if (second) {
             gw_exchange_go_on(run->exchange);
             return;
         }
-        gw_exchange_rate_growth(run->exchange, rate_growth(s, step));
+        gw_exchange_rate_growth(run->exchange, gw_carry_rate_growth(s, step));
         gw_exchange_begin(run->exchange, step, (const float *const *)run->values, run->values,
                           s->config.options.op == GW_AVG);
         return;

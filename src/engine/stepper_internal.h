@@ -82,6 +82,8 @@ gw_status gw_carry_team(const gw_stepper_config *config, uint32_t id, gw_team **
 void gw_carry_unbind(gw_run *runs, int count);
 /* Codec state of the old pieces passes to the new ones, by name. */
 void gw_carry_adopt(gw_run *runs, int count, const gw_run *old, int old_count);
+/* Of the learning rate since the step before, as codecs want to know it (gw_codec_call). */
+float gw_carry_rate_growth(const gw_stepper *stepper, uint64_t step);
 void gw_carry_start(gw_stepper *stepper, int piece, bool second_half, gw_time now, gw_error *error);
 /* True when this half of it is over. */
 bool gw_carry_over(gw_stepper *stepper, int piece, gw_time now, gw_error *error);

@@ -43,11 +43,11 @@ static void peer_ended(gw_ps *ps, int from) {
 
 static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, gw_error *error) {
     gw_ps *ps = ctx;
-    gw_letter over = {.kind = GW_PS_OVER};
+    gw_letter over = {.kind = GW_PS_OVER}, closed = {.kind = GW_PS_CLOSED};
     switch (gw_letter_kind(letter)) {
     case GW_PS_PUSH:
         if (letter->bytes == 0) break;
-        gw_ps_codec_note(ps, (int)letter->parcel, from, letter->step, letter->bytes);
+        gw_ps_codec_note(ps, from, letter);
         gw_ps_pushed(ps, (int)letter->parcel, from, letter->round, letter->step, now, error);
         return;
     case GW_PS_ANSWER:
@@ -73,7 +73,16 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
         return;
     case GW_PS_CLOSE:
         if (ps->copy.server < 0 || ps->ends_due[from] == 0) break;
+        gw_mail_send(ps->mail, from, &closed, NULL, false, now, error);
         peer_ended(ps, from);
+        return;
+    case GW_PS_CLOSED:
+        if (!ps->said_close || ps->ends_due[from] == 0) break;
+        peer_ended(ps, from);
+        return;
+    case GW_PS_MADE:
+        if (letter->parcel >= (uint32_t)ps->parcel_count || ps->parcels[letter->parcel].server != ps->own) break;
+        gw_ps_made(ps, (int)letter->parcel, from, letter->step, now, error);
         return;
     }
     gw_fail_rank(error, GW_PROTOCOL, gw_team_member(ps->stepper->config.team, from),
@@ -129,7 +138,7 @@ static gw_status take_memory(gw_ps *ps, gw_error *error) {
     return gw_fail(error, GW_MEMORY, "out of memory for %d servers", ps->servers);
 }
 
-/* Ends to come: LEAVE where this rank serves, OVER from servers; and while there are copies, the last of them. */
+/* Ends to come: LEAVE where this rank serves, OVER from servers; CLOSED from its replica, CLOSE where it is one. */
 void gw_ps_listen(gw_ps *ps) {
     int copy = ps->own < 0 ? -1 : ps->placement.copy_of[ps->own];
     int original = ps->copy.server < 0 ? -1 : gw_ps_server_rank(ps, ps->copy.server);
@@ -216,6 +225,7 @@ gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
         return status;
     }
     gw_ps_listen(ps);
+    ps->repeats = ps->rule.spare && !ps->placement.all_fresh;
     *out = ps;
     return GW_OK;
 }
@@ -277,14 +287,14 @@ static void push(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     if (p->coded && gw_ps_codec_encode(ps, p, p->step, &bytes, error)) return;
     if (p->packs && !p->coded) pack(ps, p);
     p->answered = false;
+    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = p->step,
+                        .bytes = bytes, .growth = p->coded ? gw_carry_rate_growth(ps->stepper, p->step) : 0};
     if (p->server == ps->own) {
         if (p->round % p->rounds + 1 == p->rounds) gw_ps_parcel_gone(ps, parcel);
-        gw_ps_codec_note(ps, parcel, ps->rank, p->step, bytes);
+        gw_ps_codec_note(ps, ps->rank, &letter);
         gw_ps_pushed(ps, parcel, ps->rank, p->round, p->step, now, error);
         return;
     }
-    gw_letter letter = {.kind = GW_PS_PUSH, .parcel = (uint32_t)parcel, .round = p->round, .step = p->step,
-                        .bytes = bytes};
     ps->answers_due[gw_ps_server_rank(ps, p->server)]++;
     gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, data, true, now, error);
 }
@@ -333,7 +343,7 @@ void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *err
     for (int i = first; i < first + count && !error->status; i++) {
         gw_parcel *p = &ps->parcels[i];
         p->step = step;
-        p->gone = false;
+        p->gone = p->answered = false;
         p->left = (int)p->rounds * (p->server == ps->own ? 1 : 2); /* answers, and that pushes have left */
         if (waits(ps, p)) queue_up(ps, i);
         else push(ps, i, now, error);
@@ -343,6 +353,7 @@ void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *err
 }
 
 bool gw_ps_over(const gw_ps *ps, int piece) { return ps->piece_left[piece] == 0; }
+bool gw_ps_moves_weights(const gw_ps *ps) { return ps->additive; }
 
 /* Whom somebody waits for: a server that owes this worker answers, a worker that holds others back. */
 static void expect(gw_ps *ps, gw_time now) {
@@ -361,10 +372,23 @@ static void say_leave(gw_ps *ps, gw_time now, gw_error *error) {
         if (s != ps->own) gw_mail_send(ps->mail, gw_ps_server_rank(ps, s), &letter, NULL, false, now, error);
 }
 
+/* Servers that let go who is left behind have to know how far everybody is: the step that he pushes next. */
+static void tell_made(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
+    const gw_parcel *p = &ps->parcels[parcel];
+    uint64_t next = p->answered ? p->step + 1 : ps->stepper->config.options.first_step;
+    gw_letter letter = {.kind = GW_PS_MADE, .parcel = (uint32_t)parcel, .step = next};
+    if (!ps->rule.spare || ps->stepper->config.serves_only) return;
+    if (p->server == ps->own) gw_ps_made(ps, parcel, ps->rank, next, now, error);
+    else gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, NULL, false, now, error);
+}
+
 /* What was not answered when the others were lost. */
 static void push_again(gw_ps *ps, gw_time now, gw_error *error) {
     for (int i = 0; ps->repeats && i < ps->parcel_count && !error->status; i++) {
-        if (!ps->parcels[i].again) continue;
+        if (!ps->parcels[i].again) {
+            tell_made(ps, i, now, error);
+            continue;
+        }
         ps->parcels[i].again = false;
         ps->parcels[i].left = ps->parcels[i].server == ps->own ? 1 : 2;
         if (waits(ps, &ps->parcels[i])) queue_up(ps, i);

@@ -36,11 +36,12 @@ void gw_ps_close(gw_ps *ps); /* NULL is fine */
 
 /* After a cut; nothing is under way on any rank. */
 gw_status gw_ps_bind(gw_ps *ps, gw_error *error);
-/* What this rank's server keeps of a tensor's weights; NULL: nothing. */
-float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count);
+/* What this rank's server keeps of a tensor's weights: so many elements from the first on; NULL: nothing. */
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count);
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error);
 bool gw_ps_over(const gw_ps *ps, int piece);
+bool gw_ps_moves_weights(const gw_ps *ps); /* what is pushed are differences of weights */
 bool gw_ps_poll(gw_ps *ps, gw_time now, gw_error *error);
 
 /* This rank's worker makes no more steps. Its server goes on until every worker has left. */

@@ -20,6 +20,7 @@
 typedef struct pushed {
     uint64_t step;
     size_t bytes;
+    float growth; /* of the learning rate, which a server process does not know by itself */
 } pushed;
 
 struct gw_ps_codec {
@@ -217,15 +218,16 @@ gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
 
 /* The worker's side. */
 
-static void at_step(gw_ps *ps, uint64_t step, uint32_t pass) {
+static void at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
     ps->codec->coding.call.step = step;
     ps->codec->coding.call.pass = pass;
+    ps->codec->coding.call.rate_growth = growth;
 }
 
 void gw_ps_codec_begin(gw_ps *ps, int piece, uint64_t step) {
     const gw_span *spans = gw_schedule_spans(ps->stepper->schedule, piece);
     if (!ps->codec) return;
-    at_step(ps, step, 0);
+    at_step(ps, step, 0, 0);
     for (int i = 0; i < gw_schedule_piece(ps->stepper->schedule, piece)->spans; i++)
         if (coded(ps, spans[i].tensor))
             gw_coding_prepare(&ps->codec->coding, &ps->codec->tensors[spans[i].tensor],
@@ -277,7 +279,7 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *p, uint64_t step, size_
     gw_coding *coding = &ps->codec->coding;
     uint8_t *at = p->slot;
     gw_status status = GW_OK;
-    at_step(ps, step, 0);
+    at_step(ps, step, 0, gw_carry_rate_growth(ps->stepper, step));
     if (ps->codec->merges) return encode_merged(ps, p, bytes, error);
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
@@ -334,7 +336,7 @@ static gw_status take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *p, int from, size_t bytes, uint64_t step,
                                gw_error *error) {
     float scale = ps->stepper->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
-    at_step(ps, step, ps->codec->merges ? 0 : 1);
+    at_step(ps, step, ps->codec->merges ? 0 : 1, 0);
     if (ps->weights_here) return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, 1, NULL, error);
     if (ps->codec->merges) return decode_merged(ps, p, scale, error);
     for (int i = 0; i < p->segments; i++) {
@@ -346,8 +348,8 @@ gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *p, int from, size_t b
 
 /* The server's side. */
 
-void gw_ps_codec_note(gw_ps *ps, int parcel, int worker, uint64_t step, size_t bytes) {
-    if (ps->codec) *push_of(ps, parcel, worker) = (pushed){step, bytes};
+void gw_ps_codec_note(gw_ps *ps, int worker, const gw_letter *letter) {
+    if (ps->codec) *push_of(ps, (int)letter->parcel, worker) = (pushed){letter->step, letter->bytes, letter->growth};
 }
 
 static const uint8_t *payload_of(const gw_ps *ps, const gw_parcel *p, int worker) {
@@ -359,7 +361,7 @@ static float *sum_of(const gw_ps *ps, const gw_parcel *p) { return (float *)(voi
 static gw_status add(gw_ps *ps, int parcel, int worker, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
     const pushed *push = push_of(ps, parcel, worker);
-    at_step(ps, push->step, 0);
+    at_step(ps, push->step, 0, 0);
     return take(ps, p, &ps->codec->coding.setup, worker, payload_of(ps, p, worker), push->bytes, 1, sum_of(ps, p),
                 error);
 }
@@ -424,17 +426,17 @@ static gw_status put(gw_ps *ps, const gw_parcel *p, const float *values, uint8_t
 gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
     gw_ps_codec *c = ps->codec;
-    uint64_t step = 0;
+    pushed last = {0};
     gw_status status = GW_OK;
     if (c->merges) return merge_all(ps, parcel, error);
     memset(sum_of(ps, p), 0, p->bytes);
     for (int w = 0; !status && w < ps->world; w++) {
         if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
-        step = push_of(ps, parcel, w)->step;
+        last = *push_of(ps, parcel, w);
         status = add(ps, parcel, w, error);
     }
     if (status || ps->weights_here) return status;
-    at_step(ps, step, 1);
+    at_step(ps, last.step, 1, last.growth);
     return put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[parcel], error);
 }
 
@@ -451,7 +453,7 @@ static gw_status put_difference(gw_ps *ps, int parcel, int worker, size_t *bytes
         gw_codec_state *kept = &tensor_of(ps, part)->second;
         if (kept->residual) memset(kept->residual + (part->first - kept->first), 0, part->count * sizeof(float));
     }
-    at_step(ps, ++c->encodings, 1);
+    at_step(ps, ++c->encodings, 1, 0);
     gw_status status = put(ps, p, difference, to, bytes, error);
     return status ? status : take(ps, p, &c->coding.second, worker, to, *bytes, 1, view, error);
 }

@@ -108,7 +108,6 @@ bool gw_ps_copy_end(gw_ps *ps, gw_time now, gw_error *error) {
     if (to < 0 || ps->said_close || !ps->said_leave || ps->copies_due || !all_left(ps)) return false;
     gw_letter letter = {.kind = GW_PS_CLOSE};
     ps->said_close = true;
-    if (--ps->ends_due[to] == 0) gw_mail_listen(ps->mail, to, false);
     gw_mail_send(ps->mail, to, &letter, NULL, false, now, error);
     return true;
 }

@@ -45,7 +45,9 @@ typedef enum gw_ps_letter {
     GW_PS_OVER,   /* the server's reply to that: it sends no more answers */
     GW_PS_COPY,   /* a push that the server has used, or the sum of a round, for its replica */
     GW_PS_COPIED, /* the replica's reply to that */
-    GW_PS_CLOSE   /* to the replica: there will be no more copies */
+    GW_PS_CLOSE,  /* to the replica: there will be no more copies */
+    GW_PS_CLOSED, /* the replica's reply to that: its last letter */
+    GW_PS_MADE    /* ranks have come together anew: the worker's next push of that parcel is of that step */
 } gw_ps_letter;
 
 /* Of a letter: what it is, and for copies the worker whose push it was (-1: a round's sum). */
@@ -105,7 +107,7 @@ struct gw_ps {
     int *answers_due;    /* by rank of a server: answers that this worker waits for */
     int *ends_due;       /* by rank: LEAVE and OVER letters still to come */
     bool leaving, said_leave;
-    bool repeats;        /* parcels are to be pushed again */
+    bool repeats;        /* ranks have come together anew: parcels are to be pushed again, or told of (GW_PS_MADE) */
     /* The server's. */
     gw_shelf shelf;
     size_t landing_bytes;
@@ -140,6 +142,7 @@ void gw_ps_serve_close(gw_ps *ps);
 size_t gw_ps_serve_bytes(const gw_ps *ps);
 void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t step, gw_time now, gw_error *error);
 void gw_ps_left(gw_ps *ps, int worker, gw_time now, gw_error *error);
+void gw_ps_made(gw_ps *ps, int parcel, int worker, uint64_t next, gw_time now, gw_error *error);
 void gw_ps_answer_due(gw_ps *ps, int parcel, gw_time now, gw_error *error);
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_parcel *parcel, int worker);
 /* The caller's optimiser, on a server's weights. */
@@ -192,7 +195,7 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *parcel, uint64_t step, 
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *parcel, int from, size_t bytes, uint64_t step,
                                gw_error *error);
 /* The server's: a push came; one push alone, or all of a round, become a sum in the shelf's result; and an answer. */
-void gw_ps_codec_note(gw_ps *ps, int parcel, int worker, uint64_t step, size_t bytes);
+void gw_ps_codec_note(gw_ps *ps, int worker, const gw_letter *letter);
 gw_status gw_ps_codec_decode(gw_ps *ps, int parcel, int worker, gw_error *error);
 gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error);
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_parcel *parcel, int worker); /* not plainly with values */

@@ -31,6 +31,7 @@ void gw_ps_attend(const gw_ps *ps, gw_attendant *mine) {
     mine->serves = ps->shelf.known ? ps->shelf.server : ps->kept[0].server;
     mine->copies = ps->copy.known ? ps->copy.server : ps->kept[1].server;
     mine->pushes = furthest(ps);
+    mine->leaves = atomic_load(&ps->stepper->leaving);
 }
 
 /* What has not been handed over to this rank yet is not kept: whoever had it before still does. */
@@ -44,6 +45,7 @@ gw_status gw_ps_part(gw_ps *ps, gw_error *error) {
 
 /* A push that was answered is over even if nobody said that it had left. */
 static void mark_again(gw_ps *ps) {
+    ps->repeats = ps->rule.spare > 0;
     for (int i = 0; i < ps->parcel_count; i++) {
         gw_parcel *p = &ps->parcels[i];
         if (p->left == 0) continue;

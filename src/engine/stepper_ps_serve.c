@@ -98,9 +98,10 @@ gw_status gw_ps_open_desks(gw_ps *ps, gw_error *error) {
     return status ? status : open_desk(ps, &ps->copy, error);
 }
 
-float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *count) {
+float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count) {
     for (int i = ps->shares.first_of[tensor]; ps->shelf.weights && i < ps->shares.first_of[tensor + 1]; i++) {
         if (ps->shares.list[i].server != ps->own) continue;
+        *first = ps->shares.list[i].first;
         *count = ps->shares.list[i].count;
         return (float *)(void *)(ps->shelf.weights + ps->shares.list[i].at);
     }
@@ -204,7 +205,7 @@ void gw_ps_answer_due(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
 
 void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t step, gw_time now, gw_error *error) {
     const gw_parcel *p = &ps->parcels[parcel];
-    switch (gw_desk_push(ps->shelf.desk, parcel, worker, round, now)) {
+    switch (gw_desk_push(ps->shelf.desk, parcel, worker, round, step, now)) {
     case GW_PUSH_LAST: finish_round(ps, parcel, now, error); break;
     case GW_PUSH_APPLY:
         if (p->coded && gw_ps_codec_decode(ps, parcel, worker, error)) break;
@@ -223,6 +224,11 @@ void gw_ps_pushed(gw_ps *ps, int parcel, int worker, uint64_t round, uint64_t st
         return;
     }
     gw_ps_keep_heard(ps);
+    gw_ps_answer_due(ps, parcel, now, error);
+}
+
+void gw_ps_made(gw_ps *ps, int parcel, int worker, uint64_t next, gw_time now, gw_error *error) {
+    gw_desk_made(ps->shelf.desk, parcel, worker, next, now);
     gw_ps_answer_due(ps, parcel, now, error);
 }
 

@@ -37,12 +37,13 @@ static gw_codec_state *codec_state(const gw_stepper *s, int tensor, state_part p
 /* Floats that are kept as they are; NULL: none. */
 static float *kept(const gw_stepper *s, int tensor, state_part part, size_t *count) {
     const gw_sync_tensor *view = &s->tensors[tensor].view;
+    size_t first;
     *count = s->tensors[tensor].what.count;
     switch (part) {
     case ANCHOR: return view->anchored ? view->anchor : NULL;
     case MOMENTUM: return view->momentum;
     case SERVED: /* not where there is a replica, which would not be told */
-        return s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, count) : NULL;
+        return s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, &first, count) : NULL;
     default: return NULL;
     }
 }

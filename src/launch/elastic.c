@@ -1,12 +1,11 @@
 /* elastic.c - see elastic.h. */
 #include "launch/elastic.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include "base/port.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 gw_status gw_elastic_open(gw_elastic *e, const gw_hosts *hosts, int restarts, const char *address, int port,
@@ -26,16 +25,11 @@ gw_status gw_elastic_open(gw_elastic *e, const gw_hosts *hosts, int restarts, co
 
 void gw_elastic_close(gw_elastic *e) { free(e->gone); }
 
-/* Free now on this machine; rank 0 takes it a moment later. */
-static int free_port(int otherwise) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = otherwise;
-    if (fd < 0) return otherwise;
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && getsockname(fd, (struct sockaddr *)&at, &length) == 0)
-        port = ntohs(at.sin_port);
-    close(fd);
-    return port;
+/* Rank 0 takes it a moment later. Each round has its own, for ranks of the last may still listen. */
+static int next_port(const gw_elastic *e) {
+    if (!gw_hosts_all_local(e->hosts)) return e->base_port + 2 * (e->roll.round % 16);
+    int port = gw_port_find((unsigned)getpid() * 31 + 2 * (unsigned)e->roll.round);
+    return port ? port : e->base_port;
 }
 
 static const gw_host *host_of(const gw_elastic *e, int seat) {
@@ -58,13 +52,14 @@ static void call(gw_elastic *e) {
         const char *login = strchr(host->name, '@');
         snprintf(e->roll.address, sizeof e->roll.address, "%s", login ? login + 1 : host->name);
     }
-    e->roll.port = gw_hosts_all_local(e->hosts) ? free_port(e->base_port) : e->base_port + 2 * (e->roll.round % 16);
+    e->roll.port = next_port(e);
 }
 
 gw_elastic_fate gw_elastic_ended(gw_elastic *e, int seat, bool well) {
     e->gone[seat] = well || e->restarts == 0;
     if (well) return GW_ELASTIC_FINISHED;
     if (gw_elastic_over(e)) return GW_ELASTIC_NOBODY;
+    if (e->gone[seat] && seat >= e->workers) return GW_ELASTIC_UNSERVED;
     if (!e->gone[seat]) e->restarts--;
     call(e);
     return e->gone[seat] ? GW_ELASTIC_WITHOUT : GW_ELASTIC_AGAIN;

@@ -11,6 +11,7 @@ typedef enum gw_elastic_fate {
     GW_ELASTIC_AGAIN,    /* it is to be started again, in the round that has been called */
     GW_ELASTIC_WITHOUT,  /* the others go on without it, in the round that has been called */
     GW_ELASTIC_NOBODY,   /* nobody who works is left */
+    GW_ELASTIC_UNSERVED, /* it was a server, and none takes its place */
 } gw_elastic_fate;
 
 typedef struct gw_elastic {
@@ -27,7 +28,7 @@ gw_status gw_elastic_open(gw_elastic *elastic, const gw_hosts *hosts, int restar
                           gw_error *error);
 void gw_elastic_close(gw_elastic *elastic);
 
-/* A seat's process has ended. *roll is the roll from then on, unless FINISHED or NOBODY. */
+/* A seat's process has ended. *roll is the roll from then on, unless FINISHED, NOBODY or UNSERVED. */
 gw_elastic_fate gw_elastic_ended(gw_elastic *elastic, int seat, bool well);
 /* Every seat that works has ended for good. */
 bool gw_elastic_over(const gw_elastic *elastic);

@@ -118,7 +118,7 @@ static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_f
     gw_elastic_fate fate = gw_elastic_ended(elastic, rank, well);
     if (fate == GW_ELASTIC_FINISHED && gw_elastic_over(elastic)) workers_over(j);
     if (fate == GW_ELASTIC_FINISHED) return true;
-    if (fate == GW_ELASTIC_NOBODY) return false;
+    if (fate == GW_ELASTIC_NOBODY || fate == GW_ELASTIC_UNSERVED) return false;
     if (fate == GW_ELASTIC_AGAIN)
         snprintf(text, sizeof text, "%s; it is started again (%d more may be)", why.text, elastic->restarts);
     else
@@ -127,6 +127,13 @@ static bool rank_replaced(job *j, gw_outpost *outpost, int rank, const gw_wire_f
     call_roll(j);
     if (fate == GW_ELASTIC_AGAIN) gw_wire_put(&outpost->out, GW_WIRE_AGAIN, 0, frame->rank, NULL, 0);
     return true;
+}
+
+/* Workers cannot go on without one of their servers, as they do without each other. */
+static void add_remedy(gw_verdict *verdict) {
+    size_t used = strlen(verdict->text);
+    snprintf(verdict->text + used, sizeof verdict->text - used,
+             ", and no other takes its place: --restarts N starts a server again");
 }
 
 static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame) {
@@ -138,7 +145,9 @@ static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame)
     if (j->options->elastic && rank_replaced(j, outpost, rank, frame)) return;
     if (!serves(j, rank) && status == 0 && --j->workers_left == 0) workers_over(j);
     gw_rank_text who = gw_rank_name(rank, j->workers);
-    if (gw_verdict_exited(&j->verdict, who.text, outpost->host->name, status, gw_wire_number(frame, 1))) settle(j);
+    if (!gw_verdict_exited(&j->verdict, who.text, outpost->host->name, status, gw_wire_number(frame, 1))) return;
+    if (j->options->elastic && serves(j, rank)) add_remedy(&j->verdict);
+    settle(j);
 }
 
 static void host_done(job *j, gw_outpost *outpost, int left) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "launch/wire.h"
@@ -33,13 +34,24 @@ static bool quote_word(const char *word, char text[QUOTED_BYTES]) {
     return true;
 }
 
+/* Ctrl-C is for the launcher, which says in what order things end, and nothing is to be asked of the terminal. But not
+ * a session of its own: where several hosts are one machine (a lab, containers) the kernel would share the cores out
+ * among them first (autogroup), and a rank that calls sched_yield would hand over nothing. */
+static void leave_terminal(void) {
+    setpgid(0, 0);
+    int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    if (terminal < 0) return;
+    ioctl(terminal, TIOCNOTTY);
+    close(terminal);
+}
+
 /* Never returns. */
 static void become_outpost(const gw_host *host, const gw_outpost_options *options, const int fds[3]) {
     char path[QUOTED_BYTES], command[QUOTED_BYTES + 16];
     const char *verb = options->command ? options->command : "supervise";
     sigset_t none;
     sigemptyset(&none);
-    setsid(); /* Ctrl-C is for the launcher: it says in what order things end */
+    leave_terminal();
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     for (int i = 0; i < 3; i++)

@@ -129,6 +129,7 @@ static void next_stage(steps *s, flight *f) {
 static void start_one(steps *s, const flight *f, gw_run_spec spec, int number) {
     gw_run_op **op = &s->order[f->entry].ops[number];
     spec.tag = f->entry * s->tags + number;
+    spec.urgency = gw_schedule_urgency(s->config->schedule, f->piece, s->order[f->entry].second);
     if (!*op) fail(s, gw_run_prepare(s->run, &spec, op, s->error));
     if (!s->status) gw_run_start(s->run, *op, f->rank);
 }

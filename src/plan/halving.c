@@ -5,6 +5,9 @@
  * core q/2 away: at level l a core exchanges with core ^ (q >> l) and keeps the half that holds its own block. Doubling
  * goes back the same way.
  *
+ * Little data in an all-reduce: at the last level two cores would exchange halves of a block to sum, and then the sums.
+ * They exchange all of it once instead and both sum it: the same bytes, a message and a round less.
+ *
  * Every element is combined by the same tree of ranks with the lower core's operand first, whatever its position, so
  * the bits do not depend on how data is cut into calls, segments or messages.
  *
@@ -14,8 +17,8 @@
  *
  * In place: a rank reads each element of IN once, and a finished element arrives only after that.
  *
- * Cost of an all-reduce of n elements: each core sends 2 (q-1)/q n in 2 log2 q rounds; with p > q two rounds and 2
- * (p-q) n more. */
+ * Cost of an all-reduce of n elements: each core sends 2 (q-1)/q n in 2 log2 q rounds, little data in one less; with
+ * p > q two rounds and 2 (p-q) n more. */
 #include "plan/build.h"
 
 /* Streams of a core, by role and level 1..levels (FOLD_IN, FOLD_OUT and COPY have no level). A pair's odd rank has
@@ -29,6 +32,7 @@ typedef struct shape {
     int cores, levels, folded; /* q, log2 q, p - q */
     int core;                  /* this rank's, or its partner's if it is a pair's odd one */
     bool odd;
+    bool merged; /* the last halving and the first doubling are one exchange */
 } shape;
 
 /* What a stream moves in one segment: [from, split) and [split, to), each cut into chunks on its own. */
@@ -55,6 +59,9 @@ static shape shape_of(const gw_plan_request *request) {
         s.segments = gw_ceil_div(s.segment, wanted);
         s.segment = wanted;
     }
+    /* Of two cores the first exchange would be merged, and IN overwritten while it leaves: doubling.c is for those. */
+    s.merged = request->collective == GW_COLL_ALLREDUCE && s.levels > 1 &&
+               gw_ceil_div(s.segment, (uint64_t)s.cores / 2) <= request->chunk_count;
     return s;
 }
 
@@ -71,10 +78,10 @@ static size_t bound(const gw_plan_request *request, const shape *s, uint64_t seg
     return from + offset;
 }
 
-/* What core keeps at a level: everything at level 0, its own block at the last. The blocks of a pair in a
- * reduce-scatter belong to two ranks and are cut apart. */
+/* What core keeps at a level: everything at level 0, its own block at the last, or that and its partner's where both
+ * sum both. The blocks of a pair in a reduce-scatter belong to two ranks and are cut apart. */
 static span kept(const gw_plan_request *request, const shape *s, uint64_t segment, int core, int level) {
-    int below = s->levels - level, first = core >> below << below;
+    int below = s->levels - level + (s->merged && level == s->levels), first = core >> below << below;
     span kept = {.from = bound(request, s, segment, first), .to = bound(request, s, segment, first + (1 << below))};
     kept.split = kept.to;
     if (level == s->levels && request->collective == GW_COLL_REDUCE_SCATTER && core < s->folded)
@@ -100,7 +107,7 @@ static span whole_part(const gw_plan_request *request, int rank) {
 
 static span span_of(const gw_plan_request *request, const shape *s, enum role role, int level, uint64_t segment) {
     bool scatters = request->collective == GW_COLL_REDUCE_SCATTER, gathers = request->collective == GW_COLL_ALLGATHER;
-    bool pair = s->core < s->folded;
+    bool pair = s->core < s->folded, gathered = scatters || (s->merged && level == s->levels);
     int odd_rank = first_rank(s, s->core) + 1;
     switch (role) {
     case FOLD_IN:
@@ -116,9 +123,9 @@ static span span_of(const gw_plan_request *request, const shape *s, enum role ro
     case RS_RECV:
         return gathers ? (span){0} : kept(request, s, segment, s->core, level);
     case AG_SEND:
-        return scatters ? (span){0} : kept(request, s, segment, s->core, level);
+        return gathered ? (span){0} : kept(request, s, segment, s->core, level);
     default:
-        return scatters ? (span){0} : kept(request, s, segment, partner(s, level), level);
+        return gathered ? (span){0} : kept(request, s, segment, partner(s, level), level);
     }
 }
 
@@ -322,10 +329,10 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     }
 }
 
-/* Messages of all halvings (or all doublings) of a segment: at each level every core gets what it keeps. */
-static uint64_t exchanged(const gw_plan_request *request, const shape *s, uint64_t segment) {
+/* Messages of the halvings (or the doublings) of a segment down to a level: at each every core gets what it keeps. */
+static uint64_t exchanged(const gw_plan_request *request, const shape *s, uint64_t segment, int levels) {
     uint64_t messages = 0;
-    for (int level = 1; level <= s->levels; level++) {
+    for (int level = 1; level <= levels; level++) {
         int group = s->cores >> level;
         for (int core = 0; core < s->cores; core += group)
             messages += (uint64_t)group * chunks_of(request, kept(request, s, segment, core, level));
@@ -367,25 +374,34 @@ static uint64_t folded_elements(const gw_plan_request *request, const shape *s) 
     return elements;
 }
 
-/* The longest way of a message leads from a core to its opposite, and back again in an all-reduce. It begins and ends
- * with a pair's odd rank if there is such a core, whose opposite is one too where only one way is gone. */
+/* The longest way of a message leads from a core to its opposite, and back again in an all-reduce, or next to where it
+ * began if the last exchange is merged. It begins and ends with a pair's odd rank if there are such cores, whose
+ * opposite is one too where only one way is gone. */
 static uint64_t start_ups(const gw_plan_request *request, const shape *s) {
     uint64_t levels = (uint64_t)s->levels;
+    if (request->collective == GW_COLL_ALLREDUCE && s->merged)
+        return 2 * levels - 1 + (uint64_t)(s->folded > 1 ? 2 : s->folded);
     if (request->collective == GW_COLL_ALLREDUCE) return 2 * levels + (s->folded ? 2 : 0);
     return levels + (2 * s->folded > s->cores ? 2 : s->folded ? 1 : 0);
 }
 
+static bool scatters(const gw_plan_request *request) { return request->collective != GW_COLL_ALLGATHER; }
+static bool gathers(const gw_plan_request *request) { return request->collective != GW_COLL_REDUCE_SCATTER; }
+
+static uint64_t messages_of(const gw_plan_request *request, const shape *s, uint64_t segment) {
+    return (scatters(request) ? exchanged(request, s, segment, s->levels) : 0) +
+           (gathers(request) ? exchanged(request, s, segment, s->levels - s->merged) : 0) + folds(request, s, segment);
+}
+
 static gw_cost cost(const gw_plan_request *request) {
     shape s = shape_of(request);
-    bool scatters = request->collective != GW_COLL_ALLGATHER, gathers = request->collective != GW_COLL_REDUCE_SCATTER;
-    uint64_t phases = (uint64_t)scatters + (uint64_t)gathers, n = gw_plan_total(request);
-    uint64_t moved = n * (uint64_t)(s.cores - 1), raw = 0, full = s.segments - 1;
-    gw_cost cost = {.messages = full * (phases * exchanged(request, &s, 0) + folds(request, &s, 0)) +
-                                phases * exchanged(request, &s, full) + folds(request, &s, full),
+    uint64_t n = gw_plan_total(request), moved = n * (uint64_t)(s.cores - 1), both = s.merged ? n : 0, raw = 0;
+    uint64_t full = s.segments - 1;
+    gw_cost cost = {.messages = full * messages_of(request, &s, 0) + messages_of(request, &s, full),
                     .start_ups = n ? start_ups(request, &s) : 0};
-    if (scatters) raw = full * raw_first(request, &s, 0) + raw_first(request, &s, full);
-    cost.elements = folded_elements(request, &s) + raw + (gathers ? moved : 0);
-    cost.wide_elements = scatters ? moved - raw : 0;
+    if (scatters(request)) raw = full * raw_first(request, &s, 0) + raw_first(request, &s, full);
+    cost.elements = folded_elements(request, &s) + raw + (gathers(request) ? moved - both : 0);
+    cost.wide_elements = scatters(request) ? moved + both - raw : 0;
     return cost;
 }
 

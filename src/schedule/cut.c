@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#define TAPER_BYTES_MIN ((size_t)64 << 10)
+
 static gw_piece *open_piece(gw_schedule *s) {
     assert(s->piece_count < s->piece_room);
     gw_piece *piece = &s->pieces[s->piece_count++];
@@ -32,6 +34,22 @@ static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
     for (size_t i = 0; i < slices; i++) {
         size_t first = count * i / slices, end = count * (i + 1) / slices;
         add_span(s, open_piece(s), tensor, first, end - first);
+    }
+}
+
+void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) {
+    size_t before = 0;
+    for (int t = 0; t < s->tensor_count; t++) before += gw_tensor_bytes(s, t);
+    for (int end = s->tensor_count; end > 0;) {
+        int first = end - 1;
+        size_t bytes = gw_tensor_bytes(s, first), half = before / 2 > TAPER_BYTES_MIN ? before / 2 : TAPER_BYTES_MIN;
+        size_t limit = half < fuse_bytes ? half : fuse_bytes;
+        while (first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
+               bytes + gw_tensor_bytes(s, first - 1) <= limit)
+            bytes += gw_tensor_bytes(s, --first);
+        gw_cut_run(s, first, end);
+        before -= bytes;
+        end = first;
     }
 }
 

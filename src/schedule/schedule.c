@@ -128,6 +128,13 @@ void gw_schedule_start(gw_schedule *s, int p) {
     s->in_flight_bytes += piece->bytes;
 }
 
+/* A whole backward pass may wait for first halves; of second halves the next forward pass needs first what was produced
+ * last. */
+uint8_t gw_schedule_urgency(const gw_schedule *s, int p, bool second) {
+    if (!s->policy->splits) return 0;
+    return second ? (uint8_t)((int64_t)GW_URGENCY_MAX * p / s->piece_count) : GW_URGENCY_MAX;
+}
+
 void gw_schedule_left(gw_schedule *s, int p) {
     gw_piece *piece = &s->pieces[p];
     if (!piece->in_flight) return;

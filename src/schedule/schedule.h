@@ -110,6 +110,10 @@ void gw_schedule_end(gw_schedule *schedule); /* every tensor has been ready in t
 int gw_schedule_next(const gw_schedule *schedule);
 bool gw_schedule_startable(const gw_schedule *schedule, int piece);
 void gw_schedule_start(gw_schedule *schedule, int piece);
+/* How urgent the messages of a piece are among those of others that are under way, 0 (not) to GW_URGENCY_MAX; of its
+ * second half where a policy splits. Who carries them lets the more urgent overtake. */
+#define GW_URGENCY_MAX 254
+uint8_t gw_schedule_urgency(const gw_schedule *schedule, int piece, bool second);
 /* What this rank gives to its exchange has left, so that its credit is free again; where others may start in another
  * order and nobody publishes one (servers), waiting for the answer as well could wait for ever. */
 void gw_schedule_left(gw_schedule *schedule, int piece);

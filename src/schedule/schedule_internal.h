@@ -25,6 +25,9 @@ struct gw_schedule {
 /* cut.c: from the last tensor to the first. A piece is closed when the next tensor would take it over fuse_bytes; those
  * over slice_bytes (0: none) are cut into equal slices. */
 void gw_cut_by_bytes(gw_schedule *schedule, size_t fuse_bytes, size_t slice_bytes);
+/* As that without slices; but towards the first tensor a piece has at most half of the bytes that are left: what
+ * backward produces last, and the next forward pass waits for, is small. */
+void gw_cut_tapered(gw_schedule *schedule, size_t fuse_bytes);
 /* Tensors [first, end) as one piece; those without elements have no part in it. */
 void gw_cut_run(gw_schedule *schedule, int first, int end);
 size_t gw_tensor_bytes(const gw_schedule *schedule, int tensor);

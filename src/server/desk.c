@@ -91,10 +91,43 @@ void gw_desk_adopt(gw_desk *d, const gw_desk *old, gw_time now) {
 
 /* Pushes and answers. */
 
+static int needed(const gw_desk *d) { return d->present - d->rule.spare; }
+
 bool gw_desk_complete(const gw_desk *d, int parcel) {
-    int in = 0, needed = d->present - d->rule.spare;
+    int in = 0;
     for (int w = 0; w < d->workers; w++) in += at(d, parcel, w)->in;
-    return !d->rule.at_once && in > 0 && in >= needed;
+    return !d->rule.at_once && in > 0 && in >= needed(d);
+}
+
+/* Who is in the round, or has still to make the step that this one waits in. */
+static int may_come(const gw_desk *d, int parcel, const seat *waits) {
+    int count = 0;
+    for (int w = 0; w < d->workers; w++) {
+        const seat *s = at(d, parcel, w);
+        count += s->in || (!d->who[w].left && s->made < waits->made);
+    }
+    return count;
+}
+
+static bool let_one_go(gw_desk *d, int parcel) {
+    for (int w = 0; w < d->workers; w++) {
+        seat *s = at(d, parcel, w);
+        if (!s->in || may_come(d, parcel, s) >= needed(d)) continue;
+        s->in = false;
+        s->waiting = true;
+        s->clock--;
+        d->who[w].late++;
+        return true;
+    }
+    return false;
+}
+
+/* With spare ones a worker falls behind: it makes steps that others have made before, who will not come again for its
+ * sake. Where those who may come are too few it does not wait for them, and its push is not used. So nobody waits in
+ * vain, however many parcels there are: of all who wait anywhere the one in the earliest step waits only for such as
+ * are in earlier ones, and those compute. */
+static void let_go(gw_desk *d, int parcel) {
+    while (d->rule.spare && !gw_desk_complete(d, parcel) && let_one_go(d, parcel)) continue;
 }
 
 static void count_lost(gw_desk *d, int w, uint64_t steps) {
@@ -129,13 +162,14 @@ static gw_push push_at_once(gw_desk *d, int parcel, int w, uint64_t number) {
     return GW_PUSH_APPLY;
 }
 
-static gw_push push(gw_desk *d, int parcel, int w, uint64_t round) {
+static gw_push push(gw_desk *d, int parcel, int w, uint64_t round, uint64_t step) {
     seat *s = at(d, parcel, w);
     if (s->waiting || s->in || d->who[w].left) return GW_PUSH_WRONG;
     if (d->rule.at_once) return push_at_once(d, parcel, w, round);
     if (round > d->round[parcel] && !d->old) return GW_PUSH_WRONG;
     if (round > d->round[parcel]) skip_to(d, parcel, round);
     d->who[w].pushes++;
+    s->made = step + 1;
     if (round < d->round[parcel]) {
         bool used = round < s->next;
         d->who[w].late += !used;
@@ -147,10 +181,12 @@ static gw_push push(gw_desk *d, int parcel, int w, uint64_t round) {
     return gw_desk_complete(d, parcel) ? GW_PUSH_LAST : GW_PUSH_KEPT;
 }
 
-gw_push gw_desk_push(gw_desk *d, int parcel, int w, uint64_t round, gw_time now) {
+gw_push gw_desk_push(gw_desk *d, int parcel, int w, uint64_t round, uint64_t step, gw_time now) {
     tally(d, parcel, -1, now);
-    gw_push what = push(d, parcel, w, round);
+    gw_push what = push(d, parcel, w, round, step);
     seat *s = at(d, parcel, w);
+    let_go(d, parcel);
+    if (what == GW_PUSH_KEPT && !s->in) what = GW_PUSH_LATE;
     if (what != GW_PUSH_WRONG && s->unheard) {
         s->unheard = false;
         d->heard++;
@@ -195,7 +231,17 @@ void gw_desk_leave(gw_desk *d, int w, gw_time now) {
     for (int p = 0; p < d->parcels; p++) tally(d, p, -1, now);
     d->who[w].left = true;
     d->present--;
-    for (int p = 0; p < d->parcels; p++) tally(d, p, 1, now);
+    for (int p = 0; p < d->parcels; p++) {
+        let_go(d, p);
+        tally(d, p, 1, now);
+    }
+}
+
+void gw_desk_made(gw_desk *d, int parcel, int w, uint64_t next, gw_time now) {
+    tally(d, parcel, -1, now);
+    at(d, parcel, w)->made = next;
+    let_go(d, parcel);
+    tally(d, parcel, 1, now);
 }
 
 bool gw_desk_left(const gw_desk *d, int w) { return d->who[w].left; }
@@ -210,7 +256,7 @@ bool gw_desk_idle(const gw_desk *d) {
 
 void gw_desk_unsafe(gw_desk *d, int parcel, int w) {
     for (int i = w < 0 ? 0 : w; i < (w < 0 ? d->workers : w + 1); i++)
-        if (at(d, parcel, i)->waiting) at(d, parcel, i)->unsafe = true;
+        at(d, parcel, i)->unsafe = true;
 }
 
 void gw_desk_safe(gw_desk *d, int parcel, int w) {

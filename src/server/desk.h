@@ -3,7 +3,8 @@
  * What a server owns travels in parcels; each has a clock for every worker, so that a parcel is answered without
  * looking at any other. A rule (sync.h) says when: by rounds, which are complete when all workers but the spare slowest
  * have pushed (bsp, backup), or at once, where an answer is held back while its worker leads the slowest by more than
- * `lead` pushes (asp, ssp). A push of a round that is over is late: it is not used, and answered at once.
+ * `lead` pushes (asp, ssp). A push of a round that is over is late: it is not used, and answered at once. So is that of
+ * a worker that was left behind, and would wait for such as have made its step before.
  *
  * Pushes have numbers: by rounds that of the round, at once that of the worker's own pushes of that parcel. A worker
  * whose answer was lost with a connection pushes again under the same number, and is answered without being used twice.
@@ -23,7 +24,7 @@ typedef enum gw_push {
     GW_PUSH_KEPT,  /* of a round that is not complete */
     GW_PUSH_LAST,  /* it makes its round complete: gw_desk_in says who is in it, gw_desk_next begins the next */
     GW_PUSH_APPLY, /* to be applied now, by itself */
-    GW_PUSH_LATE,  /* of a round that is over: not to be used */
+    GW_PUSH_LATE,  /* of a round that is over, or that too few would come to: not to be used */
     GW_PUSH_AGAIN, /* it has been used before: not to be used, only answered */
     GW_PUSH_WRONG  /* of a round that has not begun, or before the answer to the last */
 } gw_push;
@@ -33,7 +34,8 @@ typedef struct gw_desk gw_desk;
 gw_status gw_desk_open(gw_desk **desk, const gw_sync_rule *rule, int workers, int parcels, gw_error *error);
 void gw_desk_close(gw_desk *desk); /* NULL is fine */
 
-gw_push gw_desk_push(gw_desk *desk, int parcel, int worker, uint64_t round, gw_time now);
+/* step: the worker's own, which its push is of. */
+gw_push gw_desk_push(gw_desk *desk, int parcel, int worker, uint64_t round, uint64_t step, gw_time now);
 bool gw_desk_in(const gw_desk *desk, int parcel, int worker); /* its push is in the round under way */
 void gw_desk_next(gw_desk *desk, int parcel, gw_time now);
 uint64_t gw_desk_round(const gw_desk *desk, int parcel);
@@ -43,6 +45,9 @@ uint64_t gw_desk_clock(const gw_desk *desk, int parcel, int worker); /* pushes o
 
 /* The next worker whose answer is due, -1: none. It counts as answered. */
 int gw_desk_due(gw_desk *desk, int parcel, gw_time now);
+
+/* A worker says, after a desk was restored, which step it will push next. Answers may be due because of that. */
+void gw_desk_made(gw_desk *desk, int parcel, int worker, uint64_t next, gw_time now);
 
 /* A worker makes no more steps: it holds nobody back. Rounds may be complete because of that, and answers due. */
 void gw_desk_leave(gw_desk *desk, int worker, gw_time now);

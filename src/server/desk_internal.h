@@ -8,6 +8,7 @@
 typedef struct gw_desk_seat {
     uint64_t clock;
     uint64_t next; /* by rounds: the one after the last in which its push was used */
+    uint64_t made; /* by rounds: the worker's own step after the last that it pushed; 0 also: not known */
     bool in;       /* its push is in the round under way */
     bool waiting;  /* an answer is owed, when the rule allows it */
     bool unsafe;   /* and when somebody else has a copy of the push */

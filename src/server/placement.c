@@ -88,10 +88,16 @@ static gw_status place_servers(gw_placement *p, gw_error *error) {
     for (int s = 0; s < p->servers; s++) {
         if (p->rank_of[s] >= 0) continue;
         p->rank_of[s] = find_room(p, s);
-        if (p->rank_of[s] < 0)
+        if (p->rank_of[s] >= 0) continue;
+        if (any_only(p))
             return gw_fail(error, GW_UNSUPPORTED,
-                           "%d servers need as many ranks that can run one, and of the %d ranks there are fewer",
-                           p->servers, p->world);
+                           "there is no process left for server %d: --restarts N starts a server that is lost again, "
+                           "and arch=ps:replicas=1 or snapshot=N keeps what it knew",
+                           s);
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "%d servers run beside as many workers, and only %d are left: start fewer servers, or let "
+                       "--restarts N start workers again",
+                       p->servers, p->world);
     }
     return GW_OK;
 }

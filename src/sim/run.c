@@ -287,8 +287,8 @@ void gw_run_start(gw_run *run, gw_run_op *op, int rank) {
     for (int sends = 0; sends < 2; sends++) /* grants leave before data, as in the engine */
         for (uint32_t s = 0; s < p->plan.streams; s++) {
             lane *l = &p->lanes[s];
-            if ((l->flow == GW_FLOW_SEND) != sends) continue;
-            if (op->spec.announced && sends && l->steps) gw_run_announce(run, l);
+            if ((l->flow == GW_FLOW_SEND) != sends || !l->steps) continue; /* a part without steps is over at once */
+            if (op->spec.announced && sends) gw_run_announce(run, l);
             gw_run_queue(run, l);
         }
     if (p->left > 0) return;

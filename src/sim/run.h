@@ -27,6 +27,7 @@ typedef struct gw_run_spec {
     size_t unit_bytes;  /* of an element, partial sums too */
     size_t chunk_bytes; /* 0: the engine's own */
     int root;           /* -1: none */
+    uint8_t urgency;    /* its messages overtake those of their connection that have less, beyond ahead_bytes */
     bool announced;     /* a receiver makes room when it is told, as for letters (engine/mail.c) */
     int tag;            /* the caller's, for done */
 } gw_run_spec;
@@ -39,7 +40,7 @@ typedef struct gw_run_config {
     double reduce_rate;      /* bytes per second that a rank adds or copies; 0: it takes no time */
     double message_seconds;  /* what a message costs besides the latency of links */
     double queue_bytes;      /* at most so many of other connections stand before it at a link */
-    double ahead_bytes;      /* of a connection, that grants cannot overtake */
+    double ahead_bytes;      /* of a connection, that nothing can overtake */
     /* A rank has completed its part of an operation. May start others. */
     void (*done)(void *ctx, int rank, int tag);
     /* A message of gw_run_tell has arrived. NULL where nobody is told anything. */

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "sim/run.h"
+#include "transport/transport.h"
 
 typedef struct lane lane;
 typedef struct part part;
@@ -64,6 +65,7 @@ typedef struct message {
     lane *from;       /* that sends it; NULL: it is none of a collective's */
     lane *grant;      /* receives that are granted; NULL: it is no grant */
     uint64_t granted; /* up to here */
+    uint8_t urgency;  /* as in gw_packet */
     lane *head;       /* receives that are announced; NULL: it is no announcement */
     int to, tag;      /* of what is outside any collective */
     double bytes, posted, began;

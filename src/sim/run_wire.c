@@ -105,11 +105,12 @@ memory:
     return NULL;
 }
 
-/* Behind everything; a grant overtakes what the kernel has not begun to take, as in transport/tcp.c. */
+/* Behind everything; what is urgent overtakes what is less so and the kernel has not begun to take, as in
+ * transport/tcp.c. */
 static void enqueue(connection *c, message *m, double ahead) {
-    message *before = m->grant ? c->first : c->last;
-    for (double taken = before ? before->bytes : 0; m->grant && before && before->next; taken += before->bytes) {
-        if (taken >= ahead && !before->next->grant) break;
+    message *before = m->urgency ? c->first : c->last;
+    for (double taken = before ? before->bytes : 0; m->urgency && before && before->next; taken += before->bytes) {
+        if (taken >= ahead && before->next->urgency < m->urgency) break;
         before = before->next;
     }
     m->next = before ? before->next : NULL;
@@ -134,13 +135,13 @@ static void put_on(gw_run *run, connection *c, const message *what) {
 void gw_run_send(gw_run *run, lane *l, double bytes) {
     run->messages++;
     run->bytes += bytes;
-    put_on(run, l->connection, &(message){.from = l, .bytes = bytes});
+    put_on(run, l->connection, &(message){.from = l, .bytes = bytes, .urgency = l->of->op->spec.urgency});
 }
 
 /* Its few bytes are not counted; that it waits for what is on its connection is what matters. */
 void gw_run_grant(gw_run *run, lane *l) {
     l->of->op->unfinished++;
-    put_on(run, l->connection, &(message){.grant = l, .granted = l->granted});
+    put_on(run, l->connection, &(message){.grant = l, .granted = l->granted, .urgency = GW_URGENT_SIGNAL});
 }
 
 void gw_run_announce(gw_run *run, lane *l) {

@@ -74,12 +74,6 @@ static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts,
     if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare >= facts->world)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s: of %d rank%s at least one has to be waited for",
                        sync->technique.name, facts->world, facts->world == 1 ? "" : "s");
-    if (sync->rule && sync->rule(s->axes[GW_AXIS_SYNC].values).spare &&
-        policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "sync=%s with schedule=%s: workers that are left behind never meet the others, so there is no "
-                       "moment at which all can cut their pieces anew",
-                       sync->technique.name, policy->technique.name);
     return GW_OK;
 }
 

@@ -264,15 +264,16 @@ static bool native_done(gw_transport *transport, gw_native_task *task, gw_error 
 
 static bool settle(mpi *m) {
     if (!m->unsettled) return false;
-    m->unsettled = false;
+    for (int r = 0; r < m->world; r++)
+        if (m->peers[r].left && m->peers[r].parcels == 0)
+            break_off(m, r, GW_PEER_LOST, "it left the job (gw_finalize)");
+    m->unsettled = false; /* before anybody is told, for more may break from within */
     for (int r = 0; r < m->world; r++) {
         peer *p = &m->peers[r];
-        if (p->left && p->parcels == 0) break_off(m, r, GW_PEER_LOST, "it left the job (gw_finalize)");
         if (!p->broken || p->lost) continue;
         p->lost = true;
         m->base.sink.lost(m->base.sink.ctx, r, p->broken, p->detail);
     }
-    m->unsettled = false;
     return true;
 }
 

@@ -1,4 +1,5 @@
-/* mpi_inside.h - the state of the MPI transport, shared by mpi.c (frames) and mpi_end.c (their end) only. */
+/* mpi_inside.h - the state of the MPI transport, shared by mpi.c (frames) and mpi_end.c (their end) only. Everything
+ * belongs to the polling thread, which is the only one of gradwire's to call MPI. */
 #ifndef GW_TRANSPORT_MPI_INSIDE_H
 #define GW_TRANSPORT_MPI_INSIDE_H
 
@@ -19,29 +20,29 @@ typedef struct mail {
 
 /* A large payload on its way in. */
 typedef struct parcel {
-    struct parcel *next;
+    struct parcel *next; /* of those that are awaited in order, or spare */
     gw_mpi_request request;
     int from;
-    gw_frame frame;
-    void *landing;
+    gw_frame frame; /* came before it */
+    void *landing;  /* the engine's, lent until it has arrived or reset() */
 } parcel;
 
 /* A frame on its way out. */
 typedef struct letter {
     struct letter *next;
     gw_mpi_request head, body;
-    bool head_done, body_done;
+    bool head_done, body_done; /* MPI has let go of it, or there is none */
     int to;
     gw_packet *packet; /* NULL: its payload was copied, or it is over */
     uint8_t bytes[MAIL_BYTES];
 } letter;
 
 struct gw_native_task {
-    gw_native_task *next;
+    gw_native_task *next; /* of those under way, or spare */
     gw_mpi_request request;
     gw_reduction reduction;
-    void *out;
-    size_t count;
+    void *out;    /* the caller's, lent until it is done or reset() */
+    size_t count; /* elements */
 };
 
 typedef struct peer {
@@ -57,7 +58,7 @@ typedef struct mpi {
     const gw_mpi_table *table;
     gw_mpi *mpi;
     int tag;                   /* of frames in this generation; of payloads: the next */
-    int timer;
+    int timer;                 /* timerfd: wakes who sleeps, since MPI cannot */
     bool closing;              /* only goodbyes are heard */
     bool stuck;                /* MPI holds memory that is not ours any more: it is never called again */
     bool unsettled;            /* some peer is broken or has left, and poll() has not said so */

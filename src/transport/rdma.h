@@ -24,6 +24,7 @@ typedef struct gw_rdma_strict {
     bool basic;          /* addresses, not offsets; keys chosen by the provider; memory that exists (FI_MR_BASIC) */
     bool local;          /* memory that is sent must be registered too (FI_MR_LOCAL) */
     bool pinned;         /* registrations must not outlive their use (as with FI_MR_ALLOCATED) */
+    bool unordered;      /* a message may overtake the write before it */
     bool no_wait;        /* no wait object: a timer wakes the sleeper */
     size_t message_max;  /* bytes of one transfer; 0: the provider's own limit */
     int immediate_bytes; /* 0: the provider's own; 4: no more than that; -1: none */

@@ -73,6 +73,15 @@ static gw_status find(gw_rdma_fabric *f, const gw_rdma_options *o, gw_error *err
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
+/* Over tcp;ofi_rxm immediate data must not go by libfabric: rdma_stamp.c says why. All of it is one stream. */
+static void spare_rxm(gw_rdma_fabric *f, const gw_rdma_strict *strict) {
+    const struct fi_tx_attr *tx = f->info->tx_attr;
+    if (strncmp(f->name, "tcp;", 4) != 0) return;
+    f->in_order = (tx->msg_order & f->info->rx_attr->msg_order & FI_ORDER_SAW) && !strict->unordered;
+    f->stamps = f->in_order && f->immediate_bytes && tx->iov_limit >= 2 && tx->rma_iov_limit >= 2;
+    f->immediate_bytes = f->stamps ? 8 : 0;
+}
+
 static void read_demands(gw_rdma_fabric *f, const gw_rdma_strict *strict) {
     const struct fi_info *info = f->info;
     int mode = info->domain_attr->mr_mode;
@@ -92,6 +101,7 @@ static void read_demands(gw_rdma_fabric *f, const gw_rdma_strict *strict) {
     if (strict->message_max) f->message_max = smaller(f->message_max, strict->message_max);
     f->inject_max = info->tx_attr->inject_size;
     f->receives = (int)smaller(RECEIVES, info->rx_attr->size ? info->rx_attr->size : RECEIVES);
+    spare_rxm(f, strict);
 }
 
 static gw_status refuse(const gw_rdma_fabric *f, const char *what, int result, gw_error *error) {

@@ -27,6 +27,8 @@ typedef struct gw_rdma_fabric {
     bool takes_receive;            /* immediate data uses up a posted receive */
     bool may_wait;                 /* a wait object may be asked for */
     int immediate_bytes;           /* 0, 4 or 8 */
+    bool in_order;                 /* a message is received after the bytes of the writes before it */
+    bool stamps;                   /* immediate data goes by memory (rdma_stamp.c) */
     size_t message_max, inject_max;
     int receives;                  /* to be posted */
 

@@ -17,25 +17,26 @@ typedef struct record {
     struct fi_context2 context; /* libfabric's, while it is under way; first, for that is what a completion names */
     record_kind kind;
     int peer;
-    gw_packet *packet; /* sent() is due when it is done; NULL: the transport's own */
-    struct record *next; /* of those that are free, or due */
-    uint8_t *buffer;     /* GW_RDMA_MESSAGE_BYTES; sends and receives */
+    gw_packet *packet;      /* sent() is due when it is done; NULL: the transport's own */
+    struct record *next;    /* of those that are free, or due */
+    uint8_t *buffer;        /* GW_RDMA_MESSAGE_BYTES; sends and receives */
+    size_t length;          /* bytes in it, of a message that is due */
     gw_rdma_memory *source; /* of a write; NULL: need not be registered */
-    /* A write in parts, or one that is told of by a message of its own: */
+    /* A write without immediate data, in parts where it is long, that a message of its own tells of: */
     bool apart;
     gw_rdma_landing target;
-    uint64_t started; /* bytes handed to libfabric */
-    int parts;        /* under way */
+    uint64_t started;      /* bytes handed to libfabric */
+    struct record *teller; /* kept for the message that follows the last part; NULL: it has gone, or comes later */
 } record;
 
 /* A landing that a peer has been told of, or is to be. */
 typedef struct slot {
     bool used;
-    bool untold; /* a CLEAR is due */
-    gw_frame frame;
-    void *at;
-    gw_rdma_memory *memory;
-    gw_rdma_landing landing;
+    bool untold;             /* a CLEAR is due */
+    gw_frame frame;          /* of the message that is to land */
+    void *at;                /* the engine's, lent until it has arrived or reset() */
+    gw_rdma_memory *memory;  /* its registration */
+    gw_rdma_landing landing; /* as the peer is told of it */
 } slot;
 
 /* A landing that a peer has told us of. */
@@ -59,6 +60,7 @@ typedef struct peer {
     uint8_t fabric_address[GW_RDMA_ADDRESS_BYTES]; /* what that stands for */
     size_t fabric_address_bytes;
     uint8_t cookie[GW_RDMA_COOKIE_BYTES];       /* to show */
+    uint64_t stamps_address, stamps_key;        /* of its table of stamps */
     uint8_t expects[GW_RDMA_COOKIE_BYTES];      /* to be shown */
     gw_packet *head, *tail;                     /* not yet begun */
     gw_packet *offered;                         /* their landings are awaited */
@@ -67,6 +69,7 @@ typedef struct peer {
     bool parting;                               /* BYE has come: last holds */
     bool answered;                              /* all of theirs has come, and they were told */
     bool confirmed;                             /* they have told us so */
+    bool awaited;                               /* its stamps are looked for */
     slot *slots;
     uint32_t slot_room, slots_used, slots_untold;
     advert *adverts; /* by the peer's slot number */
@@ -77,6 +80,7 @@ typedef struct peer {
 
 typedef struct rdma {
     gw_transport base;
+    gw_transport_ops ops; /* base's: the size of chunks is the provider's */
     int rank, world;
     gw_transport *side; /* the authenticated connections */
     gw_rdma_fabric fabric;
@@ -90,7 +94,11 @@ typedef struct rdma {
     gw_rdma_memory *buffer_memory; /* NULL: need not be registered */
     int record_count;
     record *spare, *due; /* due: begun, and refused by libfabric for now */
-    int *backlog;        /* peers with something to send */
+    uint8_t *stamps;     /* rdma_stamp.c: by slot, then peer; NULL: immediate data comes by libfabric */
+    gw_rdma_memory *stamp_memory;
+    int *awaited; /* peers that may stamp */
+    int awaited_count;
+    int *backlog; /* peers with something to send */
     int backlog_count;
     int events, timer;   /* epoll over the side's, the completions' and the timer's descriptors */
     int watched;         /* the completions' descriptor in epoll, -1: none */
@@ -124,10 +132,17 @@ void gw_rdma_done(rdma *r, record *done);                    /* a completion */
 void gw_rdma_failed(rdma *r, record *done, const char *why); /* a completion that is an error */
 void gw_rdma_learn(rdma *r, int rank, const gw_frame *frame, const gw_rdma_landing *landing);
 
+/* rdma_stamp.c; nothing happens where the provider needs no stamps. */
+gw_status gw_rdma_stamps_make(rdma *r, gw_error *error); /* memory, once */
+gw_status gw_rdma_stamps_open(rdma *r, gw_error *error); /* to the peers of a generation */
+ssize_t gw_rdma_write_stamped(rdma *r, record *rec, const gw_rdma_landing *landing, uint64_t stamp);
+void gw_rdma_stamp_await(rdma *r, int rank, uint32_t slot_number);
+bool gw_rdma_stamps_wait(const rdma *r); /* there are some to be read */
+bool gw_rdma_stamps_read(rdma *r);       /* true if there were */
+
 /* rdma_receive.c */
 slot *gw_rdma_slot_take(rdma *r, int rank, const gw_frame *frame, void *at, uint64_t bytes, gw_error *error);
 void gw_rdma_heard(rdma *r, const uint8_t *bytes, size_t length);
 void gw_rdma_written(rdma *r, uint64_t immediate);
-void gw_rdma_forget_slots(rdma *r, peer *p);
 
 #endif

@@ -67,6 +67,10 @@ void gw_rdma_greet(rdma *r, int rank) {
     if (!r->fabric.endpoint) return;
     p->greeted = true;
     gw_rdma_hello hello = {.address_bytes = r->fabric.address_bytes};
+    if (r->stamp_memory) {
+        hello.stamps_address = r->stamp_memory->address;
+        hello.stamps_key = r->stamp_memory->key;
+    }
     memcpy(hello.cookie, p->expects, sizeof hello.cookie);
     memcpy(hello.provider, r->fabric.name, sizeof hello.provider);
     memcpy(hello.address, r->fabric.address, hello.address_bytes);
@@ -92,6 +96,8 @@ static void get_to_know(rdma *r, int rank) {
         gw_rdma_fail_peer(r, rank, GW_SYSTEM, "libfabric does not take its address");
     } else {
         memcpy(p->cookie, hello.cookie, sizeof p->cookie);
+        p->stamps_address = hello.stamps_address;
+        p->stamps_key = hello.stamps_key;
         memcpy(p->fabric_address, hello.address, hello.address_bytes);
         p->fabric_address_bytes = hello.address_bytes;
         p->known = true;

@@ -24,11 +24,6 @@ static void free_slot(rdma *r, peer *p, slot *s) {
     s->used = s->untold = false;
 }
 
-void gw_rdma_forget_slots(rdma *r, peer *p) {
-    for (uint32_t i = 0; i < p->slot_room; i++)
-        if (p->slots[i].used) free_slot(r, p, &p->slots[i]);
-}
-
 /* The lowest free one, so that a number that a peer holds stale is soon told anew. */
 static slot *spare_slot(rdma *r, peer *p) {
     for (uint32_t i = 0; i < p->slot_room; i++)
@@ -55,10 +50,11 @@ slot *gw_rdma_slot_take(rdma *r, int rank, const gw_frame *frame, void *at, uint
         return NULL;
     }
     *s = (slot){.used = true, .frame = *frame, .at = at, .memory = memory};
-    s->landing = (gw_rdma_landing){.slot = (uint32_t)(s - p->slots), .nonce = gw_rng_u32(&r->rng),
+    s->landing = (gw_rdma_landing){.slot = (uint32_t)(s - p->slots), .nonce = gw_rng_u32(&r->rng) | 1,
                                    .index = frame->index, .address = memory->address, .key = memory->key,
                                    .bytes = bytes};
     p->slots_used++;
+    gw_rdma_stamp_await(r, rank, s->landing.slot);
     return s;
 }
 

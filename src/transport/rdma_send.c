@@ -2,7 +2,8 @@
  *
  * Cost of a large message: one fi_writedata where the receiver's grant named the landing; an offer, its answer and the
  * write where there was no grant. A payload of which no landing of just its length is known, or that is longer than the
- * provider's messages, is written without immediate data and told of by one message more. */
+ * provider's messages, is written without immediate data and told of by one message more: behind the write where the
+ * provider keeps that order, else when the write is known to be there. */
 #include "transport/rdma_inside.h"
 
 #include <stdlib.h>
@@ -23,10 +24,12 @@ static record *take_record(rdma *r, int rank, record_kind kind, gw_packet *packe
     taken->packet = packet;
     taken->source = NULL;
     taken->apart = false;
+    taken->teller = NULL;
     return taken;
 }
 
 static void give_record(rdma *r, record *given) {
+    if (given->teller) give_record(r, given->teller);
     gw_rdma_memory_give(&r->cache, given->source);
     r->peers[given->peer].under_way--;
     given->next = r->spare;
@@ -85,6 +88,12 @@ static advert *find_advert(peer *p, const gw_frame *frame) {
 
 /* ---- messages ---- */
 
+/* Refused by libfabric for now. */
+static void put_off(rdma *r, record *rec) {
+    rec->next = r->due;
+    r->due = rec;
+}
+
 static outcome post(rdma *r, record *rec, size_t length) {
     peer *p = &r->peers[rec->peer];
     bool data = rec->packet && rec->packet->frame.kind == GW_FRAME_DATA;
@@ -135,18 +144,20 @@ static outcome send_frame(rdma *r, int rank, gw_packet *packet) {
 
 /* ---- writes ---- */
 
-/* The last part has arrived: the receiver is told. */
-static void tell(rdma *r, record *rec) {
-    gw_rdma_message m = {.kind = GW_RDMA_WRITTEN, .from = r->rank, .frame = rec->packet->frame,
-                         .slot = rec->target.slot, .nonce = rec->target.nonce};
-    size_t length = gw_rdma_message_write(&m, r->peers[rec->peer].cookie, rec->buffer);
-    rec->kind = RECORD_MESSAGE;
-    outcome gone = post(r, rec, length);
+/* A message that must not get lost, for the write that it tells of has gone. */
+static void post_or_put_off(rdma *r, record *rec) {
+    outcome gone = post(r, rec, rec->length);
     if (gone == BROKEN) give_record(r, rec);
-    if (gone != REFUSED) return;
-    rec->kind = RECORD_WRITE;
-    rec->next = r->due;
-    r->due = rec;
+    if (gone == REFUSED) put_off(r, rec);
+}
+
+/* The receiver is told, by this record, that the payload of `written` is in its landing. */
+static void tell(rdma *r, record *rec, const record *written) {
+    gw_rdma_message m = {.kind = GW_RDMA_WRITTEN, .from = r->rank, .frame = written->packet->frame,
+                         .slot = written->target.slot, .nonce = written->target.nonce};
+    rec->length = gw_rdma_message_write(&m, r->peers[rec->peer].cookie, rec->buffer);
+    rec->kind = RECORD_MESSAGE;
+    post_or_put_off(r, rec);
 }
 
 static ssize_t write_part(rdma *r, record *rec, size_t bytes) {
@@ -157,27 +168,37 @@ static ssize_t write_part(rdma *r, record *rec, size_t bytes) {
     struct fi_msg_rma message = {.msg_iov = &piece, .desc = &descriptor, .iov_count = 1,
                                  .addr = r->peers[rec->peer].address, .rma_iov = &where, .rma_iov_count = 1,
                                  .context = rec};
-    return fi_writemsg(r->fabric.endpoint, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+    uint64_t flags = FI_COMPLETION | (r->fabric.in_order ? 0 : FI_DELIVERY_COMPLETE);
+    return fi_writemsg(r->fabric.endpoint, &message, flags);
 }
 
-/* Begins as many parts as libfabric takes. */
+/* The next part of a write that is told of by a message. One is under way at a time: a record is one context. */
 static void write_on(rdma *r, record *rec) {
-    uint64_t length = rec->packet->frame.length;
-    while (rec->started < length && r->peers[rec->peer].status == GW_OK) {
-        uint64_t left = length - rec->started;
-        size_t bytes = left < r->fabric.message_max ? (size_t)left : r->fabric.message_max;
-        ssize_t result = write_part(r, rec, bytes);
-        if (result == -FI_EAGAIN) break;
-        if (result)
-            gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s",
-                              r->fabric.library.strerror((int)-result));
-        if (result) return; /* completions of parts may still come: the record stays theirs */
+    uint64_t left = rec->packet->frame.length - rec->started;
+    size_t bytes = left < r->fabric.message_max ? (size_t)left : r->fabric.message_max;
+    ssize_t result = write_part(r, rec, bytes);
+    if (result == -FI_EAGAIN) {
+        put_off(r, rec);
+    } else if (result) {
+        gw_rdma_fail_peer(r, rec->peer, GW_PEER_LOST, "writing failed: %s", r->fabric.library.strerror((int)-result));
+        give_record(r, rec);
+    } else {
         rec->started += bytes;
-        rec->parts++;
+        if (rec->teller && bytes == left) {
+            tell(r, rec->teller, rec);
+            rec->teller = NULL;
+        }
     }
-    if (rec->started == length) return;
-    rec->next = r->due;
-    r->due = rec;
+}
+
+/* Without immediate data. The record of the message that tells of it is taken beforehand where it follows at once. */
+static outcome write_apart(rdma *r, record *rec, const gw_rdma_landing *landing) {
+    rec->apart = true;
+    rec->target = *landing;
+    rec->started = 0;
+    if (r->fabric.in_order && !(rec->teller = take_record(r, rec->peer, RECORD_MESSAGE, NULL))) return REFUSED;
+    write_on(r, rec);
+    return GONE;
 }
 
 /* One write whose completion here and whose immediate data there are all there is to it. */
@@ -186,9 +207,11 @@ static outcome write_whole(rdma *r, record *rec, const gw_rdma_landing *landing)
     uint64_t place = (uint64_t)landing->slot * (uint64_t)r->world + (uint64_t)r->rank;
     uint64_t immediate = gw_rdma_immediate(place, frame->credits, landing->nonce);
     if (r->fabric.immediate_bytes == 4) immediate = (uint32_t)immediate;
-    ssize_t result = fi_writedata(r->fabric.endpoint, rec->packet->data, frame->length,
-                                  rec->source ? rec->source->descriptor : NULL, immediate,
-                                  r->peers[rec->peer].address, landing->address, landing->key, rec);
+    ssize_t result = r->fabric.stamps
+                         ? gw_rdma_write_stamped(r, rec, landing, immediate)
+                         : fi_writedata(r->fabric.endpoint, rec->packet->data, frame->length,
+                                        rec->source ? rec->source->descriptor : NULL, immediate,
+                                        r->peers[rec->peer].address, landing->address, landing->key, rec);
     return outcome_of(r, rec->peer, result, "writing failed");
 }
 
@@ -209,16 +232,8 @@ static outcome write_payload(rdma *r, int rank, gw_packet *packet, advert *where
             return BROKEN;
         }
     }
-    outcome gone = GONE;
-    if (may_write_whole(r, &packet->frame, &where->landing)) {
-        gone = write_whole(r, rec, &where->landing);
-    } else {
-        rec->apart = true;
-        rec->target = where->landing;
-        rec->started = 0;
-        rec->parts = 0;
-        write_on(r, rec);
-    }
+    bool whole = may_write_whole(r, &packet->frame, &where->landing);
+    outcome gone = whole ? write_whole(r, rec, &where->landing) : write_apart(r, rec, &where->landing);
     if (gone == GONE) {
         where->used = false;
         r->counters.writes++;
@@ -298,24 +313,22 @@ bool gw_rdma_flush_due(rdma *r) {
     while (list) {
         record *rec = list;
         list = rec->next;
-        if (r->peers[rec->peer].status != GW_OK) continue; /* reset() takes it back */
-        if (rec->started < rec->packet->frame.length) write_on(r, rec);
-        else tell(r, rec);
+        if (r->peers[rec->peer].status != GW_OK) give_record(r, rec);
+        else if (rec->kind == RECORD_WRITE) write_on(r, rec);
+        else post_or_put_off(r, rec);
     }
     return any;
 }
 
 void gw_rdma_done(rdma *r, record *done) {
-    if (done->kind == RECORD_WRITE && done->apart) {
-        if (--done->parts == 0 && done->started == done->packet->frame.length) tell(r, done);
-        return;
-    }
-    finish(r, done);
+    bool apart = done->kind == RECORD_WRITE && done->apart;
+    if (apart && r->peers[done->peer].status != GW_OK) give_record(r, done);
+    else if (apart && done->started < done->packet->frame.length) write_on(r, done);
+    else if (apart && !r->fabric.in_order) tell(r, done, done);
+    else finish(r, done);
 }
 
 void gw_rdma_failed(rdma *r, record *done, const char *why) {
     gw_rdma_fail_peer(r, done->peer, GW_PEER_LOST, "%s", why);
-    if (done->kind == RECORD_WRITE && done->apart && (--done->parts || done->started < done->packet->frame.length))
-        return;
     give_record(r, done);
 }

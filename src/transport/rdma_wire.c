@@ -9,10 +9,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define HELLO_MAGIC UINT32_C(0x31415747) /* "GWA1" */
+#define HELLO_MAGIC UINT32_C(0x32415747) /* "GWA2" */
 
 enum { AT_MAGIC = 0, AT_ADDRESS_BYTES = 4, AT_ZEROS = 6, AT_HELLO_COOKIE = 8 };
-enum { AT_PROVIDER = AT_HELLO_COOKIE + GW_RDMA_COOKIE_BYTES, AT_ADDRESS = AT_PROVIDER + GW_RDMA_NAME_BYTES };
+enum { AT_STAMPS = AT_HELLO_COOKIE + GW_RDMA_COOKIE_BYTES, AT_PROVIDER = AT_STAMPS + 16 };
+enum { AT_ADDRESS = AT_PROVIDER + GW_RDMA_NAME_BYTES };
 enum { AT_FROM = 16, AT_KIND = 20, AT_LANDINGS = 21, AT_SLOT = 24, AT_NONCE = 28, AT_FRAME = 32 };
 
 static gw_status wrong(gw_error *error, const char *what, uint64_t value) {
@@ -24,12 +25,16 @@ void gw_rdma_hello_write(const gw_rdma_hello *hello, uint8_t bytes[GW_RDMA_HELLO
     gw_put(bytes + AT_MAGIC, HELLO_MAGIC, 4);
     gw_put(bytes + AT_ADDRESS_BYTES, hello->address_bytes, 2);
     memcpy(bytes + AT_HELLO_COOKIE, hello->cookie, GW_RDMA_COOKIE_BYTES);
+    gw_put(bytes + AT_STAMPS, hello->stamps_address, 8);
+    gw_put(bytes + AT_STAMPS + 8, hello->stamps_key, 8);
     memcpy(bytes + AT_PROVIDER, hello->provider, strnlen(hello->provider, GW_RDMA_NAME_BYTES - 1));
     memcpy(bytes + AT_ADDRESS, hello->address, hello->address_bytes);
 }
 
 gw_status gw_rdma_hello_read(gw_rdma_hello *hello, const uint8_t bytes[GW_RDMA_HELLO_BYTES], gw_error *error) {
-    gw_rdma_hello read = {.address_bytes = gw_get16(bytes + AT_ADDRESS_BYTES)};
+    gw_rdma_hello read = {.address_bytes = gw_get16(bytes + AT_ADDRESS_BYTES),
+                          .stamps_address = gw_get64(bytes + AT_STAMPS),
+                          .stamps_key = gw_get64(bytes + AT_STAMPS + 8)};
     if (gw_get32(bytes + AT_MAGIC) != HELLO_MAGIC) return wrong(error, "the magic of a hello", gw_get32(bytes));
     if (read.address_bytes == 0 || read.address_bytes > GW_RDMA_ADDRESS_BYTES)
         return wrong(error, "the length of a fabric address", read.address_bytes);

@@ -10,11 +10,12 @@
 #define GW_RDMA_COOKIE_BYTES 16
 #define GW_RDMA_NAME_BYTES 32     /* of a provider, with its final zero */
 #define GW_RDMA_ADDRESS_BYTES 256 /* of an endpoint on the fabric, at most */
-#define GW_RDMA_HELLO_BYTES (4 + 2 + 2 + GW_RDMA_COOKIE_BYTES + GW_RDMA_NAME_BYTES + GW_RDMA_ADDRESS_BYTES)
+#define GW_RDMA_HELLO_BYTES (8 + GW_RDMA_COOKIE_BYTES + 16 + GW_RDMA_NAME_BYTES + GW_RDMA_ADDRESS_BYTES)
 
 /* How to reach a rank, and what to show it. */
 typedef struct gw_rdma_hello {
     uint8_t cookie[GW_RDMA_COOKIE_BYTES];
+    uint64_t stamps_address, stamps_key; /* of its table of stamps (rdma_stamp.c), where the provider needs one */
     char provider[GW_RDMA_NAME_BYTES];
     uint8_t address[GW_RDMA_ADDRESS_BYTES];
     size_t address_bytes;

@@ -380,6 +380,7 @@ static int tcp_wait_fd(gw_transport *transport) { return ((tcp *)transport)->epo
 /* Nothing has to be asked of epoll; what it does not know of is work that was left for the next turn. */
 static bool tcp_arm(gw_transport *transport, bool sleeping) {
     tcp *t = (tcp *)transport;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) gw_tcp_conn_doze(conn, sleeping);
     if (!sleeping) return false;
     if (t->unsettled || t->wanting || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
     for (int i = 0; i < t->backlog_count; i++) {

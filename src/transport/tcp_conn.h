@@ -25,6 +25,7 @@ typedef struct gw_tcp_conn {
     uint8_t *landing;  /* where its payload begins */
     uint64_t left;     /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
     size_t end;        /* bytes in buffer */
+    uint64_t low_water; /* the kernel tells of no fewer bytes; 1 while somebody is awake */
     size_t ahead;      /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
     uint8_t buffer[];  /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
@@ -49,5 +50,8 @@ void gw_tcp_conn_free(gw_tcp_conn *conn); /* closes */
  * or the connection ended. write: the queue is not empty, and send() may add to it from within. */
 bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink);
 gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_tcp_queue *queue, const gw_sink *sink, bool *moved);
+
+/* Whoever waits for it goes to sleep, or is awake again. A sleeper is not woken by every segment of a payload. */
+void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping);
 
 #endif

@@ -15,8 +15,7 @@
 #include "transport/frame.h"
 
 /* What a few bytes announce, as grants and credits do; what others wait for before they can send themselves. */
-#define GW_URGENT_SIGNAL 2
-#define GW_URGENT_AHEAD 1
+#define GW_URGENT_SIGNAL 255
 
 /* One frame on its way out. Owned by the engine, lent to the transport from send() until sent(). */
 typedef struct gw_packet {

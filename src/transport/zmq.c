@@ -19,7 +19,7 @@
 #define CHUNK_BYTES (512 * 1024)       /* half of it takes 1 MiB twice as long: hand-overs to the I/O thread */
 #define KEPT_BYTES (64 << 20)          /* by malloc, for messages to come */
 #define LINGER_MS 1000                 /* how long close() waits for what was sent last */
-#define LET_GO_US 1000000              /* how long reset() waits for the I/O thread; microseconds */
+#define LET_GO_US 10000000             /* how long reset() waits for the I/O thread, which reads what was lent to it */
 
 /* ---- polling ---- */
 
@@ -194,7 +194,7 @@ gw_status gw_zmq_open(gw_transport **out, const gw_zmq_options *options, gw_sink
     zmq *z = calloc(1, sizeof *z);
     if (!z) return gw_fail(error, GW_MEMORY, "zmq: no memory for the transport");
     *z = (zmq){.base = {&ops, sink}, .rank = options->rank, .world = options->world, .clear = options->clear,
-               .epoll = -1, .bell = -1, .last_held = NULL};
+               .epoll = -1, .bell = -1};
     z->last_held = &z->first_held;
     memcpy(z->key, options->key, sizeof z->key);
     z->peers = calloc((size_t)z->world, sizeof *z->peers);

@@ -15,17 +15,17 @@
 #define DETAIL_BYTES 128
 
 typedef struct peer {
-    struct zmq *transport;
-    int number;
-    void *dealer;             /* NULL: nothing was sent yet in this generation */
-    uint64_t sent, received;  /* messages of this generation */
-    gw_address address;
-    uint8_t id[GW_ZMQ_ID_BYTES];     /* of its messages to this rank in generation id_of */
-    int64_t id_of;            /* -1: none yet */
-    bool attached, lost;
-    bool tuned;               /* its connection has left bbr (foreign.h) */
-    bool left;                /* it said so */
-    gw_status broken;         /* to be told by poll() */
+    struct zmq *transport;       /* whose peer this is, for the I/O thread; constant */
+    int number;                  /* its rank */
+    void *dealer;                /* NULL: nothing was sent yet in this generation */
+    uint64_t sent, received;     /* messages of this generation */
+    gw_address address;          /* of its ROUTER */
+    uint8_t id[GW_ZMQ_ID_BYTES]; /* of its messages to this rank in generation id_of */
+    int64_t id_of;               /* -1: none yet */
+    bool attached, lost;         /* its address is known; lost() was said */
+    bool tuned;                  /* its connection has left bbr (foreign.h) */
+    bool left;                   /* it said so */
+    gw_status broken;            /* to be told by poll() */
     char detail[DETAIL_BYTES];
 } peer;
 
@@ -40,16 +40,16 @@ typedef struct held {
 typedef struct zmq {
     gw_transport base;
     int rank, world;
-    bool clear;
-    uint8_t key[GW_ZMQ_KEY_BYTES];
+    bool clear;                        /* no encryption */
+    uint8_t key[GW_ZMQ_KEY_BYTES];     /* the job's, from which all others are derived */
     uint32_t generation;
-    int port;
+    int port;                          /* of the ROUTER */
     void *context, *router;
     int epoll, bell;                   /* the ROUTER's descriptor and the bell, an eventfd */
     _Atomic bool asleep;               /* the bell is wanted */
     _Atomic(gw_packet *) done;         /* lent packets that the I/O thread has let go of, latest first */
     _Atomic int lent;                  /* packets that it still holds */
-    held *first_held, **last_held;
+    held *first_held, **last_held;     /* in the order they came */
     bool closing;                      /* only goodbyes are heard */
     bool unsettled;                    /* some peer is broken and poll() has not said so */
     peer *peers;

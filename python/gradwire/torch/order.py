@@ -6,7 +6,7 @@ called module around it. One that belongs to no called module is `loose`: nothin
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-GROUP_BYTES = 256 << 10
+GROUP_BYTES = 256 << 10, 2 << 20  # the first modules are waited for in small groups, later ones in larger ones
 
 
 class ForwardOrder:
@@ -49,12 +49,12 @@ class ForwardOrder:
     def merge(self, sizes):
         """Small neighbours are waited for together, by whichever of their modules comes first: what travels in such
         pieces arrives together, and an update of many tensors at once costs less."""
-        modules, gathered, total = [], [], 0
+        modules, gathered, total, before = [], [], 0, 0
         for module, mine in list(self.plan.items()) + [(None, ())]:
             size = sum(sizes[i] for i in mine)
-            if module is None or total + size > GROUP_BYTES:
+            if module is None or total + size > min(max(GROUP_BYTES[0], before // 2), GROUP_BYTES[1]):
                 self.plan.update(dict.fromkeys(modules, tuple(gathered)))
-                modules, gathered, total = [], [], 0
+                modules, gathered, total, before = [], [], 0, before + total
             modules, gathered, total = modules + [module], gathered + list(mine), total + size
 
     @staticmethod

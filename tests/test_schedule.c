@@ -1,0 +1,103 @@
+/* test_schedule.c - what dear promises: the order of starts is the same whatever is ready when, second halves do not
+ * wait for the end of backward, the pieces taper, and the most urgent is what forward needs first. */
+#include "schedule/schedule.h"
+#include "test.h"
+
+enum { TENSORS = 12 };
+
+static gw_schedule *opened(size_t fuse_bytes, const size_t counts[TENSORS]) {
+    gw_schedule_tensor tensors[TENSORS];
+    gw_schedule_settings settings = {.fuse_bytes = fuse_bytes};
+    gw_schedule *s = NULL;
+    gw_error error = {.rank = -1};
+    for (int t = 0; t < TENSORS; t++) tensors[t] = (gw_schedule_tensor){.count = counts[t], .element = 4};
+    CHECK_EQ(GW_OK, gw_schedule_open(&s, &gw_policy_dear, &settings, tensors, TENSORS, &error));
+    return s;
+}
+
+static const size_t large[TENSORS] = {300000, 300000, 300000, 300000, 300000, 300000,
+                                      300000, 300000, 300000, 300000, 300000, 300000};
+
+/* Starts what can be started; a second half is noted as -1 - piece. */
+static int start_all(gw_schedule *s, int *order, int at) {
+    for (int p; (p = gw_schedule_next(s)) >= 0; at++) {
+        order[at] = gw_schedule_piece(s, p)->state == GW_PIECE_HALFWAY ? -1 - p : p;
+        gw_schedule_start(s, p);
+    }
+    return at;
+}
+
+static int end_all(gw_schedule *s) {
+    int ended = 0;
+    for (int p = 0; p < gw_schedule_pieces(s); p++) {
+        gw_piece_state state = gw_schedule_piece(s, p)->state;
+        if (state != GW_PIECE_MOVING && state != GW_PIECE_SPREADING) continue;
+        gw_schedule_done(s, p);
+        ended++;
+    }
+    return ended;
+}
+
+/* lag: how many tensors become ready before anything that was started is over. */
+static void one_step(gw_schedule *s, int lag, int order[2 * TENSORS]) {
+    int at = 0;
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        gw_schedule_ready(s, t);
+        at = start_all(s, order, at);
+        if (t % lag == 0) end_all(s);
+        at = start_all(s, order, at);
+    }
+    gw_schedule_end(s);
+    while (end_all(s)) at = start_all(s, order, at);
+    CHECK_EQ(2 * TENSORS, at);
+    CHECK(gw_schedule_idle(s));
+}
+
+static void the_order_does_not_depend_on_time(void) {
+    gw_schedule *s = opened(1, large);
+    int first[2 * TENSORS], order[2 * TENSORS];
+    one_step(s, 1, first);
+    for (int lag = 2; lag <= TENSORS; lag++) {
+        one_step(s, lag, order);
+        for (int i = 0; i < 2 * TENSORS; i++) CHECK_EQ(first[i], order[i]);
+    }
+    gw_schedule_close(s);
+}
+
+static void second_halves_begin_within_backward(void) {
+    gw_schedule *s = opened(1, large);
+    int order[2 * TENSORS];
+    one_step(s, 1, order);
+    for (int p = 0; p < 4; p++) CHECK_EQ(p, order[p]);
+    CHECK_EQ(-1, order[4]); /* the second half of the first piece, before the fifth piece's first */
+    CHECK_EQ(4, order[5]);
+    CHECK_EQ(-TENSORS, order[2 * TENSORS - 4]); /* the last four in forward order */
+    gw_schedule_close(s);
+}
+
+static void pieces_taper_towards_the_input(void) {
+    gw_schedule *s = opened((size_t)4 << 20, large);
+    int n = gw_schedule_pieces(s);
+    size_t before = TENSORS * 1200000;
+    CHECK(gw_schedule_piece(s, 0)->spans == 3); /* of 1.2 MB each */
+    for (int p = 0; p < n; p++) {
+        const gw_piece *piece = gw_schedule_piece(s, p);
+        CHECK(piece->spans == 1 || piece->bytes <= before / 2);
+        before -= piece->bytes;
+    }
+    CHECK(before == 0 && gw_schedule_piece(s, n - 1)->spans == 1);
+    gw_schedule_close(s);
+}
+
+static void forward_needs_the_last_produced_first(void) {
+    gw_schedule *s = opened(1, large);
+    for (int p = 0; p < TENSORS; p++) {
+        CHECK_EQ(GW_URGENCY_MAX, gw_schedule_urgency(s, p, false));
+        CHECK(gw_schedule_urgency(s, p, true) < GW_URGENCY_MAX);
+        if (p) CHECK(gw_schedule_urgency(s, p, true) > gw_schedule_urgency(s, p - 1, true));
+    }
+    gw_schedule_close(s);
+}
+
+TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
+          CASE(pieces_taper_towards_the_input), CASE(forward_needs_the_last_produced_first))
