@@ -62,6 +62,12 @@ typedef struct gw_op_spec {
     bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 
+/* They differ in nothing that a plan is made by. Uneven ones are never said to. */
+static inline bool gw_op_same_kind(const gw_op_spec *a, const gw_op_spec *b) {
+    return a->collective == b->collective && a->count == b->count && a->dtype == b->dtype && a->redop == b->redop &&
+           a->root == b->root && !a->counts && !b->counts;
+}
+
 /* What the engine tells its driver, from within its functions. */
 typedef struct gw_engine_events {
     void *ctx;
