@@ -292,6 +292,48 @@ static void operations_follow_each_other(void) {
     run_ranks(5, play_on, NULL);
 }
 
+/* What a board knows of the last operation holds for the next one like it, until somebody's buffer lies elsewhere: each
+ * rank takes another one when it likes, of either kind, also a new one that lies where a freed one lay. */
+static void repeat(rank_env *env) {
+    enum { OPERATIONS = RANKS_ARE_THREADS ? 200 : 3000, COUNT_MAX = 20000, BUFFERS = 4 };
+    static const size_t counts[] = {700, 1024, 1500, COUNT_MAX};
+    player p;
+    gw_rng own = gw_rng_make(7, (uint64_t)env->rank), common = gw_rng_make(7, 1000);
+    int32_t *buffers[BUFFERS];
+    int in = 0, out = 0;
+    size_t count = counts[0];
+    open_board(&p, env, 17);
+    for (int b = 0; b < BUFFERS; b++)
+        buffers[b] = b % 2 ? malloc(COUNT_MAX * 4) : gw_shm_alloc(env->transport, COUNT_MAX * 4, &p.error);
+    for (uint64_t number = 1; number <= OPERATIONS && !p.status; number++) {
+        if (gw_rng_below(&common, 10) == 0) count = counts[gw_rng_below(&common, 4)];
+        if (gw_rng_below(&own, 10) == 0) in = out = (int)gw_rng_below(&own, BUFFERS);
+        if (gw_rng_below(&own, 20) == 0) out = (int)gw_rng_below(&own, BUFFERS);
+        if (gw_rng_below(&own, 20) == 0) {
+            gw_shm_free(env->transport, buffers[0]);
+            buffers[0] = gw_shm_alloc(env->transport, COUNT_MAX * 4, &p.error);
+        }
+        for (size_t i = 0; i < count; i++) buffers[in][i] = (int32_t)(i + number) * (env->rank + 1);
+        gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .number = number, .signature = {count}, .in = buffers[in],
+                          .out = buffers[out], .count = count, .reduction = {GW_I32, GW_SUM, env->ranks}};
+        gw_board_start(p.board, &op);
+        wait_for(&p, number);
+        size_t wrong = 0;
+        int32_t scale = env->ranks * (env->ranks + 1) / 2;
+        for (size_t i = 0; i < count; i++) wrong += buffers[out][i] != (int32_t)(i + number) * scale;
+        CHECK_EQ(0, wrong);
+    }
+    CHECK_STR("", p.error.text);
+    rank_meet(env);
+    for (int b = 1; b < BUFFERS; b += 2) free(buffers[b]);
+    close_player(&p);
+}
+
+static void the_same_again(void) {
+    run_ranks(2, repeat, NULL);
+    run_ranks(3, repeat, NULL);
+}
+
 static void sleep_and_wake(rank_env *env) {
     player p;
     open_board(&p, env, 13);
@@ -394,5 +436,6 @@ static void nothing_is_left_behind(void) {
     CHECK_EQ(before, count_names("/dev/shm"));
 }
 
-TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(sleepers_are_woken),
-          CASE(disagreement_names_the_odd_one), CASE(what_was_given_up_is_out_of_reach), CASE(nothing_is_left_behind))
+TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(the_same_again),
+          CASE(sleepers_are_woken), CASE(disagreement_names_the_odd_one), CASE(what_was_given_up_is_out_of_reach),
+          CASE(nothing_is_left_behind))

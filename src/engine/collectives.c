@@ -2,7 +2,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "arch/choose.h"
 #include "base/dtype.h"
 #include "engine/comm.h"
 
@@ -84,19 +83,9 @@ static gw_status carry_out(call *c, bool asynchronous, gw_request **request) {
     if (status) return status;
     if (asynchronous && c->comm->grouping)
         return invalid("%s: it cannot be started on its own inside a group", gw_collective_name(c->spec.collective));
-    gw_comm_plan(c->comm, &c->spec);
     if (asynchronous) return gw_comm_begin(c->comm, &c->spec, request);
     if (gw_group_takes(c->comm, &c->spec, &status)) return status;
     return gw_comm_run(c->comm, &c->spec);
-}
-
-void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec) {
-    gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
-                               .rank = comm->rank, .count = spec->count, .counts = spec->counts, .root = spec->root,
-                               .chunk_count = 1, .pipeline = GW_PIPELINE};
-    request.topology.native = comm->native && comm->native->carries(spec->dtype, spec->redop);
-    spec->builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
-    spec->chunk_bytes = comm->chunk_bytes;
 }
 
 static size_t world_of(const gw_comm *comm) { return comm ? (size_t)comm->size : 1; }

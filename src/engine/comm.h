@@ -26,6 +26,7 @@ struct gw_comm {
     bool grouping;        /* between gw_group_start and gw_group_end */
     gw_grouped *calls;    /* noted so far */
     int call_count, call_room;
+    gw_op_spec planned;   /* (L) the last call that was planned; one of its kind gets the same plan */
     gw_request *requests; /* (L) begun and not yet given back by gw_wait or gw_test */
     void *fuse;           /* what grouped small tensors are packed into; from gw_alloc */
     size_t fuse_bytes;
@@ -45,11 +46,9 @@ gw_status gw_comm_open(gw_comm **comm, gw_node *node, uint32_t id, const int *me
 gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error);
 /* Sets the calling thread's last error, and returns its status. */
 gw_status gw_comm_told(const gw_error *error);
-/* Runs one operation in the caller's thread. */
-gw_status gw_comm_run(gw_comm *comm, const gw_op_spec *spec);
-gw_status gw_comm_begin(gw_comm *comm, const gw_op_spec *spec, gw_request **request);
-/* The plan for this call under the communicator's strategy. */
-void gw_comm_plan(const gw_comm *comm, gw_op_spec *spec);
+/* Runs one operation in the caller's thread. Without a builder, the communicator's strategy chooses it. */
+gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec);
+gw_status gw_comm_begin(gw_comm *comm, gw_op_spec *spec, gw_request **request);
 /* Notes the call if a group is open. */
 bool gw_group_takes(gw_comm *comm, const gw_op_spec *spec, gw_status *status);
 

@@ -56,9 +56,17 @@ typedef struct gw_op_spec {
      * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
+    uint64_t allowed; /* of a receive: how many of its messages may come until gw_op_allow says more; 0: all */
+    uint64_t number; /* of a receive: what gw_team_reserve gave; 0: the next from that peer */
     uint8_t urgency; /* its messages may overtake those to the same peer that have less; under GW_URGENT_SIGNAL */
     bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
+
+/* They differ in nothing that a plan is made by. Uneven ones are never said to. */
+static inline bool gw_op_same_kind(const gw_op_spec *a, const gw_op_spec *b) {
+    return a->collective == b->collective && a->count == b->count && a->dtype == b->dtype && a->redop == b->redop &&
+           a->root == b->root && !a->counts && !b->counts;
+}
 
 /* What the engine tells its driver, from within its functions. */
 typedef struct gw_engine_events {
@@ -102,6 +110,9 @@ int gw_team_size(const gw_team *team);
 int gw_team_member(const gw_team *team, int rank); /* job rank */
 const gw_topology *gw_team_topology(const gw_team *team);
 
+/* The number of the next receive from that team rank, which is then started later than others, or not at all. */
+uint64_t gw_team_reserve(gw_team *team, int peer);
+
 /* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
@@ -112,6 +123,9 @@ bool gw_quick_start(gw_team *team, const gw_op_spec *spec);
 bool gw_quick_done(gw_team *team, struct gw_op_brief *brief);
 /* From now on its deadline runs, or rests. */
 void gw_op_expect(gw_op *op, bool expected, gw_time now);
+/* Of a point-to-point receive that was started with spec.allowed: now so many may come; and how many have. */
+void gw_op_allow(gw_op *op, uint64_t messages);
+uint64_t gw_op_came(const gw_op *op);
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */

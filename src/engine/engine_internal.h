@@ -182,6 +182,12 @@ void gw_op_board_begun(gw_op *op, gw_lane *lane); /* the board has this lane's t
 gw_board_op gw_op_board_task(const gw_action *step, const gw_signature *signature, gw_reduction reduction);
 void gw_op_report_board(gw_op *op, const gw_error *error);
 
+/* Messages of a receiving lane that may come for now. */
+static inline uint64_t gw_op_allowed(const gw_op *op, const gw_lane *lane) {
+    uint64_t allowed = op->spec.allowed;
+    return allowed && allowed < lane->stream.steps ? allowed : lane->stream.steps;
+}
+
 /* operation.c */
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec);
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide); /* wide: accumulator bytes */

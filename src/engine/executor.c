@@ -119,7 +119,7 @@ static void act_on(gw_op *op, const gw_action *step, const void *data, uint64_t 
 static bool post_receives(gw_op *op, uint32_t stream) {
     gw_lane *lane = &op->lanes[stream];
     bool moved = false;
-    while (lane->posted < lane->stream.steps && lane->posted - lane->done < GW_PIPELINE) {
+    while (lane->posted < gw_op_allowed(op, lane) && lane->posted - lane->done < GW_PIPELINE) {
         gw_action step;
         gw_plan_step(&op->plan, stream, lane->posted, &step);
         if (!gw_op_holds(op, step.free)) break;

@@ -221,7 +221,7 @@ static void fill_frame(gw_op *op, gw_lane *lane, gw_frame *frame, gw_frame_kind 
 void gw_flow_grant(gw_op *op, gw_lane *lane) {
     const gw_peer *peer = &op->engine->peers[lane->peer];
     bool wanted = lane->large_to > lane->granted || peer->stash_used == GW_EAGER_SLOTS;
-    bool starving = lane->granted <= lane->done || lane->posted == lane->stream.steps;
+    bool starving = lane->granted <= lane->done || lane->posted == gw_op_allowed(op, lane);
     if (wanted && (starving || lane->posted - lane->granted >= GW_PIPELINE / 2)) gw_flow_grant_all(op, lane);
 }
 

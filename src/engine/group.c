@@ -106,7 +106,6 @@ static gw_status begin_fused(gw_comm *comm, fused_class *classes, int *class_cou
         gw_op_spec spec = like;
         spec.in = spec.out = (char *)comm->fuse + at;
         spec.count = (end - at) / gw_dtype_bytes(like.dtype);
-        gw_comm_plan(comm, &spec);
         gw_status status = gw_comm_begin(comm, &spec, &requests[*begun]);
         if (status) return status;
         (*begun)++;

@@ -3,33 +3,56 @@
 
 #include <stdlib.h>
 
-#define COMING_BYTES ((size_t)3 << 20) /* of payloads that are let in at a time */
+/* Payloads from another host are let in by slices, so many at a time: as much as the queue before a link holds, and no
+ * more. Where several send to one host at once nobody then meets a full queue, in which TCP would lose packets and with
+ * them its pace; and slices are small, so that all who send have some of theirs under way. */
+#define SLICE_BYTES ((size_t)96 << 10)
+#define COMING_SLICES 7
+#define GOING_BYTES ((size_t)2 << 20) /* of payloads of one kind to one peer that are announced at a time */
 
 /* A letter on its way, and its payload. */
 typedef struct envelope {
     struct envelope *next;
     gw_letter letter;
     int peer;
-    bool arrives;      /* it is one that comes, and its letter has been read */
+    bool arrives;       /* it is one that comes, and its letter has been read */
     gw_op *head, *body; /* NULL: over */
+    const void *data;   /* of one that goes: its payload */
+    /* Of one that comes. */
+    uint64_t number;    /* of the operation that will bring its payload */
+    uint64_t slices;    /* of its payload; 0: it is let in as a whole */
+    uint64_t let, came; /* of these: let in, and arrived */
 } envelope;
+
+typedef struct queue {
+    envelope *first, *last; /* NULL: empty */
+} queue;
 
 /* What is heard from one peer. */
 typedef struct ear {
     bool listens, expected;
     envelope *open; /* waits for the next letter */
-    envelope *knocks; /* its letter has been read, its payload is not let in yet; NULL: none. The next letter waits */
 } ear;
+
+/* Letters of one kind to and from one peer. */
+typedef struct box {
+    queue waits;   /* that are to go, and are not announced yet */
+    size_t going;  /* bytes of payloads that have been announced and have not left yet */
+    queue knocks;  /* that have been read and whose payloads are not let in yet */
+    envelope *enters; /* one that moves, and is let in in part; NULL: none */
+} box;
 
 struct gw_mail {
     gw_core *core;
     gw_team *team;
     gw_mail_events events;
     int size;
-    ear *ears;             /* by team rank */
+    ear *ears;     /* by team rank */
+    box *boxes;    /* by team rank and kind */
     envelope *moving, *spare;
-    size_t coming;         /* bytes of payloads that have been let in and are not here yet */
-    int turn;              /* the peer whose payload is let in next */
+    uint64_t coming; /* slices that have been let in and are not here yet */
+    int knocking;  /* letters whose payloads are not let in yet, or in part */
+    int turn;      /* the box of which a slice is let in next */
 };
 
 gw_status gw_mail_open(gw_mail **out, gw_core *core, gw_team *team, const gw_mail_events *events, gw_error *error) {
@@ -37,8 +60,9 @@ gw_status gw_mail_open(gw_mail **out, gw_core *core, gw_team *team, const gw_mai
     if (!mail) return gw_fail(error, GW_MEMORY, "out of memory for mail");
     *mail = (gw_mail){.core = core, .team = team, .events = *events, .size = gw_team_size(team)};
     mail->ears = calloc((size_t)mail->size, sizeof *mail->ears);
-    if (!mail->ears) {
-        free(mail);
+    mail->boxes = calloc((size_t)mail->size * GW_MAIL_KINDS, sizeof *mail->boxes);
+    if (!mail->ears || !mail->boxes) {
+        gw_mail_close(mail);
         return gw_fail(error, GW_MEMORY, "out of memory for mail between %d ranks", gw_team_size(team));
     }
     *out = mail;
@@ -57,15 +81,43 @@ static void free_envelopes(envelope *e) {
 
 void gw_mail_close(gw_mail *mail) {
     if (!mail) return;
-    for (int r = 0; r < mail->size; r++) {
-        free_envelopes(mail->ears[r].open);
-        free_envelopes(mail->ears[r].knocks);
+    for (int r = 0; mail->ears && r < mail->size; r++) free_envelopes(mail->ears[r].open);
+    for (int b = 0; mail->boxes && b < mail->size * GW_MAIL_KINDS; b++) {
+        free_envelopes(mail->boxes[b].waits.first);
+        free_envelopes(mail->boxes[b].knocks.first);
     }
     free_envelopes(mail->moving);
     free_envelopes(mail->spare);
     free(mail->ears);
+    free(mail->boxes);
     free(mail);
 }
+
+static box *box_of(gw_mail *mail, int peer, const gw_letter *letter) {
+    return &mail->boxes[peer * GW_MAIL_KINDS + (int)(letter->kind % GW_MAIL_KINDS)];
+}
+
+static void put(queue *q, envelope *e) {
+    e->next = NULL;
+    if (q->last) q->last->next = e;
+    else q->first = e;
+    q->last = e;
+}
+
+static envelope *take(queue *q) {
+    envelope *e = q->first;
+    if (e) q->first = e->next;
+    if (!q->first) q->last = NULL;
+    return e;
+}
+
+/* What passes no link meets no queue. */
+static bool passes_link(const gw_mail *mail, int peer) {
+    const gw_topology *where = gw_team_topology(mail->team);
+    return gw_topology_host(where, peer) != gw_topology_host(where, gw_team_rank(mail->team));
+}
+
+static size_t slice_bytes(const gw_mail *mail, int peer) { return passes_link(mail, peer) ? SLICE_BYTES : 0; }
 
 static envelope *take_envelope(gw_mail *mail, int peer, gw_error *error) {
     envelope *e = mail->spare;
@@ -82,18 +134,33 @@ static gw_status start(gw_mail *mail, gw_op **op, gw_op_spec spec, gw_time now, 
     return gw_core_start(mail->core, op, mail->team, &spec, now, error);
 }
 
-gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, bool ahead, gw_time now,
+static gw_status announce(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
+    size_t bytes = e->letter.bytes;
+    e->next = mail->moving;
+    mail->moving = e;
+    box_of(mail, e->peer, &e->letter)->going += bytes;
+    gw_op_spec head = {.collective = GW_COLL_SEND, .root = e->peer, .in = &e->letter, .count = sizeof e->letter};
+    gw_op_spec body = {.collective = GW_COLL_SEND, .root = e->peer, .in = e->data, .count = bytes,
+                       .chunk_bytes = slice_bytes(mail, e->peer)};
+    gw_status status = start(mail, &e->head, head, now, error);
+    return status || !bytes ? status : start(mail, &e->body, body, now, error);
+}
+
+static gw_status announce_some(gw_mail *mail, box *to, gw_time now, gw_error *error) {
+    gw_status status = GW_OK;
+    while (to->waits.first && to->going < GOING_BYTES && !status)
+        status = announce(mail, take(&to->waits), now, error);
+    return status;
+}
+
+gw_status gw_mail_send(gw_mail *mail, int to, const gw_letter *letter, const void *data, gw_time now,
                        gw_error *error) {
     envelope *e = take_envelope(mail, to, error);
     if (!e) return GW_MEMORY;
     e->letter = *letter;
-    e->next = mail->moving;
-    mail->moving = e;
-    gw_op_spec head = {.collective = GW_COLL_SEND, .root = to, .in = &e->letter, .count = sizeof e->letter};
-    gw_op_spec body = {.collective = GW_COLL_SEND, .root = to, .in = data, .count = letter->bytes, .urgency = ahead};
-    gw_status status = start(mail, &e->head, head, now, error);
-    if (!status && letter->bytes) status = start(mail, &e->body, body, now, error);
-    return status;
+    e->data = data;
+    put(&box_of(mail, to, letter)->waits, e);
+    return announce_some(mail, box_of(mail, to, letter), now, error);
 }
 
 void gw_mail_listen(gw_mail *mail, int peer, bool listens) { mail->ears[peer].listens = listens; }
@@ -119,44 +186,60 @@ static void failed(gw_mail *mail, gw_status status, gw_error *error) {
     if (status && !error->status) *error = *gw_engine_error(gw_core_engine(mail->core));
 }
 
-static void let_in(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
+/* The first slice of a payload, or all of it. */
+static void open_door(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
     e->next = mail->moving;
     mail->moving = e;
-    mail->coming += e->letter.bytes;
     if (!e->letter.bytes) return;
     void *to = mail->events.landing(mail->events.ctx, e->peer, &e->letter, error);
-    gw_op_spec body = {.collective = GW_COLL_RECV, .root = e->peer, .out = to, .count = e->letter.bytes};
+    gw_op_spec body = {.collective = GW_COLL_RECV, .root = e->peer, .out = to, .count = e->letter.bytes,
+                       .chunk_bytes = slice_bytes(mail, e->peer), .number = e->number, .allowed = e->slices ? 1 : 0};
     if (to) start(mail, &e->body, body, now, error);
 }
 
-/* Peers take turns, so that nobody runs ahead of those he would have to wait for, and few send at once: many that send
- * to one at the same time overflow the queues before its link, and none of them gets its share. */
+/* Peers take turns, and so do kinds of one peer: what it pushes to a server here would otherwise wait for what its own
+ * server answers, or the other way round, and all who push here wait for each other. */
 static bool let_in_some(gw_mail *mail, gw_time now, gw_error *error) {
     bool moved = false;
-    for (int passed = 0; passed < mail->size && mail->coming < COMING_BYTES && !error->status; passed++) {
-        ear *from = &mail->ears[mail->turn];
-        mail->turn = (mail->turn + 1) % mail->size;
-        envelope *e = from->knocks;
+    while (mail->knocking && mail->coming < COMING_SLICES && !error->status) {
+        box *from = &mail->boxes[mail->turn];
+        mail->turn = (mail->turn + 1) % (mail->size * GW_MAIL_KINDS);
+        envelope *e = from->enters ? from->enters : take(&from->knocks);
         if (!e) continue;
-        from->knocks = NULL;
-        let_in(mail, e, now, error);
+        if (from->enters) gw_op_allow(e->body, e->let + 1);
+        else open_door(mail, e, now, error);
+        mail->coming++;
+        from->enters = ++e->let < e->slices ? e : NULL;
+        mail->knocking -= !from->enters;
         moved = true;
-        passed = -1;
     }
     return moved;
 }
 
 static void take_letter(gw_mail *mail, envelope *e, gw_time now, gw_error *error) {
+    uint64_t bytes = e->letter.bytes;
     e->arrives = true;
-    e->next = NULL;
-    if (e->letter.bytes <= GW_EAGER_BYTES) let_in(mail, e, now, error);
-    else mail->ears[e->peer].knocks = e;
+    if (bytes) e->number = gw_team_reserve(mail->team, e->peer);
+    if (bytes <= GW_EAGER_BYTES || !passes_link(mail, e->peer)) {
+        open_door(mail, e, now, error);
+        return;
+    }
+    e->slices = (bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+    put(&box_of(mail, e->peer, &e->letter)->knocks, e);
+    mail->knocking++;
+}
+
+static void count_slices(gw_mail *mail, envelope *e) {
+    if (!e->slices || !e->body) return;
+    uint64_t came = gw_op_came(e->body);
+    mail->coming -= came - e->came;
+    e->came = came;
 }
 
 static bool hear(gw_mail *mail, int peer, gw_time now, gw_error *error) {
     ear *from = &mail->ears[peer];
     bool moved = false;
-    while (!error->status && (from->listens || from->open) && !from->knocks) {
+    while (!error->status && (from->listens || from->open)) {
         if (!from->open) {
             if (!(from->open = take_envelope(mail, peer, error))) break;
             gw_op_spec head = {.collective = GW_COLL_RECV, .root = peer, .out = &from->open->letter,
@@ -183,6 +266,7 @@ static bool settle(gw_mail *mail, gw_time now, gw_error *error) {
     for (envelope **at = &mail->moving; *at && !error->status;) {
         envelope *e = *at;
         gw_status status = GW_OK;
+        count_slices(mail, e);
         bool head_over = reap(&e->head, &status), over = reap(&e->body, &status) && head_over;
         failed(mail, status, error);
         if (!over || status) {
@@ -192,11 +276,13 @@ static bool settle(gw_mail *mail, gw_time now, gw_error *error) {
         *at = e->next;
         gw_letter letter = e->letter;
         bool arrives = e->arrives;
-        if (arrives) mail->coming -= letter.bytes;
         int peer = e->peer;
+        box *of = box_of(mail, peer, &letter);
+        if (!arrives) of->going -= letter.bytes;
         e->next = mail->spare;
         mail->spare = e;
         moved = true;
+        if (!arrives) announce_some(mail, of, now, error);
         if (arrives) mail->events.arrived(mail->events.ctx, peer, &letter, now, error);
         else mail->events.sent(mail->events.ctx, peer, &letter);
         at = &mail->moving; /* the list may have changed */
@@ -214,6 +300,6 @@ bool gw_mail_poll(gw_mail *mail, gw_time now, gw_error *error) {
 
 bool gw_mail_quiet(const gw_mail *mail) {
     for (int r = 0; r < mail->size; r++)
-        if (mail->ears[r].listens || mail->ears[r].open || mail->ears[r].knocks) return false;
-    return !mail->moving;
+        if (mail->ears[r].listens || mail->ears[r].open) return false;
+    return !mail->moving && !mail->knocking; /* while any waits to go, others of its box are moving */
 }

@@ -132,6 +132,12 @@ bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number) {
     return false;
 }
 
+uint64_t gw_team_reserve(gw_team *team, int peer) {
+    uint64_t number = pair_number(team, GW_COLL_RECV, peer);
+    team->received_from[peer]++;
+    return number;
+}
+
 static void number_op(gw_op *op) {
     gw_team *team = op->team;
     op->pair_peer = -1;
@@ -139,10 +145,13 @@ static void number_op(gw_op *op) {
         op->number = team->next_op++;
         return;
     }
-    op->number = pair_number(team, op->spec.collective, op->spec.root);
     op->pair_peer = team->members[op->spec.root];
-    if (op->spec.collective == GW_COLL_SEND) team->sent_to[op->spec.root]++;
-    else team->received_from[op->spec.root]++;
+    if (op->spec.collective == GW_COLL_RECV) {
+        op->number = op->spec.number ? op->spec.number : gw_team_reserve(team, op->spec.root);
+        return;
+    }
+    op->number = pair_number(team, GW_COLL_SEND, op->spec.root);
+    team->sent_to[op->spec.root]++;
 }
 
 gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error) {
@@ -181,6 +190,12 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     return GW_OK;
 }
 
+void gw_op_allow(gw_op *op, uint64_t messages) {
+    op->spec.allowed = messages;
+    gw_op_mark(op);
+}
+
+uint64_t gw_op_came(const gw_op *op) { return op->lanes[0].done; }
 bool gw_op_done(const gw_op *op) { return op->done; }
 gw_status gw_op_status(const gw_op *op) { return op->status; }
 

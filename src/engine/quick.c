@@ -9,11 +9,6 @@
 
 #include "base/dtype.h"
 
-static bool same_kind(const gw_op_spec *a, const gw_op_spec *b) {
-    return a->collective == b->collective && a->builder == b->builder && a->count == b->count && a->dtype == b->dtype &&
-           a->redop == b->redop && a->root == b->root;
-}
-
 /* The whole of both buffers, and nothing to do before or after. */
 static bool is_one_task(const gw_plan *plan, gw_action *step) {
     gw_stream stream;
@@ -26,7 +21,7 @@ static bool is_one_task(const gw_plan *plan, gw_action *step) {
 
 static bool prepare(gw_team *team, const gw_op_spec *spec) {
     gw_quick *quick = &team->quick;
-    if (quick->made && same_kind(&quick->of, spec)) return true;
+    if (quick->made && quick->of.builder == spec->builder && gw_op_same_kind(&quick->of, spec)) return true;
     gw_plan plan;
     gw_action step;
     gw_plan_request request = gw_op_request(team, spec, gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop)));

@@ -55,7 +55,6 @@ typedef struct server {
 static gw_status await_errand(server *s, errand_head *head, gw_error *error) {
     gw_op_spec spec = {.collective = GW_COLL_RECV, .out = head, .count = sizeof *head, .dtype = GW_U8, .root = 0,
                        .patient = true};
-    gw_comm_plan(s->everyone, &spec);
     return heard(gw_comm_run(s->everyone, &spec), s->everyone, error);
 }
 

@@ -60,7 +60,8 @@ struct gw_stepper {
     double scale;              /* of the gradients being applied */
     gw_error error;            /* the first; written once by the driver before failed */
     _Atomic bool failed;
-    size_t memory;
+    size_t memory;             /* bytes taken when it was opened */
+    size_t flat_bytes;         /* of config.flat, if there is one */
     _Atomic gw_time named_in;  /* when the recording was opened that tensors have names in; 0: none */
 };
 

@@ -131,7 +131,7 @@ static gw_status make_tensors(gw_stepper *s, gw_error *error) {
     s->kept = calloc(arrays * total + 1, sizeof *s->kept);
     if (!s->tensors || !s->kept) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", c->count);
     s->memory += arrays * total * sizeof *s->kept;
-    lay_flat(c, s->tensors);
+    s->flat_bytes = lay_flat(c, s->tensors);
     float *kept = s->kept;
     for (int i = 0; i < c->count; i++) {
         gw_stepper_tensor *t = &s->tensors[i];
@@ -205,6 +205,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
     if (!status) status = make_ring(s, error);
     if (!status) status = make_runs(s, error);
     s->config.attendants = NULL;
+    s->config.tensors = NULL; /* the caller's */
     if (status) gw_stepper_close(s);
     else *out = s;
     return status;
@@ -295,7 +296,7 @@ size_t gw_stepper_codec_bytes(const gw_stepper *s) {
 }
 
 size_t gw_stepper_memory_bytes(const gw_stepper *s) {
-    size_t bytes = s->memory + gw_stepper_codec_bytes(s) + (s->config.flat ? lay_flat(&s->config, NULL) : 0);
+    size_t bytes = s->memory + gw_stepper_codec_bytes(s) + (s->config.flat ? s->flat_bytes : 0);
     if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].factors) bytes += gw_factors_memory_bytes(s->tensors[i].factors);

@@ -59,7 +59,7 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
     case GW_PS_LEAVE:
         if (ps->own < 0 || ps->ends_due[from] == 0) break;
         gw_ps_left(ps, from, now, error);
-        if (!error->status) gw_mail_send(ps->mail, from, &over, NULL, false, now, error);
+        if (!error->status) gw_mail_send(ps->mail, from, &over, NULL, now, error);
         peer_ended(ps, from);
         return;
     case GW_PS_OVER:
@@ -73,7 +73,7 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
         return;
     case GW_PS_CLOSE:
         if (ps->copy.server < 0 || ps->ends_due[from] == 0) break;
-        gw_mail_send(ps->mail, from, &closed, NULL, false, now, error);
+        gw_mail_send(ps->mail, from, &closed, NULL, now, error);
         peer_ended(ps, from);
         return;
     case GW_PS_CLOSED:
@@ -130,11 +130,10 @@ static gw_status make_shares(gw_ps *ps, gw_error *error) {
 static gw_status take_memory(gw_ps *ps, gw_error *error) {
     size_t pieces = (size_t)gw_schedule_pieces_max(ps->stepper->schedule) + 1;
     ps->space_at = calloc((size_t)ps->servers, sizeof *ps->space_at);
-    ps->windows = calloc((size_t)ps->servers, sizeof *ps->windows);
     ps->first_parcel = calloc(pieces, sizeof *ps->first_parcel);
     ps->piece_left = calloc(pieces, sizeof *ps->piece_left);
     ps->piece_here = calloc(pieces, sizeof *ps->piece_here);
-    if (ps->space_at && ps->windows && ps->first_parcel && ps->piece_left && ps->piece_here) return GW_OK;
+    if (ps->space_at && ps->first_parcel && ps->piece_left && ps->piece_here) return GW_OK;
     return gw_fail(error, GW_MEMORY, "out of memory for %d servers", ps->servers);
 }
 
@@ -161,17 +160,11 @@ static gw_status place_all(gw_ps *ps, gw_error *error) {
     return status;
 }
 
-/* Nothing is under way to anybody yet. */
-static void open_windows(gw_ps *ps) {
-    for (int s = 0; s < ps->servers; s++) ps->windows[s] = (struct gw_ps_window){.first = -1, .last = -1};
-}
-
 gw_status gw_ps_seat_all(gw_ps *ps, gw_error *error) {
     const gw_stepper_config *c = &ps->stepper->config;
     gw_mail_events events = {.ctx = ps, .landing = landing, .arrived = arrived, .sent = sent};
     ps->rank = gw_team_rank(c->team);
     ps->world = gw_team_size(c->team);
-    open_windows(ps);
     gw_status status = place_all(ps, error);
     if (status) return status;
     ps->own = gw_placement_server(&ps->placement, ps->rank);
@@ -209,14 +202,13 @@ gw_status gw_ps_open(gw_ps **out, gw_stepper *stepper, gw_error *error) {
     if (!ps) return gw_fail(error, GW_MEMORY, "out of memory for servers");
     *ps = (gw_ps){.stepper = stepper, .rank = gw_team_rank(c->team), .world = gw_team_size(c->team),
                   .servers = c->servers, .own = -1, .shelf.server = -1, .copy.server = -1,
-                  .kept = {{.server = -1}, {.server = -1}}, .weights_here = c->sync->rule != NULL,
-                  .parcel_bytes = c->chunk_bytes ? c->chunk_bytes : GW_PARCEL_BYTES};
+                  .kept = {{.server = -1}, {.server = -1}}, .weights_here = c->sync->rule != NULL};
     if (ps->weights_here) ps->rule = c->sync->rule(c->sync_values);
-    ps->windowed = !ps->weights_here && !c->policy->reorders;
     ps->workers = ps->world - servers_only(c, ps->world);
     ps->additive = ps->weights_here && ps->workers < ps->world;
     gw_status status = take_memory(ps, error);
     if (!status) status = gw_ps_codec_open(ps, error);
+    if (!status) ps->parcel_bytes = c->chunk_bytes ? c->chunk_bytes : gw_ps_codec_parcel(ps);
     if (!status) status = make_shares(ps, error);
     if (!status) status = gw_ps_seat_all(ps, error);
     if (!status) status = gw_ps_bind(ps, error);
@@ -237,7 +229,6 @@ void gw_ps_close(gw_ps *ps) {
     gw_ps_codec_close(ps);
     gw_shares_close(&ps->shares);
     free(ps->space_at);
-    free(ps->windows);
     free(ps->first_parcel);
     free(ps->piece_left);
     free(ps->piece_here);
@@ -296,28 +287,7 @@ static void push(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
         return;
     }
     ps->answers_due[gw_ps_server_rank(ps, p->server)]++;
-    gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, data, true, now, error);
-}
-
-/* What is coded is encoded when its piece starts, and small. */
-static bool waits(const gw_ps *ps, const gw_parcel *p) { return ps->windowed && !p->coded && p->server != ps->own; }
-
-static void queue_up(gw_ps *ps, int parcel) {
-    struct gw_ps_window *w = &ps->windows[ps->parcels[parcel].server];
-    ps->parcels[parcel].next = -1;
-    if (w->first < 0) w->first = parcel;
-    else ps->parcels[w->last].next = parcel;
-    w->last = parcel;
-}
-
-static void push_waiting(gw_ps *ps, int server, gw_time now, gw_error *error) {
-    struct gw_ps_window *w = &ps->windows[server];
-    while (w->first >= 0 && w->bytes < GW_PS_WINDOW_BYTES && !error->status) {
-        int parcel = w->first;
-        w->first = ps->parcels[parcel].next;
-        w->bytes += ps->parcels[parcel].bytes;
-        push(ps, parcel, now, error);
-    }
+    gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, data, now, error);
 }
 
 void gw_ps_answered(gw_ps *ps, int from, const gw_letter *letter, gw_time now, gw_error *error) {
@@ -330,9 +300,6 @@ void gw_ps_answered(gw_ps *ps, int from, const gw_letter *letter, gw_time now, g
     p->answered = !more;
     gw_ps_part_over(ps, (int)letter->parcel);
     if (more && !error->status) push(ps, (int)letter->parcel, now, error);
-    if (!waits(ps, p)) return;
-    ps->windows[p->server].bytes -= p->bytes;
-    push_waiting(ps, p->server, now, error);
 }
 
 void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *error) {
@@ -345,10 +312,8 @@ void gw_ps_start(gw_ps *ps, int piece, uint64_t step, gw_time now, gw_error *err
         p->step = step;
         p->gone = p->answered = false;
         p->left = (int)p->rounds * (p->server == ps->own ? 1 : 2); /* answers, and that pushes have left */
-        if (waits(ps, p)) queue_up(ps, i);
-        else push(ps, i, now, error);
+        push(ps, i, now, error);
     }
-    for (int s = 0; s < ps->servers; s++) push_waiting(ps, s, now, error);
     gw_ps_codec_begun(ps, piece);
 }
 
@@ -369,7 +334,7 @@ static void say_leave(gw_ps *ps, gw_time now, gw_error *error) {
     ps->said_leave = true;
     if (ps->own >= 0) gw_ps_left(ps, ps->rank, now, error);
     for (int s = 0; s < ps->servers && !error->status; s++)
-        if (s != ps->own) gw_mail_send(ps->mail, gw_ps_server_rank(ps, s), &letter, NULL, false, now, error);
+        if (s != ps->own) gw_mail_send(ps->mail, gw_ps_server_rank(ps, s), &letter, NULL, now, error);
 }
 
 /* Servers that let go who is left behind have to know how far everybody is: the step that he pushes next. */
@@ -379,7 +344,7 @@ static void tell_made(gw_ps *ps, int parcel, gw_time now, gw_error *error) {
     gw_letter letter = {.kind = GW_PS_MADE, .parcel = (uint32_t)parcel, .step = next};
     if (!ps->rule.spare || ps->stepper->config.serves_only) return;
     if (p->server == ps->own) gw_ps_made(ps, parcel, ps->rank, next, now, error);
-    else gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, NULL, false, now, error);
+    else gw_mail_send(ps->mail, gw_ps_server_rank(ps, p->server), &letter, NULL, now, error);
 }
 
 /* What was not answered when the others were lost. */
@@ -391,10 +356,8 @@ static void push_again(gw_ps *ps, gw_time now, gw_error *error) {
         }
         ps->parcels[i].again = false;
         ps->parcels[i].left = ps->parcels[i].server == ps->own ? 1 : 2;
-        if (waits(ps, &ps->parcels[i])) queue_up(ps, i);
-        else push(ps, i, now, error);
+        push(ps, i, now, error);
     }
-    for (int s = 0; ps->repeats && s < ps->servers; s++) push_waiting(ps, s, now, error);
     ps->repeats = false;
 }
 

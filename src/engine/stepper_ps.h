@@ -23,10 +23,10 @@
 #include "server/desk.h"
 #include "server/placement.h"
 
-#define GW_PARCEL_BYTES (1024 * 1024)
-/* Where all workers push in the same order and wait for each other, none has more than this under way to a server: who
- * ran further ahead would only take bandwidth from those it waits for. */
-#define GW_PS_WINDOW_BYTES (32 * 1024 * 1024)
+/* Of payload: small enough that answers to the first parcels leave soon after their pushes begin to come. And of values
+ * in a parcel whose payload is smaller. */
+#define GW_PARCEL_BYTES (192 * 1024)
+#define GW_CODED_PARCEL_BYTES (1024 * 1024)
 #define GW_PS_GRAIN 64 /* elements: shares begin at whole cache lines */
 
 typedef struct gw_ps gw_ps;

@@ -65,6 +65,19 @@ size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
     return block % grain ? block * grain : block;
 }
 
+/* So much that its payload is GW_PARCEL_BYTES, as far as that can be said of any tensor. */
+size_t gw_ps_codec_parcel(const gw_ps *ps) {
+    if (!ps->codec) return GW_PARCEL_BYTES;
+    const gw_coding *coding = &ps->codec->coding;
+    gw_codec_tensor values = gw_codec_tensor_make("parcel", 1, GW_CODED_PARCEL_BYTES / sizeof(float));
+    const char *(*refuses)(const gw_codec_setup *, const gw_codec_tensor *, uint32_t) = coding->setup.codec->refuses;
+    if (refuses && refuses(&coding->setup, &values, coding->call.world)) return GW_CODED_PARCEL_BYTES;
+    size_t payload = gw_codec_bound(&coding->setup, &coding->call, gw_codec_whole(&values));
+    if (payload <= GW_PARCEL_BYTES) return GW_CODED_PARCEL_BYTES;
+    size_t bytes = (size_t)GW_CODED_PARCEL_BYTES / 1024 * GW_PARCEL_BYTES / payload * 1024;
+    return bytes > GW_PARCEL_BYTES ? bytes : GW_PARCEL_BYTES;
+}
+
 static gw_status name_tensors(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec;
     gw_status status = GW_OK;

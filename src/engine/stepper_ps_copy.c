@@ -59,7 +59,7 @@ static void send_first(gw_ps *ps, int parcel, uint64_t number, uint64_t step, gw
     gw_letter letter = {.kind = gw_letter_of(GW_PS_COPY, worker), .parcel = (uint32_t)parcel, .round = number,
                         .step = step, .bytes = p->bytes};
     const uint8_t *what = worker < 0 ? ps->shelf.result + p->at : gw_ps_pushed_by(ps, p, worker);
-    gw_mail_send(ps->mail, copy_rank(ps), &letter, what, false, now, error);
+    gw_mail_send(ps->mail, copy_rank(ps), &letter, what, now, error);
 }
 
 void gw_ps_copy_out(gw_ps *ps, int parcel, int worker, uint64_t number, uint64_t step, gw_time now, gw_error *error) {
@@ -108,7 +108,7 @@ bool gw_ps_copy_end(gw_ps *ps, gw_time now, gw_error *error) {
     if (to < 0 || ps->said_close || !ps->said_leave || ps->copies_due || !all_left(ps)) return false;
     gw_letter letter = {.kind = GW_PS_CLOSE};
     ps->said_close = true;
-    gw_mail_send(ps->mail, to, &letter, NULL, false, now, error);
+    gw_mail_send(ps->mail, to, &letter, NULL, now, error);
     return true;
 }
 
@@ -128,5 +128,5 @@ void gw_ps_copy_came(gw_ps *ps, int from, const gw_letter *letter, gw_time now, 
     if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, letter->step, scale);
     gw_desk_used(ps->copy.desk, parcel, worker, letter->round);
     gw_letter reply = {.kind = gw_letter_of(GW_PS_COPIED, worker), .parcel = letter->parcel};
-    gw_mail_send(ps->mail, from, &reply, NULL, false, now, error);
+    gw_mail_send(ps->mail, from, &reply, NULL, now, error);
 }

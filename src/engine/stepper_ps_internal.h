@@ -21,7 +21,6 @@ typedef struct gw_parcel {
     bool packs, unpacks; /* from, to are in gw_ps.staging */
     uint64_t round;      /* that the worker's next push belongs to */
     int left;            /* the worker's: events until it is over */
-    int next;            /* the worker's: that waits after it to be pushed to the same server; -1: none */
     bool gone, answered; /* of these, what has happened */
     bool again;          /* to be pushed again: ranks have come together anew */
     uint64_t step;       /* the worker's: that its push is of */
@@ -49,6 +48,8 @@ typedef enum gw_ps_letter {
     GW_PS_CLOSED, /* the replica's reply to that: its last letter */
     GW_PS_MADE    /* ranks have come together anew: the worker's next push of that parcel is of that step */
 } gw_ps_letter;
+
+_Static_assert(GW_PS_MADE < GW_MAIL_KINDS, "letters of different kinds do not wait for each other");
 
 /* Of a letter: what it is, and for copies the worker whose push it was (-1: a round's sum). */
 static inline gw_ps_letter gw_letter_kind(const gw_letter *letter) { return (gw_ps_letter)(letter->kind & 0xff); }
@@ -99,11 +100,6 @@ struct gw_ps {
     int *piece_here;     /* of these, such as have not left yet */
     uint8_t *staging;    /* all spaces, one after the other; NULL: nothing needs packing */
     size_t staging_bytes;
-    bool windowed;       /* pushes wait for answers to earlier ones (GW_PS_WINDOW_BYTES) */
-    struct gw_ps_window { /* by server */
-        int first, last; /* parcels that wait to be pushed; -1: none */
-        size_t bytes;    /* pushed and not answered */
-    } *windows;
     int *answers_due;    /* by rank of a server: answers that this worker waits for */
     int *ends_due;       /* by rank: LEAVE and OVER letters still to come */
     bool leaving, said_leave;
@@ -184,6 +180,7 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error);
 gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error);
 gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error);
 void gw_ps_codec_close(gw_ps *ps);
+size_t gw_ps_codec_parcel(const gw_ps *ps); /* bytes of values, at most */
 size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain);
 size_t gw_ps_codec_memory(const gw_ps *ps);
 /* The worker's: before and after a piece's parcels are pushed, each of which is encoded into its slot; and a coded

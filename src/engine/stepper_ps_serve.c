@@ -194,7 +194,7 @@ static void answer(gw_ps *ps, int parcel, int worker, gw_time now, gw_error *err
         return;
     }
     if (ps->weights_here && !coded) what = memcpy(ps->landing[worker] + p->slot_at, what, p->bytes);
-    gw_mail_send(ps->mail, worker, &letter, what, false, now, error);
+    gw_mail_send(ps->mail, worker, &letter, what, now, error);
 }
 
 void gw_ps_answer_due(gw_ps *ps, int parcel, gw_time now, gw_error *error) {

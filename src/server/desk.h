@@ -60,8 +60,9 @@ bool gw_desk_idle(const gw_desk *desk);                 /* no answer is owed to 
 void gw_desk_unsafe(gw_desk *desk, int parcel, int worker);
 void gw_desk_safe(gw_desk *desk, int parcel, int worker);
 
-/* Clocks and rounds as bytes. restore: worker w was the from[w]-th of those saved, or none of them (-1); of the same
- * parcels. old: what has been used since it was saved is lost. Nobody's answer is owed afterwards. */
+/* Clocks and rounds as bytes. restore: from memory that is aligned for uint64_t; worker w was the from[w]-th of those
+ * saved, or none of them (-1); of the same parcels. old: what has been used since it was saved is lost. Nobody's answer
+ * is owed afterwards. */
 size_t gw_desk_saved_bytes(const gw_desk *desk);
 void gw_desk_save(const gw_desk *desk, void *memory);
 bool gw_desk_restore(gw_desk *desk, const void *memory, size_t bytes, const int *from, bool old);

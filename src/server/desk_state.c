@@ -10,17 +10,23 @@ static size_t words(int workers, int parcels) { return 3 + (size_t)parcels * (1 
 
 size_t gw_desk_saved_bytes(const gw_desk *d) { return words(d->workers, d->parcels) * sizeof(uint64_t); }
 
+/* The block may stand anywhere in a larger one. */
+static void put(uint8_t **at, uint64_t word) {
+    memcpy(*at, &word, sizeof word);
+    *at += sizeof word;
+}
+
 void gw_desk_save(const gw_desk *d, void *memory) {
-    uint64_t *to = memory;
-    *to++ = (uint64_t)d->workers;
-    *to++ = (uint64_t)d->parcels;
-    *to++ = d->old;
-    for (int p = 0; p < d->parcels; p++) *to++ = d->round[p];
+    uint8_t *at = memory;
+    put(&at, (uint64_t)d->workers);
+    put(&at, (uint64_t)d->parcels);
+    put(&at, d->old);
+    for (int p = 0; p < d->parcels; p++) put(&at, d->round[p]);
     for (int p = 0; p < d->parcels; p++)
         for (int w = 0; w < d->workers; w++) {
             const gw_desk_seat *s = gw_desk_at(d, p, w);
-            *to++ = s->clock - s->in;
-            *to++ = s->next;
+            put(&at, s->clock - s->in);
+            put(&at, s->next);
         }
 }
 

@@ -218,8 +218,12 @@ static void close_links(process *p) {
 }
 
 void gw_serving_kill_process(process *p) {
-    if (p->fresh) free(p->now.before); /* it has pushed nothing */
-    else if (p->lives) p->past = p->now;
+    if (p->fresh) {
+        free(p->now.before); /* it has pushed nothing */
+    } else if (p->lives) {
+        free(p->past.before);
+        p->past = p->now;
+    }
     p->now.before = NULL;
     gw_serving_disconnect(p);
     gw_stepper_close(p->stepper);

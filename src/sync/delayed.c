@@ -9,6 +9,7 @@ static bool delays(const double *values, uint64_t step) { return (double)step >=
 
 static void leave(const double *values, uint64_t step, gw_sync_tensor *t) {
     size_t bytes = t->count * sizeof(float);
+    if (!bytes) return; /* there may be no memory to copy to */
     memcpy(t->travels, t->gradient, bytes);
     if (!delays(values, step)) return;
     if (!t->anchored) memcpy(t->anchor, t->weights, bytes);

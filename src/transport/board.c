@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define NOT_NEEDED 2u /* as the version of a buffer: nobody will touch it (versions of living memory are odd) */
+#define CARRIED 1u    /* as the id of private input: it lies in the slot */
 
 static size_t entries_bytes(int members) {
     return GW_BOARD_DEPTH * (size_t)members * sizeof(board_entry);
@@ -40,6 +41,8 @@ static void set_limits(board_page *page, int members) {
 }
 
 void gw_board_ring(gw_board *board) {
+    board->news = false;
+    gw_harbour_fence();
     for (int m = 0; m < board->members; m++) {
         gw_harbour_peer *peer = &board->harbour->peers[board->ranks[m]];
         if (m != board->self && gw_harbour_sleeps(peer->page)) gw_harbour_ring(board->harbour, board->ranks[m]);
@@ -127,13 +130,39 @@ static bool needs_out(const gw_board *board, const gw_board_op *op, int member, 
 
 /* What lies where. Offsets are those of the buffer's beginning, which may lie before the segment where only a later
  * range of it is used. */
-static void describe(gw_board *board, board_entry *entry, const gw_board_op *op) {
+static void find_own(gw_board *board, const gw_board_op *op) {
     size_t offset, bytes, in_bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    entry->in = entry->out = (gw_shared){.version = NOT_NEEDED};
-    if (needs_in(op, board->self)) gw_harbour_find(board->harbour, op->in, in_bytes, &entry->in);
+    board->own_in = board->own_out = (gw_shared){.version = NOT_NEEDED};
+    if (needs_in(op, board->self)) gw_harbour_find(board->harbour, op->in, in_bytes, &board->own_in);
     if (!needs_out(board, op, board->self, &offset, &bytes)) return;
-    gw_harbour_find(board->harbour, (const void *)((uintptr_t)op->out + offset), bytes, &entry->out);
-    entry->out.offset -= offset;
+    gw_harbour_find(board->harbour, (const void *)((uintptr_t)op->out + offset), bytes, &board->own_out);
+    board->own_out.offset -= offset;
+}
+
+static void describe(gw_board *board, board_entry *entry, const gw_board_op *op) {
+    uint32_t entries = atomic_load_explicit(&board->harbour->page->entries, memory_order_relaxed);
+    uint32_t changes = atomic_load_explicit(&board->harbour->page->changes, memory_order_relaxed);
+    if (!board->described || op->in != board->like.in || op->out != board->like.out ||
+        entries != board->own_entries || changes != board->own_changes) {
+        find_own(board, op);
+        board->like.in = op->in;
+        board->like.out = op->out;
+        board->own_entries = entries;
+        board->own_changes = changes;
+        board->described = true;
+    }
+    entry->in = board->own_in;
+    entry->out = board->own_out;
+}
+
+/* Private data that is little enough is laid down in the board at once: if all do so, one arrival is enough. */
+static bool carry(gw_board *board, board_entry *entry, const gw_board_op *op) {
+    size_t read = op->count * gw_dtype_bytes(op->reduction.dtype) * (size_t)(board->members - 1);
+    if (op->task != GW_BOARD_ALLREDUCE || entry->in.version || entry->out.version || read > BOARD_CARRIED_BYTES)
+        return false;
+    entry->in.id = CARRIED;
+    gw_board_fill_inline(board, entry, op);
+    return true;
 }
 
 /* The slot is free when all have left the operation that used it before. */
@@ -148,17 +177,31 @@ static bool slot_is_free(gw_board *board) {
     return least + GW_BOARD_DEPTH > board->published;
 }
 
+/* Alike but for their buffers. */
+static bool alike(const gw_board_op *a, const gw_board_op *b) {
+    return a->task == b->task && a->count == b->count && a->lanes == b->lanes && a->root == b->root &&
+           a->dst_wide == b->dst_wide && a->reduction.dtype == b->reduction.dtype &&
+           a->reduction.op == b->reduction.op && !a->counts && !b->counts;
+}
+
 /* Cuts the head operation into parts. */
 static void prepare(gw_board *board) {
     const gw_board_op *op = board_head(board);
-    gw_board_cut(board);
+    if (board->element == 0 || !alike(&board->like, op)) { /* 0: it is the first */
+        gw_board_cut(board);
+        board->fixed = op->count * board->element <= board->page->fixed_bytes;
+        board->like = *op;
+        board->described = board->resolved = false;
+        board->stepped = BOARD_INLINE;
+    }
     board->mode = goes_inline(board, op) ? BOARD_INLINE : BOARD_DIRECT;
-    board->fixed = op->count * board->element <= board->page->fixed_bytes;
     board->seen = 0;
     board->prepared = true;
 }
 
 static void plan_steps(gw_board *board) {
+    if (board->stepped == board->mode) return;
+    board->stepped = board->mode;
     size_t bytes = board->mode == BOARD_STAGED ? gw_board_piece_bytes(board->members) : BOARD_DIRECT_BYTES;
     size_t longest = 0;
     for (int m = 0; m < board->members; m++)
@@ -186,12 +229,12 @@ static bool publish(gw_board *board) {
     entry->left = board->finished;
     if (inlined) gw_board_fill_inline(board, entry, op);
     else describe(board, entry, op);
-    if (!inlined) plan_early(board, entry);
+    if (!inlined && !carry(board, entry, op)) plan_early(board, entry);
     atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
     board->published++;
-    atomic_store(&entry->arrived, board->published);
-    gw_board_ring(board);
+    board_tell(board, &entry->arrived, board->published);
+    if (!inlined && !board->fixed) gw_board_ring(board);
     return true;
 }
 
@@ -275,20 +318,41 @@ static gw_status reach(gw_board *board, int member, gw_shared where, uint64_t by
     return GW_OK;
 }
 
+static bool same_place(gw_shared a, gw_shared b) {
+    return a.version == b.version && a.id == b.id && a.offset == b.offset;
+}
+
+/* One buffer, reduced in place, that lies where it did when it was found to be in reach. */
+static bool resolve_again(gw_board *board, int member, const board_entry *entry, board_side *side) {
+    if (!board->resolved || !side->in || !same_place(entry->in, entry->out) || !same_place(entry->in, side->in_at) ||
+        !same_place(entry->out, side->out_at))
+        return false;
+    side->in_mapping = gw_harbour_pin(board->harbour, board->ranks[member], entry->in, NULL);
+    if (!side->in_mapping) return false;
+    side->in = side->out = (uint8_t *)side->in_mapping->segment.base + entry->in.offset;
+    return true;
+}
+
 static gw_status resolve_side(gw_board *board, int member, gw_error *error) {
     const gw_board_op *op = board_head(board);
     const board_entry *entry = board_entry_of(board, board->finished, member);
     board_side *side = &board->sides[member];
     size_t offset, bytes;
-    bool out = needs_out(board, op, member, &offset, &bytes);
     uint8_t *in_at = NULL;
-    side->in_private = !entry->in.version;
-    side->out_private = !entry->out.version;
     if (member == board->self) {
         side->in = op->in;
         side->out = op->out;
+        side->in_private = !entry->in.version;
+        side->out_private = !entry->out.version;
         return GW_OK;
     }
+    if (resolve_again(board, member, entry, side)) return GW_OK;
+    bool out = needs_out(board, op, member, &offset, &bytes);
+    side->in_private = !entry->in.version;
+    side->out_private = !entry->out.version;
+    side->in_at = entry->in;
+    side->out_at = entry->out;
+    side->out = NULL;
     gw_status status = reach(board, member, entry->in, 0, op->count * board->element, &side->in_mapping, &in_at, error);
     if (!status && out) status = reach(board, member, entry->out, offset, bytes, &side->out_mapping, &side->out, error);
     side->in = in_at;
@@ -300,7 +364,7 @@ static void release_sides(gw_board *board) {
         board_side *side = &board->sides[m];
         gw_harbour_unpin(side->in_mapping);
         gw_harbour_unpin(side->out_mapping);
-        *side = (board_side){0};
+        side->in_mapping = side->out_mapping = NULL;
     }
 }
 
@@ -320,29 +384,32 @@ static gw_status check_abort(gw_board *board, gw_error *error) {
                         (unsigned long long)board_head(board)->number);
 }
 
-/* One private buffer, and all is staged. */
+/* One private buffer, and all is staged, unless everybody's data has come already. */
 static void choose_mode(gw_board *board) {
+    int carried = 0;
     for (int m = 0; m < board->members; m++) {
         const board_entry *entry = board_entry_of(board, board->finished, m);
         if (!entry->in.version || !entry->out.version) board->mode = BOARD_STAGED;
+        carried += !entry->in.version && entry->in.id == CARRIED;
     }
+    if (carried == board->members) board->mode = BOARD_INLINE;
 }
 
 static gw_status resolve_sides(gw_board *board, gw_error *error) {
-    gw_error why = {.rank = -1};
     gw_status status = GW_OK;
-    choose_mode(board);
     plan_steps(board);
-    for (int m = 0; m < board->members && !status; m++) status = resolve_side(board, m, &why);
+    for (int m = 0; m < board->members && !status; m++) status = resolve_side(board, m, error);
+    board->resolved = !status;
     /* The others may have done this rank's part too, returned and freed their buffers before it looked. */
-    if (status && board->mode == BOARD_DIRECT && gw_board_direct_done(board)) return GW_OK;
-    if (status) *error = why;
-    return status;
+    if (!status || board->mode != BOARD_DIRECT || !gw_board_direct_done(board)) return status;
+    *error = (gw_error){.rank = -1};
+    return GW_OK;
 }
 
 static gw_status begin(gw_board *board, gw_error *error) {
     gw_status status = check_abort(board, error);
     if (!status) status = compare_signatures(board, error);
+    if (!status && board->mode != BOARD_INLINE) choose_mode(board);
     if (!status && board->mode != BOARD_INLINE) status = resolve_sides(board, error);
     board->arrived = !status;
     return status;
@@ -354,8 +421,11 @@ static void finish(gw_board *board) {
     board->prepared = board->arrived = false;
     board->finished++;
     if (board->finished % BOARD_SWEEP == 0) gw_harbour_sweep(board->harbour);
-    atomic_store(&board->progress[board->self].left, board->finished);
-    gw_board_ring(board);
+    board_tell(board, &board->progress[board->self].left, board->finished);
+    /* Others have read the lines of the next slot when it was used last: they are taken back before they are needed. */
+    board_entry *next = board_entry_of(board, board->finished, board->self);
+    __builtin_prefetch(&next->arrived, 1);
+    __builtin_prefetch(&next->served, 1);
 }
 
 /* Works on the head operation. */
@@ -367,6 +437,7 @@ static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error 
             if (board->mode == BOARD_STAGED) *moved = gw_board_fill_staged(board, budget) || *moved;
             return GW_OK;
         }
+        if (board->fixed && board->resolved && board->mode == BOARD_DIRECT) gw_board_expect_direct(board);
         gw_status status = begin(board, error);
         if (status) return status;
     }
@@ -393,6 +464,7 @@ gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_er
     } while (!status && board->finished > before && budget);
     if (!status && !any && board->finished < board->started) status = check_abort(board, error);
     if (status) board->failed = true;
+    if (board->news) gw_board_ring(board);
     if (moved) *moved = any;
     *completed = board->finished;
     return status;

@@ -3,8 +3,8 @@
  * A board is a segment that the members of a communicator on this host map. An operation goes through it in one of
  * three ways, which all members derive alike from its size and from where the members' buffers lie:
  *
- *   inline   up to a few KiB: every member copies its data into the board and arrives; whoever has seen all arrivals
- *            combines everything itself. One synchronisation.
+ *   inline   up to a few KiB, private memory a few more: every member copies its data into the board and arrives;
+ *            whoever has seen all arrivals combines everything itself. One synchronisation.
  *   direct   all buffers in memory of gw_shm_alloc: members publish where, arrive, and reduce parts from all inputs
  *            straight into all outputs; each starts with its own part and then helps the others, so that a member
  *            which does not run is not waited for. No copies.

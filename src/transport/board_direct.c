@@ -6,6 +6,8 @@
  * to its owner: claims would move more lines than the data has. */
 #include "transport/board_page.h"
 
+#define EXPECTED_BYTES 4096 /* lines that a core can ask for without waiting, and a few */
+
 static void do_chunk(gw_board *board, int owner, size_t offset, size_t count) {
     const gw_board_op *op = board_head(board);
     size_t at = offset * board->element, out_at = offset * gw_board_out_bytes(board);
@@ -42,14 +44,26 @@ static bool work_on_part(gw_board *board, int owner, size_t *budget) {
     return moved;
 }
 
+/* The own part of the others' buffers is going to be read and written: one way over for each line, if it is asked for
+ * as what will be written. Sides are those of the last operation, which the buffers of this one are likely to be in;
+ * if they are not, nothing is lost. */
+void gw_board_expect_direct(gw_board *board) {
+    const board_side *own = &board->sides[board->self];
+    size_t begin = own->offset * board->element, end = begin + board_min(own->length * board->element, EXPECTED_BYTES);
+    for (int m = 0; m < board->members; m++) {
+        const uint8_t *at = board->sides[m].in;
+        if (m == board->self || at != board->sides[m].out) continue;
+        for (size_t byte = begin; byte < end; byte += GW_LINE) __builtin_prefetch(at + byte, 1);
+    }
+}
+
 static bool do_own_part(gw_board *board) {
     board_entry *entry = board_entry_of(board, board->finished, board->self);
     const board_side *part = &board->sides[board->self];
     uint64_t now = board->finished + 1;
     if (atomic_load_explicit(&entry->served, memory_order_relaxed) == now) return false;
     if (part->length) do_chunk(board, board->self, part->offset, part->length);
-    atomic_store(&entry->served, now);
-    gw_board_ring(board);
+    board_tell(board, &entry->served, now);
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "transport/harbour.h"
 
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
+#define BOARD_CARRIED_BYTES 8192          /* of all others' private data, to be read from their slots */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
@@ -54,6 +55,7 @@ typedef struct board_side {
     uint8_t *out;
     gw_mapping *in_mapping, *out_mapping; /* pinned; NULL for this rank and for private memory */
     bool in_private, out_private;
+    gw_shared in_at, out_at; /* as it was published, when this was found out */
     size_t offset, length; /* of the part it owns, in elements */
 } board_side;
 
@@ -73,6 +75,16 @@ struct gw_board {
     uint64_t started, published, finished;
     uint64_t all_left; /* operations that every member is known to have finished */
     bool failed;
+    bool news; /* something was published, and sleepers are not rung for yet */
+
+    /* what was found out for the last operation, and holds for one like it: finding it out again would outweigh a small
+     * operation */
+    gw_board_op like;     /* parts are cut for it */
+    bool described;       /* its own buffers lie at own_in and own_out, while the own table is as it was: */
+    gw_shared own_in, own_out;
+    uint32_t own_entries, own_changes;
+    board_mode stepped;   /* step and steps are those of this mode; BOARD_INLINE: of none */
+    bool resolved;        /* sides are known, of members whose buffers lie where they did */
 
     /* the operation `finished`, once it is at the head */
     bool prepared; /* parts are cut */
@@ -95,6 +107,14 @@ static inline board_entry *board_entry_of(const gw_board *board, uint64_t index,
     return &board->entries[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member];
 }
 
+/* Publishes news. Those who sleep are to be rung for, at the latest at the end of the poll: looking at them has to wait
+ * until the news is out, which a little work that follows need not. */
+void gw_board_ring(gw_board *board);
+static inline void board_tell(gw_board *board, _Atomic uint64_t *counter, uint64_t value) {
+    atomic_store_explicit(counter, value, memory_order_release);
+    board->news = true;
+}
+
 static inline bool board_reduces(const gw_board_op *op) {
     return op->task == GW_BOARD_ALLREDUCE || op->task == GW_BOARD_REDUCE_SCATTER;
 }
@@ -102,9 +122,6 @@ static inline bool board_reduces(const gw_board_op *op) {
 static inline bool board_only_owner_gets(const gw_board_op *op) { return op->task == GW_BOARD_REDUCE_SCATTER; }
 
 static inline size_t board_min(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Wakes the members that sleep; after a sequentially consistent store of the news. */
-void gw_board_ring(gw_board *board);
 
 /* board_parts.c: cuts the operation into the parts that members own. */
 void gw_board_cut(gw_board *board);
@@ -119,6 +136,7 @@ size_t gw_board_out_bytes(const gw_board *board);
 bool gw_board_work_inline(gw_board *board, bool *done);
 bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done);
 bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
+void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
 /* inline: copies this member's data into its entry, before it arrives. */
 void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);

@@ -73,8 +73,8 @@ static uint64_t own_counter(gw_board *board, counter which) {
 }
 
 static void advance(gw_board *board, counter which, uint64_t windows) {
-    atomic_store(counter_of(board, board->self, which), windows);
-    gw_board_ring(board);
+    board_tell(board, counter_of(board, board->self, which), windows);
+    if (!board->fixed) gw_board_ring(board);
 }
 
 static size_t fill_window(gw_board *board, uint64_t window) {

@@ -89,6 +89,16 @@ void gw_harbour_endpoint(const gw_harbour *harbour, uint8_t endpoint[GW_SHM_ENDP
 gw_status gw_harbour_attach(gw_harbour *harbour, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                             gw_error *error);
 
+/* Between a store of news and the look at sleeping, where the store is not sequentially consistent itself. */
+static inline void gw_harbour_fence(void) {
+#if defined(__SANITIZE_THREAD__)
+    static _Atomic int line; /* gcc's TSan does not know fences */
+    atomic_exchange(&line, 0);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /* Wakes the owner of a page if it sleeps; after a sequentially consistent store of what there is to see. */
 static inline bool gw_harbour_sleeps(gw_harbour_page *page) { return atomic_load(&page->sleeping) != 0; }
 void gw_harbour_ring(gw_harbour *harbour, int peer);

@@ -1,7 +1,8 @@
 """For those who stay with DistributedDataParallel:
 
     model.register_comm_hook(None, gradwire.torch.ddp_hook)
-    model.register_comm_hook(gradwire.torch.HookState("compress=topk", model.named_parameters()), gradwire.torch.ddp_hook)
+    state = gradwire.torch.HookState("compress=topk", model.named_parameters())
+    model.register_comm_hook(state, gradwire.torch.ddp_hook)
 
 DDP hands over its buckets in the order in which they fill. Without a state each is averaged where it lies; a thread
 waits for them, in that order, and completes the futures on which DDP waits. With one their gradients travel by its

@@ -1,6 +1,6 @@
-"""The optimiser inside the step. Where the synchrony works on weights (periodic, delayed) or servers keep them (asp, ssp,
-backup), the library asks for each update: of a whole parameter, or of the part of it that this rank's server owns. It
-is called by whichever thread drives communication; an exception waits for the next call of the optimiser's."""
+"""The optimiser inside the step. Where the synchrony works on weights (periodic, delayed) or servers keep them (asp,
+ssp, backup), the library asks for each update: of a whole parameter, or of the part of it that this rank's server owns.
+It is called by whichever thread drives communication; an exception waits for the next call of the optimiser's."""
 import collections
 import weakref
 
@@ -16,9 +16,9 @@ def works_by_element(kind):
 
 
 class Inside:
-    """`slots` by the numbers of the step's tensors (flags do not travel here). The state of a whole parameter is the optimiser's own; that of
-    parts is here: `parts` are parameters over the server's memory, by (slot, first element), and `part_states` what
-    the optimiser keeps of them."""
+    """`slots` by the numbers of the step's tensors (flags do not travel here). The state of a whole parameter is the
+    optimiser's own; that of parts is here: `parts` are parameters over the server's memory, by name, first element and
+    count, and `part_states` what the optimiser keeps of them."""
 
     def __init__(self, owner):
         self.owner, self.slots, self.error = weakref.ref(owner), {}, None

@@ -1,4 +1,4 @@
-"""When the layers of a model compute, forward and backward: for the timeline (timeline.py) and for profiles (profiling.py).
+"""When the layers of a model compute, forward and backward: for timelines (timeline.py) and profiles (profiling.py).
 
 A layer is a module that has no others inside, or that owns parameters itself; what the latter's inner layers take is
 theirs alone. A layer's backward pass begins when the gradient of its output is there and lasts until the next layer's

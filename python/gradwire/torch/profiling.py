@@ -66,7 +66,7 @@ def profile(model, batch, path="profile.csv", loss=default_loss, steps=5):
         recorder.watch.remove()
         model.zero_grad(set_to_none=True)
     if not recorder.called:
-        raise GradwireError(f"profile: {type(model).__name__} calls none of its modules, so it has no layers to tell of")
+        raise GradwireError(f"profile: {type(model).__name__} calls none of its modules: it has no layers to tell of")
     recorder.own(model)
     with open(path, "w", encoding="utf-8") as out:
         out.write(f"# {type(model).__name__}, batch {samples(batch)}, {device_of(model)}, torch {torch.__version__}, "

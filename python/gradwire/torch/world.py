@@ -17,8 +17,8 @@ REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 
 class World:
     """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
-    weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has any
-    more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers."""
+    weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has
+    any more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers."""
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.comm, self.uneven, self.strategy, self.pending = comm, uneven, strategy, set()
