@@ -52,7 +52,7 @@ void gw_board_expect_direct(gw_board *board) {
     size_t begin = own->offset * board->element, end = begin + board_min(own->length * board->element, EXPECTED_BYTES);
     for (int m = 0; m < board->members; m++) {
         const uint8_t *at = board->sides[m].in;
-        if (m == board->self || at != board->sides[m].out) continue;
+        if (m == board->self || !at || at != board->sides[m].out) continue;
         for (size_t byte = begin; byte < end; byte += GW_LINE) __builtin_prefetch(at + byte, 1);
     }
 }
