@@ -142,15 +142,20 @@ static void bsp_over_servers_equals_direct(void) {
 
 /* The other meanings: servers keep the weights. Every worker pushes ones. */
 
-static void pushes_ones(int rank) {
-    gw_comm *comm = join(rank);
+static gw_step *commit_descending(gw_comm *comm, model *m, size_t gap) {
     gw_step *step = NULL;
     gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
-    model m;
-    make_model(&m, rank % 2 ? 3 : 0);
+    make_model(m, gap);
     options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
     if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    return step;
+}
+
+static void pushes_ones(int rank) {
+    gw_comm *comm = join(rank);
+    model m;
+    gw_step *step = commit_descending(comm, &m, rank % 2 ? 3 : 0);
     for (int number = 0; number < STEPS; number++) {
         for (int t = 0; t < TENSORS; t++) {
             CHECK_EQ(GW_OK, gw_step_wait(step, t));
@@ -182,25 +187,22 @@ static void servers_that_keep_weights(void) {
     run("arch=ps:replicas=1 sync=asp", 2, pushes_ones);
 }
 
+static void step_by_ones(gw_step *step, model *m, int compute_ms) {
+    for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+    if (compute_ms) nanosleep(&(struct timespec){.tv_nsec = compute_ms * 1000000L}, NULL);
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        for (size_t i = 0; i < counts[t]; i++) ((float *)m->tensors[t].gradient)[i] = 1;
+        CHECK_EQ(GW_OK, gw_step_ready(step, t));
+    }
+    CHECK_EQ(GW_OK, gw_step_end(step));
+}
+
 /* With backup the mean is over whoever was in the round, so that a step moves each weight by a quarter. */
 static void slow_one_is_left_behind(int rank) {
     gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     model m;
-    make_model(&m, 0);
-    options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
-    for (int number = 0; number < (rank == 2 ? 2 : 20); number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
-        if (rank == 2) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-        for (int t = TENSORS - 1; t >= 0; t--) {
-            for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
-        }
-        CHECK_EQ(GW_OK, gw_step_end(step));
-    }
+    gw_step *step = commit_descending(comm, &m, 0);
+    for (int number = 0; number < (rank == 2 ? 2 : 20); number++) step_by_ones(step, &m, rank == 2 ? 100 : 0);
     CHECK_EQ(GW_OK, gw_step_flush(step));
     float rounds = -4 * ((float *)m.tensors[2].weights)[500];
     CHECK(rounds == rintf(rounds));
@@ -215,23 +217,10 @@ static void backup_does_not_wait(void) { run("arch=ps:servers=2 sync=backup:n=1"
 /* The others have made all of their steps and wait for it in a collective call, with the step open; twice. */
 static void meet_the_slow_one(int rank) {
     gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
     model m;
-    make_model(&m, 0);
-    options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    gw_step *step = commit_descending(comm, &m, 0);
     for (int epoch = 0; epoch < 2; epoch++) {
-        for (int number = 0; number < 8; number++) {
-            for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
-            if (rank == world - 1) nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
-            for (int t = TENSORS - 1; t >= 0; t--) {
-                for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
-                CHECK_EQ(GW_OK, gw_step_ready(step, t));
-            }
-            CHECK_EQ(GW_OK, gw_step_end(step));
-        }
+        for (int number = 0; number < 8; number++) step_by_ones(step, &m, rank == world - 1 ? 15 : 0);
         if (epoch) CHECK_EQ(GW_OK, gw_step_flush(step)); /* in the first the last step may still be under way */
         CHECK_EQ(GW_OK, gw_barrier(comm));
     }

@@ -1,8 +1,8 @@
 /* cost.c - see cost.h. */
 #include "arch/cost.h"
 
-/* Links that nobody measured. Within a host: loopback; between hosts: 1 Gbit/s, as too
- * low a guess costs less than too high a one. */
+/* Links that nobody measured. Within a host: loopback; between hosts: 1 Gbit/s, as too low a guess costs less than too
+ * high a one. */
 static const gw_wire within_host = {.alpha = 12e-6, .beta = 0.25e-9}, between_hosts = {.alpha = 30e-6, .beta = 8e-9};
 #define MESSAGE_SECONDS 8e-6 /* to send one, to receive one, and to be woken for it */
 /* Where ranks outnumber cores every message needs somebody to make way for somebody else, and that is all that counts:

@@ -1,8 +1,8 @@
 /* home.c - the CPU at which a rank waits, where containers or namespaces that stand for hosts share a machine's cores.
  *
- * Nobody who starts such ranks knows of the others, so nobody binds them. Left to itself the kernel wakes three of four
- * on one of two cores as often as not, and does not move one that yields all the time: a call then lasts half as long
- * again. So a rank goes home when it begins to wait. It is not bound: its mask is put back at once. */
+ * Nobody who starts such ranks knows of the others, so nobody binds them. Left to itself the kernel often wakes three
+ * of four on one of two cores, and does not move one that yields all the time, so that calls last longer. So a rank
+ * goes home when it begins to wait. It is not bound: its mask is put back at once. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,50 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/coding.h"
-#include "engine/stepper_ps_internal.h"
+#include "engine/stepper_ps_codec.h"
 
 #define ALIGNMENT 64
 
-/* A push as it came. */
-typedef struct pushed {
-    uint64_t step;
-    size_t bytes;
-    float growth; /* of the learning rate, which a server process does not know by itself */
-} pushed;
-
-struct gw_ps_codec {
-    gw_coding coding;
-    gw_coded_tensor *tensors; /* of the stepper */
-    int count;
-    bool merges;              /* the first form */
-    bool differences;         /* answers with weights are encoded */
-    uint8_t *slots;           /* the worker's */
-    size_t slots_bytes, state_bytes;
-    /* The server's. */
-    uint8_t *answers;         /* encoded means, slot by slot */
-    size_t *answer_bytes;     /* of each parcel */
-    pushed *pushes;           /* by parcel, then by worker */
-    float **views;            /* by worker: the own space as it has it; NULL: none */
-    bool *known;              /* by parcel, then by worker: the view is of that parcel */
-    uint64_t encodings;       /* of differences: random numbers are drawn anew in each */
-    size_t served_bytes;
-};
-
 static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
-
-static gw_coded_tensor *tensor_of(const gw_ps *ps, const gw_segment *part) { return &ps->codec->tensors[part->tensor]; }
-
-static gw_codec_range range_of(const gw_ps *ps, const gw_segment *part) {
-    return (gw_codec_range){.tensor = &tensor_of(ps, part)->what, .first = part->first, .count = part->count};
-}
 
 static bool coded(const gw_ps *ps, int tensor) {
     return ps->codec && ps->stepper->tensors[tensor].what.dtype == GW_F32;
-}
-
-static pushed *push_of(const gw_ps *ps, int parcel, int worker) {
-    return &ps->codec->pushes[(size_t)parcel * (size_t)ps->world + (size_t)worker];
 }
 
 /* Set-up. */
@@ -149,13 +113,12 @@ void gw_ps_codec_close(gw_ps *ps) {
 
 /* Slots. */
 
-/* First form: bytes of a segment in a round; they are known beforehand. */
-static size_t merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round) {
+size_t gw_ps_codec_merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round) {
     const gw_coding *coding = &ps->codec->coding;
-    if (tensor_of(ps, part)->exact) return round ? 0 : part->count * sizeof(float);
+    if (gw_ps_tensor_of(ps, part)->exact) return round ? 0 : part->count * sizeof(float);
     gw_codec_call call = coding->call;
     call.round = round;
-    return gw_codec_bound(&coding->setup, &call, range_of(ps, part));
+    return gw_codec_bound(&coding->setup, &call, gw_ps_range_of(ps, part));
 }
 
 static void measure(gw_ps *ps, gw_parcel *p) {
@@ -167,16 +130,16 @@ static void measure(gw_ps *ps, gw_parcel *p) {
     if (!p->coded) return;
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        gw_coded_tensor *t = tensor_of(ps, part);
-        first += ps->codec->merges ? gw_coding_padded(merged_bytes(ps, part, 0))
-                                   : gw_coding_room(coding, t, &coding->setup, range_of(ps, part));
-        second += gw_coding_room(coding, t, &coding->second, range_of(ps, part));
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        first += ps->codec->merges ? gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0))
+                                   : gw_coding_room(coding, t, &coding->setup, gw_ps_range_of(ps, part));
+        second += gw_coding_room(coding, t, &coding->second, gw_ps_range_of(ps, part));
         if (ps->codec->merges && !t->exact) p->rounds = gw_codec_rounds(&coding->setup);
     }
     p->second_at = first;
     if (ps->codec->merges) {
         for (int i = 0; p->rounds > 1 && i < p->segments; i++)
-            first += gw_coding_padded(merged_bytes(ps, &ps->segments[p->first + i], 1));
+            first += gw_coding_padded(gw_ps_codec_merged_bytes(ps, &ps->segments[p->first + i], 1));
         second = first;
     }
     p->push_bytes = first;
@@ -231,7 +194,7 @@ gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
 
 /* The worker's side. */
 
-static void at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
+void gw_ps_codec_at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
     ps->codec->coding.call.step = step;
     ps->codec->coding.call.pass = pass;
     ps->codec->coding.call.rate_growth = growth;
@@ -240,7 +203,7 @@ static void at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
 void gw_ps_codec_begin(gw_ps *ps, int piece, uint64_t step) {
     const gw_span *spans = gw_schedule_spans(ps->stepper->schedule, piece);
     if (!ps->codec) return;
-    at_step(ps, step, 0, 0);
+    gw_ps_codec_at_step(ps, step, 0, 0);
     for (int i = 0; i < gw_schedule_piece(ps->stepper->schedule, piece)->spans; i++)
         if (coded(ps, spans[i].tensor))
             gw_coding_prepare(&ps->codec->coding, &ps->codec->tensors[spans[i].tensor],
@@ -259,10 +222,10 @@ uint8_t *gw_ps_codec_slot(const gw_parcel *p) { return p->slot + (p->round % p->
 static gw_codec_call call_in_round(const gw_ps *ps, const gw_segment *part, uint32_t round, const uint8_t *before) {
     gw_codec_call call = ps->codec->coding.call;
     call.round = round;
-    call.clip = tensor_of(ps, part)->clip;
+    call.clip = gw_ps_tensor_of(ps, part)->clip;
     if (round == 0) return call;
     call.reduced = before;
-    call.reduced_bytes = merged_bytes(ps, part, round - 1);
+    call.reduced_bytes = gw_ps_codec_merged_bytes(ps, part, round - 1);
     return call;
 }
 
@@ -274,15 +237,16 @@ static gw_status encode_merged(gw_ps *ps, const gw_parcel *p, size_t *bytes, gw_
     gw_status status = GW_OK;
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        gw_coded_tensor *t = tensor_of(ps, part);
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
         const uint8_t *values = gw_ps_tensor_at(ps, part, false);
-        size_t room = merged_bytes(ps, part, round), used;
+        size_t room = gw_ps_codec_merged_bytes(ps, part, round), used;
         gw_codec_call call = call_in_round(ps, part, round, before);
         if (t->exact) memcpy(at, values, room);
-        else status = gw_codec_encode(setup, &call, range_of(ps, part), gw_codec_stateful(setup) ? &t->state : NULL,
-                                      (const float *)(const void *)values, at, room, &used, &t->report, error);
+        else status = gw_codec_encode(setup, &call, gw_ps_range_of(ps, part),
+                                      gw_codec_stateful(setup) ? &t->state : NULL, (const float *)(const void *)values,
+                                      at, room, &used, &t->report, error);
         at += gw_coding_padded(room);
-        before += gw_coding_padded(merged_bytes(ps, part, 0));
+        before += gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0));
     }
     *bytes = (size_t)(at - begin);
     return status;
@@ -292,12 +256,12 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_parcel *p, uint64_t step, size_
     gw_coding *coding = &ps->codec->coding;
     uint8_t *at = p->slot;
     gw_status status = GW_OK;
-    at_step(ps, step, 0, gw_carry_rate_growth(ps->stepper, step));
+    gw_ps_codec_at_step(ps, step, 0, gw_carry_rate_growth(ps->stepper, step));
     if (ps->codec->merges) return encode_merged(ps, p, bytes, error);
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        gw_coded_tensor *t = tensor_of(ps, part);
-        status = gw_coding_put(coding, t, &coding->setup, &t->state, range_of(ps, part),
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        status = gw_coding_put(coding, t, &coding->setup, &t->state, gw_ps_range_of(ps, part),
                                (const float *)(const void *)gw_ps_tensor_at(ps, part, false), &at, error);
     }
     *bytes = (size_t)(at - p->slot);
@@ -311,36 +275,35 @@ static gw_status decode_merged(gw_ps *ps, const gw_parcel *p, float scale, gw_er
     gw_status status = GW_OK;
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        gw_coded_tensor *t = tensor_of(ps, part);
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
         float *to = (float *)(void *)gw_ps_tensor_at(ps, part, false);
-        size_t bytes = merged_bytes(ps, part, last);
+        size_t bytes = gw_ps_codec_merged_bytes(ps, part, last);
         gw_codec_call call = call_in_round(ps, part, last, before);
         memset(to, 0, part->count * sizeof *to);
         if (t->exact) { /* in round 0, which may be before the last */
             gw_codec_call plain = call_in_round(ps, part, 0, NULL);
-            status = gw_codec_decode_add(&ps->codec->coding.plain, &plain, range_of(ps, part), before,
+            status = gw_codec_decode_add(&ps->codec->coding.plain, &plain, gw_ps_range_of(ps, part), before,
                                          part->count * sizeof *to, scale, to, error);
         } else {
-            status = gw_codec_decode_add(setup, &call, range_of(ps, part), at, bytes, scale, to, error);
+            status = gw_codec_decode_add(setup, &call, gw_ps_range_of(ps, part), at, bytes, scale, to, error);
             if (!status && gw_codec_stateful(setup))
-                status = gw_codec_settle(setup, &call, range_of(ps, part), &t->state, at, bytes, error);
+                status = gw_codec_settle(setup, &call, gw_ps_range_of(ps, part), &t->state, at, bytes, error);
         }
         at += gw_coding_padded(bytes);
-        before += gw_coding_padded(merged_bytes(ps, part, 0));
+        before += gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0));
     }
     return status;
 }
 
-/* Adds a message of pieces to values: those of the parcel's segments, or the own space from the parcel on. */
-static gw_status take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup, int from, const uint8_t *at,
+gw_status gw_ps_codec_take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup, int from, const uint8_t *at,
                       size_t bytes, float scale, float *space, gw_error *error) {
     const uint8_t *end = at + bytes;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         float *to = space ? space : (float *)(void *)gw_ps_tensor_at(ps, part, ps->weights_here);
-        status = gw_coding_take(&ps->codec->coding, tensor_of(ps, part), setup, range_of(ps, part), from, &at, end,
-                                scale, to, error);
+        status = gw_coding_take(&ps->codec->coding, gw_ps_tensor_of(ps, part), setup, gw_ps_range_of(ps, part), from,
+                                &at, end, scale, to, error);
         if (space) space += part->count;
     }
     return status;
@@ -349,152 +312,15 @@ static gw_status take(gw_ps *ps, const gw_parcel *p, const gw_codec_setup *setup
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_parcel *p, int from, size_t bytes, uint64_t step,
                                gw_error *error) {
     float scale = ps->stepper->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
-    at_step(ps, step, ps->codec->merges ? 0 : 1, 0);
-    if (ps->weights_here) return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, 1, NULL, error);
+    gw_ps_codec_at_step(ps, step, ps->codec->merges ? 0 : 1, 0);
+    const gw_codec_setup *setup = &ps->codec->coding.second;
+    if (ps->weights_here) return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, 1, NULL, error);
     if (ps->codec->merges) return decode_merged(ps, p, scale, error);
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         memset(gw_ps_tensor_at(ps, part, false), 0, part->count * sizeof(float));
     }
-    return take(ps, p, &ps->codec->coding.second, from, p->slot, bytes, scale, NULL, error);
-}
-
-/* The server's side. */
-
-void gw_ps_codec_note(gw_ps *ps, int worker, const gw_letter *letter) {
-    if (ps->codec) *push_of(ps, (int)letter->parcel, worker) = (pushed){letter->step, letter->bytes, letter->growth};
-}
-
-static const uint8_t *payload_of(const gw_ps *ps, const gw_parcel *p, int worker) {
-    return worker == ps->rank ? gw_ps_codec_slot(p) : ps->landing[worker] + p->slot_at;
-}
-
-static float *sum_of(const gw_ps *ps, const gw_parcel *p) { return (float *)(void *)(ps->shelf.result + p->at); }
-
-static gw_status add(gw_ps *ps, int parcel, int worker, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    const pushed *push = push_of(ps, parcel, worker);
-    at_step(ps, push->step, 0, 0);
-    return take(ps, p, &ps->codec->coding.setup, worker, payload_of(ps, p, worker), push->bytes, 1, sum_of(ps, p),
-                error);
-}
-
-gw_status gw_ps_codec_decode(gw_ps *ps, int parcel, int worker, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    memset(sum_of(ps, p), 0, p->bytes);
-    return add(ps, parcel, worker, error);
-}
-
-static void merge(gw_ps *ps, const gw_parcel *p, uint32_t round, uint8_t *into, const uint8_t *from) {
-    const gw_coding *coding = &ps->codec->coding;
-    gw_codec_call call = coding->call;
-    call.round = round;
-    for (int i = 0; i < p->segments; i++) {
-        const gw_segment *part = &ps->segments[p->first + i];
-        size_t bytes = merged_bytes(ps, part, round);
-        bool exact = tensor_of(ps, part)->exact;
-        if (bytes) gw_codec_merge(exact ? &coding->plain : &coding->setup, &call, into, from, bytes);
-        into += gw_coding_padded(bytes);
-        from += gw_coding_padded(bytes);
-    }
-}
-
-static gw_status merge_all(gw_ps *ps, int parcel, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    uint32_t round = (uint32_t)(gw_desk_round(ps->shelf.desk, parcel) % p->rounds);
-    size_t bytes = round ? p->slot_bytes - p->second_at : p->second_at;
-    uint8_t *into = ps->codec->answers + p->slot_at;
-    bool first = true;
-    for (int w = 0; w < ps->world; w++) {
-        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
-        if (push_of(ps, parcel, w)->bytes != bytes)
-            return gw_fail_rank(error, GW_PROTOCOL, w, "rank %d pushed %zu compressed bytes where %zu are expected", w,
-                                push_of(ps, parcel, w)->bytes, bytes);
-        if (first) memcpy(into, payload_of(ps, p, w), bytes);
-        else merge(ps, p, round, into, payload_of(ps, p, w));
-        first = false;
-    }
-    ps->codec->answer_bytes[parcel] = bytes;
-    return GW_OK;
-}
-
-/* Encodes what the own space holds from the parcel on, with the server's own residual. */
-static gw_status put(gw_ps *ps, const gw_parcel *p, const float *values, uint8_t *to, size_t *bytes, gw_error *error) {
-    gw_coding *coding = &ps->codec->coding;
-    uint8_t *at = to;
-    gw_status status = GW_OK;
-    for (int i = 0; !status && i < p->segments; i++) {
-        const gw_segment *part = &ps->segments[p->first + i];
-        gw_coded_tensor *t = tensor_of(ps, part);
-        if (t->second.own && t->second.born == UINT64_MAX) /* powersgd begins with any columns */
-            gw_codec_prepare(&coding->second, &coding->call, &t->what, &t->second, NULL);
-        status = gw_coding_put(coding, t, &coding->second, &t->second, range_of(ps, part), values, &at, error);
-        values += part->count;
-    }
-    *bytes = (size_t)(at - to);
-    return status;
-}
-
-/* The mean is what workers make of it, or the update's business: here are sums. */
-gw_status gw_ps_codec_sum(gw_ps *ps, int parcel, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    gw_ps_codec *c = ps->codec;
-    pushed last = {0};
-    gw_status status = GW_OK;
-    if (c->merges) return merge_all(ps, parcel, error);
-    memset(sum_of(ps, p), 0, p->bytes);
-    for (int w = 0; !status && w < ps->world; w++) {
-        if (!gw_desk_in(ps->shelf.desk, parcel, w)) continue;
-        last = *push_of(ps, parcel, w);
-        status = add(ps, parcel, w, error);
-    }
-    if (status || ps->weights_here) return status;
-    at_step(ps, last.step, 1, last.growth);
-    return put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[parcel], error);
-}
-
-/* What the worker does not have yet of the weights. Both sides add what was encoded, not what was meant. */
-static gw_status put_difference(gw_ps *ps, int parcel, int worker, size_t *bytes, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    gw_ps_codec *c = ps->codec;
-    float *view = c->views[worker] + p->at / sizeof(float), *difference = sum_of(ps, p);
-    const float *weights = (const float *)(const void *)(ps->shelf.weights + p->at);
-    uint8_t *to = ps->landing[worker] + p->slot_at;
-    for (size_t i = 0; i < p->count; i++) difference[i] = weights[i] - view[i];
-    for (int i = 0; i < p->segments; i++) { /* what was lost is in the difference, not in a residual */
-        const gw_segment *part = &ps->segments[p->first + i];
-        gw_codec_state *kept = &tensor_of(ps, part)->second;
-        if (kept->residual) memset(kept->residual + (part->first - kept->first), 0, part->count * sizeof(float));
-    }
-    at_step(ps, ++c->encodings, 1, 0);
-    gw_status status = put(ps, p, difference, to, bytes, error);
-    return status ? status : take(ps, p, &c->coding.second, worker, to, *bytes, 1, view, error);
-}
-
-const uint8_t *gw_ps_codec_answer(gw_ps *ps, int parcel, int worker, gw_letter *letter, gw_error *error) {
-    const gw_parcel *p = &ps->parcels[parcel];
-    gw_ps_codec *c = ps->codec;
-    letter->kind = GW_PS_CODED_ANSWER;
-    if (!ps->weights_here) {
-        letter->step = push_of(ps, parcel, worker)->step;
-        letter->bytes = c->answer_bytes[parcel];
-        return c->answers + p->slot_at;
-    }
-    bool *known = &c->known[(size_t)parcel * (size_t)ps->world + (size_t)worker];
-    if (*known) {
-        put_difference(ps, parcel, worker, &letter->bytes, error);
-        letter->step = c->encodings;
-    } else {
-        letter->kind = GW_PS_ANSWER;
-        memcpy(ps->landing[worker] + p->slot_at, ps->shelf.weights + p->at, p->bytes);
-        memcpy(c->views[worker] + p->at / sizeof(float), ps->shelf.weights + p->at, p->bytes);
-        *known = true;
-    }
-    return ps->landing[worker] + p->slot_at;
-}
-
-bool gw_ps_codec_answers(const gw_ps *ps, const gw_parcel *p, int worker) {
-    return p->coded && (!ps->weights_here || (ps->codec->differences && worker != ps->rank));
+    return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, scale, NULL, error);
 }
 
 /* What it comes to. */
