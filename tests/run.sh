@@ -93,15 +93,18 @@ server_processes() {
     has sentence "$err" 'gradwire: server [01] on host [^ ]+ was killed by signal 9'
     has sentence "$err" 'rank [23] on [^ ]+ \(server [01]\) is gone'
 }
-# A job of two workers and two server processes that has begun to train; $server is one of these.
-begin_training() {
-    start -n 2 --servers 2 --deadline 10 "$@" -- "$gradwire" train --data synthetic --model mlp --epochs 1000 --quiet
+# A job of two workers and two server processes; $server is one of these.
+start_training() { # EPOCHS OPTIONS...
+    start -n 2 --servers 2 --deadline 10 "${@:2}" -- "$gradwire" train --data synthetic --model mlp --epochs "$1"
     find_server() {
         server=$(pgrep -P "$(pgrep -d, -P "$launcher" || echo 1)" -f 'gradwire server$' | head -1)
         [ -n "$server" ]
     }
     until_true 10 find_server || echo "no server was started"
-    sleep 0.5
+}
+begin_training() { # OPTIONS...
+    start_training 1000 "$@"
+    until_true 20 grep -q '] epoch 1/' "$scratch/out" || echo "training does not begin"
 }
 none_serves() { ! pgrep -P "$supervisor" -f 'gradwire (server|train)' >/dev/null; }
 server_processes_and_signals() {
@@ -141,6 +144,11 @@ server_processes_that_fail() {
     within "$since" 9000
     is code "$code" 1
     has sentence "$err" 'server [01] is lost with what it knew: arch=ps:snapshot=N'
+    start_training 1 --restarts 1 --strategy sync=asp
+    kill -9 "$server" # before the first step there is nothing to lose
+    finish
+    is code "$code" 0
+    has output "$out" 'epoch 1/1 '
 }
 socket_of_rank_0() {
     run -n 2 -- bash -c 'if [ $RANK = 0 ]; then

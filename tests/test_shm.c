@@ -15,6 +15,7 @@ typedef struct fake_engine {
     const uint8_t *held;
     int held_peer;
     bool hold;
+    gw_status why_lost;
 } fake_engine;
 
 #if RANKS_ARE_THREADS
@@ -62,9 +63,10 @@ static void on_sent(void *ctx, int peer, gw_packet *packet) {
 }
 
 static void on_lost(void *ctx, int peer, gw_status status, const char *detail) {
-    (void)ctx, (void)status;
+    (void)ctx;
     printf("    link to %d lost: %s\n", peer, detail);
     engine.lost++;
+    engine.why_lost = status;
 }
 
 static const gw_sink sink = {.landing = on_landing, .arrived = on_arrived, .sent = on_sent, .lost = on_lost};
@@ -250,5 +252,44 @@ static void ping_pong(rank_env *env) {
 
 static void sleepers_are_woken(void) { run_ranks(2, ping_pong, &sink); }
 
+/* What a killed rank has announced is out of reach: the rank is lost, it has not sent nonsense. */
+static _Atomic pid_t *announcer;
+static bool announce_shared;
+
+static void announce_and_die(rank_env *env) {
+    gw_error error = {.status = GW_OK};
+    start_engine(env);
+    if (env->rank == 0) {
+        atomic_store(announcer, getpid());
+        size_t bytes = 1 << 20;
+        uint8_t *data = announce_shared ? gw_shm_alloc(env->transport, bytes, &error) : malloc(bytes);
+        memset(data, 1, bytes);
+        send_frame(1, 0, data, bytes);
+        look_at_transport(env);
+    }
+    rank_meet(env);
+    if (env->rank == 0) rank_die(env);
+    char program[64], at;
+    snprintf(program, sizeof program, "/proc/%d/exe", (int)atomic_load(announcer));
+    for (int i = 0; i < 10000 && readlink(program, &at, 1) == 1; i++) usleep(1000);
+    drive(env, 1, 0);
+    CHECK_EQ(0, engine.received);
+    CHECK_EQ(1, engine.lost);
+    CHECK_EQ(GW_PEER_LOST, engine.why_lost);
+    engine.lost = 0;
+    stop_engine();
+}
+
+static void memory_of_the_dead(void) {
+    if (RANKS_ARE_THREADS) return;
+    announcer = mmap(NULL, sizeof *announcer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int shared = 0; shared < 2; shared++) {
+        announce_shared = shared;
+        run_ranks(2, announce_and_die, &sink);
+    }
+    munmap(announcer, sizeof *announcer);
+}
+
 TEST_MAIN(CASE(every_way_a_payload_can_travel), CASE(full_rings_wait), CASE(views_are_lent_until_released),
-          CASE(generations_do_not_hear_each_other), CASE(sleepers_are_woken))
+          CASE(generations_do_not_hear_each_other), CASE(sleepers_are_woken),
+          CASE(memory_of_the_dead))

@@ -156,14 +156,24 @@ static gw_status come_back(course *c, gw_error *error) {
     return status == GW_OK ? gw_trainer_come_back(c->trainer, error) : status;
 }
 
+/* All that comes before the first update. Whoever was lost meanwhile never took part: those left come together. */
+static gw_status prepare(course *c, gw_error *error) {
+    if (gw_round(c->comm) > 0) return come_back(c, error);
+    gw_status status = begin(c, error);
+    if (!c->trainer || c->agreed) return status;
+    if (status == GW_OK) take_office(c);
+    if (status == GW_OK && c->request->resume) status = resume(c, error);
+    if (status == GW_OK && !c->trainer->step) status = commit(c, error);
+    if (status == GW_OK || c->agreed || !c->trainer->elastic || c->trainer->step) return status;
+    *error = (gw_error){.rank = -1};
+    return gw_trainer_come_back(c->trainer, error);
+}
+
 static gw_status train(course *c, gw_error *error) {
     gw_train_end end = {0};
-    gw_status status = gw_round(c->comm) > 0 ? come_back(c, error) : begin(c, error);
+    gw_status status = prepare(c, error);
     if (status != GW_OK) return status;
-    c->reports = c->trainer->rank == 0;
-    if (c->reports) gw_train_report_open(&c->report, c->request, c->trainer);
-    if (c->request->resume && gw_round(c->comm) == 0) status = resume(c, error);
-    if (status == GW_OK && !c->trainer->step) status = commit(c, error);
+    take_office(c);
     if (c->reports) c->report.updates_from = c->trainer->updates;
     for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
     if (status == GW_OK && c->test.counted == 0) status = test(c, error);

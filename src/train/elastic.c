@@ -83,7 +83,7 @@ gw_status gw_trainer_come_back(gw_trainer *t, gw_error *error) {
     status = agree_on_point(t, error);
     if (status != GW_OK) status = gw_trainer_recover(t, status, error);
     if (status == GW_OK)
-        gw_log(GW_LOG_WARN, t->rank, "came back as rank %d of %d, at update %llu", t->rank, t->world,
+        gw_log(GW_LOG_WARN, t->rank, "takes part as rank %d of %d, from update %llu", t->rank, t->world,
                (unsigned long long)t->updates);
     return status;
 }

@@ -15,7 +15,8 @@ bool gw_trainer_elastic(void);
 /* After a failed call: comes together with whoever is there. GW_OK: the call can be made again, unless it was of a
  * point that is over now (trainer->point). Otherwise what the call failed with, in *error too. */
 gw_status gw_trainer_recover(gw_trainer *trainer, gw_status why, gw_error *error);
-/* A process that was started again joins the others where they are, instead of gw_trainer_commit. */
+/* A process that was started again, or has lost others before its first step, joins the others where they are, instead
+ * of gw_trainer_commit. */
 gw_status gw_trainer_come_back(gw_trainer *trainer, gw_error *error);
 /* Waits until all have made their last step: servers beside it may be needed. */
 gw_status gw_trainer_leave(gw_trainer *trainer, gw_error *error);

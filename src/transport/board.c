@@ -87,7 +87,7 @@ static gw_status find_page(gw_board *board, gw_error *error) {
                             "rank %d opened this board for another number of members than %d", board->ranks[0],
                             board->members);
     board->mapping = gw_harbour_pin(board->harbour, board->ranks[0], where, error);
-    if (!board->mapping) return GW_SYSTEM;
+    if (!board->mapping) return error->status;
     lay_out(board, board->mapping->segment.base);
     return GW_OK;
 }
@@ -308,7 +308,7 @@ static gw_status reach(gw_board *board, int member, gw_shared where, uint64_t by
                        gw_mapping **mapping, uint8_t **at, gw_error *error) {
     if (!where.version || where.version == NOT_NEEDED) return GW_OK;
     *mapping = gw_harbour_pin(board->harbour, board->ranks[member], where, error);
-    if (!*mapping) return GW_PROTOCOL;
+    if (!*mapping) return error->status;
     const gw_segment *segment = &(*mapping)->segment;
     uint64_t from = where.offset + bytes_from;
     if (from > segment->bytes || bytes > segment->bytes - from)

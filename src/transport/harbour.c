@@ -149,6 +149,13 @@ bool gw_harbour_read(const gw_harbour_peer *peer, void *to, uint64_t from, size_
     return true;
 }
 
+/* One that nobody has waited for yet still has a number, but no program. */
+bool gw_harbour_ended(const gw_harbour_peer *peer) {
+    char path[64], program;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)peer->pid);
+    return readlink(path, &program, 1) < 0 && errno == ENOENT;
+}
+
 /* Opens harbour and doorbell; the size is the file's own word, which the seal keeps true. */
 static gw_status open_harbour(gw_harbour_peer *peer, const endpoint_record *record, gw_error *error) {
     char path[64];

@@ -122,5 +122,7 @@ void gw_harbour_sweep(gw_harbour *harbour);
 
 /* Copies from a peer's private memory; false, and errno, where that is refused. */
 bool gw_harbour_read(const gw_harbour_peer *peer, void *to, uint64_t from, size_t bytes);
+/* Whether its process has ended: then nothing of it can be opened or read, which is no fault of what it sent. */
+bool gw_harbour_ended(const gw_harbour_peer *peer);
 
 #endif

@@ -108,7 +108,9 @@ static gw_mapping *map_segment(gw_harbour_peer *peer, int rank, gw_shared where,
         gw_fail(error, GW_MEMORY, "no memory to map what rank %d shares", rank);
         return NULL;
     }
-    if (gw_segment_open(&mapping->segment, &name, key == 0, error)) {
+    gw_error cause = {.status = GW_OK};
+    if (gw_segment_open(&mapping->segment, &name, key == 0, &cause)) {
+        gw_fail_rank(error, gw_harbour_ended(peer) ? GW_PEER_LOST : cause.status, rank, "%s", cause.text);
         free(mapping);
         return NULL;
     }

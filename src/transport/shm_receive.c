@@ -2,11 +2,13 @@
 #include "transport/copy.h"
 #include "transport/shm_page.h"
 
-static void break_link(shm *self, link *to, const char *detail) {
+static void lose_link(shm *self, link *to, gw_status status, const char *detail) {
     if (to->broken) return;
     to->broken = true;
-    self->base.sink.lost(self->base.sink.ctx, to->rank, GW_PROTOCOL, detail);
+    self->base.sink.lost(self->base.sink.ctx, to->rank, status, detail);
 }
+
+static void break_link(shm *self, link *to, const char *detail) { lose_link(self, to, GW_PROTOCOL, detail); }
 
 /* Sets the loan's bit in the lender's harbour, unless the lender has gone on to another generation. */
 static void give_back(shm *self, link *from, uint32_t loan) {
@@ -69,7 +71,8 @@ static bool take_shown(shm *self, link *from, const slot *at) {
     if (!mapping || at->place >= LOANS || from->seen[at->place] || at->where.offset > mapping->segment.bytes ||
         at->frame.length > mapping->segment.bytes - at->where.offset) {
         gw_harbour_unpin(mapping);
-        break_link(self, from, mapping ? "it sent a reference to memory that it does not share" : error.text);
+        if (mapping) break_link(self, from, "it sent a reference to memory that it does not share");
+        else lose_link(self, from, error.status, error.text);
         return false;
     }
     from->seen[at->place] = mapping;
@@ -87,7 +90,7 @@ static bool take_read(shm *self, link *from, const slot *at) {
     /* A sender that has started anew may have written there before it was read. */
     if (atomic_load(&peer->page->generation) != self->generation) return false;
     if (!got) {
-        break_link(self, from, "its memory can no longer be read");
+        lose_link(self, from, gw_harbour_ended(peer) ? GW_PEER_LOST : GW_PROTOCOL, "its memory can no longer be read");
         return false;
     }
     from->landed += bytes;
