@@ -73,8 +73,8 @@ static gw_status check(const gw_step *step, int tensor, const char *call) {
     return gw_comm_told(&error);
 }
 
-/* What travels may wait for gradients that are not ready, and some schedules for the end: a call that waited for it would
- * wait for its own caller. */
+/* What travels may wait for gradients that are not ready, and some schedules for the end: a call that waited for it
+ * would wait for its own caller. */
 static gw_status check_ended(const gw_step *step, int tensor, const char *call) {
     gw_error error = {.rank = -1};
     if (failed(step) || !gw_stepper_begun(step->stepper, tensor)) return GW_OK;
