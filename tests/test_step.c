@@ -419,10 +419,11 @@ static void mistakes_get_a_sentence(void) { run("", 2, false, mistakes); }
 /* One rank breaks a step off, after an exception say: it does not wait for itself, and the others are told. */
 static void breaks_off(int rank) {
     seat s = sit_down(rank, NULL);
+    gw_status status = gw_barrier(s.comm); /* all have committed */
     if (rank == world - 1) {
+        CHECK_EQ(GW_OK, status);
         CHECK_EQ(GW_OK, gw_step_ready(s.step, 0));
     } else {
-        gw_status status = GW_OK;
         for (int t = TENSORS - 1; t >= 0 && !status; t--) status = gw_step_ready(s.step, t);
         if (!status) status = gw_step_end(s.step);
         if (!status) status = gw_step_flush(s.step);
