@@ -104,6 +104,7 @@ class Work : public c10d::Work {
             if (gw_wait(request) != GW_OK && sentence.empty()) sentence = gw_last_error(comm);
         try {
             if (!sentence.empty()) throw std::runtime_error("gradwire: " + sentence);
+            at::NoGradGuard no_history;
             if (then) then();
             then = nullptr;
             future_->markCompleted(c10::IValue(results_));
@@ -133,17 +134,16 @@ class ProcessGroupGradwire : public Base {
         if (comm_) gw_abort(comm_, reason.c_str());
     }
 
-    /* Completes what was started and leaves the job. */
+    /* Completes what was started and leaves the job. The waiting thread may need the interpreter's lock, for callbacks
+     * and to let tensors go, which a destructor holds. */
     void shutdown() {
         if (!comm_) return;
-        {
-            std::lock_guard<std::mutex> guard(lock_);
-            queue_.emplace_back();
+        if (!PyGILState_Check()) {
+            leave();
+            return;
         }
-        ready_.notify_one();
-        waiter_.join();
-        gw_finalize(comm_);
-        comm_ = nullptr;
+        py::gil_scoped_release release;
+        leave();
     }
 
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override {
@@ -176,6 +176,7 @@ class ProcessGroupGradwire : public Base {
 
     WorkPtr _allgather_base(at::Tensor &whole, at::Tensor &mine, const c10d::AllgatherOptions &) override {
         check_parts("all-gather", whole, mine);
+        check_order("all-gather", whole, mine);
         auto work = make(c10d::OpType::_ALLGATHER_BASE, {whole}, {mine});
         return gathered(work, whole, mine);
     }
@@ -208,8 +209,10 @@ class ProcessGroupGradwire : public Base {
         bool root = getRank() == options.rootRank;
         TORCH_CHECK(outputs.size() == 1 && (!root || (inputs.size() == 1 && (int)inputs[0].size() == getSize())),
                     "gradwire: scatter: one tensor out and, on the root, one for each rank in are wanted");
-        at::Tensor mine = usable(outputs[0], "scatter"), whole = root ? flat(inputs[0]) : at::empty({0}, mine.options());
+        usable(outputs[0], "scatter");
+        at::Tensor whole = root ? flat(inputs[0]) : at::empty({0}, outputs[0].options());
         auto work = make(c10d::OpType::SCATTER, outputs, {whole});
+        at::Tensor mine = landing(work, outputs[0]);
         Elements e = moved(mine);
         return started(work, [&](gw_request **request) {
             return gw_scatter_start(comm_, whole.data_ptr(), mine.data_ptr(), e.count, e.dtype, (int)options.rootRank,
@@ -219,6 +222,7 @@ class ProcessGroupGradwire : public Base {
 
     WorkPtr _reduce_scatter_base(at::Tensor &mine, at::Tensor &whole, const c10d::ReduceScatterOptions &options) override {
         check_parts("reduce-scatter", whole, mine);
+        check_order("reduce-scatter", whole, mine);
         return scattered(make(c10d::OpType::_REDUCE_SCATTER_BASE, {mine}, {whole}), whole, mine, options.reduceOp);
     }
 
@@ -228,7 +232,8 @@ class ProcessGroupGradwire : public Base {
                     "gradwire: reduce_scatter: one tensor for each rank in and one out are wanted");
         at::Tensor whole = flat(inputs[0]);
         check_parts("reduce-scatter", whole, outputs[0]);
-        return scattered(make(c10d::OpType::REDUCE_SCATTER, outputs, {whole}), whole, outputs[0], options.reduceOp);
+        auto work = make(c10d::OpType::REDUCE_SCATTER, outputs, {whole});
+        return scattered(work, whole, landing(work, outputs[0]), options.reduceOp);
     }
 
     WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &come, std::vector<int64_t> &go,
@@ -269,6 +274,17 @@ class ProcessGroupGradwire : public Base {
   private:
     using WorkOfOurs = c10::intrusive_ptr<Work>;
 
+    void leave() {
+        {
+            std::lock_guard<std::mutex> guard(lock_);
+            queue_.emplace_back();
+        }
+        ready_.notify_one();
+        waiter_.join();
+        gw_finalize(comm_);
+        comm_ = nullptr;
+    }
+
     static WorkOfOurs make(c10d::OpType type, Tensors results, Tensors kept) {
         auto work = c10::make_intrusive<Work>(type, std::move(results));
         work->kept = std::move(kept);
@@ -286,6 +302,14 @@ class ProcessGroupGradwire : public Base {
         for (size_t i = 0; i < out.size() && i < parts.size(); i++) out[i].copy_(parts[i].view_as(out[i]));
     }
 
+    /* Where what comes in the order of elements is put: the tensor itself, if it lies so. */
+    static at::Tensor landing(const WorkOfOurs &work, const at::Tensor &out) {
+        if (out.is_contiguous()) return out;
+        at::Tensor line = at::empty(out.sizes(), out.options());
+        work->then = [line, out] { out.copy_(line); };
+        return line;
+    }
+
     static void check_tag(int tag) {
         TORCH_CHECK(tag == 0, "gradwire: messages between two ranks meet in their order; tag ", tag,
                     " is not possible");
@@ -296,6 +320,11 @@ class ProcessGroupGradwire : public Base {
         TORCH_CHECK(whole.scalar_type() == mine.scalar_type() && whole.numel() == mine.numel() * getSize(), "gradwire: ",
                     call, ": the large tensor (", whole.numel(), " elements) has to hold one part (", mine.numel(),
                     ") for each of ", getSize(), " ranks");
+    }
+
+    static void check_order(const char *call, const at::Tensor &whole, const at::Tensor &mine) {
+        TORCH_CHECK(whole.is_contiguous() && mine.is_contiguous(), "gradwire: ", call,
+                    ": memory has to have the order of the elements; use contiguous() first");
     }
 
     WorkPtr gathered(WorkOfOurs work, const at::Tensor &whole, const at::Tensor &mine) {

@@ -1,7 +1,9 @@
 """DistributedDataParallel over the hook, and over the process group, trains to the parameters of one process that has
 the joined batch."""
 import copy
+import gc
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -111,6 +113,12 @@ def test_calls_of_the_process_group():
     assert x.tolist() == [me * n] * 3
     dist.scatter(x, [torch.full((3,), float(r)) for r in range(n)] if me == 1 else None, src=1)
     assert x.tolist() == [me] * 3
+    rows, turned = torch.arange(6.0).view(2, 3), torch.zeros(3, 2).t()  # whose memory has another order
+    dist.scatter(turned, [rows + r for r in range(n)] if me == 0 else None)
+    assert torch.equal(turned, rows + me)
+    dist.reduce_scatter(turned, [rows] * n)
+    assert torch.equal(turned, n * rows)
+    cases.refused("the order of the elements", dist._reduce_scatter_base, torch.zeros(3, 2).t(), torch.zeros(2 * n, 3))
     dist.gather(x, [torch.empty(3) for _ in range(n)] if me == 0 else None)
     into = torch.empty(n)
     dist.all_to_all_single(into, torch.arange(n) + 10.0 * me)
@@ -142,6 +150,20 @@ def test_calls_of_the_process_group():
     dist.destroy_process_group()
 
 
+def test_a_group_that_goes_while_calls_are_under_way():
+    """The thread that waits for them needs the interpreter, to let a tensor go and for callbacks."""
+    group("gradwire")
+    called, x = [], torch.ones(1000000)
+    if dist.get_rank() == 1:
+        time.sleep(0.3)
+    work = dist.all_reduce(x, async_op=True)
+    work.get_future().then(lambda _: called.append(True))
+    del x, work
+    dist.destroy_process_group()
+    gc.collect()
+    assert called
+
+
 if os.environ.get("GRADWIRE_NO_C10D"):
-    del test_process_group, test_calls_of_the_process_group
+    del test_process_group, test_calls_of_the_process_group, test_a_group_that_goes_while_calls_are_under_way
 cases.run(globals())

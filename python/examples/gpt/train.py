@@ -67,7 +67,7 @@ def main():
     options.add_argument("--steps", type=int, default=1000)
     options.add_argument("--batch", type=int, default=8, help="of one rank")
     options.add_argument("--window", type=int, default=64)
-    options.add_argument("--width", type=int, default=96)
+    options.add_argument("--width", type=int, default=96, help="a multiple of six, the number of heads")
     options.add_argument("--depth", type=int, default=3)
     options.add_argument("--lr", type=float, default=1e-3)
     options.add_argument("--strategy", help="laid over that of gradwire run")
