@@ -140,7 +140,7 @@ def test_several_epochs_of_uneven_data():
         with closing(wrapped(model, strategy=line)) as optimizer:
             for _ in range(3):
                 train(model, optimizer, 1 + 2 * gw.rank())
-                gw.join()
+                gw.join(0)
             optimizer.flush()
         for p in model.parameters():
             assert all(torch.equal(p, other) for other in gw.allgather_object(p.detach()))
@@ -211,9 +211,12 @@ def test_optimisers_of_horovod():
                          backward_passes_per_step=1)) as optimizer:
         assert optimizer._strategy == "compress=fp16"
         cases.refused("is one already", gw.DistributedOptimizer, optimizer)
-        optimizer.zero_grad()
-        model(torch.ones(3)).sum().backward()
-        optimizer.step()
+        for passes in (1, 2):
+            optimizer.set_backward_passes_per_step(passes)
+            optimizer.zero_grad()
+            for _ in range(passes):
+                model(torch.ones(3)).sum().backward()
+            optimizer.step()
     cases.refused("no line of a strategy", wrapped, model, strategy=3)
     table = torch.nn.Embedding(5, 2, sparse=True)
     torch.nn.init.ones_(table.weight)

@@ -287,7 +287,7 @@ def barrier():
     check(lib.gw_barrier(home.comm), home.comm, "barrier")
 
 
-def join():
+def join(device=-1):
     """For a rank that has run out of data: answers what the others still reduce with neutral values, and returns, when
-    all ranks have joined, the last one that did."""
+    all ranks have joined, the last one that did. Horovod's device is of no consequence here."""
     return joining.join(world())

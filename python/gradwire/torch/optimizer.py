@@ -178,6 +178,10 @@ class Distributed:
         self._hook()
         return loss
 
+    def set_backward_passes_per_step(self, passes):
+        """From the next step on."""
+        self._passes = passes
+
     def synchronize(self):
         """Waits until every parameter.grad holds the average, for clipping and the like; step() then only updates."""
         if not self._synchronized:
