@@ -50,7 +50,7 @@ void *gw_zmq_dealer_to(zmq *z, int number) {
     return NULL;
 }
 
-/* From the I/O thread, when the payload's bytes are no longer needed. hint is the packet; its progress names the peer. */
+/* From the I/O thread, when the payload's bytes are no longer needed. hint is the packet; its progress is the peer. */
 static void let_go(void *data, void *hint) {
     (void)data;
     gw_packet *packet = hint;
