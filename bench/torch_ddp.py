@@ -80,13 +80,16 @@ def spent(one, batch, steps):
 
 
 def turn(one, batch, seconds):
-    """Before the steps that count there are some that follow upon nothing but a step."""
+    """Before the steps that count there are some that follow upon nothing but a step: the first one makes what is kept, the
+    second may still wait for the first. Of steps that are as long as a turn one counts."""
     one.begin()
     for _ in range(2):
         one.step(*batch)
-    steps = max(1, round(seconds / spent(one, batch, 1)[0]))
-    one.step(*batch)
-    took = spent(one, batch, steps)
+    took = spent(one, batch, 1)
+    if took[0] < seconds:
+        steps = round(seconds / took[0])
+        one.step(*batch)
+        took = spent(one, batch, steps)
     one.end()
     return took
 

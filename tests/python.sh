@@ -42,6 +42,11 @@ an_exception_ends_all() {
         grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: ValueError: no such label (raises.py:[0-9]*)$' "$scratch/said" &&
         ! grep -q '^\[[02]\] Traceback' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
+a_refusal_ends_all() {
+    timeout 30 "$build/gradwire" run -n 2 --deadline 20 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
+    [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
+        "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
 version_is_checked() {
     echo 'const char *gw_version(void); const char *gw_version(void) { return "9.9.0"; }' |
         cc -shared -fPIC -x c - -o "$scratch/libother.so" || return 1
@@ -83,6 +88,7 @@ full() {
         echo "the process group of torch.distributed is left out: it needs libtorch-dev, pybind11-dev and python3-dev"
     fi
     file 3 test_collectives
+    file 2 test_corners
     file 2 test_join
     file 2 test_timeline
     for ranks in 2 3 4; do
@@ -93,6 +99,7 @@ full() {
     if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then check "pip installs it, with the library" pip_installs_it; fi
     check "make install puts it where Debian's Python looks" system_path_works
     check "an exception in one rank ends all with its last line" an_exception_ends_all
+    check "a refused call that ends one rank ends all" a_refusal_ends_all
 }
 
 if [ "${2:-}" = full ]; then full; else quick; fi

@@ -286,7 +286,7 @@ static void closes_early(int rank) {
     if (!step) exit(1);
     gw_status status = GW_OK;
     for (int t = TENSORS - 1; t >= 0 && rank == 0; t--) CHECK_EQ(GW_OK, gw_step_ready(step, t));
-    if (rank == 0) status = gw_step_flush(step);
+    if (rank == 0 && !(status = gw_step_end(step))) status = gw_step_flush(step);
     else nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     if (rank == 0) {
         CHECK_EQ(GW_MISMATCH, status);

@@ -403,6 +403,8 @@ static void mistakes(int rank) {
     CHECK_EQ(GW_OK, gw_step_ready(step, 0));
     SAYS(GW_INVALID, "conv.weight has been ready", gw_step_ready(step, 0));
     SAYS(GW_INVALID, "empty has not been ready", gw_step_end(step));
+    SAYS(GW_INVALID, "conv.weight is ready in a step that has not ended", gw_step_wait(step, 0));
+    SAYS(GW_INVALID, "conv.weight is ready in a step that has not ended", gw_step_flush(step));
     for (int t = 1; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_ready(step, t));
     CHECK_EQ(GW_OK, gw_step_end(step));
     CHECK_EQ(GW_OK, gw_step_flush(step));
@@ -413,6 +415,37 @@ static void mistakes(int rank) {
 }
 
 static void mistakes_get_a_sentence(void) { run("", 2, false, mistakes); }
+
+/* One rank breaks a step off, after an exception say: it does not wait for itself, and the others are told. */
+static void breaks_off(int rank) {
+    seat s = sit_down(rank, NULL);
+    gw_status status = gw_barrier(s.comm); /* all have committed */
+    if (rank == world - 1) {
+        CHECK_EQ(GW_OK, status);
+        CHECK_EQ(GW_OK, gw_step_ready(s.step, 0));
+    } else {
+        for (int t = TENSORS - 1; t >= 0 && !status; t--) status = gw_step_ready(s.step, t);
+        if (!status) status = gw_step_end(s.step);
+        if (!status) status = gw_step_flush(s.step);
+        CHECK_EQ(GW_ABORTED, status);
+        CHECK(strstr(gw_last_error(s.comm), "it closed a step that had not ended, in which conv.weight was ready"));
+    }
+    gw_step_close(s.step);
+    if (world == 1) CHECK_EQ(GW_OK, gw_step_commit(&s.step, s.comm, s.m.tensors, TENSORS, NULL));
+    else s.step = NULL;
+    get_up(&s);
+}
+
+static void a_step_broken_off_ends_for_all(void) {
+    char folder[] = "/tmp/gradwire-test-XXXXXX", command[64];
+    if (!mkdtemp(folder)) abort();
+    setenv("GRADWIRE_FLIGHT_DIR", folder, 1);
+    for (int ranks = 1; ranks <= 2; ranks++)
+        for (int i = 0; i < 3; i++)
+            run((const char *[]){"schedule=fifo", "schedule=dear", "arch=ps"}[i], ranks, false, breaks_off);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_EQ(0, system(command));
+}
 
 /* One rank ends in the middle of a step: the others are told, and nothing hangs. */
 static void loses_one(int rank) {
@@ -448,4 +481,4 @@ TEST_MAIN(CASE(every_schedule_gives_the_mean), CASE(a_world_of_one), CASE(tuning
           CASE(what_was_tuned_is_kept), CASE(some_schedules_have_no_sizes), CASE(a_call_with_nothing_to_do_is_short),
           CASE(every_synchrony_ends_at_the_same_weights),
           CASE(codecs_travel_with_every_schedule), CASE(residuals_are_handed_over),
-          CASE(mistakes_get_a_sentence), CASE(a_lost_rank_ends_the_step))
+          CASE(mistakes_get_a_sentence), CASE(a_step_broken_off_ends_for_all), CASE(a_lost_rank_ends_the_step))

@@ -21,6 +21,18 @@ def test_all_at_once():
     assert gw.join() == gw.size() - 1
 
 
+def test_steps_after_synchronize():
+    model = torch.nn.Linear(3, 2)
+    optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    for _ in range(2 + 2 * gw.rank()):
+        optimizer.zero_grad()
+        model(torch.ones(3)).sum().backward()
+        optimizer.synchronize()
+        optimizer.step()
+    assert gw.join() == gw.size() - 1
+    optimizer.detach()
+
+
 def test_what_join_cannot_answer():
     if gw.rank() == 0:
         cases.refused("not a reduction", gw.join)

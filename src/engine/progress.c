@@ -19,6 +19,7 @@
 #define SPIN (100 * GW_MILLISECOND / 1000)
 #define SPIN_YIELDING (800 * GW_MILLISECOND / 1000) /* who gives the core away while spinning takes it from nobody */
 #define QUICK_LOOKS 100   /* at a board, before a call becomes an operation */
+#define YIELD_LOOKS 16    /* where ranks share cores, and each look lets another go on */
 #define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
@@ -190,9 +191,9 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_op_brief brief;
     if (node->driven || !gw_quick_start(team, spec)) return false;
-    int looks = node->spin_yield ? 1 : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_LOOKS;
+    int looks = node->spin_yield ? YIELD_LOOKS : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_LOOKS;
     for (; !gw_quick_done(team, &brief); relax(node))
-        if (--looks == 0) return false;
+        if (--looks == 0 || atomic_load_explicit(&node->lock_wanted, memory_order_relaxed)) return false;
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
     return true;
 }

@@ -73,12 +73,22 @@ static gw_status check(const gw_step *step, int tensor, const char *call) {
     return gw_comm_told(&error);
 }
 
+/* What travels may wait for gradients that are not ready, and some schedules for the end: a call that waited for it
+ * would wait for its own caller. */
+static gw_status check_ended(const gw_step *step, int tensor, const char *call) {
+    gw_error error = {.rank = -1};
+    if (failed(step) || !gw_stepper_begun(step->stepper, tensor)) return GW_OK;
+    gw_fail(&error, GW_INVALID, "%s: %s is ready in a step that has not ended: call gw_step_end first", call,
+            gw_stepper_name(step->stepper, tensor));
+    return gw_comm_told(&error);
+}
+
 /* What comes before a gradient is handed over, whatever its form. */
 static gw_status before_ready(gw_step *step, int tensor, const char *call) {
     gw_status status = check(step, tensor, call);
     if (!status) trace_begin(step);
     /* A synchrony that runs ahead waits here for the step before. */
-    if (!status && gw_stepper_usable(step->stepper, tensor))
+    if (!status && gw_stepper_usable(step->stepper, tensor) && !gw_stepper_begun(step->stepper, tensor))
         status = wait_until(step, tensor, gw_stepper_settled);
     if (!status && failed(step)) return failure(step);
     if (!status && gw_measure_runs(&step->measure)) gw_measure_ready(&step->measure, tensor, gw_clock_now());
@@ -110,6 +120,7 @@ gw_status gw_step_ready_factors(gw_step *step, int tensor, const float *left, co
 
 gw_status gw_step_wait(gw_step *step, int tensor) {
     gw_status status = check(step, tensor, "gw_step_wait");
+    if (!status) status = check_ended(step, tensor, "gw_step_wait");
     bool timed = !status && gw_measure_runs(&step->measure);
     if (!status) trace_begin(step);
     gw_time asked = timed ? gw_clock_now() : 0;
@@ -171,6 +182,7 @@ gw_status gw_step_end(gw_step *step) {
 gw_status gw_step_flush(gw_step *step) {
     gw_status status = GW_OK;
     if (!step) return check(step, 0, "gw_step_flush");
+    for (int i = 0; i < step->count && !status; i++) status = check_ended(step, i, "gw_step_flush");
     for (int i = 0; i < step->count && !status; i++) status = wait_until(step, i, gw_stepper_settled);
     if (!status) gw_stepper_settle(step->stepper);
     step->began = 0;
@@ -199,14 +211,32 @@ gw_status gw_step_leave(gw_step *step) {
     return failed(step) && !gw_stepper_quiet(step->stepper) ? failure(step) : GW_OK;
 }
 
+static bool idle(void *ctx) {
+    const gw_step *step = ctx;
+    return failed(step) || !gw_stepper_carries(step->stepper);
+}
+
+/* Whether it is closed in the middle of a step, which the others learn: they wait for what will not come. */
+static bool broken_off(gw_step *step) {
+    int begun = 0;
+    while (begun < step->count && !gw_stepper_begun(step->stepper, begun)) begun++;
+    if (begun == step->count) return false;
+    char reason[GW_ERROR_TEXT_BYTES / 2];
+    snprintf(reason, sizeof reason, "it closed a step that had not ended, in which %.100s was ready",
+             gw_stepper_name(step->stepper, begun));
+    if (step->comm->size > 1 && !failed(step)) gw_abort(step->comm, reason);
+    return true;
+}
+
 void gw_step_close(gw_step *step) {
     if (!step) return;
     gw_node *node = step->comm ? step->comm->node : NULL;
     if (step->rides) { /* else it never began */
-        for (int i = 0; i < step->count; i++) wait_until(step, i, gw_stepper_settled);
+        bool broken = broken_off(step);
+        for (int i = 0; i < step->count && !broken; i++) wait_until(step, i, gw_stepper_settled);
         gw_stepper_leave(step->stepper);
         gw_node_lock(node);
-        gw_node_drive_until(node, quiet, step);
+        gw_node_drive_until(node, broken ? idle : quiet, step);
         gw_step_dismount(step);
         gw_node_unlock(node);
     }

@@ -18,6 +18,8 @@ static uint64_t outstanding(const gw_stepper_tensor *t) {
     return t->readied - atomic_load_explicit(&t->done, memory_order_acquire);
 }
 
+bool gw_stepper_begun(const gw_stepper *s, int tensor) { return s->tensors[tensor].readied > s->steps; }
+
 bool gw_stepper_settled(const gw_stepper *s, int tensor) { return outstanding(&s->tensors[tensor]) == 0; }
 
 bool gw_stepper_usable(const gw_stepper *s, int tensor) {
@@ -126,6 +128,12 @@ void gw_stepper_settle(gw_stepper *s) {
 bool gw_stepper_busy(const gw_stepper *s) {
     if (s->ps && !gw_ps_quiet(s->ps)) return !atomic_load(&s->failed); /* others may push at any time */
     return !atomic_load(&s->failed) && atomic_load(&s->owed) > 0;
+}
+
+bool gw_stepper_carries(const gw_stepper *s) {
+    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+        if (s->runs[p].active) return true;
+    return false;
 }
 
 bool gw_stepper_agrees(const gw_stepper *s) {

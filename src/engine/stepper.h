@@ -69,6 +69,7 @@ bool gw_stepper_wants_factors(const gw_stepper *stepper, int tensor);
 gw_status gw_stepper_ready_factors(gw_stepper *stepper, int tensor, const float *left, const float *right, size_t batch,
                                    bool *complete, gw_error *error);
 gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
+bool gw_stepper_begun(const gw_stepper *stepper, int tensor);   /* it is ready in a step that has not ended */
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
 void gw_stepper_settle(gw_stepper *stepper);                    /* all are settled: stand on the shared weights */
@@ -82,6 +83,7 @@ gw_status gw_stepper_recut(gw_stepper *stepper, const gw_schedule_settings *sett
 
 /* The driver's. True if anything moved. */
 bool gw_stepper_poll(gw_stepper *stepper, gw_time now);
+bool gw_stepper_carries(const gw_stepper *stepper); /* a piece is on its way */
 /* The driver has something to do: a piece has all of its gradients and is not over. What is less than a piece waits in
  * the ring for the rest. */
 bool gw_stepper_busy(const gw_stepper *stepper);
@@ -93,6 +95,7 @@ gw_desk_times gw_stepper_times(const gw_stepper *stepper, int worker, gw_time no
 bool gw_stepper_quiet(const gw_stepper *stepper); /* no operation of its own is under way: it can be closed */
 const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 
+const char *gw_stepper_name(const gw_stepper *stepper, int tensor);
 const gw_schedule *gw_stepper_schedule(const gw_stepper *stepper);
 gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO: not coded */
 size_t gw_stepper_sent_bytes(const gw_stepper *stepper); /* by this rank in a step, at most */

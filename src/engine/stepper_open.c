@@ -282,6 +282,7 @@ void gw_stepper_begin_at(gw_stepper *s, uint64_t step) { s->config.options.first
 
 /* What it comes to. */
 
+const char *gw_stepper_name(const gw_stepper *s, int tensor) { return s->tensors[tensor].what.name; }
 const gw_schedule *gw_stepper_schedule(const gw_stepper *s) { return s->schedule; }
 
 gw_exchange_form gw_stepper_form(const gw_stepper *s, int piece) {

@@ -66,7 +66,10 @@ static void arrived(void *ctx, int from, const gw_letter *letter, gw_time now, g
         if (!ps->said_leave || ps->ends_due[from] == 0) break;
         peer_ended(ps, from);
         return;
-    case GW_PS_COPY: gw_ps_copy_came(ps, from, letter, now, error); return;
+    case GW_PS_COPY:
+        if (letter->bytes == 0) break;
+        gw_ps_copy_came(ps, from, letter, now, error);
+        return;
     case GW_PS_COPIED:
         if (!gw_ps_copies(ps)) break;
         gw_ps_copied(ps, letter, now, error);

@@ -78,7 +78,7 @@ void gw_ps_copy_out(gw_ps *ps, int parcel, int worker, uint64_t number, uint64_t
 
 void gw_ps_copied(gw_ps *ps, const gw_letter *letter, gw_time now, gw_error *error) {
     int parcel = (int)letter->parcel, worker = gw_letter_worker(letter);
-    bool known = parcel < ps->parcel_count && ps->copy_waiting && ps->copy_waiting[parcel] > 0;
+    bool known = letter->parcel < (uint32_t)ps->parcel_count && ps->copy_waiting && ps->copy_waiting[parcel] > 0;
     int *queue = known ? &ps->copy_queue[(size_t)parcel * (size_t)ps->world] : NULL;
     if (!known || queue[0] != worker) {
         gw_fail(error, GW_PROTOCOL, "the replica of server %d has a copy of parcel %d, which nobody sent", ps->own,

@@ -8,7 +8,7 @@ import ctypes
 import torch
 
 from gradwire._library import GradwireError, check, lib, test
-from gradwire.torch import joining, staging
+from gradwire.torch import horovod, joining, staging
 from gradwire.torch.tensors import DTYPES, called, moved_as, number_type, plain
 from gradwire.torch.world import world
 
@@ -25,15 +25,15 @@ class Handle:
 
     def start(self, function, *arguments, then=None):
         request = ctypes.c_void_p()
-        try:
-            check(function(self.home.comm, *arguments, ctypes.byref(request)), self.home.comm, self.doing)
-        except GradwireError:
+        status = function(self.home.comm, *arguments, ctypes.byref(request))
+        if status and not self.parts:  # else what has begun still uses the tensors
             self.home.pending.discard(self)
-            raise
+        check(status, self.home.comm, self.doing)
         self.parts.append((request, then))
 
     def poll(self):
         """Whether synchronize would return at once."""
+        self._still_there()
         while self.parts:
             done, status = test(self.parts[0][0])
             if not done:
@@ -42,6 +42,7 @@ class Handle:
         return True
 
     def wait(self):
+        self._still_there()
         while self.parts:
             self._completed(lib.gw_wait(self.parts[0][0]))
         self.home.pending.discard(self)
@@ -50,11 +51,20 @@ class Handle:
             after()
         return self.result
 
+    def _still_there(self):
+        if self.parts and self.home.comm is None:
+            raise GradwireError(f"{self.doing}: shutdown() came before synchronize()")
+
     def _completed(self, status):
+        """An error is told when nothing uses the tensors any more."""
         _, then = self.parts.pop(0)
-        if status:
+        try:
+            check(status, self.home.comm, self.doing)
+        except GradwireError:
+            while self.parts:
+                lib.gw_wait(self.parts.pop(0)[0])
             self.home.pending.discard(self)
-        check(status, self.home.comm, self.doing)
+            raise
         if then is not None:
             then()
 
@@ -92,14 +102,16 @@ def reduced(tensor, name, op, into, call="allreduce"):
     return handle
 
 
-def allreduce_async(tensor, name=None, op=Average):
+def allreduce_async(tensor, name=None, op=Average, **horovods):
     """As allreduce; synchronize(handle) gives the result."""
+    op = horovod.operation("allreduce", op, name, **horovods)
     tensor = plain(tensor, called("allreduce", name)).contiguous()
     return reduced(tensor, name, op, torch.empty_like(tensor))
 
 
-def allreduce_async_(tensor, name=None, op=Average):
+def allreduce_async_(tensor, name=None, op=Average, **horovods):
     """As allreduce_; the tensor is the library's until synchronize(handle)."""
+    op = horovod.operation("allreduce", op, name, **horovods)
     bare = plain(tensor, called("allreduce", name))
     if bare.is_contiguous():
         handle = reduced(bare, name, op, bare)
@@ -120,8 +132,9 @@ def blocking(tensor, name, op, into):
     return into
 
 
-def allreduce(tensor, name=None, op=Average):
-    """The combination of all ranks' tensors, as a new tensor."""
+def allreduce(tensor, name=None, op=Average, **horovods):
+    """The combination of all ranks' tensors, as a new tensor. Horovod's average= and the like: horovod.py."""
+    op = horovod.operation("allreduce", op, name, **horovods)
     tensor = plain(tensor, called("allreduce", name))
     if staging.needed(tensor):
         return allreduce_async(tensor, name, op).wait()
@@ -129,8 +142,9 @@ def allreduce(tensor, name=None, op=Average):
     return blocking(tensor, name, op, torch.empty_like(tensor))
 
 
-def allreduce_(tensor, name=None, op=Average):
+def allreduce_(tensor, name=None, op=Average, **horovods):
     """The same in place; returns its argument."""
+    op = horovod.operation("allreduce", op, name, **horovods)
     bare = plain(tensor, called("allreduce", name))
     if staging.needed(bare) or not bare.is_contiguous():
         return allreduce_async_(tensor, name, op).wait()
@@ -149,8 +163,9 @@ def group(home, doing):
     check(lib.gw_group_end(home.comm), home.comm, doing)
 
 
-def grouped_allreduce(tensors, name=None, op=Average):
+def grouped_allreduce(tensors, name=None, op=Average, **horovods):
     """All of them at once: small tensors travel together. Returns new tensors in the same order."""
+    op = horovod.operation("grouped_allreduce", op, name, **horovods)
     home, doing = world(), called("grouped_allreduce", name)
     tensors = [plain(t, doing) for t in tensors]
     if home.uneven or any(staging.needed(t) for t in tensors):

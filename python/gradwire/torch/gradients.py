@@ -18,6 +18,7 @@ class Slot:
         self.index = -1        # of the step's tensor
         self.place = -1        # in the flags
         self.view = None       # its part of the buffer, of the parameter's shape and strides
+        self.weights = None    # where the step writes the parameter, if it does
         self.kept = None       # hooks
         self.staged = False    # the gradient is computed elsewhere than in `view`
         self.outside = None    # staged: the device's tensor, to which the mean goes back
@@ -44,6 +45,14 @@ def check_parameter(slot):
     if not lies_dense(slot.parameter):
         raise GradwireError(f'parameter "{slot.name}" does not lie in one piece (strides {slot.parameter.stride()}); '
                             "make it contiguous first", "UNSUPPORTED")
+
+
+def check_places(slots):
+    """Of parameters that the step writes by itself."""
+    for slot in slots:
+        if slot.parameter.data_ptr() != slot.weights.data_ptr():
+            raise GradwireError(f'parameter "{slot.name}" lies elsewhere than in the first step (its .data was '
+                                "replaced), and the synchrony works on weights: make a new DistributedOptimizer")
 
 
 class Buffers:

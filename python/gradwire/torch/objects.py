@@ -5,7 +5,7 @@ import pickle
 import torch
 
 from gradwire._library import GradwireError, check, lib
-from gradwire.torch import collectives, staging
+from gradwire.torch import collectives, joining, staging
 from gradwire.torch.tensors import moved_as
 from gradwire.torch.world import world
 
@@ -13,6 +13,7 @@ from gradwire.torch.world import world
 def broadcast_object(obj, root_rank=0, name=None):
     """The root's object on every rank. Objects are pickled: only for jobs whose ranks trust each other."""
     home = world()
+    joining.announce(home, joining.OTHER, 0, 0, 0, "broadcast_object")
     mine = bytearray(pickle.dumps(obj)) if home.rank == root_rank else bytearray()
     length = home.gather(len(mine))[root_rank]
     line = torch.frombuffer(mine, dtype=torch.uint8) if mine else torch.empty(length, dtype=torch.uint8)
@@ -23,6 +24,7 @@ def broadcast_object(obj, root_rank=0, name=None):
 def allgather_object(obj, name=None):
     """Every rank's object, in rank order."""
     home, mine = world(), bytearray(pickle.dumps(obj))
+    joining.announce(home, joining.OTHER, 0, 0, 0, "allgather_object")
     lengths = home.gather(len(mine))
     whole = collectives.allgather(torch.frombuffer(mine, dtype=torch.uint8), name).numpy().tobytes()
     ends = [sum(lengths[:r + 1]) for r in range(home.size)]
@@ -36,6 +38,7 @@ def described(named):
 def agree(named, what):
     """All ranks have the same tensors in the same order; otherwise all learn the first difference."""
     home, mine = world(), described(named)
+    joining.announce(home, joining.OTHER, 0, 0, 0, what)
     digest = int.from_bytes(hashlib.sha256(repr(mine).encode()).digest()[:7], "big")
     if len(set(home.gather(digest))) == 1:
         return
@@ -118,5 +121,5 @@ def broadcast_optimizer_state(optimizer, root_rank=0):
         tensors = [(f"state {p.index}", torch.empty(p.shape, dtype=p.dtype))
                    for p in sorted(places(skeleton), key=lambda p: p.index)]
     broadcast_all(tensors, root_rank)
-    if world().rank != root_rank:
+    if world().rank != root_rank or hasattr(optimizer, "synchronize"):  # whose step all ranks commit anew
         optimizer.load_state_dict(put_together(skeleton, tensors))

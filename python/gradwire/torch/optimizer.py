@@ -9,6 +9,7 @@ the synchrony works on weights (periodic, delayed) the optimiser runs inside the
 
 From the moment a gradient is handed over until its update, parameter.grad is None. The first step only learns the order
 of the forward pass; it travels after backward."""
+import contextlib
 import os
 import warnings
 import weakref
@@ -16,7 +17,7 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import collectives, gradients, inside, joining, objects, order, staging
+from gradwire.torch import collectives, gradients, horovod, inside, joining, objects, order, staging
 from gradwire.torch.step import Step
 from gradwire.torch.world import world
 
@@ -65,7 +66,9 @@ def accumulation(optimizer, slot):
         if one is None:
             return
         slot.passes += 1
-        if slot.passes > one._passes or one._synchronized:
+        if one._synchronized:
+            one._left_out()
+        if slot.passes > one._passes:
             raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
                                 f"one step(), but backward_passes_per_step is {one._passes}")
         if slot.passes == one._passes and one._step is not None:
@@ -76,10 +79,11 @@ def accumulation(optimizer, slot):
 class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
-    def _begin(self, inner, named_parameters, strategy, backward_passes_per_step, op):
+    def _begin(self, inner, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
         named = None if named_parameters is None else list(named_parameters)
         self._inner, self._home, self._strategy = inner, world(), strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
+        self._sparse_as_dense = sparse_as_dense
         self._slots = named_slots(self.param_groups, named)
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
         self._step = self._buffers = self._saved = None
@@ -123,18 +127,27 @@ class Distributed:
         if gradient is None:
             self._unused += 1
             slot.view.zero_()
-        elif gradient.is_sparse:
-            raise GradwireError(f'the gradient of parameter "{slot.name}" is sparse, which cannot travel; make the '
-                                "module with sparse=False", "UNSUPPORTED")
-        elif slot.staged:
+            self._hand_over(slot)
+            return
+        if gradient.is_sparse:
+            gradient = self._made_dense(slot, gradient)
+        if gradient.requires_grad:  # backward(create_graph=True), whose graph must not reach the buffers
+            gradient = gradient.detach()
+        if slot.staged:
             slot.outside = gradient
             self._descent.send(slot.view, gradient, slot)
             for arrived in self._descent.arrived():
                 self._hand_over(arrived)
             return
-        elif gradient is not slot.view:
+        if gradient is not slot.view:
             slot.view.copy_(gradient)
         self._hand_over(slot)
+
+    def _made_dense(self, slot, gradient):
+        if self._sparse_as_dense:
+            return gradient.to_dense()
+        raise GradwireError(f'the gradient of parameter "{slot.name}" is sparse, which cannot travel; make the module '
+                            "with sparse=False, or the optimiser with sparse_as_dense=True", "UNSUPPORTED")
 
     def _hand_over(self, slot):
         self._inside.readying = slot  # whose update may be asked for before this returns
@@ -150,13 +163,12 @@ class Distributed:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._home.uneven:
-            joining.announce(self._home, joining.STEP, self._number, 0, 0, "step")
         if self._synchronized:
             self._synchronized = False
             super().step()
             self._hook()
             return loss
+        self._announce()
         self._exchange(1)
         if self._step.updates or self._forward_first:
             self._defer()
@@ -169,6 +181,7 @@ class Distributed:
     def synchronize(self):
         """Waits until every parameter.grad holds the average, for clipping and the like; step() then only updates."""
         if not self._synchronized:
+            self._announce()
             self._exchange(1)
             if self._step.updates:
                 raise GradwireError("synchronize(): with a synchrony that works on weights there is no average "
@@ -176,8 +189,30 @@ class Distributed:
             self._settle()
             self._synchronized = True
 
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """For step() after synchronize(), as in Horovod; here step() knows by itself."""
+        if not self._synchronized:
+            raise GradwireError("skip_synchronize(): synchronize() has to be called before")
+        yield
+
+    def _left_out(self):
+        """A step() after synchronize() that was not called, as a GradScaler does where a gradient is not finite. What
+        has been averaged and is added to can be averaged again, but not summed."""
+        if self._op == collectives.Sum:
+            raise GradwireError("backward() after synchronize() and before step(): with op=Sum call zero_grad() of the "
+                                "optimiser before")
+        self._synchronized = False
+
+    def _announce(self):
+        if self._home.uneven:
+            joining.announce(self._home, joining.STEP, self._number, 0, 0, "step")
+
     def flush(self):
         """Completes every update: before evaluation by other means than a forward pass, before model.state_dict()."""
+        if self._ready:
+            raise GradwireError("after backward() step() or synchronize() has to come first: gradients are on their "
+                                "way already")
         self._apply([s for s in self._slots if s.pending])
         if self._step is not None and self._step.updates:
             self._step.flush()
@@ -187,6 +222,8 @@ class Distributed:
         """Every gradient is handed over, and the step is ended."""
         if self._step is None:
             self._commit()
+        elif self._step.updates:
+            gradients.check_places(self._slots)
         if self._ready < len(self._slots):
             for slot in self._slots:
                 if not slot.ready:
@@ -297,6 +334,7 @@ class Distributed:
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._step.updates)
             slot.parameter.grad = gradient
+            slot.weights = slot.parameter.detach() if self._step.updates else None
         if self._learning:
             self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
         self._learning, self._saved = False, None
@@ -349,10 +387,10 @@ class Distributed:
         """The step is over for good; the next one would begin a new one."""
         if self._step is not None:
             for slot in self._slots:
-                slot.parameter.grad = slot.view = slot.outside = None
+                slot.parameter.grad = slot.view = slot.outside = slot.weights = None
                 slot.passes, slot.ready, slot.pending = 0, False, False
             self._step.close()
-            self._pending, self._ready, self._unused = 0, 0, 0
+            self._pending, self._ready, self._unused, self._synchronized = 0, 0, 0, False
             self._inside.forget()
             self._buffers.free()
             self._step = self._buffers = None
@@ -382,6 +420,7 @@ class Distributed:
         if self._ready:
             raise GradwireError("zero_grad() was called after backward() and before step(): gradients are on their way "
                                 "already")
+        self._synchronized = False
         for slot in self._slots:
             slot.passes = 0
             if slot.parameter.grad is not None:
@@ -396,9 +435,16 @@ class Distributed:
         if self._step is not None:
             raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer")
         super().add_param_group(group)
-        self._slots = named_slots(self.param_groups, self._named)
+        try:
+            slots = named_slots(self.param_groups, self._named)
+        except GradwireError:
+            self.param_groups.pop()
+            raise
+        known, called = {s.parameter: s for s in self._slots}, self._order.called
+        self._slots = [known.get(s.parameter, s) for s in slots]
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
-        self._unhooked = self._slots
+        self._order.called = called
+        self._unhooked = [s for s in self._slots if s.kept is None]
         self._hook()
 
     def state_dict(self):
@@ -425,10 +471,14 @@ class Distributed:
 
 
 def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,
-                         op=collectives.Average):
+                         op=collectives.Average, compression=None, sparse_as_dense=False, **horovods):
     """The optimiser, of a class derived from its own: step() updates with the average (or sum) over all ranks of
-    gradients that were accumulated over backward_passes_per_step backward passes."""
+    gradients that were accumulated over backward_passes_per_step backward passes. `compression` and what else scripts
+    for Horovod give: horovod.py."""
     base = type(optimizer)
+    strategy = horovod.strategy(strategy, compression, **horovods)
+    if isinstance(optimizer, Distributed):
+        raise GradwireError("DistributedOptimizer: this optimiser is one already")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise GradwireError("LBFGS evaluates the model several times in one step, which cannot be distributed",
                             "UNSUPPORTED")
@@ -441,5 +491,5 @@ def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backwa
     for copy in (inner, wrapped):
         copy.__dict__.update(optimizer.__dict__)
         copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
-    wrapped._begin(inner, named_parameters, strategy, backward_passes_per_step, op)
+    wrapped._begin(inner, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
     return wrapped

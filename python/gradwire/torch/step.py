@@ -20,8 +20,8 @@ def memory(address, count, dtype):
 class Step:
     """A committed step over `entries`: (name, gradient, weights or None, rows, exact), in forward order. `update` is
     called with a StepUpdate where the strategy has the optimiser run inside the step; it is left out of the first try,
-    because most strategies leave the optimiser to the caller. `updates` says which of the two it is. With update None
-    strategies that want one are refused."""
+    because most strategies leave the optimiser to the caller. `updates` says which of the two it is; the first entry,
+    flags, is left out then. With update None strategies that want one are refused."""
 
     def __init__(self, home, entries, strategy, op, first_step, update):
         self.home, self.first_step, self.steps = home, first_step, 0
@@ -32,7 +32,11 @@ class Step:
         except GradwireError as error:
             if error.status != "UNSUPPORTED" or update is None:
                 raise
-            self.commit([e for e in entries if e[2] is not None], strategy, op, self.callback)
+            for name, _, weights, _, _ in entries[1:]:
+                if weights is None:
+                    raise GradwireError(f'{error}; and that is possible only in host memory, where parameter "{name}" '
+                                        "is not", "UNSUPPORTED") from None
+            self.commit(entries[1:], strategy, op, self.callback)
             self.updates = True
 
     def commit(self, entries, strategy, op, update):
@@ -78,4 +82,5 @@ class Step:
         return state
 
     def restore(self, state):
+        state = state.cpu()
         check(lib.gw_step_state_restore(self.handle, state.data_ptr(), state.numel()), self.home.comm)

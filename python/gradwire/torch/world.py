@@ -12,6 +12,7 @@ import weakref
 from gradwire._library import GradwireError, Options, check, lib
 from gradwire.torch import timeline
 
+NEWS = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors of which all ranks know
 REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 
 
@@ -38,8 +39,9 @@ class World:
             for hook in self.hooks:
                 hook.close()
             timeline.unwatch(self)
-            lib.gw_finalize(self.comm)
-            self.comm = None
+            comm, self.comm = self.comm, None
+            lib.gw_finalize(comm)  # waits for what has been started
+            self.pending.clear()
 
     def living(self):
         """The optimisers that are still there."""
@@ -179,7 +181,7 @@ def hook_exceptions():
     _hooked, before = True, sys.excepthook
 
     def ended(kind, value, trace):
-        if not isinstance(value, GradwireError):
+        if getattr(value, "status", "") not in NEWS:
             for group in list(_watched):
                 group.abort(last_line(kind, value, trace))
         if isinstance(value, GradwireError) and value.status == "ABORTED":
