@@ -1,6 +1,6 @@
 /* job.h - for tests of faults: a job of real processes, each a rank that joins by gw_init and runs a body; what each
  * saw is kept in memory that the test shares with them. Every wait here has a limit. TEST_STRATEGY=LINE: all jobs run
- * with that strategy instead of their own. */
+ * with that strategy instead of their own. TEST_LAUNCHER=WORDS: that starts the ranks. */
 #ifndef GW_TEST_JOB_H
 #define GW_TEST_JOB_H
 
@@ -39,6 +39,7 @@
 
 /* What one rank saw. Written by the rank, read by the test. */
 typedef struct job_seat {
+    _Atomic int pid;           /* of a rank that a launcher started */
     _Atomic int joined, ended; /* 1: gw_init returned; the body is over */
     _Atomic uint64_t rounds;   /* collectives that succeeded */
     gw_status status;          /* of the first call that failed */
@@ -51,11 +52,7 @@ typedef struct job_seat {
     int shrunk;
 } job_seat;
 
-typedef struct job_shared {
-    _Atomic int go; /* the test's sign to the ranks */
-    job_seat seat[JOB_RANKS_MAX];
-} job_shared;
-
+typedef struct job_shared job_shared;
 typedef struct job job;
 typedef void job_body(gw_comm *comm, const job *job, job_seat *seat);
 
@@ -74,7 +71,16 @@ struct job {
     int port;
     char folder[64]; /* of flight records and of what the ranks wrote to standard error */
     pid_t pid[JOB_RANKS_MAX];
+    pid_t launcher; /* 0: the ranks are children of the test */
+    int file;       /* of what is shared */
     job_shared *shared;
+};
+
+struct job_shared {
+    _Atomic int go; /* the test's sign to the ranks */
+    job_seat seat[JOB_RANKS_MAX];
+    job job;          /* for ranks that a launcher starts */
+    intptr_t body_at; /* where its body is, counted from job_run_rank */
 };
 
 /* Notes the first failure; true if there was one. */
@@ -104,7 +110,7 @@ static void job_enter_space(const char *name) {
 static void job_run_rank(job *j) {
     char path[128];
     job_seat *seat = &j->shared->seat[j->me];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!j->launcher) prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(40);
     snprintf(path, sizeof path, "%s/err.%d", j->folder, j->me);
     int err = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -135,16 +141,22 @@ static void job_prepare(void) {
     if (strategy && strstr(strategy, "rdma")) gw_rdma_providers(providers, NULL);
 }
 
+#include "job_launched.h"
+
 static void job_start(job *j) {
+    const char *launcher = getenv("TEST_LAUNCHER");
     job_prepare();
-    j->shared = mmap(NULL, sizeof *j->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    j->file = memfd_create("job", MFD_CLOEXEC);
+    if (j->file < 0 || ftruncate(j->file, sizeof *j->shared) != 0) abort();
+    j->shared = mmap(NULL, sizeof *j->shared, PROT_READ | PROT_WRITE, MAP_SHARED, j->file, 0);
     if (j->shared == MAP_FAILED) abort();
     j->port = free_port();
     snprintf(j->folder, sizeof j->folder, "/tmp/gradwire-test.XXXXXX");
     if (!mkdtemp(j->folder)) abort();
     setenv("GRADWIRE_FLIGHT_DIR", j->folder, 1);
     fflush(stdout);
-    for (int r = 0; r < j->world; r++) {
+    if (launcher) job_launch(j, launcher);
+    for (int r = 0; r < j->world && !launcher; r++) {
         if (j->absent == r + 1) continue;
         j->pid[r] = fork();
         if (j->pid[r] < 0) abort();
@@ -188,6 +200,7 @@ static int job_reap(job *j, int rank, double seconds) {
     gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
     int status = 0;
     if (!j->pid[rank]) return 0;
+    if (j->launcher) return job_gone(j, rank, seconds);
     pid_t got;
     while ((got = waitpid(j->pid[rank], &status, WNOHANG)) == 0 && gw_clock_now() < until) job_nap();
     if (got == 0) {
@@ -236,7 +249,12 @@ static void job_close(job *j) {
             printf("    rank %d ended with wait status %d: %s\n", r, status, job_errors(j, r));
         }
     }
+    if (j->launcher && !job_launcher_ended(j->launcher, 5)) {
+        test_failures++;
+        printf("    the launcher did not end\n");
+    }
     munmap(j->shared, sizeof *j->shared);
+    close(j->file);
     snprintf(command, sizeof command, "rm -rf %s", j->folder);
     if (system(command) != 0) test_failures++;
 }

@@ -45,8 +45,45 @@ for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults" "${faults[@]}"
     part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink"
 done
-! usable mpi:library=openmpi ||
-    part "mpi of Open MPI, product" "$build/tests/helper_product" "$extent" -o mpi -l "mpirun.openmpi --oversubscribe"
-! usable mpi:library=mpich || part "mpi of MPICH, product" "$build/tests/helper_product" "$extent" -o mpi -l mpirun.mpich
+
+# killed_job LAUNCHER...: one rank of a job of four is killed; the launcher ends with an error, and no rank stays.
+killed_job() {
+    local ranks=() start launcher code=0 result="0 passed, 1 failed"
+    "$@" -n 4 "$build/gradwire" train --data synthetic --model mlp --epochs 1000000 --strategy transport=mpi &
+    launcher=$!
+    for _ in $(seq 100); do
+        mapfile -t ranks < <(pgrep -f "^$build/gradwire train .* --epochs 1000000")
+        [ ${#ranks[@]} = 4 ] && break
+        sleep 0.2
+    done
+    [ ${#ranks[@]} = 4 ] || { echo "the ranks did not start: $result"; return; }
+    sleep 2 # they train
+    start=$(date +%s%N)
+    kill -KILL "${ranks[2]}"
+    wait "$launcher" || code=$?
+    echo "mpirun ended with $code after $((($(date +%s%N) - start) / 1000000)) ms"
+    for _ in $(seq 50); do
+        kill -0 "${ranks[@]}" 2>/dev/null || { [ "$code" = 0 ] || result="1 passed, 0 failed"; break; }
+        sleep 0.1
+    done
+    echo "$result"
+}
+
+mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it goes on when a rank has died, for the CASES of test_faults
+    local name=$1 cases
+    read -ra cases <<<"$2"
+    shift 2
+    part "mpi of $name, product" "$build/tests/helper_product" "$extent" -o mpi -l "$*"
+    part "mpi of $name, faults" env TEST_STRATEGY=transport=mpi TEST_LAUNCHER="$* ${LIVES_ON:-}" \
+        "$build/tests/test_faults" "${cases[@]}"
+    part "mpi of $name, a killed rank" timeout 60 bash -c "build=$build; $(declare -f killed_job); killed_job $*"
+}
+
+# docs/transports.md says which faults mpirun of MPICH, and a rank that MPI cannot do without, leave no room for.
+! usable mpi:library=openmpi || LIVES_ON=--enable-recovery mpi "Open MPI" \
+    "$(grep -oP 'CASE\(\K\w+' "$here/test_faults.c" | grep -v one_never_comes | tr '\n' ' ')" \
+    mpirun.openmpi --oversubscribe
+! usable mpi:library=mpich || mpi MPICH "late_is_not_dead mismatch_on_all_ranks abort_from_another_thread \
+leaving_after_the_last_call_harms_nobody" mpirun.mpich
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SETTLE_US 200000  /* how long reset() waits for what cannot be taken back */
-#define LINGER_US 1000000 /* how long close() waits for what was sent last */
-#define GOODBYE_US 50000  /* and for others that leave too */
+#define SETTLE (100 * GW_MILLISECOND)  /* how long reset() waits for what cannot be taken back */
+#define LINGER (1000 * GW_MILLISECOND) /* how long close() waits for what was sent last */
+#define GOODBYE (50 * GW_MILLISECOND)  /* and for others that leave too */
 
 /* Tests everything that writes into memory; true when nothing is left. */
 static bool quiet(mpi *m) {
@@ -45,7 +45,7 @@ static bool take_back(mpi *m) {
         if (m->mails[i].posted) m->table->cancel(&m->mails[i].request);
     for (parcel *p = m->parcels; p; p = p->next) m->table->cancel(&p->request);
     bool done = quiet(m);
-    for (int us = 0; !done && us < SETTLE_US; us += 50) {
+    for (gw_time until = gw_clock_now() + SETTLE; !done && gw_clock_now() < until;) {
         for (letter *l = m->letters; l; l = l->next) gw_mpi_letter_gone(m, l); /* a peer may wait for the rest of it */
         usleep(50);
         done = quiet(m);
@@ -68,6 +68,7 @@ static void set_letters_aside(mpi *m) {
 
 void gw_mpi_reset(gw_transport *transport, uint32_t generation) {
     mpi *m = (mpi *)transport;
+    m->table->doubt();
     if (!m->stuck && !take_back(m)) {
         m->stuck = true;
         m->table->abandon();
@@ -87,7 +88,7 @@ static void take_leave(mpi *m) {
         letter *l = r == m->rank || m->peers[r].left ? NULL : gw_mpi_letter(m, r);
         if (l) gw_mpi_post_letter(m, l, 0);
     }
-    for (int us = 0; m->letters && us < LINGER_US; us += 50) {
+    for (gw_time until = gw_clock_now() + LINGER; m->letters && gw_clock_now() < until;) {
         for (letter **at = &m->letters; *at;) {
             letter *l = *at;
             if (!gw_mpi_letter_gone(m, l)) {
@@ -105,7 +106,7 @@ static void take_leave(mpi *m) {
 /* Goodbyes that nobody hears are found by some MPIs when they end, and complained about. */
 static void hear_goodbyes(mpi *m) {
     bool all = false;
-    for (int us = 0; !all && us < GOODBYE_US; us += 50) {
+    for (gw_time until = gw_clock_now() + GOODBYE; !all && gw_clock_now() < until;) {
         while (gw_mpi_take_mail(m)) {}
         all = true;
         for (int r = 0; r < m->world; r++) all &= r == m->rank || m->peers[r].left;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct gw_mpi {
     MPI_Comm comm;
@@ -14,8 +15,13 @@ struct gw_mpi {
     int tag_max;
 };
 
+#define FAREWELL_S 3.0 /* after a failure, how long a process that exits waits for all others to do so */
+
 /* MPI is one for the whole process, and so is whether it can still be ended in order. */
-static _Atomic bool abandoned;
+static _Atomic bool abandoned, doubted;
+static _Atomic int users; /* opened and not closed */
+static MPI_Comm farewell; /* for what the exit needs; made by the first open() */
+static bool has_farewell;
 
 /* A request of this MPI lies at the beginning of ours. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(gw_mpi_request), "a request has room");
@@ -37,10 +43,25 @@ static gw_status explain(int code, const char *what, char why[GW_MPI_WHY_BYTES])
     return GW_PEER_LOST;
 }
 
+/* MPI_Finalize would wait for ever for a rank that is dead. */
+static bool all_come(void) {
+    MPI_Request request;
+    int over = 0;
+    if (MPI_Ibarrier(farewell, &request) != MPI_SUCCESS) return false;
+    for (double until = MPI_Wtime() + FAREWELL_S; !over && MPI_Wtime() < until;) {
+        if (MPI_Test(&request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (!over) usleep(200);
+    }
+    return over;
+}
+
+/* Not from under a transport: a process that exits without gw_finalize is to be missed by the others, not to be
+ * waited for. */
 static void end_mpi(void) {
     int ended = 0;
     MPI_Finalized(&ended);
-    if (!ended && !atomic_load(&abandoned)) MPI_Finalize();
+    if (ended || atomic_load(&abandoned) || atomic_load(&users) > 0) return;
+    if (!atomic_load(&doubted) || all_come()) MPI_Finalize();
 }
 
 static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
@@ -92,20 +113,31 @@ static gw_status shim_open(gw_mpi **out, int rank, int world, char why[GW_MPI_WH
     int *bound = NULL, found = 0;
     status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm), "MPI_Comm_dup", why);
     if (!status) status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->whole), "MPI_Comm_dup", why);
+    if (!status && !has_farewell) {
+        status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &farewell), "MPI_Comm_dup", why);
+        has_farewell = status == GW_OK;
+    }
     if (status) {
         free(mpi);
         return status;
     }
     MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(mpi->whole, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(farewell, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, &bound, &found);
     mpi->tag_max = found ? *bound : 32767;
+    atomic_fetch_add(&users, 1);
     *out = mpi;
     return GW_OK;
 }
 
 /* The communicators stay: freeing one is a call that all ranks make, and they leave one by one. */
-static void shim_close(gw_mpi *mpi) { free(mpi); }
+static void shim_close(gw_mpi *mpi) {
+    atomic_fetch_sub(&users, 1);
+    free(mpi);
+}
+
+static void shim_doubt(void) { atomic_store(&doubted, true); }
 
 static void shim_abandon(void) { atomic_store(&abandoned, true); }
 
@@ -189,7 +221,7 @@ static void shim_cancel(gw_mpi_request *request) {
 GW_API extern const gw_mpi_table gw_mpi_shim;
 
 const gw_mpi_table gw_mpi_shim = {
-    .version = GW_MPI_TABLE_VERSION, .open = shim_open, .close = shim_close, .abandon = shim_abandon,
-    .tag_max = shim_tag_max, .send = shim_send, .receive = shim_receive, .allreduce = shim_allreduce,
-    .test = shim_test, .cancel = shim_cancel,
+    .version = GW_MPI_TABLE_VERSION, .open = shim_open, .close = shim_close, .doubt = shim_doubt,
+    .abandon = shim_abandon, .tag_max = shim_tag_max, .send = shim_send, .receive = shim_receive,
+    .allreduce = shim_allreduce, .test = shim_test, .cancel = shim_cancel,
 };

@@ -19,7 +19,7 @@
 #define CHUNK_BYTES (512 * 1024)       /* half of it takes 1 MiB twice as long: hand-overs to the I/O thread */
 #define KEPT_BYTES (64 << 20)          /* by malloc, for messages to come */
 #define LINGER_MS 1000                 /* how long close() waits for what was sent last */
-#define LET_GO_US 10000000             /* how long reset() waits for the I/O thread, which reads what was lent to it */
+#define LET_GO (10 * GW_SECOND)        /* how long reset() waits for the I/O thread, which reads what was lent to it */
 
 /* ---- polling ---- */
 
@@ -80,7 +80,7 @@ static void close_dealers(zmq *z) {
 static void zmq_reset(gw_transport *transport, uint32_t generation) {
     zmq *z = (zmq *)transport;
     close_dealers(z); /* their linger is zero: the I/O thread throws away what they hold */
-    for (int us = 0; atomic_load(&z->lent) > 0 && us < LET_GO_US; us += 50) usleep(50);
+    for (gw_time until = gw_clock_now() + LET_GO; atomic_load(&z->lent) > 0 && gw_clock_now() < until;) usleep(50);
     if (atomic_load(&z->lent) > 0)
         gw_log(GW_LOG_ERROR, z->rank, "ZeroMQ still holds %d messages that are over", atomic_load(&z->lent));
     atomic_store(&z->done, NULL);

@@ -50,11 +50,11 @@ void *gw_zmq_dealer_to(zmq *z, int number) {
     return NULL;
 }
 
-/* From the I/O thread, when the payload's bytes are no longer needed. hint is the packet. */
+/* From the I/O thread, when the payload's bytes are no longer needed. hint is the packet; its progress is the peer. */
 static void let_go(void *data, void *hint) {
     (void)data;
     gw_packet *packet = hint;
-    zmq *z = ((peer *)(uintptr_t)packet->progress)->transport;
+    zmq *z = ((peer *)(uintptr_t)__atomic_load_n(&packet->progress, __ATOMIC_ACQUIRE))->transport;
     gw_packet *first = atomic_load_explicit(&z->done, memory_order_relaxed);
     do packet->next = first;
     while (!atomic_compare_exchange_weak(&z->done, &first, packet));
@@ -85,7 +85,7 @@ static bool send_head(void *dealer, uint64_t number, const gw_packet *packet, ui
 
 static bool lend_body(peer *p, gw_packet *packet) {
     zmq_msg_t body;
-    packet->progress = (uintptr_t)p;
+    __atomic_store_n(&packet->progress, (uintptr_t)p, __ATOMIC_RELEASE); /* the packet is let_go()'s until it is done */
     void *data = (void *)(uintptr_t)packet->data;
     if (zmq_msg_init_data(&body, data, packet->frame.length, let_go, packet) != 0) return false;
     atomic_fetch_add(&p->transport->lent, 1);
