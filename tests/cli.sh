@@ -239,7 +239,7 @@ check "sim: bad world" 2 "" "~^gradwire sim: .*--world.*1.*4096" gradwire sim --
 if command -v python3 >/dev/null; then
     check "sim: JSON" 0 "True 30" "" bash -c 'gradwire sim --seed 5 --json | python3 -c "
 import json, sys
-print(json.load(sys.stdin)[\"ok\"], end=\" \")"; gradwire sim --seeds 30 --json | python3 -c "
+print(json.load(sys.stdin)[\"ok\"], end=\" \")"; gradwire sim --seeds 30 --json 2>/dev/null | python3 -c "
 import json, sys
 print(sum(json.load(sys.stdin)[\"faults\"].values()))"'
 fi
