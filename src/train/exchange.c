@@ -68,7 +68,7 @@ static void offer_factors(const gw_trainer *t, gw_step_tensor *tensors) {
 
 gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     gw_step_tensor *tensors = calloc((size_t)t->model->parameters + 1, sizeof *tensors);
-    t->handed_over = calloc((size_t)t->model->parameters + 1, sizeof *t->handed_over);
+    if (!t->handed_over) t->handed_over = calloc((size_t)t->model->parameters + 1, sizeof *t->handed_over);
     if (!tensors || !t->handed_over) {
         free(tensors);
         return gw_fail(error, GW_MEMORY, "no memory for %d tensors", t->model->parameters);
