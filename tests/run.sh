@@ -94,8 +94,8 @@ server_processes() {
     has sentence "$err" 'rank [23] on [^ ]+ \(server [01]\) is gone'
 }
 # A job of two workers and two server processes; $server is one of these.
-start_training() { # EPOCHS OPTIONS...
-    start -n 2 --servers 2 --deadline 10 "${@:2}" -- "$gradwire" train --data synthetic --model mlp --epochs "$1"
+start_training() { # EPOCHS PROGRAM OPTIONS...
+    start -n 2 --servers 2 --deadline 10 "${@:3}" -- "$2" train --data synthetic --model mlp --epochs "$1"
     find_server() {
         server=$(pgrep -P "$(pgrep -d, -P "$launcher" || echo 1)" -f 'gradwire server$' | head -1)
         [ -n "$server" ]
@@ -103,7 +103,7 @@ start_training() { # EPOCHS OPTIONS...
     until_true 10 find_server || echo "no server was started"
 }
 begin_training() { # OPTIONS...
-    start_training 1000 "$@"
+    start_training 1000 "$gradwire" "$@"
     until_true 20 grep -q '] epoch 1/' "$scratch/out" || echo "training does not begin"
 }
 none_serves() { ! pgrep -P "$supervisor" -f 'gradwire (server|train)' >/dev/null; }
@@ -144,11 +144,22 @@ server_processes_that_fail() {
     within "$since" 9000
     is code "$code" 1
     has sentence "$err" 'server [01] is lost with what it knew: arch=ps:snapshot=N'
-    start_training 1 --restarts 1 --strategy sync=asp
-    kill -9 "$server" # before the first step there is nothing to lose
+    # Before the first step there is nothing to lose: the workers wait with theirs until the server was killed.
+    printf '#!/bin/sh\nuntil [ -e %s/go ]; do sleep 0.02; done\nexec %s "$@"\n' "$scratch" "$gradwire" >"$wrapper"
+    start_training 1 "$wrapper" --restarts 1 --strategy sync=asp
+    kill -9 "$server"
+    touch "$scratch/go"
     finish
     is code "$code" 0
     has output "$out" 'epoch 1/1 '
+    # While they set out it may be before or after, and is told accordingly.
+    start_training 1 "$gradwire" --restarts 1 --strategy sync=asp
+    kill -9 "$server"
+    finish
+    if [ "$code" = 0 ]; then has output "$out" 'epoch 1/1 '; else
+        is code "$code" 1
+        has sentence "$err" 'server [01] is lost with what it knew: arch=ps:snapshot=N'
+    fi
 }
 socket_of_rank_0() {
     run -n 2 -- bash -c 'if [ $RANK = 0 ]; then
