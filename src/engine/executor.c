@@ -360,7 +360,9 @@ static bool run_local(gw_op *op, uint32_t stream) {
             uint8_t *dst = address(op, &step.dst);
             const uint8_t *src = address(op, &step.src);
             uint64_t bytes = slot_bytes(op, &step.src);
-            if (dst != src && bytes) memmove(dst, src, bytes);
+            bool apart = (uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes;
+            if (apart && bytes) gw_copy(dst, src, bytes);
+            else if (dst != src) memmove(dst, src, bytes);
         } else if (step.kind == GW_STEP_FOLD) {
             fold(op, &step);
         } else if (step.kind == GW_STEP_NATIVE) {

@@ -7,8 +7,8 @@
 
 #define SLOTS 128                 /* frames of one ring */
 #define RING_BYTES (1u << 20)     /* of payloads in one ring; a power of two, see shm_link.span */
-#define SPANS_BYTES (4u << 20)    /* of all rings that one rank writes, where they are many */
-#define SPAN_MIN (2 * PIECE_BYTES)
+#define SPANS_BYTES (1u << 20)    /* of all rings that one rank writes; see SPAN_MIN */
+#define SPAN_MIN (2 * PIECE_BYTES) /* of one of them, however many they are */
 #define PIECE_BYTES (64u << 10)   /* of a payload at a time; whole elements of any type */
 #define SHOWN_BYTES_MIN (32u << 10) /* below, copying takes no longer than giving back what was lent */
 #define LOANS 32                  /* payloads lent to one peer at a time */

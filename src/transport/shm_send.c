@@ -4,11 +4,11 @@
 
 #include <assert.h>
 
-/* Many rings share what a few may have. */
-static uint32_t span_among(int links) {
-    uint32_t span = RING_BYTES;
-    while (span > SPAN_MIN && span > SPANS_BYTES / (uint32_t)links) span /= 2;
-    return span;
+/* Many rings share what one may have. Its pages would else come one by one, in the midst of the first messages. */
+static void begin(const shm *self, shm_link *to) {
+    to->span = RING_BYTES;
+    while (to->span > SPAN_MIN && to->span > SPANS_BYTES / (uint32_t)self->links_count) to->span /= 2;
+    gw_segment_populate(to->out->bytes, to->span);
 }
 
 /* The next slot, NULL if the ring is full or its owner is of another generation. */
@@ -127,7 +127,7 @@ void gw_shm_send(gw_transport *transport, int peer, gw_packet *packet) {
     shm *self = (shm *)transport;
     shm_link *to = self->by_rank[peer];
     assert(to && "gw_shm_reaches says who can be sent to");
-    if (!to->produced) to->span = span_among(self->links_count);
+    if (!to->produced && !to->head) begin(self, to);
     packet->progress = 0;
     enqueue(to, packet);
     if (*next_packet(to) == packet) gw_shm_pump(self, to);
