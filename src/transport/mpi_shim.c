@@ -46,12 +46,13 @@ static gw_status explain(int code, const char *what, char why[GW_MPI_WHY_BYTES])
     return GW_PEER_LOST;
 }
 
-/* MPI_Finalize would wait for ever for a rank that is dead. */
-static bool all_come(void) {
+/* MPI_Finalize would wait for ever for a rank that is dead. One that left before anything failed cannot know, and waits
+ * here as it would there: a limit would end a job whose other ranks have more to do. */
+static bool all_come(bool limited) {
     MPI_Request request;
     int over = 0;
     if (MPI_Ibarrier(farewell, &request) != MPI_SUCCESS) return false;
-    for (double until = MPI_Wtime() + FAREWELL_S; !over && MPI_Wtime() < until;) {
+    for (double until = MPI_Wtime() + FAREWELL_S; !over && (!limited || MPI_Wtime() < until);) {
         if (MPI_Test(&request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (!over) usleep(200);
     }
@@ -73,8 +74,9 @@ static void end_mpi(void) {
     int ended = 0;
     MPI_Finalized(&ended);
     if (ended || atomic_load(&abandoned) || atomic_load(&users) > 0) return;
-    if (atomic_load(&doubted)) hush_ucx();
-    if (!atomic_load(&doubted) || all_come()) MPI_Finalize();
+    bool failed = atomic_load(&doubted);
+    if (failed) hush_ucx();
+    if (all_come(failed)) MPI_Finalize();
 }
 
 static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
