@@ -229,19 +229,14 @@ gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
 
 gw_status gw_init(gw_comm **comm, const gw_options *options) {
     gw_error error = {.rank = -1};
-    gw_node *node = NULL;
     if (!comm) {
         gw_fail(&error, GW_INVALID, "gw_init: the place for the communicator is NULL");
         return gw_comm_told(&error);
     }
     *comm = NULL;
-    gw_status status = gw_node_join(&node, options, &error);
-    if (!status) {
-        status = gw_comm_open_world(node, comm, &error);
-        if (status) gw_node_leave(node);
-    }
+    gw_status status = gw_world_join(comm, options, &error);
     if (!status && gw_trace_wanted() &&
-        (status = gw_trace_wanted_start(node->everyone ? node->everyone : *comm)) != GW_OK) {
+        (status = gw_trace_wanted_start((*comm)->node->everyone ? (*comm)->node->everyone : *comm)) != GW_OK) {
         gw_fail(&error, status, "%s", gw_last_error(*comm));
         gw_finalize(*comm);
         *comm = NULL;
