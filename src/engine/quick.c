@@ -66,9 +66,11 @@ bool gw_quick_start(gw_team *team, const gw_op_spec *spec) {
     return true;
 }
 
-static bool board_done(gw_team *team) {
+static bool board_done(gw_team *team, bool watch) {
     uint64_t completed = 0;
-    if (gw_board_poll(team->board, &completed, NULL, &team->quick.error) != GW_OK) return false;
+    gw_error *error = &team->quick.error;
+    if (watch ? gw_board_watch(team->board, &completed, error) : gw_board_poll(team->board, &completed, NULL, error))
+        return false;
     if (completed == team->board_tickets) return false;
     team->board_tickets++;
     team->board_planned++;
@@ -82,11 +84,14 @@ static bool native_done(gw_team *team) {
     return !quick->error.status;
 }
 
-bool gw_quick_done(gw_team *team, gw_op_brief *brief) {
+void gw_quick_note(const gw_team *team, gw_op_brief *brief) {
+    *brief = (gw_op_brief){.signature = team->quick.signature, .number = team->next_op, .pair_peer = -1};
+}
+
+bool gw_quick_done(gw_team *team, bool watch) {
     gw_quick *quick = &team->quick;
-    if (quick->error.status || !(quick->of.builder == &gw_plan_native ? native_done(team) : board_done(team)))
+    if (quick->error.status || !(quick->of.builder == &gw_plan_native ? native_done(team) : board_done(team, watch)))
         return false;
-    *brief = (gw_op_brief){.signature = quick->signature, .number = team->next_op, .pair_peer = -1};
     team->history[team->next_op++ % GW_HISTORY] = quick->signature;
     quick->running = false;
     return true;
