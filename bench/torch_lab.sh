@@ -13,13 +13,13 @@ export GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 failed=0
 while [ $# -ge 3 ]; do
-    where=(--lab "hosts=$2,rate=$3") network="$2 hosts at $3" pin=--pin ways=(alone ddp schedule=wfbp schedule=dear)
+    where=(--lab "hosts=$2,rate=$3") network="$2 hosts at $3" turns=(--turns 3) pin=--pin ways=(alone ddp schedule=wfbp schedule=dear)
     case $3 in
     0) where=(-n "$2") network="one host" pin= ;;
-    100mbit) ways=(alone ddp compress=topk:ratio=0.01 compress=onebit) ;;
+    100mbit) turns=(--turns 1 --again 0) ways=(alone ddp compress=topk:ratio=0.01 compress=onebit) ;;
     esac
     "$build/gradwire" run "${where[@]}" --no-prefix --deadline 120 -- \
-        /usr/bin/python3 "$here/torch_ddp.py" --model "$1" --network "$network" $pin "${ways[@]}" || failed=1
+        /usr/bin/python3 "$here/torch_ddp.py" --model "$1" --network "$network" $pin "${turns[@]}" "${ways[@]}" || failed=1
     shift 3
 done
 exit $failed

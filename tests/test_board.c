@@ -31,6 +31,7 @@ static bool look_at_board(void *ctx) {
 /* Polls, yields, sleeps, until `operations` are complete or the board fails. */
 static void wait_for(player *p, uint64_t operations) {
     gw_time deadline = gw_clock_now() + 60 * GW_SECOND;
+    if (operations % 2) p->status = gw_board_watch(p->board, &p->completed, &p->error);
     for (int idle = 0; p->completed < operations && !p->status;) {
         idle = look_at_board(p) ? 0 : idle + 1;
         if (p->completed >= operations || p->status) break;

@@ -89,6 +89,19 @@ static void pieces_taper_towards_the_input(void) {
     gw_schedule_close(s);
 }
 
+static void in_one_queue_first_halves_come_first(void) {
+    gw_schedule *s = opened((size_t)4 << 20, large);
+    gw_schedule_settings settings = {.fuse_bytes = (size_t)4 << 20, .one_queue = true};
+    gw_schedule_cut(s, &settings, NULL);
+    CHECK_EQ(TENSORS / 3, gw_schedule_pieces(s)); /* they do not taper */
+    settings.fuse_bytes = 1;
+    gw_schedule_cut(s, &settings, NULL);
+    int order[2 * TENSORS];
+    one_step(s, 1, order);
+    for (int p = 0; p < TENSORS; p++) CHECK(order[p] == p && order[TENSORS + p] == p - TENSORS);
+    gw_schedule_close(s);
+}
+
 static void forward_needs_the_last_produced_first(void) {
     gw_schedule *s = opened(1, large);
     for (int p = 0; p < TENSORS; p++) {
@@ -100,4 +113,5 @@ static void forward_needs_the_last_produced_first(void) {
 }
 
 TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
-          CASE(pieces_taper_towards_the_input), CASE(forward_needs_the_last_produced_first))
+          CASE(pieces_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
+          CASE(forward_needs_the_last_produced_first))

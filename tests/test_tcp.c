@@ -4,6 +4,9 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "transport/congestion.h"
+#include "transport/listen.h"
+
 static const size_t sizes[] = {0,     1,     63,    64,    65,    1000,  16383,   16384,   16385,
                                32703, 32704, 32705, 65536, 98304, 4,     1048576, 1048577, 3 << 20};
 #define SIZES (sizeof sizes / sizeof sizes[0])
@@ -256,6 +259,38 @@ static void socket_options(void) {
     close(fds[1]);
 }
 
+static void congestion_of(int fd, char name[GW_CONGESTION_BYTES]) {
+    socklen_t bytes = GW_CONGESTION_BYTES - 1;
+    memset(name, 0, GW_CONGESTION_BYTES);
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0);
+}
+
+/* Later would be too late: the timer of bbr stays. */
+static void connections_begin_without_bbr(void) {
+    gw_address loopback, bound;
+    int listener, dialled, accepted;
+    char name[GW_CONGESTION_BYTES], usual[GW_CONGESTION_BYTES], system[GW_CONGESTION_BYTES];
+    CHECK(gw_address_literal("127.0.0.1", &loopback));
+    CHECK_EQ(GW_OK, gw_listen_open(&loopback, 0, 0, &listener, &bound, NULL));
+    CHECK_EQ(0, gw_connect_begin(&bound, &dialled));
+    CHECK_EQ(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 1000));
+    CHECK((accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0);
+    gw_congestion_default(system);
+    const char *expected = strcmp(system, "bbr") == 0 ? "cubic" : system;
+    congestion_of(dialled, name);
+    CHECK_STR(expected, name);
+    congestion_of(accepted, name);
+    CHECK_STR(expected, name);
+    gw_transport *t = NULL;
+    CHECK_EQ(GW_OK, gw_tcp_open(&t, &(gw_tcp_options){0, 2, 1, "system", 0}, (gw_sink){0}, NULL, NULL, NULL));
+    gw_tcp_adopt(t, 1, 0, 0, dialled, true);
+    congestion_of(dialled, usual);
+    CHECK_STR(system, usual);
+    t->ops->close(t);
+    close(accepted);
+    close(listener);
+}
+
 static void options_are_checked(void) {
     gw_transport *t = NULL;
     gw_sink sink = {0};
@@ -274,4 +309,4 @@ static void options_are_checked(void) {
 TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(all_to_all), CASE(simultaneous_dial),
           CASE(the_lower_rank_dials), CASE(peer_connects_first), CASE(three_streams), CASE(grants_overtake_data),
           CASE(a_stuck_peer_holds_up_nobody), CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet),
-          CASE(socket_options), CASE(options_are_checked))
+          CASE(socket_options), CASE(connections_begin_without_bbr), CASE(options_are_checked))

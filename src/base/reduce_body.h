@@ -201,27 +201,61 @@ INLINE group load_operand(gw_dtype raw, gw_dtype wide, gw_dtype compute, bool is
     return load_group(raw, compute, source, at, count);
 }
 
+/* What a kernel works on, in registers: a job's own arrays might be what it writes, for all that the compiler knows. */
+typedef struct operands {
+    const void *src[2]; /* the first two */
+    void *dst[2];
+} operands;
+
+INLINE const void *source_of(const gw_reduce_job *job, const operands *held, int s) {
+    return s < 2 && held ? held->src[s] : job->src[s];
+}
+
+INLINE void *destination_of(const gw_reduce_job *job, const operands *held, int d) {
+    return d < 2 && held ? held->dst[d] : job->dst[d];
+}
+
 INLINE void reduce_group(gw_dtype raw, gw_dtype wide, gw_dtype compute, gw_redop op, const gw_reduce_job *job,
-                         size_t at, size_t count) {
-    group sum = load_operand(raw, wide, compute, job->first_wide, job->src[0], at, count);
-    for (int s = 1; s < job->sources; s++) {
-        group next = load_operand(raw, wide, compute, job->rest_wide, job->src[s], at, count);
+                         const operands *held, int sources, int destinations, size_t at, size_t count) {
+    group sum = load_operand(raw, wide, compute, job->first_wide, source_of(job, held, 0), at, count);
+    for (int s = 1; s < sources; s++) {
+        group next = load_operand(raw, wide, compute, job->rest_wide, source_of(job, held, s), at, count);
         UNROLL for (int i = 0; i < VECTORS; i++) sum.v[i] = combine(compute, op, sum.v[i], next.v[i]);
     }
     if (op == GW_AVG && job->divisor != 1) {
         UNROLL for (int i = 0; i < VECTORS; i++) sum.v[i] = divide(compute, sum.v[i], job->divisor);
     }
-    for (int d = 0; d < job->destinations; d++) {
-        if (raw != wide && job->dst_wide) store_group(wide, compute, job->dst[d], at, count, sum);
-        else store_group(raw, compute, job->dst[d], at, count, sum);
+    for (int d = 0; d < destinations; d++) {
+        void *to = destination_of(job, held, d);
+        if (raw != wide && job->dst_wide) store_group(wide, compute, to, at, count, sum);
+        else store_group(raw, compute, to, at, count, sum);
     }
+}
+
+/* As many whole groups as there are, for a number of sources and destinations that is known: half the time of any
+ * number, where the data is in the cache. */
+INLINE size_t reduce_few(gw_dtype type, gw_redop op, const gw_reduce_job *job, int sources, int destinations) {
+    const size_t elements = VECTORS * VECTOR_BYTES / size_of(type), end = job->count / elements * elements;
+    const operands held = {.src = {job->src[0], sources > 1 ? job->src[1] : NULL},
+                           .dst = {job->dst[0], destinations > 1 ? job->dst[1] : NULL}};
+    for (size_t at = 0; at < end; at += elements)
+        reduce_group(type, type, type, op, job, &held, sources, destinations, at, elements);
+    return end;
 }
 
 INLINE void reduce(gw_dtype raw, gw_dtype wide, gw_dtype compute, gw_redop op, const gw_reduce_job *job) {
     const size_t elements = VECTORS * VECTOR_BYTES / size_of(compute);
+    int sources = job->sources, destinations = job->destinations;
     size_t at = 0;
-    for (; job->count - at >= elements; at += elements) reduce_group(raw, wide, compute, op, job, at, elements);
-    if (at < job->count) reduce_group(raw, wide, compute, op, job, at, job->count - at);
+    if (raw == wide && raw == compute) {
+        if (sources == 2 && destinations == 2) at = reduce_few(raw, op, job, 2, 2);
+        else if (sources == 2 && destinations == 1) at = reduce_few(raw, op, job, 2, 1);
+        else if (sources == 1 && destinations == 1) at = reduce_few(raw, op, job, 1, 1);
+    }
+    for (; job->count - at >= elements; at += elements)
+        reduce_group(raw, wide, compute, op, job, NULL, sources, destinations, at, elements);
+    if (at < job->count)
+        reduce_group(raw, wide, compute, op, job, NULL, sources, destinations, at, job->count - at);
 }
 
 /* X(raw, op, wide, compute) */

@@ -76,14 +76,17 @@ static int check_optimiser(gw_train_request *r, const typed *y) {
 static int check_elastic(const gw_train_request *r) {
     gw_error error = {0};
     gw_strategy strategy;
-    if (!r->elastic && !r->restarts && !r->servers) return -1;
+    const char *around = getenv("GRADWIRE_SERVERS"); /* of gradwire run */
+    int servers = r->servers ? (int)r->servers : around ? atoi(around) : 0;
+    bool elastic = r->elastic || r->restarts || gw_trainer_elastic();
+    if (!elastic && !r->servers) return -1;
     if (gw_strategy_resolve(r->strategy, &strategy, &error) != GW_OK ||
-        gw_strategy_serve(&strategy, (int)r->servers, &error) != GW_OK)
+        gw_strategy_serve(&strategy, servers, &error) != GW_OK)
         return gw_usage_error(&gw_command_train, "%s", error.text);
     if (r->servers && r->settings.pipeline.stages)
         return gw_usage_error(&gw_command_train, "--servers: the steps of a pipeline's stages are of few workers each, "
                                                  "and server processes serve all");
-    if (!r->elastic && !r->restarts) return -1;
+    if (!elastic) return -1;
     const gw_sync *sync = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique);
     const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
     bool measured = gw_policy_of(schedule->technique)->settings(schedule->values).measured;

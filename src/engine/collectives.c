@@ -120,6 +120,9 @@ static gw_status allreduce(gw_comm *comm, const void *in, void *out, size_t coun
 }
 
 gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op) {
+    gw_status status;
+    bool plain = comm && !comm->grouping && in && out;
+    if (plain && gw_comm_run_again(comm, GW_COLL_ALLREDUCE, in, out, count, dtype, op, &status)) return status;
     return allreduce(comm, in, out, count, dtype, op, false, NULL);
 }
 

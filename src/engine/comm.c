@@ -229,19 +229,14 @@ gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error) {
 
 gw_status gw_init(gw_comm **comm, const gw_options *options) {
     gw_error error = {.rank = -1};
-    gw_node *node = NULL;
     if (!comm) {
         gw_fail(&error, GW_INVALID, "gw_init: the place for the communicator is NULL");
         return gw_comm_told(&error);
     }
     *comm = NULL;
-    gw_status status = gw_node_join(&node, options, &error);
-    if (!status) {
-        status = gw_comm_open_world(node, comm, &error);
-        if (status) gw_node_leave(node);
-    }
+    gw_status status = gw_world_join(comm, options, &error);
     if (!status && gw_trace_wanted() &&
-        (status = gw_trace_wanted_start(node->everyone ? node->everyone : *comm)) != GW_OK) {
+        (status = gw_trace_wanted_start((*comm)->node->everyone ? (*comm)->node->everyone : *comm)) != GW_OK) {
         gw_fail(&error, status, "%s", gw_last_error(*comm));
         gw_finalize(*comm);
         *comm = NULL;
@@ -270,6 +265,7 @@ static void plan(gw_comm *comm, gw_op_spec *spec) {
         request.topology.native = comm->native && comm->native->carries(spec->dtype, spec->redop);
         comm->planned = *spec;
         comm->planned.builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
+        comm->planned.chunk_bytes = comm->chunk_bytes;
     }
     spec->builder = comm->planned.builder;
     spec->chunk_bytes = comm->chunk_bytes;
@@ -310,15 +306,32 @@ static gw_status run_planned(gw_comm *comm, const gw_op_spec *spec) {
     return status ? told_failed(comm, &error) : GW_OK;
 }
 
+/* (L) is held, and given back. */
+static gw_status run(gw_comm *comm, const gw_op_spec *spec) {
+    if (atomic_load(&comm->failed) || !gw_node_quick(comm->node, comm->team, spec)) return run_planned(comm, spec);
+    gw_node_unlock(comm->node);
+    return GW_OK;
+}
+
 gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec) {
-    gw_node *node = comm->node;
-    gw_node_lock(node);
+    gw_node_lock(comm->node);
     plan(comm, spec);
-    if (!atomic_load(&comm->failed) && gw_node_quick(node, comm->team, spec)) {
-        gw_node_unlock(node);
-        return GW_OK;
+    return run(comm, spec);
+}
+
+bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
+                       gw_redop op, gw_status *status) {
+    gw_op_spec *last = &comm->planned;
+    gw_node_lock(comm->node);
+    if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
+        last->redop != op || last->counts) {
+        gw_node_unlock(comm->node);
+        return false;
     }
-    return run_planned(comm, spec);
+    last->in = in;
+    last->out = out;
+    *status = run(comm, last);
+    return true;
 }
 
 static void link_request(gw_comm *comm, gw_request *request) {

@@ -44,10 +44,17 @@ gw_status gw_comm_open(gw_comm **comm, gw_node *node, uint32_t id, const int *me
                        gw_error *error);
 /* The communicator of all ranks of a job that has just been joined; for one that works, of those that do. */
 gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error);
+/* rejoin.c: joins the job that options and environment tell of, and opens that communicator. Where a process is lost
+ * meanwhile and the job is elastic, with those that are called again. */
+gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *error);
 /* Sets the calling thread's last error, and returns its status. */
 gw_status gw_comm_told(const gw_error *error);
 /* Runs one operation in the caller's thread. Without a builder, the communicator's strategy chooses it. */
 gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec);
+/* Runs it if it differs only in its buffers from the last call, which was checked and planned: a small one is under way
+ * in half the time. False: it differs in more, and nothing has happened. */
+bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
+                       gw_redop op, gw_status *status);
 gw_status gw_comm_begin(gw_comm *comm, gw_op_spec *spec, gw_request **request);
 /* Notes the call if a group is open. */
 bool gw_group_takes(gw_comm *comm, const gw_op_spec *spec, gw_status *status);

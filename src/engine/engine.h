@@ -117,10 +117,12 @@ uint64_t gw_team_reserve(gw_team *team, int peer);
  * builder refuses, or when the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
 /* A blocking call may first be tried without an operation: false if it cannot be, and nothing has happened. Once true,
- * gw_quick_done is asked a few times: true ends the call, and says what it was; after that much patience the same spec
- * is given to gw_op_start, which takes over what is under way (and tells what went wrong). */
+ * gw_quick_done is asked a few times: true ends the call; after that much patience the same spec is given to
+ * gw_op_start, which takes over what is under way (and tells what went wrong). watch: a board is looked at for half a
+ * microsecond each time, for who has a core. gw_quick_note: what the call under way is. */
 bool gw_quick_start(gw_team *team, const gw_op_spec *spec);
-bool gw_quick_done(gw_team *team, struct gw_op_brief *brief);
+void gw_quick_note(const gw_team *team, struct gw_op_brief *brief);
+bool gw_quick_done(gw_team *team, bool watch);
 /* From now on its deadline runs, or rests. */
 void gw_op_expect(gw_op *op, bool expected, gw_time now);
 /* Of a point-to-point receive that was started with spec.allowed: now so many may come; and how many have. */

@@ -33,6 +33,8 @@ void gw_flight_pass(gw_flight *flight, const gw_op_brief *brief, gw_time now) {
     entry->brief = *brief;
 }
 
+void gw_flight_take_back(gw_flight *flight) { flight->count--; }
+
 static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
     char text[GW_TEXT_BYTES];
     gw_op_brief_text(&entry->brief, text);

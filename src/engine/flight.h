@@ -20,8 +20,9 @@ typedef struct gw_flight {
 
 void gw_flight_begin(gw_flight *flight, const gw_op *op, gw_time now);
 void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now);
-/* One that was over in a moment, about now. */
+/* One that is over in a moment, about now; and if it was not after all, before anything else is noted. */
 void gw_flight_pass(gw_flight *flight, const gw_op_brief *brief, gw_time now);
+void gw_flight_take_back(gw_flight *flight);
 /* Writes gradwire-flight-<rank>-<pid>.txt into the folder GRADWIRE_FLIGHT_DIR (else TMPDIR, else /tmp) and its name
  * into path. False where that cannot be. */
 bool gw_flight_write(const gw_flight *flight, int rank, const gw_error *error, char *path, size_t size);

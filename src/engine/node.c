@@ -252,6 +252,8 @@ static gw_status link_up(gw_node *node, gw_error *error) {
         gw_time now = gw_clock_now();
         if (now > until) break;
         if (gw_gateway_poll(node->gateway, now)) continue;
+        if (node->place.roll[0] && called_anew(node))
+            return gw_fail(error, GW_ABORTED, "the roll has been called anew");
         struct pollfd fd = {.fd = gw_gateway_fd(node->gateway), .events = POLLIN};
         poll(&fd, 1, 20);
     }

@@ -86,9 +86,7 @@ void gw_node_leave(gw_node *node);
 void gw_node_retire(gw_node *node);
 gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
 
-/* rejoin.c: joins by the options and the environment; joins again under the next roll of an elastic job. */
-gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error);
-gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error);
+/* rejoin.c */
 gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
 void gw_options_free(gw_options *copy);
 bool gw_node_same_host(const gw_node *node, int a, int b);

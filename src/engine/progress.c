@@ -18,7 +18,7 @@
 
 #define SPIN (100 * GW_MILLISECOND / 1000)
 #define SPIN_YIELDING (800 * GW_MILLISECOND / 1000) /* who gives the core away while spinning takes it from nobody */
-#define QUICK_LOOKS 100   /* at a board, before a call becomes an operation */
+#define QUICK_WATCHES 8   /* of a board, before a call becomes an operation */
 #define YIELD_LOOKS 16    /* where ranks share cores, and each look lets another go on */
 #define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
@@ -126,6 +126,8 @@ static bool turn(gw_node *node, gw_time *spin_until, int extra) {
     bool drives = true;
     int pending = gw_engine_pending(gw_core_engine(node->core));
     gw_time now = gw_clock_now();
+    /* The others may have given it up in the meantime, and the memory that messages of theirs are in. */
+    if (gw_core_was_stopped(node->core, now)) gw_links_poll(node, now);
     bool moved = gw_core_poll(node->core, now);
     if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
     if (moved) *spin_until = now + spin(node);
@@ -187,14 +189,19 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
     if (begun && node->trace) gw_tracing_waited(node->trace, op, begun);
 }
 
-/* Without asking for the time, and without looking at anything else: a few microseconds. */
+/* Without asking for the time, and without looking at anything else: a few microseconds. It is noted while the others
+ * come. */
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_op_brief brief;
     if (node->driven || !gw_quick_start(team, spec)) return false;
-    int looks = node->spin_yield ? YIELD_LOOKS : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_LOOKS;
-    for (; !gw_quick_done(team, &brief); relax(node))
-        if (--looks == 0 || atomic_load_explicit(&node->lock_wanted, memory_order_relaxed)) return false;
+    gw_quick_note(team, &brief);
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
+    int looks = node->spin_yield ? YIELD_LOOKS : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_WATCHES;
+    for (; !gw_quick_done(team, !node->spin_yield); relax(node)) {
+        if (--looks && !atomic_load_explicit(&node->lock_wanted, memory_order_relaxed)) continue;
+        gw_flight_take_back(&node->flight);
+        return false;
+    }
     return true;
 }
 

@@ -35,11 +35,12 @@ static bool prepare(gw_team *team, const gw_op_spec *spec) {
     return true;
 }
 
+/* Where it fails an operation will find the same, and tell. */
 static bool start_native(gw_team *team, const gw_op_spec *spec) {
-    gw_error error = {.rank = -1}; /* an operation will find the same, and tell */
-    team->quick.native = team->native->ops->native->start(team->native, spec->in, spec->out, spec->count, spec->dtype,
-                                                          spec->redop, &error);
-    return team->quick.native != NULL;
+    gw_quick *quick = &team->quick;
+    quick->native = team->native->ops->native->start(team->native, spec->in, spec->out, spec->count, spec->dtype,
+                                                     spec->redop, &quick->error);
+    return quick->native != NULL;
 }
 
 static void start_on_board(gw_team *team, const gw_op_spec *spec) {
@@ -59,16 +60,17 @@ bool gw_quick_start(gw_team *team, const gw_op_spec *spec) {
     if (!engine->spare || !engine->spare->lane_room) return false; /* handing over must not need memory */
     if (!prepare(team, spec)) return false;
     quick->error.status = GW_OK;
-    quick->native = NULL;
     if (native && !start_native(team, spec)) return false;
     if (!native) start_on_board(team, spec);
     quick->running = true;
     return true;
 }
 
-static bool board_done(gw_team *team) {
+static bool board_done(gw_team *team, bool watch) {
     uint64_t completed = 0;
-    if (gw_board_poll(team->board, &completed, NULL, &team->quick.error) != GW_OK) return false;
+    gw_error *error = &team->quick.error;
+    if (watch ? gw_board_watch(team->board, &completed, error) : gw_board_poll(team->board, &completed, NULL, error))
+        return false;
     if (completed == team->board_tickets) return false;
     team->board_tickets++;
     team->board_planned++;
@@ -82,11 +84,14 @@ static bool native_done(gw_team *team) {
     return !quick->error.status;
 }
 
-bool gw_quick_done(gw_team *team, gw_op_brief *brief) {
+void gw_quick_note(const gw_team *team, gw_op_brief *brief) {
+    *brief = (gw_op_brief){.signature = team->quick.signature, .number = team->next_op, .pair_peer = -1};
+}
+
+bool gw_quick_done(gw_team *team, bool watch) {
     gw_quick *quick = &team->quick;
-    if (quick->error.status || !(quick->of.builder == &gw_plan_native ? native_done(team) : board_done(team)))
+    if (quick->error.status || !(quick->of.builder == &gw_plan_native ? native_done(team) : board_done(team, watch)))
         return false;
-    *brief = (gw_op_brief){.signature = quick->signature, .number = team->next_op, .pair_peer = -1};
     team->history[team->next_op++ % GW_HISTORY] = quick->signature;
     quick->running = false;
     return true;

@@ -73,7 +73,7 @@ static gw_status join_called(gw_node **node, const gw_options *options, gw_place
     }
 }
 
-gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *error) {
+static gw_status join(gw_node **node, const gw_options *options, gw_error *error) {
     gw_place place;
     gw_time deadline;
     static const gw_options defaults = GW_OPTIONS_DEFAULT;
@@ -84,7 +84,7 @@ gw_status gw_node_join(gw_node **node, const gw_options *options, gw_error *erro
     return join_called(node, options, &place, deadline, error);
 }
 
-gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error) {
+static gw_status rejoin(gw_node **node, const gw_node *old, gw_error *error) {
     gw_place place = old->place;
     gw_time until = gw_clock_now() + old->deadline;
     if (!place.roll[0])
@@ -103,12 +103,27 @@ gw_status gw_node_rejoin(gw_node **node, const gw_node *old, gw_error *error) {
 
 /* One try: joins after `old`, and opens the communicator of all. *joined is kept on failure, to go on after it. */
 static gw_status regroup_once(const gw_node *old, gw_node **joined, gw_comm **out, gw_error *error) {
-    gw_status status = gw_node_rejoin(joined, old, error);
+    gw_status status = rejoin(joined, old, error);
     if (!status) status = gw_comm_open_world(*joined, out, error);
     if (!status)
         gw_log(GW_LOG_INFO, (*joined)->rank, "round %d: the job goes on with %d rank%s; seat %d is rank %d now",
                (*joined)->place.round, (*joined)->world, (*joined)->world == 1 ? "" : "s", (*joined)->place.seat,
                (*joined)->rank);
+    return status;
+}
+
+/* Until nobody is lost meanwhile. */
+static gw_status join_after(const gw_node *old, gw_comm **out, gw_error *error) {
+    gw_node *before = NULL, *joined = NULL;
+    gw_status status;
+    do {
+        *error = (gw_error){.rank = -1};
+        joined = NULL;
+        status = regroup_once(before ? before : old, &joined, out, error);
+        gw_node_leave(before);
+        before = joined;
+    } while (status && before && passes(status)); /* without a node nobody came in time */
+    if (status) gw_node_leave(before);
     return status;
 }
 
@@ -119,23 +134,31 @@ gw_status gw_regroup(gw_comm *comm, gw_comm **out) {
         return gw_comm_told(&error);
     }
     *out = NULL;
-    gw_node *node = comm->node, *before = NULL, *joined = NULL;
     if (!atomic_load(&comm->failed)) {
         gw_fail(&error, GW_INVALID, "gw_regroup: the communicator has not failed (gw_abort ends one)");
         return gw_comm_told(&error);
     }
-    gw_node_retire(node);
-    gw_status status;
-    for (;;) {
-        error = (gw_error){.rank = -1};
-        status = regroup_once(before ? before : node, &joined, out, &error);
-        gw_node_leave(before);
-        before = joined;
-        joined = NULL;
-        if (!status || !before || !passes(status)) break; /* without a node nobody came in time */
+    gw_node_retire(comm->node);
+    return join_after(comm->node, out, &error) ? gw_comm_told(&error) : GW_OK;
+}
+
+static bool of_a_loss(gw_status status) {
+    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
+}
+
+gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *error) {
+    gw_node *node = NULL;
+    gw_error later;
+    gw_status status = join(&node, options, error);
+    if (status) return status;
+    status = gw_comm_open_world(node, comm, error);
+    if (!status) return GW_OK;
+    if (of_a_loss(status) && node->place.roll[0]) {
+        gw_node_retire(node);
+        if (!join_after(node, comm, &later)) status = GW_OK;
     }
-    if (status) gw_node_leave(before);
-    return status ? gw_comm_told(&error) : GW_OK;
+    gw_node_leave(node);
+    return status;
 }
 
 int gw_seat(const gw_comm *comm) { return comm->node->place.seat; }

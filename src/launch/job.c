@@ -145,8 +145,9 @@ static void rank_exited(job *j, gw_outpost *outpost, const gw_wire_frame *frame)
     if (j->options->elastic && rank_replaced(j, outpost, rank, frame)) return;
     if (!serves(j, rank) && status == 0 && --j->workers_left == 0) workers_over(j);
     gw_rank_text who = gw_rank_name(rank, j->workers);
+    gw_verdict_weight known = j->verdict.weight;
     if (!gw_verdict_exited(&j->verdict, who.text, outpost->host->name, status, gw_wire_number(frame, 1))) return;
-    if (j->options->elastic && serves(j, rank)) add_remedy(&j->verdict);
+    if (j->options->elastic && serves(j, rank) && j->verdict.weight > known) add_remedy(&j->verdict);
     settle(j);
 }
 

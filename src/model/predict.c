@@ -141,6 +141,7 @@ static gw_status set_schedule(setting_up *s, gw_error *error) {
     const gw_setting *setting = &s->config->strategy->axes[GW_AXIS_SCHEDULE];
     const gw_policy *policy = gw_policy_of(setting->technique);
     gw_schedule_settings settings = policy->settings(setting->values);
+    settings.one_queue = s->config->machine->at_once == 1;
     gw_status status =
         gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
     if (status || !settings.measured || s->config->ranks == 1) return status;

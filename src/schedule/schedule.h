@@ -26,6 +26,7 @@ typedef struct gw_schedule_settings {
     size_t slice_bytes;  /* tensors larger than this are cut */
     size_t credit_bytes; /* at most this is in flight, or a single piece */
     bool measured;       /* the policy wants facts: the cut is made anew once they are known */
+    bool one_queue;      /* pieces are carried one at a time, so nothing overtakes (gw_machine's at_once) */
 } gw_schedule_settings;
 
 /* What has been measured; 0 and NULL where it has not. */

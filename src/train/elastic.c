@@ -21,7 +21,6 @@ static gw_status agree_on_point(gw_trainer *t, gw_error *error) {
 
 /* What depends on rank and world. The sampler follows with the next step: one may be under way. */
 static gw_status take_place(gw_trainer *t, gw_error *error) {
-    t->peers = t->comm;
     t->rank = t->replica = gw_rank(t->comm);
     t->world = t->replicas = gw_size(t->comm);
     t->shares_change = true;
@@ -37,21 +36,16 @@ static bool of_a_loss(gw_status status) {
 }
 
 gw_status gw_trainer_recover(gw_trainer *t, gw_status why, gw_error *error) {
-    gw_error lost = *error;
     gw_status status = why;
     if (!t->elastic || !t->step) return why;
     while (of_a_loss(status)) {
         gw_comm *next = NULL, *old = t->comm;
-        status = gw_regroup(old, &next);
-        if (status != GW_OK) { /* why it was needed says more than why it failed */
-            *error = lost;
-            return why;
-        }
-        t->comm = next;
+        if (gw_regroup(old, &next) != GW_OK) return status; /* why it was needed says more than why it failed */
+        t->comm = t->peers = next;
         *error = (gw_error){.rank = -1};
         status = gw_step_move(t->step, next);
-        gw_finalize(old);
         if (status != GW_OK) gw_fail(error, status, "%s", gw_last_error(NULL));
+        gw_finalize(old);
         if (status == GW_OK) status = take_place(t, error);
         if (status == GW_OK) status = agree_on_point(t, error);
     }
@@ -72,7 +66,7 @@ gw_status gw_trainer_come_back(gw_trainer *t, gw_error *error) {
     while (status != GW_OK && of_a_loss(status) && !t->step) { /* others were lost meanwhile */
         gw_comm *next = NULL, *old = t->comm;
         if (gw_regroup(old, &next) != GW_OK) return gw_fail(error, status, "%s", gw_last_error(NULL));
-        t->comm = next;
+        t->comm = t->peers = next;
         gw_finalize(old);
         *error = (gw_error){.rank = -1};
         status = take_place(t, error);

@@ -93,11 +93,10 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
 /* ---- a step ---- */
 
 /* A call that failed because ranks were lost is made again when those left have come together. */
-static gw_status again(gw_trainer *t, gw_status (*call)(gw_step *step, int parameter), int parameter) {
+static gw_status again(gw_trainer *t, gw_status (*call)(gw_step *step, int parameter), int parameter, gw_error *error) {
     gw_status status;
-    gw_error error = {.rank = -1};
-    while ((status = call(t->step, parameter)) != GW_OK)
-        if (gw_trainer_recover(t, status, &error) != GW_OK) break;
+    while ((status = told(t, call(t->step, parameter), error)) != GW_OK)
+        if ((status = gw_trainer_recover(t, status, error)) != GW_OK) break;
     return status;
 }
 
@@ -109,8 +108,8 @@ static gw_status end_step(gw_step *step, int parameter) {
 gw_status gw_trainer_needed(void *ctx, int first, int parameters, gw_error *error) {
     gw_trainer *t = ctx;
     for (int p = first; p < first + parameters; p++) {
-        gw_status status = again(t, gw_step_wait, p);
-        if (status != GW_OK) return told(t, status, error);
+        gw_status status = again(t, gw_step_wait, p, error);
+        if (status != GW_OK) return status;
     }
     gw_train_tracing_pass(&t->tracing); /* the layer's own time begins here */
     return GW_OK;
@@ -122,15 +121,14 @@ static gw_status ready_as_it_is(gw_step *step, int parameter) {
     return gw_step_ready(step, parameter);
 }
 
-static gw_status hand_over(gw_trainer *t, int parameter) {
+static gw_status hand_over(gw_trainer *t, int parameter, gw_error *error) {
     t->handed_over[parameter] = true;
-    return again(t, ready_as_it_is, parameter);
+    return again(t, ready_as_it_is, parameter, error);
 }
 
 void gw_trainer_gradient_ready(void *ctx, int parameter) {
     gw_trainer *t = ctx;
-    gw_status status = hand_over(t, parameter);
-    if (t->step_status == GW_OK) t->step_status = status;
+    if (t->step_error.status == GW_OK) hand_over(t, parameter, &t->step_error);
 }
 
 bool gw_trainer_wants_factors(void *ctx, int parameter) {
@@ -141,21 +139,21 @@ bool gw_trainer_wants_factors(void *ctx, int parameter) {
 void gw_trainer_factors_ready(void *ctx, int parameter, gw_layer_factors f) {
     gw_trainer *t = ctx;
     t->handed_over[parameter] = true;
-    gw_status status = gw_step_ready_factors(t->step, parameter, f.left, f.right, f.batch);
-    if (t->step_status == GW_OK) t->step_status = status;
+    told(t, gw_step_ready_factors(t->step, parameter, f.left, f.right, f.batch), &t->step_error);
 }
 
 gw_status gw_trainer_hand_over_rest(gw_trainer *t, gw_error *error) {
-    gw_status status = t->step_status;
+    gw_status status = t->step_error.status;
+    if (status != GW_OK) *error = t->step_error;
     for (int p = t->model->parameters - 1; p >= 0 && status == GW_OK; p--)
         if (!t->handed_over[p]) {
-            status = again(t, gw_step_wait, p); /* nothing was computed, so nothing has waited */
-            if (status == GW_OK) status = hand_over(t, p);
+            status = again(t, gw_step_wait, p, error); /* nothing was computed, so nothing has waited */
+            if (status == GW_OK) status = hand_over(t, p, error);
         }
-    if (status == GW_OK) status = again(t, end_step, 0);
+    if (status == GW_OK) status = again(t, end_step, 0, error);
     memset(t->handed_over, 0, (size_t)t->model->parameters * sizeof *t->handed_over);
-    t->step_status = GW_OK;
-    return told(t, status, error);
+    t->step_error = (gw_error){.rank = -1};
+    return status;
 }
 
 static gw_status clip_and_update(gw_trainer *t, gw_error *error) {

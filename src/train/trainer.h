@@ -68,7 +68,7 @@ struct gw_trainer {
     gw_step *step;          /* NULL before gw_trainer_commit */
     gw_step_counters counted; /* of it, so far in `work` */
     bool *handed_over;      /* parameters whose gradients are on their way in this step */
-    gw_status step_status;  /* of the first hand-over in this step that failed */
+    gw_error step_error;    /* of the first hand-over in this step that failed */
     bool timing;            /* exchanges are timed: nothing is updated */
     gw_optimiser *optimiser;
     gw_rate rate;

@@ -9,9 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOT_NEEDED 2u /* as the version of a buffer: nobody will touch it (versions of living memory are odd) */
-#define CARRIED 1u    /* as the id of private input: it lies in the slot */
-
 static size_t entries_bytes(int members) {
     return GW_BOARD_DEPTH * (size_t)members * sizeof(board_entry);
 }
@@ -116,25 +113,13 @@ static bool needs_in(const gw_board_op *op, int member) {
     return board_reduces(op) || (op->task == GW_BOARD_BROADCAST && member == op->root);
 }
 
-/* The range of a member's out that the head operation touches, in bytes; false: none. */
-static bool needs_out(const gw_board *board, const gw_board_op *op, int member, size_t *offset, size_t *bytes) {
-    size_t element = gw_dtype_bytes(op->reduction.dtype);
-    *offset = 0;
-    *bytes = op->count * element;
-    if (!board_only_owner_gets(op)) return true;
-    if (op->dst_wide) element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
-    *offset = board->sides[member].offset * element;
-    *bytes = board->sides[member].length * element;
-    return *bytes != 0;
-}
-
 /* What lies where. Offsets are those of the buffer's beginning, which may lie before the segment where only a later
  * range of it is used. */
 static void find_own(gw_board *board, const gw_board_op *op) {
     size_t offset, bytes, in_bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    board->own_in = board->own_out = (gw_shared){.version = NOT_NEEDED};
+    board->own_in = board->own_out = (gw_shared){.version = BOARD_NOT_NEEDED};
     if (needs_in(op, board->self)) gw_harbour_find(board->harbour, op->in, in_bytes, &board->own_in);
-    if (!needs_out(board, op, board->self, &offset, &bytes)) return;
+    if (!gw_board_needs_out(board, op, board->self, &offset, &bytes)) return;
     gw_harbour_find(board->harbour, (const void *)((uintptr_t)op->out + offset), bytes, &board->own_out);
     board->own_out.offset -= offset;
 }
@@ -151,18 +136,14 @@ static void describe(gw_board *board, board_entry *entry, const gw_board_op *op)
         board->own_changes = changes;
         board->described = true;
     }
-    entry->in = board->own_in;
-    entry->out = board->own_out;
+    entry->call.in = board->own_in;
+    entry->call.out = board->own_out;
 }
 
 /* Private data that is little enough is laid down in the board at once: if all do so, one arrival is enough. */
-static bool carry(gw_board *board, board_entry *entry, const gw_board_op *op) {
-    size_t read = op->count * gw_dtype_bytes(op->reduction.dtype) * (size_t)(board->members - 1);
-    if (op->task != GW_BOARD_ALLREDUCE || entry->in.version || entry->out.version || read > BOARD_CARRIED_BYTES)
-        return false;
-    entry->in.id = CARRIED;
-    gw_board_fill_inline(board, entry, op);
-    return true;
+static bool carries(const gw_board *board, const board_call *call, const gw_board_op *op) {
+    size_t read = op->count * board->element * (size_t)(board->members - 1);
+    return op->task == GW_BOARD_ALLREDUCE && !call->in.version && !call->out.version && read <= BOARD_CARRIED_BYTES;
 }
 
 /* The slot is free when all have left the operation that used it before. */
@@ -199,41 +180,34 @@ static void prepare(gw_board *board) {
     board->prepared = true;
 }
 
-static void plan_steps(gw_board *board) {
-    if (board->stepped == board->mode) return;
-    board->stepped = board->mode;
-    size_t bytes = board->mode == BOARD_STAGED ? gw_board_piece_bytes(board->members) : BOARD_DIRECT_BYTES;
-    size_t longest = 0;
-    for (int m = 0; m < board->members; m++)
-        if (board->sides[m].length > longest) longest = board->sides[m].length;
-    board->step = bytes / board->element;
-    board->steps = (longest + board->step - 1) / board->step;
-}
-
 /* Private memory means staging, whatever the others have: copying in need not wait for them. */
-static void plan_early(gw_board *board, const board_entry *entry) {
-    if (entry->in.version && entry->out.version) return;
+static void plan_early(gw_board *board, const board_call *call) {
+    if (call->in.version && call->out.version) return;
     board->mode = BOARD_STAGED;
-    board->sides[board->self].in_private = !entry->in.version;
-    plan_steps(board);
+    board->sides[board->self].in_private = !call->in.version;
+    gw_board_plan_steps(board);
 }
 
 /* Only the head is published where buffers are described, because parts are known for the head alone. */
 static bool publish(gw_board *board) {
     const gw_board_op *op = &board->ops[board->published % GW_BOARD_DEPTH];
-    bool at_head = board->published == board->finished, inlined = goes_inline(board, op);
+    bool at_head = board->published == board->finished, inlined = goes_inline(board, op), carried = false;
     if ((!inlined && !at_head) || !slot_is_free(board)) return false;
     board_entry *entry = board_entry_of(board, board->published, board->self);
     if (at_head) prepare(board);
-    memcpy(entry->signature, op->signature, sizeof entry->signature);
+    memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
     entry->left = board->finished;
     if (inlined) gw_board_fill_inline(board, entry, op);
     else describe(board, entry, op);
-    if (!inlined && !carry(board, entry, op)) plan_early(board, entry);
-    atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
+    if (!inlined && (carried = carries(board, &entry->call, op))) entry->call.in.id = BOARD_CARRIES;
+    else if (!inlined) plan_early(board, &entry->call);
+    if (!inlined && !board->fixed) {
+        atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
+        atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
+    }
     board->published++;
     board_tell(board, &entry->arrived, board->published);
+    if (carried) gw_board_fill_carried(board, entry, op);
     if (!inlined && !board->fixed) gw_board_ring(board);
     return true;
 }
@@ -242,42 +216,6 @@ void gw_board_start(gw_board *board, const gw_board_op *op) {
     board->ops[board->started % GW_BOARD_DEPTH] = *op;
     board->started++;
     if (board->started - board->published == 1 && !board->failed) publish(board);
-}
-
-static bool same_signature(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
-
-/* The member whose signature the fewest share; the last of those in a tie. */
-static int odd_member(gw_board *board) {
-    int odd = 0, least = board->members + 1;
-    for (int m = 0; m < board->members; m++) {
-        const uint64_t *signature = board_entry_of(board, board->finished, m)->signature;
-        int same = 0;
-        for (int n = 0; n < board->members; n++)
-            same += same_signature(board_entry_of(board, board->finished, n)->signature, signature);
-        if (same <= least) {
-            least = same;
-            odd = m;
-        }
-    }
-    return odd;
-}
-
-static gw_status compare_signatures(gw_board *board, gw_error *error) {
-    const uint64_t *own = board_head(board)->signature;
-    uint64_t least = UINT64_MAX;
-    bool agree = true;
-    for (int m = 0; m < board->members; m++) {
-        const board_entry *entry = board_entry_of(board, board->finished, m);
-        agree = agree && same_signature(entry->signature, own);
-        least = entry->left < least ? entry->left : least;
-    }
-    if (least > board->all_left) board->all_left = least;
-    if (agree) return GW_OK;
-    int odd = odd_member(board);
-    return gw_fail_rank(error, GW_MISMATCH, board->ranks[odd],
-                        "rank %d called operation %llu with another kind, count, type, operation or root than the "
-                        "other ranks of its host",
-                        board->ranks[odd], (unsigned long long)board_head(board)->number);
 }
 
 int gw_board_awaited(const gw_board *board) {
@@ -300,72 +238,7 @@ uint64_t gw_board_left(const gw_board *board, int rank) {
 void gw_board_signature(const gw_board *board, int rank, uint64_t signature[2]) {
     for (int m = 0; m < board->members; m++)
         if (board->ranks[m] == rank)
-            memcpy(signature, board_entry_of(board, board->finished, m)->signature, 2 * sizeof *signature);
-}
-
-/* Maps one buffer of a peer; *at stays NULL where it is private. */
-static gw_status reach(gw_board *board, int member, gw_shared where, uint64_t bytes_from, uint64_t bytes,
-                       gw_mapping **mapping, uint8_t **at, gw_error *error) {
-    if (!where.version || where.version == NOT_NEEDED) return GW_OK;
-    *mapping = gw_harbour_pin(board->harbour, board->ranks[member], where, error);
-    if (!*mapping) return error->status;
-    const gw_segment *segment = &(*mapping)->segment;
-    uint64_t from = where.offset + bytes_from;
-    if (from > segment->bytes || bytes > segment->bytes - from)
-        return gw_fail_rank(error, GW_PROTOCOL, board->ranks[member],
-                            "rank %d published a buffer that does not lie in its shared memory", board->ranks[member]);
-    *at = (uint8_t *)((uintptr_t)segment->base + where.offset);
-    return GW_OK;
-}
-
-static bool same_place(gw_shared a, gw_shared b) {
-    return a.version == b.version && a.id == b.id && a.offset == b.offset;
-}
-
-/* One buffer, reduced in place, that lies where it did when it was found to be in reach. */
-static bool resolve_again(gw_board *board, int member, const board_entry *entry, board_side *side) {
-    if (!board->resolved || !side->in || !same_place(entry->in, entry->out) || !same_place(entry->in, side->in_at) ||
-        !same_place(entry->out, side->out_at))
-        return false;
-    side->in_mapping = gw_harbour_pin(board->harbour, board->ranks[member], entry->in, NULL);
-    if (!side->in_mapping) return false;
-    side->in = side->out = (uint8_t *)side->in_mapping->segment.base + entry->in.offset;
-    return true;
-}
-
-static gw_status resolve_side(gw_board *board, int member, gw_error *error) {
-    const gw_board_op *op = board_head(board);
-    const board_entry *entry = board_entry_of(board, board->finished, member);
-    board_side *side = &board->sides[member];
-    size_t offset, bytes;
-    uint8_t *in_at = NULL;
-    if (member == board->self) {
-        side->in = op->in;
-        side->out = op->out;
-        side->in_private = !entry->in.version;
-        side->out_private = !entry->out.version;
-        return GW_OK;
-    }
-    if (resolve_again(board, member, entry, side)) return GW_OK;
-    bool out = needs_out(board, op, member, &offset, &bytes);
-    side->in_private = !entry->in.version;
-    side->out_private = !entry->out.version;
-    side->in_at = entry->in;
-    side->out_at = entry->out;
-    side->out = NULL;
-    gw_status status = reach(board, member, entry->in, 0, op->count * board->element, &side->in_mapping, &in_at, error);
-    if (!status && out) status = reach(board, member, entry->out, offset, bytes, &side->out_mapping, &side->out, error);
-    side->in = in_at;
-    return status;
-}
-
-static void release_sides(gw_board *board) {
-    for (int m = 0; m < board->members; m++) {
-        board_side *side = &board->sides[m];
-        gw_harbour_unpin(side->in_mapping);
-        gw_harbour_unpin(side->out_mapping);
-        side->in_mapping = side->out_mapping = NULL;
-    }
+            memcpy(signature, board_entry_of(board, board->finished, m)->call.signature, 2 * sizeof *signature);
 }
 
 /* True once all members have come to the head operation. */
@@ -376,52 +249,15 @@ static bool all_arrived(gw_board *board) {
     return board->seen == board->members;
 }
 
-static gw_status check_abort(gw_board *board, gw_error *error) {
-    uint32_t by = atomic_load_explicit(&board->page->aborted, memory_order_acquire);
-    if (!by) return GW_OK;
-    int rank = board->ranks[by - 1];
-    return gw_fail_rank(error, GW_ABORTED, rank, "rank %d gave up operation %llu among the ranks of its host", rank,
-                        (unsigned long long)board_head(board)->number);
-}
-
-/* One private buffer, and all is staged, unless everybody's data has come already. */
-static void choose_mode(gw_board *board) {
-    int carried = 0;
-    for (int m = 0; m < board->members; m++) {
-        const board_entry *entry = board_entry_of(board, board->finished, m);
-        if (!entry->in.version || !entry->out.version) board->mode = BOARD_STAGED;
-        carried += !entry->in.version && entry->in.id == CARRIED;
-    }
-    if (carried == board->members) board->mode = BOARD_INLINE;
-}
-
-static gw_status resolve_sides(gw_board *board, gw_error *error) {
-    gw_status status = GW_OK;
-    plan_steps(board);
-    for (int m = 0; m < board->members && !status; m++) status = resolve_side(board, m, error);
-    board->resolved = !status;
-    /* The others may have done this rank's part too, returned and freed their buffers before it looked. */
-    if (!status || board->mode != BOARD_DIRECT || !gw_board_direct_done(board)) return status;
-    *error = (gw_error){.rank = -1};
-    return GW_OK;
-}
-
-static gw_status begin(gw_board *board, gw_error *error) {
-    gw_status status = check_abort(board, error);
-    if (!status) status = compare_signatures(board, error);
-    if (!status && board->mode != BOARD_INLINE) choose_mode(board);
-    if (!status && board->mode != BOARD_INLINE) status = resolve_sides(board, error);
-    board->arrived = !status;
-    return status;
-}
-
+/* Nobody is rung for `left`: who waits for it, to use a slot again, waits for this rank to arrive there too, and will
+ * be rung for then. */
 static void finish(gw_board *board) {
-    if (board->mode != BOARD_INLINE) release_sides(board);
+    gw_board_release(board);
     if (board->mode == BOARD_STAGED) board->window += board->steps;
     board->prepared = board->arrived = false;
     board->finished++;
     if (board->finished % BOARD_SWEEP == 0) gw_harbour_sweep(board->harbour);
-    board_tell(board, &board->progress[board->self].left, board->finished);
+    atomic_store_explicit(&board->progress[board->self].left, board->finished, memory_order_release);
     /* Others have read the lines of the next slot when it was used last: they are taken back before they are needed. */
     board_entry *next = board_entry_of(board, board->finished, board->self);
     __builtin_prefetch(&next->arrived, 1);
@@ -438,34 +274,58 @@ static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error 
             return GW_OK;
         }
         if (board->fixed && board->resolved && board->mode == BOARD_DIRECT) gw_board_expect_direct(board);
-        gw_status status = begin(board, error);
+        gw_status status = gw_board_begin(board, error);
         if (status) return status;
     }
     switch (board->mode) {
     case BOARD_INLINE: *moved = gw_board_work_inline(board, &done) || *moved; break;
+    case BOARD_CARRIED: *moved = gw_board_work_carried(board, &done) || *moved; break;
     case BOARD_DIRECT: *moved = gw_board_work_direct(board, budget, &done) || *moved; break;
     case BOARD_STAGED: *moved = gw_board_work_staged(board, budget, &done) || *moved; break;
     }
     if (!done) return GW_OK;
-    gw_status status = check_abort(board, error);
+    gw_status status = gw_board_check_abort(board, error);
     if (!status) finish(board);
     return status;
 }
 
-gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_error *error) {
+static inline void pause_core(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* looks: how often to look while nothing moves. */
+static gw_status work(gw_board *board, int looks, bool *moved, gw_error *error) {
     size_t budget = BOARD_QUANTUM_BYTES;
-    uint64_t before;
-    bool any = false;
     gw_status status = board->failed ? gw_fail(error, GW_ABORTED, "this board has failed before") : GW_OK;
-    do {
-        before = board->finished;
-        while (!status && board->published < board->started && publish(board)) any = true;
-        if (!status && board->finished < board->published) status = advance(board, &budget, &any, error);
-    } while (!status && board->finished > before && budget);
-    if (!status && !any && board->finished < board->started) status = check_abort(board, error);
+    while (!status && looks > 0 && board->finished < board->started && budget) {
+        uint64_t before = board->finished;
+        bool any = false;
+        while (board->published < board->started && publish(board)) any = true;
+        if (board->finished < board->published) status = advance(board, &budget, &any, error);
+        *moved = *moved || any;
+        if (board->finished > before) continue;
+        looks--;
+        if (!any && looks) pause_core();
+    }
+    if (!status && !*moved && board->finished < board->started) status = gw_board_check_abort(board, error);
     if (status) board->failed = true;
     if (board->news) gw_board_ring(board);
+    return status;
+}
+
+gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_error *error) {
+    bool any = false;
+    gw_status status = work(board, 1, &any, error);
     if (moved) *moved = any;
+    *completed = board->finished;
+    return status;
+}
+
+gw_status gw_board_watch(gw_board *board, uint64_t *completed, gw_error *error) {
+    bool any = false;
+    gw_status status = work(board, BOARD_LOOKS, &any, error);
     *completed = board->finished;
     return status;
 }
@@ -479,8 +339,8 @@ static void quarantine(gw_board *board) {
         const board_entry *entry = board_entry_of(board, index, board->self);
         const gw_board_op *op = &board->ops[index % GW_BOARD_DEPTH];
         gw_shared now;
-        if (goes_inline(board, op) || entry->out.version % 2 == 0) continue;
-        if (gw_harbour_find(board->harbour, op->out, 1, &now) && now.version == entry->out.version)
+        if (goes_inline(board, op) || entry->call.out.version % 2 == 0) continue;
+        if (gw_harbour_find(board->harbour, op->out, 1, &now) && now.version == entry->call.out.version)
             gw_harbour_renew(board->harbour, now.id, NULL);
     }
 }
@@ -488,7 +348,7 @@ static void quarantine(gw_board *board) {
 void gw_board_close(gw_board *board) {
     if (!board) return;
     if (board->page && board->finished < board->started) quarantine(board);
-    if (board->sides) release_sides(board);
+    if (board->sides) gw_board_release(board);
     if (board->page && board->self == 0) gw_harbour_unshare(board->harbour, board->page);
     gw_harbour_unpin(board->mapping);
     free(board->dst);

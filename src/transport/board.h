@@ -58,6 +58,10 @@ void gw_board_start(gw_board *board, const gw_board_op *op);
  * order they were started. *moved: something was done (may be NULL). After an error the board only can be closed. */
 gw_status gw_board_poll(gw_board *board, uint64_t *completed, bool *moved, gw_error *error);
 
+/* The same, for who has nothing else to do and a core of its own: looks for half a microsecond before it comes back.
+ * Sleepers are rung for only then, which takes none of the time that matters if all are awake. */
+gw_status gw_board_watch(gw_board *board, uint64_t *completed, gw_error *error);
+
 /* The rank that the oldest unfinished operation waits for, -1: none. */
 int gw_board_awaited(const gw_board *board);
 /* Operations that this rank has finished; UINT64_MAX for one that is no member. */

@@ -11,20 +11,29 @@
 
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
 #define BOARD_CARRIED_BYTES 8192          /* of all others' private data, to be read from their slots */
+#define BOARD_PIECE_BYTES 2048            /* of carried data under one stamp: what a core keeps in its store queue */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
 #define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
 #define BOARD_BUFFERS 8                   /* windows that may be in flight */
 #define BOARD_QUANTUM_BYTES ((size_t)1 << 20) /* of one poll */
+#define BOARD_LOOKS 16                    /* of gw_board_watch: about half a microsecond */
+#define BOARD_NOT_NEEDED 2u               /* as the version of a buffer: nobody will touch it (those alive are odd) */
+#define BOARD_CARRIES 1u                  /* as the id of private input: it comes in the slot */
 #define BOARD_WIDEN_MAX 4                 /* accumulator bytes for one byte of the raw type, at most */
+
+/* What a member calls, and on which memory. */
+typedef struct board_call {
+    uint64_t signature[2];
+    gw_shared in, out; /* version 0: private */
+} board_call;
 
 /* One member's line in one slot, and the claims on the part it owns. */
 typedef struct board_entry {
     alignas(GW_LINE) _Atomic uint64_t arrived; /* index of the operation + 1; what follows belongs to that one */
-    uint64_t signature[2];
     uint64_t left; /* operations this member had finished */
-    gw_shared in, out; /* version 0: private */
+    board_call call;
     alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
     alignas(GW_LINE) _Atomic uint64_t served; /* parts not claimed: index + 1 of the operation whose part is finished */
@@ -47,15 +56,15 @@ typedef struct board_page {
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
 } board_page;
 
-typedef enum board_mode { BOARD_INLINE, BOARD_DIRECT, BOARD_STAGED } board_mode;
+typedef enum board_mode { BOARD_INLINE, BOARD_CARRIED, BOARD_DIRECT, BOARD_STAGED } board_mode;
 
 /* What a member contributes to the operation that is worked on, as this process sees it. */
 typedef struct board_side {
     const uint8_t *in; /* NULL: not to be reached from here */
     uint8_t *out;
-    gw_mapping *in_mapping, *out_mapping; /* pinned; NULL for this rank and for private memory */
+    gw_mapping *in_mapping, *out_mapping; /* NULL for this rank and for private memory */
     bool in_private, out_private;
-    gw_shared in_at, out_at; /* as it was published, when this was found out */
+    board_call call; /* as it was published, when this was found out */
     size_t offset, length; /* of the part it owns, in elements */
 } board_side;
 
@@ -84,7 +93,9 @@ struct gw_board {
     gw_shared own_in, own_out;
     uint32_t own_entries, own_changes;
     board_mode stepped;   /* step and steps are those of this mode; BOARD_INLINE: of none */
-    bool resolved;        /* sides are known, of members whose buffers lie where they did */
+    bool resolved;        /* sides and settled are known, for calls that are published as these were */
+    board_mode settled;   /* the mode that it was carried out in */
+    uint32_t unmapped;    /* of the harbour, when sides were found out */
 
     /* the operation `finished`, once it is at the head */
     bool prepared; /* parts are cut */
@@ -92,6 +103,8 @@ struct gw_board {
     bool fixed;    /* direct: parts are left to their owners */
     board_mode mode;
     int seen; /* members whose arrival has been seen, from member 0 on */
+    bool held; /* mappings of sides are pinned */
+    size_t combined; /* carried: elements that are done */
     board_side *sides;
     size_t element, wide_element; /* bytes */
     size_t step;                  /* elements of a chunk (direct) or piece (staged) */
@@ -123,6 +136,14 @@ static inline bool board_only_owner_gets(const gw_board_op *op) { return op->tas
 
 static inline size_t board_min(size_t a, size_t b) { return a < b ? a : b; }
 
+/* board_begin.c: all have come. Whether they agree, and where their buffers lie. */
+gw_status gw_board_begin(gw_board *board, gw_error *error);
+gw_status gw_board_check_abort(gw_board *board, gw_error *error);
+void gw_board_release(gw_board *board); /* sides may be unmapped */
+void gw_board_plan_steps(gw_board *board);
+/* The range of a member's out that the head operation touches, in bytes; false: none. */
+bool gw_board_needs_out(const gw_board *board, const gw_board_op *op, int member, size_t *offset, size_t *bytes);
+
 /* board_parts.c: cuts the operation into the parts that members own. */
 void gw_board_cut(gw_board *board);
 /* Combines (or copies) count elements: sources of all members, or the one source of a copying task. */
@@ -140,6 +161,9 @@ void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
 /* inline: copies this member's data into its entry, before it arrives. */
 void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);
+/* carried: the same in pieces, after it has arrived. */
+void gw_board_fill_carried(gw_board *board, board_entry *entry, const gw_board_op *op);
+bool gw_board_work_carried(gw_board *board, bool *done);
 /* staged: copies a window in, if there is one and room for it; also before all have arrived. */
 bool gw_board_fill_staged(gw_board *board, size_t *budget);
 

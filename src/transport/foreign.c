@@ -2,16 +2,9 @@
 #include "transport/foreign.h"
 
 #include <dirent.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <string.h>
 
-static void leave_bbr(int fd) {
-    char name[17] = "";
-    socklen_t bytes = 16;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0 || strncmp(name, "bbr", 3) != 0) return;
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* where there is none, bbr it is */
-}
+#include "transport/congestion.h"
 
 static bool is_at(int fd, const gw_address *address, bool own) {
     gw_address found = {0};
@@ -26,7 +19,7 @@ void gw_foreign_leave_bbr(const gw_address *address, bool own) {
     if (!descriptors) return;
     for (struct dirent *entry = readdir(descriptors); entry; entry = readdir(descriptors)) {
         int fd = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && is_at(fd, address, own)) leave_bbr(fd);
+        if (entry->d_name[0] != '.' && is_at(fd, address, own)) gw_congestion_leave_bbr(fd);
     }
     closedir(descriptors);
 }

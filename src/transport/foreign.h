@@ -1,8 +1,7 @@
 /* foreign.h - sockets of this process that a library opened, and their congestion control.
  *
- * They take the system's, and where that is bbr a transfer on a fast link takes 1.4 times as long as with cubic
- * (tcp.h). Neither libfabric nor ZeroMQ has a call to change it, but the sockets are this process's, and known by their
- * addresses. */
+ * They take the system's, which may be bbr (congestion.h). Neither libfabric nor ZeroMQ has a call to change it, but
+ * the sockets are this process's, and known by their addresses. */
 #ifndef GW_TRANSPORT_FOREIGN_H
 #define GW_TRANSPORT_FOREIGN_H
 

@@ -75,6 +75,7 @@ typedef struct gw_harbour {
     int bell[2]; /* pipe: reading and writing end */
     gw_segment *own;        /* the segments of the table, by entry */
     uint32_t last_found;    /* entry that gw_harbour_find found last */
+    uint32_t unmapped;      /* mappings of peers' segments that are gone: who keeps one unpinned compares */
     gw_harbour_peer *peers; /* by rank */
 } gw_harbour;
 

@@ -138,7 +138,7 @@ void gw_harbour_unpin(gw_mapping *mapping) {
 }
 
 /* True if none is left that should go. */
-static bool sweep_entry(gw_harbour_peer *peer, uint32_t id) {
+static bool sweep_entry(gw_harbour *harbour, gw_harbour_peer *peer, uint32_t id) {
     uint32_t version = atomic_load(&peer->page->table[id].version);
     bool clean = true;
     for (gw_mapping **link = &peer->mappings[id]; *link;) {
@@ -149,6 +149,7 @@ static bool sweep_entry(gw_harbour_peer *peer, uint32_t id) {
             continue;
         }
         *link = mapping->next;
+        harbour->unmapped++;
         gw_segment_close(&mapping->segment);
         free(mapping);
     }
@@ -163,7 +164,7 @@ void gw_harbour_sweep(gw_harbour *harbour) {
         if (changes == peer->changes) continue;
         bool clean = true;
         for (uint32_t id = 0; id < GW_HARBOUR_SEGMENTS; id++)
-            if (peer->mappings[id]) clean = sweep_entry(peer, id) && clean;
+            if (peer->mappings[id]) clean = sweep_entry(harbour, peer, id) && clean;
         if (clean) peer->changes = changes;
     }
 }

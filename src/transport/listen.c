@@ -8,7 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static int stream_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+#include "transport/congestion.h"
+
+static int stream_socket(int family) {
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0) gw_congestion_leave_bbr(fd);
+    return fd;
+}
 
 /* 0, or an errno. That a port is taken may turn out in listen(): with SO_REUSEADDR two sockets may both be bound to it
  * as long as neither listens. */
@@ -68,6 +74,7 @@ gw_status gw_listen_adopt(int fd, int low, int high, gw_address *bound, gw_error
     int port = gw_address_port(bound);
     if (port < low || port > high)
         return gw_fail(error, GW_INVALID, "file descriptor %d listens at port %d, not at %d-%d", fd, port, low, high);
+    gw_congestion_leave_bbr(fd);
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
         return gw_fail(error, GW_SYSTEM, "cannot take over the listening socket %d: %s", fd, strerror(errno));

@@ -5,6 +5,7 @@
 #include "transport/tcp.h"
 
 #include "base/log.h"
+#include "transport/congestion.h"
 #include "transport/tcp_conn.h"
 
 #include <assert.h>
@@ -22,7 +23,6 @@
 
 #define EVENTS 64
 #define STREAMS_MAX 64
-#define ALGORITHM_BYTES 16 /* the kernel's TCP_CA_NAME_MAX */
 #define GRACE (2 * GW_MILLISECOND) /* in which the lower rank of a pair may dial, before the higher one does */
 
 /* What goes to one peer by one stream. */
@@ -41,7 +41,7 @@ typedef struct lane {
 typedef struct tcp {
     gw_transport base;
     int rank, world, streams;
-    char congestion[ALGORITHM_BYTES];
+    char congestion[GW_CONGESTION_BYTES];
     size_t socket_buffer; /* bytes, 0: the kernel's choice */
     gw_dial dial;
     void *dial_ctx;
@@ -67,21 +67,21 @@ static void option(const tcp *t, int peer, int fd, int level, int name, const vo
     gw_log(GW_LOG_INFO, t->rank, "the connection to rank %d goes without %s: %s", peer, what, strerror(errno));
 }
 
-/* The algorithm to set, NULL: leave the system's. */
-static const char *algorithm(const tcp *t, int fd) {
-    if (strcmp(t->congestion, "system") == 0) return NULL;
-    if (strcmp(t->congestion, "auto") != 0) return t->congestion;
-    char current[ALGORITHM_BYTES + 1] = "";
-    socklen_t bytes = ALGORITHM_BYTES;
-    getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, current, &bytes);
-    return strncmp(current, "bbr", 3) == 0 ? "cubic" : NULL;
+static void choose_congestion(const tcp *t, int peer, int fd) {
+    char name[GW_CONGESTION_BYTES];
+    snprintf(name, sizeof name, "%s", t->congestion);
+    if (strcmp(name, "auto") == 0) {
+        gw_congestion_leave_bbr(fd);
+        return;
+    }
+    if (strcmp(name, "system") == 0) gw_congestion_default(name);
+    option(t, peer, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name), name);
 }
 
 static void prepare(const tcp *t, int peer, int fd) {
     int on = 1, size = t->socket_buffer > INT32_MAX ? INT32_MAX : (int)t->socket_buffer;
     option(t, peer, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on, "TCP_NODELAY");
-    const char *name = algorithm(t, fd);
-    if (name) option(t, peer, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name), name);
+    choose_congestion(t, peer, fd);
     if (size == 0) return;
     option(t, peer, fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size, "its send buffer");
     option(t, peer, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size, "its receive buffer");

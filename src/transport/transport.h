@@ -87,6 +87,8 @@ typedef struct gw_transport_ops {
      * (both sides must agree). */
     void (*reset)(gw_transport *transport, uint32_t generation);
     void (*close)(gw_transport *transport);
+    /* The peer's process has ended, or it has left the job: nothing is to be waited for. NULL: that changes nothing. */
+    void (*gone)(gw_transport *transport, int peer);
     /* For transports that need connections of the gateway (tcp.h says more); NULL for others. From any thread. */
     void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
