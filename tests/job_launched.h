@@ -36,6 +36,7 @@ static void job_launch(job *j, const char *line) {
     gw_time until = gw_clock_now() + LAUNCH_SECONDS * GW_SECOND;
     for (int r = 0; r < j->world; r++) {
         const job_seat *seat = &j->shared->seat[r];
+        if (j->absent == r + 1) continue;
         while (!atomic_load(&seat->joined) && !atomic_load(&seat->ended) && gw_clock_now() < until) usleep(500);
         j->pid[r] = atomic_load(&seat->pid);
     }
@@ -49,6 +50,7 @@ __attribute__((constructor)) static void job_be_launched(void) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     job_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd < 0 || shared == MAP_FAILED) abort();
+    if (shared->job.absent == atoi(rank) + 1) exit(0);
     job j = shared->job;
     j.shared = shared;
     j.launcher = getppid();

@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    size_t largest = (size_t)64 << 20;
+    size_t largest = (size_t)16 << 20;
     contest c = {.in = malloc(largest), .out = malloc(largest)};
     gw_options options = GW_OPTIONS_DEFAULT;
     options.strategy = "transport=mpi arch=mpi";
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
     if (rank == 0)
         printf("%10s  %13s  %14s  %13s  %6s  %6s\n", "bytes", "Allreduce, us", "Iallreduce, us", "arch=mpi, us", "ratio",
                "ratio");
-    for (size_t bytes = 4096; bytes <= largest; bytes *= 8) meet(&c, bytes, ranks, rank);
+    for (size_t bytes = 4096; bytes <= largest; bytes *= 4) meet(&c, bytes, ranks, rank);
     gw_finalize(c.comm);
     MPI_Finalize();
     free(c.in);

@@ -140,10 +140,13 @@ static void settle(gw_core *core) {
     core->config.failed(core->config.ctx, gw_control_error(core->control));
 }
 
-/* A driver looks many times a second; a longer gap means that this process was stopped. */
-static void forgive_own_sleep(gw_core *core, gw_time now) {
+bool gw_core_was_stopped(const gw_core *core, gw_time now) {
     gw_time gap = now - core->polled_at;
-    if (gap > core->config.deadline / 10 && gap > GW_SECOND / 5) gw_engine_forgive(core->engine, gap);
+    return gap > core->config.deadline / 10 && gap > GW_SECOND / 5;
+}
+
+static void forgive_own_sleep(gw_core *core, gw_time now) {
+    if (gw_core_was_stopped(core, now)) gw_engine_forgive(core->engine, now - core->polled_at);
     core->polled_at = now;
 }
 

@@ -37,6 +37,9 @@ void gw_core_drop(gw_core *core, gw_rider *rider);
 /* Operations or riders are under way. */
 bool gw_core_busy(const gw_core *core);
 
+/* A driver looks many times a second; after a longer gap this process was stopped. */
+bool gw_core_was_stopped(const gw_core *core, gw_time now);
+
 /* As the functions of engine.h and control.h, and then settled. */
 bool gw_core_poll(gw_core *core, gw_time now);
 void gw_core_poll_control(gw_core *core, gw_time now);

@@ -89,6 +89,7 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
 
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {
     gw_peer *peer = &engine->peers[rank];
+    if (peer->transport && peer->transport->ops->gone) peer->transport->ops->gone(peer->transport, rank);
     if (engine->halted || !peer->transport) return;
     peer->left = left;
     peer->died = !left;

@@ -31,7 +31,7 @@ static gw_status attach_zmq(gw_node *node, gw_error *error) {
 
 /* When all are there: MPI's own start waits for every rank. */
 static gw_status open_mpi(gw_node *node, gw_error *error) {
-    gw_mpi_options options = {.rank = node->rank, .world = node->world,
+    gw_mpi_options options = {.rank = node->rank, .world = node->world, .deadline = node->deadline,
                               .library = gw_strategy_choice(&node->strategy, GW_AXIS_TRANSPORT, "library")};
     return gw_mpi_open(&node->net, &options, gw_engine_sink(gw_core_engine(node->core)), error);
 }

@@ -126,6 +126,8 @@ static bool turn(gw_node *node, gw_time *spin_until, int extra) {
     bool drives = true;
     int pending = gw_engine_pending(gw_core_engine(node->core));
     gw_time now = gw_clock_now();
+    /* The others may have given it up in the meantime, and the memory that messages of theirs are in. */
+    if (gw_core_was_stopped(node->core, now)) gw_links_poll(node, now);
     bool moved = gw_core_poll(node->core, now);
     if (gw_engine_pending(gw_core_engine(node->core)) != pending) pthread_cond_broadcast(&node->turn);
     if (moved) *spin_until = now + spin(node);

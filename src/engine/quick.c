@@ -35,11 +35,12 @@ static bool prepare(gw_team *team, const gw_op_spec *spec) {
     return true;
 }
 
+/* Where it fails an operation will find the same, and tell. */
 static bool start_native(gw_team *team, const gw_op_spec *spec) {
-    gw_error error = {.rank = -1}; /* an operation will find the same, and tell */
-    team->quick.native = team->native->ops->native->start(team->native, spec->in, spec->out, spec->count, spec->dtype,
-                                                          spec->redop, &error);
-    return team->quick.native != NULL;
+    gw_quick *quick = &team->quick;
+    quick->native = team->native->ops->native->start(team->native, spec->in, spec->out, spec->count, spec->dtype,
+                                                     spec->redop, &quick->error);
+    return quick->native != NULL;
 }
 
 static void start_on_board(gw_team *team, const gw_op_spec *spec) {
@@ -59,7 +60,6 @@ bool gw_quick_start(gw_team *team, const gw_op_spec *spec) {
     if (!engine->spare || !engine->spare->lane_room) return false; /* handing over must not need memory */
     if (!prepare(team, spec)) return false;
     quick->error.status = GW_OK;
-    quick->native = NULL;
     if (native && !start_native(team, spec)) return false;
     if (!native) start_on_board(team, spec);
     quick->running = true;

@@ -47,7 +47,7 @@ void gw_mpi_post_letter(mpi *m, letter *l, size_t bytes) {
     l->head_done = status != GW_OK;
     if (!status && l->packet) {
         const gw_packet *packet = l->packet;
-        status = m->table->send(m->mpi, packet->data, packet->frame.length, l->to, m->tag + 1, &l->body, why);
+        status = m->table->send(m->mpi, packet->data, packet->frame.length, l->to, m->tag + BODY_TAG, &l->body, why);
         l->body_done = status != GW_OK;
     }
     if (status) break_off(m, l->to, status, why);
@@ -131,7 +131,7 @@ static void expect(mpi *m, int from, const gw_frame *frame) {
         return;
     }
     *p = (parcel){.from = from, .frame = *frame, .landing = landing};
-    gw_status status = m->table->receive(m->mpi, landing, frame->length, from, m->tag + 1, &p->request, why);
+    gw_status status = m->table->receive(m->mpi, landing, frame->length, from, m->tag + BODY_TAG, &p->request, why);
     if (status) {
         p->next = m->spare_parcels;
         m->spare_parcels = p;
@@ -222,7 +222,7 @@ static bool native_carries(gw_dtype dtype, gw_redop op) {
 static gw_native_task *native_start(gw_transport *transport, const void *in, void *out, size_t count, gw_dtype dtype,
                                     gw_redop op, gw_error *error) {
     mpi *m = (mpi *)transport;
-    char why[GW_MPI_WHY_BYTES] = "MPI could not be brought back to order after an error";
+    char why[GW_MPI_WHY_BYTES]; /* not cleared: that is a part of what a small call costs */
     gw_native_task *task = m->spare_tasks;
     if (task) m->spare_tasks = task->next;
     else task = malloc(sizeof *task);
@@ -232,7 +232,8 @@ static gw_native_task *native_start(gw_transport *transport, const void *in, voi
     }
     *task = (gw_native_task){.reduction = {dtype, op, m->world}, .out = out, .count = count};
     gw_status status = GW_UNSUPPORTED;
-    if (!m->stuck)
+    if (m->stuck) snprintf(why, sizeof why, "it could not be brought back to order after an error");
+    else
         status = m->table->allreduce(m->mpi, in, out, count, dtype, op == GW_AVG ? GW_SUM : op, &task->request, why);
     task->next = status ? m->spare_tasks : m->tasks;
     *(status ? &m->spare_tasks : &m->tasks) = task;
@@ -251,7 +252,7 @@ void gw_mpi_drop_task(mpi *m, gw_native_task *task) {
 static bool native_done(gw_transport *transport, gw_native_task *task, gw_error *error) {
     mpi *m = (mpi *)transport;
     bool done = false;
-    char why[GW_MPI_WHY_BYTES] = "";
+    char why[GW_MPI_WHY_BYTES]; /* not cleared, as above */
     gw_status status = m->table->test(&task->request, &done, NULL, why);
     if (!done) return false;
     if (status) gw_fail(error, status, "MPI's all-reduce failed: %s", why);
@@ -300,6 +301,8 @@ static bool mpi_arm(gw_transport *transport, bool sleeping) {
     return false;
 }
 
+static void mpi_gone(gw_transport *transport, int number) { ((mpi *)transport)->peers[number].gone = true; }
+
 static void mpi_release(gw_transport *transport, int number, uint64_t ticket) {
     (void)transport, (void)number, (void)ticket; /* payloads are landed, or shown only while arrived() runs */
 }
@@ -308,7 +311,8 @@ static const gw_native native = {.carries = native_carries, .start = native_star
 
 static const gw_transport_ops ops = {
     .name = "mpi", .ordered = false, .hangs_up = true, .send = mpi_send, .release = mpi_release, .poll = mpi_poll,
-    .wait_fd = mpi_wait_fd, .arm = mpi_arm, .reset = gw_mpi_reset, .close = gw_mpi_close, .native = &native,
+    .wait_fd = mpi_wait_fd, .arm = mpi_arm, .reset = gw_mpi_reset, .close = gw_mpi_close, .gone = mpi_gone,
+    .native = &native,
 };
 
 gw_status gw_mpi_open(gw_transport **out, const gw_mpi_options *options, gw_sink sink, gw_error *error) {
@@ -327,7 +331,7 @@ gw_status gw_mpi_open(gw_transport **out, const gw_mpi_options *options, gw_sink
     if (status == GW_OK) status = gw_mpi_load(options->library, &m->table, error);
     if (status == GW_OK) {
         memset(m->mails, 0, MAILS * sizeof *m->mails);
-        status = m->table->open(&m->mpi, m->rank, m->world, why);
+        status = m->table->open(&m->mpi, m->rank, m->world, (double)options->deadline / (double)GW_SECOND, why);
         if (status) gw_fail(error, status, "transport=mpi: %s", why);
     }
     if (status) {

@@ -8,8 +8,9 @@
  * questions; while it only waits for a peer to begin, it looks every 50 us.
  *
  * MPI is started by gw_mpi_open unless the caller has (with MPI_THREAD_SERIALIZED at least; MPI_THREAD_MULTIPLE where
- * the caller goes on using it). One thread at a time, as transport.h says. reset() waits up to 200 ms for what cannot
- * be taken back; if that is not enough nothing calls MPI any more, and the job cannot go on. */
+ * the caller goes on using it). One thread at a time, as transport.h says. reset() waits up to 100 ms for receives that
+ * cannot be taken back, and if that is not enough nothing calls MPI any more, and the job cannot go on; and up to 500
+ * ms for living peers that may still read what was sent. */
 #ifndef GW_TRANSPORT_MPI_H
 #define GW_TRANSPORT_MPI_H
 
@@ -18,6 +19,7 @@
 typedef struct gw_mpi_options {
     int rank, world;     /* those of MPI's own world */
     const char *library; /* "auto", "openmpi" or "mpich" */
+    gw_time deadline;    /* how long gw_mpi_open waits for the others */
 } gw_mpi_options;
 
 /* Returns when all ranks have called it. GW_UNSUPPORTED, and what is missing, where there is no MPI. */

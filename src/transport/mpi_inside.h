@@ -7,6 +7,10 @@
 #include "transport/mpi.h"
 #include "transport/mpi_table.h"
 
+/* The tags of a generation, counted from its first: frames, payloads, and its end. */
+#define BODY_TAG 1
+#define END_TAG 2
+#define TAGS 3
 #define MAILS 32 /* frames that MPI may deliver before we look */
 #define MAIL_BYTES 4096 /* of a frame and the payload that rides along */
 #define SMALL_BYTES (MAIL_BYTES - GW_FRAME_BYTES)
@@ -48,6 +52,8 @@ struct gw_native_task {
 typedef struct peer {
     int parcels;        /* on their way from it */
     bool left, lost;    /* left: it said so, but what it sent before may still be coming */
+    bool gone;          /* its process has ended, or it has left; stays so over generations */
+    bool told, heard;   /* during reset(): that we read nothing of it any more; that it reads nothing of ours */
     gw_status broken;   /* to be told by poll() */
     char detail[GW_MPI_WHY_BYTES];
 } peer;
@@ -57,7 +63,7 @@ typedef struct mpi {
     int rank, world;
     const gw_mpi_table *table;
     gw_mpi *mpi;
-    int tag;                   /* of frames in this generation; of payloads: the next */
+    int tag;                   /* the first of this generation */
     int timer;                 /* timerfd: wakes who sleeps, since MPI cannot */
     bool closing;              /* only goodbyes are heard */
     bool stuck;                /* MPI holds memory that is not ours any more: it is never called again */

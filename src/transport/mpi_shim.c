@@ -1,6 +1,7 @@
 /* mpi_shim.c - see mpi_table.h: all that is compiled against an MPI. Not part of libgradwire. */
 #include "transport/mpi_table.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <mpi.h>
 #include <stdatomic.h>
@@ -23,6 +24,8 @@ static _Atomic int users; /* opened and not closed */
 static MPI_Comm farewell; /* for what the exit needs; made by the first open() */
 static bool has_farewell;
 
+typedef int ucs_setter(const char *name, const char *value); /* of libucs, which is not linked */
+
 /* A request of this MPI lies at the beginning of ours. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(gw_mpi_request), "a request has room");
 
@@ -43,16 +46,26 @@ static gw_status explain(int code, const char *what, char why[GW_MPI_WHY_BYTES])
     return GW_PEER_LOST;
 }
 
-/* MPI_Finalize would wait for ever for a rank that is dead. */
-static bool all_come(void) {
+/* MPI_Finalize would wait for ever for a rank that is dead. One that left before anything failed cannot know, and waits
+ * here as it would there: a limit would end a job whose other ranks have more to do. */
+static bool all_come(bool limited) {
     MPI_Request request;
     int over = 0;
     if (MPI_Ibarrier(farewell, &request) != MPI_SUCCESS) return false;
-    for (double until = MPI_Wtime() + FAREWELL_S; !over && MPI_Wtime() < until;) {
+    for (double until = MPI_Wtime() + FAREWELL_S; !over && (!limited || MPI_Wtime() < until);) {
         if (MPI_Test(&request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (!over) usleep(200);
     }
     return over;
+}
+
+/* UCX, where it is under this MPI, warns of every message that an error has left on its way, one line each: that there
+ * was an error has been said. */
+static void hush_ucx(void) {
+    void *set = dlsym(RTLD_DEFAULT, "ucs_global_opts_set_value");
+    ucs_setter *value;
+    memcpy(&value, &set, sizeof value);
+    if (set && !getenv("UCX_LOG_LEVEL")) value("LOG_LEVEL", "error");
 }
 
 /* Not from under a transport: a process that exits without gw_finalize is to be missed by the others, not to be
@@ -61,7 +74,9 @@ static void end_mpi(void) {
     int ended = 0;
     MPI_Finalized(&ended);
     if (ended || atomic_load(&abandoned) || atomic_load(&users) > 0) return;
-    if (!atomic_load(&doubted) || all_come()) MPI_Finalize();
+    bool failed = atomic_load(&doubted);
+    if (failed) hush_ucx();
+    if (all_come(failed)) MPI_Finalize();
 }
 
 static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
@@ -101,29 +116,45 @@ static gw_status check_place(int rank, int world, char why[GW_MPI_WHY_BYTES]) {
     return GW_MISMATCH;
 }
 
-static gw_status shim_open(gw_mpi **out, int rank, int world, char why[GW_MPI_WHY_BYTES]) {
-    gw_status status = start_mpi(why);
-    if (!status) status = check_place(rank, world, why);
-    if (status) return status;
+/* Makes a communicator of all ranks, when all have come to this. GW_TIMEOUT: MPI still writes to *copy if they do. */
+static gw_status join_all(MPI_Comm *copy, double seconds, char why[GW_MPI_WHY_BYTES]) {
+    MPI_Request request;
+    int over = 0;
+    int code = MPI_Comm_idup(MPI_COMM_WORLD, copy, &request);
+    for (double until = MPI_Wtime() + seconds; code == MPI_SUCCESS && !over;) {
+        code = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+        if (over || code != MPI_SUCCESS) break;
+        if (MPI_Wtime() > until) {
+            snprintf(why, GW_MPI_WHY_BYTES, "not all ranks of MPI came to gw_init within %g s: see the output of the "
+                                            "others, or set a longer GRADWIRE_DEADLINE", seconds);
+            return GW_TIMEOUT;
+        }
+        usleep(50);
+    }
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN);
+    return explain(code, "MPI_Comm_idup", why);
+}
+
+static gw_status shim_open(gw_mpi **out, int rank, int world, double seconds, char why[GW_MPI_WHY_BYTES]) {
+    int *bound = NULL, found = 0;
     gw_mpi *mpi = calloc(1, sizeof *mpi);
     if (!mpi) {
-        snprintf(why, GW_MPI_WHY_BYTES, "out of memory");
+        snprintf(why, GW_MPI_WHY_BYTES, "out of memory for its communicators");
         return GW_MEMORY;
     }
-    int *bound = NULL, found = 0;
-    status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm), "MPI_Comm_dup", why);
-    if (!status) status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->whole), "MPI_Comm_dup", why);
+    gw_status status = start_mpi(why);
+    if (!status) status = check_place(rank, world, why);
+    if (!status) status = join_all(&mpi->comm, seconds, why);
+    if (!status) status = join_all(&mpi->whole, seconds, why);
     if (!status && !has_farewell) {
-        status = explain(MPI_Comm_dup(MPI_COMM_WORLD, &farewell), "MPI_Comm_dup", why);
+        status = join_all(&farewell, seconds, why);
         has_farewell = status == GW_OK;
     }
     if (status) {
-        free(mpi);
+        atomic_store(&abandoned, true); /* the others may wait here, and not come to MPI_Finalize */
+        if (status != GW_TIMEOUT) free(mpi);
         return status;
     }
-    MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(mpi->whole, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(farewell, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, &bound, &found);
     mpi->tag_max = found ? *bound : 32767;
     atomic_fetch_add(&users, 1);

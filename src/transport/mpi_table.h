@@ -11,7 +11,7 @@
 
 #include "gradwire.h"
 
-#define GW_MPI_TABLE_VERSION 2
+#define GW_MPI_TABLE_VERSION 3
 #define GW_MPI_TABLE_SYMBOL "gw_mpi_shim"
 #define GW_MPI_WHY_BYTES 256
 
@@ -31,9 +31,10 @@ typedef struct gw_mpi_message {
 
 typedef struct gw_mpi_table {
     int version; /* GW_MPI_TABLE_VERSION */
-    /* Starts MPI unless it runs already, and joins the others: returns when all ranks have called it. An MPI started
-     * here is ended when the process exits, because it cannot be started twice; not where close() was not called. */
-    gw_status (*open)(gw_mpi **mpi, int rank, int world, char why[GW_MPI_WHY_BYTES]);
+    /* Starts MPI unless it runs already (its launcher watches over that), and joins the others: returns when all have
+     * called it, or after so many seconds. An MPI started here is ended when the process exits, because it cannot be
+     * started twice; not where close() was not called. */
+    gw_status (*open)(gw_mpi **mpi, int rank, int world, double seconds, char why[GW_MPI_WHY_BYTES]);
     void (*close)(gw_mpi *mpi);
     /* The job has failed, perhaps because a rank is gone: MPI is ended only if all come to that within seconds. */
     void (*doubt)(void);

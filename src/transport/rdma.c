@@ -23,11 +23,31 @@
 
 /* ---- receives ---- */
 
-static void repost(rdma *r, record *rec) {
+static ssize_t post_receive(rdma *r, record *rec) {
     void *descriptor = r->buffer_memory ? r->buffer_memory->descriptor : NULL;
-    ssize_t result = fi_recv(r->fabric.endpoint, rec->buffer, GW_RDMA_MESSAGE_BYTES, descriptor, FI_ADDR_UNSPEC, rec);
+    return fi_recv(r->fabric.endpoint, rec->buffer, GW_RDMA_MESSAGE_BYTES, descriptor, FI_ADDR_UNSPEC, rec);
+}
+
+/* One that libfabric does not take now waits for the next poll(). */
+static void repost(rdma *r, record *rec) {
+    ssize_t result = post_receive(r, rec);
     if (result == 0) return;
-    gw_log(GW_LOG_ERROR, r->rank, "rdma: a receive cannot be posted: %s", r->fabric.library.strerror((int)-result));
+    if (result == -FI_EAGAIN) {
+        rec->next = r->unposted;
+        r->unposted = rec;
+    } else {
+        gw_log(GW_LOG_ERROR, r->rank, "rdma: a receive cannot be posted: %s", r->fabric.library.strerror((int)-result));
+    }
+}
+
+static void repost_all(rdma *r) {
+    record *list = r->unposted;
+    r->unposted = NULL;
+    while (list) {
+        record *rec = list;
+        list = rec->next;
+        repost(r, rec);
+    }
 }
 
 /* ---- polling ---- */
@@ -58,6 +78,7 @@ static void complete_error(rdma *r) {
 static bool receive(rdma *r) {
     struct fi_cq_data_entry entries[COMPLETIONS];
     if (!r->fabric.completions) return false; /* after a reset, until somebody is greeted */
+    if (r->unposted) repost_all(r);
     ssize_t count = fi_cq_read(r->fabric.completions, entries, COMPLETIONS);
     for (ssize_t i = 0; i < count; i++) complete(r, &entries[i]);
     if (count == -FI_EAVAIL) complete_error(r);
@@ -148,7 +169,7 @@ static bool rdma_arm(gw_transport *transport, bool sleeping) {
     bool wakes = r->watched >= 0;
     if (wakes && fi_trywait(r->fabric.fabric, &wait, 1) != 0) return true;
     if (gw_rdma_stamps_wait(r)) return true; /* asking moves things */
-    if (!wakes || r->backlog_count || r->due) set_timer(r, NAP_NS);
+    if (!wakes || r->backlog_count || r->due || r->unposted) set_timer(r, NAP_NS);
     return false;
 }
 
@@ -166,7 +187,12 @@ static gw_status start(rdma *r, gw_error *error) {
     }
     status = gw_rdma_stamps_open(r, error);
     if (status != GW_OK) return status;
-    for (int i = 0; i < r->fabric.receives; i++) repost(r, &r->receives[i]);
+    for (int i = 0; i < r->fabric.receives; i++) {
+        ssize_t result = post_receive(r, &r->receives[i]);
+        if (result)
+            return gw_fail(error, GW_SYSTEM, "rdma: provider %s: receive %d of %d cannot be posted: %s", r->fabric.name,
+                           i + 1, r->fabric.receives, r->fabric.library.strerror((int)-result));
+    }
     r->watched = r->fabric.wait_fd;
     struct epoll_event event = {.events = EPOLLIN};
     if (r->watched >= 0 && epoll_ctl(r->events, EPOLL_CTL_ADD, r->watched, &event) != 0) r->watched = -1;
@@ -193,7 +219,7 @@ static void forget(rdma *r) {
     }
     r->backlog_count = r->awaited_count = 0;
     r->unsettled = false;
-    r->spare = r->due = NULL;
+    r->spare = r->due = r->unposted = NULL;
     for (int i = 0; i < r->record_count; i++) {
         r->records[i].next = r->spare;
         r->spare = &r->records[i];

@@ -93,6 +93,7 @@ typedef struct rdma {
     gw_rdma_memory *buffer_memory; /* NULL: need not be registered */
     int record_count;
     record *spare, *due; /* due: begun, and refused by libfabric for now */
+    record *unposted;    /* receives, likewise */
     uint8_t *stamps;     /* rdma_stamp.c: by slot, then peer; NULL: immediate data comes by libfabric */
     gw_rdma_memory *stamp_memory;
     int *awaited; /* peers that may stamp */

@@ -31,7 +31,8 @@ gw_status gw_rdma_library_load(gw_rdma_library *library, gw_error *error) {
                        dlerror());
     for (int i = 0; i < 6; i++) {
         found[i] = dlsym(handle, names[i]);
-        if (!found[i]) return gw_fail(error, GW_UNSUPPORTED, "rdma: %s has no %s", NAME, names[i]);
+        if (!found[i]) return gw_fail(error, GW_UNSUPPORTED, "rdma: %s has no %s: install libfabric 1.11 or later",
+                                         NAME, names[i]);
     }
     _Static_assert(offsetof(gw_rdma_library, handle) == sizeof found, "six functions");
     memcpy(library, found, sizeof found);

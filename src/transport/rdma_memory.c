@@ -23,19 +23,20 @@ static void end(gw_rdma_memory *memory) {
     free(memory);
 }
 
-/* A key that nobody can guess, where the choice is ours. */
-static uint64_t draw_key(const gw_rdma_fabric *f) {
-    uint64_t key = 0;
+/* A key that nobody can guess, where the choice is ours. False: there are no random bytes. */
+static bool draw_key(const gw_rdma_fabric *f, uint64_t *key) {
     size_t bytes = f->info->domain_attr->mr_key_size;
-    if (f->provider_keys || RAND_bytes((uint8_t *)&key, (int)(bytes < 8 ? bytes : 8)) != 1) return 0;
-    return key;
+    *key = 0;
+    return f->provider_keys || RAND_bytes((uint8_t *)key, (int)(bytes < 8 ? bytes : 8)) == 1;
 }
 
 static int enroll(gw_rdma_fabric *f, gw_rdma_memory *memory) {
     int result = -FI_ENOKEY;
+    uint64_t key;
     for (int i = 0; i < KEY_TRIES && result == -FI_ENOKEY; i++)
-        result = fi_mr_reg(f->domain, memory->at, memory->bytes, memory->access, 0, draw_key(f), 0, &memory->region,
-                           NULL);
+        result = !draw_key(f, &key) ? -FI_EOTHER
+                                    : fi_mr_reg(f->domain, memory->at, memory->bytes, memory->access, 0, key, 0,
+                                                &memory->region, NULL);
     if (!result && f->bind_memory) {
         result = fi_mr_bind(memory->region, &f->endpoint->fid, 0);
         if (!result) result = fi_mr_enable(memory->region);

@@ -32,9 +32,14 @@ typedef struct gw_packet {
 typedef struct gw_sink {
     void *ctx;
     /* A DATA frame begins: where its payload is to be put (frame->length bytes), NULL if there is no place: the
-     * connection then fails with GW_PROTOCOL. Only for transports that land data (tcp); shm calls arrived() with the
-     * peer's own memory instead. */
+     * connection then fails with GW_PROTOCOL. Not asked for where a transport calls arrived() with the peer's own
+     * memory instead, or where piece() has taken the payload. */
     void *(*landing)(void *ctx, int peer, const gw_frame *frame);
+    /* Bytes of a DATA frame's payload, from `at` on, to be looked at during this call only. False, for the first of
+     * them: the payload must be landed. True: this one has been used, and all others are given in the same way, in
+     * their order; arrived() comes last, with data NULL. May be NULL. Only for transports that copy (shm), in pieces
+     * of whole elements of any type. */
+    bool (*piece)(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes);
     /* The frame and its payload are here. data is what landing() gave, or, for a transport that shows the sender's
      * memory, a view that stays valid until release(peer, ticket) (ticket 0: nothing to release). */
     void (*arrived)(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket);
@@ -82,6 +87,8 @@ typedef struct gw_transport_ops {
      * (both sides must agree). */
     void (*reset)(gw_transport *transport, uint32_t generation);
     void (*close)(gw_transport *transport);
+    /* The peer's process has ended, or it has left the job: nothing is to be waited for. NULL: that changes nothing. */
+    void (*gone)(gw_transport *transport, int peer);
     /* For transports that need connections of the gateway (tcp.h says more); NULL for others. From any thread. */
     void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);

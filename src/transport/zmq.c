@@ -82,7 +82,8 @@ static void zmq_reset(gw_transport *transport, uint32_t generation) {
     close_dealers(z); /* their linger is zero: the I/O thread throws away what they hold */
     for (gw_time until = gw_clock_now() + LET_GO; atomic_load(&z->lent) > 0 && gw_clock_now() < until;) usleep(50);
     if (atomic_load(&z->lent) > 0)
-        gw_log(GW_LOG_ERROR, z->rank, "ZeroMQ still holds %d messages that are over", atomic_load(&z->lent));
+        gw_log(GW_LOG_ERROR, z->rank, "ZeroMQ still holds %d messages that are over, and reads what may be given back: "
+                                      "end this program", atomic_load(&z->lent));
     atomic_store(&z->done, NULL);
     for (int r = 0; r < z->world; r++) {
         peer *p = &z->peers[r];
@@ -157,7 +158,7 @@ static gw_status open_router(zmq *z, gw_error *error) {
         done = gw_zmq_set(z->router, ZMQ_CURVE_SERVER, 1) &&
                zmq_setsockopt(z->router, ZMQ_CURVE_SECRETKEY, z->server_secret, GW_ZMQ_KEY_TEXT) == 0;
     if (done) return GW_OK;
-    return gw_fail(error, GW_SYSTEM, "zmq: cannot make a socket: %s", zmq_strerror(zmq_errno()));
+    return gw_fail(error, GW_SYSTEM, "zmq: cannot make a socket: %s; see ulimit -n", zmq_strerror(zmq_errno()));
 }
 
 static gw_status open_descriptors(zmq *z, gw_error *error) {

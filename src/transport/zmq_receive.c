@@ -115,7 +115,10 @@ bool gw_zmq_receive(zmq *z, uint64_t *bytes) {
 
 /* Of later generations stay. */
 bool gw_zmq_release_held(zmq *z) {
-    if (!z->first_held || z->first_held->generation > z->generation) return false;
+    bool due = false;
+    for (const held *message = z->first_held; message && !due; message = message->next)
+        due = message->generation <= z->generation;
+    if (!due) return false;
     held *list = z->first_held;
     z->first_held = NULL;
     z->last_held = &z->first_held;
