@@ -173,7 +173,8 @@ static inline mesh *mesh_make(int world, bool tight, bool connects) {
 }
 
 static inline gw_sink node_sink(node *n) {
-    return (gw_sink){n, node_landing, node_arrived, node_sent, node_lost, node_granted};
+    return (gw_sink){.ctx = n, .landing = node_landing, .arrived = node_arrived, .sent = node_sent, .lost = node_lost,
+                     .granted = node_granted};
 }
 
 static inline mesh *mesh_open(int world, int streams, bool tight, bool connects) {

@@ -10,9 +10,12 @@ static const gw_wire within_host = {.alpha = 12e-6, .beta = 0.25e-9}, between_ho
 #define CROWDED_MESSAGE_SECONDS 48e-6
 #define REDUCE_SECONDS 0.2e-9 /* for each byte */
 #define CHUNK_BYTES (256.0 * 1024)
-/* Many senders at one receiver, and partners far apart, meet others on their way; a ring's neighbours do not. */
+/* Many senders at one receiver, and partners far apart, meet others on their way, those of the same host first; a
+ * ring's neighbours do not, nor do two ranks that are all there are. */
 #define CROWD_EXCHANGE 1.2
 #define CROWD_HALVING 1.05
+
+static double crowd(const gw_scene *s, double meets) { return s->ranks > 2 ? meets * s->per_host : 1; }
 
 static double total_count(const gw_plan_request *request) {
     int world = request->topology.world;
@@ -58,13 +61,13 @@ static gw_work exchange(const gw_scene *s) {
     bool rooted = s->collective == GW_COLL_BROADCAST || s->collective == GW_COLL_REDUCE;
     double part = rooted ? s->bytes : s->bytes / s->ranks;
     return (gw_work){.rounds = rounds, .bytes = rounds * others * part, .messages = rounds * others,
-                     .reduced = others * part, .crowd = (s->ranks > 2 ? CROWD_EXCHANGE : 1) * s->per_host};
+                     .reduced = others * part, .crowd = crowd(s, CROWD_EXCHANGE)};
 }
 
 static gw_work oneshot(const gw_scene *s) {
     double others = s->ranks - 1;
     return (gw_work){.rounds = 1, .bytes = others * s->bytes, .messages = others, .reduced = others * s->bytes,
-                     .crowd = (s->ranks > 2 ? CROWD_EXCHANGE : 1) * s->per_host};
+                     .crowd = crowd(s, CROWD_EXCHANGE)};
 }
 
 /* Where ranks fold into others first, those others take all of the data once more. Little data: the round in the middle
@@ -78,7 +81,7 @@ static gw_work halving(const gw_scene *s) {
                      .bytes = ways(s) * (cores - 1) * s->bytes / cores + (folded ? s->bytes : 0),
                      .messages = rounds + (folded ? ways(s) : 0),
                      .reduced = (cores - !merged) * s->bytes / cores + (folded ? s->bytes : 0),
-                     .crowd = (s->ranks > 2 ? CROWD_HALVING : 1) * s->per_host};
+                     .crowd = crowd(s, CROWD_HALVING)};
 }
 
 static gw_work doubling(const gw_scene *s) {
@@ -86,7 +89,7 @@ static gw_work doubling(const gw_scene *s) {
     return (gw_work){.rounds = levels + (2 * folded > cores ? 2 : folded ? 1 : 0),
                      .bytes = (levels + (folded ? 1 : 0)) * s->bytes, .messages = levels + (folded ? 1 : 0),
                      .reduced = (levels + (folded ? 1 : 0)) * s->bytes,
-                     .crowd = (s->ranks > 2 ? CROWD_HALVING : 1) * s->per_host};
+                     .crowd = crowd(s, CROWD_HALVING)};
 }
 
 /* A chunk goes down the tree in as many rounds as it has levels, each with all its bytes; the next follow behind. Few

@@ -46,7 +46,7 @@ typedef struct gw_landing {
     uint64_t bytes;    /* its exact length */
     bool arrived;
     gw_time begun;     /* while recording: its first byte; 0: not seen */
-    bool acted;        /* already reduced or copied straight from the sender's memory */
+    bool acted;        /* already reduced or copied, in part at least, straight from where it came */
 } gw_landing;
 
 /* Execution state of one stream of a plan. */
@@ -170,6 +170,8 @@ bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 /* executor.c */
 /* A message for a posted step; bytes: what came, less than the landing has room for only where parts vary. */
 void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, uint64_t bytes);
+/* Reduces from a part of a message for a posted step: false if the step's turn has not come, or needs all of it. */
+bool gw_op_piece(gw_op *op, gw_lane *lane, uint64_t index, uint64_t at, const void *data, uint64_t bytes);
 bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
 bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "engine/tracing.h"
 #include "transport/board.h"
+#include "transport/copy.h"
 
 void gw_op_mark(gw_op *op) { op->dirty = true; }
 
@@ -86,7 +87,7 @@ static void complete(gw_op *op, gw_lane *lane) {
 static void merge_landed(gw_op *op, const gw_action *step, uint8_t *dst, const void *data) {
     size_t bytes = step->dst.count * op->raw;
     const uint8_t *src = address(op, &step->src);
-    if (dst != src && dst != data) memcpy(dst, data, bytes);
+    if (dst != src && dst != data) gw_copy(dst, data, bytes);
     op->spec.merge(op->spec.merge_ctx, dst, dst == src ? data : src, bytes);
 }
 
@@ -111,7 +112,7 @@ static void act_on(gw_op *op, const gw_action *step, const void *data, uint64_t 
         gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
         reduce_landed(op, step, dst, data);
         if (op->engine->trace) gw_tracing_reduced(op, step->dst.count * op->raw, begun);
-    } else if (data != dst && bytes) memcpy(dst, data, bytes);
+    } else if (data != dst && bytes) gw_copy(dst, data, bytes);
     size_t within;
     if (op->spec.out_lengths && step->dst.space == GW_SPACE_OUT) *part_length(op, &step->dst, &within) += bytes;
 }
@@ -150,21 +151,35 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
     return moved;
 }
 
+bool gw_op_piece(gw_op *op, gw_lane *lane, uint64_t index, uint64_t at, const void *data, uint64_t bytes) {
+    gw_action step;
+    gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
+    if (step.kind != GW_STEP_RECV_REDUCE || op->spec.merge || index != lane->done || !gw_op_holds(op, step.ready))
+        return false;
+    size_t unit = step.wide ? op->wide : op->raw;
+    step.src.offset += at / unit;
+    step.dst.offset += at / unit;
+    step.dst.count = bytes / unit;
+    lane->land[index % GW_PIPELINE].acted = true;
+    act_on(op, &step, data, bytes);
+    return true;
+}
+
 /* Called with a view of the sender's memory, or with the landing itself: reduces straight from the view if the step's
- * turn has come, else keeps the data in its landing. */
+ * turn has come, else keeps the data in its landing. Nothing is left to do where that was done piece by piece. */
 void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, uint64_t bytes) {
     gw_landing *landing = &lane->land[index % GW_PIPELINE];
     landing->bytes = bytes;
     landing->arrived = true;
     gw_op_mark(op);
-    if (data == landing->at || landing->bytes == 0) return;
+    if (landing->acted || data == landing->at || landing->bytes == 0) return;
     gw_action step;
     gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
     if (index == lane->done && gw_op_holds(op, step.ready)) {
         act_on(op, &step, data, landing->bytes);
         landing->acted = true;
     } else {
-        memcpy(landing->at, data, landing->bytes);
+        gw_copy(landing->at, data, landing->bytes);
     }
 }
 
@@ -345,7 +360,9 @@ static bool run_local(gw_op *op, uint32_t stream) {
             uint8_t *dst = address(op, &step.dst);
             const uint8_t *src = address(op, &step.src);
             uint64_t bytes = slot_bytes(op, &step.src);
-            if (dst != src && bytes) memmove(dst, src, bytes);
+            bool apart = (uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes;
+            if (apart && bytes) gw_copy(dst, src, bytes);
+            else if (dst != src) memmove(dst, src, bytes);
         } else if (step.kind == GW_STEP_FOLD) {
             fold(op, &step);
         } else if (step.kind == GW_STEP_NATIVE) {

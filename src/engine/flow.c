@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/tracing.h"
+#include "transport/copy.h"
 
 #define SIGNAL_BYTES 256
 
@@ -119,7 +120,7 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
                              " fit", lane->peer, slot->frame.length, landing->bytes);
             return false;
         }
-        if (slot->frame.length) memcpy(landing->at, slot->bytes, slot->frame.length);
+        if (slot->frame.length) gw_copy(landing->at, slot->bytes, slot->frame.length);
         landing->bytes = slot->frame.length;
         landing->arrived = true;
         if (op->engine->trace) gw_tracing_arrived(op, lane, &slot->frame, slot->begun, slot->arrived);
@@ -341,6 +342,18 @@ static void *sink_landing(void *ctx, int peer, const gw_frame *frame) {
     return slot ? slot->bytes : NULL;
 }
 
+/* Added up where it lies, if the step's turn has come. */
+static bool sink_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes) {
+    gw_engine *engine = ctx;
+    if (engine->halted) return at > 0;
+    gw_op *op = gw_engine_find(engine, peer, frame);
+    gw_lane *lane = NULL;
+    gw_landing *landing = op && !engine->halted ? posted_landing(engine, op, peer, frame, &lane) : NULL;
+    if (engine->halted || !landing) return at > 0;
+    if (at == 0) landing->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
+    return gw_op_piece(op, lane, frame->index, at, data, bytes);
+}
+
 /* The stash place that sink_landing gave for this payload, if it did. */
 static gw_stashed *stash_holding(gw_peer *peer, const void *data) {
     for (int i = 0; data && peer->stash_used && i < GW_EAGER_SLOTS; i++)
@@ -383,7 +396,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
         not_granted(engine, peer, frame);
         return;
     }
-    if (frame->length) memcpy(slot->bytes, data, frame->length);
+    if (frame->length) gw_copy(slot->bytes, data, frame->length);
     keep_early(engine, slot);
 }
 
@@ -446,8 +459,8 @@ static void sink_lost(void *ctx, int peer, gw_status status, const char *detail)
 }
 
 gw_sink gw_engine_sink(gw_engine *engine) {
-    return (gw_sink){.ctx = engine, .landing = sink_landing, .arrived = sink_arrived,
-                     .granted = sink_granted, .sent = sink_sent, .lost = sink_lost};
+    return (gw_sink){.ctx = engine, .landing = sink_landing, .piece = sink_piece,
+                     .arrived = sink_arrived, .granted = sink_granted, .sent = sink_sent, .lost = sink_lost};
 }
 
 void gw_flow_discard(gw_engine *engine) {

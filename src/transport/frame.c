@@ -50,7 +50,7 @@ static gw_status check_signature(const gw_frame *frame, gw_error *error) {
     return GW_OK;
 }
 
-static gw_status check(const gw_frame *frame, gw_error *error) {
+gw_status gw_frame_check(const gw_frame *frame, gw_error *error) {
     if (frame->kind < GW_FRAME_DATA || frame->kind > GW_FRAME_CREDIT) return wrong(error, "kind", frame->kind);
     bool data = frame->kind == GW_FRAME_DATA;
     if (frame->flags & ~(data ? GW_FRAME_EAGER : 0u)) return wrong(error, "flags", frame->flags);
@@ -77,7 +77,7 @@ gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw
         .root = (int32_t)gw_get32(bytes + AT_ROOT),
         .length = gw_get64(bytes + AT_LENGTH),
     };
-    gw_status status = check(&read, error);
+    gw_status status = gw_frame_check(&read, error);
     if (status == GW_OK) *frame = read;
     return status;
 }

@@ -34,6 +34,8 @@ typedef struct gw_frame {
 } gw_frame;
 
 void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]);
+/* Kind, ranges, and that only DATA has a payload. On failure the sentence says which field was wrong. */
+gw_status gw_frame_check(const gw_frame *frame, gw_error *error);
 /* Checks magic, kind, ranges. On failure the sentence says which field was wrong. */
 gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error);
 

@@ -64,7 +64,6 @@ typedef struct gw_harbour_peer {
     gw_harbour_page *page; /* NULL: not reached through shared memory */
     int pid;
     int bell;               /* its doorbell's writing end */
-    bool readable;          /* process_vm_readv on it is permitted */
     uint32_t changes;       /* of its table, when mappings were last swept */
     gw_mapping **mappings;  /* by entry */
 } gw_harbour_peer;
@@ -121,9 +120,7 @@ void gw_harbour_unpin(gw_mapping *mapping);
 /* Unmaps what peers have freed. */
 void gw_harbour_sweep(gw_harbour *harbour);
 
-/* Copies from a peer's private memory; false, and errno, where that is refused. */
-bool gw_harbour_read(const gw_harbour_peer *peer, void *to, uint64_t from, size_t bytes);
-/* Whether its process has ended: then nothing of it can be opened or read, which is no fault of what it sent. */
+/* Whether its process has ended: then nothing of it can be opened, which is no fault of what it sent. */
 bool gw_harbour_ended(const gw_harbour_peer *peer);
 
 #endif

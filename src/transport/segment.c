@@ -121,11 +121,13 @@ gw_status gw_segment_open(gw_segment *segment, const gw_segment_name *name, bool
     if (why)
         return gw_fail(error, GW_UNSUPPORTED, "shared memory of process %d could not be used (%s): %s",
                        (int)name->pid, path, why);
-    /* One call instead of a page fault every 4 KiB; where it is not known the faults come. */
-    if (committed && name->bytes <= POPULATE_BYTES_MAX) madvise(base, name->bytes, MADV_POPULATE_WRITE);
+    if (committed && name->bytes <= POPULATE_BYTES_MAX) gw_segment_populate(base, name->bytes);
     *segment = (gw_segment){.base = base, .bytes = name->bytes, .fd = -1, .inode = name->inode};
     return GW_OK;
 }
+
+/* One call instead of a page fault every 4 KiB; where it is not known the faults come. */
+void gw_segment_populate(void *at, size_t bytes) { madvise(at, bytes, MADV_POPULATE_WRITE); }
 
 gw_status gw_segment_renew(gw_segment *segment, gw_error *error) {
     gw_segment fresh;

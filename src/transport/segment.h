@@ -33,6 +33,8 @@ gw_status gw_segment_create(gw_segment *segment, size_t bytes, bool commit, gw_e
 gw_status gw_segment_open(gw_segment *segment, const gw_segment_name *name, bool committed, gw_error *error);
 /* Once the address is known: under the thread sanitizer, ranks of one process share the owner's mapping. */
 void gw_segment_meet(gw_segment *segment, const gw_segment_name *name);
+/* Maps pages of a segment that was not committed, as far as that works; where it does not they come when touched. */
+void gw_segment_populate(void *at, size_t bytes);
 /* Puts a copy of the contents in a new segment at the same address: who still has the old one mapped no longer reaches
  * this memory. For the owner. */
 gw_status gw_segment_renew(gw_segment *segment, gw_error *error);

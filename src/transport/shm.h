@@ -1,15 +1,14 @@
 /* shm.h - the transport among ranks of one host, and memory they share (see harbour.h).
  *
- * How a payload travels: up to GW_SHM_INLINE_BYTES it is copied into the receiver's harbour and from there to its
- * landing; memory of gw_shm_alloc is shown to the receiver where it lies; anything else is read across processes
- * straight into its landing, or goes through a bounded staging area where reading is not permitted or not worth it. */
+ * How a payload travels: memory of gw_shm_alloc is shown to the receiver where it lies; all else is copied in pieces
+ * into the receiver's harbour, and added up or copied from there. Reading across processes (process_vm_readv) would
+ * need one copy instead of two, but took longer at every size: the kernel looks up every page, and copies by an
+ * instruction that some CPUs carry out slowly (copy.h). */
 #ifndef GW_TRANSPORT_SHM_H
 #define GW_TRANSPORT_SHM_H
 
 #include "transport/harbour.h"
 #include "transport/transport.h"
-
-#define GW_SHM_INLINE_BYTES 16384
 
 typedef struct gw_shm_config {
     int rank, world;
