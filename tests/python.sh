@@ -47,6 +47,15 @@ a_refusal_ends_all() {
     [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
+# Each rank sees a file of hosts of its own: on the first host its name leads to 127.0.1.1, on the other to its address.
+a_host_name_may_lead_to_loopback() {
+    printf '127.0.0.1 localhost\n127.0.1.1 first\n' >"$scratch/hosts.0"
+    printf '127.0.0.1 localhost\n127.0.1.1 second\n10.77.0.1 first\n' >"$scratch/hosts.1"
+    # shellcheck disable=SC2016 # RANK is that of the job
+    timeout 60 "$build/gradwire" run --lab hosts=2,rate=1gbit --deadline 20 -- unshare -m sh -c \
+        'mount --bind "$0/hosts.$RANK" /etc/hosts && MASTER_ADDR=first MASTER_PORT=29555 exec "$1" tests/host_name.py' \
+        "$scratch" "$python"
+}
 version_is_checked() {
     echo 'const char *gw_version(void); const char *gw_version(void) { return "9.9.0"; }' |
         cc -shared -fPIC -x c - -o "$scratch/libother.so" || return 1
@@ -96,6 +105,11 @@ full() {
         file "$ranks" test_optimizer
     done
     file 1 test_profile
+    if [ -z "${GRADWIRE_NO_C10D:-}" ] && [ "$(id -u)" = 0 ]; then
+        check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback
+    fi
+    check "a job that is left and joined again, forty times" timeout 60 "$build/gradwire" run -n 3 --deadline 20 -- \
+        "$python" tests/again.py
     if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then check "pip installs it, with the library" pip_installs_it; fi
     check "make install puts it where Debian's Python looks" system_path_works
     check "an exception in one rank ends all with its last line" an_exception_ends_all

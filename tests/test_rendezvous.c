@@ -14,6 +14,7 @@ typedef struct member {
     int wait_ms; /* before it starts */
     double deadline_s;
     bool leaves; /* joins, then goes away */
+    bool over;   /* it is a rank 0 whose job is over, and goes away when it has turned one away */
     /* results */
     gw_status status;
     gw_error error;
@@ -54,6 +55,22 @@ static gw_status join_and_leave(gw_gateway *gateway, const gw_meeting *meeting, 
     return GW_OK;
 }
 
+static void turn_away(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+    (void)peer;
+    CHECK(!dialled);
+    close(fd);
+    *(bool *)ctx = true;
+}
+
+static gw_status be_over(gw_gateway *gateway) {
+    bool seen = false;
+    gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&seen, turn_away, NULL});
+    for (gw_time end = gw_clock_now() + 4 * GW_SECOND; !seen && gw_clock_now() < end; usleep(1000))
+        gw_gateway_poll(gateway, gw_clock_now());
+    CHECK(seen);
+    return GW_OK;
+}
+
 static void *run(void *arg) {
     member *m = arg;
     gw_gateway *gateway = NULL;
@@ -71,7 +88,9 @@ static void *run(void *arg) {
     if (m->status == GW_OK) m->status = gw_endpoint_describe(m->place.rank, &address, &mine, &m->error);
     if (m->status == GW_OK) {
         memset(mine.shm, 100 + m->place.rank, sizeof mine.shm);
-        if (m->leaves)
+        if (m->over)
+            m->status = be_over(gateway);
+        else if (m->leaves)
             m->status = join_and_leave(gateway, &meeting, mine, m->place.world);
         else
             m->status = gw_rendezvous(gateway, &meeting, &mine, m->place.world,
@@ -142,6 +161,30 @@ static void rank_0_comes_last(void) {
     members[0].wait_ms = 400;
     run_all(members, 3);
     check_tables(members, 3);
+}
+
+/* As after gw_finalize and gw_init in one process: the first to join again meets a rank 0 that has yet to leave. */
+static void rank_0_has_yet_to_leave(void) {
+    int port = free_port();
+    member members[2], before = make(0, 2, "127.0.0.1", port);
+    for (int i = 0; i < 2; i++) members[i] = make(i, 2, "127.0.0.1", port);
+    before.over = true;
+    CHECK_EQ(0, pthread_create(&members[1].thread, NULL, run, &members[1]));
+    run_all(&before, 1);
+    run_all(members, 1);
+    pthread_join(members[1].thread, NULL);
+    check_tables(members, 2);
+}
+
+static void rank_0_has_left_for_good(void) {
+    int port = free_port();
+    member members[2];
+    for (int i = 0; i < 2; i++) members[i] = make(i, 2, "127.0.0.1", port);
+    members[0].over = true;
+    members[1].deadline_s = 0.5;
+    run_all(members, 2);
+    CHECK_EQ(GW_PEER_LOST, members[1].status);
+    CHECK(strstr(members[1].error.text, "before all ranks had joined (end of stream), and cannot be reached again"));
 }
 
 /* Of the ports that may be tried one is silent and one belongs to another job; a range keeps clear of them all. */
@@ -272,6 +315,7 @@ static void nobody_there(void) {
     close(fd);
 }
 
-TEST_MAIN(CASE(meets_v4), CASE(meets_v6), CASE(meets_localhost), CASE(rank_0_comes_last), CASE(one_of_sixteen_ports),
+TEST_MAIN(CASE(meets_v4), CASE(meets_v6), CASE(meets_localhost), CASE(rank_0_comes_last),
+          CASE(rank_0_has_yet_to_leave), CASE(rank_0_has_left_for_good), CASE(one_of_sixteen_ports),
           CASE(missing_ranks_are_named), CASE(two_worlds), CASE(the_same_rank_twice), CASE(one_that_leaves),
           CASE(another_token), CASE(nobody_there))

@@ -48,6 +48,9 @@ def part():
 
 
 def group(backend):
+    """Torch's store of the group before has to go first, on all ranks: another rank might meet it."""
+    gc.collect()
+    gw.barrier()
     dist.init_process_group(backend, rank=gw.rank(), world_size=gw.size())
 
 

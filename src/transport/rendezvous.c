@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define ANSWER_GRACE GW_SECOND /* rank 0 may be about to tell who is missing */
+#define PAUSE (20 * GW_MILLISECOND) /* before rank 0 is called again */
 
 typedef struct guest {
     gw_gateway *gateway;
@@ -18,6 +19,9 @@ typedef struct guest {
     int world;
     gw_time start, deadline;
     int fd; /* to rank 0, -1: not yet */
+    gw_intro intro;
+    gw_time again;    /* when rank 0 is to be called again, 0: it is not */
+    const char *away; /* how it has closed the last connection, NULL: it has not */
     uint8_t record[GW_ENDPOINT_BYTES];
     size_t sent;
     uint8_t header[GW_REPLY_BYTES];
@@ -48,6 +52,11 @@ static void on_failed(void *ctx, const gw_intro *mine, gw_status status, const c
             "rank %d cannot join at %s (%s): give all ranks the same GRADWIRE_TOKEN or GRADWIRE_TOKEN_FILE, or "
             "choose another MASTER_PORT if something else answers at that one",
             mine->from, where, detail);
+    else if (me->away)
+        gw_fail_rank(me->error, GW_PEER_LOST, 0,
+                     "rank 0 at %s closed the connection of rank %d before all ranks had joined (%s), and cannot be "
+                     "reached again (%s): it may have failed (see its own error), or left the job for good",
+                     where, mine->from, me->away, detail);
     else
         gw_fail_rank(me->error, status, 0,
                      "rank %d cannot reach rank 0 at %s after %.0f s (%s): check that rank 0 runs, that MASTER_ADDR "
@@ -56,11 +65,23 @@ static void on_failed(void *ctx, const gw_intro *mine, gw_status status, const c
                      mine->from, where, seconds_since(me->start), detail);
 }
 
-static gw_status lost(guest *me, const char *why) {
-    return gw_fail_rank(me->error, GW_PEER_LOST, 0,
-                        "rank 0 at %s closed the connection of rank %d before all ranks had joined (%s): it may have "
-                        "failed (see its own error), or the job was already complete",
-                        me->meeting->text, me->mine->rank, why);
+/* Before it has answered: who leaves a job and joins again may meet a rank 0 that has yet to leave. */
+static void lost(guest *me, const char *why) {
+    if (me->header_have > 0) {
+        gw_fail_rank(me->error, GW_PEER_LOST, 0, "rank 0 at %s closed the connection of rank %d while it answered (%s)",
+                     me->meeting->text, me->mine->rank, why);
+        return;
+    }
+    close(me->fd);
+    me->fd = -1;
+    me->sent = 0;
+    me->away = why;
+    me->again = gw_clock_now() + PAUSE;
+}
+
+static gw_status call(guest *me) {
+    me->again = 0;
+    return gw_gateway_dial(me->gateway, me->meeting->at, me->meeting->count, &me->intro, me->deadline, me->error);
 }
 
 static bool would_block(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -85,8 +106,10 @@ static bool converse(guest *me) {
         ssize_t sent = send(me->fd, me->record + me->sent, sizeof me->record - me->sent, MSG_NOSIGNAL);
         if (sent > 0)
             me->sent += (size_t)sent;
-        else if (sent < 0 && !would_block())
+        else if (sent < 0 && !would_block()) {
             lost(me, strerrordesc_np(errno));
+            return false;
+        }
     }
     if (!me->body) {
         if (!read_more(me, me->header, &me->header_have, sizeof me->header)) return false;
@@ -105,12 +128,14 @@ static void wait_a_little(const guest *me) {
                             {.fd = me->fd, .events = POLLIN | (me->sent < sizeof me->record ? POLLOUT : 0)}};
     gw_time until = gw_gateway_next_deadline(me->gateway);
     if (me->deadline < until) until = me->deadline;
+    if (me->again && me->again < until) until = me->again;
     gw_rendezvous_sleep(fds, me->fd < 0 ? 1 : 2, gw_rendezvous_look(me->meeting, until));
 }
 
 static gw_status visit(guest *me, gw_endpoint *all) {
     while (me->error->status == GW_OK) {
         gw_time now = gw_clock_now();
+        if (me->again && now >= me->again && call(me) != GW_OK) break;
         gw_gateway_poll(me->gateway, now);
         if (me->fd >= 0 && converse(me)) return gw_reply_body_read(&me->reply, me->body, me->world, all, me->error);
         if (now >= me->deadline + ANSWER_GRACE)
@@ -139,8 +164,8 @@ static gw_status be_guest(gw_gateway *gateway, const gw_meeting *meeting, const 
     me.error = error;
     gw_endpoint_write(mine, me.record);
     gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&me, on_established, on_failed});
-    gw_intro intro = {.purpose = GW_PURPOSE_JOIN, .from = mine->rank, .to = 0, .world = world};
-    gw_status status = gw_gateway_dial(gateway, meeting->at, meeting->count, &intro, deadline, error);
+    me.intro = (gw_intro){.purpose = GW_PURPOSE_JOIN, .from = mine->rank, .to = 0, .world = world};
+    gw_status status = call(&me);
     if (status == GW_OK) status = visit(&me, all);
     gw_gateway_shut(gateway, GW_PURPOSE_JOIN);
     if (me.fd >= 0) close(me.fd);

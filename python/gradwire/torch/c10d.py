@@ -5,6 +5,7 @@ has not been built, choosing the backend says how. Each group is a job of its ow
 first rank publishes in torch's store."""
 import contextlib
 import importlib
+import ipaddress
 import os
 import socket
 
@@ -18,6 +19,9 @@ HOW = ("the process group of gradwire is not built: `python3 setup.py build_ext 
        "directory does it where torch's headers are (Debian: libtorch-dev, pybind11-dev, python3-dev)")
 
 
+ANY_ROUTE = "192.0.2.1"  # of documents (RFC 5737): reached, if at all, by the interface of everything else
+
+
 def extension():
     try:
         return importlib.import_module("gradwire._c10d")
@@ -25,13 +29,31 @@ def extension():
         raise GradwireError(f"{HOW} ({error})", "UNSUPPORTED") from None
 
 
-def own_address():
-    """The address by which the other hosts of the job know this one."""
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    family, kind, protocol, _, there = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+def is_name(host):
+    """Of a host, as the others of its network resolve it too."""
+    try:
+        ipaddress.ip_address(host)
+        return False
+    except ValueError:
+        return host != "localhost"
+
+
+def meeting_point():
+    """For the first rank of a group: how the others name its host, and the address and family to listen at. Debian gives
+    a host's own name the address 127.0.1.1: others resolve it to one that they can reach, and libgradwire knows."""
+    master = os.environ.get("MASTER_ADDR")
+    family, kind, protocol, _, there = socket.getaddrinfo(master or ANY_ROUTE, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        probe.connect(there)  # sends nothing; only chooses the interface
-        return probe.getsockname()[0]
+        try:
+            probe.connect(there)  # sends nothing; only chooses the interface
+        except OSError:
+            if master:
+                raise
+            return "127.0.0.1", "127.0.0.1", socket.AF_INET  # a host without a network
+        address = probe.getsockname()[0]
+    if master and is_name(master) and ipaddress.ip_address(address.split("%")[0]).is_loopback:
+        return master, "", family
+    return address, address, family
 
 
 @contextlib.contextmanager
@@ -55,9 +77,8 @@ def put(variables):
 def meet(store, rank, size, deadline):
     """Joins the job of one group."""
     if rank == 0:
-        address = own_address()
-        listener = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                                        backlog=max(size, 16))
+        address, own, family = meeting_point()
+        listener = socket.create_server((own, 0), family=family, backlog=max(size, 16))
         port = listener.getsockname()[1]
         store.set("gradwire", f"{address} {port}")
         descriptor = str(listener.detach())  # libgradwire closes it
