@@ -40,4 +40,11 @@ def test_profile():
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters()))
 
 
+def test_what_travels_is_refused():
+    model = torch.nn.Linear(4, 2)
+    optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    cases.refused('sends the gradient of parameter "weight": profile the model before', gw.profile, model, torch.ones(4))
+    optimizer.detach()
+
+
 cases.run(globals())

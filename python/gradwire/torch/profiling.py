@@ -5,7 +5,7 @@ import statistics
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import layers
+from gradwire.torch import layers, world as worlds
 
 NAME_BYTES = 47
 HEADER = "layer,kind,parameter_bytes,forward_us,backward_us"
@@ -55,9 +55,19 @@ def default_loss(output):
     return tensor.float().mean()
 
 
+def check_free(model):
+    """Nobody sends the gradients of its backward passes."""
+    sent = {s.parameter for o in worlds.world().living() for s in o._slots} if worlds.is_initialized() else ()
+    for name, parameter in model.named_parameters():
+        if parameter in sent:
+            raise GradwireError(f'profile: a DistributedOptimizer sends the gradient of parameter "{name}": profile the '
+                                "model before it is wrapped, or a copy, copy.deepcopy(model)")
+
+
 def profile(model, batch, path="profile.csv", loss=default_loss, steps=5):
     """Runs a few training steps of the model on `batch` (a tensor, or a tuple or dict of its inputs) and writes the
     median times to `path`, which it returns. Gradients are cleared; parameters are not changed."""
+    check_free(model)
     recorder = Recorder(model)
     try:
         for recorder.step in range(steps + 1):
