@@ -142,8 +142,9 @@ static void describe(gw_board *board, board_entry *entry, const gw_board_op *op)
 
 /* Private data that is little enough is laid down in the board at once: if all do so, one arrival is enough. */
 static bool carries(const gw_board *board, const board_call *call, const gw_board_op *op) {
-    size_t read = op->count * board->element * (size_t)(board->members - 1);
-    return op->task == GW_BOARD_ALLREDUCE && !call->in.version && !call->out.version && read <= BOARD_CARRIED_BYTES;
+    size_t own = op->count * board->element, read = own * (size_t)(board->members - 1);
+    bool little = own <= BOARD_CARRIED_BYTES && read <= BOARD_CARRIED_BYTES; /* of one member nothing is read */
+    return op->task == GW_BOARD_ALLREDUCE && !call->in.version && !call->out.version && little;
 }
 
 /* The slot is free when all have left the operation that used it before. */
