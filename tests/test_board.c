@@ -425,6 +425,7 @@ static void die_in_the_middle(rank_env *env) {
     gw_board_start(p.board, &op);
     rank_meet(env);
     look_at_board(&p);
+    rank_meet(env); /* who looks only now would find nothing to map */
     if (env->rank == 1) rank_die(env);
     rank_meet(env);
     for (int i = 0; i < 1000; i++) look_at_board(&p);
