@@ -432,7 +432,7 @@ static void be_lied_to(rank_env *env) {
         atomic_store(&at->turn, tagged(self, from->consumed + 1));
         atomic_store(&from->in->returned, tagged(self, gw_rng_u32(&rng)));
         atomic_store(&from->out->consumed, nasty(&rng, tagged(self, from->produced)));
-        if (!from->head) self->base.ops->send(&self->base, 0, &packet);
+        if (!from->queue.head) self->base.ops->send(&self->base, 0, &packet);
         self->base.ops->poll(&self->base, 0);
         if (from->broken) self->base.ops->reset(&self->base, self->generation + 1);
     }

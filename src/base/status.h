@@ -18,4 +18,9 @@ gw_status gw_fail(gw_error *error, gw_status status, const char *format, ...) __
 gw_status gw_fail_rank(gw_error *error, gw_status status, int rank, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* What a rank gets that hears of another's loss, at once or by what does not come any more. */
+static inline bool gw_status_of_loss(gw_status status) {
+    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
+}
+
 #endif

@@ -142,10 +142,6 @@ gw_status gw_regroup(gw_comm *comm, gw_comm **out) {
     return join_after(comm->node, out, &error) ? gw_comm_told(&error) : GW_OK;
 }
 
-static bool of_a_loss(gw_status status) {
-    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
-}
-
 gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *error) {
     gw_node *node = NULL;
     gw_error later;
@@ -153,7 +149,7 @@ gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *err
     if (status) return status;
     status = gw_comm_open_world(node, comm, error);
     if (!status) return GW_OK;
-    if (of_a_loss(status) && node->place.roll[0]) {
+    if (gw_status_of_loss(status) && node->place.roll[0]) {
         gw_node_retire(node);
         if (!join_after(node, comm, &later)) status = GW_OK;
     }

@@ -31,14 +31,10 @@ static gw_status take_place(gw_trainer *t, gw_error *error) {
     return gathered && hashes ? GW_OK : gw_fail(error, GW_MEMORY, "no memory for the reports of %d ranks", t->world);
 }
 
-static bool of_a_loss(gw_status status) {
-    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
-}
-
 gw_status gw_trainer_recover(gw_trainer *t, gw_status why, gw_error *error) {
     gw_status status = why;
     if (!t->elastic || !t->step) return why;
-    while (of_a_loss(status)) {
+    while (gw_status_of_loss(status)) {
         gw_comm *next = NULL, *old = t->comm;
         if (gw_regroup(old, &next) != GW_OK) return status; /* why it was needed says more than why it failed */
         t->comm = t->peers = next;
@@ -63,7 +59,7 @@ static void go_to(gw_trainer *t, uint64_t updates) {
 
 gw_status gw_trainer_come_back(gw_trainer *t, gw_error *error) {
     gw_status status = gw_trainer_commit(t, error);
-    while (status != GW_OK && of_a_loss(status) && !t->step) { /* others were lost meanwhile */
+    while (status != GW_OK && gw_status_of_loss(status) && !t->step) { /* others were lost meanwhile */
         gw_comm *next = NULL, *old = t->comm;
         if (gw_regroup(old, &next) != GW_OK) return gw_fail(error, status, "%s", gw_last_error(NULL));
         t->comm = t->peers = next;

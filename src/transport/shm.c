@@ -26,7 +26,7 @@ static bool shm_poll(gw_transport *transport, gw_time now) {
         shm_link *with = self->links[i];
         moved = gw_shm_receive(self, with) || moved;
         moved = gw_shm_collect(self, with) || moved;
-        if (with->head) moved = gw_shm_pump(self, with) || moved;
+        if (with->queue.head) moved = gw_shm_pump(self, with) || moved;
     }
     if (++self->polls % SWEEP_POLLS == 0) gw_harbour_sweep(self->harbour);
     return moved;
@@ -64,7 +64,7 @@ static void start_anew(shm *self, shm_link *with) {
         with->seen[loan] = NULL;
         with->lent[loan] = NULL;
     }
-    with->head = with->tail = NULL;
+    with->queue = (gw_packet_queue){0};
     with->produced = with->consumed = with->bytes_at = 0;
     with->partial = with->broken = false;
     atomic_store(&with->in->returned, tagged(self, 0));

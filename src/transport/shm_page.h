@@ -3,6 +3,7 @@
 #ifndef GW_TRANSPORT_SHM_PAGE_H
 #define GW_TRANSPORT_SHM_PAGE_H
 
+#include "transport/queue.h"
 #include "transport/shm.h"
 
 #define SLOTS 128                 /* frames of one ring */
@@ -46,7 +47,7 @@ typedef struct shm_link {
     ring *out; /* in the peer's harbour */
     ring *in;  /* in ours */
 
-    gw_packet *head, *tail; /* to be sent, in their order; only the first may have been sent in part */
+    gw_packet_queue queue;  /* to be sent */
     uint32_t produced;      /* slots written */
     uint32_t span;          /* bytes of the ring in use, a power of two, kept from the first frame on */
     uint32_t bytes_at;      /* where the next piece may begin; runs on, modulo span */

@@ -82,14 +82,14 @@ static outcome send_one(shm *self, shm_link *to, gw_packet *packet) {
 
 /* What is to go next: the first that waits, but what carries no payload need not wait for the pieces of one. */
 static gw_packet **next_packet(shm_link *to) {
-    gw_packet *first = to->head, *second = first && first->progress ? first->next : NULL;
-    return second && second->frame.kind != GW_FRAME_DATA ? &first->next : &to->head;
+    gw_packet *first = to->queue.head, *second = first && first->progress ? first->next : NULL;
+    return second && second->frame.kind != GW_FRAME_DATA ? &first->next : &to->queue.head;
 }
 
 static void remove_packet(shm_link *to, gw_packet **at) {
     gw_packet *packet = *at;
     *at = packet->next;
-    if (to->tail == packet) to->tail = to->head; /* none, or the one before it */
+    if (to->queue.tail == packet) to->queue.tail = to->queue.head; /* none, or the one before it */
 }
 
 bool gw_shm_pump(shm *self, shm_link *to) {
@@ -106,30 +106,13 @@ bool gw_shm_pump(shm *self, shm_link *to) {
     return moved;
 }
 
-static int urgency(const gw_packet *packet) {
-    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
-}
-
-/* What is urgent overtakes what has not begun to leave. */
-static void enqueue(shm_link *to, gw_packet *packet) {
-    gw_packet *before = to->tail && urgency(to->tail) >= urgency(packet) ? to->tail : NULL;
-    for (gw_packet *at = before ? NULL : to->head; at; at = at->next) {
-        if (urgency(at) < urgency(packet) && !at->progress) break;
-        before = at;
-    }
-    packet->next = before ? before->next : to->head;
-    if (before) before->next = packet;
-    else to->head = packet;
-    if (!packet->next) to->tail = packet;
-}
-
 void gw_shm_send(gw_transport *transport, int peer, gw_packet *packet) {
     shm *self = (shm *)transport;
     shm_link *to = self->by_rank[peer];
     assert(to && "gw_shm_reaches says who can be sent to");
-    if (!to->produced && !to->head) begin(self, to);
+    if (!to->produced && !to->queue.head) begin(self, to);
     packet->progress = 0;
-    enqueue(to, packet);
+    gw_packet_enqueue(&to->queue, packet);
     if (*next_packet(to) == packet) gw_shm_pump(self, to);
 }
 

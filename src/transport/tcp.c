@@ -27,7 +27,7 @@
 
 /* What goes to one peer by one stream. */
 typedef struct lane {
-    gw_tcp_queue queue;
+    gw_packet_queue queue;
     gw_tcp_conn *out; /* the connection it goes by; NULL: none yet. Never changes but by reset() */
     int peer;
     bool wanting;  /* has packets, and waits for the peer to dial */
@@ -208,30 +208,13 @@ static bool dial_overdue(tcp *t, gw_time now) {
     return dialled;
 }
 
-static int urgency(const gw_packet *packet) {
-    return packet->frame.kind == GW_FRAME_DATA ? packet->urgency : GW_URGENT_SIGNAL;
-}
-
-/* What is urgent overtakes what has not begun to leave: what it holds up comes the other way. */
-static void enqueue(gw_tcp_queue *queue, gw_packet *packet) {
-    gw_packet *before = urgency(packet) ? NULL : queue->tail;
-    for (gw_packet *at = before ? NULL : queue->head; at; at = at->next) {
-        if (urgency(at) < urgency(packet) && !at->progress) break;
-        before = at;
-    }
-    packet->next = before ? before->next : queue->head;
-    if (before) before->next = packet;
-    else queue->head = packet;
-    if (!packet->next) queue->tail = packet;
-}
-
 static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
     tcp *t = (tcp *)transport;
     assert(peer >= 0 && peer < t->world && peer != t->rank);
     lane *l = lane_for(t, peer, &packet->frame);
     bool first = l->queue.head == NULL;
     packet->progress = 0;
-    enqueue(&l->queue, packet);
+    gw_packet_enqueue(&l->queue, packet);
     if (t->lost[peer]) return;
     if (!l->out && !l->dialled && !l->wanting) {
         if (t->rank < peer) ask_for(t, l);

@@ -181,7 +181,7 @@ static int gather(const gw_packet *packet, struct iovec pieces[GATHER], uint8_t 
 static uint64_t packet_bytes(const gw_packet *packet) { return GW_FRAME_BYTES + packet->frame.length; }
 
 /* The kernel took so many bytes of the queue. All of it is noted before anybody is told, who may queue more. */
-static void consume(gw_tcp_queue *queue, int peer, const gw_sink *sink, size_t bytes) {
+static void consume(gw_packet_queue *queue, int peer, const gw_sink *sink, size_t bytes) {
     for (gw_packet *packet = queue->head; bytes > 0; packet = packet->next) {
         uint64_t left = packet_bytes(packet) - packet->progress;
         size_t taken = bytes < left ? bytes : (size_t)left;
@@ -207,7 +207,7 @@ static gw_tcp_flow write_failed(gw_tcp_conn *conn, int error) {
     return GW_TCP_BROKEN;
 }
 
-gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_tcp_queue *queue, const gw_sink *sink, bool *moved) {
+gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved) {
     size_t sum = 0;
     while (queue->head && sum < TURN_BYTES) {
         if (conn->mute || conn->status != GW_OK) return GW_TCP_BROKEN;

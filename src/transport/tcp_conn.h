@@ -5,7 +5,7 @@
 #ifndef GW_TRANSPORT_TCP_CONN_H
 #define GW_TRANSPORT_TCP_CONN_H
 
-#include "transport/transport.h"
+#include "transport/queue.h"
 
 #define GW_TCP_BUFFER_BYTES ((size_t)32 << 10)
 #define GW_TCP_DETAIL_BYTES 256
@@ -30,10 +30,6 @@ typedef struct gw_tcp_conn {
     uint8_t buffer[];  /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
 
-typedef struct gw_tcp_queue {
-    gw_packet *head, *tail; /* NULL: empty */
-} gw_tcp_queue;
-
 typedef enum gw_tcp_flow {
     GW_TCP_MOVED,   /* the queue may hold more */
     GW_TCP_BLOCKED, /* the socket takes no more for now */
@@ -49,7 +45,7 @@ void gw_tcp_conn_free(gw_tcp_conn *conn); /* closes */
 /* Each moves what can be moved without blocking, about a MiB at most, and tells the sink. read: true if anything came
  * or the connection ended. write: the queue is not empty, and send() may add to it from within. */
 bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink);
-gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_tcp_queue *queue, const gw_sink *sink, bool *moved);
+gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved);
 
 /* Whoever waits for it goes to sleep, or is awake again. A sleeper is not woken by every segment of a payload. */
 void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping);
