@@ -37,6 +37,8 @@ typedef struct node {
     uint64_t shown_max;       /* payloads of up to so many bytes may be shown instead of landed */
     bool keeps;               /* landings are not to be freed */
     bool deaf;                /* landing() has no place */
+    bool takes;               /* every other message is used piece by piece, where the transport asks */
+    uint64_t taken[MESH_MAX]; /* bytes of the message that is */
     bool freed;               /* after reset: no callback may come */
     void (*on_sent)(struct node *n, int peer);
     void (*on_arrived)(struct node *n, int peer);
@@ -77,6 +79,20 @@ static void *node_landing(void *ctx, int peer, const gw_frame *frame) {
     return *slot = malloc(frame->length);
 }
 
+static inline bool node_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data,
+                              uint64_t bytes) {
+    node *n = ctx;
+    if (!n->takes || frame->index % 2) return false;
+    CHECK(at == n->taken[peer] && at + bytes <= frame->length);
+    CHECK((uintptr_t)data % 16 == 0 && (bytes % 16 == 0 || at + bytes == frame->length));
+    bool same = true;
+    for (uint64_t i = 0; i < bytes; i++)
+        same &= ((const uint8_t *)data)[i] == byte_of(peer, n->rank, frame->index, at + i);
+    CHECK(same);
+    n->taken[peer] += bytes;
+    return true;
+}
+
 static inline void *node_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
     node *n = ctx;
     CHECK(!n->freed && index >= grant->first && index < grant->frame.index);
@@ -95,7 +111,10 @@ static void node_arrived(void *ctx, int peer, const gw_frame *frame, const void 
     CHECK(frame->index < MESSAGES_MAX && !n->came[peer][frame->index]);
     if (frame->index < MESSAGES_MAX) n->came[peer][frame->index] = true;
     CHECK_EQ(frame->length * 3 + 1, frame->count); /* the header came whole */
-    if (frame->length > 0) {
+    if (n->taken[peer] > 0) {
+        CHECK(data == NULL && n->taken[peer] == frame->length);
+        n->taken[peer] = 0;
+    } else if (frame->length > 0) {
         uint8_t **slot = &n->landing[peer][frame->index % LANDINGS];
         bool shown = !n->transport->ops->ordered && frame->length <= n->shown_max;
         CHECK((shown || *slot == data) && is_filled(data, peer, n->rank, frame->index, frame->length));
@@ -174,7 +193,7 @@ static inline mesh *mesh_make(int world, bool tight, bool connects) {
 
 static inline gw_sink node_sink(node *n) {
     return (gw_sink){.ctx = n, .landing = node_landing, .arrived = node_arrived, .sent = node_sent, .lost = node_lost,
-                     .granted = node_granted};
+                     .granted = node_granted, .piece = node_piece};
 }
 
 static inline mesh *mesh_open(int world, int streams, bool tight, bool connects) {

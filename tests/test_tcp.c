@@ -39,6 +39,24 @@ static void small_socket_buffers(void) {
     mesh_close(m);
 }
 
+/* Pieces of whole elements, in order, from aligned addresses, whatever small frames were read with them. */
+static void payloads_piece_by_piece(bool tight) {
+    mesh *m = mesh_open(2, 1, tight, true);
+    uint32_t state = 11;
+    for (int r = 0; r < 2; r++) m->nodes[r].takes = true;
+    for (size_t i = 0; i < SIZES; i++) post(&m->nodes[0], 1, sizes[i]);
+    for (int i = 0; i < 300; i++) {
+        uint32_t random = next_random(&state) >> 8;
+        post(&m->nodes[i & 1], 1 - (i & 1), random % 3 == 0 ? random % 400000 : random % 300);
+        if (i % 7 == 0) node_poll(&m->nodes[i / 7 & 1]);
+    }
+    POLL_UNTIL(m, complete(m));
+    mesh_close(m);
+}
+
+static void pieces(void) { payloads_piece_by_piece(false); }
+static void pieces_through_small_buffers(void) { payloads_piece_by_piece(true); }
+
 static void all_to_all(void) {
     mesh *m = mesh_open(MESH_MAX, 1, false, true);
     for (int round = 0; round < 5; round++) {
@@ -219,6 +237,7 @@ static void *play(void *argument) {
 
 static void sleepers_wake(void) {
     mesh *m = mesh_open(2, 1, true, false);
+    m->nodes[1].takes = true; /* and waits for the rest of a piece */
     pthread_t players[2], gateways[2];
     dialler both[2] = {{m, 0, 1}, {m, 1, 0}};
     for (int i = 0; i < 2; i++) pthread_create(&players[i], NULL, play, &m->nodes[i]);
@@ -306,7 +325,8 @@ static void options_are_checked(void) {
     CHECK(t == NULL);
 }
 
-TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(all_to_all), CASE(simultaneous_dial),
+TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(pieces),
+          CASE(pieces_through_small_buffers), CASE(all_to_all), CASE(simultaneous_dial),
           CASE(the_lower_rank_dials), CASE(peer_connects_first), CASE(three_streams), CASE(grants_overtake_data),
           CASE(a_stuck_peer_holds_up_nobody), CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet),
           CASE(socket_options), CASE(connections_begin_without_bbr), CASE(options_are_checked))

@@ -84,12 +84,14 @@ static gw_work halving(const gw_scene *s) {
                      .crowd = crowd(s, CROWD_HALVING)};
 }
 
+/* Two ranks send no more than in a ring, and neither waits for the other half way: while some of it is added up the
+ * rest is coming. */
 static gw_work doubling(const gw_scene *s) {
     int levels = floor_log2(s->ranks), cores = 1 << levels, folded = s->ranks - cores;
+    double summed = s->ranks > 2 ? levels + (folded ? 1 : 0) : 0.5;
     return (gw_work){.rounds = levels + (2 * folded > cores ? 2 : folded ? 1 : 0),
                      .bytes = (levels + (folded ? 1 : 0)) * s->bytes, .messages = levels + (folded ? 1 : 0),
-                     .reduced = (levels + (folded ? 1 : 0)) * s->bytes,
-                     .crowd = crowd(s, CROWD_HALVING)};
+                     .reduced = summed * s->bytes, .crowd = crowd(s, CROWD_HALVING)};
 }
 
 /* A chunk goes down the tree in as many rounds as it has levels, each with all its bytes; the next follow behind. Few

@@ -151,17 +151,23 @@ static bool act_on_receives(gw_op *op, uint32_t stream) {
     return moved;
 }
 
+/* Nothing comes before this message but what has been used already, or is being. */
+static bool is_next(const gw_lane *lane, uint64_t index) {
+    while (index > lane->done && lane->land[(index - 1) % GW_PIPELINE].acted) index--;
+    return index == lane->done;
+}
+
 bool gw_op_piece(gw_op *op, gw_lane *lane, uint64_t index, uint64_t at, const void *data, uint64_t bytes) {
     gw_action step;
     gw_plan_step(&op->plan, (uint32_t)(lane - op->lanes), index, &step);
-    if (step.kind != GW_STEP_RECV_REDUCE || op->spec.merge || index != lane->done || !gw_op_holds(op, step.ready))
+    if (step.kind != GW_STEP_RECV_REDUCE || op->spec.merge || !is_next(lane, index) || !gw_op_holds(op, step.ready))
         return false;
     size_t unit = step.wide ? op->wide : op->raw;
     step.src.offset += at / unit;
     step.dst.offset += at / unit;
     step.dst.count = bytes / unit;
     lane->land[index % GW_PIPELINE].acted = true;
-    act_on(op, &step, data, bytes);
+    if (bytes) act_on(op, &step, data, bytes);
     return true;
 }
 

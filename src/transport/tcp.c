@@ -1,7 +1,8 @@
 /* tcp.c - see tcp.h. Peers, the connections they have, the mailbox in which other threads put new ones, and epoll.
  *
  * epoll is asked once in a poll(), whether the caller spins or sleeps: an epoll_wait that finds nothing costs less than
- * one recv that does (155 against 410 ns, Linux 6.18), and it does not take the socket's lock from the sender. */
+ * one recv that does (155 against 410 ns, Linux 6.18), and it does not take the socket's lock from the sender. But a
+ * single peer is read from at once, between messages: two ranks exchange a few bytes in 7.3 us instead of 8.0. */
 #include "transport/tcp.h"
 
 #include "base/log.h"
@@ -23,6 +24,8 @@
 
 #define EVENTS 64
 #define STREAMS_MAX 64
+#define STRAIGHT_TURNS 8 /* of so many polls with a single peer one asks epoll, for the bell and other connections */
+#define BATCH_BYTES ((uint64_t)64 << 10) /* larger payloads wait for the next poll, to go in one call with others */
 #define GRACE (2 * GW_MILLISECOND) /* in which the lower rank of a pair may dial, before the higher one does */
 
 /* What goes to one peer by one stream. */
@@ -52,6 +55,8 @@ typedef struct tcp {
     gw_tcp_conn *open;             /* of this generation, ended ones included */
     bool unsettled;                /* some connection has ended and settle() has not yet seen it */
     bool inside;                   /* poll() is running */
+    unsigned polls;                /* counted for STRAIGHT_TURNS */
+    gw_tcp_conn *heard;            /* of a single peer with one stream: what brought something last; NULL: none */
     bool *lost;                    /* by peer: lost() was said */
     lane *lanes;                   /* lanes[peer * streams + stream] */
     int wanting;                   /* how many of them are */
@@ -148,6 +153,12 @@ static void watch(tcp *t, gw_tcp_conn *conn, int operation, bool out) {
     t->unsettled = true;
 }
 
+static void list(tcp *t, lane *l) {
+    if (l->listed) return;
+    l->listed = true;
+    t->backlog[t->backlog_count++] = l;
+}
+
 /* Sends what can be sent, and leaves the lane in the backlog if something stays. True if anything moved. */
 static bool flush(tcp *t, lane *l) {
     bool moved = false;
@@ -157,10 +168,7 @@ static bool flush(tcp *t, lane *l) {
     l->blocked = flow == GW_TCP_BLOCKED;
     if (flow == GW_TCP_BROKEN) t->unsettled = true;
     if (l->out->status == GW_OK && l->out->polling_out != l->blocked) watch(t, l->out, EPOLL_CTL_MOD, l->blocked);
-    if (!l->listed && l->queue.head && flow != GW_TCP_BROKEN) {
-        l->listed = true;
-        t->backlog[t->backlog_count++] = l;
-    }
+    if (l->queue.head && flow != GW_TCP_BROKEN) list(t, l);
     return moved;
 }
 
@@ -220,7 +228,9 @@ static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
         if (t->rank < peer) ask_for(t, l);
         else want(t, l, true);
     }
-    if (l->out && first && !l->flushing) flush(t, l);
+    if (!l->out || !first || l->flushing) return;
+    if (packet->frame.length > BATCH_BYTES) list(t, l);
+    else flush(t, l);
 }
 
 /* ---- connections that come and go ---- */
@@ -284,6 +294,7 @@ static bool take_mail(tcp *t) {
 }
 
 static void shut(tcp *t, gw_tcp_conn *conn) {
+    if (conn == t->heard) t->heard = NULL;
     if (conn->fd < 0) return;
     epoll_ctl(t->epoll, EPOLL_CTL_DEL, conn->fd, NULL); /* a forked child may hold the socket: closing is not enough */
     close(conn->fd);
@@ -326,7 +337,16 @@ static void hush(tcp *t) {
     (void)got;
 }
 
+static bool read_from(tcp *t, gw_tcp_conn *conn) {
+    bool moved = gw_tcp_conn_read(conn, &t->base.sink);
+    t->unsettled |= conn->status != GW_OK;
+    t->heard = conn->status == GW_OK && t->world == 2 && t->streams == 1 ? conn : NULL;
+    return moved;
+}
+
 static bool receive(tcp *t) {
+    bool straight = t->heard && t->heard->left == 0 && t->backlog_count == 0;
+    if (straight && t->polls++ % STRAIGHT_TURNS) return read_from(t, t->heard);
     struct epoll_event events[EVENTS];
     int count = epoll_wait(t->epoll, events, EVENTS, 0);
     bool moved = false;
@@ -340,8 +360,7 @@ static bool receive(tcp *t) {
             t->lanes[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream].blocked = false;
             if (events[i].events == EPOLLOUT) continue;
         }
-        moved |= gw_tcp_conn_read(conn, &t->base.sink);
-        t->unsettled |= conn->status != GW_OK;
+        moved |= read_from(t, conn);
     }
     return moved;
 }
@@ -350,8 +369,8 @@ static bool tcp_poll(gw_transport *transport, gw_time now) {
     tcp *t = (tcp *)transport;
     t->inside = true;
     bool moved = take_mail(t);
-    if (moved || t->open) moved |= receive(t); /* a rank that has no connection makes no system call */
     moved |= flush_backlog(t);
+    if (moved || t->open) moved |= receive(t); /* a rank that has no connection makes no system call */
     moved |= dial_overdue(t, now);
     moved |= settle(t);
     t->inside = false;

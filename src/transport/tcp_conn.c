@@ -14,22 +14,24 @@
 
 #define TURN_BYTES ((size_t)1 << 20) /* moved by one call at most, so that all peers have their turn */
 #define SMALL_BYTES ((uint64_t)16 << 10) /* payloads up to this are read through the buffer */
+#define SMALL_BUFFER_BYTES ((size_t)32 << 10) /* of the buffer, to be filled with small frames at once */
+#define PIECE_STEP ((size_t)16)          /* a piece has whole elements of any type, and begins at such an address */
 #define UNSENT_BYTES ((int)512 << 10)     /* that the kernel holds back: what is urgent cannot overtake them */
 #define DOZE_BYTES ((uint64_t)512 << 10)  /* of a payload, before a sleeper is woken */
 #define GATHER 16                        /* pieces in one sendmsg: half of them headers */
 
 gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd) {
-    gw_tcp_conn *conn = malloc(sizeof *conn + GW_TCP_BUFFER_BYTES);
+    gw_tcp_conn *conn = aligned_alloc(alignof(gw_tcp_conn), sizeof *conn + GW_TCP_BUFFER_BYTES);
     if (!conn) return NULL;
     *conn = (gw_tcp_conn){.fd = fd, .peer = peer, .stream = stream, .generation = generation};
-    conn->ahead = GW_TCP_BUFFER_BYTES;
+    conn->ahead = SMALL_BUFFER_BYTES;
     conn->low_water = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){UNSENT_BYTES}, sizeof(int)); /* without it all goes on too */
     return conn;
 }
 
 gw_tcp_conn *gw_tcp_conn_refusal(int peer, uint32_t generation, gw_status status, const char *detail) {
-    gw_tcp_conn *conn = malloc(sizeof *conn);
+    gw_tcp_conn *conn = aligned_alloc(alignof(gw_tcp_conn), sizeof *conn);
     if (!conn) return NULL;
     *conn = (gw_tcp_conn){.fd = -1, .peer = peer, .generation = generation, .status = status};
     snprintf(conn->detail, sizeof conn->detail, "%s", detail);
@@ -59,7 +61,7 @@ static gw_status status_of(int error) {
 
 /* ---- receiving ---- */
 
-/* A header is here: finds the landing of its payload. False if the connection ended over it. */
+/* A header is here: finds out where its payload goes. False if the connection ended over it. */
 static bool begin_frame(gw_tcp_conn *conn, const gw_sink *sink, const uint8_t *header) {
     gw_error error = {0};
     if (gw_frame_read(&conn->frame, header, &error) != GW_OK) {
@@ -67,12 +69,15 @@ static bool begin_frame(gw_tcp_conn *conn, const gw_sink *sink, const uint8_t *h
         return false;
     }
     uint64_t length = conn->frame.length;
-    conn->ahead = length > SMALL_BYTES ? GW_FRAME_BYTES : GW_TCP_BUFFER_BYTES;
+    bool large = length > SMALL_BYTES, data = conn->frame.kind == GW_FRAME_DATA;
+    conn->ahead = large ? GW_FRAME_BYTES : SMALL_BUFFER_BYTES;
     conn->landing = NULL;
+    conn->piecewise = false;
     conn->left = 0;
     if (length == 0) return true;
-    if (conn->frame.kind == GW_FRAME_DATA) conn->landing = sink->landing(sink->ctx, conn->peer, &conn->frame);
-    if (!conn->landing) {
+    conn->piecewise = large && data && sink->piece && sink->piece(sink->ctx, conn->peer, &conn->frame, 0, NULL, 0);
+    if (data && !conn->piecewise) conn->landing = sink->landing(sink->ctx, conn->peer, &conn->frame);
+    if (!conn->landing && !conn->piecewise) {
         end(conn, GW_PROTOCOL, "a frame of kind %d brought %llu bytes that have no place here", conn->frame.kind,
             (unsigned long long)length);
         return false;
@@ -87,20 +92,43 @@ static void land(gw_tcp_conn *conn, const gw_sink *sink, size_t bytes) {
     if (conn->left == 0) sink->arrived(sink->ctx, conn->peer, &conn->frame, conn->landing, 0);
 }
 
-/* Takes the buffer apart. Afterwards it holds less than a header, and nothing while a payload is under way. */
-static void parse(gw_tcp_conn *conn, const gw_sink *sink) {
-    size_t at = 0;
-    while (conn->end - at >= GW_FRAME_BYTES) {
-        if (!begin_frame(conn, sink, conn->buffer + at)) return;
-        at += GW_FRAME_BYTES;
-        size_t here = conn->end - at < conn->left ? conn->end - at : (size_t)conn->left;
-        if (here > 0) memcpy(conn->landing, conn->buffer + at, here);
-        at += here;
-        land(conn, sink, here);
-        if (conn->left > 0) break;
+/* Uses what of the payload is in the buffer from `at` on; tells how much that was. */
+static size_t use_buffered(gw_tcp_conn *conn, const gw_sink *sink, size_t at) {
+    uint8_t *from = conn->buffer + at;
+    size_t here = conn->end - at < conn->left ? conn->end - at : (size_t)conn->left;
+    uint64_t done = conn->frame.length - conn->left;
+    if (conn->piecewise) {
+        if (here < conn->left) here -= here % PIECE_STEP;
+        if (here > 0) sink->piece(sink->ctx, conn->peer, &conn->frame, done, from, here);
+    } else if (here > 0) {
+        memcpy(conn->landing + done, from, here);
     }
+    land(conn, sink, here);
+    return here;
+}
+
+/* Forgets what comes before `at`. */
+static void move_up(gw_tcp_conn *conn, size_t at) {
     conn->end -= at;
     if (at > 0 && conn->end > 0) memmove(conn->buffer, conn->buffer + at, conn->end);
+}
+
+/* Takes the buffer apart. Afterwards it holds less than a header, or less than a piece can have. */
+static void parse(gw_tcp_conn *conn, const gw_sink *sink) {
+    size_t at = 0;
+    while (conn->left > 0 || conn->end - at >= GW_FRAME_BYTES) {
+        if (conn->left == 0) {
+            if (!begin_frame(conn, sink, conn->buffer + at)) return;
+            at += GW_FRAME_BYTES;
+        }
+        if (conn->piecewise && at % PIECE_STEP) {
+            move_up(conn, at);
+            at = 0;
+        }
+        at += use_buffered(conn, sink, at);
+        if (conn->left > 0) break;
+    }
+    move_up(conn, at);
 }
 
 /* The end of the stream, or an error. False: nothing to read for now. */
@@ -117,6 +145,12 @@ static bool read_failed(gw_tcp_conn *conn, ssize_t got, int error) {
 /* Where the next bytes go: the rest of the payload, then the buffer. */
 static int scatter(gw_tcp_conn *conn, struct iovec pieces[2]) {
     int count = 0;
+    if (conn->piecewise && conn->left > 0) {
+        bool fits = conn->left <= GW_TCP_BUFFER_BYTES - GW_FRAME_BYTES;
+        size_t whole = fits ? (size_t)conn->left + GW_FRAME_BYTES : GW_TCP_BUFFER_BYTES;
+        pieces[0] = (struct iovec){conn->buffer + conn->end, whole - conn->end};
+        return 1;
+    }
     if (conn->left > 0) {
         uint8_t *at = conn->landing + (conn->frame.length - conn->left);
         pieces[count++] = (struct iovec){at, conn->left < TURN_BYTES ? (size_t)conn->left : TURN_BYTES};
@@ -135,7 +169,8 @@ bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink) {
         ssize_t got = count > 1 ? readv(conn->fd, pieces, count) : recv(conn->fd, pieces[0].iov_base, room, 0);
         if (got <= 0) return read_failed(conn, got, errno) || moved > 0;
         moved += (size_t)got;
-        size_t payload = (uint64_t)got < conn->left ? (size_t)got : (size_t)conn->left;
+        uint64_t direct = conn->piecewise ? 0 : conn->left;
+        size_t payload = (uint64_t)got < direct ? (size_t)got : (size_t)direct;
         conn->end += (size_t)got - payload;
         if (payload > 0) land(conn, sink, payload);
         parse(conn, sink);
@@ -147,7 +182,8 @@ bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink) {
 /* At 1 Gbit/s a segment comes every half millisecond, and a wake-up costs 10 to 25 us of a core that may be computing.
  * Nothing behind a payload is of use before the payload is here, so no more than that is waited for. */
 void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping) {
-    uint64_t rest = conn->left < DOZE_BYTES ? conn->left : DOZE_BYTES;
+    uint64_t still = conn->left ? conn->left - conn->end : 0; /* the beginning of a piece is here already */
+    uint64_t rest = still < DOZE_BYTES ? still : DOZE_BYTES;
     uint64_t low_water = sleeping && rest > SMALL_BYTES ? rest : 1;
     int value = (int)low_water;
     if (low_water == conn->low_water || conn->fd < 0) return;

@@ -1,13 +1,16 @@
 /* tcp_conn.h - one TCP connection: frames out of a queue into the socket, and out of the socket to where they belong.
  *
  * Small frames are read many at a time into the connection's buffer and copied from there; a large payload is read
- * straight into its landing, together with the header that follows it. Either way a message costs one system call. */
+ * straight into its landing, together with the header that follows it. Either way a message costs one system call. What
+ * is added up as it comes goes through the buffer too, and is still in the cache when it is. */
 #ifndef GW_TRANSPORT_TCP_CONN_H
 #define GW_TRANSPORT_TCP_CONN_H
 
 #include "transport/queue.h"
 
-#define GW_TCP_BUFFER_BYTES ((size_t)32 << 10)
+#include <stdalign.h>
+
+#define GW_TCP_BUFFER_BYTES ((size_t)128 << 10)
 #define GW_TCP_DETAIL_BYTES 256
 
 typedef struct gw_tcp_conn {
@@ -22,12 +25,13 @@ typedef struct gw_tcp_conn {
     char detail[GW_TCP_DETAIL_BYTES]; /* a clause that goes with status */
 
     gw_frame frame;    /* being received */
-    uint8_t *landing;  /* where its payload begins */
+    uint8_t *landing;  /* where its payload begins; NULL: none, or it is used piece by piece */
+    bool piecewise;
     uint64_t left;     /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
     size_t end;        /* bytes in buffer */
     uint64_t low_water; /* the kernel tells of no fewer bytes; 1 while somebody is awake */
     size_t ahead;      /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
-    uint8_t buffer[];  /* GW_TCP_BUFFER_BYTES; a refusal has none */
+    alignas(64) uint8_t buffer[]; /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
 
 typedef enum gw_tcp_flow {

@@ -37,8 +37,8 @@ typedef struct gw_sink {
     void *(*landing)(void *ctx, int peer, const gw_frame *frame);
     /* Bytes of a DATA frame's payload, from `at` on, to be looked at during this call only. False, for the first of
      * them: the payload must be landed. True: this one has been used, and all others are given in the same way, in
-     * their order; arrived() comes last, with data NULL. May be NULL. Only for transports that copy (shm), in pieces
-     * of whole elements of any type. */
+     * their order; arrived() comes last, with data NULL. The first may have no bytes: it only asks. May be NULL. Only
+     * for transports that copy (shm, tcp), in pieces of whole elements of any type. */
     bool (*piece)(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes);
     /* The frame and its payload are here. data is what landing() gave, or, for a transport that shows the sender's
      * memory, a view that stays valid until release(peer, ticket) (ticket 0: nothing to release). */
