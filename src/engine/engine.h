@@ -6,9 +6,11 @@
  *
  * Flow control. A message larger than GW_EAGER_BYTES is sent only when its receiver has granted it: a grant says that
  * the receiving step's landing space is free. Smaller ones may go ahead of the grant, one credit each; a receiver has
- * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. Credits come back with
- * the next frame. When all places of a peer are taken the receiver grants explicitly even small messages that it is
- * ready for, so operations started early can never block those that others wait for. */
+ * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. Where the receiver alone
+ * decides what comes (a message between two ranks: mail.h lets them in one by one), and where the transport writes into
+ * its memory (rdma), messages above GW_EAGER_PAIR_BYTES need a grant. Credits come back with the next frame. When all
+ * places of a peer are taken the receiver grants explicitly even small messages that it is ready for, so operations
+ * started early can never block those that others wait for. */
 #ifndef GW_ENGINE_H
 #define GW_ENGINE_H
 
@@ -18,10 +20,11 @@
 #include "plan/plan.h"
 #include "transport/transport.h"
 
-#define GW_EAGER_BYTES 65536
+#define GW_EAGER_BYTES (256 * 1024)
+#define GW_EAGER_PAIR_BYTES (64 * 1024)
 #define GW_EAGER_SLOTS 8
 #define GW_PIPELINE 8           /* messages of a stream in flight */
-#define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size; see gw_chunk_count */
+#define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size */
 #define GW_TEXT_BYTES 160
 
 typedef struct gw_engine gw_engine;
@@ -32,7 +35,7 @@ struct gw_board;
 struct gw_op_brief;
 
 /* The largest message of a collective, in elements of unit bytes. asked: bytes, 0: the engine's choice. */
-size_t gw_chunk_count(const gw_plan_request *request, size_t asked, size_t unit);
+size_t gw_chunk_count(size_t asked, size_t unit);
 
 /* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
 typedef struct gw_op_spec {

@@ -15,7 +15,7 @@ typedef struct gw_stashed {
     bool complete; /* the payload is here */
     gw_time begun, arrived; /* while recording: its first byte and its last */
     gw_frame frame;
-    uint8_t *bytes; /* GW_EAGER_BYTES, allocated when the peer is first heard of */
+    uint8_t *bytes; /* GW_EAGER_BYTES, allocated when it is first needed */
 } gw_stashed;
 
 typedef struct gw_early_grant {
@@ -152,6 +152,7 @@ struct gw_engine {
 
 /* flow.c */
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
+uint64_t gw_flow_eager_bytes(const gw_op *op, int peer); /* a larger message needs a grant of this job rank's */
 void gw_flow_claim_early(gw_op *op);                   /* a started operation takes over early grants */
 uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane); /* early messages of a receiving lane */
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */

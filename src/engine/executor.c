@@ -128,7 +128,7 @@ static bool post_receives(gw_op *op, uint32_t stream) {
         lane->land[lane->posted % GW_PIPELINE] =
             (gw_landing){.at = landing_address(op, &step, bytes), .bytes = bytes};
         lane->posted++;
-        if (bytes > GW_EAGER_BYTES) lane->large_to = lane->posted;
+        if (bytes > gw_flow_eager_bytes(op, lane->peer)) lane->large_to = lane->posted;
         moved = true;
     }
     gw_flow_grant(op, lane);

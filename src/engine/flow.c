@@ -72,6 +72,11 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
 
 /* Early messages. */
 
+uint64_t gw_flow_eager_bytes(const gw_op *op, int peer) {
+    const gw_transport *transport = op->engine->peers[peer].transport;
+    return op->pair_peer >= 0 || transport->ops->writes_there ? GW_EAGER_PAIR_BYTES : GW_EAGER_BYTES;
+}
+
 static gw_stashed *stash_slot(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_peer *from = &engine->peers[peer];
     if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_EAGER_BYTES || from->stash_used == GW_EAGER_SLOTS)
@@ -240,8 +245,8 @@ void gw_flow_grant_all(gw_op *op, gw_lane *lane) {
 
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     gw_peer *peer = &op->engine->peers[lane->peer];
-    bool eager = lane->posted >= lane->granted;
-    if (eager && (bytes > GW_EAGER_BYTES || peer->credits == 0)) {
+    bool eager = lane->posted >= lane->granted, large = bytes > gw_flow_eager_bytes(op, lane->peer);
+    if (eager && (large || peer->credits == 0)) {
         if (op->engine->trace) gw_tracing_refused(op, lane);
         return false;
     }
@@ -256,7 +261,7 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
     /* A few bytes that are all of a message between two: nothing of it can be overtaken. */
     bool signal = op->pair_peer >= 0 && lane->stream.steps == 1 && bytes <= SIGNAL_BYTES;
     packet->urgency = signal ? GW_URGENT_SIGNAL : op->spec.urgency;
-    if (bytes > GW_EAGER_BYTES) { /* credits are not to wait behind a large payload */
+    if (large) { /* credits are not to wait behind a large payload */
         peer->owed = packet->frame.credits;
         packet->frame.credits = 0;
     }

@@ -40,21 +40,8 @@ gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
         .count = spec->counts ? count_hash(spec->counts, team->size) : spec->count};
 }
 
-static bool is_one_host(const gw_topology *topology) {
-    int rank = 1;
-    while (rank < topology->world && gw_topology_host(topology, rank) == gw_topology_host(topology, 0)) rank++;
-    return rank >= topology->world;
-}
-
-/* Within a host a share of two chunks goes in one message: there is little to overlap, and a message costs a system
- * call at both ends (over loopback two ranks reduce 1 MiB in 240 us instead of 270 to 300). A broadcast that nobody
- * passes on has nothing to overlap: 1 MiB takes 140 us instead of 190. */
-size_t gw_chunk_count(const gw_plan_request *request, size_t asked, size_t unit) {
-    int world = request->topology.world;
-    size_t share = request->count / (request->collective == GW_COLL_ALLREDUCE ? (size_t)world : 1);
-    size_t most = (request->collective == GW_COLL_BROADCAST && world == 2 ? 4 : 2) * GW_CHUNK_BYTES;
-    bool whole = share <= most / unit && is_one_host(&request->topology);
-    size_t count = (asked ? asked : whole ? most : GW_CHUNK_BYTES) / unit;
+size_t gw_chunk_count(size_t asked, size_t unit) {
+    size_t count = (asked ? asked : GW_CHUNK_BYTES) / unit;
     return count ? count : 1;
 }
 
@@ -63,7 +50,7 @@ gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_
                                .count = spec->count, .counts = spec->counts, .root = spec->root,
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
-    request.chunk_count = gw_chunk_count(&request, spec->chunk_bytes, wide);
+    request.chunk_count = gw_chunk_count(spec->chunk_bytes, wide);
     request.topology.board = team->board != NULL;
     request.topology.native = team->native && team->native->ops->native->carries(spec->dtype, spec->redop);
     return request;

@@ -105,7 +105,7 @@ static gw_status make_plan(const gw_run *run, const gw_run_spec *spec, int rank,
                                .root = spec->root,
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL};
-    request.chunk_count = gw_chunk_count(&request, spec->chunk_bytes, spec->unit_bytes);
+    request.chunk_count = gw_chunk_count(spec->chunk_bytes, spec->unit_bytes);
     return gw_plan_make(plan, spec->builder, &request, error);
 }
 

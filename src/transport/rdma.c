@@ -305,9 +305,9 @@ static void rdma_refused(gw_transport *transport, int rank, uint32_t generation,
 }
 
 static const gw_transport_ops ops = {
-    .name = "rdma", .chunk_bytes = CHUNK_BYTES, .ordered = false, .hangs_up = true, .send = rdma_send,
-    .release = rdma_release, .poll = rdma_poll, .wait_fd = rdma_wait_fd, .arm = rdma_arm, .reset = rdma_reset,
-    .close = rdma_close, .adopt = rdma_adopt, .refused = rdma_refused,
+    .name = "rdma", .chunk_bytes = CHUNK_BYTES, .writes_there = true, .ordered = false, .hangs_up = true,
+    .send = rdma_send, .release = rdma_release, .poll = rdma_poll, .wait_fd = rdma_wait_fd, .arm = rdma_arm,
+    .reset = rdma_reset, .close = rdma_close, .adopt = rdma_adopt, .refused = rdma_refused,
 };
 
 /* ---- opening ---- */

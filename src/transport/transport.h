@@ -69,6 +69,7 @@ typedef struct gw_native {
 typedef struct gw_transport_ops {
     const char *name;
     size_t chunk_bytes; /* messages of this size suit it best; 0: the engine's choice */
+    bool writes_there; /* into the landings that grants tell of: without one a message costs more */
     bool ordered;
     bool hangs_up; /* says lost() by itself, after everything else, when a peer closes its end */
     /* Queues a packet; it may be sent, and sent() called, at once. Connects first where there is no connection yet. */
