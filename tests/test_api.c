@@ -251,6 +251,31 @@ static void overlap_rank(int rank) {
 
 static void requests_go_on_by_themselves(void) { on_every_strategy(3, overlap_rank); }
 
+/* One rank starts more than the other can keep aside, and only then what the other waits for. */
+static void ahead_rank(int rank) {
+    enum { COUNT = 65536, CALLS = 12 }; /* just a chunk each */
+    gw_comm *comm = join(rank, 2, port), *first = NULL;
+    gw_request *started[CALLS];
+    int32_t *data = malloc(CALLS * COUNT * sizeof *data), urgent = rank;
+    for (int i = 0; i < CALLS * COUNT; i++) data[i] = i * (rank + 1);
+    CHECK_EQ(GW_OK, gw_comm_split(comm, 0, rank, &first));
+    if (rank == 1) CHECK_EQ(GW_OK, gw_allreduce(first, &urgent, &urgent, 1, GW_I32, GW_SUM));
+    for (int c = 0; c < CALLS; c++) {
+        int32_t *at = data + c * COUNT;
+        CHECK_EQ(GW_OK, gw_allreduce_start(comm, at, at, COUNT, GW_I32, GW_SUM, &started[c]));
+    }
+    if (rank == 0) CHECK_EQ(GW_OK, gw_allreduce(first, &urgent, &urgent, 1, GW_I32, GW_SUM));
+    for (int c = 0; c < CALLS; c++) CHECK_EQ(GW_OK, gw_wait(started[c]));
+    bool right = urgent == 1;
+    for (int i = 0; i < CALLS * COUNT; i++) right &= data[i] == 3 * i;
+    CHECK(right);
+    free(data);
+    CHECK_EQ(GW_OK, gw_finalize(first));
+    CHECK_EQ(GW_OK, gw_finalize(comm));
+}
+
+static void chunks_come_ahead_of_their_calls(void) { on_every_strategy(2, ahead_rank); }
+
 /* A request that nobody waits for is over when gw_finalize returns. */
 static void forgotten_rank(int rank) {
     enum { COUNT = 300000 };
@@ -330,5 +355,6 @@ static void different_strategies(void) {
 
 TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
           CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(memory_of_two),
-          CASE(requests_go_on_by_themselves), CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process),
+          CASE(requests_go_on_by_themselves), CASE(chunks_come_ahead_of_their_calls), CASE(finalize_waits_for_requests),
+          CASE(two_jobs_in_one_process),
           CASE(two_communicators_in_two_threads), CASE(different_strategies))

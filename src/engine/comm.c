@@ -266,9 +266,11 @@ static void plan(gw_comm *comm, gw_op_spec *spec) {
         comm->planned = *spec;
         comm->planned.builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
         comm->planned.chunk_bytes = comm->chunk_bytes;
+        comm->planned.ahead = true;
     }
     spec->builder = comm->planned.builder;
     spec->chunk_bytes = comm->chunk_bytes;
+    spec->ahead = true;
 }
 
 /* (L) is held. */

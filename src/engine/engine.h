@@ -6,11 +6,11 @@
  *
  * Flow control. A message larger than GW_EAGER_BYTES is sent only when its receiver has granted it: a grant says that
  * the receiving step's landing space is free. Smaller ones may go ahead of the grant, one credit each; a receiver has
- * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. Where the receiver alone
- * decides what comes (a message between two ranks: mail.h lets them in one by one), and where the transport writes into
- * its memory (rdma), messages above GW_EAGER_PAIR_BYTES need a grant. Credits come back with the next frame. When all
- * places of a peer are taken the receiver grants explicitly even small messages that it is ready for, so operations
- * started early can never block those that others wait for. */
+ * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. A collective
+ * that its caller waits for may send chunks of up to GW_AHEAD_BYTES in that way; of a training step the receiver knows
+ * better what it needs first, and of messages between two when there is room for them (mail.h). Credits come back with
+ * the next frame. When all places of a peer are taken the receiver grants explicitly even small messages that it is
+ * ready for, so operations started early can never block those that others wait for. */
 #ifndef GW_ENGINE_H
 #define GW_ENGINE_H
 
@@ -20,8 +20,8 @@
 #include "plan/plan.h"
 #include "transport/transport.h"
 
-#define GW_EAGER_BYTES (256 * 1024)
-#define GW_EAGER_PAIR_BYTES (64 * 1024)
+#define GW_EAGER_BYTES (64 * 1024)
+#define GW_AHEAD_BYTES (256 * 1024)
 #define GW_EAGER_SLOTS 8
 #define GW_PIPELINE 8           /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size */
@@ -62,6 +62,7 @@ typedef struct gw_op_spec {
     uint64_t allowed; /* of a receive: how many of its messages may come until gw_op_allow says more; 0: all */
     uint64_t number; /* of a receive: what gw_team_reserve gave; 0: the next from that peer */
     uint8_t urgency; /* its messages may overtake those to the same peer that have less; under GW_URGENT_SIGNAL */
+    bool ahead; /* its messages of up to GW_AHEAD_BYTES need no grant; alike on all ranks */
     bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
 } gw_op_spec;
 

@@ -15,7 +15,7 @@ typedef struct gw_stashed {
     bool complete; /* the payload is here */
     gw_time begun, arrived; /* while recording: its first byte and its last */
     gw_frame frame;
-    uint8_t *bytes; /* GW_EAGER_BYTES, allocated when it is first needed */
+    uint8_t *bytes; /* GW_AHEAD_BYTES, allocated when it is first needed */
 } gw_stashed;
 
 typedef struct gw_early_grant {

@@ -74,17 +74,17 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
 
 uint64_t gw_flow_eager_bytes(const gw_op *op, int peer) {
     const gw_transport *transport = op->engine->peers[peer].transport;
-    return op->pair_peer >= 0 || transport->ops->writes_there ? GW_EAGER_PAIR_BYTES : GW_EAGER_BYTES;
+    return op->spec.ahead && op->pair_peer < 0 && !transport->ops->writes_there ? GW_AHEAD_BYTES : GW_EAGER_BYTES;
 }
 
 static gw_stashed *stash_slot(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_peer *from = &engine->peers[peer];
-    if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_EAGER_BYTES || from->stash_used == GW_EAGER_SLOTS)
+    if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_AHEAD_BYTES || from->stash_used == GW_EAGER_SLOTS)
         return NULL;
     for (int i = 0; i < GW_EAGER_SLOTS; i++) {
         gw_stashed *slot = &from->stash[i];
         if (slot->used) continue;
-        if (!slot->bytes) slot->bytes = malloc(GW_EAGER_BYTES);
+        if (!slot->bytes) slot->bytes = malloc(GW_AHEAD_BYTES);
         if (!slot->bytes) return NULL;
         slot->used = true;
         slot->complete = false;

@@ -220,7 +220,7 @@ static void take_letter(gw_mail *mail, envelope *e, gw_time now, gw_error *error
     uint64_t bytes = e->letter.bytes;
     e->arrives = true;
     if (bytes) e->number = gw_team_reserve(mail->team, e->peer);
-    if (bytes <= GW_EAGER_PAIR_BYTES || !passes_link(mail, e->peer)) {
+    if (bytes <= GW_EAGER_BYTES || !passes_link(mail, e->peer)) {
         open_door(mail, e, now, error);
         return;
     }
