@@ -183,7 +183,6 @@ gw_status gw_board_check_abort(gw_board *board, gw_error *error) {
 
 gw_status gw_board_begin(gw_board *board, gw_error *error) {
     gw_status status = gw_board_check_abort(board, error);
-    board->combined = 0;
     if (!status && (board->mode == BOARD_INLINE || !resolve_again(board))) {
         status = compare_signatures(board, error);
         if (!status && board->mode != BOARD_INLINE) status = resolve_sides(board, error);

@@ -67,14 +67,14 @@ static bool do_own_part(gw_board *board) {
     return true;
 }
 
-static bool all_served(gw_board *board) {
+bool gw_board_all_served(gw_board *board) {
     for (int m = 0; m < board->members; m++)
         if (atomic_load(&board_entry_of(board, board->finished, m)->served) != board->finished + 1) return false;
     return true;
 }
 
 bool gw_board_direct_done(gw_board *board) {
-    if (board->fixed) return all_served(board);
+    if (board->fixed) return gw_board_all_served(board);
     for (int m = 0; m < board->members; m++)
         if (atomic_load(&board_entry_of(board, board->finished, m)->done) < chunks_of(board, m)) return false;
     return true;

@@ -10,8 +10,7 @@
 #include "transport/harbour.h"
 
 #define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
-#define BOARD_CARRIED_BYTES 8192          /* of all others' private data, to be read from their slots */
-#define BOARD_PIECE_BYTES 2048            /* of carried data under one stamp: what a core keeps in its store queue */
+#define BOARD_CARRIED_BYTES BOARD_INLINE_BYTES /* of all others' private data, to be read from their slots */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
@@ -36,7 +35,8 @@ typedef struct board_entry {
     board_call call;
     alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
-    alignas(GW_LINE) _Atomic uint64_t served; /* parts not claimed: index + 1 of the operation whose part is finished */
+    /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is here (carried) */
+    alignas(GW_LINE) _Atomic uint64_t served;
     alignas(GW_LINE) uint8_t data[BOARD_INLINE_BYTES];
 } board_entry;
 
@@ -104,7 +104,6 @@ struct gw_board {
     board_mode mode;
     int seen; /* members whose arrival has been seen, from member 0 on */
     bool held; /* mappings of sides are pinned */
-    size_t combined; /* carried: elements that are done */
     board_side *sides;
     size_t element, wide_element; /* bytes */
     size_t step;                  /* elements of a chunk (direct) or piece (staged) */
@@ -157,11 +156,12 @@ size_t gw_board_out_bytes(const gw_board *board);
 bool gw_board_work_inline(gw_board *board, bool *done);
 bool gw_board_work_direct(gw_board *board, size_t *budget, bool *done);
 bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
+bool gw_board_all_served(gw_board *board);
 void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
 /* inline: copies this member's data into its entry, before it arrives. */
 void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);
-/* carried: the same in pieces, after it has arrived. */
+/* carried: the same, after it has arrived. */
 void gw_board_fill_carried(gw_board *board, board_entry *entry, const gw_board_op *op);
 bool gw_board_work_carried(gw_board *board, bool *done);
 /* staged: copies a window in, if there is one and room for it; also before all have arrived. */
