@@ -209,6 +209,7 @@ static bool publish(gw_board *board) {
     board->published++;
     board_tell(board, &entry->arrived, board->published);
     if (carried) gw_board_fill_carried(board, entry, op);
+    if (!inlined && board->fixed && board->resolved) gw_board_expect_direct(board);
     if (!inlined && !board->fixed) gw_board_ring(board);
     return true;
 }
@@ -274,7 +275,6 @@ static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error 
             if (board->mode == BOARD_STAGED) *moved = gw_board_fill_staged(board, budget) || *moved;
             return GW_OK;
         }
-        if (board->fixed && board->resolved && board->mode == BOARD_DIRECT) gw_board_expect_direct(board);
         gw_status status = gw_board_begin(board, error);
         if (status) return status;
     }

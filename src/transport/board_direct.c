@@ -46,10 +46,14 @@ static bool work_on_part(gw_board *board, int owner, size_t *budget) {
 
 /* The own part of the others' buffers is going to be read and written: one way over for each line, if it is asked for
  * as what will be written. Sides are those of the last operation, which the buffers of this one are likely to be in;
- * if they are not, nothing is lost. */
+ * if they are not, nothing is lost. It is asked for before the others are known to have come, so that who comes last
+ * does not wait for their arrivals and then once more for the data (4 KiB between two: 0.34 us instead of 0.39). Who
+ * comes first may take lines that their owner is about to write, and costs it the way back for those few. */
 void gw_board_expect_direct(gw_board *board) {
     const board_side *own = &board->sides[board->self];
     size_t begin = own->offset * board->element, end = begin + board_min(own->length * board->element, EXPECTED_BYTES);
+    if (board->settled != BOARD_DIRECT) return;
+    for (int m = 0; m < board->members; m++) __builtin_prefetch(&board_entry_of(board, board->finished, m)->arrived);
     for (int m = 0; m < board->members; m++) {
         const uint8_t *at = board->sides[m].in;
         if (m == board->self || !at || at != board->sides[m].out) continue;

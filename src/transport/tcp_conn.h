@@ -10,7 +10,7 @@
 
 #include <stdalign.h>
 
-#define GW_TCP_BUFFER_BYTES ((size_t)128 << 10)
+#define GW_TCP_BUFFER_BYTES (((size_t)128 << 10) + GW_FRAME_BYTES) /* half a chunk, and the header behind it */
 #define GW_TCP_DETAIL_BYTES 256
 
 typedef struct gw_tcp_conn {
