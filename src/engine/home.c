@@ -1,8 +1,12 @@
-/* home.c - the CPU at which a rank waits, where containers or namespaces that stand for hosts share a machine's cores.
+/* home.c - the CPU at which a rank waits, where ranks share a machine's cores.
  *
- * Nobody who starts such ranks knows of the others, so nobody binds them. Left to itself the kernel often wakes three
- * of four on one of two cores, and does not move one that yields all the time, so that calls last longer. So a rank
- * goes home when it begins to wait. It is not bound: its mask is put back at once. */
+ * They are not bound: with fewer cores than ranks, who computes is to have any that is free. But left to itself the
+ * kernel often wakes three of four on one of two cores, and does not move one that yields all the time, so that calls
+ * last longer. So a rank goes home when it begins to wait, and its mask is put back at once.
+ *
+ * Neighbours of one host have the same home: who yields lets that one go on which its next message comes from (four
+ * ranks all-reduce 16 B over tcp in 50 us instead of 65). Where containers or namespaces that stand for hosts share the
+ * machine, ranks are dealt out one by one instead (4 KiB in 101 us instead of 121). */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +32,12 @@ static bool hosts_share_machine(const gw_node *node) {
 int gw_node_home(const gw_node *node) {
     const char *bind = getenv("GRADWIRE_BIND");
     cpu_set_t all;
-    if (!node->spin_yield || !hosts_share_machine(node) || (bind && strcmp(bind, "none") == 0)) return -1;
+    if (!node->spin_yield || (bind && strcmp(bind, "none") == 0)) return -1;
     if (sched_getaffinity(0, sizeof all, &all) != 0) return -1;
     int cpus = CPU_COUNT(&all), ranks = gw_node_ranks_of_machine(node, node->world);
     if (cpus < 2 || ranks % cpus != 0) return -1; /* no even share: the kernel may do better */
-    int share = gw_node_ranks_of_machine(node, node->rank) % cpus, cpu = 0;
+    int before = gw_node_ranks_of_machine(node, node->rank), cpu = 0;
+    int share = hosts_share_machine(node) ? before % cpus : before * cpus / ranks;
     while (!CPU_ISSET(cpu, &all) || share-- > 0) cpu++;
     return cpu;
 }

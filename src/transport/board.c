@@ -28,12 +28,12 @@ static void lay_out(gw_board *board, void *base) {
     board->stage = at + segment_bytes(board->members) - members * gw_board_stage_bytes(board->members);
 }
 
-/* With a core for each member a second synchronisation soon costs less than reading everyone's data; without, it costs
- * a change of process. Likewise a small part is soon done by its owner, but not by one without a core. The first member
- * decides for all. */
+/* With a core for each member a second synchronisation soon costs less than reading everyone's private data; without,
+ * it costs a change of process. Likewise a small part is soon done by its owner, but not by one without a core. The
+ * first member decides for all. */
 static void set_limits(board_page *page, int members) {
     bool crowded = members > sysconf(_SC_NPROCESSORS_ONLN);
-    page->inline_bytes = crowded ? BOARD_INLINE_BYTES : 2048;
+    page->carried_bytes = crowded ? UINT32_MAX : BOARD_CARRIED_BYTES;
     page->fixed_bytes = crowded ? 0 : BOARD_FIXED_BYTES;
 }
 
@@ -104,9 +104,9 @@ gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error) {
 
 bool gw_board_free(const gw_board *board) { return board->started - board->finished < GW_BOARD_DEPTH; }
 
-static bool goes_inline(const gw_board *board, const gw_board_op *op) {
+static bool goes_inline(const gw_board_op *op) {
     size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    return op->task == GW_BOARD_BARRIER || bytes <= board->page->inline_bytes;
+    return op->task == GW_BOARD_BARRIER || bytes <= BOARD_INLINE_BYTES;
 }
 
 static bool needs_in(const gw_board_op *op, int member) {
@@ -143,7 +143,7 @@ static void describe(gw_board *board, board_entry *entry, const gw_board_op *op)
 /* Private data that is little enough is laid down in the board at once: if all do so, one arrival is enough. */
 static bool carries(const gw_board *board, const board_call *call, const gw_board_op *op) {
     size_t own = op->count * board->element, read = own * (size_t)(board->members - 1);
-    bool little = own <= BOARD_CARRIED_BYTES && read <= BOARD_CARRIED_BYTES; /* of one member nothing is read */
+    bool little = own <= BOARD_SLOT_BYTES && read <= board->page->carried_bytes; /* of one member nothing is read */
     return op->task == GW_BOARD_ALLREDUCE && !call->in.version && !call->out.version && little;
 }
 
@@ -176,7 +176,7 @@ static void prepare(gw_board *board) {
         board->described = board->resolved = false;
         board->stepped = BOARD_INLINE;
     }
-    board->mode = goes_inline(board, op) ? BOARD_INLINE : BOARD_DIRECT;
+    board->mode = goes_inline(op) ? BOARD_INLINE : BOARD_DIRECT;
     board->seen = 0;
     board->prepared = true;
 }
@@ -192,7 +192,7 @@ static void plan_early(gw_board *board, const board_call *call) {
 /* Only the head is published where buffers are described, because parts are known for the head alone. */
 static bool publish(gw_board *board) {
     const gw_board_op *op = &board->ops[board->published % GW_BOARD_DEPTH];
-    bool at_head = board->published == board->finished, inlined = goes_inline(board, op), carried = false;
+    bool at_head = board->published == board->finished, inlined = goes_inline(op), carried = false;
     if ((!inlined && !at_head) || !slot_is_free(board)) return false;
     board_entry *entry = board_entry_of(board, board->published, board->self);
     if (at_head) prepare(board);
@@ -340,7 +340,7 @@ static void quarantine(gw_board *board) {
         const board_entry *entry = board_entry_of(board, index, board->self);
         const gw_board_op *op = &board->ops[index % GW_BOARD_DEPTH];
         gw_shared now;
-        if (goes_inline(board, op) || entry->call.out.version % 2 == 0) continue;
+        if (goes_inline(op) || entry->call.out.version % 2 == 0) continue;
         if (gw_harbour_find(board->harbour, op->out, 1, &now) && now.version == entry->call.out.version)
             gw_harbour_renew(board->harbour, now.id, NULL);
     }

@@ -9,8 +9,9 @@
 #include "transport/board.h"
 #include "transport/harbour.h"
 
-#define BOARD_INLINE_BYTES 16384          /* of one member in one slot */
-#define BOARD_CARRIED_BYTES BOARD_INLINE_BYTES /* of all others' private data, to be read from their slots */
+#define BOARD_SLOT_BYTES 16384            /* of one member's data in one slot */
+#define BOARD_INLINE_BYTES 2048           /* of data that goes into the slot wherever it lies */
+#define BOARD_CARRIED_BYTES 16384         /* of all others' private data, to be read by each who has a core of its own */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
@@ -37,7 +38,7 @@ typedef struct board_entry {
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is here (carried) */
     alignas(GW_LINE) _Atomic uint64_t served;
-    alignas(GW_LINE) uint8_t data[BOARD_INLINE_BYTES];
+    alignas(GW_LINE) uint8_t data[BOARD_SLOT_BYTES];
 } board_entry;
 
 /* One member's progress since the board was opened; written by that member. */
@@ -51,7 +52,7 @@ typedef struct board_progress {
 /* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, p staging areas. */
 typedef struct board_page {
     alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
-    uint32_t inline_bytes;                     /* the largest operation that goes inline; set by the first member */
+    uint32_t carried_bytes;                    /* as BOARD_CARRIED_BYTES; set by the first member */
     uint32_t fixed_bytes;                      /* the largest whose parts are not claimed, but left to their owners */
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
 } board_page;
