@@ -22,7 +22,7 @@
 
 #define GW_EAGER_BYTES (64 * 1024)
 #define GW_AHEAD_BYTES (256 * 1024)
-#define GW_EAGER_SLOTS 8
+#define GW_EAGER_SLOTS 10 /* credits go back by fives: for a call of four chunks they go with the next one */
 #define GW_PIPELINE 8           /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size */
 #define GW_TEXT_BYTES 160

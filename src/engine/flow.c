@@ -277,7 +277,7 @@ bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes) {
 /* Credits go back with other frames, or on their own when the sender may be running out of them. */
 static void return_credits(gw_engine *engine, int rank) {
     gw_peer *peer = &engine->peers[rank];
-    bool needed = peer->owed > GW_EAGER_SLOTS / 2 || (peer->owed && peer->owed + peer->stash_used >= GW_EAGER_SLOTS);
+    bool needed = peer->owed >= GW_EAGER_SLOTS / 2 || (peer->owed && peer->owed + peer->stash_used >= GW_EAGER_SLOTS);
     if (!needed || peer->credit_queued || peer->lost || !peer->transport) return;
     peer->credit_packet = (gw_packet){.frame = {.kind = GW_FRAME_CREDIT, .credits = peer->owed, .root = -1}};
     peer->owed = 0;

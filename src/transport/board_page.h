@@ -11,7 +11,7 @@
 
 #define BOARD_SLOT_BYTES 16384            /* of one member's data in one slot */
 #define BOARD_INLINE_BYTES 2048           /* of data that goes into the slot wherever it lies */
-#define BOARD_CARRIED_BYTES 16384         /* of all others' private data, to be read by each who has a core of its own */
+#define BOARD_CARRIED_BYTES 16384         /* of all others' private data, read by each that has a core to itself */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
