@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static size_t entries_bytes(int members) {
-    return GW_BOARD_DEPTH * (size_t)members * sizeof(board_entry);
+static size_t slots_bytes(int members) {
+    return GW_BOARD_DEPTH * (size_t)members * (sizeof(board_entry) + sizeof(board_data));
 }
 
 static size_t segment_bytes(int members) {
-    return gw_segment_round(sizeof(board_page) + (size_t)members * sizeof(board_progress) + entries_bytes(members)) +
+    return gw_segment_round(sizeof(board_page) + (size_t)members * sizeof(board_progress) + slots_bytes(members)) +
            (size_t)members * gw_board_stage_bytes(members);
 }
 
@@ -25,6 +25,7 @@ static void lay_out(gw_board *board, void *base) {
     board->page = base;
     board->progress = (board_progress *)(at + sizeof(board_page));
     board->entries = (board_entry *)(at + sizeof(board_page) + members * sizeof(board_progress));
+    board->data = (board_data *)(board->entries + GW_BOARD_DEPTH * members);
     board->stage = at + segment_bytes(board->members) - members * gw_board_stage_bytes(board->members);
 }
 
@@ -195,10 +196,11 @@ static bool publish(gw_board *board) {
     bool at_head = board->published == board->finished, inlined = goes_inline(op), carried = false;
     if ((!inlined && !at_head) || !slot_is_free(board)) return false;
     board_entry *entry = board_entry_of(board, board->published, board->self);
+    uint8_t *data = board_data_of(board, board->published, board->self);
     if (at_head) prepare(board);
     memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
     entry->left = board->finished;
-    if (inlined) gw_board_fill_inline(board, entry, op);
+    if (inlined) gw_board_fill_inline(board, data, op);
     else describe(board, entry, op);
     if (!inlined && (carried = carries(board, &entry->call, op))) entry->call.in.id = BOARD_CARRIES;
     else if (!inlined) plan_early(board, &entry->call);
@@ -208,7 +210,7 @@ static bool publish(gw_board *board) {
     }
     board->published++;
     board_tell(board, &entry->arrived, board->published);
-    if (carried) gw_board_fill_carried(board, entry, op);
+    if (carried) gw_board_fill_carried(board, entry, data, op);
     if (!inlined && board->fixed && board->resolved) gw_board_expect_direct(board);
     if (!inlined && !board->fixed) gw_board_ring(board);
     return true;

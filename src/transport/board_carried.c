@@ -5,8 +5,8 @@
 #include "transport/board_page.h"
 #include "transport/copy.h"
 
-void gw_board_fill_carried(gw_board *board, board_entry *entry, const gw_board_op *op) {
-    gw_copy(entry->data, op->in, op->count * board->element);
+void gw_board_fill_carried(gw_board *board, board_entry *entry, uint8_t *data, const gw_board_op *op) {
+    gw_copy(data, op->in, op->count * board->element);
     board_tell(board, &entry->served, board->published);
 }
 
@@ -14,7 +14,7 @@ bool gw_board_work_carried(gw_board *board, bool *done) {
     const gw_board_op *op = board_head(board);
     *done = gw_board_all_served(board);
     if (!*done) return false;
-    for (int m = 0; m < board->members; m++) board->src[m] = board_entry_of(board, board->finished, m)->data;
+    for (int m = 0; m < board->members; m++) board->src[m] = board_data_of(board, board->finished, m);
     board->src[board->self] = op->in;
     board->dst[0] = op->out;
     gw_board_combine(op, board->dst, 1, board->src, board->members, op->count);

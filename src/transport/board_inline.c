@@ -5,23 +5,23 @@
 #include "transport/board_page.h"
 #include "transport/copy.h"
 
-void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op) {
+void gw_board_fill_inline(gw_board *board, uint8_t *data, const gw_board_op *op) {
     size_t element = gw_dtype_bytes(op->reduction.dtype);
     if (op->task == GW_BOARD_BARRIER || op->count == 0) return;
-    if (board_reduces(op)) gw_copy(entry->data, op->in, op->count * element);
-    if (op->task == GW_BOARD_BROADCAST && op->root == board->self) gw_copy(entry->data, op->in, op->count * element);
+    if (board_reduces(op)) gw_copy(data, op->in, op->count * element);
+    if (op->task == GW_BOARD_BROADCAST && op->root == board->self) gw_copy(data, op->in, op->count * element);
     if (op->task != GW_BOARD_ALLGATHER || board->self >= op->lanes) return;
     size_t at = 0, length = op->count / (size_t)op->lanes;
     for (int m = 0; m < board->self; m++)
         at += op->counts ? op->counts[m] : length + ((size_t)m < op->count % (size_t)op->lanes);
     length = op->counts ? op->counts[board->self] : length + ((size_t)board->self < op->count % (size_t)op->lanes);
-    gw_copy(entry->data + at * element, (const uint8_t *)op->out + at * element, length * element);
+    gw_copy(data + at * element, (const uint8_t *)op->out + at * element, length * element);
 }
 
 static void copy_part(gw_board *board, const gw_board_op *op, int owner) {
     const board_side *part = &board->sides[owner];
     if (part->length == 0) return;
-    const uint8_t *from = board_entry_of(board, board->finished, owner)->data;
+    const uint8_t *from = board_data_of(board, board->finished, owner);
     size_t at = part->offset * board->element;
     gw_copy((uint8_t *)op->out + at, from + at, part->length * board->element);
 }
@@ -29,7 +29,7 @@ static void copy_part(gw_board *board, const gw_board_op *op, int owner) {
 static void combine_range(gw_board *board, const gw_board_op *op, size_t offset, size_t count) {
     if (count == 0) return;
     for (int m = 0; m < board->members; m++)
-        board->src[m] = board_entry_of(board, board->finished, m)->data + offset * board->element;
+        board->src[m] = board_data_of(board, board->finished, m) + offset * board->element;
     board->dst[0] = (uint8_t *)op->out + offset * gw_board_out_bytes(board);
     gw_board_combine(op, board->dst, 1, board->src, board->members, count);
 }

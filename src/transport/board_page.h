@@ -31,27 +31,35 @@ typedef struct board_call {
 
 /* One member's line in one slot, and the claims on the part it owns. */
 typedef struct board_entry {
-    alignas(GW_LINE) _Atomic uint64_t arrived; /* index of the operation + 1; what follows belongs to that one */
+    /* index of the operation + 1; what follows belongs to that one. (Lines are fetched in pairs: none is shared.) */
+    alignas(2 * GW_LINE) _Atomic uint64_t arrived;
     uint64_t left; /* operations this member had finished */
     board_call call;
     alignas(GW_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is here (carried) */
     alignas(GW_LINE) _Atomic uint64_t served;
-    alignas(GW_LINE) uint8_t data[BOARD_SLOT_BYTES];
 } board_entry;
+
+/* One member's data in one slot. Not in its entry: a rank looks at the entries of all whenever it gets a core, and
+ * finds those of a slot on one page. */
+typedef struct board_data {
+    alignas(GW_LINE) uint8_t bytes[BOARD_SLOT_BYTES];
+    uint8_t apart[3 * GW_LINE]; /* the data of all members would fall into the same sets of the cache */
+} board_data;
 
 /* One member's progress since the board was opened; written by that member. */
 typedef struct board_progress {
-    alignas(GW_LINE) _Atomic uint64_t left; /* operations finished */
+    alignas(2 * GW_LINE) _Atomic uint64_t left; /* operations finished */
     _Atomic uint64_t filled;                /* windows copied in */
     _Atomic uint64_t reduced;               /* windows whose own piece is combined */
     _Atomic uint64_t drained;               /* windows copied out */
 } board_progress;
 
-/* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, p staging areas. */
+/* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, as many of data, p staging
+ * areas. */
 typedef struct board_page {
-    alignas(GW_LINE) _Atomic uint32_t joined;  /* members that have mapped the board */
+    alignas(2 * GW_LINE) _Atomic uint32_t joined; /* members that have mapped the board */
     uint32_t carried_bytes;                    /* as BOARD_CARRIED_BYTES; set by the first member */
     uint32_t fixed_bytes;                      /* the largest whose parts are not claimed, but left to their owners */
     alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
@@ -77,6 +85,7 @@ struct gw_board {
     board_page *page; /* NULL: not found yet */
     board_progress *progress;
     board_entry *entries;
+    board_data *data;
     uint8_t *stage;
     gw_mapping *mapping; /* of the segment, for all but the first member */
     bool joined;
@@ -120,6 +129,10 @@ static inline board_entry *board_entry_of(const gw_board *board, uint64_t index,
     return &board->entries[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member];
 }
 
+static inline uint8_t *board_data_of(const gw_board *board, uint64_t index, int member) {
+    return board->data[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member].bytes;
+}
+
 /* Publishes news. Those who sleep are to be rung for, at the latest at the end of the poll: looking at them has to wait
  * until the news is out, which a little work that follows need not. */
 void gw_board_ring(gw_board *board);
@@ -160,10 +173,10 @@ bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
 bool gw_board_all_served(gw_board *board);
 void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
-/* inline: copies this member's data into its entry, before it arrives. */
-void gw_board_fill_inline(gw_board *board, board_entry *entry, const gw_board_op *op);
+/* inline: copies this member's data into its slot, before it arrives. */
+void gw_board_fill_inline(gw_board *board, uint8_t *data, const gw_board_op *op);
 /* carried: the same, after it has arrived. */
-void gw_board_fill_carried(gw_board *board, board_entry *entry, const gw_board_op *op);
+void gw_board_fill_carried(gw_board *board, board_entry *entry, uint8_t *data, const gw_board_op *op);
 bool gw_board_work_carried(gw_board *board, bool *done);
 /* staged: copies a window in, if there is one and room for it; also before all have arrived. */
 bool gw_board_fill_staged(gw_board *board, size_t *budget);
