@@ -51,18 +51,18 @@ typedef struct board_data {
 /* One member's progress since the board was opened; written by that member. */
 typedef struct board_progress {
     alignas(2 * GW_LINE) _Atomic uint64_t left; /* operations finished */
-    _Atomic uint64_t filled;                /* windows copied in */
-    _Atomic uint64_t reduced;               /* windows whose own piece is combined */
-    _Atomic uint64_t drained;               /* windows copied out */
+    _Atomic uint64_t filled;                    /* windows copied in */
+    _Atomic uint64_t reduced;                   /* windows whose own piece is combined */
+    _Atomic uint64_t drained;                   /* windows copied out */
 } board_progress;
 
 /* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, as many of data, p staging
  * areas. */
 typedef struct board_page {
     alignas(2 * GW_LINE) _Atomic uint32_t joined; /* members that have mapped the board */
-    uint32_t carried_bytes;                    /* as BOARD_CARRIED_BYTES; set by the first member */
-    uint32_t fixed_bytes;                      /* the largest whose parts are not claimed, but left to their owners */
-    alignas(GW_LINE) _Atomic uint32_t aborted; /* 1 + index of the member that gave up */
+    uint32_t carried_bytes;                       /* as BOARD_CARRIED_BYTES; set by the first member */
+    uint32_t fixed_bytes;                         /* the largest whose parts are not claimed, but left to their owners */
+    alignas(GW_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
 } board_page;
 
 typedef enum board_mode { BOARD_INLINE, BOARD_CARRIED, BOARD_DIRECT, BOARD_STAGED } board_mode;
