@@ -61,7 +61,7 @@ typedef struct board_progress {
 typedef struct board_page {
     alignas(2 * GW_LINE) _Atomic uint32_t joined; /* members that have mapped the board */
     uint32_t carried_bytes;                       /* as BOARD_CARRIED_BYTES; set by the first member */
-    uint32_t fixed_bytes;                         /* the largest whose parts are not claimed, but left to their owners */
+    uint32_t fixed_bytes;                         /* the largest whose parts are left to their owners, not claimed */
     alignas(GW_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
 } board_page;
 
