@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "ranks.h"
-#include "transport/board.h"
+#include "transport/board_page.h"
 
 #include <dirent.h>
 
@@ -227,12 +227,14 @@ static void try_everything(rank_env *env) {
     int rounds = RANKS_ARE_THREADS ? 1 : 3;
     open_board(&p, env, 11);
     open_pools(&p);
-    for (int round = 0; round < rounds; round++)
+    for (int round = 0; round < rounds; round++) {
+        p.board->far = (round + env->rank) % 2; /* some write past the cache, some do not */
         for (size_t c = 0; c < sizeof counts_tried / sizeof counts_tried[0]; c++)
             for (int task = 0; task <= GW_BOARD_BARRIER; task++) {
                 draw_trial(&t, env->ranks, seed++, (gw_board_task)task, counts_tried[c]);
                 run_trial(&p, &t);
             }
+    }
     for (int memory = 0; memory < 3 && env->ranks <= 3 && !RANKS_ARE_THREADS; memory++) {
         draw_trial(&t, env->ranks, seed++, GW_BOARD_ALLREDUCE, (4 << 20) / 4 + 1);
         t.op.reduction = (gw_reduction){GW_F32, GW_SUM, env->ranks};
@@ -246,6 +248,26 @@ static void try_everything(rank_env *env) {
 static void tasks_equal_the_reference(void) {
     for (int ranks = 1; ranks <= 6; ranks++) run_ranks(ranks, try_everything, NULL);
 }
+
+/* Two slow probes in a row, or two fast ones, change what a member does; one alone does not. */
+static void judge(rank_env *env) {
+    static const struct {
+        size_t bytes;
+        uint64_t ns;
+        bool far;
+    } probes[] = {{65536, 20000, 0}, {65536, 2000, 0}, {65536, 20000, 0}, {65536, 20000, 1}, {65536, 20000, 1},
+                  {65536, 2000, 1},  {65536, 20000, 1}, {65536, 2000, 1}, {65536, 2000, 0}};
+    player p;
+    open_board(&p, env, 15);
+    for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
+        gw_board_judge(p.board, probes[i].bytes, probes[i].ns);
+        CHECK_EQ(probes[i].far, p.board->far);
+    }
+    rank_meet(env);
+    gw_board_close(p.board);
+}
+
+static void who_is_far_says_so(void) { run_ranks(2, judge, NULL); }
 
 /* Random sizes and delays, as many under way as the board takes, different ones on each rank. */
 static void play_on(rank_env *env) {
@@ -441,5 +463,6 @@ static void nothing_is_left_behind(void) {
 }
 
 TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(the_same_again),
+          CASE(who_is_far_says_so),
           CASE(sleepers_are_woken), CASE(disagreement_names_the_odd_one), CASE(what_was_given_up_is_out_of_reach),
           CASE(nothing_is_left_behind))

@@ -119,6 +119,8 @@ struct gw_board {
     size_t step;                  /* elements of a chunk (direct) or piece (staged) */
     uint64_t steps;               /* staged: windows of this operation */
     uint64_t window;              /* staged: the first window of this operation */
+    bool far;                     /* others read faster what this member writes past its cache (board_far.c) */
+    int contradicted;             /* probes in a row that say otherwise */
     const void **src;             /* room for members entries each */
     void **dst;
 };
@@ -180,6 +182,12 @@ void gw_board_fill_carried(gw_board *board, board_entry *entry, uint8_t *data, c
 bool gw_board_work_carried(gw_board *board, bool *done);
 /* staged: copies a window in, if there is one and room for it; also before all have arrived. */
 bool gw_board_fill_staged(gw_board *board, size_t *budget);
+
+/* board_far.c: whether what this member stages in a window is to be written past the cache. */
+bool gw_board_streams(const gw_board *board, uint64_t window);
+/* Before an owner's piece is staged: takes the time of staging some of it, if it is the one's turn. */
+void gw_board_probe(gw_board *board, uint64_t window, int owner, uint8_t *staged, const uint8_t *from, size_t bytes);
+void gw_board_judge(gw_board *board, size_t bytes, uint64_t ns); /* so long a probe took */
 
 size_t gw_board_piece_bytes(int members);
 size_t gw_board_stage_bytes(int members); /* of one member */

@@ -77,12 +77,19 @@ static void advance(gw_board *board, counter which, uint64_t windows) {
     if (!board->fixed) gw_board_ring(board);
 }
 
+static void stage(gw_board *board, uint64_t window, int owner, const uint8_t *from, size_t bytes) {
+    uint8_t *at = staged_input(board, board->self, window, owner);
+    gw_board_probe(board, window, owner, at, from, bytes);
+    if (gw_board_streams(board, window)) gw_copy_past(at, from, bytes);
+    else gw_copy(at, from, bytes);
+}
+
 static size_t fill_window(gw_board *board, uint64_t window) {
     const uint8_t *in = board_head(board)->in;
     size_t offset, copied = 0;
     for (int owner = 0; owner < board->members; owner++) {
         size_t bytes = owner == board->self ? 0 : piece_of(board, window, owner, &offset) * board->element;
-        if (bytes) gw_copy(staged_input(board, board->self, window, owner), in + offset * board->element, bytes);
+        if (bytes) stage(board, window, owner, in + offset * board->element, bytes);
         copied += bytes;
     }
     return copied;
@@ -113,19 +120,22 @@ static size_t reduce_window(gw_board *board, uint64_t window) {
     size_t offset, count = piece_of(board, window, board->self, &offset);
     if (count == 0) return 0;
     int sources = 0, destinations = 0;
-    bool stage = false;
+    bool staged = false, past = gw_board_streams(board, window);
     for (int m = 0; m < board->members; m++) {
         const board_side *side = &board->sides[m];
         if (board_reduces(op)) board->src[sources++] = source_of(board, m, window, offset);
         if (m != board->self && board_only_owner_gets(op)) continue;
         if (side->out) board->dst[destinations++] = side->out + offset * gw_board_out_bytes(board);
-        else stage = true;
+        else staged = true;
     }
     const board_side *own = &board->sides[board->self];
     if (!board_reduces(op))
         board->src[sources++] = (op->task == GW_BOARD_ALLGATHER ? own->out : own->in) + offset * board->element;
-    if (stage) board->dst[destinations++] = staged_result(board, board->self, window);
+    if (staged && !past) board->dst[destinations++] = staged_result(board, board->self, window);
     gw_board_combine(op, board->dst, destinations, board->src, sources, count);
+    if (staged && past) /* the own output has it too */
+        gw_copy_past(staged_result(board, board->self, window), own->out + offset * board->element,
+                     count * board->element);
     return count * board->element;
 }
 
