@@ -194,6 +194,7 @@ void gw_node_drive(gw_node *node, const gw_op *op) {
 bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_op_brief brief;
     if (node->driven || !gw_quick_start(team, spec)) return false;
+    if (node->spin_yield) gw_node_go_home(node);
     gw_quick_note(team, &brief);
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
     int looks = node->spin_yield ? YIELD_LOOKS : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_WATCHES;
