@@ -390,6 +390,13 @@ many_ranks() {
     run -n 64 -- sh -c 'echo $RANK'
     is ranks "$(sort -t'[' -k2n <<<"$out")" "$(for i in {0..63}; do echo "[$i] $i"; done)"
 }
+only_those_connect_who_talk() { # of 496 pairs; a barrier needs five peers of each
+    run -n 32 --log debug --strategy transport=tcp --no-prefix -- "$gradwire" bench barrier --iters 1 --warmup 1
+    is code "$code" 0
+    local dialled
+    dialled=$(grep -c 'stream 0 to rank' <<<"$out$err")
+    [ "$dialled" -ge 31 ] && [ "$dialled" -le 200 ] || echo "$dialled connections among 32 ranks"
+}
 closed_standard_streams() {
     "$gradwire" run -n 2 -- sh -c 'echo $RANK' <&- >"$scratch/out" 2>&-
     is output "$(sort "$scratch/out")" "$(printf '[0] 0\n[1] 1')"
@@ -516,8 +523,8 @@ for case in environment_local environment_of_the_launcher server_processes serve
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
     one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
-    reader_goes_away reader_does_not_read time_is_up many_ranks closed_standard_streams remote_by_shell remote_failure \
-    one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
+    reader_goes_away reader_does_not_read time_is_up many_ranks only_those_connect_who_talk \
+    closed_standard_streams remote_by_shell remote_failure one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"
 done
 if command -v script >/dev/null; then try colours; else echo "skip colours: there is no script(1)"; fi
