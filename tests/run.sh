@@ -524,7 +524,8 @@ for case in environment_local environment_of_the_launcher server_processes serve
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
     one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \
     reader_goes_away reader_does_not_read time_is_up many_ranks only_those_connect_who_talk \
-    closed_standard_streams remote_by_shell remote_failure one_host_unreachable remote_directory_missing remote_launcher_killed host_is_lost; do
+    closed_standard_streams remote_by_shell remote_failure one_host_unreachable \
+    remote_directory_missing remote_launcher_killed host_is_lost; do
     try "$case"
 done
 if command -v script >/dev/null; then try colours; else echo "skip colours: there is no script(1)"; fi

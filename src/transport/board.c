@@ -34,6 +34,7 @@ static void lay_out(gw_board *board, void *base) {
  * first member decides for all. */
 static void set_limits(board_page *page, int members) {
     bool crowded = members > sysconf(_SC_NPROCESSORS_ONLN);
+    page->inline_bytes = crowded ? BOARD_SLOT_BYTES : BOARD_INLINE_BYTES;
     page->carried_bytes = crowded ? UINT32_MAX : BOARD_CARRIED_BYTES;
     page->fixed_bytes = crowded ? 0 : BOARD_FIXED_BYTES;
 }
@@ -105,9 +106,11 @@ gw_status gw_board_attach(gw_board *board, bool *attached, gw_error *error) {
 
 bool gw_board_free(const gw_board *board) { return board->started - board->finished < GW_BOARD_DEPTH; }
 
-static bool goes_inline(const gw_board_op *op) {
+/* Of an all-reduce private data is carried, so that shared data need not be copied. */
+static bool goes_inline(const gw_board *board, const gw_board_op *op) {
     size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    return op->task == GW_BOARD_BARRIER || bytes <= BOARD_INLINE_BYTES;
+    size_t most = op->task == GW_BOARD_ALLREDUCE ? BOARD_INLINE_BYTES : board->page->inline_bytes;
+    return op->task == GW_BOARD_BARRIER || bytes <= most;
 }
 
 static bool needs_in(const gw_board_op *op, int member) {
@@ -177,7 +180,7 @@ static void prepare(gw_board *board) {
         board->described = board->resolved = false;
         board->stepped = BOARD_INLINE;
     }
-    board->mode = goes_inline(op) ? BOARD_INLINE : BOARD_DIRECT;
+    board->mode = goes_inline(board, op) ? BOARD_INLINE : BOARD_DIRECT;
     board->seen = 0;
     board->prepared = true;
 }
@@ -193,7 +196,7 @@ static void plan_early(gw_board *board, const board_call *call) {
 /* Only the head is published where buffers are described, because parts are known for the head alone. */
 static bool publish(gw_board *board) {
     const gw_board_op *op = &board->ops[board->published % GW_BOARD_DEPTH];
-    bool at_head = board->published == board->finished, inlined = goes_inline(op), carried = false;
+    bool at_head = board->published == board->finished, inlined = goes_inline(board, op), carried = false;
     if ((!inlined && !at_head) || !slot_is_free(board)) return false;
     board_entry *entry = board_entry_of(board, board->published, board->self);
     uint8_t *data = board_data_of(board, board->published, board->self);
@@ -342,7 +345,7 @@ static void quarantine(gw_board *board) {
         const board_entry *entry = board_entry_of(board, index, board->self);
         const gw_board_op *op = &board->ops[index % GW_BOARD_DEPTH];
         gw_shared now;
-        if (goes_inline(op) || entry->call.out.version % 2 == 0) continue;
+        if (goes_inline(board, op) || entry->call.out.version % 2 == 0) continue;
         if (gw_harbour_find(board->harbour, op->out, 1, &now) && now.version == entry->call.out.version)
             gw_harbour_renew(board->harbour, now.id, NULL);
     }

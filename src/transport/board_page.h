@@ -10,7 +10,7 @@
 #include "transport/harbour.h"
 
 #define BOARD_SLOT_BYTES 16384            /* of one member's data in one slot */
-#define BOARD_INLINE_BYTES 2048           /* of data that goes into the slot wherever it lies */
+#define BOARD_INLINE_BYTES 2048           /* of data that goes into the slot wherever it lies; see set_limits */
 #define BOARD_CARRIED_BYTES 16384         /* of all others' private data, read by each that has a core to itself */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
@@ -60,7 +60,8 @@ typedef struct board_progress {
  * areas. */
 typedef struct board_page {
     alignas(2 * GW_LINE) _Atomic uint32_t joined; /* members that have mapped the board */
-    uint32_t carried_bytes;                       /* as BOARD_CARRIED_BYTES; set by the first member */
+    uint32_t inline_bytes;                        /* the largest but all-reduce that goes inline; set by the first */
+    uint32_t carried_bytes;                       /* as BOARD_CARRIED_BYTES */
     uint32_t fixed_bytes;                         /* the largest whose parts are left to their owners, not claimed */
     alignas(GW_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
 } board_page;
