@@ -428,6 +428,52 @@ static void what_was_given_up_is_out_of_reach(void) {
     if (!RANKS_ARE_THREADS) run_ranks(2, give_up, NULL);
 }
 
+/* ---- ranks that share cores ---- */
+
+static void start_small(player *p, float *data) {
+    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .in = data, .out = data, .count = 1000,
+                      .reduction = {GW_F32, GW_SUM, p->env->ranks}};
+    gw_board_start(p->board, &op);
+}
+
+static void settle_at(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CHECK_EQ(0, sched_setaffinity(0, sizeof one, &one));
+}
+
+/* The last rank has a core, the others share one. */
+static void share_a_core(rank_env *env) {
+    player p;
+    cpu_set_t all;
+    int cpu = 0;
+    open_board(&p, env, 18);
+    float *data = gw_shm_alloc(env->transport, 4000, &p.error);
+    CHECK_EQ(0, sched_getaffinity(0, sizeof all, &all));
+    bool last = env->rank == env->ranks - 1, crowded = env->ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    for (int skip = last && CPU_COUNT(&all) > 1; !CPU_ISSET(cpu, &all) || skip-- > 0;) cpu++;
+    settle_at(cpu);
+    start_small(&p, data); /* tells who is where */
+    wait_for(&p, 1);
+    rank_meet(env);
+    if (env->rank != 0 && !last) start_small(&p, data);
+    rank_meet(env);
+    if (env->rank == 1) CHECK(!gw_board_core_is_idle(p.board)); /* rank 0 needs the core */
+    rank_meet(env);
+    if (env->rank == 0) start_small(&p, data);
+    rank_meet(env);
+    if (env->rank == 1) CHECK_EQ(crowded && CPU_COUNT(&all) > 1, gw_board_core_is_idle(p.board));
+    rank_meet(env);
+    if (last) start_small(&p, data);
+    wait_for(&p, 2);
+    CHECK(!gw_board_core_is_idle(p.board));
+    rank_meet(env);
+    close_player(&p);
+}
+
+static void who_shares_a_core_knows_for_whom(void) { run_ranks(RANKS_MAX, share_a_core, NULL); }
+
 /* Other programs may come and go there meanwhile. */
 static int count_names(const char *folder) {
     int names = 0;
@@ -463,6 +509,6 @@ static void nothing_is_left_behind(void) {
 }
 
 TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(the_same_again),
-          CASE(who_is_far_says_so),
+          CASE(who_is_far_says_so), CASE(who_shares_a_core_knows_for_whom),
           CASE(sleepers_are_woken), CASE(disagreement_names_the_odd_one), CASE(what_was_given_up_is_out_of_reach),
           CASE(nothing_is_left_behind))

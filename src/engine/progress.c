@@ -198,12 +198,13 @@ bool gw_node_quick(gw_node *node, gw_team *team, const gw_op_spec *spec) {
     gw_quick_note(team, &brief);
     gw_flight_pass(&node->flight, &brief, gw_clock_coarse());
     int looks = node->spin_yield ? YIELD_LOOKS : spec->builder == &gw_plan_native ? NATIVE_LOOKS : QUICK_WATCHES;
-    for (; !gw_quick_done(team, !node->spin_yield); relax(node)) {
-        if (--looks && !atomic_load_explicit(&node->lock_wanted, memory_order_relaxed)) continue;
-        gw_flight_take_back(&node->flight);
-        return false;
+    bool done = gw_quick_done(team, !node->spin_yield);
+    while (!done && --looks && !atomic_load_explicit(&node->lock_wanted, memory_order_relaxed)) {
+        relax(node);
+        done = node->spin_yield ? gw_quick_done_here(team) : gw_quick_done(team, true);
     }
-    return true;
+    if (!done) gw_flight_take_back(&node->flight);
+    return done;
 }
 
 static int sleep_ms(gw_node *node, gw_time now) {

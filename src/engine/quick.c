@@ -9,6 +9,8 @@
 
 #include "base/dtype.h"
 
+#define IDLE_WATCHES 40 /* of half a microsecond: some changes of process */
+
 /* The whole of both buffers, and nothing to do before or after. */
 static bool is_one_task(const gw_plan *plan, gw_action *step) {
     gw_stream stream;
@@ -95,6 +97,15 @@ bool gw_quick_done(gw_team *team, bool watch) {
     team->history[team->next_op++ % GW_HISTORY] = quick->signature;
     quick->running = false;
     return true;
+}
+
+bool gw_quick_done_here(gw_team *team) {
+    bool done = gw_quick_done(team, false);
+    for (int i = 0; !done && i < IDLE_WATCHES && !team->quick.error.status; i++) {
+        if (team->quick.of.builder == &gw_plan_native || !gw_board_core_is_idle(team->board)) break;
+        done = gw_quick_done(team, true);
+    }
+    return done;
 }
 
 void gw_quick_hand_over(gw_op *op) {

@@ -5,6 +5,7 @@
 #include "transport/board_page.h"
 #include "transport/shm.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ static void lay_out(gw_board *board, void *base) {
  * first member decides for all. */
 static void set_limits(board_page *page, int members) {
     bool crowded = members > sysconf(_SC_NPROCESSORS_ONLN);
+    page->crowded = crowded;
     page->inline_bytes = crowded ? BOARD_SLOT_BYTES : BOARD_INLINE_BYTES;
     page->carried_bytes = crowded ? UINT32_MAX : BOARD_CARRIED_BYTES;
     page->fixed_bytes = crowded ? 0 : BOARD_FIXED_BYTES;
@@ -56,7 +58,7 @@ gw_status gw_board_open(gw_board **out, gw_transport *transport, const int *memb
                                 members[m]);
     gw_board *board = calloc(1, sizeof *board);
     if (!board) return gw_fail(error, GW_MEMORY, "no memory for a board");
-    *board = (gw_board){.harbour = gw_shm_harbour(transport), .members = count, .self = self, .key = key};
+    *board = (gw_board){.harbour = gw_shm_harbour(transport), .members = count, .self = self, .key = key, .cpu = -1};
     board->ranks = malloc((size_t)count * sizeof *board->ranks);
     board->sides = calloc((size_t)count, sizeof *board->sides);
     board->src = calloc((size_t)count, sizeof *board->src);
@@ -193,6 +195,13 @@ static void plan_early(gw_board *board, const board_call *call) {
     gw_board_plan_steps(board);
 }
 
+static void tell_cpu(gw_board *board) {
+    int cpu = sched_getcpu();
+    if (cpu == board->cpu) return;
+    board->cpu = cpu;
+    atomic_store_explicit(&board->progress[board->self].cpu, (uint32_t)cpu, memory_order_relaxed);
+}
+
 /* Only the head is published where buffers are described, because parts are known for the head alone. */
 static bool publish(gw_board *board) {
     const gw_board_op *op = &board->ops[board->published % GW_BOARD_DEPTH];
@@ -201,6 +210,7 @@ static bool publish(gw_board *board) {
     board_entry *entry = board_entry_of(board, board->published, board->self);
     uint8_t *data = board_data_of(board, board->published, board->self);
     if (at_head) prepare(board);
+    if (board->page->crowded) tell_cpu(board);
     memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
     entry->left = board->finished;
     if (inlined) gw_board_fill_inline(board, data, op);
@@ -234,6 +244,16 @@ int gw_board_awaited(const gw_board *board) {
     for (int m = 0; m < board->members; m++) /* all came: who has not done its part? */
         if (m != board->self && atomic_load(&board->progress[m].left) <= board->finished) return board->ranks[m];
     return -1;
+}
+
+bool gw_board_core_is_idle(const gw_board *board) {
+    if (board->cpu < 0 || board->finished == board->published || board->mode == BOARD_STAGED) return false;
+    for (int m = 0; m < board->members; m++) {
+        bool came = atomic_load(&board_entry_of(board, board->finished, m)->arrived) > board->finished;
+        uint32_t cpu = atomic_load_explicit(&board->progress[m].cpu, memory_order_relaxed);
+        if (!came && cpu == (uint32_t)board->cpu) return false;
+    }
+    return true;
 }
 
 uint64_t gw_board_left(const gw_board *board, int rank) {

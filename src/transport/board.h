@@ -64,6 +64,9 @@ gw_status gw_board_watch(gw_board *board, uint64_t *completed, gw_error *error);
 
 /* The rank that the oldest unfinished operation waits for, -1: none. */
 int gw_board_awaited(const gw_board *board);
+/* Where members share cores: all that were last seen at this one's core have come to the oldest unfinished operation,
+ * and none of them has anything else to do for it. What it lacks comes from other cores. */
+bool gw_board_core_is_idle(const gw_board *board);
 /* Operations that this rank has finished; UINT64_MAX for one that is no member. */
 uint64_t gw_board_left(const gw_board *board, int rank);
 /* After GW_MISMATCH: what this rank (of a member) published for the operation that failed. */

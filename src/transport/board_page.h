@@ -14,6 +14,7 @@
 #define BOARD_CARRIED_BYTES 16384         /* of all others' private data, read by each that has a core to itself */
 #define BOARD_DIRECT_BYTES (128 << 10)    /* of one chunk that is claimed */
 #define BOARD_FIXED_BYTES (64 << 10)      /* of an operation whose parts are not claimed; a part is one chunk */
+#define BOARD_PART_BYTES 8192             /* at least, of a part of an all-reduce that is claimed */
 #define BOARD_SWEEP 1024                  /* operations between two looks for memory that members have freed */
 #define BOARD_WINDOW_BYTES (128 << 10)    /* pieces of all parts that are staged together */
 #define BOARD_BUFFERS 8                   /* windows that may be in flight */
@@ -54,6 +55,7 @@ typedef struct board_progress {
     _Atomic uint64_t filled;                    /* windows copied in */
     _Atomic uint64_t reduced;                   /* windows whose own piece is combined */
     _Atomic uint64_t drained;                   /* windows copied out */
+    _Atomic uint32_t cpu;                       /* at which it arrived last, where members share cores */
 } board_progress;
 
 /* The segment: this page, progress of p members, GW_BOARD_DEPTH slots of p entries, as many of data, p staging
@@ -63,6 +65,7 @@ typedef struct board_page {
     uint32_t inline_bytes;                        /* the largest but all-reduce that goes inline; set by the first */
     uint32_t carried_bytes;                       /* as BOARD_CARRIED_BYTES */
     uint32_t fixed_bytes;                         /* the largest whose parts are left to their owners, not claimed */
+    uint32_t crowded;                             /* there are more members than cores */
     alignas(GW_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
 } board_page;
 
@@ -95,6 +98,7 @@ struct gw_board {
     uint64_t started, published, finished;
     uint64_t all_left; /* operations that every member is known to have finished */
     bool failed;
+    int cpu;   /* as in progress; -1: not told yet, or not crowded */
     bool news; /* something was published, and sleepers are not rung for yet */
 
     /* what was found out for the last operation, and holds for one like it: finding it out again would outweigh a small
