@@ -13,10 +13,14 @@ static void name_of(int fd, char name[GW_CONGESTION_BYTES]) {
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0) name[0] = '\0';
 }
 
-void gw_congestion_leave_bbr(int fd) {
+bool gw_congestion_is_bbr(int fd) {
     char name[GW_CONGESTION_BYTES];
     name_of(fd, name);
-    if (strncmp(name, "bbr", 3) == 0) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+    return strncmp(name, "bbr", 3) == 0;
+}
+
+void gw_congestion_leave_bbr(int fd) {
+    if (gw_congestion_is_bbr(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 }
 
 void gw_congestion_default(char name[GW_CONGESTION_BYTES]) {

@@ -6,8 +6,11 @@
 #ifndef GW_TRANSPORT_CONGESTION_H
 #define GW_TRANSPORT_CONGESTION_H
 
+#include <stdbool.h>
+
 #define GW_CONGESTION_BYTES 17 /* of a name, with its end */
 
+bool gw_congestion_is_bbr(int fd);
 /* From bbr to cubic, if there is cubic; any other is left alone. */
 void gw_congestion_leave_bbr(int fd);
 /* What a new socket has; "" if that cannot be told. */

@@ -11,8 +11,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,34 +62,6 @@ typedef struct tcp {
     int backlog_count;
 } tcp;
 
-/* ---- sockets ---- */
-
-static void option(const tcp *t, int peer, int fd, int level, int name, const void *value, size_t bytes,
-                   const char *what) {
-    if (setsockopt(fd, level, name, value, (socklen_t)bytes) == 0) return;
-    gw_log(GW_LOG_INFO, t->rank, "the connection to rank %d goes without %s: %s", peer, what, strerror(errno));
-}
-
-static void choose_congestion(const tcp *t, int peer, int fd) {
-    char name[GW_CONGESTION_BYTES];
-    snprintf(name, sizeof name, "%s", t->congestion);
-    if (strcmp(name, "auto") == 0) {
-        gw_congestion_leave_bbr(fd);
-        return;
-    }
-    if (strcmp(name, "system") == 0) gw_congestion_default(name);
-    option(t, peer, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name), name);
-}
-
-static void prepare(const tcp *t, int peer, int fd) {
-    int on = 1, size = t->socket_buffer > INT32_MAX ? INT32_MAX : (int)t->socket_buffer;
-    option(t, peer, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on, "TCP_NODELAY");
-    choose_congestion(t, peer, fd);
-    if (size == 0) return;
-    option(t, peer, fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size, "its send buffer");
-    option(t, peer, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size, "its receive buffer");
-}
-
 /* What is still unread would turn a plain close into a reset, and that could overtake our last bytes. */
 static void part(gw_tcp_conn *conn) {
     uint8_t scrap[4096];
@@ -121,7 +91,7 @@ void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t genera
         close(fd);
         return;
     }
-    prepare(t, peer, fd);
+    gw_tcp_conn_prepare(conn, t->rank, t->congestion, t->socket_buffer);
     gw_log(GW_LOG_DEBUG, t->rank, "stream %d %s rank %d, generation %u", stream, dialled ? "to" : "from", peer,
            (unsigned)generation);
     post(t, conn);

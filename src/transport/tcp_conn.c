@@ -25,6 +25,7 @@ gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd)
     if (!conn) return NULL;
     *conn = (gw_tcp_conn){.fd = fd, .peer = peer, .stream = stream, .generation = generation};
     conn->ahead = SMALL_BUFFER_BYTES;
+    conn->turn = TURN_BYTES;
     conn->low_water = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){UNSENT_BYTES}, sizeof(int)); /* without it all goes on too */
     return conn;
@@ -193,11 +194,11 @@ void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping) {
 /* ---- sending ---- */
 
 /* The pieces of the first packets of the queue that are still to go. */
-static int gather(const gw_packet *packet, struct iovec pieces[GATHER], uint8_t headers[][GW_FRAME_BYTES],
-                  size_t *total) {
+static int gather(const gw_packet *packet, size_t turn, struct iovec pieces[GATHER],
+                  uint8_t headers[][GW_FRAME_BYTES], size_t *total) {
     int count = 0;
     *total = 0;
-    for (int i = 0; packet && count + 2 <= GATHER && *total < TURN_BYTES; i++, packet = packet->next) {
+    for (int i = 0; packet && count + 2 <= GATHER && *total < turn; i++, packet = packet->next) {
         uint64_t done = packet->progress;
         if (done < GW_FRAME_BYTES) {
             gw_frame_write(&packet->frame, headers[i]);
@@ -207,7 +208,7 @@ static int gather(const gw_packet *packet, struct iovec pieces[GATHER], uint8_t 
         }
         uint64_t left = packet->frame.length - (done - GW_FRAME_BYTES);
         if (left == 0) continue;
-        size_t bytes = left < TURN_BYTES ? (size_t)left : TURN_BYTES;
+        size_t bytes = left < turn ? (size_t)left : turn;
         pieces[count++] = (struct iovec){(uint8_t *)(uintptr_t)packet->data + (done - GW_FRAME_BYTES), bytes};
         *total += bytes; /* a payload that was cut short has filled the turn: nothing can follow it */
     }
@@ -245,13 +246,13 @@ static gw_tcp_flow write_failed(gw_tcp_conn *conn, int error) {
 
 gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved) {
     size_t sum = 0;
-    while (queue->head && sum < TURN_BYTES) {
+    while (queue->head && sum < conn->turn) {
         if (conn->mute || conn->status != GW_OK) return GW_TCP_BROKEN;
         struct iovec pieces[GATHER];
         uint8_t headers[GATHER][GW_FRAME_BYTES];
         size_t total;
         struct msghdr message = {.msg_iov = pieces};
-        message.msg_iovlen = (size_t)gather(queue->head, pieces, headers, &total);
+        message.msg_iovlen = (size_t)gather(queue->head, conn->turn, pieces, headers, &total);
         ssize_t took = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
         if (took < 0) return write_failed(conn, errno);
         *moved = true;

@@ -30,6 +30,7 @@ typedef struct gw_tcp_conn {
     uint64_t left;     /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
     size_t end;        /* bytes in buffer */
     uint64_t low_water; /* the kernel tells of no fewer bytes; 1 while somebody is awake */
+    size_t turn;       /* bytes that leave at once at most */
     size_t ahead;      /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
     alignas(64) uint8_t buffer[]; /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
@@ -42,6 +43,9 @@ typedef enum gw_tcp_flow {
 
 /* Takes fd. NULL when memory ran out; fd is then untouched. */
 gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd);
+/* Sets the socket's options before it is used: congestion as in gw_tcp_options; buffer: bytes, 0: the kernel's choice.
+ * rank: this one, for the log. */
+void gw_tcp_conn_prepare(gw_tcp_conn *conn, int rank, const char *congestion, size_t buffer);
 /* A connection that ended before it began. NULL when memory ran out. */
 gw_tcp_conn *gw_tcp_conn_refusal(int peer, uint32_t generation, gw_status status, const char *detail);
 void gw_tcp_conn_free(gw_tcp_conn *conn); /* closes */
