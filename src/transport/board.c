@@ -213,7 +213,7 @@ static bool publish(gw_board *board) {
     if (board->page->crowded) tell_cpu(board);
     memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
     entry->left = board->finished;
-    if (inlined) gw_board_fill_inline(board, data, op);
+    if (inlined) gw_board_fill_inline(board, board_inline_of(board, board->published, board->self), op);
     else describe(board, entry, op);
     if (!inlined && (carried = carries(board, &entry->call, op))) entry->call.in.id = BOARD_CARRIES;
     else if (!inlined) plan_early(board, &entry->call);
@@ -297,6 +297,7 @@ static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error 
     if (!board->prepared) prepare(board);
     if (!board->arrived) {
         if (!all_arrived(board)) {
+            if (board->mode == BOARD_INLINE) gw_board_expect_inline(board);
             if (board->mode == BOARD_STAGED) *moved = gw_board_fill_staged(board, budget) || *moved;
             return GW_OK;
         }

@@ -6,6 +6,7 @@
 #ifndef GW_TRANSPORT_BOARD_PAGE_H
 #define GW_TRANSPORT_BOARD_PAGE_H
 
+#include "base/dtype.h"
 #include "transport/board.h"
 #include "transport/harbour.h"
 
@@ -27,7 +28,12 @@
 /* What a member calls, and on which memory. */
 typedef struct board_call {
     uint64_t signature[2];
-    gw_shared in, out; /* version 0: private */
+    union {
+        struct {
+            gw_shared in, out; /* version 0: private */
+        };
+        uint8_t room[2 * sizeof(gw_shared)]; /* or the data, of an operation that goes inline and has no more */
+    };
 } board_call;
 
 /* One member's line in one slot, and the claims on the part it owns. */
@@ -140,6 +146,15 @@ static inline uint8_t *board_data_of(const gw_board *board, uint64_t index, int 
     return board->data[(size_t)(index % GW_BOARD_DEPTH) * (size_t)board->members + (size_t)member].bytes;
 }
 
+/* Of an operation that goes inline. What fits into the member's line comes with it: of another core, a line of its own
+ * would be one more to wait for (4 B between two, on cores that are far apart: 0.78 us instead of 0.94). */
+static inline uint8_t *board_inline_of(const gw_board *board, uint64_t index, int member) {
+    const gw_board_op *op = &board->ops[index % GW_BOARD_DEPTH];
+    board_call *call = &board_entry_of(board, index, member)->call;
+    bool fits = op->count * gw_dtype_bytes(op->reduction.dtype) <= sizeof call->room;
+    return fits ? call->room : board_data_of(board, index, member);
+}
+
 /* Publishes news. Those who sleep are to be rung for, at the latest at the end of the poll: looking at them has to wait
  * until the news is out, which a little work that follows need not. */
 void gw_board_ring(gw_board *board);
@@ -180,6 +195,8 @@ bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
 bool gw_board_all_served(gw_board *board);
 void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
+/* inline, while somebody is missing: asks for its data with each look, so that it comes together with its arrival. */
+void gw_board_expect_inline(gw_board *board);
 /* inline: copies this member's data into its slot, before it arrives. */
 void gw_board_fill_inline(gw_board *board, uint8_t *data, const gw_board_op *op);
 /* carried: the same, after it has arrived. */
