@@ -297,7 +297,6 @@ static gw_status advance(gw_board *board, size_t *budget, bool *moved, gw_error 
     if (!board->prepared) prepare(board);
     if (!board->arrived) {
         if (!all_arrived(board)) {
-            if (board->mode == BOARD_INLINE) gw_board_expect_inline(board);
             if (board->mode == BOARD_STAGED) *moved = gw_board_fill_staged(board, budget) || *moved;
             return GW_OK;
         }

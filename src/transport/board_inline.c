@@ -5,8 +5,6 @@
 #include "transport/board_page.h"
 #include "transport/copy.h"
 
-#define EXPECTED_BYTES 512 /* lines that are soon asked for */
-
 void gw_board_fill_inline(gw_board *board, uint8_t *data, const gw_board_op *op) {
     size_t element = gw_dtype_bytes(op->reduction.dtype);
     if (op->task == GW_BOARD_BARRIER || op->count == 0) return;
@@ -34,12 +32,6 @@ static void combine_range(gw_board *board, const gw_board_op *op, size_t offset,
         board->src[m] = board_inline_of(board, board->finished, m) + offset * board->element;
     board->dst[0] = (uint8_t *)op->out + offset * gw_board_out_bytes(board);
     gw_board_combine(op, board->dst, 1, board->src, board->members, count);
-}
-
-void gw_board_expect_inline(gw_board *board) {
-    const uint8_t *data = board_inline_of(board, board->finished, board->seen);
-    size_t bytes = board_min(board_head(board)->count * board->element, EXPECTED_BYTES);
-    for (size_t byte = 0; byte < bytes; byte += GW_LINE) __builtin_prefetch(data + byte);
 }
 
 bool gw_board_work_inline(gw_board *board, bool *done) {

@@ -195,8 +195,6 @@ bool gw_board_direct_done(gw_board *board); /* all of it, by whomever */
 bool gw_board_all_served(gw_board *board);
 void gw_board_expect_direct(gw_board *board);
 bool gw_board_work_staged(gw_board *board, size_t *budget, bool *done);
-/* inline, while somebody is missing: asks for its data with each look, so that it comes together with its arrival. */
-void gw_board_expect_inline(gw_board *board);
 /* inline: copies this member's data into its slot, before it arrives. */
 void gw_board_fill_inline(gw_board *board, uint8_t *data, const gw_board_op *op);
 /* carried: the same, after it has arrived. */
