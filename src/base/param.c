@@ -85,7 +85,7 @@ static gw_status value_wrong(const gw_param *param, const char *owner, const cha
 
 gw_status gw_param_parse(const gw_param *param, const char *owner, const char *text, double *value, gw_error *error) {
     char allowed[GW_PARAM_ALLOWED_BYTES];
-    double read;
+    double read = 0;
     if (param->kind == GW_PARAM_FLAG && !text) {
         read = 1;
     } else if (param->kind != GW_PARAM_FLAG && (!text || *text == '\0')) {

@@ -114,7 +114,7 @@ INLINE vec divide_i64_power(vec value, int divisor) {
 }
 
 INLINE vec divide_i64(vec value, int divisor) {
-    vec_i64 quotient;
+    vec_i64 quotient = {0};
     for (int i = 0; i < VECTOR_BYTES / 8; i++) quotient[i] = ((vec_i64)value)[i] / divisor;
     return (vec)quotient;
 }
