@@ -97,6 +97,18 @@ case_types_and_operations() {
     done
 }
 
+# A result that is rounded in the work area, of a message that comes in several pieces.
+case_pieces_of_narrow_types() {
+    local dtype transport
+    for dtype in bf16 i8; do
+        for transport in shm tcp; do
+            bench reduce_scatter -n 3 --arch halving --transport $transport -d $dtype -o avg --memory malloc -b 2M \
+                --iters 5 --check
+            is "exit code, $dtype over $transport" $code 0
+        done
+    done
+}
+
 case_json() {
     command -v python3 >/dev/null || return 0
     bench allreduce -n 2 -b 4K -e 64K -f 16 --iters 5 --json --transport tcp

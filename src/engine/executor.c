@@ -41,6 +41,12 @@ static uint8_t *address(const gw_op *op, const gw_slot *slot) {
     return NULL;
 }
 
+/* Where an element of a slot lies. In WORK a slot has room for accumulators, but what is raw there lies close together
+ * from the slot's beginning on. */
+static uint8_t *element(const gw_op *op, const gw_slot *slot, bool wide, size_t at) {
+    return address(op, slot) + at * (slot->space == GW_SPACE_WORK && wide ? op->wide : op->raw);
+}
+
 /* A raw message that is going to be widened in its landing slot is put at the slot's end (base/reduce.h). */
 static uint8_t *landing_address(const gw_op *op, const gw_action *step, uint64_t bytes) {
     uint8_t *at = address(op, &step->land);
@@ -84,35 +90,33 @@ static void complete(gw_op *op, gw_lane *lane) {
 
 /* Receives. */
 
-static void merge_landed(gw_op *op, const gw_action *step, uint8_t *dst, const void *data) {
+static void merge_landed(gw_op *op, const gw_action *step, const void *data) {
     size_t bytes = step->dst.count * op->raw;
     const uint8_t *src = address(op, &step->src);
+    uint8_t *dst = address(op, &step->dst);
     if (dst != src && dst != data) gw_copy(dst, data, bytes);
     op->spec.merge(op->spec.merge_ctx, dst, dst == src ? data : src, bytes);
 }
 
-static void reduce_landed(gw_op *op, const gw_action *step, uint8_t *dst, const void *data) {
-    const uint8_t *src = address(op, &step->src);
-    if (op->spec.merge) {
-        merge_landed(op, step, dst, data);
-        return;
-    }
+/* count elements from one of them on, whose message, or part of it, is at data. */
+static void reduce_landed(gw_op *op, const gw_action *step, size_t at, size_t count, const void *data) {
+    const uint8_t *src = element(op, &step->src, step->src_wide, at);
+    uint8_t *dst = element(op, &step->dst, !step->finish, at);
+    gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
     /* A raw message that is widened in its own slot must be the second operand (base/reduce.h). */
     bool widened = step->land.space == GW_SPACE_WORK && !step->wide && op->raw != op->wide;
-    if (step->landed_first && !widened)
-        gw_reduce_pair(op->reduction, dst, data, step->wide, src, step->src_wide, step->dst.count, step->finish);
-    else
-        gw_reduce_pair(op->reduction, dst, src, step->src_wide, data, step->wide, step->dst.count, step->finish);
+    if (op->spec.merge) merge_landed(op, step, data);
+    else if (step->landed_first && !widened)
+        gw_reduce_pair(op->reduction, dst, data, step->wide, src, step->src_wide, count, step->finish);
+    else gw_reduce_pair(op->reduction, dst, src, step->src_wide, data, step->wide, count, step->finish);
+    if (op->engine->trace) gw_tracing_reduced(op, count * op->raw, begun);
 }
 
 /* bytes: what came. */
 static void act_on(gw_op *op, const gw_action *step, const void *data, uint64_t bytes) {
     uint8_t *dst = address(op, &step->dst);
-    if (step->kind == GW_STEP_RECV_REDUCE) {
-        gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
-        reduce_landed(op, step, dst, data);
-        if (op->engine->trace) gw_tracing_reduced(op, step->dst.count * op->raw, begun);
-    } else if (data != dst && bytes) gw_copy(dst, data, bytes);
+    if (step->kind == GW_STEP_RECV_REDUCE) reduce_landed(op, step, 0, step->dst.count, data);
+    else if (data != dst && bytes) gw_copy(dst, data, bytes);
     size_t within;
     if (op->spec.out_lengths && step->dst.space == GW_SPACE_OUT) *part_length(op, &step->dst, &within) += bytes;
 }
@@ -163,11 +167,8 @@ bool gw_op_piece(gw_op *op, gw_lane *lane, uint64_t index, uint64_t at, const vo
     if (step.kind != GW_STEP_RECV_REDUCE || op->spec.merge || !is_next(lane, index) || !gw_op_holds(op, step.ready))
         return false;
     size_t unit = step.wide ? op->wide : op->raw;
-    step.src.offset += at / unit;
-    step.dst.offset += at / unit;
-    step.dst.count = bytes / unit;
     lane->land[index % GW_PIPELINE].acted = true;
-    if (bytes) act_on(op, &step, data, bytes);
+    if (bytes) reduce_landed(op, &step, at / unit, bytes / unit, data);
     return true;
 }
 
