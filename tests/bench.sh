@@ -103,7 +103,7 @@ case_pieces_of_narrow_types() {
     for dtype in bf16 i8; do
         for transport in shm tcp; do
             bench reduce_scatter -n 3 --arch halving --transport $transport -d $dtype -o avg --memory malloc -b 2M \
-                --iters 5 --check
+                -e 2M --iters 5 --check
             is "exit code, $dtype over $transport" $code 0
         done
     done

@@ -3,59 +3,11 @@
 #include "base/dtype.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "ranks.h"
-#include "transport/board_page.h"
+#include "board_player.h"
 
 #include <dirent.h>
 
 #define POOL_BYTES ((size_t)10 << 20)
-
-/* One rank's board and the memory its buffers are cut from. */
-typedef struct player {
-    rank_env *env;
-    gw_board *board;
-    uint8_t *shared_in, *shared_out, *private_in, *private_out, *expected, *inputs[RANKS_MAX];
-    uint64_t completed;
-    gw_status status;
-    gw_error error;
-} player;
-
-static bool look_at_board(void *ctx) {
-    player *p = ctx;
-    bool moved;
-    gw_error *error = &p->error;
-    if (!p->status) p->status = gw_board_poll(p->board, &p->completed, &moved, error);
-    return p->status || moved;
-}
-
-/* Polls, yields, sleeps, until `operations` are complete or the board fails. */
-static void wait_for(player *p, uint64_t operations) {
-    gw_time deadline = gw_clock_now() + 60 * GW_SECOND;
-    if (operations % 2) p->status = gw_board_watch(p->board, &p->completed, &p->error);
-    for (int idle = 0; p->completed < operations && !p->status;) {
-        idle = look_at_board(p) ? 0 : idle + 1;
-        if (p->completed >= operations || p->status) break;
-        if (idle > 20) rank_sleep(p->env, look_at_board, p);
-        else if (idle) sched_yield();
-        if (gw_clock_now() < deadline) continue;
-        CHECK(!"an operation takes for ever");
-        break;
-    }
-}
-
-static void open_board(player *p, rank_env *env, uint64_t key) {
-    int members[RANKS_MAX];
-    bool attached = false;
-    *p = (player){.env = env};
-    for (int r = 0; r < env->ranks; r++) members[r] = env->ranks - 1 - r; /* member order is not rank order */
-    CHECK_EQ(GW_OK, gw_board_open(&p->board, env->transport, members, env->ranks, env->ranks - 1 - env->rank, key,
-                                  &p->error));
-    while (!attached && !p->status) {
-        p->status = gw_board_attach(p->board, &attached, &p->error);
-        sched_yield();
-    }
-    CHECK_EQ(GW_OK, p->status);
-}
 
 static int self_of(const player *p) { return p->env->ranks - 1 - p->env->rank; }
 
@@ -67,14 +19,6 @@ static void open_pools(player *p) {
     p->expected = malloc(POOL_BYTES);
     for (int m = 0; m < p->env->ranks; m++) p->inputs[m] = malloc(POOL_BYTES / 2);
     CHECK_STR("", p->error.text);
-}
-
-static void close_player(player *p) {
-    free(p->private_in);
-    free(p->private_out);
-    free(p->expected);
-    for (int m = 0; m < RANKS_MAX; m++) free(p->inputs[m]);
-    gw_board_close(p->board);
 }
 
 /* A case, the same on all ranks; which memory is used is the only thing that differs. */
@@ -249,26 +193,6 @@ static void tasks_equal_the_reference(void) {
     for (int ranks = 1; ranks <= 6; ranks++) run_ranks(ranks, try_everything, NULL);
 }
 
-/* Two slow probes in a row, or two fast ones, change what a member does; one alone does not. */
-static void judge(rank_env *env) {
-    static const struct {
-        size_t bytes;
-        uint64_t ns;
-        bool far;
-    } probes[] = {{65536, 20000, 0}, {65536, 2000, 0}, {65536, 20000, 0}, {65536, 20000, 1}, {65536, 20000, 1},
-                  {65536, 2000, 1},  {65536, 20000, 1}, {65536, 2000, 1}, {65536, 2000, 0}};
-    player p;
-    open_board(&p, env, 15);
-    for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
-        gw_board_judge(p.board, probes[i].bytes, probes[i].ns);
-        CHECK_EQ(probes[i].far, p.board->far);
-    }
-    rank_meet(env);
-    gw_board_close(p.board);
-}
-
-static void who_is_far_says_so(void) { run_ranks(2, judge, NULL); }
-
 /* Random sizes and delays, as many under way as the board takes, different ones on each rank. */
 static void play_on(rank_env *env) {
     enum { OPERATIONS = RANKS_ARE_THREADS ? 200 : 1000, COUNT_MAX = 20000 };
@@ -428,52 +352,6 @@ static void what_was_given_up_is_out_of_reach(void) {
     if (!RANKS_ARE_THREADS) run_ranks(2, give_up, NULL);
 }
 
-/* ---- ranks that share cores ---- */
-
-static void start_small(player *p, float *data) {
-    gw_board_op op = {.task = GW_BOARD_ALLREDUCE, .in = data, .out = data, .count = 1000,
-                      .reduction = {GW_F32, GW_SUM, p->env->ranks}};
-    gw_board_start(p->board, &op);
-}
-
-static void settle_at(int cpu) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    CHECK_EQ(0, sched_setaffinity(0, sizeof one, &one));
-}
-
-/* The last rank has a core, the others share one. */
-static void share_a_core(rank_env *env) {
-    player p;
-    cpu_set_t all;
-    int cpu = 0;
-    open_board(&p, env, 18);
-    float *data = gw_shm_alloc(env->transport, 4000, &p.error);
-    CHECK_EQ(0, sched_getaffinity(0, sizeof all, &all));
-    bool last = env->rank == env->ranks - 1, crowded = env->ranks > sysconf(_SC_NPROCESSORS_ONLN);
-    for (int skip = last && CPU_COUNT(&all) > 1; !CPU_ISSET(cpu, &all) || skip-- > 0;) cpu++;
-    settle_at(cpu);
-    start_small(&p, data); /* tells who is where */
-    wait_for(&p, 1);
-    rank_meet(env);
-    if (env->rank != 0 && !last) start_small(&p, data);
-    rank_meet(env);
-    if (env->rank == 1) CHECK(!gw_board_core_is_idle(p.board)); /* rank 0 needs the core */
-    rank_meet(env);
-    if (env->rank == 0) start_small(&p, data);
-    rank_meet(env);
-    if (env->rank == 1) CHECK_EQ(crowded && CPU_COUNT(&all) > 1, gw_board_core_is_idle(p.board));
-    rank_meet(env);
-    if (last) start_small(&p, data);
-    wait_for(&p, 2);
-    CHECK(!gw_board_core_is_idle(p.board));
-    rank_meet(env);
-    close_player(&p);
-}
-
-static void who_shares_a_core_knows_for_whom(void) { run_ranks(RANKS_MAX, share_a_core, NULL); }
-
 /* Other programs may come and go there meanwhile. */
 static int count_names(const char *folder) {
     int names = 0;
@@ -509,6 +387,5 @@ static void nothing_is_left_behind(void) {
 }
 
 TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(the_same_again),
-          CASE(who_is_far_says_so), CASE(who_shares_a_core_knows_for_whom),
           CASE(sleepers_are_woken), CASE(disagreement_names_the_odd_one), CASE(what_was_given_up_is_out_of_reach),
           CASE(nothing_is_left_behind))

@@ -98,7 +98,7 @@ static void merge_landed(gw_op *op, const gw_action *step, const void *data) {
     op->spec.merge(op->spec.merge_ctx, dst, dst == src ? data : src, bytes);
 }
 
-/* count elements from one of them on, whose message, or part of it, is at data. */
+/* The step's elements from number `at` on, as many as have come; they are at data. */
 static void reduce_landed(gw_op *op, const gw_action *step, size_t at, size_t count, const void *data) {
     const uint8_t *src = element(op, &step->src, step->src_wide, at);
     uint8_t *dst = element(op, &step->dst, !step->finish, at);

@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 
-#define IDLE_WATCHES 40 /* of half a microsecond: some changes of process */
+#define IDLE_WATCHES 12 /* of half a microsecond: two changes of process or three */
 
 /* The whole of both buffers, and nothing to do before or after. */
 static bool is_one_task(const gw_plan *plan, gw_action *step) {

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 /* bbr sends on a timer what does not fit its window, which it keeps small where replies come within microseconds: what
- * leaves in larger turns waits for that (2 ranks on loopback, 4 MiB: 1.5 ms instead of 2.2). */
+ * leaves in larger turns waits for that (2 ranks on loopback, 1 MiB: 0.43 ms instead of 0.55 to 0.79). */
 #define PACED_TURN_BYTES ((size_t)160 << 10)
 
 typedef struct told {
