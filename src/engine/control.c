@@ -9,6 +9,7 @@
 
 typedef struct member {
     bool lost, left;
+    bool died;            /* lost, and proved: its process has ended; one that is only cut off or silent has not */
     bool in;              /* belongs to the current generation */
     bool wants_on;        /* has asked to shrink the current generation */
     int waits_for;        /* rank, -1: nobody */
@@ -144,6 +145,12 @@ void gw_control_link_lost(gw_control *control, int neighbour, const char *detail
     for (int i = 0; i < control->links; i++)
         if (control->link[i].rank == neighbour) control->link[i].up = false;
     declare_lost(control, neighbour, detail);
+}
+
+void gw_control_died(gw_control *control, int rank, const char *detail, gw_time now) {
+    (void)now;
+    control->members[rank].died = true;
+    declare_lost(control, rank, detail);
 }
 
 /* Waiting. A rank may wait for several others at once, but tells of one: first of any, a little later, when the others
@@ -446,6 +453,7 @@ gw_time gw_control_next(const gw_control *control) {
 }
 
 bool gw_control_lost(const gw_control *control, int rank) { return control->members[rank].lost; }
+bool gw_control_dead(const gw_control *control, int rank) { return control->members[rank].died; }
 bool gw_control_left(const gw_control *control, int rank) { return control->members[rank].left; }
 const gw_error *gw_control_error(const gw_control *control) { return &control->error; }
 uint32_t gw_control_generation(const gw_control *control) { return control->generation; }

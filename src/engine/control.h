@@ -65,6 +65,8 @@ void gw_control_close(gw_control *control);
 
 void gw_control_receive(gw_control *control, int neighbour, const gw_control_message *message, gw_time now);
 void gw_control_link_lost(gw_control *control, int neighbour, const char *detail, gw_time now);
+/* The process of a rank has ended, which is proved (a pidfd; its host answers and refuses its port). */
+void gw_control_died(gw_control *control, int rank, const char *detail, gw_time now);
 /* Beats, silence, shrinking. */
 void gw_control_poll(gw_control *control, gw_time now);
 gw_time gw_control_next(const gw_control *control); /* when to poll again at the latest */
@@ -78,6 +80,7 @@ void gw_control_overdue(gw_control *control, const int *awaited, int count, cons
 void gw_control_leave(gw_control *control);
 
 bool gw_control_lost(const gw_control *control, int rank);
+bool gw_control_dead(const gw_control *control, int rank); /* proved */
 bool gw_control_left(const gw_control *control, int rank);
 const gw_error *gw_control_error(const gw_control *control); /* of the current generation */
 uint32_t gw_control_generation(const gw_control *control);

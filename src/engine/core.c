@@ -186,6 +186,12 @@ void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time
     settle(core);
 }
 
+void gw_core_died(gw_core *core, int rank, const char *detail, gw_time now) {
+    core->now = now;
+    gw_control_died(core->control, rank, detail, now);
+    settle(core);
+}
+
 void gw_core_shrink(gw_core *core, gw_time now) {
     core->now = now;
     gw_control_shrink(core->control, now);

@@ -47,6 +47,7 @@ gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_sp
                         gw_error *error);
 void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *message, gw_time now);
 void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now);
+void gw_core_died(gw_core *core, int rank, const char *detail, gw_time now);
 void gw_core_abort(gw_core *core, const gw_error *error, gw_time now);
 /* When gw_control_shrunk says so the engine is ready for the survivors' teams. */
 void gw_core_shrink(gw_core *core, gw_time now);
