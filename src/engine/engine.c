@@ -104,6 +104,13 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
 
 const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error; }
 
+void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *error) {
+    if (!status || error->status) return;
+    if (engine->error.status) *error = engine->error;
+    else gw_fail(error, status, "the operation belongs to a generation of the job that has failed: %s",
+                 gw_status_text(status));
+}
+
 void gw_engine_renew(gw_engine *engine) {
     engine->error = (gw_error){.rank = -1};
     engine->halted = false;

@@ -166,6 +166,9 @@ int gw_engine_pending(const gw_engine *engine);
 /* Ends every operation with this error and refuses later ones, until gw_engine_renew. The driver resets transports. */
 void gw_engine_fail(gw_engine *engine, const gw_error *error);
 const gw_error *gw_engine_error(const gw_engine *engine);
+/* Why an operation ended with that status: the failure of its generation, even if the next has begun since. What
+ * *error holds already is kept; GW_OK changes nothing. */
+void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *error);
 /* A rank is gone (or left in order): operations that still need something of it fail. What it sent before is taken
  * first. */
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);

@@ -322,11 +322,11 @@ bool gw_exchange_next(gw_exchange *x, gw_time now, gw_op **op, gw_status *status
         if (awaited) return false;
         *status = reap(&x->op);
         if (!*status && last) *status = reap(&x->exact_op);
-        if (*status && error && !error->status) *error = *gw_engine_error(gw_core_engine(x->core));
+        gw_engine_explain(gw_core_engine(x->core), *status, error);
         gw_error why = {.rank = -1};
         if (!*status && (*status = advance(x, now, &why)) != GW_OK) {
             gw_core_abort(x->core, &why, now); /* the others wait for what will not come */
-            if (error && !error->status) *error = why;
+            if (!error->status) *error = why;
         }
         if (!*status && x->phase == PHASE_HALFWAY) return true;
         if (*status || x->phase == PHASE_OVER) {

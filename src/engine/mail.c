@@ -183,7 +183,7 @@ static bool reap(gw_op **op, gw_status *status) {
 }
 
 static void failed(gw_mail *mail, gw_status status, gw_error *error) {
-    if (status && !error->status) *error = *gw_engine_error(gw_core_engine(mail->core));
+    gw_engine_explain(gw_core_engine(mail->core), status, error);
 }
 
 /* The first slice of a payload, or all of it. */

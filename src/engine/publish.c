@@ -72,10 +72,8 @@ static gw_status reap(gw_publisher *p, int slot, bool *free_slot, gw_error *erro
         }
         gw_status status = gw_op_status(*op);
         release(op);
-        if (status) {
-            if (error && !error->status) *error = *gw_engine_error(gw_core_engine(p->core));
-            return status;
-        }
+        gw_engine_explain(gw_core_engine(p->core), status, error);
+        if (status) return status;
     }
     return GW_OK;
 }
@@ -132,10 +130,8 @@ gw_status gw_publisher_poll(gw_publisher *p, bool wanted, gw_time now, bool *mov
     gw_status status = gw_op_status(p->receiving);
     release(&p->receiving);
     *moved = true;
-    if (status) {
-        if (error && !error->status) *error = *gw_engine_error(gw_core_engine(p->core));
-        return status;
-    }
+    gw_engine_explain(gw_core_engine(p->core), status, error);
+    if (status) return status;
     if (p->inbox.count > DECISIONS)
         return gw_fail_rank(error, GW_PROTOCOL, gw_team_member(p->team, 0),
                             "rank %d published an order of %u pieces, more than a message holds",

@@ -239,6 +239,7 @@ static bool end_runs(gw_stepper *s, gw_time now, gw_error *error) {
         if (!s->runs[p].active || !gw_carry_over(s, p, now, error)) continue;
         s->runs[p].active = false;
         moved = true;
+        if (error->status) break; /* it failed: it is not over, and nothing of it is applied */
         if (!gw_schedule_done(s->schedule, p)) continue;
         piece_over(s, p);
         atomic_fetch_sub(&s->owed, 1);
@@ -296,6 +297,11 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
     if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
+    const gw_error *over = gw_engine_error(gw_core_engine(s->config.core));
+    if (over->status) { /* callers may have been told: nothing is applied any more, not even what is complete */
+        fail(s, over);
+        return true;
+    }
     bool moved = gw_stepper_take_ready(s);
     if (s->ps) {
         if (atomic_load(&s->leaving)) gw_ps_leave(s->ps);
@@ -308,7 +314,7 @@ bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     }
     if (error.status) {
         fail(s, &error);
-        if (!gw_engine_error(gw_core_engine(s->config.core))->status)
+        if (!over->status)
             gw_core_abort(s->config.core, &error, now); /* the others wait for what will not come */
     }
     return moved || error.status;

@@ -204,7 +204,7 @@ bool gw_carry_over(gw_stepper *s, int piece, gw_time now, gw_error *error) {
     status = gw_op_status(run->op);
     gw_op_release(run->op);
     run->op = NULL;
-    if (status && !error->status) *error = *gw_engine_error(gw_core_engine(s->config.core));
+    gw_engine_explain(gw_core_engine(s->config.core), status, error);
     return true;
 }
 

@@ -101,7 +101,7 @@ bool gw_factors_over(gw_factors *f, float *gradient, gw_error *error) {
     gw_status status = gw_op_status(f->op);
     gw_op_release(f->op);
     f->op = NULL;
-    if (status && !error->status) *error = *gw_engine_error(gw_core_engine(f->core));
+    gw_engine_explain(gw_core_engine(f->core), status, error);
     if (!status) rebuild(f, gradient, error);
     return true;
 }
