@@ -272,14 +272,15 @@ typedef struct gw_step_update {
 } gw_step_update;
 
 /* Called by the thread that drives communication, one call at a time; not while holding anything the caller could wait
- * for. Must not call the library. */
+ * for. Must not call the library. Never called after a failure, until the step has been moved. */
 typedef void gw_step_update_fn(void *ctx, const gw_step_update *update);
 
 /* The learning rate of a step, a function of its number alone; called as gw_step_update_fn is. */
 typedef double gw_step_rate_fn(void *ctx, uint64_t step);
 
 /* The optimiser's array number `which` (momentum and the like) for a tensor, as many floats as it has elements; NULL:
- * there are no more of them. Servers that write snapshots or have replicas keep these too. */
+ * there are no more of them. Servers that write snapshots or have replicas keep these too, and gw_step_move gives them
+ * to ranks that are behind: as many on all ranks, from the commit on. */
 typedef float *gw_step_state_fn(void *ctx, int tensor, int which);
 
 typedef struct gw_step_options {
@@ -320,14 +321,31 @@ GW_API gw_status gw_step_flush(gw_step *step);
 /* No more steps are made: returns when all ranks have said so, since others may still need this one's server. Where it
  * fails and the step is moved it is to be called again. gw_step_close does it by itself. */
 GW_API gw_status gw_step_leave(gw_step *step);
-/* After a failure: a step over servers (arch=ps) goes on over another communicator, of gw_regroup or gw_shrink. Every
- * rank that had the step calls this, one that came back commits it anew. Calls that failed are made again: gradients
- * that were ready and not answered are pushed again, and none is used twice. Under asp and ssp a worker that is not
- * there any more holds nobody back; one that comes back gets the weights as they are, and its first_step
- * (gw_step_count). Under bsp the mean is over those left. A server that was lost goes on from its replica (replicas=1)
- * or its last snapshot (snapshot=N), or this is GW_PEER_LOST. Where it fails because more ranks were lost it can be
- * called again, with the communicator of the next gw_regroup. */
+/* After a failure: the step goes on over another communicator, of gw_regroup or gw_shrink. Every rank that had the
+ * step calls this; one that came back (gw_regroup) commits it anew. Where it fails because more ranks were lost it can
+ * be called again, with the communicator of the next gw_regroup or gw_shrink.
+ *
+ * Without servers the interrupted step is over. Each tensor has had the whole of it or nothing (gw_step_reached), but
+ * on some ranks it may be further than on others: there the weights and the optimiser's arrays (`state`) of such a
+ * tensor are copied from a rank that is ahead, so that afterwards all ranks hold the same bits. A rank that came back
+ * gets them of all tensors. With `update` but without `state` only weights are copied. Where the caller updates by
+ * itself nothing is: gw_step_reached says, before this call, whether a tensor holds the result of the interrupted
+ * step. All ranks go on with the step of the same number (gw_step_counters.step); gradients that were ready and did
+ * not arrive are dropped, in a codec's residual too. Under sync=periodic the weights of ranks differ as before, and
+ * what they share is made equal. Memory of gw_alloc is still needed: keep the old communicator where it is from
+ * another gw_init or gw_regroup.
+ *
+ * Over servers (arch=ps) the interrupted step goes on. Calls that failed are made again: gradients that were ready and
+ * not answered are pushed again, and none is used twice. Under asp and ssp a worker that is not there any more holds
+ * nobody back; one that comes back gets the weights as they are, and its first_step (gw_step_count). Under bsp the
+ * mean is over those left. A server that was lost goes on from its replica (replicas=1) or its last snapshot
+ * (snapshot=N), or this is GW_PEER_LOST. */
 GW_API gw_status gw_step_move(gw_step *step, gw_comm *comm);
+/* The number of the step after the last whose mean (or sum) this tensor has received on this rank: with `update` its
+ * weights have had every step before that one, without it its gradient held the result of the step before when
+ * gw_step_wait returned, or holds it now. A tensor is never in between. After a failure ranks may differ in it by one;
+ * any thread may ask. */
+GW_API uint64_t gw_step_reached(const gw_step *step, int tensor);
 /* Waits for what is under way. NULL is fine. Before the communicator it was made of is finalised. */
 GW_API void gw_step_close(gw_step *step);
 
@@ -344,6 +362,7 @@ typedef struct gw_step_counters {
     bool tuning;                        /* sizes are being looked for */
     int trials;                         /* that has taken so far */
     uint64_t first_step;                /* the number of the first; of a worker that came back, where it joined */
+    uint64_t step;                      /* the number of the step under way, or of the next */
 } gw_step_counters;
 GW_API gw_step_counters gw_step_count(const gw_step *step);
 /* The strategy as it is carried out now, with what was tuned, as snprintf writes it: its length is returned. */

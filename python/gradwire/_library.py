@@ -61,7 +61,7 @@ class StepCounters(ctypes.Structure):
     _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
                 ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
                 ("local", c_bool), ("agrees", c_bool), ("tuning", c_bool), ("trials", c_int),
-                ("first_step", c_uint64)]
+                ("first_step", c_uint64), ("step", c_uint64)]
 
 
 def candidates():

@@ -56,10 +56,10 @@ static void trace_begin(gw_step *step) {
     if (trace && !step->began) step->began = gw_trace_now(trace);
 }
 
-static void trace_end(gw_step *step, uint64_t number) {
+static void trace_end(gw_step *step) {
     gw_trace *trace = gw_comm_trace(step->comm);
     gw_time now = trace ? gw_trace_now(trace) : 0;
-    if (trace && step->began) gw_trace_span(trace, GW_TRACE_STEP, number, 0, 0, 0, step->began, now);
+    if (trace && step->began) gw_trace_span(trace, GW_TRACE_STEP, step->next, 0, 0, 0, step->began, now);
     step->began = now;
 }
 
@@ -169,7 +169,9 @@ gw_status gw_step_end(gw_step *step) {
     if (!status && failed(step)) return failure(step);
     if (!status) status = told(gw_stepper_end(step->stepper, &error), &error);
     if (!status) {
-        trace_end(step, step->first + step->steps++);
+        trace_end(step);
+        step->steps++;
+        step->next++;
         gw_node_nudge(step->comm->node);
     }
     if (status) return status;
@@ -252,10 +254,16 @@ void gw_step_close(gw_step *step) {
         gw_free(step->comm, step->flat);
         gw_finalize(step->comm);
     }
+    free(step->tune);
     free(step);
 }
 
 /* What it came to. */
+
+uint64_t gw_step_reached(const gw_step *step, int tensor) {
+    bool known = step && tensor >= 0 && tensor < step->count;
+    return known ? gw_stepper_reached(step->stepper, tensor) : 0;
+}
 
 gw_step_counters gw_step_count(const gw_step *step) {
     const gw_sync *sync = gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique);
@@ -265,11 +273,13 @@ gw_step_counters gw_step_count(const gw_step *step) {
     gw_node_unlock(node);
     return (gw_step_counters){.steps = step->steps,
                               .first_step = step->first,
-                              .bytes_sent = now.bytes_sent - step->before.bytes_sent,
-                              .messages_sent = now.messages_sent - step->before.messages_sent,
+                              .step = step->next,
+                              .bytes_sent = step->earlier.bytes_sent + now.bytes_sent - step->before.bytes_sent,
+                              .messages_sent = step->earlier.messages_sent + now.messages_sent -
+                                               step->before.messages_sent,
                               .dense_bytes = step->dense_bytes * step->steps,
                               .wait_ns = step->wait_ns,
-                              .pieces = gw_schedule_pieces(gw_stepper_schedule(step->stepper)),
+                              .pieces = gw_stepper_pieces(step->stepper),
                               .memory_bytes = gw_stepper_memory_bytes(step->stepper),
                               .codec_bytes = gw_stepper_codec_bytes(step->stepper),
                               .local = sync->local || sync->rule,

@@ -95,20 +95,21 @@ static gw_status find_snapshots(gw_step *step, gw_error *error) {
 
 static gw_status prepare(gw_step *step, const gw_comm *comm, const gw_step_tensor *tensors,
                          const gw_step_options *options, gw_error *error) {
-    gw_step_facts facts = {.world = comm->size, .updates = options->update != NULL, .sums = options->op == GW_SUM,
+    step->facts = (gw_step_facts){.world = comm->size, .updates = options->update != NULL,
+                                  .sums = options->op == GW_SUM,
                            .clips = options->clip > 0, .apart = comm->node->place.servers > 0};
     gw_status status = resolve(step, comm, options->strategy, error);
-    if (!status) status = gw_strategy_check_step(&step->strategy, &facts, error);
+    if (!status) status = gw_strategy_check_step(&step->strategy, &step->facts, error);
     if (!status) status = check_apart(comm, options, error);
     if (!status) status = find_snapshots(step, error);
-    if (!status && facts.apart)
+    if (!status && step->facts.apart)
         status = gw_step_table_write(&step->table, &step->strategy, options, tensors, step->count, error);
+    step->asked = step->strategy;
     return status;
 }
 
-static gw_status take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
-    size_t bytes = gw_stepper_flat_bytes(config);
-    if (bytes && !(step->flat = gw_alloc(step->comm, bytes)))
+gw_status gw_step_take_memory(gw_step *step, gw_stepper_config *config, gw_error *error) {
+    if (step->flat_bytes && !(step->flat = gw_alloc(step->comm, step->flat_bytes)))
         return gw_fail(error, GW_MEMORY, "gw_step_commit: %s", gw_last_error(NULL));
     config->flat = step->flat;
     return GW_OK;
@@ -120,7 +121,9 @@ static gw_status configure(gw_step *step, const gw_step_tensor *tensors, const g
                                   .count = step->count, .options = *options, .serves_only = step->serves_only};
     gw_status status = gw_stepper_follow(config, &step->strategy, error);
     config->snapshots = step->snapshots[0] ? step->snapshots : NULL;
-    return status ? status : take_memory(step, config, error);
+    if (status) return status;
+    step->flat_bytes = gw_stepper_flat_bytes(config);
+    return gw_step_take_memory(step, config, error);
 }
 
 /* Polling. */
@@ -167,24 +170,42 @@ static void describe_factors(const gw_step *step, const gw_step_tensor *tensors)
 
 /* Commit. */
 
+void gw_step_take_ids(gw_step *step, gw_stepper_config *config) {
+    gw_node *node = step->comm->node;
+    config->first_id = node->next_comm;
+    node->next_comm += gw_stepper_teams(config);
+}
+
 static gw_status open_stepper(gw_step *step, gw_stepper_config *config, gw_error *error) {
     gw_node *node = step->comm->node;
     gw_node_lock(node);
-    config->first_id = node->next_comm;
-    node->next_comm += gw_stepper_teams(config);
+    gw_step_take_ids(step, config);
     gw_status status = gw_stepper_open(&step->stepper, config, error);
     gw_node_unlock(node);
-    if (!status && config->settings.measured) status = gw_measure_open(&step->measure, step->count, error);
     return status;
 }
 
 /* Pushes may come from now on. */
-static void set_out(gw_step *step) {
+void gw_step_set_out(gw_step *step) {
     gw_node *node = step->comm->node;
     gw_node_lock(node);
     step->before = gw_engine_count(gw_core_engine(node->core));
     gw_step_ride(step);
     gw_node_unlock(node);
+    step->fresh = false;
+}
+
+gw_status gw_step_begin_tuning(gw_step *step, gw_comm *comm, gw_error *error) {
+    if (step->table.bytes) return GW_OK;
+    return gw_tuning_open(&step->tuning, step->tune, comm, &step->strategy, &step->model, error);
+}
+
+gw_status gw_step_begin_measuring(gw_step *step, gw_error *error) {
+    if (!gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured) return GW_OK;
+    gw_status status = gw_measure_open(&step->measure, step->count, error);
+    if (!status && (status = gw_measure_exchanges(&step->measure, step->comm)))
+        gw_fail(error, status, "%s", gw_last_error(step->comm));
+    return status;
 }
 
 /* All who take part have come together in step->comm. */
@@ -201,33 +222,34 @@ static gw_status begin(gw_step *step, const gw_step_tensor *tensors, const gw_st
     status = gw_step_agree(step->comm, open_stepper(step, &config, error), error);
     free(who);
     if (!status) status = gw_step_agree(step->comm, gw_step_hand_over(step, error), error);
-    if (!status) set_out(step);
+    if (!status) gw_step_set_out(step);
     return status;
 }
 
 static gw_status commit(gw_step *step, gw_comm *comm, const gw_step_tensor *tensors, const gw_step_options *options,
                         gw_error *error) {
-    gw_tuned_model model = model_of(tensors, step->count);
+    step->model = model_of(tensors, step->count);
+    step->dense_bytes = step->model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
     gw_status status = gw_step_agree(comm, prepare(step, comm, tensors, options, error), error);
     if (!status) status = gw_step_meet(step, comm, &step->comm, error);
-    if (!status && !step->table.bytes)
-        status = gw_tuning_open(&step->tuning, options->tune, step->comm, &step->strategy, &model, error);
+    if (!status) status = gw_step_begin_tuning(step, step->comm, error);
     if (!status) status = begin(step, tensors, options, GW_OK, error);
-    if (!status && gw_measure_runs(&step->measure) && (status = gw_measure_exchanges(&step->measure, step->comm)))
-        gw_fail(error, status, "%s", gw_last_error(step->comm));
-    step->dense_bytes = model.bytes * 2 * (uint64_t)(comm->size - 1) / (uint64_t)comm->size;
-    return status;
+    return status ? status : gw_step_begin_measuring(step, error);
 }
 
 static gw_step *make_step(const gw_comm *comm, int count, const gw_step_options *options, gw_error *error) {
     gw_step *step = calloc(1, sizeof *step);
-    if (!step) {
+    char *tune = step && options->tune ? strdup(options->tune) : NULL;
+    if (!step || (options->tune && !tune)) {
         gw_fail(error, GW_MEMORY, "out of memory for a step");
+        free(step);
         return NULL;
     }
+    step->fresh = true;
+    step->tune = tune;
     step->count = count;
     step->workers = comm->size;
-    step->first = step->base = options->first_step;
+    step->first = step->next = step->base = options->first_step;
     step->life = (uint32_t)comm->node->place.round;
     return step;
 }

@@ -9,8 +9,7 @@
 #include "engine/step.h"
 #include "engine/stepper_ps.h"
 
-/* A collective call of the public kind has told its error to this thread. */
-static gw_status heard(gw_status status, gw_error *error) {
+gw_status gw_step_heard(gw_status status, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(NULL)) : GW_OK;
 }
 
@@ -26,7 +25,7 @@ gw_status gw_step_meet(gw_step *step, gw_comm *comm, gw_comm **mine, gw_error *e
         gw_status status = gw_servers_call(all, GW_ERRAND_STEP, step->number, &step->table, error);
         if (status) return status;
     }
-    return heard(gw_comm_split(all, 0, all->rank, mine), error);
+    return gw_step_heard(gw_comm_split(all, 0, all->rank, mine), error);
 }
 
 gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_attendant **out, gw_error *error) {
@@ -35,9 +34,9 @@ gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_atte
     gw_attendant *who = calloc((size_t)comm->size, sizeof *who);
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
     gw_attendant mine = {.seat = comm->node->place.seat, .life = step->life, .serves = -1, .copies = -1,
-                         .fresh = step->stepper == NULL, .only = step->serves_only, .first_step = step->base};
+                         .fresh = step->fresh, .only = step->serves_only, .first_step = step->base};
     if (step->stepper) gw_ps_attend(gw_stepper_servers(step->stepper), &mine);
-    gw_status status = heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
+    gw_status status = gw_step_heard(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
     if (status) free(who);
     else *out = who;
     return status;
@@ -47,18 +46,18 @@ gw_status gw_step_attend(gw_step *step, const gw_stepper_config *config, gw_atte
 
 static gw_status send_state(gw_comm *office, const void *bytes, size_t count, int to, gw_error *error) {
     uint64_t length = count;
-    gw_status status = heard(gw_send(office, &length, 1, GW_I64, to), error);
-    return status ? status : heard(gw_send(office, bytes, count, GW_U8, to), error);
+    gw_status status = gw_step_heard(gw_send(office, &length, 1, GW_I64, to), error);
+    return status ? status : gw_step_heard(gw_send(office, bytes, count, GW_U8, to), error);
 }
 
 static gw_status receive_state(gw_comm *office, gw_ps *ps, int server, int from, gw_error *error) {
     uint64_t length = 0;
-    gw_status status = heard(gw_recv(office, &length, 1, GW_I64, from), error);
+    gw_status status = gw_step_heard(gw_recv(office, &length, 1, GW_I64, from), error);
     if (status) return status;
     void *bytes = malloc(length + 1);
     if (!bytes) return gw_fail(error, GW_MEMORY, "out of memory for the %llu bytes of a server's state",
                                (unsigned long long)length);
-    status = heard(gw_recv(office, bytes, length, GW_U8, from), error);
+    status = gw_step_heard(gw_recv(office, bytes, length, GW_U8, from), error);
     if (!status) status = gw_ps_take(ps, server, bytes, length, error);
     free(bytes);
     return status;
@@ -84,11 +83,12 @@ static gw_status begin_state(gw_comm *office, gw_ps *ps, int server, gw_error *e
         void *space = calloc(1, bytes + 1);
         if (!space) return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of weights", bytes);
         gw_ps_gather(ps, server, space);
-        status = heard(gw_send(office, space, bytes, GW_U8, to), error);
+        status = gw_step_heard(gw_send(office, space, bytes, GW_U8, to), error);
         free(space);
     }
     if (office->rank != to) return status;
-    if (gw_ps_gives_weights(ps)) status = heard(gw_recv(office, gw_ps_space_weights(ps), bytes, GW_U8, 0), error);
+    if (gw_ps_gives_weights(ps))
+        status = gw_step_heard(gw_recv(office, gw_ps_space_weights(ps), bytes, GW_U8, 0), error);
     if (!status) gw_ps_fresh(ps);
     return status;
 }
@@ -124,11 +124,11 @@ static gw_status welcome(gw_comm *office, gw_ps *ps, int server, int guest, gw_e
     if (!status && office->rank == host) {
         gw_ps_numbers(ps, guest, numbers);
         if (space) memcpy(weights, gw_ps_space_weights(ps), space);
-        if (guest != host) status = heard(gw_send(office, numbers, parcels, GW_I64, guest), error);
-        if (!status && guest != host) status = heard(gw_send(office, weights, space, GW_U8, guest), error);
+        if (guest != host) status = gw_step_heard(gw_send(office, numbers, parcels, GW_I64, guest), error);
+        if (!status && guest != host) status = gw_step_heard(gw_send(office, weights, space, GW_U8, guest), error);
     } else if (!status) {
-        status = heard(gw_recv(office, numbers, parcels, GW_I64, host), error);
-        if (!status) status = heard(gw_recv(office, weights, space, GW_U8, host), error);
+        status = gw_step_heard(gw_recv(office, numbers, parcels, GW_I64, host), error);
+        if (!status) status = gw_step_heard(gw_recv(office, weights, space, GW_U8, host), error);
     }
     if (!status && office->rank == guest) gw_ps_begin_at(ps, server, numbers, space ? weights : NULL);
     free(numbers);
@@ -145,7 +145,7 @@ static gw_status welcome_all(gw_step *step, gw_comm *office, gw_ps *ps, gw_error
         for (int s = 0; s < p->servers && !status; s++) status = welcome(office, ps, s, r, error);
         if (!status && office->rank == r) {
             step->base = gw_placement_first_step(p);
-            step->first = step->base + gw_placement_floor(p);
+            step->first = step->next = step->base + gw_placement_floor(p);
             gw_stepper_begin_at(step->stepper, step->first);
         }
     }
@@ -173,7 +173,7 @@ static gw_status check_losses(const gw_ps *ps, const gw_sync *sync, gw_error *er
 
 gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
     gw_ps *ps = gw_stepper_servers(step->stepper);
-    if (!ps) return GW_OK;
+    if (!ps) return gw_step_catch_up(step, error);
     const gw_placement *p = gw_ps_placement(ps);
     bool copies = false;
     for (int s = 0; s < p->servers; s++) copies |= p->copy_of[s] >= 0;
@@ -181,7 +181,7 @@ gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
     if (status) return status;
     if (p->all_fresh && !copies && !gw_ps_gives_weights(ps)) return gw_ps_settle(ps, error);
     gw_comm *office = NULL; /* its own, since the step's carries letters */
-    status = heard(gw_comm_split(step->comm, 0, step->comm->rank, &office), error);
+    status = gw_step_heard(gw_comm_split(step->comm, 0, step->comm->rank, &office), error);
     if (!status) status = load_states(office, ps, error);
     for (int s = 0; s < p->servers && !status; s++) status = place_state(office, ps, s, error);
     if (!status && !p->all_fresh) status = welcome_all(step, office, ps, error);
@@ -190,90 +190,10 @@ gw_status gw_step_hand_over(gw_step *step, gw_error *error) {
     return status;
 }
 
-/* Moving. */
-
-static gw_status check_movable(const gw_step *step, const gw_comm *comm, gw_error *error) {
-    const gw_sync *sync = step ? gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique) : NULL;
-    if (!step || !comm) return gw_fail(error, GW_INVALID, "gw_step_move: the step or the communicator is NULL");
-    if (!gw_stepper_servers(step->stepper) || !gw_strategy_is(&step->strategy, GW_AXIS_ARCH, "ps"))
-        return gw_fail(error, GW_UNSUPPORTED, "gw_step_move: only steps over servers (arch=ps) can be moved; close "
-                                              "this one and commit another");
-    const gw_technique *codec = step->strategy.axes[GW_AXIS_COMPRESS].technique;
-    if (strcmp(codec->name, "none") != 0)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "gw_step_move: a step with compress=%s cannot be moved, since a push cannot be encoded twice; "
-                       "close it and commit another",
-                       codec->name);
-    bool measured = gw_schedule_set_to(gw_stepper_schedule(step->stepper))->measured;
-    if (sync->travels_apart || measured || gw_tuning_runs(&step->tuning))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "gw_step_move: a step with sync=%s and schedule=%s%s cannot be moved; close it and commit "
-                       "another",
-                       sync->technique.name, step->strategy.axes[GW_AXIS_SCHEDULE].technique->name,
-                       gw_tuning_runs(&step->tuning) ? ", which is being tuned," : "");
-    return GW_OK;
-}
-
-static void tell_changes(const gw_step *step) {
-    const gw_placement *p = gw_ps_placement(gw_stepper_servers(step->stepper));
-    int back = 0;
-    for (int r = 0; r < p->world; r++) back += p->who[r].fresh;
-    if (step->comm->rank == 0)
-        gw_log(GW_LOG_WARN, 0, "steps go on with %d worker%s, %d of %d ranks having just come",
-               gw_placement_workers(p), gw_placement_workers(p) == 1 ? "" : "s", back, p->world);
-}
-
-/* The step's own communicator is another from here on, whatever comes: it can be moved again. */
-static gw_status change_comm(gw_step *step, gw_comm *mine, gw_error *error) {
-    gw_comm *old = step->comm;
-    gw_node_lock(old->node);
-    gw_step_dismount(step);
-    gw_status status = gw_stepper_part(step->stepper, error);
-    gw_node_unlock(old->node);
-    step->comm = mine;
-    gw_finalize(old);
-    return status;
-}
-
-/* The same meetings as those of a rank that commits (step_commit.c), since some may. */
-static gw_status move(gw_step *step, gw_comm *mine, gw_error *error) {
-    gw_attendant *who = NULL;
-    gw_stepper_config config = {.servers = 1};
-    gw_status status = gw_step_agree(mine, change_comm(step, mine, error), error);
-    if (!status) status = gw_step_attend(step, &config, &who, error);
-    if (status) return status;
-    gw_node_lock(step->comm->node);
-    status = gw_stepper_rejoin(step->stepper, step->comm->node->core, step->comm->team, who, error);
-    gw_node_unlock(step->comm->node);
-    free(who);
-    status = gw_step_agree(step->comm, status, error);
-    if (!status) status = gw_step_agree(step->comm, gw_step_hand_over(step, error), error);
-    if (status) return status;
-    gw_node_lock(step->comm->node);
-    step->before = (gw_engine_counters){0};
-    gw_stepper_resume(step->stepper);
-    gw_step_ride(step);
-    gw_node_unlock(step->comm->node);
-    gw_node_nudge(step->comm->node);
-    return GW_OK;
-}
-
-gw_status gw_step_move(gw_step *step, gw_comm *comm) {
-    gw_error error = {.rank = -1};
-    gw_comm *mine = NULL;
-    gw_status status = check_movable(step, comm, &error);
-    if (comm) status = gw_step_agree(comm, status, &error);
-    if (!status) status = gw_step_meet(step, comm, &mine, &error);
-    if (!status) status = move(step, mine, &error);
-    if (status) return gw_comm_told(&error);
-    tell_changes(step);
-    return GW_OK;
-}
-
 gw_status gw_step_move_served(gw_step *step, gw_comm *everyone, gw_error *error) {
     gw_comm *mine = NULL;
-    gw_status status = heard(gw_comm_split(everyone, 0, everyone->rank, &mine), error);
-    if (!status) status = move(step, mine, error);
+    gw_status status = gw_step_heard(gw_comm_split(everyone, 0, everyone->rank, &mine), error);
+    if (!status) status = gw_step_join_moved(step, mine, error);
     if (!status) step->workers = everyone->size - everyone->node->place.servers;
     return status;
 }

@@ -22,6 +22,8 @@ bool gw_stepper_begun(const gw_stepper *s, int tensor) { return s->tensors[tenso
 
 bool gw_stepper_settled(const gw_stepper *s, int tensor) { return outstanding(&s->tensors[tensor]) == 0; }
 
+uint64_t gw_stepper_reached(const gw_stepper *s, int tensor) { return atomic_load(&s->tensors[tensor].reached); }
+
 bool gw_stepper_usable(const gw_stepper *s, int tensor) {
     const gw_stepper_tensor *t = &s->tensors[tensor];
     if (outstanding(t) == 0) return true;
@@ -168,6 +170,7 @@ static void fail(gw_stepper *s, const gw_error *error) {
 }
 
 static void tensor_over(gw_stepper *s, gw_stepper_tensor *t) {
+    atomic_store_explicit(&t->reached, t->applying + 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
     atomic_fetch_sub(&s->under_way, 1);
 }

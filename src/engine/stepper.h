@@ -70,6 +70,8 @@ gw_status gw_stepper_ready_factors(gw_stepper *stepper, int tensor, const float 
                                    bool *complete, gw_error *error);
 gw_status gw_stepper_end(gw_stepper *stepper, gw_error *error);
 bool gw_stepper_begun(const gw_stepper *stepper, int tensor);   /* it is ready in a step that has not ended */
+/* The step after the last one whose combination was applied to it; any thread. */
+uint64_t gw_stepper_reached(const gw_stepper *stepper, int tensor);
 bool gw_stepper_usable(const gw_stepper *stepper, int tensor);  /* the forward pass may use it */
 bool gw_stepper_settled(const gw_stepper *stepper, int tensor); /* nothing of it is under way */
 void gw_stepper_settle(gw_stepper *stepper);                    /* all are settled: stand on the shared weights */
@@ -97,20 +99,26 @@ const gw_error *gw_stepper_error(const gw_stepper *stepper); /* GW_OK: none */
 
 const char *gw_stepper_name(const gw_stepper *stepper, int tensor);
 const gw_schedule *gw_stepper_schedule(const gw_stepper *stepper);
+int gw_stepper_pieces(const gw_stepper *stepper);
 gw_exchange_form gw_stepper_form(const gw_stepper *stepper, int piece); /* AUTO: not coded */
 size_t gw_stepper_sent_bytes(const gw_stepper *stepper); /* by this rank in a step, at most */
 size_t gw_stepper_memory_bytes(const gw_stepper *stepper);              /* taken at commit, codec state included */
 size_t gw_stepper_codec_bytes(const gw_stepper *stepper);               /* of that, codec state */
 
-/* (C) Nobody drives it: it goes on over another team, the steps under way too. Only with servers. part keeps what this
- * rank knows and lets go of the old team, which may be closed then; rejoin sits down at another, whose attendants are
- * as given (team size entries); then what servers knew is handed over (stepper_ps.h), and resume lets it go on. After a
- * failure in between it begins with part again. */
+/* (C) Nobody drives it: it goes on over another team. part keeps what this rank knows and lets go of the old team,
+ * which may be closed then; rejoin sits down at another: core, team, first_id, flat and attendants (team size entries)
+ * of the config count. Then, with servers, what they knew is handed over (stepper_ps.h), and steps under way go on;
+ * without, the step under way is over, and members make their tensors equal by the calls below. resume lets it go on.
+ * After a failure in between it begins with part again. */
 struct gw_ps *gw_stepper_servers(gw_stepper *stepper); /* NULL: it has none */
 gw_status gw_stepper_part(gw_stepper *stepper, gw_error *error);
-gw_status gw_stepper_rejoin(gw_stepper *stepper, gw_core *core, gw_team *team, const gw_attendant *attendants,
-                            gw_error *error);
+gw_status gw_stepper_rejoin(gw_stepper *stepper, const gw_stepper_config *config, gw_error *error);
 void gw_stepper_resume(gw_stepper *stepper);
+uint64_t gw_stepper_furthest(const gw_stepper *stepper); /* the step after the last that any tensor has made */
+/* Array number `which` of what ranks share of a tensor, if anything is applied here: weights, outer momentum, the
+ * optimiser's arrays. How many floats, 0: there are no more. gives: to be sent to a rank that is behind. */
+size_t gw_stepper_shared(const gw_stepper *stepper, int tensor, int which, bool gives, float **array);
+void gw_stepper_caught_up(gw_stepper *stepper, int tensor, uint64_t step); /* all of it has been received */
 void gw_stepper_begin_at(gw_stepper *stepper, uint64_t step); /* before its first step: the number of that */
 
 /* (C) Settled: residuals and what else is kept from step to step, exactly. */

@@ -15,6 +15,7 @@ typedef struct gw_stepper_tensor {
     size_t offset;             /* bytes, in the flat memory: tensors one after the other */
     uint64_t readied;          /* (C) steps it has been ready in */
     _Atomic uint64_t done;     /* of these, over */
+    _Atomic uint64_t reached;  /* the step after the last one whose combination was applied; the driver writes */
     int left;                  /* pieces of it still under way; the driver's */
     uint64_t applying;         /* the step whose update is applied now; by whoever holds the tensor */
     uint32_t trace_name;       /* (C) of the recording stepper->named_in */
@@ -60,6 +61,8 @@ struct gw_stepper {
     double scale;              /* of the gradients being applied */
     gw_error error;            /* the first; written once by the driver before failed */
     _Atomic bool failed;
+    void *kept_codec;          /* while parted: codec state, as gw_stepper_state_save writes it. Owned; NULL: none */
+    size_t kept_codec_bytes;
     size_t memory;             /* bytes taken when it was opened */
     size_t flat_bytes;         /* of config.flat, if there is one */
     _Atomic gw_time named_in;  /* when the recording was opened that tensors have names in; 0: none */
@@ -70,6 +73,14 @@ struct gw_stepper {
 static inline uint64_t gw_stepper_step(const gw_stepper *s, uint64_t readied) {
     return s->config.options.first_step + readied;
 }
+
+/* stepper_open.c. What depends on the team: schedule, ring, runs, factors and their memory, for config.tensors. */
+gw_status gw_stepper_build(gw_stepper *stepper, gw_error *error);
+void gw_stepper_raze(gw_stepper *stepper); /* the contrary; its operations are done, or the engine has failed */
+
+/* stepper_state.c. Into a stepper of another team, without steps yet: what this rank's codecs held back, exactly; what
+ * it held back as an owner is added to what it holds back as a worker. */
+gw_status gw_stepper_state_carry_over(gw_stepper *stepper, const void *memory, size_t bytes, gw_error *error);
 
 /* stepper.c. After a cut: no gradient of any piece is ready. */
 void gw_stepper_await_all(gw_stepper *stepper);

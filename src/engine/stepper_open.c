@@ -142,6 +142,7 @@ static gw_status make_tensors(gw_stepper *s, gw_error *error) {
         t->view = (gw_sync_tensor){.count = t->what.count, .gradient = t->what.gradient, .apply = apply, .ctx = t,
                                    .weights = c->options.update || c->serves_only ? t->what.weights : NULL};
         t->view.travels = t->view.gradient;
+        atomic_store(&t->reached, c->options.first_step);
         if (c->serves_only) continue;
         if (c->sync->travels_apart) t->view.travels = (float *)((uint8_t *)c->flat + t->offset);
         if (c->sync->keeps_anchor) t->view.anchor = kept, kept += t->what.count;
@@ -192,6 +193,35 @@ static gw_status make_runs(gw_stepper *s, gw_error *error) {
     return status;
 }
 
+gw_status gw_stepper_build(gw_stepper *s, gw_error *error) {
+    gw_status status = make_factors(s, error);
+    if (!status) status = make_schedule(s, error);
+    if (!status) status = make_ring(s, error);
+    return status ? status : make_runs(s, error);
+}
+
+/* What a stepper of collectives builds for its team. */
+void gw_stepper_raze(gw_stepper *s) {
+    gw_publisher_close(s->publisher);
+    gw_carry_unbind(s->runs, gw_stepper_pieces(s));
+    for (int i = 0; s->tensors && i < s->config.count; i++) {
+        gw_factors_close(s->tensors[i].factors);
+        s->tensors[i].factors = NULL;
+    }
+    gw_schedule_close(s->schedule);
+    free(s->awaited);
+    free(s->counts);
+    free(s->values);
+    free(s->runs);
+    free(s->ring);
+    s->publisher = NULL;
+    s->schedule = NULL;
+    s->awaited = s->ring = NULL;
+    s->counts = NULL;
+    s->values = NULL;
+    s->runs = NULL;
+}
+
 gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_error *error) {
     gw_status status = check(config, error);
     if (status) return status;
@@ -200,10 +230,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
     s->config = *config;
     s->scale = 1;
     status = make_tensors(s, error);
-    if (!status) status = make_factors(s, error);
-    if (!status) status = make_schedule(s, error);
-    if (!status) status = make_ring(s, error);
-    if (!status) status = make_runs(s, error);
+    if (!status) status = gw_stepper_build(s, error);
     s->config.attendants = NULL;
     s->config.tensors = NULL; /* the caller's */
     if (status) gw_stepper_close(s);
@@ -213,19 +240,10 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
 
 void gw_stepper_close(gw_stepper *s) {
     if (!s) return;
-    gw_publisher_close(s->publisher);
     gw_ps_close(s->ps);
-    gw_carry_unbind(s->runs, s->schedule ? gw_schedule_pieces(s->schedule) : 0);
-    free(s->awaited);
-    free(s->counts);
-    free(s->values);
-    free(s->runs);
-    free(s->ring);
-    gw_schedule_close(s->schedule);
-    for (int i = 0; s->tensors && i < s->config.count; i++) {
-        gw_factors_close(s->tensors[i].factors);
-        free((char *)(uintptr_t)s->tensors[i].what.name);
-    }
+    gw_stepper_raze(s);
+    for (int i = 0; s->tensors && i < s->config.count; i++) free((char *)(uintptr_t)s->tensors[i].what.name);
+    free(s->kept_codec);
     free(s->kept);
     free(s->tensors);
     free(s);
@@ -256,30 +274,6 @@ gw_status gw_stepper_recut(gw_stepper *s, const gw_schedule_settings *settings, 
     return status;
 }
 
-/* Other ranks. */
-
-struct gw_ps *gw_stepper_servers(gw_stepper *s) { return s->ps; }
-
-gw_status gw_stepper_part(gw_stepper *s, gw_error *error) {
-    if (!atomic_load(&s->failed)) gw_fail(&s->error, GW_PEER_LOST, "the step is on its way to other ranks");
-    atomic_store(&s->failed, true);
-    return gw_ps_part(s->ps, error);
-}
-
-gw_status gw_stepper_rejoin(gw_stepper *s, gw_core *core, gw_team *team, const gw_attendant *attendants,
-                            gw_error *error) {
-    s->config.core = core;
-    s->config.team = team;
-    s->config.attendants = attendants;
-    gw_status status = gw_ps_rejoin(s->ps, error);
-    s->config.attendants = NULL;
-    return status;
-}
-
-void gw_stepper_resume(gw_stepper *s) { atomic_store(&s->failed, false); }
-
-void gw_stepper_begin_at(gw_stepper *s, uint64_t step) { s->config.options.first_step = step; }
-
 /* What it comes to. */
 
 const char *gw_stepper_name(const gw_stepper *s, int tensor) { return s->tensors[tensor].what.name; }
@@ -289,9 +283,12 @@ gw_exchange_form gw_stepper_form(const gw_stepper *s, int piece) {
     return s->runs[piece].exchange ? gw_exchange_chosen(s->runs[piece].exchange) : GW_FORM_AUTO;
 }
 
+/* None while it is between two teams. */
+int gw_stepper_pieces(const gw_stepper *s) { return s->schedule ? gw_schedule_pieces(s->schedule) : 0; }
+
 size_t gw_stepper_codec_bytes(const gw_stepper *s) {
     size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
-    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+    for (int p = 0; p < gw_stepper_pieces(s); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_state_bytes(s->runs[p].exchange);
     return bytes;
 }
@@ -301,7 +298,7 @@ size_t gw_stepper_memory_bytes(const gw_stepper *s) {
     if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].factors) bytes += gw_factors_memory_bytes(s->tensors[i].factors);
-    for (int p = 0; p < gw_schedule_pieces(s->schedule); p++)
+    for (int p = 0; p < gw_stepper_pieces(s); p++)
         if (s->runs[p].exchange) bytes += gw_exchange_memory_bytes(s->runs[p].exchange);
     return bytes;
 }

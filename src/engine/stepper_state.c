@@ -104,7 +104,9 @@ static gw_status restore_kept(gw_stepper *s, const part_head *head, const uint8_
     return GW_OK;
 }
 
-static gw_status restore_part(gw_stepper *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
+static gw_status restore_part(gw_stepper *s, const state_head *from, const part_head *head, const uint8_t *bytes,
+                              gw_error *error) {
+    (void)from;
     if (!is_coded((state_part)head->part)) return restore_kept(s, head, bytes, error);
     gw_codec_state *state = codec_state(s, (int)head->tensor, (state_part)head->part);
     if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
@@ -122,6 +124,14 @@ static gw_status take_over_part(gw_stepper *s, const state_head *from, const par
     return gw_codec_state_add(state, 1.0f / (float)from->world, bytes, head->bytes, error);
 }
 
+/* What this rank kept itself. Anchors and the like never left. */
+static gw_status carry_over_part(gw_stepper *s, const state_head *from, const part_head *head, const uint8_t *bytes,
+                                 gw_error *error) {
+    (void)from;
+    gw_codec_state *state = is_coded((state_part)head->part) ? codec_state(s, (int)head->tensor, WORKER) : NULL;
+    return state ? gw_codec_state_add(state, 1, bytes, head->bytes, error) : GW_OK;
+}
+
 static gw_status read_head(const gw_stepper *s, const void *memory, size_t bytes, state_head *head, gw_error *error) {
     if (bytes < sizeof *head) return wrong(error, "it is cut short");
     memcpy(head, memory, sizeof *head);
@@ -131,7 +141,11 @@ static gw_status read_head(const gw_stepper *s, const void *memory, size_t bytes
     return GW_OK;
 }
 
-static gw_status read_parts(gw_stepper *s, const state_head *head, const uint8_t *at, bool over, gw_error *error) {
+typedef gw_status part_reader(gw_stepper *s, const state_head *from, const part_head *head, const uint8_t *bytes,
+                              gw_error *error);
+
+static gw_status read_parts(gw_stepper *s, const state_head *head, const uint8_t *at, part_reader *read,
+                            gw_error *error) {
     const uint8_t *end = at + head->bytes;
     at += sizeof *head;
     while (at < end) {
@@ -141,8 +155,7 @@ static gw_status read_parts(gw_stepper *s, const state_head *head, const uint8_t
         at += sizeof part;
         if (part.tensor >= head->tensors || part.part >= STATE_PARTS || part.bytes > (size_t)(end - at))
             return wrong(error, "it is damaged");
-        gw_status status =
-            over ? take_over_part(s, head, &part, at, error) : restore_part(s, &part, at, error);
+        gw_status status = read(s, head, &part, at, error);
         if (status) return status;
         at += part.bytes;
     }
@@ -155,12 +168,18 @@ gw_status gw_stepper_state_restore(gw_stepper *s, const void *memory, size_t byt
     if (status) return status;
     if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
         return wrong(error, "it is of another rank, or of a job of another size");
-    return read_parts(s, &head, memory, false, error);
+    return read_parts(s, &head, memory, restore_part, error);
 }
 
 gw_status gw_stepper_state_take_over(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
     state_head head;
     gw_status status = read_head(s, memory, bytes, &head, error);
     if (!status && s->ps) status = wrong(error, "servers have other shares now");
-    return status ? status : read_parts(s, &head, memory, true, error);
+    return status ? status : read_parts(s, &head, memory, take_over_part, error);
+}
+
+gw_status gw_stepper_state_carry_over(gw_stepper *s, const void *memory, size_t bytes, gw_error *error) {
+    state_head head;
+    gw_status status = read_head(s, memory, bytes, &head, error);
+    return status ? status : read_parts(s, &head, memory, carry_over_part, error);
 }

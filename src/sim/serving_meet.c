@@ -41,7 +41,8 @@ static gw_status sit_down(job *j, gw_error *error) {
     for (int r = 0; r < j->world; r++) who[r] = attend(at_rank(j, r));
     for (int r = 0; r < j->world && !status && !interrupted(j); r++) {
         process *p = at_rank(j, r);
-        if (p->stepper) status = gw_stepper_rejoin(p->stepper, p->core, p->team, who, error);
+        gw_stepper_config config = {.core = p->core, .team = p->team, .attendants = who};
+        if (p->stepper) status = gw_stepper_rejoin(p->stepper, &config, error);
         else status = gw_serving_commit(p, who, error);
     }
     return status;

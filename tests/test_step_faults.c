@@ -1,0 +1,437 @@
+/* test_step_faults.c - ranks die and abort in the middle of training steps: no call says GW_OK for a tensor that was
+ * not reduced, nothing is updated after a failure, and after gw_shrink and gw_step_move the survivors hold the same
+ * bits and go on. Jobs of real processes; every schedule, codec, architecture and synchrony in turn, the rest by a
+ * seed. STEP_KILLS sets how many faults (default 24), STEP_FIRST the first of them. */
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "free_port.h"
+#include "gradwire.h"
+#include "test.h"
+
+#define TENSORS 6
+#define STEPS_MAX 4096
+#define RANKS_MAX 5
+#define AFTER 5 /* steps that survivors make */
+
+static const size_t counts[TENSORS] = {300, 20000, 0, 16, 9000, 40};
+static const size_t rows[TENSORS] = {0, 100, 0, 0, 90, 0};
+static const char *const names[TENSORS] = {"conv", "fc1", "empty", "norm", "fc2", "bias"};
+
+static const char *const schedules[] = {"fifo", "wfbp:fuse=1K", "mgwfbp", "p3:slice=16K", "tictac", "dear:fuse=1K",
+                                        "bytescheduler:slice=16K,credit=64K", "wfbp", "dear"};
+static const char *const codecs[] = {"none", "none", "fp16", "bf16", "int8", "onebit", "qsgd", "terngrad", "topk",
+                                     "randomk", "threshold", "dgc", "powersgd:rank=2", "doublesqueeze"};
+static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", "sfb"};
+static const char *const syncs[] = {"bsp", "bsp", "bsp", "bsp", "bsp", "delayed:warmup=0", "delayed:warmup=3",
+                                    "periodic:every=2", "periodic:every=3,from=4,outer=0.7"};
+static const char *const transports[] = {"auto", "tcp"};
+
+#define PICK(list, n) list[(n) % (sizeof list / sizeof *list)]
+
+typedef enum fault { KILL_BETWEEN, KILL_IN_WAIT, KILL_IN_UPDATE, KILL_ANY_TIME, ABORT_BETWEEN, FAULTS } fault;
+
+/* What happens in one job. */
+typedef struct scene {
+    int world, victim, step, tensor;
+    fault fault;
+    bool updates, exact, periodic, grouped, forks;
+    char line[200];
+} scene;
+
+/* What one rank saw; written by the rank. */
+typedef struct seen {
+    _Atomic int committed, steps, over;
+    int refused;              /* the strategy has no meaning */
+    char text[400];           /* what was broken first, "": nothing */
+    uint64_t result[2][STEPS_MAX][TENSORS]; /* hashes, before and after the loss; 0: none */
+    uint64_t moved[TENSORS], ended[TENSORS]; /* hashes of weights and momentum */
+} seen;
+
+static scene now;      /* in a rank too */
+static seen *all_seen; /* shared; a rank's own is mine */
+static int port;
+
+/* In a rank. */
+
+static seen *mine;
+static int me, generation; /* 1: after the loss */
+static gw_step *step;
+static float *gradients, *weights, *momentum;
+static size_t at[TENSORS];
+static _Atomic bool told;    /* a call has failed, and the step has not been moved since */
+static uint64_t number;      /* of the step under way */
+static uint64_t own[TENSORS]; /* hashes of the gradients that were given */
+
+static void broken(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void broken(const char *format, ...) {
+    if (mine->text[0]) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(mine->text, sizeof mine->text, format, args);
+    va_end(args);
+}
+
+static uint64_t hash_of(const float *values, size_t count) {
+    const uint8_t *bytes = (const uint8_t *)values;
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < count * sizeof *values; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash | 1;
+}
+
+/* No rank's own is the mean of any of them. */
+static float gradient_of(int rank, int tensor, size_t element, uint64_t n) {
+    return (float)((rank * rank + 1) * (1 + (int)(element % 17)) + 3 * (int)(n % 50) + tensor - 20);
+}
+
+static bool takes_part(int rank) { return generation == 0 || now.fault == ABORT_BETWEEN || rank != now.victim; }
+
+static double mean_of(int tensor, size_t element, uint64_t n) {
+    double sum = 0;
+    int members = 0;
+    for (int r = 0; r < now.world; r++)
+        if (takes_part(r)) sum += gradient_of(r, tensor, element, n), members++;
+    return sum / members;
+}
+
+static int members(void) { return now.world - (generation && now.fault != ABORT_BETWEEN); }
+
+/* The library says that this is the combination of all ranks' gradients. */
+static void check_result(int tensor, uint64_t n, const float *values) {
+    if (!counts[tensor] || n >= STEPS_MAX) return;
+    uint64_t hash = hash_of(values, counts[tensor]);
+    mine->result[generation][n][tensor] = hash;
+    if (members() > 1 && hash == own[tensor])
+        broken("step %d: %s is the rank's own gradient", (int)n, names[tensor]);
+    for (size_t i = 0; now.exact && i < counts[tensor]; i++)
+        if (fabs(values[i] - mean_of(tensor, i, n)) > 1e-3) {
+            broken("step %d: element %zu of %s is %g, not %g", (int)n, i, names[tensor], (double)values[i],
+                   mean_of(tensor, i, n));
+            return;
+        }
+}
+
+/* A fault before all have committed would be one of the commit. */
+static void await_commits(void) {
+    gw_time until = gw_clock_now() + 20 * GW_SECOND;
+    for (int r = 0; r < now.world; r++)
+        while (!atomic_load(&all_seen[r].committed) && gw_clock_now() < until) usleep(200);
+}
+
+static void die(void) {
+    await_commits();
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
+static bool strikes(fault what, uint64_t n, int tensor) {
+    return now.fault == what && me == now.victim && generation == 0 && (int)n == now.step && tensor == now.tensor;
+}
+
+static void apply(int tensor, float *w, const float *gradient, double scale) {
+    float *m = momentum + at[tensor];
+    for (size_t i = 0; i < counts[tensor]; i++) {
+        m[i] = 0.5f * m[i] + (float)scale * gradient[i];
+        w[i] -= 0.125f * m[i];
+    }
+}
+
+static void update(void *ctx, const gw_step_update *u) {
+    (void)ctx;
+    if (atomic_load(&told)) broken("step %d: %s is updated after a failure", (int)u->step, names[u->tensor]);
+    if (u->local) {
+        float *w = u->weights;
+        const float *g = u->gradient;
+        for (size_t i = 0; i < u->count; i++) w[i] -= 0.125f * g[i];
+        return;
+    }
+    if (strikes(KILL_IN_UPDATE, u->step, u->tensor)) die();
+    if (!now.periodic) check_result(u->tensor, u->step, u->gradient);
+    apply(u->tensor, u->weights, u->gradient, u->scale);
+}
+
+static float *state(void *ctx, int tensor, int which) {
+    (void)ctx;
+    return which == 0 ? momentum + at[tensor] : NULL;
+}
+
+static void hash_weights(uint64_t *hashes) {
+    for (int t = 0; t < TENSORS; t++)
+        hashes[t] = hash_of(weights + at[t], counts[t]) ^
+                    (!now.periodic ? hash_of(momentum + at[t], counts[t]) * 3 : 0);
+}
+
+/* Where the caller updates by itself: which steps its weights have had. */
+static uint64_t applied[TENSORS];
+
+static void apply_arrived(int tensor) {
+    if (now.updates || gw_step_reached(step, tensor) <= applied[tensor]) return;
+    check_result(tensor, applied[tensor], gradients + at[tensor]);
+    apply(tensor, weights + at[tensor], gradients + at[tensor], 1);
+    applied[tensor]++;
+}
+
+static gw_status forward(void) {
+    for (int t = 0; t < TENSORS; t++) {
+        if (strikes(KILL_IN_WAIT, number, t)) die();
+        gw_status status = gw_step_wait(step, t);
+        if (status) return status;
+        apply_arrived(t);
+    }
+    return GW_OK;
+}
+
+static gw_status backward(gw_comm *comm) {
+    gw_status status = GW_OK;
+    for (int t = TENSORS - 1; t >= 0 && !status; t--) {
+        float *gradient = gradients + at[t];
+        for (size_t i = 0; i < counts[t]; i++) gradient[i] = gradient_of(me, t, i, number);
+        own[t] = hash_of(gradient, counts[t]);
+        status = gw_step_ready(step, t);
+        if (strikes(KILL_BETWEEN, number, t)) die();
+        if (strikes(ABORT_BETWEEN, number, t)) await_commits(), gw_abort(comm, "the test says so");
+    }
+    return status ? status : gw_step_end(step);
+}
+
+static gw_status train(gw_comm *comm, int steps) {
+    gw_status status = GW_OK;
+    for (int i = 0; i < steps && !status; i++) {
+        number = gw_step_count(step).step;
+        status = forward();
+        if (!status) status = backward(comm);
+        if (!status) atomic_fetch_add(&mine->steps, 1);
+    }
+    return status ? status : gw_step_flush(step);
+}
+
+/* The caller's own repair, by what gw_step_reached says: whoever is behind gets weights and momentum. */
+static gw_status repair(gw_comm *comm) {
+    int size = gw_size(comm), rank = gw_rank(comm);
+    uint64_t all[RANKS_MAX * TENSORS];
+    gw_status status = gw_allgather(comm, applied, all, TENSORS, GW_I64);
+    for (int t = 0; t < TENSORS && !status; t++) {
+        int ahead = 0;
+        for (int r = 1; r < size; r++)
+            if (all[r * TENSORS + t] > all[ahead * TENSORS + t]) ahead = r;
+        status = gw_broadcast(comm, weights + at[t], weights + at[t], counts[t], GW_F32, ahead);
+        if (!status) status = gw_broadcast(comm, momentum + at[t], momentum + at[t], counts[t], GW_F32, ahead);
+        if (!status && rank != ahead) applied[t] = all[ahead * TENSORS + t];
+    }
+    return status;
+}
+
+static gw_status go_on(gw_comm *comm, gw_comm **rest) {
+    gw_status status = gw_shrink(comm, rest);
+    if (status) {
+        broken("gw_shrink: %s", gw_last_error(NULL));
+        return status;
+    }
+    for (int t = 0; t < TENSORS; t++) apply_arrived(t);
+    status = gw_step_move(step, *rest);
+    if (status) broken("gw_step_move: %s", gw_last_error(NULL));
+    if (!status && !now.updates) status = repair(*rest);
+    for (int t = 0; t < TENSORS; t++) applied[t] = gw_step_count(step).step;
+    generation = 1;
+    atomic_store(&told, false);
+    if (!now.periodic) hash_weights(mine->moved);
+    return status;
+}
+
+static gw_comm *join(int rank) {
+    gw_comm *comm = NULL;
+    gw_options options = GW_OPTIONS_DEFAULT;
+    options.rank = rank;
+    options.world = now.world;
+    options.master_port = port;
+    options.strategy = now.line;
+    options.token = "a token of the tests, 0123456789";
+    options.deadline_s = 20;
+    if (gw_init(&comm, &options)) broken("gw_init: %s", gw_last_error(NULL));
+    return comm;
+}
+
+static bool commit(gw_comm *comm) {
+    gw_step_tensor tensors[TENSORS] = {0};
+    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    size_t total = 0;
+    for (int t = 0; t < TENSORS; t++) at[t] = total, total += counts[t] + (now.grouped ? 0 : 5);
+    gradients = gw_alloc(comm, total * sizeof *gradients);
+    weights = calloc(total, sizeof *weights);
+    momentum = calloc(total, sizeof *momentum);
+    for (int t = 0; t < TENSORS; t++)
+        tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .gradient = gradients + at[t],
+                                      .weights = weights + at[t], .rows = rows[t]};
+    options.update = now.updates ? update : NULL;
+    options.state = state;
+    gw_status status = gw_step_commit(&step, comm, tensors, TENSORS, &options);
+    if (status == GW_UNSUPPORTED || status == GW_INVALID) mine->refused = 1;
+    else if (status) broken("gw_step_commit: %s", gw_last_error(NULL));
+    atomic_store(&mine->committed, 1);
+    return status == GW_OK;
+}
+
+/* Until the weights of all ranks are the same again, which they are not after each step. */
+static gw_status end_together(gw_comm *comm) {
+    gw_status status = train(comm, AFTER);
+    for (int i = 0; i < 8 && !status && !gw_step_count(step).agrees; i++) status = train(comm, 1);
+    for (int t = 0; t < TENSORS && !status; t++) apply_arrived(t);
+    return status;
+}
+
+static void run_rank(int rank) {
+    char path[] = "/dev/null";
+    gw_comm *rest = NULL;
+    me = rank;
+    mine = &all_seen[rank];
+    setpgid(0, 0); /* with its children */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    if (!freopen(path, "w", stderr)) abort();
+    gw_comm *comm = join(rank);
+    if (comm && now.forks && fork() == 0) {
+        alarm(60);
+        for (;;) pause();
+    }
+    if (comm && commit(comm)) {
+        gw_status status = train(comm, STEPS_MAX);
+        atomic_store(&told, true);
+        if (!status) broken("%d steps were made, and nobody died", STEPS_MAX);
+        usleep(2000); /* a late update would be seen */
+        if (go_on(comm, &rest) == GW_OK) {
+            if (end_together(rest)) broken("after the loss: %s", gw_last_error(rest));
+            else hash_weights(mine->ended);
+        }
+        gw_step_close(step);
+        gw_finalize(rest);
+    }
+    atomic_store(&mine->over, 1);
+    gw_free(comm, gradients);
+    gw_finalize(comm);
+    _exit(0);
+}
+
+/* The test. */
+
+static scene scene_of(uint64_t seed) {
+    uint64_t a = seed * UINT64_C(0x9E3779B97F4A7C15), b;
+    a = (a ^ (a >> 29)) * UINT64_C(0xBF58476D1CE4E5B9);
+    b = (a ^ (a >> 32)) * UINT64_C(0x94D049BB133111EB);
+    scene s = {.world = 2 + (int)(a % 4), .fault = (fault)((a >> 8) % FAULTS), .step = (int)((a >> 16) % 9),
+               .tensor = (int)((a >> 24) % TENSORS), .updates = b % 3 != 0, .grouped = (b >> 8) % 2,
+               .forks = getenv("STEP_FORKS") != NULL};
+    const char *codec = PICK(codecs, seed), *sync = PICK(syncs, b >> 16);
+    if (strcmp(sync, "bsp") != 0) s.updates = true;
+    if (s.fault == KILL_IN_UPDATE && !s.updates) s.fault = KILL_BETWEEN;
+    s.victim = (int)((b >> 24) % (uint64_t)s.world);
+    s.exact = strcmp(codec, "none") == 0;
+    s.periodic = strstr(sync, "periodic") != NULL;
+    snprintf(s.line, sizeof s.line, "schedule=%s compress=%s arch=%s sync=%s transport=%s", PICK(schedules, seed),
+             codec, PICK(archs, seed), sync, PICK(transports, b >> 40));
+    return s;
+}
+
+static bool survives(int rank) { return now.fault == ABORT_BETWEEN || rank != now.victim; }
+
+/* Whoever was told that a tensor is there was told the same as the others. */
+static bool same_results(int g, int n, int t) {
+    uint64_t first = 0;
+    for (int r = 0; r < now.world; r++) {
+        uint64_t hash = all_seen[r].result[g][n][t];
+        if (hash && first && hash != first) return false;
+        if (hash) first = hash;
+    }
+    return true;
+}
+
+static void check_results(void) {
+    int different = 0;
+    for (int g = 0; g < 2; g++)
+        for (int n = 0; n < STEPS_MAX; n++)
+            for (int t = 0; t < TENSORS; t++) different += !same_results(g, n, t);
+    CHECK_EQ(0, different);
+}
+
+static void check_weights(void) {
+    int first = -1;
+    for (int r = 0; r < now.world; r++) {
+        const seen *s = &all_seen[r];
+        if (!survives(r)) continue;
+        CHECK_STR("", s->text);
+        for (int t = 0; t < TENSORS && first >= 0; t++) {
+            CHECK(s->moved[t] == all_seen[first].moved[t]);
+            CHECK(s->ended[t] == all_seen[first].ended[t]);
+        }
+        if (first < 0) first = r;
+        CHECK(s->ended[0] != 0);
+    }
+}
+
+static void kill_any_time(const pid_t *pids, uint64_t seed) {
+    await_commits();
+    gw_time until = gw_clock_now() + 20 * GW_SECOND;
+    for (int r = 0; r < now.world; r++)
+        while (atomic_load(&all_seen[r].steps) < now.step && !all_seen[r].refused && !all_seen[r].over &&
+               gw_clock_now() < until)
+            usleep(200);
+    usleep((useconds_t)(seed * 7919 % 5000));
+    if (!all_seen[0].refused) kill(pids[now.victim], SIGKILL);
+}
+
+/* False: this strategy has no meaning, and nothing happened. */
+static bool play(uint64_t seed) {
+    pid_t pids[RANKS_MAX];
+    int before = test_failures;
+    now = scene_of(seed);
+    port = free_port();
+    memset(all_seen, 0, sizeof *all_seen * RANKS_MAX);
+    fflush(stdout);
+    for (int r = 0; r < now.world; r++) {
+        pids[r] = fork();
+        if (pids[r] < 0) abort();
+        if (pids[r] == 0) run_rank(r);
+    }
+    if (now.fault == KILL_ANY_TIME) kill_any_time(pids, seed);
+    for (int r = 0; r < now.world; r++) {
+        int status = -1;
+        waitpid(pids[r], &status, 0);
+        if (survives(r)) CHECK_EQ(0, status);
+    }
+    for (int r = 0; r < now.world; r++) kill(-pids[r], SIGKILL); /* what they forked */
+    if (all_seen[0].refused) return false;
+    check_results();
+    check_weights();
+    if (test_failures != before)
+        printf("    fault %d (kind %d, rank %d of %d, step %d, tensor %d%s): %s\n", (int)seed, (int)now.fault,
+               now.victim, now.world, now.step, now.tensor, now.updates ? ", updates" : "", now.line);
+    return true;
+}
+
+static void nothing_is_wrong_when_a_rank_dies(void) {
+    const char *text = getenv("STEP_KILLS"), *from = getenv("STEP_FIRST");
+    int kills = text ? atoi(text) : 24, played = 0, refused = 0, failed = 0;
+    char folder[] = "/tmp/gradwire-test-XXXXXX", command[64];
+    if (!mkdtemp(folder)) abort();
+    setenv("GRADWIRE_FLIGHT_DIR", folder, 1);
+    all_seen = mmap(NULL, sizeof *all_seen * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all_seen == MAP_FAILED) abort();
+    for (uint64_t seed = from ? strtoull(from, NULL, 10) : 1; played < kills && failed < 10; seed++) {
+        int before = test_failures;
+        if (play(seed)) played++;
+        else refused++;
+        failed += test_failures != before;
+    }
+    printf("    %d faults, %d lines without a meaning, %d failed\n", played, refused, failed);
+    munmap(all_seen, sizeof *all_seen * RANKS_MAX);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_EQ(0, system(command));
+}
+
+TEST_MAIN(CASE(nothing_is_wrong_when_a_rank_dies))
