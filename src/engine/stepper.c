@@ -297,12 +297,22 @@ static bool start_published(gw_stepper *s, gw_time now, gw_error *error) {
     return moved;
 }
 
+/* Its generation has failed, and the next may have begun. Callers may have been told: nothing is applied any more, not
+ * even what is complete. */
+static bool is_over(const gw_stepper *s, gw_error *error) {
+    const gw_error *failure = gw_engine_error(gw_core_engine(s->config.core));
+    bool past = s->generation != gw_control_generation(gw_core_control(s->config.core));
+    if (past) gw_fail(error, GW_PEER_LOST, "the step belongs to a generation of the job that has failed");
+    else if (failure->status) *error = *failure;
+    return error->status != GW_OK;
+}
+
 bool gw_stepper_poll(gw_stepper *s, gw_time now) {
     gw_error error = {.rank = -1};
     if (!gw_stepper_busy(s)) return false; /* others may be carried beside it */
     const gw_error *over = gw_engine_error(gw_core_engine(s->config.core));
-    if (over->status) { /* callers may have been told: nothing is applied any more, not even what is complete */
-        fail(s, over);
+    if (is_over(s, &error)) {
+        fail(s, &error);
         return true;
     }
     bool moved = gw_stepper_take_ready(s);

@@ -78,6 +78,7 @@ static gw_status rebuild(gw_stepper *s, gw_error *error) {
 }
 
 gw_status gw_stepper_rejoin(gw_stepper *s, const gw_stepper_config *config, gw_error *error) {
+    s->generation = gw_control_generation(gw_core_control(config->core));
     s->config.core = config->core;
     s->config.team = config->team;
     s->config.first_id = config->first_id;

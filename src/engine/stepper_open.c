@@ -228,6 +228,7 @@ gw_status gw_stepper_open(gw_stepper **out, const gw_stepper_config *config, gw_
     gw_stepper *s = calloc(1, sizeof *s);
     if (!s) return gw_fail(error, GW_MEMORY, "out of memory for a step");
     s->config = *config;
+    s->generation = gw_control_generation(gw_core_control(config->core));
     s->scale = 1;
     status = make_tensors(s, error);
     if (!status) status = gw_stepper_build(s, error);
