@@ -1,165 +1,77 @@
-/* step_catch_up.c - after a loss, without servers. An all-reduce is not atomic under a death: one rank may have
- * received and applied a tensor of the interrupted step, another not. But nobody can be further apart: a tensor is
- * applied only when all ranks have given their part, and a rank gives its part of a step only after it has applied the
- * step before. So members compare the steps that their tensors have reached, and whoever is behind gets the tensor
- * from a rank that is not: its weights and the optimiser's arrays. A rank that came anew is behind with all of them.
- * The next step has the number after the furthest that anybody made; a tensor that nobody has applied in it misses
- * that update. */
+/* step_catch_up.c - ranks that come together after a loss, without servers, bring their tensors to the same step: what
+ * is behind is sent by a rank that is not. See standing.h. */
 #include <stdlib.h>
-#include <string.h>
 
+#include "engine/standing.h"
 #include "engine/step.h"
 
-/* What a rank says of itself; then where each of its tensors stands. Goes over the wire as it is. */
-typedef struct standing {
-    uint64_t fresh;    /* 1: it came anew */
-    uint64_t furthest; /* the step after the last that it made */
-    uint64_t arrays;   /* a sum over what its optimiser keeps: has to be the same on all ranks */
-} standing;
-
-typedef struct roster {
+typedef struct meeting {
     gw_step *step;
-    gw_comm *comm;    /* for this alone */
-    size_t entry;     /* bytes that a rank says */
-    uint8_t *entries; /* of all ranks */
-} roster;
+    gw_comm *comm; /* for this alone */
+    gw_standings standings;
+} meeting;
 
-static const standing *standing_of(const roster *r, int rank) {
-    return (const standing *)(const void *)(r->entries + (size_t)rank * r->entry);
-}
-
-static uint64_t reached(const roster *r, int rank, int tensor) {
-    const uint64_t *all = (const uint64_t *)(const void *)(standing_of(r, rank) + 1);
-    return all[tensor];
-}
-
-/* The step that the tensor has to stand at. false: nobody has ever stood anywhere. */
-static bool newest(const roster *r, int tensor, uint64_t *step) {
-    bool any = false;
-    *step = 0;
-    for (int rank = 0; rank < r->comm->size; rank++) {
-        if (standing_of(r, rank)->fresh) continue;
-        if (!any || reached(r, rank, tensor) > *step) *step = reached(r, rank, tensor);
-        any = true;
+static gw_status tell(meeting *m, gw_error *error) {
+    size_t entry = gw_standing_bytes(m->step->count), size = (size_t)m->comm->size;
+    gw_standing *mine = malloc(entry);
+    uint8_t *all = malloc(entry * size);
+    gw_status status = mine && all ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for where tensors stand");
+    if (!status) {
+        gw_standing_write(mine, m->step->stepper, m->step->count, m->step->fresh);
+        status = gw_step_heard(gw_allgather(m->comm, mine, all, entry, GW_U8), error);
     }
-    return any;
-}
-
-static bool behind(const roster *r, int rank, int tensor, uint64_t step) {
-    return standing_of(r, rank)->fresh || reached(r, rank, tensor) < step;
-}
-
-/* Tensors come from different ranks, so that no link carries all of them. */
-static int source_of(const roster *r, int tensor, uint64_t step) {
-    for (int i = 0; i < r->comm->size; i++) {
-        int rank = (tensor + i) % r->comm->size;
-        if (!behind(r, rank, tensor, step)) return rank;
-    }
-    return -1;
-}
-
-/* Telling. */
-
-static uint64_t sum_of_arrays(const gw_step *step) {
-    uint64_t sum = 0;
-    float *array;
-    for (int t = 0; t < step->count; t++)
-        for (int which = 0; gw_stepper_shared(step->stepper, t, which, true, &array); which++)
-            sum = sum * 31 + (uint64_t)t + 1;
-    return sum;
-}
-
-static gw_status tell(roster *r, gw_error *error) {
-    const gw_step *step = r->step;
-    size_t size = (size_t)r->comm->size;
-    r->entry = sizeof(standing) + (size_t)step->count * sizeof(uint64_t);
-    r->entries = malloc(r->entry * (size + 1));
-    if (!r->entries) return gw_fail(error, GW_MEMORY, "out of memory for where the tensors of %zu ranks stand", size);
-    uint8_t *mine = r->entries + r->entry * size;
-    standing own = {.fresh = step->fresh, .furthest = gw_stepper_furthest(step->stepper),
-                    .arrays = sum_of_arrays(step)};
-    memcpy(mine, &own, sizeof own);
-    for (int t = 0; t < step->count; t++) {
-        uint64_t at = gw_stepper_reached(step->stepper, t);
-        memcpy(mine + sizeof own + (size_t)t * sizeof at, &at, sizeof at);
-    }
-    return gw_step_heard(gw_allgather(r->comm, mine, r->entries, r->entry, GW_U8), error);
-}
-
-/* Giving and taking. */
-
-static gw_status give(roster *r, int tensor, int to, gw_error *error) {
-    gw_status status = GW_OK;
-    float *array;
-    size_t count;
-    for (int which = 0; !status && (count = gw_stepper_shared(r->step->stepper, tensor, which, true, &array)); which++)
-        status = gw_step_heard(gw_send(r->comm, array, count, GW_F32, to), error);
+    free(mine);
+    m->standings = (gw_standings){.world = m->comm->size, .tensors = m->step->count, .entries = all};
     return status;
 }
 
-static gw_status take(roster *r, int tensor, int from, gw_error *error) {
+/* peer: whom it goes to, or comes from. */
+static gw_status pass(meeting *m, int tensor, int peer, bool gives, gw_error *error) {
     gw_status status = GW_OK;
     float *array;
-    size_t count;
-    for (int which = 0; !status && (count = gw_stepper_shared(r->step->stepper, tensor, which, false, &array)); which++)
-        status = gw_step_heard(gw_recv(r->comm, array, count, GW_F32, from), error);
+    for (int which = 0; !status; which++) {
+        size_t count = gw_stepper_shared(m->step->stepper, tensor, which, gives, &array);
+        if (!count) break;
+        status = gw_step_heard(gives ? gw_send(m->comm, array, count, GW_F32, peer)
+                                     : gw_recv(m->comm, array, count, GW_F32, peer), error);
+    }
     return status;
 }
 
 /* All ranks go through the tensors in the same order, so nobody waits for somebody who waits for it. */
-static gw_status pass_on(roster *r, int tensor, gw_error *error) {
-    uint64_t step;
+static gw_status level(meeting *m, int tensor, gw_error *error) {
+    const gw_standings *s = &m->standings;
+    int source = gw_standings_source(s, tensor), me = m->comm->rank;
     gw_status status = GW_OK;
-    if (!newest(r, tensor, &step)) return GW_OK;
-    int source = source_of(r, tensor, step), me = r->comm->rank;
-    for (int rank = 0; !status && rank < r->comm->size; rank++) {
-        if (!behind(r, rank, tensor, step)) continue;
-        if (me == source) status = give(r, tensor, rank, error);
-        if (me == rank) status = take(r, tensor, source, error);
+    for (int rank = 0; !status && rank < s->world; rank++) {
+        if (!gw_standings_behind(s, rank, tensor)) continue;
+        if (me == source) status = pass(m, tensor, rank, true, error);
+        if (me == rank) status = pass(m, tensor, source, false, error);
     }
-    if (!status && behind(r, me, tensor, step)) gw_stepper_caught_up(r->step->stepper, tensor, step);
+    if (!status && gw_standings_behind(s, me, tensor))
+        gw_stepper_caught_up(m->step->stepper, tensor, gw_standings_newest(s, tensor));
     return status;
 }
 
-static gw_status check_alike(const roster *r, gw_error *error) {
-    for (int rank = 1; rank < r->comm->size; rank++)
-        if (standing_of(r, rank)->arrays != standing_of(r, 0)->arrays)
-            return gw_fail(error, GW_MISMATCH,
-                           "the optimisers of rank 0 and rank %d keep different numbers of arrays (gw_step_state_fn), "
-                           "so one cannot be brought to where the other is",
-                           rank);
+static gw_status catch_up(meeting *m, gw_error *error) {
+    gw_step *step = m->step;
+    gw_status status = tell(m, error);
+    if (status || gw_standings_fresh(&m->standings)) return status;
+    status = gw_standings_check(&m->standings, error);
+    for (int t = 0; !status && t < step->count; t++) status = level(m, t, error);
+    if (status) return status;
+    step->next = gw_standings_next(&m->standings);
+    if (step->fresh) step->first = step->next;
+    gw_stepper_begin_at(step->stepper, step->next);
     return GW_OK;
 }
 
-static void agree_on_next(const roster *r) {
-    gw_step *step = r->step;
-    uint64_t next = 0;
-    for (int rank = 0; rank < r->comm->size; rank++) {
-        const standing *s = standing_of(r, rank);
-        if (!s->fresh && s->furthest > next) next = s->furthest;
-    }
-    if (step->fresh) step->first = next;
-    step->next = next;
-    gw_stepper_begin_at(step->stepper, next);
-}
-
-static gw_status catch_up(roster *r, gw_error *error) {
-    bool met = false;
-    gw_status status = tell(r, error);
-    for (int rank = 0; !status && rank < r->comm->size; rank++) met |= !standing_of(r, rank)->fresh;
-    if (status || !met) return status; /* all are as they were given */
-    status = check_alike(r, error);
-    for (int t = 0; !status && t < r->step->count; t++) status = pass_on(r, t, error);
-    if (!status) agree_on_next(r);
-    return status;
-}
-
 gw_status gw_step_catch_up(gw_step *step, gw_error *error) {
-    roster r = {.step = step};
+    meeting m = {.step = step};
     if (step->fresh && step->comm->node->place.round == 0) return GW_OK; /* nobody was there before */
-    gw_status status = gw_step_heard(gw_comm_split(step->comm, 0, step->comm->rank, &r.comm), error);
-    if (!status) status = catch_up(&r, error);
-    free(r.entries);
-    gw_finalize(r.comm);
+    gw_status status = gw_step_heard(gw_comm_split(step->comm, 0, step->comm->rank, &m.comm), error);
+    if (!status) status = catch_up(&m, error);
+    free(m.standings.entries);
+    gw_finalize(m.comm);
     return status;
 }
