@@ -177,6 +177,7 @@ static void bad_environment(void) {
     bad_setting("GRADWIRE_DEADLINE", "soon", GW_INVALID, "GRADWIRE_DEADLINE=\"soon\"");
     bad_setting("GRADWIRE_DEADLINE", "-1", GW_INVALID, "GRADWIRE_DEADLINE");
     bad_setting("GRADWIRE_DEADLINE", "0", GW_INVALID, "deadline of 0 s");
+    bad_setting("GRADWIRE_QUORUM", "maybe", GW_INVALID, "GRADWIRE_QUORUM=\"maybe\" is neither on nor off");
     bad_setting("GRADWIRE_LOG", "loud", GW_INVALID, "GRADWIRE_LOG=\"loud\"");
     bad_setting("GRADWIRE_STRATEGY", "arch=torus", GW_INVALID, "torus");
     bad_setting("GRADWIRE_STRATEGY", "arch=torus", GW_INVALID, "hierarchical"); /* what is allowed */

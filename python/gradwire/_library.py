@@ -28,7 +28,7 @@ class Options(ctypes.Structure):
     """gw_options; the defaults leave everything to the environment."""
     _fields_ = [("strategy", c_char_p), ("rank", c_int), ("world", c_int), ("master_addr", c_char_p),
                 ("master_port", c_int), ("token", c_char_p), ("interfaces", c_char_p), ("ports", c_char_p),
-                ("deadline_s", c_double)]
+                ("deadline_s", c_double), ("quorum", c_char_p)]
 
     def __init__(self, **given):
         super().__init__(**{"rank": -1, "world": -1, "master_port": -1, **given})

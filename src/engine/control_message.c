@@ -1,9 +1,12 @@
 /* control_message.c - the wire form of control messages: 48 bytes of fields, then text. Little-endian.
  *
- *     0 magic "GWCT"   4 kind   5 status   8 origin   12 subject   16 generation   24 serial   48 text */
+ *     0 magic "GWCT"   4 kind   5 status   8 origin   12 subject   16 generation   20 lineage
+ *     24 serial   32 ballot   40 accepted   48 text */
 #include "engine/control.h"
 
 #include <string.h>
+
+_Static_assert(GW_CONTROL_TEXT == GW_MEMBERS_BYTES, "a set of ranks fills the text");
 
 static const uint8_t magic[4] = {'G', 'W', 'C', 'T'};
 
@@ -25,7 +28,10 @@ void gw_control_write(const gw_control_message *message, uint8_t bytes[GW_CONTRO
     put(bytes + 8, (uint32_t)message->origin, 4);
     put(bytes + 12, (uint32_t)message->subject, 4);
     put(bytes + 16, message->generation, 4);
+    put(bytes + 20, message->lineage, 4);
     put(bytes + 24, message->serial, 8);
+    put(bytes + 32, message->ballot, 8);
+    put(bytes + 40, message->accepted, 8);
     memcpy(bytes + 48, message->text, GW_CONTROL_TEXT);
 }
 
@@ -40,7 +46,8 @@ gw_status gw_control_read(gw_control_message *message, const uint8_t bytes[GW_CO
                           gw_error *error) {
     gw_control_message read = {.kind = bytes[4], .status = bytes[5], .origin = (int32_t)get(bytes + 8, 4),
                                .subject = (int32_t)get(bytes + 12, 4), .generation = (uint32_t)get(bytes + 16, 4),
-                               .serial = get(bytes + 24, 8)};
+                               .lineage = (uint32_t)get(bytes + 20, 4), .serial = get(bytes + 24, 8),
+                               .ballot = get(bytes + 32, 8), .accepted = get(bytes + 40, 8)};
     memcpy(read.text, bytes + 48, GW_CONTROL_TEXT);
     if (memcmp(bytes, magic, sizeof magic) != 0) return gw_fail(error, GW_PROTOCOL, "not a control message");
     if (read.kind < GW_CONTROL_BEAT || read.kind > GW_CONTROL_MEMBERS)
@@ -53,7 +60,7 @@ gw_status gw_control_read(gw_control_message *message, const uint8_t bytes[GW_CO
                        read.subject, world);
     bool needs_subject = read.kind == GW_CONTROL_LOST;
     if (needs_subject && read.subject < 0) return gw_fail(error, GW_PROTOCOL, "control message about nobody");
-    if (read.kind != GW_CONTROL_MEMBERS) clean_text(read.text);
+    if (read.kind < GW_CONTROL_SHRINK) clean_text(read.text);
     *message = read;
     return GW_OK;
 }

@@ -52,6 +52,11 @@ static void control_send(void *ctx, int neighbour, const gw_control_message *mes
     core->config.send(core->config.ctx, neighbour, message);
 }
 
+static void control_dial(void *ctx, int rank) {
+    gw_core *core = ctx;
+    if (core->config.dial) core->config.dial(core->config.ctx, rank);
+}
+
 static void control_aborted(void *ctx, const gw_error *error) {
     (void)error;
     gw_core *core = ctx;
@@ -61,6 +66,11 @@ static void control_aborted(void *ctx, const gw_error *error) {
 static void control_gone(void *ctx, int rank, bool left, const char *detail) {
     gw_core *core = ctx;
     gw_engine_gone(core->engine, rank, left, detail);
+}
+
+static void control_returned(void *ctx, int rank) {
+    gw_core *core = ctx;
+    gw_engine_returned(core->engine, rank);
 }
 
 static void control_slow(void *ctx, const char *sentence) {
@@ -77,11 +87,12 @@ gw_status gw_core_open(gw_core **out, const gw_core_config *config, gw_time now,
                                .events = {.ctx = core, .failed = engine_failed, .waiting = engine_waiting,
                                           .overdue = engine_overdue},
                                .host_name = host_name};
-    gw_control_events events = {.ctx = core, .send = control_send, .aborted = control_aborted, .gone = control_gone,
-                                .slow = control_slow, .host_name = host_name};
+    gw_control_config control = {.rank = config->rank, .world = config->world, .deadline = config->deadline,
+                                 .any_side = config->any_side};
+    gw_control_events events = {.ctx = core, .send = control_send, .dial = control_dial, .aborted = control_aborted,
+                                .gone = control_gone, .returned = control_returned, .slow = control_slow, .host_name = host_name};
     gw_status status = gw_engine_open(&core->engine, &engine, error);
-    if (!status)
-        status = gw_control_open(&core->control, config->rank, config->world, config->deadline, &events, now, error);
+    if (!status) status = gw_control_open(&core->control, &control, &events, now, error);
     if (status) gw_core_close(core);
     else *out = core;
     return status;
@@ -180,6 +191,12 @@ void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *mes
     settle(core);
 }
 
+void gw_core_link_up(gw_core *core, int rank, gw_time now) {
+    core->now = now;
+    gw_control_link_up(core->control, rank, now);
+    settle(core);
+}
+
 void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now) {
     core->now = now;
     gw_control_link_lost(core->control, neighbour, detail, now);
@@ -192,9 +209,9 @@ void gw_core_died(gw_core *core, int rank, const char *detail, gw_time now) {
     settle(core);
 }
 
-void gw_core_shrink(gw_core *core, gw_time now) {
+void gw_core_shrink(gw_core *core, gw_time until, gw_time now) {
     core->now = now;
-    gw_control_shrink(core->control, now);
+    gw_control_shrink(core->control, until, now);
     settle(core);
 }
 

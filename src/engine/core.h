@@ -11,9 +11,11 @@ typedef struct gw_core gw_core;
 typedef struct gw_core_config {
     int rank, world;
     gw_time deadline;
+    bool any_side; /* quorum=off: after a loss every side of a cut goes on */
     void *ctx;
     const char *(*host_name)(void *ctx, int rank);
     void (*send)(void *ctx, int neighbour, const gw_control_message *message);
+    void (*dial)(void *ctx, int rank); /* as in control.h; NULL where nothing is ever shrunk */
     /* The job's generation has failed; every operation is done. Links have been reset. */
     void (*failed)(void *ctx, const gw_error *error);
     void (*slow)(void *ctx, const char *sentence);
@@ -46,10 +48,11 @@ void gw_core_poll_control(gw_core *core, gw_time now);
 gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now,
                         gw_error *error);
 void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *message, gw_time now);
+void gw_core_link_up(gw_core *core, int rank, gw_time now);
 void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now);
 void gw_core_died(gw_core *core, int rank, const char *detail, gw_time now);
 void gw_core_abort(gw_core *core, const gw_error *error, gw_time now);
 /* When gw_control_shrunk says so the engine is ready for the survivors' teams. */
-void gw_core_shrink(gw_core *core, gw_time now);
+void gw_core_shrink(gw_core *core, gw_time until, gw_time now);
 
 #endif

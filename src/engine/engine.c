@@ -102,6 +102,8 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
     for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
 }
 
+void gw_engine_returned(gw_engine *engine, int rank) { engine->peers[rank].lost = engine->peers[rank].died = false; }
+
 const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error; }
 
 void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *error) {

@@ -172,6 +172,8 @@ void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *erro
 /* A rank is gone (or left in order): operations that still need something of it fail. What it sent before is taken
  * first. */
 void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
+/* It was thought to be gone, and is in the generation that begins. */
+void gw_engine_returned(gw_engine *engine, int rank);
 /* Forgets the failure: a new generation of teams begins, with links that the driver has reset at the failure. What has
  * come by them since then is kept. */
 void gw_engine_renew(gw_engine *engine);

@@ -1,5 +1,6 @@
-/* links.c - control connections: fixed-size messages over the authenticated sockets of neighbours. */
+/* links.c - control connections: fixed-size messages over the authenticated sockets of other ranks. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -11,10 +12,12 @@
 
 #define QUEUE_BYTES ((size_t)GW_LINK_QUEUE * GW_CONTROL_BYTES)
 
-static gw_control_link *find(gw_node *node, int rank) {
-    for (int i = 0; i < node->link_count; i++)
-        if (node->links[i].rank == rank) return &node->links[i];
-    return NULL;
+gw_status gw_links_open(gw_node *node, gw_error *error) {
+    node->links = calloc((size_t)node->world, sizeof *node->links);
+    if (!node->links) return gw_fail(error, GW_MEMORY, "out of memory for control links to %d ranks", node->world);
+    node->link_count = node->world;
+    for (int r = 0; r < node->world; r++) node->links[r] = (gw_control_link){.rank = r, .fd = -1};
+    return GW_OK;
 }
 
 static void watch(gw_node *node, gw_control_link *link, int operation) {
@@ -22,11 +25,16 @@ static void watch(gw_node *node, gw_control_link *link, int operation) {
     epoll_ctl(node->events, operation, link->fd, &event);
 }
 
-static void drop(gw_node *node, gw_control_link *link, const char *detail, gw_time now) {
-    if (link->fd < 0) return;
+static void hang_up(gw_node *node, gw_control_link *link) {
     epoll_ctl(node->events, EPOLL_CTL_DEL, link->fd, NULL);
     close(link->fd);
     link->fd = -1;
+    link->in_have = link->out_first = link->out_used = 0;
+}
+
+static void drop(gw_node *node, gw_control_link *link, const char *detail, gw_time now) {
+    if (link->fd < 0) return;
+    hang_up(node, link);
     gw_core_link_lost(node->core, link->rank, detail, now);
 }
 
@@ -46,8 +54,8 @@ static void flush(gw_node *node, gw_control_link *link) {
 }
 
 void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message) {
-    gw_control_link *link = find(node, neighbour);
-    if (!link || link->fd < 0) return;
+    if (neighbour >= node->link_count || node->links[neighbour].fd < 0) return;
+    gw_control_link *link = &node->links[neighbour];
     if (QUEUE_BYTES - link->out_used < GW_CONTROL_BYTES) {
         if (message->kind != GW_CONTROL_BEAT)
             gw_log(GW_LOG_WARN, node->rank, "the control link to rank %d is stuck: a message was dropped", neighbour);
@@ -63,19 +71,39 @@ void gw_links_send(gw_node *node, int neighbour, const gw_control_message *messa
     flush(node, link);
 }
 
-void gw_links_adopt(gw_node *node, int neighbour, int fd) {
-    gw_control_link *link = find(node, neighbour);
-    if (!link || link->fd >= 0) {
-        close(fd);
-        return;
-    }
+/* Two ranks may dial each other at once. Both then keep the connection that the lower one made. */
+void gw_links_adopt(gw_node *node, int rank, int fd, bool dialled) {
+    gw_control_link *link = &node->links[rank];
+    bool by_lower = dialled == (node->rank < rank);
+    if (dialled) link->dialling = false;
     if (!link->out) link->out = malloc(QUEUE_BYTES);
-    if (!link->out) {
+    if (!link->out || (link->fd >= 0 && link->by_lower && !by_lower)) {
         close(fd);
         return;
     }
+    if (link->fd >= 0) hang_up(node, link);
     link->fd = fd;
+    link->by_lower = by_lower;
     watch(node, link, EPOLL_CTL_ADD);
+    gw_core_link_up(node->core, rank, gw_clock_now());
+}
+
+void gw_links_dial(gw_node *node, int rank) {
+    gw_intro mine = {.purpose = GW_PURPOSE_CONTROL, .from = node->rank, .to = rank, .world = node->world};
+    if (node->links[rank].dialling) return;
+    if (node->links[rank].fd >= 0) hang_up(node, &node->links[rank]);
+    node->links[rank].dialling = true;
+    if (gw_gateway_dial_again(node->gateway, &node->endpoints[rank].address, &mine, gw_clock_now() + node->deadline,
+                              NULL))
+        node->links[rank].dialling = false;
+}
+
+void gw_links_failed(gw_node *node, int rank, gw_status status, const char *detail) {
+    node->links[rank].dialling = false;
+    if (status != GW_PEER_LOST) return;
+    char text[256];
+    snprintf(text, sizeof text, "its process ended (%s)", detail);
+    gw_core_died(node->core, rank, text, gw_clock_now());
 }
 
 static void receive(gw_node *node, gw_control_link *link, gw_time now) {
@@ -110,16 +138,12 @@ void gw_links_flush(gw_node *node, int index) {
     if (node->links[index].fd >= 0) flush(node, &node->links[index]);
 }
 
-bool gw_links_up(const gw_node *node) {
-    for (int i = 0; i < node->link_count; i++)
-        if (node->links[i].fd < 0) return false;
-    return true;
-}
-
 void gw_links_close(gw_node *node) {
     for (int i = 0; i < node->link_count; i++) {
         if (node->links[i].fd >= 0) close(node->links[i].fd);
         free(node->links[i].out);
     }
+    free(node->links);
+    node->links = NULL;
     node->link_count = 0;
 }

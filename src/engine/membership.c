@@ -95,21 +95,26 @@ gw_status gw_abort(gw_comm *comm, const char *reason) {
 }
 
 /* (L) is held. Waits for the survivors' decision, which the progress thread brings. */
-static gw_status await_survivors(gw_comm *comm, bool *member, gw_error *error) {
+static gw_status await_survivors(gw_comm *comm, gw_time until, bool *member, gw_error *error) {
     gw_node *node = comm->node;
     gw_control *control = gw_core_control(node->core);
-    gw_time until = gw_clock_now() + 2 * node->deadline;
-    gw_core_shrink(node->core, gw_clock_now());
-    while (!gw_control_shrunk(control, member)) {
-        if (gw_clock_now() > until)
-            return gw_fail(error, GW_TIMEOUT, "the surviving ranks did not agree on who goes on before the deadline: "
-                                              "every survivor must call gw_shrink");
+    gw_core_shrink(node->core, until, gw_clock_now());
+    while (!gw_control_shrunk(control, member, error)) {
         gw_node_unlock(node);
         usleep(500);
         gw_node_lock(node);
     }
-    node->next_comm = (gw_control_generation(control) << 20) + 1;
-    return GW_OK;
+    if (!error->status) node->next_comm = (gw_control_generation(control) << 20) + 1;
+    return error->status;
+}
+
+/* (L) is held. The job was shrunk after this communicator, failed again, and nobody here got a communicator of it. */
+static bool failed_since(const gw_comm *comm) {
+    gw_node *node = comm->node;
+    uint32_t generation = gw_control_generation(gw_core_control(node->core));
+    for (const gw_comm *other = node->comms; other; other = other->next)
+        if (other->generation == generation) return false;
+    return gw_control_error(gw_core_control(node->core))->status != GW_OK;
 }
 
 /* (L) is held. */
@@ -117,7 +122,7 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
     gw_node *node = comm->node;
     if (!atomic_load(&comm->failed))
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
-    if (comm->generation != gw_control_generation(gw_core_control(node->core)))
+    if (comm->generation != gw_control_generation(gw_core_control(node->core)) && !failed_since(comm))
         return gw_fail(error, GW_INVALID, "gw_shrink: the job has been shrunk since this communicator failed");
     if (node->everyone)
         return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: server processes (--servers) do not take part in it: start "
@@ -129,11 +134,12 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
 }
 
 /* One try: the survivors of this communicator, and the new one of them. Another may be lost meanwhile. */
-static gw_status shrink_once(gw_comm *comm, bool *member, int *members, gw_comm **out, gw_error *error) {
+static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *members, gw_comm **out,
+                             gw_error *error) {
     gw_node *node = comm->node;
     int count = 0, place = 0;
     gw_node_lock(node);
-    gw_status status = await_survivors(comm, member, error);
+    gw_status status = await_survivors(comm, until, member, error);
     uint32_t id = node->next_comm;
     if (!status) node->next_comm++;
     gw_node_unlock(node);
@@ -167,16 +173,17 @@ gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     gw_node *node = comm->node;
     gw_node_lock(node);
     gw_status status = check_shrinkable(comm, &error);
+    uint32_t generation = gw_control_generation(gw_core_control(node->core));
     gw_node_unlock(node);
     if (status) return gw_comm_told(&error);
     bool *member = calloc((size_t)node->world, sizeof *member);
     int *members = malloc((size_t)comm->size * sizeof *members);
-    uint32_t generation = comm->generation;
+    gw_time until = gw_clock_now() + node->deadline;
     if (!member || !members) status = gw_fail(&error, GW_MEMORY, "out of memory for shrinking");
     else do {
         error = (gw_error){.rank = -1};
-        status = shrink_once(comm, member, members, out, &error);
-    } while (status && lost_another(node, &generation));
+        status = shrink_once(comm, until, member, members, out, &error);
+    } while (status && lost_another(node, &generation) && gw_clock_now() < until);
     free(member);
     free(members);
     return status ? gw_comm_told(&error) : GW_OK;

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "engine/arrange.h"
 #include "engine/comm.h"
 #include "engine/flight.h"
@@ -37,6 +38,8 @@ static void send_control(void *ctx, int neighbour, const gw_control_message *mes
     gw_links_send(ctx, neighbour, message);
 }
 
+static void dial_control(void *ctx, int rank) { gw_links_dial(ctx, rank); }
+
 static void failed(void *ctx, const gw_error *error) {
     gw_node *node = ctx;
     for (gw_comm *comm = node->comms; comm; comm = comm->next) {
@@ -60,14 +63,21 @@ static void slow(void *ctx, const char *sentence) {
 /* The gateway's rooms, called by the progress thread (or while joining). */
 
 static void control_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
-    (void)dialled;
     gw_node *node = ctx;
     gw_node_lock(node);
-    gw_links_adopt(node, peer->from, fd);
+    gw_links_adopt(node, peer->from, fd, dialled);
     gw_node_unlock(node);
 }
 
 static void control_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
+    gw_node *node = ctx;
+    gw_node_lock(node);
+    gw_links_failed(node, mine->to, status, detail);
+    gw_node_unlock(node);
+}
+
+/* While joining. */
+static void join_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
     gw_node *node = ctx;
     gw_node_lock(node);
     gw_fail_rank(&node->join_error, status, mine->to, "rank %d on %s cannot be reached from rank %d on %s: %s",
@@ -85,19 +95,14 @@ static void data_failed(void *ctx, const gw_intro *mine, gw_status status, const
     node->net->ops->refused(node->net, mine->to, mine->generation, status, detail);
 }
 
-static gw_status dial_rank(gw_node *node, gw_purpose purpose, int peer, uint32_t generation, int stream,
-                           gw_error *error) {
-    gw_intro mine = {.purpose = purpose, .from = node->rank, .to = peer, .world = node->world, .generation = generation,
-                     .stream = (uint32_t)stream};
-    return gw_gateway_dial(node->gateway, &node->endpoints[peer].address, 1, &mine, gw_clock_now() + node->deadline,
-                           error);
-}
-
 /* From within the transport's send, whichever thread drives. */
 static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
     gw_node *node = ctx;
     gw_error error = {.rank = -1};
-    gw_status status = dial_rank(node, GW_PURPOSE_DATA, peer, generation, stream, &error);
+    gw_intro mine = {.purpose = GW_PURPOSE_DATA, .from = node->rank, .to = peer, .world = node->world,
+                     .generation = generation, .stream = (uint32_t)stream};
+    gw_status status = gw_gateway_dial(node->gateway, &node->endpoints[peer].address, 1, &mine,
+                                       gw_clock_now() + node->deadline, &error);
     if (status) node->net->ops->refused(node->net, peer, generation, status, error.text);
 }
 
@@ -114,6 +119,16 @@ gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_erro
         return gw_fail(error, GW_INVALID, "a deadline of %g s is not between 0.05 s and 1,000,000 s", seconds);
     *deadline = (gw_time)(seconds * (double)GW_SECOND);
     return GW_OK;
+}
+
+static gw_status find_quorum(const gw_options *options, bool *any_side, gw_error *error) {
+    const char *text = options->quorum ? options->quorum : getenv("GRADWIRE_QUORUM");
+    *any_side = text && strcmp(text, "off") == 0;
+    if (!text || *any_side || strcmp(text, "on") == 0) return GW_OK;
+    char quoted[GW_QUOTE_BYTES];
+    return gw_fail(error, GW_INVALID,
+                   "%s=%s is neither on nor off (off: after a loss every side of a cut network goes on by itself)",
+                   options->quorum ? "quorum" : "GRADWIRE_QUORUM", gw_words_quote(text, quoted));
 }
 
 static gw_status check_log_level(gw_error *error) {
@@ -232,23 +247,27 @@ static gw_status choose_routes(gw_node *node, gw_error *error) {
     return GW_OK;
 }
 
-/* Control links: the lower rank of a pair dials. Returns when all stand. */
+/* The first of those to which no control link stands, -1: there is none. */
+static int not_linked(const gw_node *node, const int *ranks, int count) {
+    for (int i = 0; i < count; i++)
+        if (node->links[ranks[i]].fd < 0) return ranks[i];
+    return -1;
+}
+
+/* Control links to neighbours: the lower rank of a pair dials. Returns when all stand. */
 static gw_status link_up(gw_node *node, gw_error *error) {
-    int neighbours[GW_CONTROL_LINKS_MAX];
-    node->link_count = gw_control_neighbours(node->rank, node->world, neighbours);
-    for (int i = 0; i < node->link_count; i++) node->links[i] = (gw_control_link){.rank = neighbours[i], .fd = -1};
-    gw_gateway_room control = {.ctx = node, .established = control_established, .failed = control_failed};
+    int neighbours[GW_CONTROL_LINKS_MAX], count = gw_control_neighbours(node->rank, node->world, neighbours);
+    gw_status opened = gw_links_open(node, error);
+    if (opened) return opened;
+    gw_gateway_room control = {.ctx = node, .established = control_established, .failed = join_failed};
     gw_gateway_room data = {.ctx = node, .established = data_established, .failed = data_failed};
     gw_gateway_serve(node->gateway, GW_PURPOSE_CONTROL, &control);
     if (gw_net_is_tcp(node)) gw_gateway_serve(node->gateway, GW_PURPOSE_DATA, &data);
     else gw_gateway_shut(node->gateway, GW_PURPOSE_DATA);
-    for (int i = 0; i < node->link_count; i++) {
-        if (neighbours[i] < node->rank) continue;
-        gw_status status = dial_rank(node, GW_PURPOSE_CONTROL, neighbours[i], 0, 0, error);
-        if (status) return status;
-    }
+    for (int i = 0; i < count; i++)
+        if (neighbours[i] > node->rank) gw_links_dial(node, neighbours[i]);
     gw_time until = gw_clock_now() + node->deadline;
-    while (!gw_links_up(node) && !node->join_error.status) {
+    while (not_linked(node, neighbours, count) >= 0 && !node->join_error.status) {
         gw_time now = gw_clock_now();
         if (now > until) break;
         if (gw_gateway_poll(node->gateway, now)) continue;
@@ -261,13 +280,13 @@ static gw_status link_up(gw_node *node, gw_error *error) {
         *error = node->join_error;
         return error->status;
     }
-    for (int i = 0; i < node->link_count; i++)
-        if (node->links[i].fd < 0)
-            return gw_fail_rank(error, GW_TIMEOUT, node->links[i].rank,
-                                "rank %d on %s did not make its control link to rank %d on %s before the deadline",
-                                node->links[i].rank, node->endpoints[node->links[i].rank].host, node->rank,
-                                node->endpoints[node->rank].host);
-    return GW_OK;
+    int late = not_linked(node, neighbours, count);
+    control.failed = control_failed;
+    gw_gateway_serve(node->gateway, GW_PURPOSE_CONTROL, &control);
+    if (late < 0) return GW_OK;
+    return gw_fail_rank(error, GW_TIMEOUT, late,
+                        "rank %d on %s did not make its control link to rank %d on %s before the deadline", late,
+                        node->endpoints[late].host, node->rank, node->endpoints[node->rank].host);
 }
 
 static gw_status open_descriptors(gw_node *node, gw_error *error) {
@@ -283,7 +302,8 @@ static gw_status open_descriptors(gw_node *node, gw_error *error) {
 
 static gw_status open_core(gw_node *node, gw_error *error) {
     gw_core_config config = {.rank = node->rank, .world = node->world, .deadline = node->deadline, .ctx = node,
-                             .host_name = host_name, .send = send_control, .failed = failed, .slow = slow};
+                             .any_side = node->any_side, .host_name = host_name, .send = send_control,
+                             .dial = dial_control, .failed = failed, .slow = slow};
     return gw_core_open(&node->core, &config, gw_clock_now(), error);
 }
 
@@ -331,6 +351,7 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
     gw_status status = check_log_level(error);
     if (!status) status = gw_options_copy(&node->options, options, error);
     if (!status) status = gw_node_deadline(&node->options, &node->deadline, error);
+    if (!status) status = find_quorum(&node->options, &node->any_side, error);
     if (!status) status = gw_strategy_resolve(node->options.strategy, &node->strategy, error);
     if (!status) status = check_servers(node, place->servers, error);
     if (status) goto fail;

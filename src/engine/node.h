@@ -22,10 +22,12 @@
 
 #define GW_LINK_QUEUE 128 /* control messages waiting for a slow neighbour */
 
-/* A control connection to a neighbour. (L) */
+/* A control connection to another rank. (L) */
 typedef struct gw_control_link {
     int rank;
-    int fd; /* -1: not yet, or no longer */
+    int fd;          /* -1: not yet, or no longer */
+    bool by_lower;   /* the lower rank of the two dialled it */
+    bool dialling;   /* this rank is dialling the other */
     uint8_t in[GW_CONTROL_BYTES];
     size_t in_have;
     uint8_t *out; /* GW_LINK_QUEUE messages, a ring of bytes */
@@ -37,6 +39,7 @@ typedef struct gw_node {
     gw_place place;       /* where it joined; constant */
     gw_options options;   /* as it was joined with; its strings are copies. Constant */
     gw_time deadline; /* ns */
+    bool any_side;    /* quorum=off */
     gw_strategy strategy;
     gw_endpoint *endpoints; /* world entries; constant after joining */
     int *host_of;           /* world entries; constant after joining */
@@ -50,7 +53,7 @@ typedef struct gw_node {
     _Atomic int takers;       /* callers that want to drive themselves: the progress thread makes way */
     gw_core *core;            /* (L) */
     gw_transport *net, *shm;  /* (L) across hosts, and within; NULL: the strategy has none, or the world is one rank */
-    gw_control_link links[GW_CONTROL_LINKS_MAX]; /* (L) */
+    gw_control_link *links;   /* (L) link_count entries, by rank: world, or 0 for one that is alone or has retired */
     int link_count;
     uint32_t next_comm;       /* (L) id of the next communicator */
     gw_comm *comms;           /* (L) */
@@ -124,9 +127,13 @@ void *gw_node_progress(void *node);
 
 /* links.c: control connections, (L) held. */
 void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message);
-void gw_links_adopt(gw_node *node, int neighbour, int fd);
+gw_status gw_links_open(gw_node *node, gw_error *error);
+/* Takes a connection to that rank, unless a better one stands. */
+void gw_links_adopt(gw_node *node, int rank, int fd, bool dialled);
+/* Dials a rank, in place of a connection that stands; what came to nothing, and how. */
+void gw_links_dial(gw_node *node, int rank);
+void gw_links_failed(gw_node *node, int rank, gw_status status, const char *detail);
 void gw_links_poll(gw_node *node, gw_time now);
-bool gw_links_up(const gw_node *node);
 void gw_links_flush(gw_node *node, int link);
 void gw_links_close(gw_node *node);
 

@@ -26,6 +26,7 @@ gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error 
     copy->token = copied(copy->token, &fits);
     copy->interfaces = copied(copy->interfaces, &fits);
     copy->ports = copied(copy->ports, &fits);
+    copy->quorum = copied(copy->quorum, &fits);
     return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for the options of a job");
 }
 
@@ -36,6 +37,7 @@ void gw_options_free(gw_options *copy) {
     free((char *)(uintptr_t)copy->token);
     free((char *)(uintptr_t)copy->interfaces);
     free((char *)(uintptr_t)copy->ports);
+    free((char *)(uintptr_t)copy->quorum);
 }
 
 /* Takes the place of the newest roll; false: there is none after that round. Not called: the rank becomes -1. */

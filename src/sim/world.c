@@ -37,7 +37,9 @@ typedef struct sim_rank {
     gw_rng rng;
     bool over;             /* all calls made, or failed */
     gw_error error;        /* the first it was told */
-    bool asked;            /* to go on without the lost */
+    bool asks;             /* to go on without the lost, until then at the latest: */
+    gw_time until;
+    uint32_t asked_in;     /* generation */
     gw_team *survivors;    /* of the newest generation, once agreed */
     job after;             /* the survivors' call under way */
     int after_right;       /* of GW_SIM_CALLS_AFTER */
@@ -84,6 +86,11 @@ static void send_control(void *ctx, int neighbour, const gw_control_message *mes
     uint8_t bytes[GW_CONTROL_BYTES];
     gw_control_write(message, bytes);
     gw_sim_message(self->world->net, self->rank, neighbour, bytes, sizeof bytes);
+}
+
+static void dial_control(void *ctx, int rank) {
+    sim_rank *self = ctx;
+    gw_sim_dial(self->world->net, self->rank, rank);
 }
 
 static void failed(void *ctx, const gw_error *error) {
@@ -221,27 +228,45 @@ static void end_after(sim_rank *self) {
     free_job(j);
 }
 
-static void ask_again(sim_rank *self) {
-    self->asked = true;
+static void ask(sim_rank *self) {
+    self->asks = true;
+    self->asked_in = gw_control_generation(gw_core_control(self->core));
     self->last = (gw_error){.rank = -1};
-    gw_core_shrink(self->core, gw_sim_now(self->world->net));
+    gw_core_shrink(self->core, self->until, gw_sim_now(self->world->net));
+}
+
+/* As gw_shrink does: again, where another was lost meanwhile. */
+static void take_answer(sim_rank *self) {
+    bool in[GW_SIM_WORLD_MAX];
+    gw_error error = {.rank = -1};
+    gw_control *control = gw_core_control(self->core);
+    if (!gw_control_shrunk(control, in, &error)) return;
+    self->asks = false;
+    if (!error.status) open_survivors(self, in);
+    else if (self->asked_in != gw_control_generation(control)) ask(self);
+    else broken(self->world, "rank %d may not go on: %s", self->rank, error.text);
+}
+
+static void leave(sim_rank *self) {
+    self->over = true;
+    gw_control_leave(gw_core_control(self->core));
+    gw_sim_shut(self->world->net, self->rank);
 }
 
 static void go_on(sim_rank *self) {
-    bool in[GW_SIM_WORLD_MAX];
     if (self->after.op && !gw_op_done(self->after.op)) return;
     if (self->after.op) end_after(self);
-    if (!self->asked) ask_again(self);
-    else if (self->survivors && self->last.status) ask_again(self); /* another was lost */
-    const gw_control *control = gw_core_control(self->core);
-    if (gw_control_shrunk(gw_core_control(self->core), in)) open_survivors(self, in);
-    else if (!self->survivors || gw_team_id(self->survivors) != gw_control_generation(control)) return;
+    if (!self->asks && (!self->survivors || self->last.status)) {
+        self->until = gw_sim_now(self->world->net) + self->world->scenario.deadline;
+        ask(self);
+    }
+    if (self->asks) take_answer(self);
+    if (self->asks || !self->survivors) return;
     while (self->after_right < GW_SIM_CALLS_AFTER && !self->last.status && !self->after.op) {
         start_after(self);
         if (self->after.op && gw_op_done(self->after.op)) end_after(self);
     }
-    self->over = self->after_right == GW_SIM_CALLS_AFTER;
-    if (self->over) gw_control_leave(gw_core_control(self->core));
+    if (self->after_right == GW_SIM_CALLS_AFTER) leave(self);
 }
 
 static void run_program(sim_rank *self) {
@@ -263,8 +288,8 @@ static void run_program(sim_rank *self) {
         go_on(self);
         return;
     }
-    self->over = true;
-    if (!self->error.status) gw_control_leave(gw_core_control(self->core));
+    if (self->error.status) self->over = true;
+    else leave(self);
 }
 
 /* The network's events. */
@@ -290,11 +315,19 @@ static void on_message(void *ctx, int from, int to, const void *bytes, size_t le
 
 static void on_hang_up(void *ctx, int rank, int gone) {
     sim_world *world = ctx;
-    int neighbours[GW_CONTROL_LINKS_MAX];
-    int count = gw_control_neighbours(rank, world->scenario.world, neighbours);
-    for (int i = 0; i < count; i++)
-        if (neighbours[i] == gone)
-            gw_core_link_lost(world->ranks[rank].core, gone, "connection closed", gw_sim_now(world->net));
+    gw_core_link_lost(world->ranks[rank].core, gone, "connection closed", gw_sim_now(world->net));
+}
+
+static void on_connected(void *ctx, int rank, int peer) {
+    sim_world *world = ctx;
+    gw_core_link_up(world->ranks[rank].core, peer, gw_sim_now(world->net));
+    on_moved(ctx, rank);
+}
+
+static void on_refused(void *ctx, int rank, int peer) {
+    sim_world *world = ctx;
+    gw_core_died(world->ranks[rank].core, peer, "its port is closed", gw_sim_now(world->net));
+    on_moved(ctx, rank);
 }
 
 static void cause_fault(sim_world *world) {
@@ -344,7 +377,8 @@ static gw_status open_rank(sim_world *world, int rank, gw_error *error) {
     *self = (sim_rank){.world = world, .rank = rank, .rng = gw_rng_make(s->seed, 100 + (uint64_t)rank),
                        .error = {.rank = -1}};
     gw_core_config config = {.rank = rank, .world = s->world, .deadline = s->deadline, .ctx = self,
-                             .host_name = host_name, .send = send_control, .failed = failed, .slow = slow};
+                             .host_name = host_name, .send = send_control, .dial = dial_control, .failed = failed,
+                             .slow = slow};
     gw_status status = gw_core_open(&self->core, &config, 0, error);
     if (status) return status;
     gw_engine *engine = gw_core_engine(self->core);
@@ -433,7 +467,7 @@ gw_status gw_sim_run(uint64_t seed, int world_size, gw_sim_outcome *outcome, gw_
     gw_sim_config config = {.world = s->world, .latency = s->latency, .bytes_per_second = s->bytes_per_second,
                             .jitter = s->jitter, .seed = seed};
     gw_sim_events events = {.ctx = &world, .message = on_message, .hang_up = on_hang_up, .timer = on_timer,
-                            .moved = on_moved};
+                            .moved = on_moved, .connected = on_connected, .refused = on_refused};
     status = gw_sim_open(&world.net, &config, &events, error);
     world.ranks = calloc((size_t)s->world, sizeof *world.ranks);
     if (!status && !world.ranks) status = gw_fail(error, GW_MEMORY, "out of memory for %d simulated ranks", s->world);

@@ -3,6 +3,7 @@
 #include "transport/gateway_inside.h"
 #include "transport/listen.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #define PAUSE_MAX (250 * GW_MILLISECOND)
 
 /* How much a failure tells; the most telling is what is reported in the end. */
-typedef enum telling { SAYS_UNREACHED, SAYS_BROKEN, SAYS_OTHER_RANK, SAYS_DENIED } telling;
+typedef enum telling { SAYS_UNREACHED, SAYS_BROKEN, SAYS_OTHER_RANK, SAYS_DENIED, SAYS_REFUSED } telling;
 
 struct gw_dial {
     gw_intro mine;
@@ -20,6 +21,7 @@ struct gw_dial {
     gw_time pause;          /* before the next round */
     gw_link *link;          /* of the attempt under way, NULL between attempts */
     bool over;              /* its callback was called; to be swept */
+    bool again;             /* gw_gateway_dial_again: a refusal is final */
     gw_status status;       /* of the most telling failure, and in words: */
     telling told;
     char detail[192];
@@ -28,13 +30,14 @@ struct gw_dial {
     gw_address candidates[];
 };
 
-gw_status gw_gateway_dial(gw_gateway *g, const gw_address *addresses, int count, const gw_intro *mine, gw_time deadline,
-                          gw_error *error) {
+static gw_status dial(gw_gateway *g, const gw_address *addresses, int count, const gw_intro *mine, gw_time deadline,
+                      bool again, gw_error *error) {
     if (count < 1 || count > GW_DIAL_CANDIDATES_MAX)
         return gw_fail(error, GW_INVALID, "a dial takes 1 to %d addresses, not %d", GW_DIAL_CANDIDATES_MAX, count);
     gw_dial *dial = calloc(1, sizeof *dial + (size_t)count * sizeof addresses[0]);
     if (!dial) return gw_fail(error, GW_MEMORY, "out of memory for a connection to rank %d", mine->to);
-    *dial = (gw_dial){.mine = *mine, .deadline = deadline, .pause = PAUSE_MIN, .count = count, .status = GW_TIMEOUT};
+    *dial = (gw_dial){.mine = *mine, .deadline = deadline, .pause = PAUSE_MIN, .count = count, .status = GW_TIMEOUT,
+                      .again = again};
     memcpy(dial->candidates, addresses, (size_t)count * sizeof addresses[0]);
     snprintf(dial->detail, sizeof dial->detail, "there was no time to try");
     pthread_mutex_lock(&g->lock);
@@ -43,6 +46,16 @@ gw_status gw_gateway_dial(gw_gateway *g, const gw_address *addresses, int count,
     pthread_mutex_unlock(&g->lock);
     gw_gateway_kick(g);
     return GW_OK;
+}
+
+gw_status gw_gateway_dial(gw_gateway *g, const gw_address *addresses, int count, const gw_intro *mine, gw_time deadline,
+                          gw_error *error) {
+    return dial(g, addresses, count, mine, deadline, false, error);
+}
+
+gw_status gw_gateway_dial_again(gw_gateway *g, const gw_address *address, const gw_intro *mine, gw_time deadline,
+                                gw_error *error) {
+    return dial(g, address, 1, mine, deadline, true, error);
 }
 
 static void wake_at(gw_gateway *g, gw_dial *dial, gw_time when) {
@@ -88,28 +101,34 @@ static void next_attempt(gw_gateway *g, gw_dial *dial, gw_time now) {
 
 /* The link is gone already. */
 static void attempt_failed(gw_gateway *g, gw_dial *dial, gw_time now) {
-    if (dial->told == SAYS_DENIED && dial->count == 1)
+    if (dial->told >= SAYS_DENIED && dial->count == 1)
         give_up(g, dial);
     else
         next_attempt(g, dial, now);
 }
 
-static gw_link *connect_to(gw_gateway *g, gw_dial *dial, const char **why) {
+static gw_link *connect_to(gw_gateway *g, gw_dial *dial, bool *refused, const char **why) {
     int fd;
     const gw_address *to = &dial->candidates[dial->at];
     int code = gw_connect_begin(to, &fd);
+    *refused = code == ECONNREFUSED;
     *why = code ? strerrordesc_np(code) : "out of memory or descriptors";
     return code ? NULL : gw_link_open(g->epoll, fd, to, true);
+}
+
+static void note_unreached(gw_dial *dial, bool refused, const char *where, const char *why) {
+    if (refused && dial->again) note(dial, SAYS_REFUSED, GW_PEER_LOST, "%s: %s", where, why);
+    else note(dial, SAYS_UNREACHED, GW_TIMEOUT, "%s: %s", where, why);
 }
 
 static void attempt(gw_gateway *g, gw_dial *dial, gw_time now) {
     uint8_t nonce[GW_AUTH_NONCE_BYTES];
     char where[GW_ADDRESS_TEXT];
     const char *why = "libcrypto has no random bytes";
-    gw_link *link = gw_auth_nonce(nonce) ? connect_to(g, dial, &why) : NULL;
+    bool refused = false;
+    gw_link *link = gw_auth_nonce(nonce) ? connect_to(g, dial, &refused, &why) : NULL;
     if (!link) {
-        gw_address_text(&dial->candidates[dial->at], where);
-        note(dial, SAYS_UNREACHED, GW_TIMEOUT, "%s: %s", where, why);
+        note_unreached(dial, refused, gw_address_text(&dial->candidates[dial->at], where), why);
         attempt_failed(g, dial, now);
         return;
     }
@@ -164,8 +183,10 @@ void gw_dial_pump(gw_gateway *g, gw_link *link, gw_time now) {
     gw_address_text(&link->peer, where);
     if (status == GW_DENIED)
         note(dial, SAYS_DENIED, status, "%s: %s", where, why);
+    else if (link->connecting)
+        note_unreached(dial, link->refused, where, why);
     else
-        note(dial, link->connecting ? SAYS_UNREACHED : SAYS_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
+        note(dial, SAYS_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
     gw_link_close(link);
     attempt_failed(g, dial, now);
 }

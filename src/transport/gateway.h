@@ -57,6 +57,12 @@ void gw_gateway_shut(gw_gateway *gateway, gw_purpose purpose);
 gw_status gw_gateway_dial(gw_gateway *gateway, const gw_address *addresses, int count, const gw_intro *mine,
                           gw_time deadline, gw_error *error);
 
+/* The same with one address of a rank that has been listening there: when its host refuses the connection, its process
+ * has ended or closed the gateway, and the dial fails at once with GW_PEER_LOST. A host that is silent, unreachable or
+ * breaks the connection later proves nothing. */
+gw_status gw_gateway_dial_again(gw_gateway *gateway, const gw_address *address, const gw_intro *mine, gw_time deadline,
+                                gw_error *error);
+
 /* Moves what can be moved. True if anything did. */
 bool gw_gateway_poll(gw_gateway *gateway, gw_time now);
 /* Becomes readable when gw_gateway_poll has something to do. */

@@ -71,6 +71,7 @@ static gw_link_verdict finish_connecting(gw_link *link, const char **why) {
         link->connecting = false;
         return GW_LINK_WAITS;
     }
+    link->refused = code == ECONNREFUSED;
     *why = strerrordesc_np(code);
     return GW_LINK_BROKEN;
 }

@@ -13,6 +13,7 @@ typedef struct gw_link {
     int epoll;        /* the gateway's, where the socket is watched */
     uint32_t watched; /* epoll events asked for */
     bool connecting;  /* a dial whose connection is not made yet */
+    bool refused;     /* the host answered that nobody listens there */
     gw_auth auth;
     gw_address peer;
     gw_time deadline;              /* of the handshake */

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum event_kind { EVENT_LEAVES, EVENT_ARRIVES, EVENT_MESSAGE, EVENT_HANG_UP, EVENT_TIMER } event_kind;
+typedef enum event_kind { EVENT_LEAVES, EVENT_ARRIVES, EVENT_MESSAGE, EVENT_HANG_UP, EVENT_TIMER,
+                          EVENT_DIAL, EVENT_CONNECTED, EVENT_REFUSED } event_kind;
 
 typedef struct event {
     gw_time at;
@@ -23,6 +24,8 @@ typedef struct port {
     gw_sim_net *net;
     int rank;
     bool open, alive;
+    bool shut;            /* nobody listens */
+    bool *cut;            /* world entries: ranks with which nothing passes; NULL: there are none */
     uint32_t generation;
     double slowness;
     gw_time busy_until;   /* the outgoing port */
@@ -87,7 +90,9 @@ static event *make(gw_sim_net *net, event_kind kind, gw_time at, int from, int t
 
 /* The transport. */
 
-static bool cut(const gw_sim_net *net, int a, int b) { return net->side[a] != net->side[b]; }
+static bool cut(const gw_sim_net *net, int a, int b) {
+    return net->side[a] != net->side[b] || (net->ports[a].cut && net->ports[a].cut[b]);
+}
 
 static gw_time random_delay(gw_sim_net *net) {
     return net->config.latency + (net->config.jitter ? gw_rng_below(&net->rng, net->config.jitter) : 0);
@@ -179,6 +184,7 @@ void gw_sim_close(gw_sim_net *net) {
     for (int r = 0; net->ports && r < net->config.world; r++) {
         free(net->ports[r].last_to);
         free(net->ports[r].linked);
+        free(net->ports[r].cut);
     }
     free(net->ports);
     free(net->side);
@@ -246,6 +252,14 @@ static void hang_up(gw_sim_net *net, event *e) {
     net->events.moved(net->events.ctx, e->to);
 }
 
+static void dialled(gw_sim_net *net, event *e) {
+    port *to = &net->ports[e->to];
+    if (cut(net, e->from, e->to)) return;
+    bool listens = to->alive && !to->shut;
+    push(net, make(net, listens ? EVENT_CONNECTED : EVENT_REFUSED, arrival_time(net, to, e->from), e->to, e->from));
+    if (listens) net->events.connected(net->events.ctx, e->to, e->from);
+}
+
 /* A paused rank's events wait for it, in their order. */
 static bool deferred(gw_sim_net *net, event *e) {
     int at = e->kind == EVENT_LEAVES ? e->from : e->to;
@@ -261,11 +275,15 @@ bool gw_sim_step(gw_sim_net *net) {
     net->now = e->at;
     if (deferred(net, e)) return true;
     if (e->kind == EVENT_LEAVES) leaves(net, e);
+    else if (e->kind == EVENT_DIAL) dialled(net, e);
     else if (net->ports[e->to].alive) {
         if (e->kind == EVENT_ARRIVES) arrives(net, e);
         else if (e->kind == EVENT_HANG_UP) hang_up(net, e);
         else if (e->kind == EVENT_TIMER) net->events.timer(net->events.ctx, e->to);
-        else if (!cut(net, e->from, e->to)) net->events.message(net->events.ctx, e->from, e->to, e->bytes, e->length);
+        else if (cut(net, e->from, e->to)) {}
+        else if (e->kind == EVENT_CONNECTED) net->events.connected(net->events.ctx, e->to, e->from);
+        else if (e->kind == EVENT_REFUSED) net->events.refused(net->events.ctx, e->to, e->from);
+        else net->events.message(net->events.ctx, e->from, e->to, e->bytes, e->length);
     }
     free(e->bytes);
     free(e);
@@ -282,6 +300,12 @@ void gw_sim_message(gw_sim_net *net, int from, int to, const void *bytes, size_t
     push(net, e);
 }
 
+void gw_sim_dial(gw_sim_net *net, int from, int to) {
+    if (net->ports[from].alive) push(net, make(net, EVENT_DIAL, arrival_time(net, &net->ports[from], to), from, to));
+}
+
+void gw_sim_shut(gw_sim_net *net, int rank) { net->ports[rank].shut = true; }
+
 void gw_sim_timer(gw_sim_net *net, int rank, gw_time at) { push(net, make(net, EVENT_TIMER, at, rank, rank)); }
 
 void gw_sim_kill(gw_sim_net *net, int rank) {
@@ -294,6 +318,17 @@ void gw_sim_kill(gw_sim_net *net, int rank) {
 
 void gw_sim_partition(gw_sim_net *net, const bool *side) {
     for (int r = 0; r < net->config.world; r++) net->side[r] = side[r];
+}
+
+static void cut_one(gw_sim_net *net, port *self, int other) {
+    if (!self->cut) self->cut = calloc((size_t)net->config.world, sizeof *self->cut);
+    if (!self->cut) abort();
+    self->cut[other] = true;
+}
+
+void gw_sim_cut(gw_sim_net *net, int a, int b) {
+    cut_one(net, &net->ports[a], b);
+    cut_one(net, &net->ports[b], a);
 }
 
 void gw_sim_slow(gw_sim_net *net, int rank, double factor) { net->ports[rank].slowness = factor; }
