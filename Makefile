@@ -35,11 +35,13 @@ test: test-packages all
 test-full: test-packages all
 	@tests/run full $(BUILD)
 
-# In virtual time: every schedule over 500 seeds; parameter servers, whose processes are killed, under every synchrony
-# over 1,000 seeds. A minute.
+# In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
+# aborts; parameter servers, whose processes are killed, under every synchrony over 1,000 seeds. Then 500 kills and
+# aborts in training steps of real processes. Five minutes.
 test-step: all
-	@STEP_SEEDS=500 $(BUILD)/tests/test_step_sim
+	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_step_sim
 	@SERVING_SEEDS=1000 $(BUILD)/tests/test_serving_sim
+	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_step_faults
 
 # Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
 test-huge: all

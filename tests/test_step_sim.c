@@ -1,5 +1,6 @@
 /* test_step_sim.c - training steps in virtual time: what schedules and synchronies promise, over random models, worlds,
- * links, codecs and orders of events. STEP_SEEDS sets how many seeds each policy gets (default 40). */
+ * links, codecs and orders of events. STEP_SEEDS sets how many seeds each policy gets (default 40), STEP_FAULT_SEEDS
+ * how many with a fault (default 20), STEP_FIRST the first of these. */
 #include "test.h"
 
 #include <math.h>
@@ -31,6 +32,38 @@ static void every_policy_keeps_its_promises(void) {
     const char *seeds = getenv("STEP_SEEDS");
     for (int i = 0; gw_schedule_techniques[i]; i++)
         run_seeds(1, seeds ? strtoull(seeds, NULL, 10) : 40, gw_schedule_techniques[i]->name);
+}
+
+/* Ranks are killed, cut off or abort at any moment of a run. */
+static bool breaks_well(uint64_t seed, const char *policy, int *survivors, uint64_t *events) {
+    gw_training training;
+    gw_training_outcome outcome = {0};
+    gw_error error = {.rank = -1};
+    char line[GW_STRATEGY_PRINT_BYTES];
+    CHECK_EQ(GW_OK, gw_training_make(&training, seed, policy, &error));
+    gw_status status = gw_training_run(&training, &outcome, &error);
+    gw_training_break(&training, seed, outcome.began[training.steps]);
+    if (!status && training.world > 1) status = gw_training_run(&training, &outcome, &error);
+    *survivors += outcome.survivors;
+    *events += outcome.events;
+    if (status == GW_OK && outcome.ok) return true;
+    test_failures++;
+    gw_strategy_print(&training.strategy, line, sizeof line);
+    printf("    seed %" PRIu64 ", %d ranks, %d layers, %s of rank %d at %.3f ms, %s:\n    %s\n", seed, training.world,
+           training.layers, gw_sim_fault_name(training.fault), training.victim, (double)training.fault_at / 1e6, line,
+           status ? error.text : outcome.text);
+    return false;
+}
+
+static void losses_leave_no_wrong_value(void) {
+    const char *text = getenv("STEP_FAULT_SEEDS"), *from = getenv("STEP_FIRST");
+    uint64_t seeds = text ? strtoull(text, NULL, 10) : 20, first = from ? strtoull(from, NULL, 10) : 1, events = 0;
+    int survivors = 0, failed = 0;
+    for (int i = 0; gw_schedule_techniques[i] && failed < 6; i++)
+        for (uint64_t seed = first; seed < first + seeds && failed < 6; seed++)
+            failed += !breaks_well(seed, gw_schedule_techniques[i]->name, &survivors, &events);
+    printf("    %" PRIu64 " seeds for each policy, %d ranks went on, %" PRIu64 " events\n", seeds, survivors, events);
+    CHECK(survivors > 0);
 }
 
 static gw_time last_step(const gw_training_outcome *o, int steps) { return o->began[steps - 1] - o->began[steps - 2]; }
@@ -106,4 +139,5 @@ static void delayed_is_od_sgd(void) {
     }
 }
 
-TEST_MAIN(CASE(every_policy_keeps_its_promises), CASE(figure_six), CASE(delayed_is_od_sgd))
+TEST_MAIN(CASE(every_policy_keeps_its_promises), CASE(losses_leave_no_wrong_value), CASE(figure_six),
+          CASE(delayed_is_od_sgd))

@@ -1,6 +1,4 @@
 /* training.c - see training.h. */
-#include "sim/training.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,51 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "engine/stepper.h"
-#include "sim/training_watch.h"
-#include "transport/sim.h"
+#include "sim/training_internal.h"
 
-#define FIRST_TEAM 1
 #define GAP 3               /* floats between gradients that lie apart */
 #define LIMIT (3600 * GW_SECOND)
-
-/* NEED: the forward pass waits for a layer; HAND: a gradient is there, and handed over once its last is settled. */
-typedef enum phase { NEED, FORWARD, BACKWARD, HAND, FLUSH, OVER } phase;
-
-typedef struct school school;
-
-typedef struct trainee {
-    school *school;
-    int rank;
-    gw_core *core;
-    gw_team *team;
-    gw_stepper *stepper;
-    gw_rider rider;
-    float *gradients, *weights, *flat;
-    size_t at[GW_TRAINING_LAYERS_MAX]; /* of each layer in gradients and weights */
-    uint8_t applied[GW_TRAINING_LAYERS_MAX][GW_TRAINING_STEPS_MAX];
-    phase phase;
-    int step, layer;
-    gw_time until;                     /* it computes */
-    gw_rng rng;
-    gw_watch watch;
-} trainee;
-
-struct school {
-    const gw_training *training;
-    gw_sim_net *net;
-    trainee trainees[GW_TRAINING_WORLD_MAX];
-    gw_training_outcome *outcome;
-    bool exact;                        /* results are means, not merely the same on all ranks */
-    /* What the first rank to have a result got, for the others to compare with. */
-    uint64_t hash[GW_TRAINING_LAYERS_MAX][GW_TRAINING_STEPS_MAX];
-};
-
-static void broken(school *school, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define broken gw_school_broken
 
 /* A promise did not hold: the first such is the outcome. */
-static void broken(school *s, const char *format, ...) {
+void gw_school_broken(school *s, const char *format, ...) {
     if (!s->outcome->ok) return;
     s->outcome->ok = false;
     va_list args;
@@ -74,13 +35,14 @@ static void fill_gradient(const trainee *self, int layer, float *gradient) {
     else for (size_t i = 0; i < count; i++) gradient[i] = whole_number(self->rank, layer, self->step, i);
 }
 
-static double mean_of(const gw_training *t, int layer, int step, size_t element) {
+static double mean_of(const trainee *self, int layer, int step, size_t element) {
     double sum = 0;
-    for (int r = 0; r < t->world; r++) sum += whole_number(r, layer, step, element);
-    return sum / t->world;
+    for (int r = 0; r < self->school->training->world; r++)
+        if (self->in[r]) sum += whole_number(r, layer, step, element);
+    return sum / gw_team_size(self->team);
 }
 
-static uint64_t hash_of(const float *values, size_t count) {
+uint64_t gw_school_hash(const float *values, size_t count) {
     const uint8_t *bytes = (const uint8_t *)values;
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < count * sizeof *values; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
@@ -92,19 +54,19 @@ static void check_result(trainee *self, int layer, int step, const float *values
     school *s = self->school;
     const gw_training *t = s->training;
     size_t count = t->layer[layer].count;
-    uint64_t hash = hash_of(values, count), *first = &s->hash[layer][step];
+    uint64_t hash = gw_school_hash(values, count), *first = &s->hash[layer][step];
     if (!*first) *first = hash;
     if (hash != *first) broken(s, "rank %d has another result for layer %d of step %d than others", self->rank, layer,
                                step);
     for (size_t i = 0; s->exact && i < count; i++)
-        if (fabs(values[i] - mean_of(t, layer, step, i)) > 1e-4) {
+        if (fabs(values[i] - mean_of(self, layer, step, i)) > 1e-4) {
             broken(s, "rank %d, layer %d, step %d: element %zu is %g, not the mean %g", self->rank, layer, step, i,
-                   (double)values[i], mean_of(t, layer, step, i));
+                   (double)values[i], mean_of(self, layer, step, i));
             return;
         }
 }
 
-static bool averages_weights(const school *s) {
+bool gw_school_averages_weights(const school *s) {
     return gw_strategy_is(&s->training->strategy, GW_AXIS_SYNC, "periodic");
 }
 
@@ -113,9 +75,20 @@ static void update(void *ctx, const gw_step_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     for (size_t i = 0; i < u->count; i++) weights[i] -= GW_TRAINING_RATE * gradient[i];
+    if (self->failed)
+        broken(self->school, "rank %d updates layer %d by step %d after the failure", self->rank, u->tensor,
+               (int)u->step);
     if (u->local) return;
     self->applied[u->tensor][u->step]++;
-    if (!averages_weights(self->school)) check_result(self, u->tensor, (int)u->step, gradient);
+    if (!gw_school_averages_weights(self->school)) check_result(self, u->tensor, (int)u->step, gradient);
+}
+
+static void check_same_weights(trainee *self, int layer) {
+    school *s = self->school;
+    uint64_t hash = gw_school_hash(self->weights + self->at[layer], s->training->layer[layer].count);
+    uint64_t *first = &s->hash[layer][self->end];
+    if (!*first) *first = hash;
+    if (hash != *first) broken(s, "rank %d ends with other weights of layer %d than others", self->rank, layer);
 }
 
 /* After the last flush: weights are what plain descent on the means gives. */
@@ -123,16 +96,16 @@ static void check_weights(trainee *self, int layer) {
     school *s = self->school;
     const gw_training *t = s->training;
     const float *weights = self->weights + self->at[layer];
-    uint64_t hash = hash_of(weights, t->layer[layer].count), *first = &s->hash[layer][t->steps];
-    if (!*first) *first = hash;
-    if (hash != *first) broken(s, "rank %d ends with other weights of layer %d than others", self->rank, layer);
+    check_same_weights(self, layer);
+    if (self->moved) return; /* a tensor may have missed the interrupted step */
     for (int step = 0; step < t->steps; step++)
         if (self->applied[layer][step] != 1)
             broken(s, "rank %d applied the gradient of layer %d of step %d %d times", self->rank, layer, step,
                    self->applied[layer][step]);
     for (size_t i = 0; s->exact && i < t->layer[layer].count; i++) {
         double expected = 0;
-        for (int step = 0; step < t->steps; step++) expected -= (double)GW_TRAINING_RATE * mean_of(t, layer, step, i);
+        for (int step = 0; step < t->steps; step++)
+            expected -= (double)GW_TRAINING_RATE * mean_of(self, layer, step, i);
         if (fabs(weights[i] - expected) > 1e-3)
             broken(s, "rank %d, layer %d: weight %zu ends as %g, not %g", self->rank, layer, i, (double)weights[i],
                    expected);
@@ -146,28 +119,37 @@ static void check_end(trainee *self) {
         broken(s, "rank %d: something is under way after the flush", self->rank);
     for (int i = 0; i < t->layers; i++) {
         if (t->updates) check_weights(self, i);
-        else check_result(self, i, t->steps - 1, self->gradients + self->at[i]);
+        else check_result(self, i, self->end - 1, self->gradients + self->at[i]);
         if (t->ended) t->ended(t->ctx, self->rank, i, self->weights + self->at[i], t->layer[i].count);
     }
 }
 
 /* A rank's program: each part returns false while it waits. */
 
-static void begin(trainee *self, phase next, gw_time duration) {
+void gw_school_begin(trainee *self, phase next, gw_time duration) {
     double longer = self->school->training->unevenness * gw_rng_unit(&self->rng);
     self->phase = next;
     self->until = gw_sim_now(self->school->net) + duration + (gw_time)(longer * (double)duration);
     gw_sim_timer(self->school->net, self->rank, self->until);
 }
 
+/* As calls of the library answer: a failure that is known is told at once; a call that waits looks first whether what
+ * it waits for has come. False: it waits on, or has failed. */
+static bool answered(trainee *self, bool (*holds)(const gw_stepper *, int), int layer) {
+    bool here = (self->waits || !self->failed) && holds(self->stepper, layer);
+    self->waits = !here;
+    if (!here && self->failed) gw_school_lost(self);
+    return here;
+}
+
 static bool need(trainee *self) {
     school *s = self->school;
     const gw_training *t = s->training;
-    if (!gw_stepper_usable(self->stepper, self->layer)) return false;
+    if (!answered(self, gw_stepper_usable, self->layer)) return false;
     if (self->layer == 0 && self->rank == 0) s->outcome->began[self->step] = gw_sim_now(s->net);
-    if (self->step && !t->updates)
+    if (self->step > self->first && !t->updates)
         check_result(self, self->layer, self->step - 1, self->gradients + self->at[self->layer]);
-    begin(self, FORWARD, t->layer[self->layer].forward);
+    gw_school_begin(self, FORWARD, t->layer[self->layer].forward);
     return true;
 }
 
@@ -178,7 +160,7 @@ static bool forward(trainee *self) {
         return true;
     }
     self->layer--;
-    begin(self, BACKWARD, t->layer[self->layer].backward);
+    gw_school_begin(self, BACKWARD, t->layer[self->layer].backward);
     return true;
 }
 
@@ -186,29 +168,38 @@ static void end_step(trainee *self) {
     gw_error error = {.rank = -1};
     if (gw_stepper_end(self->stepper, &error)) broken(self->school, "rank %d: %s", self->rank, error.text);
     self->layer = 0;
-    self->phase = ++self->step < self->school->training->steps ? NEED : FLUSH;
+    self->phase = ++self->step < self->end ? NEED : FLUSH;
 }
 
 static bool hand(trainee *self) {
     gw_error error = {.rank = -1};
-    if (!gw_stepper_settled(self->stepper, self->layer)) return false; /* it had run ahead */
+    if (!answered(self, gw_stepper_settled, self->layer)) return false; /* it had run ahead */
     fill_gradient(self, self->layer, self->gradients + self->at[self->layer]);
     bool complete;
     if (gw_stepper_ready(self->stepper, self->layer, &complete, &error))
         broken(self->school, "rank %d: %s", self->rank, error.text);
     if (--self->layer < 0) end_step(self);
-    else begin(self, BACKWARD, self->school->training->layer[self->layer].backward);
+    else gw_school_begin(self, BACKWARD, self->school->training->layer[self->layer].backward);
     return true;
+}
+
+/* Others may still be at work. */
+static void leave(trainee *self) {
+    self->phase = OVER;
+    if (!self->school->training->fault) return;
+    if (self->moved) self->school->outcome->survivors++;
+    gw_control_leave(gw_core_control(self->core));
+    gw_sim_shut(self->school->net, self->rank);
 }
 
 static bool flush(trainee *self) {
     const gw_training *t = self->school->training;
     for (int i = 0; i < t->layers; i++)
-        if (!gw_stepper_settled(self->stepper, i)) return false;
+        if (!answered(self, gw_stepper_settled, i)) return false;
     gw_stepper_settle(self->stepper);
-    if (self->rank == 0) self->school->outcome->began[t->steps] = gw_sim_now(self->school->net);
+    if (self->rank == 0) self->school->outcome->began[self->end] = gw_sim_now(self->school->net);
     check_end(self);
-    self->phase = OVER;
+    leave(self);
     return true;
 }
 
@@ -222,12 +213,22 @@ static bool go_on(trainee *self) {
         return computed;
     case HAND: return hand(self);
     case FLUSH: return flush(self);
-    case OVER: break;
+    case ASK: return gw_school_ask(self);
+    case MEET: return gw_school_meet(self);
+    case OVER:
+    case OUT: break;
     }
     return false;
 }
 
 /* The network's events. */
+
+static void check_stepper(trainee *self) {
+    const char *wrong = gw_watch_look(&self->watch, gw_stepper_schedule(self->stepper));
+    const gw_error *error = gw_stepper_error(self->stepper);
+    if (wrong) broken(self->school, "rank %d: %s", self->rank, wrong);
+    if (error->status) broken(self->school, "rank %d: %s", self->rank, error->text);
+}
 
 static void on_moved(void *ctx, int rank) {
     school *s = ctx;
@@ -235,18 +236,45 @@ static void on_moved(void *ctx, int rank) {
     bool moved = true;
     while (moved && s->outcome->ok) {
         moved = gw_core_poll(self->core, gw_sim_now(s->net));
-        const char *wrong = gw_watch_look(&self->watch, gw_stepper_schedule(self->stepper));
-        if (wrong) broken(s, "rank %d: %s", rank, wrong);
-        if (gw_stepper_error(self->stepper)->status)
-            broken(s, "rank %d: %s", rank, gw_stepper_error(self->stepper)->text);
+        if (!self->failed && self->phase < ASK) check_stepper(self);
         moved |= go_on(self);
     }
 }
 
 static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
-    (void)ctx, (void)from, (void)to, (void)bytes, (void)length;
+    school *s = ctx;
+    gw_control_message message;
+    gw_error error = {.rank = -1};
+    if (length != GW_CONTROL_BYTES || gw_control_read(&message, bytes, s->training->world, &error))
+        broken(s, "rank %d got a bad control message: %s", to, error.text);
+    else gw_core_receive(s->trainees[to].core, from, &message, gw_sim_now(s->net));
+    on_moved(ctx, to);
 }
-static void on_hang_up(void *ctx, int rank, int gone) { (void)ctx, (void)rank, (void)gone; }
+
+static void on_hang_up(void *ctx, int rank, int gone) {
+    school *s = ctx;
+    gw_core_link_lost(s->trainees[rank].core, gone, "connection closed", gw_sim_now(s->net));
+}
+
+static void on_connected(void *ctx, int rank, int peer) {
+    school *s = ctx;
+    gw_core_link_up(s->trainees[rank].core, peer, gw_sim_now(s->net));
+    on_moved(ctx, rank);
+}
+
+static void on_refused(void *ctx, int rank, int peer) {
+    school *s = ctx;
+    gw_core_died(s->trainees[rank].core, peer, "its port is closed", gw_sim_now(s->net));
+    on_moved(ctx, rank);
+}
+
+static void on_timer(void *ctx, int rank) {
+    school *s = ctx;
+    gw_school_strike(s);
+    if (!gw_sim_alive(s->net, rank)) return;
+    if (s->training->fault) gw_core_poll_control(s->trainees[rank].core, gw_sim_now(s->net));
+    on_moved(ctx, rank);
+}
 
 /* What the core asks for. */
 
@@ -255,11 +283,20 @@ static const char *host_name(void *ctx, int rank) {
     return "host";
 }
 static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
-    (void)ctx, (void)neighbour, (void)message; /* nobody dies here */
+    trainee *self = ctx;
+    uint8_t bytes[GW_CONTROL_BYTES];
+    if (!self->school->training->fault) return; /* nobody dies */
+    gw_control_write(message, bytes);
+    gw_sim_message(self->school->net, self->rank, neighbour, bytes, sizeof bytes);
+}
+static void dial(void *ctx, int rank) {
+    trainee *self = ctx;
+    gw_sim_dial(self->school->net, self->rank, rank);
 }
 static void failed(void *ctx, const gw_error *error) {
     trainee *self = ctx;
-    broken(self->school, "rank %d: %s", self->rank, error->text);
+    self->failed = true;
+    if (!self->school->struck) broken(self->school, "rank %d: %s", self->rank, error->text);
 }
 static void slow(void *ctx, const char *sentence) { (void)ctx, (void)sentence; }
 
@@ -268,21 +305,40 @@ static void slow(void *ctx, const char *sentence) { (void)ctx, (void)sentence; }
 static bool poll_stepper(void *ctx, gw_time now) { return gw_stepper_poll(((trainee *)ctx)->stepper, now); }
 static bool stepper_busy(void *ctx) { return gw_stepper_busy(((trainee *)ctx)->stepper); }
 
+gw_status gw_school_team(trainee *self, uint32_t id, const bool *in, gw_error *error) {
+    const gw_training *t = self->school->training;
+    int members[GW_TRAINING_WORLD_MAX], hosts[GW_TRAINING_WORLD_MAX], count = 0, place = 0;
+    for (int r = 0; r < t->world; r++) {
+        self->in[r] = in[r];
+        if (!in[r]) continue;
+        if (r == self->rank) place = count;
+        hosts[count] = t->host_of[r];
+        members[count++] = r;
+    }
+    for (int i = 0, next = 0, last = -1; i < count; i++) { /* numbered from 0 on */
+        if (hosts[i] != last) next += last >= 0, last = hosts[i];
+        hosts[i] = next;
+    }
+    self->watch.decides = place == 0;
+    gw_topology topology = {.world = count, .host_of = hosts};
+    return gw_team_open(&self->team, gw_core_engine(self->core), id, place, members, &topology, NULL, error);
+}
+
 static gw_status open_core(trainee *self, gw_error *error) {
     const gw_training *t = self->school->training;
-    int members[GW_TRAINING_WORLD_MAX];
-    gw_core_config config = {.rank = self->rank, .world = t->world, .deadline = LIMIT, .ctx = self,
-                             .host_name = host_name, .send = send_control, .failed = failed, .slow = slow};
+    bool all[GW_TRAINING_WORLD_MAX];
+    gw_core_config config = {.rank = self->rank, .world = t->world,
+                             .deadline = t->fault ? TRAINING_DEADLINE : LIMIT, .ctx = self, .host_name = host_name,
+                             .send = send_control, .dial = dial, .failed = failed, .slow = slow};
     gw_status status = gw_core_open(&self->core, &config, 0, error);
     if (status) return status;
     gw_engine *engine = gw_core_engine(self->core);
     gw_transport *transport = gw_sim_transport(self->school->net, self->rank, gw_engine_sink(engine));
     for (int r = 0; r < t->world; r++) {
-        members[r] = r;
+        all[r] = true;
         if (r != self->rank) gw_engine_route(engine, r, transport);
     }
-    gw_topology topology = {.world = t->world, .host_of = t->host_of};
-    return gw_team_open(&self->team, engine, FIRST_TEAM, self->rank, members, &topology, NULL, error);
+    return gw_school_team(self, FIRST_TEAM, all, error);
 }
 
 static gw_status open_stepper(trainee *self, gw_error *error) {
@@ -314,8 +370,8 @@ static gw_status open_trainee(school *s, int rank, gw_error *error) {
     trainee *self = &s->trainees[rank];
     const gw_training *t = s->training;
     size_t total = 0;
-    *self = (trainee){.school = s, .rank = rank, .rng = gw_rng_make(t->seed, 100 + (uint64_t)rank), .phase = NEED};
-    self->watch.decides = rank == 0;
+    *self = (trainee){.school = s, .rank = rank, .rng = gw_rng_make(t->seed, 100 + (uint64_t)rank), .phase = NEED,
+                      .end = t->steps};
     for (int i = 0; i < t->layers; i++) {
         self->at[i] = total;
         total += t->layer[i].count + (t->scattered ? GAP : 0);
@@ -340,14 +396,41 @@ static void close_trainee(trainee *self) {
     free(self->gradients);
 }
 
+static bool all_over(const school *s) {
+    for (int r = 0; r < s->training->world; r++)
+        if (gw_sim_alive(s->net, r) && s->trainees[r].phase != OVER && s->trainees[r].phase != OUT) return false;
+    return true;
+}
+
+/* Beats and faults come at their times. */
+static void drive_with_fault(school *s) {
+    const gw_training *t = s->training;
+    gw_time beat = TRAINING_DEADLINE / 40, next = 0, limit = t->fault_at + t->second_at + 20 * TRAINING_DEADLINE;
+    gw_sim_timer(s->net, 0, t->fault_at);
+    gw_sim_timer(s->net, 0, t->fault_at + t->second_at);
+    while (s->outcome->ok && !all_over(s) && gw_sim_now(s->net) < limit) {
+        gw_time now = gw_sim_now(s->net);
+        if (now >= next) {
+            next = now + beat;
+            for (int r = 0; r < t->world; r++) gw_sim_timer(s->net, r, next);
+        }
+        gw_school_strike(s);
+        if (!gw_sim_step(s->net)) break;
+        s->outcome->events++;
+    }
+}
+
 /* Runs until nothing happens any more: then all are over, and nothing is on its way. */
 static void drive(school *s) {
     for (int r = 0; r < s->training->world; r++) gw_sim_timer(s->net, r, 1);
-    while (s->outcome->ok && gw_sim_now(s->net) < LIMIT && gw_sim_step(s->net)) s->outcome->events++;
+    if (s->training->fault) drive_with_fault(s);
+    else while (s->outcome->ok && gw_sim_now(s->net) < LIMIT && gw_sim_step(s->net)) s->outcome->events++;
     for (int r = 0; r < s->training->world; r++) {
         trainee *self = &s->trainees[r];
+        if (!gw_sim_alive(s->net, r) || self->phase == OUT) continue;
         if (self->phase != OVER)
             broken(s, "rank %d still waits: step %d, layer %d, phase %d", r, self->step, self->layer, self->phase);
+        if (self->failed) continue; /* another was lost when it had left */
         if (!gw_stepper_quiet(self->stepper) || gw_engine_pending(gw_core_engine(self->core)))
             broken(s, "rank %d: operations are left behind", r);
     }
@@ -363,8 +446,8 @@ gw_status gw_training_run(const gw_training *t, gw_training_outcome *outcome, gw
                                 gw_strategy_is(&t->strategy, GW_AXIS_COMPRESS, "fp16"));
     gw_sim_config config = {.world = t->world, .latency = t->latency, .bytes_per_second = t->bytes_per_second,
                             .jitter = t->jitter, .seed = t->seed};
-    gw_sim_events events = {.ctx = s, .message = on_message, .hang_up = on_hang_up, .timer = on_moved,
-                            .moved = on_moved};
+    gw_sim_events events = {.ctx = s, .message = on_message, .hang_up = on_hang_up, .timer = on_timer,
+                            .moved = on_moved, .connected = on_connected, .refused = on_refused};
     gw_status status = gw_sim_open(&s->net, &config, &events, error);
     for (int r = 0; !status && r < t->world; r++) status = open_trainee(s, r, error);
     if (!status) drive(s);

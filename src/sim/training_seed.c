@@ -63,3 +63,13 @@ gw_status gw_training_make(gw_training *t, uint64_t seed, const char *policy, gw
              pick(&rng, 2) ? "none" : codecs[pick(&rng, 9)], policy, parameters(policy, &rng, text));
     return gw_strategy_parse(line, &t->strategy, error);
 }
+
+void gw_training_break(gw_training *t, uint64_t seed, gw_time duration) {
+    static const gw_sim_fault faults[] = {GW_SIM_KILL, GW_SIM_KILL, GW_SIM_KILL_TWO, GW_SIM_ABORT, GW_SIM_PARTITION};
+    gw_rng rng = gw_rng_make(seed, 18);
+    t->fault = faults[pick(&rng, 5)];
+    t->victim = pick(&rng, t->world);
+    t->second = (t->victim + 1 + pick(&rng, t->world)) % t->world;
+    t->fault_at = 1 + gw_rng_below(&rng, duration + 1);
+    t->second_at = pick(&rng, 2) ? gw_rng_below(&rng, 10 * GW_MILLISECOND) : gw_rng_below(&rng, duration + 1);
+}
