@@ -214,13 +214,15 @@ static void shrinks_when_cut(gw_comm *comm, const job *j, job_seat *seat) {
     float in = 1, out = 0;
     gw_comm *smaller = NULL;
     (void)j;
-    while (!job_failed(seat, comm, gw_allreduce(comm, &in, &out, 1, GW_F32, GW_SUM))) atomic_fetch_add(&seat->rounds, 1);
+    while (!job_failed(seat, comm, gw_allreduce(comm, &in, &out, 1, GW_F32, GW_SUM)))
+        atomic_fetch_add(&seat->rounds, 1);
     seat->called_at = gw_clock_now();
     seat->later = gw_shrink(comm, &smaller);
     seat->failed_at = gw_clock_now();
     snprintf(seat->later_text, sizeof seat->later_text, "%s", seat->later ? gw_last_error(NULL) : "");
     seat->size = smaller ? gw_size(smaller) : 0;
-    if (smaller) seat->wrong += gw_allreduce(smaller, &in, &out, 1, GW_F32, GW_SUM) != GW_OK || out != (float)seat->size;
+    if (smaller && gw_allreduce(smaller, &in, &out, 1, GW_F32, GW_SUM)) seat->wrong++;
+    if (smaller) seat->wrong += out != (float)seat->size;
     gw_finalize(smaller);
     gw_finalize(comm);
 }

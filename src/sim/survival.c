@@ -115,7 +115,8 @@ static int whole_jobs(const scene *s, uint32_t *members) {
 static void check_one_job(scene *s) {
     uint32_t members;
     int jobs = whole_jobs(s, &members);
-    if (jobs > 1 && !s->spec.any_side) broken(s, "%d jobs go on at once, one of them with the ranks %#x", jobs, members);
+    if (jobs > 1 && !s->spec.any_side)
+        broken(s, "%d jobs go on at once, one of them with the ranks %#x", jobs, members);
 }
 
 /* A rank's program: calls, and gw_shrink where one fails. */
