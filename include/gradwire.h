@@ -109,7 +109,7 @@ typedef struct gw_options {
     const char *interfaces;  /* "eth,ib" prefixes, "^docker" excludes, "=eth0" exact; NULL: GRADWIRE_INTERFACE */
     const char *ports;       /* "29500-29599" for listening sockets; NULL: GRADWIRE_PORTS, else any */
     double deadline_s;       /* longest wait without progress; 0: GRADWIRE_DEADLINE, else 30 */
-    const char *quorum;      /* "on", or "off": after a loss every side goes on (gw_shrink); NULL: GRADWIRE_QUORUM, else on */
+    const char *quorum;      /* "off": every side goes on after a loss (gw_shrink); NULL: GRADWIRE_QUORUM, else "on" */
 } gw_options;
 
 #define GW_OPTIONS_DEFAULT                                                                                             \
@@ -140,9 +140,9 @@ GW_API gw_status gw_abort(gw_comm *comm, const char *reason);
  * At most one job goes on. Ranks that are proved dead (the process has ended, or its host refuses its port) or have
  * left by gw_finalize are not counted. Of the others more than half must have come together, or exactly half with the
  * lowest rank among them; if the job was shrunk before, they must also outnumber those whom it left behind at any one
- * time and who are not proved dead. Elsewhere nobody goes on, and is told why (GW_PEER_LOST or GW_TIMEOUT); so is a rank
- * that the others went on without. quorum=off (gw_options) lets every side go on, which may make two jobs of one.
- * It takes one deadline at most: ranks that do not call it are waited for half of that. gw_abort on the old
+ * time and who are not proved dead. Elsewhere nobody goes on, and all are told why (GW_PEER_LOST or GW_TIMEOUT); so is
+ * a rank that the others went on without. quorum=off (gw_options) lets every side go on, which may make two jobs of
+ * one. It takes one deadline at most: ranks that do not call it are waited for half of that. gw_abort on the old
  * communicator, on any rank and from any thread, ends it everywhere with GW_ABORTED. */
 GW_API gw_status gw_shrink(gw_comm *comm, gw_comm **out);
 

@@ -1,5 +1,5 @@
 /* test_faults_net.c - a job whose doors are knocked at by hundreds of strangers goes on as if nothing was; a job whose
- * network is cut ends at the deadline on both sides. Jobs of real processes. */
+ * network is cut ends at the deadline on both sides, and goes on by gw_shrink on one. Jobs of real processes. */
 #include "job.h"
 
 #include <dirent.h>
@@ -209,5 +209,44 @@ static void network_is_cut(void) {
     remove_hosts();
 }
 
+/* Reduces until the network is cut, and tries to go on. */
+static void shrinks_when_cut(gw_comm *comm, const job *j, job_seat *seat) {
+    float in = 1, out = 0;
+    gw_comm *smaller = NULL;
+    (void)j;
+    while (!job_failed(seat, comm, gw_allreduce(comm, &in, &out, 1, GW_F32, GW_SUM)))
+        atomic_fetch_add(&seat->rounds, 1);
+    seat->called_at = gw_clock_now();
+    seat->later = gw_shrink(comm, &smaller);
+    seat->failed_at = gw_clock_now();
+    snprintf(seat->later_text, sizeof seat->later_text, "%s", seat->later ? gw_last_error(NULL) : "");
+    seat->size = smaller ? gw_size(smaller) : 0;
+    if (smaller && gw_allreduce(smaller, &in, &out, 1, GW_F32, GW_SUM)) seat->wrong++;
+    if (smaller) seat->wrong += out != (float)seat->size;
+    gw_finalize(smaller);
+    gw_finalize(comm);
+}
 
-TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut))
+static void one_side_of_a_cut_goes_on(void) {
+    if (!make_hosts()) return;
+    job j = {.world = 5, .strategy = "transport=auto", .deadline_s = 2 * JOB_SLOWER, .body = shrinks_when_cut,
+             .space = {left, left, right, right, right}, .master_addr = "10.77.0.1"};
+    job_start(&j);
+    CHECK(job_all_reached(&j, 3, 10));
+    CHECK(shell("ip -n %s link set v0 down%s", right, ""));
+    for (int r = 0; r < 5; r++) {
+        const job_seat *seat = &j.shared->seat[r];
+        CHECK(job_ended(&j, r, 8 * JOB_SLOWER));
+        double took = (double)(seat->failed_at - seat->called_at) / 1e9;
+        printf("    rank %d after %.1f s in gw_shrink: %s\n", r, took, seat->later ? seat->later_text : "goes on");
+        CHECK_EQ(r < 2 ? GW_PEER_LOST : GW_OK, seat->later);
+        CHECK_EQ(r < 2 ? 0 : 3, seat->size);
+        CHECK_EQ(0, seat->wrong);
+        CHECK(r >= 2 || strstr(seat->later_text, "2 of the 5 ranks that are not proved dead") != NULL);
+        CHECK(took < 1.2 * j.deadline_s);
+    }
+    job_close(&j);
+    remove_hosts();
+}
+
+TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut), CASE(one_side_of_a_cut_goes_on))

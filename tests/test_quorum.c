@@ -1,5 +1,5 @@
-/* test_quorum.c - who goes on after a loss: the rule alone, for every world up to 8. Of all sides that may go on, no two
- * that are disjoint are whole, whatever died and whoever knows of it. */
+/* test_quorum.c - who goes on after a loss: the rule alone, for every world up to 8. Of all sides that may go on, no
+ * two that are disjoint are whole, whatever died and whoever knows of it. */
 #include "test.h"
 
 #include "engine/quorum.h"

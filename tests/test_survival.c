@@ -1,6 +1,6 @@
 /* test_survival.c - every set of dead ranks and every two-way cut of worlds up to 8, in virtual time: where the rule
- * names a side exactly one job goes on, elsewhere none, with a sentence that says why. Never two. SURVIVAL_SEEDS sets how
- * often what is left to chance is tried (default 1). */
+ * names a side exactly one job goes on, elsewhere none, with a sentence that says why. Never two. SURVIVAL_SEEDS sets
+ * how often what is left to chance is tried (default 1). */
 #include "test.h"
 
 #include "sim/survival.h"
@@ -21,8 +21,8 @@ static gw_survival_outcome run(const gw_survival *spec) {
     runs++;
     if (!o.ok && test_failures <= 10) {
         test_failures++;
-        printf("    world %d seed %" PRIu64 " dead %#x side %#x spread %" PRIu64 " pairs %d messages %d: %s\n", spec->world,
-               spec->seed, spec->dead, spec->side, spec->spread, spec->pairs, spec->messages, o.text);
+        printf("    world %d seed %" PRIu64 " dead %#x side %#x spread %" PRIu64 " pairs %d messages %d: %s\n",
+               spec->world, spec->seed, spec->dead, spec->side, spec->spread, spec->pairs, spec->messages, o.text);
     }
     return o;
 }
@@ -102,13 +102,15 @@ static void a_death_at_each_message(void) {
 
 /* Cuts and deaths at any time, and pairs that cannot talk while others reach both: one job at most. */
 static void never_two(void) {
-    static const gw_time spreads[] = {GW_MILLISECOND, 30 * GW_MILLISECOND, GW_SURVIVAL_DEADLINE, 3 * GW_SURVIVAL_DEADLINE};
+    static const gw_time spreads[] = {GW_MILLISECOND, 30 * GW_MILLISECOND, GW_SURVIVAL_DEADLINE,
+                                      3 * GW_SURVIVAL_DEADLINE};
     int jobs = 0, total = (int)(500 * seeds());
     for (int i = 0; i < total; i++) {
         int world = 2 + i % 7;
         uint32_t chance = (uint32_t)(i + 1) * 2654435761u, all = (1u << world) - 1;
-        gw_survival spec = {.world = world, .seed = (uint64_t)i, .spread = spreads[i % 4], .pairs = (int)(chance >> 28),
-                            .side = i % 3 ? 0 : chance >> 4 & all, .dead = i % 2 ? chance >> 14 & chance >> 7 & all : 0};
+        uint32_t side = i % 3 ? 0 : chance >> 4 & all, dead = i % 2 ? chance >> 14 & chance >> 7 & all : 0;
+        gw_survival spec = {.world = world, .seed = (uint64_t)i, .spread = spreads[i % 4],
+                            .pairs = (int)(chance >> 28), .side = side, .dead = dead};
         jobs += run(&spec).jobs;
     }
     printf("    a job went on in %d of %d\n", jobs, total);

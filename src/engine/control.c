@@ -24,7 +24,8 @@ gw_status gw_control_open(gw_control **out, const gw_control_config *config, con
     gw_control *control = calloc(1, sizeof *control);
     if (!control) return gw_fail(error, GW_MEMORY, "out of memory for the control plane");
     *control = (gw_control){.rank = rank, .world = world, .deadline = config->deadline, .any_side = config->any_side,
-                            .events = *events, .error = {.rank = -1}, .shrink = {.refused = {.rank = -1}}, .polled_at = now, .beat_at = now,
+                            .events = *events, .error = {.rank = -1}, .shrink = {.refused = {.rank = -1}},
+                            .polled_at = now, .beat_at = now,
                             .members = calloc((size_t)world, sizeof(member)),
                             .voters = calloc((size_t)world, sizeof(gw_voter)),
                             .awaited = calloc((size_t)world, sizeof(int))};
@@ -36,7 +37,10 @@ gw_status gw_control_open(gw_control **out, const gw_control_config *config, con
     if (control->beat_every == 0) control->beat_every = 1;
     for (int r = 0; r < world; r++) control->members[r] = (member){.in = true, .waits_for = -1, .heard_at = now};
     int neighbours[GW_CONTROL_LINKS_MAX], links = gw_control_neighbours(rank, world, neighbours);
-    for (int i = 0; i < links; i++) control->members[neighbours[i]].linked = control->members[neighbours[i]].near = true;
+    for (int i = 0; i < links; i++) {
+        member *neighbour = &control->members[neighbours[i]];
+        neighbour->linked = neighbour->near = true;
+    }
     *out = control;
     return GW_OK;
 }

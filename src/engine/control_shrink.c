@@ -1,5 +1,5 @@
-/* control_shrink.c - the survivors of a generation find each other, agree on the next one, and enter it. Cost: a link to
- * each survivor, and six messages over it. */
+/* control_shrink.c - the survivors of a generation find each other, agree on the next one, and enter it.
+ * Cost: a link to each survivor, and six messages over it. */
 #include <stdio.h>
 
 #include "engine/control_internal.h"
@@ -294,10 +294,12 @@ static void hear_ask(gw_control *c, int from, const gw_members *gone, gw_time no
 }
 
 static void hear_vote(gw_control *c, int from, const gw_control_message *message, const gw_members *set, gw_time now) {
-    static const gw_vote_kind kinds[] = {[GW_CONTROL_PREPARE] = GW_VOTE_PREPARE, [GW_CONTROL_PROMISE] = GW_VOTE_PROMISE,
-                                         [GW_CONTROL_ACCEPT] = GW_VOTE_ACCEPT, [GW_CONTROL_ACCEPTED] = GW_VOTE_ACCEPTED};
+    static const gw_vote_kind kinds[] = {
+        [GW_CONTROL_PREPARE] = GW_VOTE_PREPARE, [GW_CONTROL_PROMISE] = GW_VOTE_PROMISE,
+        [GW_CONTROL_ACCEPT] = GW_VOTE_ACCEPT, [GW_CONTROL_ACCEPTED] = GW_VOTE_ACCEPTED};
     if (!asking(c)) return;
-    gw_vote heard = {.kind = kinds[message->kind], .ballot = message->ballot, .accepted = message->accepted, .set = *set};
+    gw_vote heard = {.kind = kinds[message->kind], .ballot = message->ballot, .accepted = message->accepted,
+                     .set = *set};
     gw_agreement_hear(c->shrink.agreement, from, &heard);
     if (heard.kind == GW_VOTE_PREPARE || heard.kind == GW_VOTE_ACCEPT) /* another's ballot is left its time */
         c->shrink.retry_at = now + (gw_time)(1 + position(c)) * share(c);

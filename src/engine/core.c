@@ -90,7 +90,8 @@ gw_status gw_core_open(gw_core **out, const gw_core_config *config, gw_time now,
     gw_control_config control = {.rank = config->rank, .world = config->world, .deadline = config->deadline,
                                  .any_side = config->any_side};
     gw_control_events events = {.ctx = core, .send = control_send, .dial = control_dial, .aborted = control_aborted,
-                                .gone = control_gone, .returned = control_returned, .slow = control_slow, .host_name = host_name};
+                                .gone = control_gone, .returned = control_returned, .slow = control_slow,
+                                .host_name = host_name};
     gw_status status = gw_engine_open(&core->engine, &engine, error);
     if (!status) status = gw_control_open(&core->control, &control, &events, now, error);
     if (status) gw_core_close(core);

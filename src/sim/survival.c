@@ -115,7 +115,8 @@ static int whole_jobs(const scene *s, uint32_t *members) {
 static void check_one_job(scene *s) {
     uint32_t members;
     int jobs = whole_jobs(s, &members);
-    if (jobs > 1 && !s->spec.any_side) broken(s, "%d jobs go on at once, one of them with the ranks %#x", jobs, members);
+    if (jobs > 1 && !s->spec.any_side)
+        broken(s, "%d jobs go on at once, one of them with the ranks %#x", jobs, members);
 }
 
 /* A rank's program: calls, and gw_shrink where one fails. */
@@ -134,7 +135,7 @@ static void open_team(survivor *self, uint32_t set) {
     self->members = set;
     self->calls = 0;
     self->next_call = now_of(self);
-    self->failed = (gw_error){.rank = -1};
+    self->failed = *gw_engine_error(gw_core_engine(self->core));
     gw_topology topology = {.world = count, .host_of = hosts};
     uint32_t id = gw_control_generation(gw_core_control(self->core));
     if (place < 0) broken(self->scene, "rank %d goes on in a job that it is not in", self->rank);
