@@ -265,6 +265,8 @@ static bool take_mail(tcp *t) {
 
 static void shut(tcp *t, gw_tcp_conn *conn) {
     if (conn == t->heard) t->heard = NULL;
+    conn->landing = NULL; /* what was promised to it is the engine's again */
+    conn->left = 0;
     if (conn->fd < 0) return;
     epoll_ctl(t->epoll, EPOLL_CTL_DEL, conn->fd, NULL); /* a forked child may hold the socket: closing is not enough */
     close(conn->fd);
