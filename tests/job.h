@@ -40,6 +40,7 @@
 /* What one rank saw. Written by the rank, read by the test. */
 typedef struct job_seat {
     _Atomic int pid;           /* of a rank that a launcher started */
+    _Atomic int child;         /* a process that it forked, for the test to kill */
     _Atomic int joined, ended; /* 1: gw_init returned; the body is over */
     _Atomic uint64_t rounds;   /* collectives that succeeded */
     gw_status status;          /* of the first call that failed */

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "engine/node.h"
 
@@ -25,7 +26,7 @@ static void watch(gw_node *node, gw_control_link *link, int operation) {
 static void drop(gw_node *node, gw_control_link *link, const char *detail, gw_time now) {
     if (link->fd < 0) return;
     epoll_ctl(node->events, EPOLL_CTL_DEL, link->fd, NULL);
-    close(link->fd);
+    gw_fd_close(link->fd);
     link->fd = -1;
     gw_core_link_lost(node->core, link->rank, detail, now);
 }
@@ -66,12 +67,12 @@ void gw_links_send(gw_node *node, int neighbour, const gw_control_message *messa
 void gw_links_adopt(gw_node *node, int neighbour, int fd) {
     gw_control_link *link = find(node, neighbour);
     if (!link || link->fd >= 0) {
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     if (!link->out) link->out = malloc(QUEUE_BYTES);
     if (!link->out) {
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     link->fd = fd;
@@ -118,7 +119,7 @@ bool gw_links_up(const gw_node *node) {
 
 void gw_links_close(gw_node *node) {
     for (int i = 0; i < node->link_count; i++) {
-        if (node->links[i].fd >= 0) close(node->links[i].fd);
+        gw_fd_close(node->links[i].fd);
         free(node->links[i].out);
     }
     node->link_count = 0;
