@@ -1,6 +1,6 @@
 /* job_launched.h - ranks of a job (job.h, which includes this) that a launcher starts, an MPI's for transport=mpi or
- * gradwire run: TEST_LAUNCHER="mpirun.openmpi --oversubscribe". They are this program once more, and find in JOB_FILE, the memory
- * that the test shares with them, what they are to do. */
+ * gradwire run: TEST_LAUNCHER="mpirun.openmpi --oversubscribe". They are this program once more, and find in JOB_FILE,
+ * the memory that the test shares with them, what they are to do. */
 #ifndef GW_TEST_JOB_LAUNCHED_H
 #define GW_TEST_JOB_LAUNCHED_H
 

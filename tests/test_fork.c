@@ -250,7 +250,9 @@ static void last_words_are_heard_first(void) {
     }
 }
 
-static bool is_readable(int fd, int wait_ms) { return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, wait_ms) > 0; }
+static bool is_readable(int fd, int wait_ms) {
+    return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, wait_ms) > 0;
+}
 
 static void only_that_process_is_watched(void) {
     pid_t child = fork();

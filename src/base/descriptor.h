@@ -1,12 +1,12 @@
 /* descriptor.h - the descriptors that this library keeps open, so that a forked child can close its copies of them.
  *
  * A child that keeps a copy of a socket keeps the connection: when its parent is killed, the peers see no end of it
- * until the child ends too (PyTorch's DataLoader workers are such children). fork() asks nobody and pthread_atfork takes
- * no argument, so what the child is to close must be known to the whole process: this is the one piece of state in the
- * library that belongs to no communicator. It is a set of bits, one for each descriptor, with a lock of its own that is
- * held for a system call at most and under which no other lock is taken; fork() waits for it, so a child always finds
- * the set as it is. Descriptors of other libraries (libzmq, libfabric, MPI) are not in it: their sockets stay open in a
- * child, and are no use to it.
+ * until the child ends too (PyTorch's DataLoader workers are such children). A handler of pthread_atfork has no
+ * argument, so the set of descriptors belongs to the process: it is the only state in the library that belongs to no
+ * communicator. It has one bit for each descriptor and a lock of its own. A thread that holds the lock makes a few
+ * system calls that do not block, and takes no other lock; fork() takes it too, so a child finds the set as it is.
+ * Descriptors of other libraries (libzmq, libfabric, MPI) are not in it: their sockets stay open in a child. Peers
+ * notice a death all the same, because the control links are ours.
  *
  * Any thread may call these functions. */
 #ifndef GW_BASE_DESCRIPTOR_H

@@ -134,8 +134,8 @@ void gw_node_started(gw_node *node);
 void gw_node_wake(gw_node *node);
 void *gw_node_progress(void *node);
 
-/* watch.c: processes of this host; by the joining thread, then by the progress thread. ended: epoll says so. settle: (L)
- * is held, and the control links have been polled since. */
+/* watch.c: processes of this host; by the joining thread, then by the progress thread. ended: epoll says so. settle:
+ * (L) is held, and the control links have been polled since. */
 gw_status gw_watch_open(gw_node *node, gw_error *error);
 void gw_watch_ended(gw_node *node, int rank, gw_time now);
 void gw_watch_settle(gw_node *node, gw_time now);
