@@ -76,6 +76,11 @@ test-servers: all
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
+# 500 kills of ranks that have forked children, over every transport, with and without a launcher: half an hour.
+.PHONY: test-kills
+test-kills: all
+	@tests/kills.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 

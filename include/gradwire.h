@@ -15,6 +15,9 @@
  * gw_size, gw_local_rank and gw_local_size, which any thread may call at any time before gw_finalize. A request may
  * be tested or waited for by any one thread.
  *
+ * Fork. A child of a rank is no rank: every call in it returns GW_INVALID and says so, gw_finalize and gw_step_close
+ * free nothing there, and its end changes nothing for the job.
+ *
  * Memory. Buffers belong to the caller and must stay valid until the call, or the request, is complete. Buffers from
  * gw_alloc can be reduced in place by other ranks of the same host and are fastest; any other memory works.
  */

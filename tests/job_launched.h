@@ -1,6 +1,6 @@
-/* job_launched.h - ranks of a job (job.h, which includes this) that an MPI's launcher starts, for transport=mpi:
- * TEST_LAUNCHER="mpirun.openmpi --oversubscribe". They are this program once more, and find in JOB_FILE, the memory
- * that the test shares with them, what they are to do. */
+/* job_launched.h - ranks of a job (job.h, which includes this) that a launcher starts, an MPI's for transport=mpi or
+ * gradwire run: TEST_LAUNCHER="mpirun.openmpi --oversubscribe". They are this program once more, and find in JOB_FILE,
+ * the memory that the test shares with them, what they are to do. */
 #ifndef GW_TEST_JOB_LAUNCHED_H
 #define GW_TEST_JOB_LAUNCHED_H
 
@@ -46,6 +46,7 @@ static void job_launch(job *j, const char *line) {
 __attribute__((constructor)) static void job_be_launched(void) {
     const char *path = getenv("JOB_FILE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) rank = getenv("RANK");
     if (!path || !rank) return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     job_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

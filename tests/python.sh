@@ -47,6 +47,10 @@ a_refusal_ends_all() {
     [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
+forked_children_harm_nobody() {
+    timeout 150 "$build/gradwire" run -n 2 --deadline 60 -- "$python" tests/forks.py >"$scratch/said" 2>&1 &&
+        grep -q '^\[0\] all went on$' "$scratch/said" && ! grep -q 'is gone' "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
 # Each rank sees a file of hosts of its own: on the first host its name leads to 127.0.1.1, on the other to its address.
 a_host_name_may_lead_to_loopback() {
     printf '127.0.0.1 localhost\n127.0.1.1 first\n' >"$scratch/hosts.0"
@@ -117,6 +121,7 @@ full() {
 }
 
 if [ "${2:-}" = full ]; then full; else quick; fi
+check "children that a rank forks harm nobody, workers of a DataLoader among them" forked_children_harm_nobody
 check "the package has the version of the library" versions_agree
 check "another version of the library is refused" version_is_checked
 check "a missing library is told" missing_library_is_told

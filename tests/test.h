@@ -18,7 +18,7 @@ typedef struct test_case {
     void (*run)(void);
 } test_case;
 
-static int test_failures; /* of the case that runs */
+__attribute__((unused)) static int test_failures; /* of the case that runs */
 
 #define CASE(function) { #function, function }
 
@@ -50,7 +50,7 @@ static int test_failures; /* of the case that runs */
         }                                                                                                              \
     } while (0)
 
-static int test_main(int argc, char **argv, const test_case *cases, int count) {
+__attribute__((unused)) static int test_main(int argc, char **argv, const test_case *cases, int count) {
     const char *seconds = getenv("TEST_SECONDS");
     alarm(seconds ? (unsigned)atoi(seconds) : 120);
     setvbuf(stdout, NULL, _IOLBF, 0);

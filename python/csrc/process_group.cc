@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <unistd.h>
 
 #include <gradwire.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -125,19 +126,21 @@ class Work : public c10d::Work {
 class ProcessGroupGradwire : public Base {
   public:
     ProcessGroupGradwire(int rank, int size, uintptr_t comm)
-        : Base(rank, size), comm_((gw_comm *)comm), waiter_([this] { run(); }) {}
+        : Base(rank, size), comm_((gw_comm *)comm), pid_(getpid()), calls_(new Calls) {
+        calls_->waiter = std::thread([this] { run(); });
+    }
     ~ProcessGroupGradwire() override { shutdown(); }
 
     const std::string getBackendName() const override { return "gradwire"; }
 
     void abort(const std::string &reason) {
-        if (comm_) gw_abort(comm_, reason.c_str());
+        if (comm_ && !forked()) gw_abort(comm_, reason.c_str());
     }
 
     /* Completes what was started and leaves the job. The waiting thread may need the interpreter's lock, for callbacks
      * and to let tensors go, which a destructor holds. */
     void shutdown() {
-        if (!comm_) return;
+        if (!comm_ || forked()) return;
         if (!PyGILState_Check()) {
             leave();
             return;
@@ -276,11 +279,12 @@ class ProcessGroupGradwire : public Base {
 
     void leave() {
         {
-            std::lock_guard<std::mutex> guard(lock_);
-            queue_.emplace_back();
+            std::lock_guard<std::mutex> guard(calls_->lock);
+            calls_->queue.emplace_back();
         }
-        ready_.notify_one();
-        waiter_.join();
+        calls_->ready.notify_one();
+        calls_->waiter.join();
+        delete calls_;
         gw_finalize(comm_);
         comm_ = nullptr;
     }
@@ -346,7 +350,8 @@ class ProcessGroupGradwire : public Base {
                     "gradwire: alltoall: one part for each rank is wanted, in and out");
         for (int r = 0; r < getSize(); r++) usable(in[r], "alltoall"), usable(out[r], "alltoall");
         out[getRank()].copy_(in[getRank()].view_as(out[getRank()]));
-        std::lock_guard<std::mutex> guard(lock_);
+        check_process();
+        std::lock_guard<std::mutex> guard(calls_->lock);
         for (int distance = 1; distance < getSize(); distance++) {
             int to = (getRank() + distance) % getSize(), from = (getRank() - distance + getSize()) % getSize();
             Elements go = moved(in[to]), come = moved(out[from]);
@@ -361,18 +366,20 @@ class ProcessGroupGradwire : public Base {
     template <typename Start> WorkPtr each(const char *call, c10d::OpType type, Tensors &tensors, Start start) {
         for (const at::Tensor &tensor : tensors) usable(tensor, call);
         auto work = make(type, tensors, tensors);
-        std::lock_guard<std::mutex> guard(lock_);
+        check_process();
+        std::lock_guard<std::mutex> guard(calls_->lock);
         for (const at::Tensor &tensor : tensors) begin(work, start(tensor, &request_));
         return await(work);
     }
 
     template <typename Start> WorkPtr started(WorkOfOurs work, Start start) {
-        std::lock_guard<std::mutex> guard(lock_);
+        check_process();
+        std::lock_guard<std::mutex> guard(calls_->lock);
         begin(work, start(&request_));
         return await(work);
     }
 
-    /* lock_ is held. */
+    /* The lock is held. */
     void begin(const WorkOfOurs &work, gw_status status) {
         if (status == GW_OK) {
             work->requests.push_back(request_);
@@ -383,31 +390,44 @@ class ProcessGroupGradwire : public Base {
         TORCH_CHECK(false, "gradwire: ", sentence);
     }
 
-    /* lock_ is held. */
+    /* The lock is held. */
     WorkPtr await(const WorkOfOurs &work) {
-        queue_.push_back(work);
-        ready_.notify_one();
+        calls_->queue.push_back(work);
+        calls_->ready.notify_one();
         return work;
     }
 
     void run() {
         for (;;) {
-            std::unique_lock<std::mutex> guard(lock_);
-            ready_.wait(guard, [this] { return !queue_.empty(); });
-            WorkOfOurs work = std::move(queue_.front());
-            queue_.pop_front();
+            std::unique_lock<std::mutex> guard(calls_->lock);
+            calls_->ready.wait(guard, [this] { return !calls_->queue.empty(); });
+            WorkOfOurs work = std::move(calls_->queue.front());
+            calls_->queue.pop_front();
             guard.unlock();
             if (!work) return;
             work->finish(comm_);
         }
     }
 
+    /* A forked child has a copy of this object, but not the thread, and the lock as it was: it leaves all as it is. */
+    bool forked() const { return getpid() != pid_; }
+
+    void check_process() const {
+        TORCH_CHECK(!forked(), "gradwire: this process was forked from rank ", getRank(), " (process ", pid_, "), which "
+                    "alone can use the process group: a forked child may compute, but not communicate");
+    }
+
+    struct Calls {
+        std::mutex lock; /* the order of calls, and the queue */
+        std::condition_variable ready;
+        std::deque<WorkOfOurs> queue; /* in the order of calls; a null pointer ends the thread */
+        std::thread waiter;
+    };
+
     gw_comm *comm_;
-    gw_request *request_ = nullptr; /* the one just started; lock_ */
-    std::mutex lock_;               /* the order of calls, and the queue */
-    std::condition_variable ready_;
-    std::deque<WorkOfOurs> queue_; /* in the order of calls; a null pointer ends the thread */
-    std::thread waiter_;
+    pid_t pid_;                     /* of the process that joined */
+    gw_request *request_ = nullptr; /* the one just started; under the lock */
+    Calls *calls_;                  /* not destroyed in a child: nobody would answer */
 };
 
 } // namespace gradwire

@@ -60,6 +60,7 @@ static gw_status check_buffers(const call *c) {
 static gw_status check(const call *c) {
     const gw_op_spec *spec = &c->spec;
     if (!c->comm) return invalid("%s: the communicator is NULL", gw_collective_name(spec->collective));
+    if (gw_comm_forked(c->comm)) return GW_INVALID;
     gw_status status = check_types(spec);
     if (status) return status;
     bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
@@ -121,7 +122,7 @@ static gw_status allreduce(gw_comm *comm, const void *in, void *out, size_t coun
 
 gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op) {
     gw_status status;
-    bool plain = comm && !comm->grouping && in && out;
+    bool plain = comm && !comm->grouping && in && out && !gw_node_forked(comm->node);
     if (plain && gw_comm_run_again(comm, GW_COLL_ALLREDUCE, in, out, count, dtype, op, &status)) return status;
     return allreduce(comm, in, out, count, dtype, op, false, NULL);
 }

@@ -22,7 +22,7 @@ gw_status gw_comm_told(const gw_error *error) {
 }
 
 const char *gw_last_error(const gw_comm *comm) {
-    if (comm && atomic_load(&comm->failed)) return comm->error.text;
+    if (comm && atomic_load(&comm->failed) && !gw_node_forked(comm->node)) return comm->error.text;
     return last_error.text;
 }
 
@@ -381,6 +381,7 @@ gw_status gw_wait(gw_request *request) {
     gw_comm *comm = request->comm;
     gw_node *node = comm->node;
     gw_error error = {.rank = -1};
+    if (gw_comm_forked(comm)) return GW_INVALID;
     gw_node_lock(node);
     gw_node_drive(node, request->op);
     gw_status status = retire(request);
@@ -398,6 +399,7 @@ gw_status gw_test(gw_request *request, bool *done) {
     if (!request) return GW_OK;
     gw_comm *comm = request->comm;
     gw_node *node = comm->node;
+    if (gw_comm_forked(comm)) return GW_INVALID;
     gw_node_lock(node);
     if (!gw_op_done(request->op) && !node->driven) gw_core_poll(node->core, gw_clock_now());
     *done = gw_op_done(request->op);
@@ -408,6 +410,7 @@ gw_status gw_test(gw_request *request, bool *done) {
 
 gw_status gw_finalize(gw_comm *comm) {
     if (!comm) return GW_OK;
+    if (gw_comm_forked(comm)) return GW_INVALID;
     gw_node *node = comm->node;
     gw_node_lock(node);
     while (comm->requests) { /* what nobody waited for still writes into the caller's memory */
@@ -436,6 +439,7 @@ void *gw_alloc(gw_comm *comm, size_t bytes) {
         gw_comm_told(&error);
         return NULL;
     }
+    if (gw_comm_forked(comm)) return NULL;
     gw_node *node = comm->node;
     void *memory = NULL;
     gw_node_lock(node);
@@ -451,7 +455,7 @@ void *gw_alloc(gw_comm *comm, size_t bytes) {
 }
 
 void gw_free(gw_comm *comm, void *memory) {
-    if (!comm || !memory) return;
+    if (!comm || !memory || gw_comm_forked(comm)) return;
     gw_node *node = comm->node;
     gw_node_lock(node);
     release_memory(node, memory);

@@ -49,6 +49,9 @@ gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error);
 gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *error);
 /* Sets the calling thread's last error, and returns its status. */
 gw_status gw_comm_told(const gw_error *error);
+/* forked.c: whether this process is a child of the rank; then it is the calling thread's last error (GW_INVALID). Every
+ * public call asks before it takes a lock. */
+bool gw_comm_forked(const gw_comm *comm);
 /* Runs one operation in the caller's thread. Without a builder, the communicator's strategy chooses it. */
 gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec);
 /* Runs it if it differs only in its buffers from the last call, which was checked and planned: a small one is under way

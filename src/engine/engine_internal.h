@@ -44,6 +44,7 @@ typedef struct gw_peer {
 typedef struct gw_landing {
     uint8_t *at;       /* where the payload is put */
     uint64_t bytes;    /* its exact length */
+    bool taken;        /* promised to a connection: no other may bring this message */
     bool arrived;
     gw_time begun;     /* while recording: its first byte; 0: not seen */
     bool acted;        /* already reduced or copied, in part at least, straight from where it came */
@@ -159,7 +160,6 @@ bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early mess
 void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
 void gw_flow_grant_all(gw_op *op, gw_lane *lane);      /* tells it in any case */
 bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */
-void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]); /* what that job rank called instead */
 void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: credits that peers may need */
 void gw_flow_discard(gw_engine *engine);               /* after a failure: empties stashes, credits anew */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
@@ -167,6 +167,11 @@ void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 gw_signature gw_signature_unpack(const uint64_t packed[2]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
+/* That job rank called something else: reports both. */
+void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
+                        const gw_signature *mine);
+void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine);
+void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
 
 /* executor.c */
 /* A message for a posted step; bytes: what came, less than the landing has room for only where parts vary. */

@@ -18,29 +18,6 @@ static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
 }
 
-static void mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
-                     const gw_signature *mine) {
-    char our_text[GW_TEXT_BYTES], their_text[GW_TEXT_BYTES];
-    gw_signature_text(mine, our_text);
-    gw_signature_text(theirs, their_text);
-    gw_engine_report(engine, GW_MISMATCH, peer,
-                     "ranks disagree about collective #%" PRIu64 " of communicator %u: rank %d on %s called %s; "
-                     "rank %d on %s called %s; every rank must make the same calls in the same order",
-                     op & ~GW_PAIR_OP, comm, engine->config.rank, host(engine, engine->config.rank), our_text, peer,
-                     host(engine, peer), their_text);
-}
-
-static void frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
-    gw_signature theirs = gw_signature_of_frame(frame);
-    mismatch(engine, peer, frame->comm, frame->op, &theirs, mine);
-}
-
-/* The board names who differs from most; on that rank itself, show what another one called. */
-void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
-    gw_signature theirs = gw_signature_unpack(packed);
-    mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
-}
-
 static gw_team *find_team(gw_engine *engine, uint32_t id) {
     gw_team *team = engine->teams;
     while (team && team->id != id) team = team->next;
@@ -54,7 +31,7 @@ static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
     if (team->next_op - frame->op > GW_HISTORY) return true;
     const gw_signature *past = &team->history[frame->op % GW_HISTORY];
     gw_signature theirs = gw_signature_of_frame(frame);
-    if (!gw_signature_equal(past, &theirs)) frame_mismatch(engine, peer, frame, past);
+    if (!gw_signature_equal(past, &theirs)) gw_engine_frame_mismatch(engine, peer, frame, past);
     return true;
 }
 
@@ -64,7 +41,7 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
         if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
         gw_signature theirs = gw_signature_of_frame(frame);
         if (gw_signature_equal(&op->signature, &theirs)) return op;
-        frame_mismatch(engine, peer, frame, &op->signature);
+        gw_engine_frame_mismatch(engine, peer, frame, &op->signature);
         return NULL;
     }
     return NULL;
@@ -96,6 +73,17 @@ static gw_stashed *stash_slot(gw_engine *engine, int peer, const gw_frame *frame
     return NULL;
 }
 
+/* The early message with these numbers, whole or still coming; NULL: there is none. */
+static gw_stashed *stashed(gw_peer *peer, uint32_t comm, uint64_t op, uint32_t channel, uint64_t index) {
+    for (int i = 0; peer->stash_used && i < GW_EAGER_SLOTS; i++) {
+        gw_stashed *slot = &peer->stash[i];
+        if (slot->used && slot->frame.comm == comm && slot->frame.op == op && slot->frame.channel == channel &&
+            slot->frame.index == index)
+            return slot;
+    }
+    return NULL;
+}
+
 static void unstash(gw_peer *peer, gw_stashed *slot) {
     slot->used = false;
     peer->stash_used--;
@@ -108,31 +96,25 @@ static void mark_all(gw_engine *engine) {
 
 bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index) {
     gw_peer *peer = &op->engine->peers[lane->peer];
-    if (!peer->stash_used) return false;
-    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
-        gw_stashed *slot = &peer->stash[i];
-        if (!slot->used || !slot->complete || slot->frame.comm != op->team->id || slot->frame.op != op->number ||
-            slot->frame.channel != lane->stream.channel || slot->frame.index != index)
-            continue;
-        gw_landing *landing = &lane->land[index % GW_PIPELINE];
-        gw_signature theirs = gw_signature_of_frame(&slot->frame);
-        if (!gw_signature_equal(&op->signature, &theirs)) {
-            frame_mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
-            return false;
-        }
-        if (slot->frame.length > landing->bytes) {
-            gw_engine_report(op->engine, GW_PROTOCOL, lane->peer, "rank %d sent %" PRIu64 " bytes where %" PRIu64
-                             " fit", lane->peer, slot->frame.length, landing->bytes);
-            return false;
-        }
-        if (slot->frame.length) gw_copy(landing->at, slot->bytes, slot->frame.length);
-        landing->bytes = slot->frame.length;
-        landing->arrived = true;
-        if (op->engine->trace) gw_tracing_arrived(op, lane, &slot->frame, slot->begun, slot->arrived);
-        unstash(peer, slot);
-        return true;
+    gw_stashed *slot = stashed(peer, op->team->id, op->number, lane->stream.channel, index);
+    if (!slot || !slot->complete) return false;
+    gw_landing *landing = &lane->land[index % GW_PIPELINE];
+    gw_signature theirs = gw_signature_of_frame(&slot->frame);
+    if (!gw_signature_equal(&op->signature, &theirs)) {
+        gw_engine_frame_mismatch(op->engine, lane->peer, &slot->frame, &op->signature);
+        return false;
     }
-    return false;
+    if (slot->frame.length > landing->bytes) {
+        gw_engine_report(op->engine, GW_PROTOCOL, lane->peer, "rank %d sent %" PRIu64 " bytes where %" PRIu64 " fit",
+                         lane->peer, slot->frame.length, landing->bytes);
+        return false;
+    }
+    if (slot->frame.length) gw_copy(landing->at, slot->bytes, slot->frame.length);
+    landing->bytes = slot->frame.length;
+    landing->arrived = true;
+    if (op->engine->trace) gw_tracing_arrived(op, lane, &slot->frame, slot->begun, slot->arrived);
+    unstash(peer, slot);
+    return true;
 }
 
 uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane) {
@@ -157,7 +139,7 @@ static void check_stash(gw_op *op) {
             if (op->pair_peer >= 0 && op->pair_peer != job_rank) continue;
             gw_signature theirs = gw_signature_of_frame(&slot->frame);
             if (!gw_signature_equal(&op->signature, &theirs))
-                frame_mismatch(op->engine, job_rank, &slot->frame, &op->signature);
+                gw_engine_frame_mismatch(op->engine, job_rank, &slot->frame, &op->signature);
         }
     }
 }
@@ -198,7 +180,7 @@ static void claim_from(gw_op *op, int job_rank) {
         }
         gw_lane *lane = gw_op_lane(op, GW_FLOW_SEND, job_rank, early->channel);
         if (!gw_signature_equal(&early->signature, &op->signature)) {
-            mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &op->signature);
+            gw_engine_mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &op->signature);
         } else if (lane && early->granted > lane->granted) {
             lane->granted = early->granted;
         }
@@ -327,14 +309,27 @@ static void over_already(gw_engine *engine, int peer, const gw_frame *frame) {
                      peer, host(engine, peer), frame->op & ~GW_PAIR_OP);
 }
 
+/* Two connections bring the same message: whichever came second is refused, for only one may write to a place. Reports
+ * it. landing: NULL, where no step for it has been posted. */
+static bool is_coming(gw_engine *engine, int peer, const gw_frame *frame, const gw_landing *landing) {
+    bool early = stashed(&engine->peers[peer], frame->comm, frame->op, frame->channel, frame->index) != NULL;
+    if (!early && !(landing && landing->taken)) return false;
+    gw_engine_report(engine, GW_PROTOCOL, peer,
+                     "rank %d on %s sent message %" PRIu64 " of operation #%" PRIu64 " twice, by two connections: do "
+                     "all ranks run the same version of gradwire?",
+                     peer, host(engine, peer), frame->index, frame->op & ~GW_PAIR_OP);
+    return true;
+}
+
 static void *sink_landing(void *ctx, int peer, const gw_frame *frame) {
     gw_engine *engine = ctx;
     gw_op *op = gw_engine_find(engine, peer, frame);
     if (engine->halted) return NULL;
     gw_lane *lane;
     gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
-    if (engine->halted) return NULL;
+    if (engine->halted || is_coming(engine, peer, frame, landing)) return NULL;
     if (landing) {
+        landing->taken = true;
         landing->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
         return landing->at;
     }
@@ -355,8 +350,17 @@ static bool sink_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, 
     gw_lane *lane = NULL;
     gw_landing *landing = op && !engine->halted ? posted_landing(engine, op, peer, frame, &lane) : NULL;
     if (engine->halted || !landing) return at > 0;
+    bool begins = at == 0 && (bytes == 0 || !landing->acted);
+    if (begins && is_coming(engine, peer, frame, landing)) return false;
     if (at == 0) landing->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
-    return gw_op_piece(op, lane, frame->index, at, data, bytes);
+    landing->taken |= gw_op_piece(op, lane, frame->index, at, data, bytes);
+    return landing->taken;
+}
+
+/* This payload has come into the landing that was promised to it. */
+static bool is_own(const gw_landing *landing, const gw_frame *frame, const void *data) {
+    if (!landing || !landing->taken) return false;
+    return data == landing->at || (landing->acted && !data && frame->length);
 }
 
 /* The stash place that sink_landing gave for this payload, if it did. */
@@ -385,7 +389,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
     if (engine->halted) return;
     gw_lane *lane = NULL;
     gw_landing *landing = op ? posted_landing(engine, op, peer, frame, &lane) : NULL;
-    if (engine->halted) return;
+    if (engine->halted || (!is_own(landing, frame, data) && is_coming(engine, peer, frame, landing))) return;
     if (landing) {
         if (frame->flags & GW_FRAME_EAGER) from->owed++;
         if (engine->trace) gw_tracing_arrived(op, lane, frame, landing->begun, 0);
@@ -437,11 +441,12 @@ static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void 
 }
 
 static void *sink_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
-    (void)ctx, (void)peer;
+    gw_engine *engine = ctx;
     gw_op *op = grant->owner;
     const gw_lane *lane = &op->lanes[(size_t)((const uint8_t *)grant - (uint8_t *)op->lanes) / sizeof *lane];
     const gw_landing *landing = &lane->land[index % GW_PIPELINE];
     if (index < lane->done || index >= lane->posted || landing->arrived) return NULL;
+    if (stashed(&engine->peers[peer], op->team->id, op->number, lane->stream.channel, index)) return NULL;
     *bytes = landing->bytes;
     return landing->at;
 }

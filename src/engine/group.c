@@ -13,6 +13,7 @@
 gw_status gw_group_start(gw_comm *comm) {
     gw_error error = {.rank = -1};
     if (!comm) gw_fail(&error, GW_INVALID, "gw_group_start: the communicator is NULL");
+    else if (gw_comm_forked(comm)) return GW_INVALID;
     else if (comm->grouping) gw_fail(&error, GW_INVALID, "gw_group_start: a group is open already");
     if (error.status) return gw_comm_told(&error);
     comm->grouping = true;
@@ -141,6 +142,7 @@ static gw_status carry_out_group(gw_comm *comm, gw_request **requests, fused_cla
 gw_status gw_group_end(gw_comm *comm) {
     gw_error error = {.rank = -1};
     if (!comm) gw_fail(&error, GW_INVALID, "gw_group_end: the communicator is NULL");
+    else if (gw_comm_forked(comm)) return GW_INVALID;
     else if (!comm->grouping) gw_fail(&error, GW_INVALID, "gw_group_end: no group is open");
     if (error.status) return gw_comm_told(&error);
     comm->grouping = false;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "engine/node.h"
 
@@ -27,7 +28,7 @@ static void watch(gw_node *node, gw_control_link *link, int operation) {
 
 static void hang_up(gw_node *node, gw_control_link *link) {
     epoll_ctl(node->events, EPOLL_CTL_DEL, link->fd, NULL);
-    close(link->fd);
+    gw_fd_close(link->fd);
     link->fd = -1;
     link->in_have = link->out_first = link->out_used = 0;
 }
@@ -78,7 +79,7 @@ void gw_links_adopt(gw_node *node, int rank, int fd, bool dialled) {
     if (dialled) link->dialling = false;
     if (!link->out) link->out = malloc(QUEUE_BYTES);
     if (!link->out || (link->fd >= 0 && link->by_lower && !by_lower)) {
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     if (link->fd >= 0) hang_up(node, link);
@@ -140,7 +141,7 @@ void gw_links_flush(gw_node *node, int index) {
 
 void gw_links_close(gw_node *node) {
     for (int i = 0; i < node->link_count; i++) {
-        if (node->links[i].fd >= 0) close(node->links[i].fd);
+        gw_fd_close(node->links[i].fd);
         free(node->links[i].out);
     }
     free(node->links);

@@ -43,6 +43,7 @@ gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
         return gw_comm_told(&error);
     }
     *out = NULL;
+    if (gw_comm_forked(comm)) return GW_INVALID;
     if (comm->grouping) {
         gw_fail(&error, GW_INVALID, "gw_comm_split: it cannot be called inside a group");
         return gw_comm_told(&error);
@@ -85,6 +86,7 @@ gw_status gw_abort(gw_comm *comm, const char *reason) {
         gw_fail(&error, GW_INVALID, "gw_abort: the communicator is NULL");
         return gw_comm_told(&error);
     }
+    if (gw_comm_forked(comm)) return GW_INVALID;
     gw_node *node = comm->node;
     gw_fail_rank(&error, GW_ABORTED, node->rank, "rank %d on %s aborted: %s", node->rank,
                  node->endpoints[node->rank].host, reason ? reason : "no reason given");
@@ -170,6 +172,7 @@ gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
         return gw_comm_told(&error);
     }
     *out = NULL;
+    if (gw_comm_forked(comm)) return GW_INVALID;
     gw_node *node = comm->node;
     gw_node_lock(node);
     gw_status status = check_shrinkable(comm, &error);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "base/words.h"
@@ -290,9 +291,9 @@ static gw_status link_up(gw_node *node, gw_error *error) {
 }
 
 static gw_status open_descriptors(gw_node *node, gw_error *error) {
-    node->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    node->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    node->events = epoll_create1(EPOLL_CLOEXEC);
+    node->wake = gw_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    node->kick = gw_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    node->events = gw_fd_keep(epoll_create1(EPOLL_CLOEXEC));
     if (node->wake < 0 || node->kick < 0 || node->events < 0)
         return gw_fail(error, GW_SYSTEM, "cannot make an eventfd or epoll: %s", strerror(errno));
     struct epoll_event event = {.events = EPOLLIN};
@@ -323,6 +324,8 @@ static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
     if (!status) status = choose_routes(node, error);
     if (!status) status = link_up(node, error);
     if (status) return status;
+    status = gw_watch_open(node, error);
+    if (status) return status;
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(node->events, EPOLL_CTL_ADD, gw_gateway_fd(node->gateway), &event);
     int failure = pthread_create(&node->thread, NULL, gw_node_progress, node);
@@ -345,6 +348,7 @@ gw_status gw_node_open(gw_node **out, const gw_options *options, const gw_place 
     if (!node) return gw_fail(error, GW_MEMORY, "out of memory for a job");
     node->wake = node->kick = node->events = node->home = -1;
     node->join_error.rank = -1;
+    node->fork_depth = gw_fork_depth();
     node->next_comm = 1;
     pthread_mutex_init(&node->lock, NULL);
     pthread_cond_init(&node->turn, NULL);
@@ -412,6 +416,7 @@ void gw_node_retire(gw_node *node) {
     if (node->threaded) stop_progress(node);
     gw_gateway_close(node->gateway);
     node->gateway = NULL;
+    gw_watch_close(node);
     gw_node_lock(node);
     gw_links_close(node);
     gw_node_unlock(node);
@@ -429,6 +434,7 @@ void gw_node_leave(gw_node *node) {
     gw_node_end_trace(node);
     gw_gateway_close(node->gateway);
     gw_links_close(node);
+    gw_watch_close(node);
     if (node->net) node->net->ops->close(node->net);
     if (node->shm) node->shm->ops->close(node->shm);
     gw_core_close(node->core);
@@ -437,9 +443,9 @@ void gw_node_leave(gw_node *node) {
         free(node->spare_requests);
         node->spare_requests = next;
     }
-    if (node->wake >= 0) close(node->wake);
-    if (node->kick >= 0) close(node->kick);
-    if (node->events >= 0) close(node->events);
+    gw_fd_close(node->wake);
+    gw_fd_close(node->kick);
+    gw_fd_close(node->events);
     pthread_cond_destroy(&node->turn);
     pthread_mutex_destroy(&node->lock);
     gw_job_links_forget(node);

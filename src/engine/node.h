@@ -34,8 +34,15 @@ typedef struct gw_control_link {
     size_t out_first, out_used;
 } gw_control_link;
 
+/* The process of a rank on this host. (P) */
+typedef struct gw_watched {
+    int fd;           /* pidfd, -1: not watched, or no longer */
+    gw_time ended_at; /* when its end was seen, until that is settled; 0: it lives, for all that is known */
+} gw_watched;
+
 typedef struct gw_node {
     int rank, world;
+    unsigned fork_depth;  /* of the process that joined (base/descriptor.h); constant */
     gw_place place;       /* where it joined; constant */
     gw_options options;   /* as it was joined with; its strings are copies. Constant */
     gw_time deadline; /* ns */
@@ -72,7 +79,9 @@ typedef struct gw_node {
     bool threaded;
     int wake;      /* eventfd: the sleeping driver is to look again */
     int kick;      /* eventfd: the progress thread is to look again */
-    int events;    /* epoll: gateway, kick, control links. (P) */
+    int events;    /* epoll: gateway, kick, control links, processes. (P) */
+    gw_watched *watched; /* world entries. (P) */
+    int ended;           /* processes whose end is to be settled. (P) */
     _Atomic bool driver_sleeps;   /* until wake is rung */
     _Atomic bool progress_sleeps; /* until kick is rung */
     _Atomic bool stop;
@@ -88,6 +97,9 @@ void gw_node_leave(gw_node *node);
 /* Takes no part any more; communicators can only be finalised. */
 void gw_node_retire(gw_node *node);
 gw_status gw_node_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
+
+/* forked.c: this is a child of the process that joined, and must not touch anything of the node. */
+bool gw_node_forked(const gw_node *node);
 
 /* rejoin.c */
 gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
@@ -124,6 +136,13 @@ void gw_node_nudge(gw_node *node);
 void gw_node_started(gw_node *node);
 void gw_node_wake(gw_node *node);
 void *gw_node_progress(void *node);
+
+/* watch.c: processes of this host; by the joining thread, then by the progress thread. ended: epoll says so. settle:
+ * (L) is held, and the control links have been polled since. */
+gw_status gw_watch_open(gw_node *node, gw_error *error);
+void gw_watch_ended(gw_node *node, int rank, gw_time now);
+void gw_watch_settle(gw_node *node, gw_time now);
+void gw_watch_close(gw_node *node);
 
 /* links.c: control connections, (L) held. */
 void gw_links_send(gw_node *node, int neighbour, const gw_control_message *message);

@@ -22,6 +22,7 @@
 #define YIELD_LOOKS 16    /* where ranks share cores, and each look lets another go on */
 #define NATIVE_LOOKS 1000 /* at a library under a transport, which moves only while it is looked at */
 #define SPIN_SHIFT_MAX 5 /* the shortest spin: a 32nd of it */
+#define ENDED_LOOK (10 * GW_MILLISECOND) /* how often, while it is awaited what others say of a process that ended */
 #define SLEEP_MAX_MS 50 /* deadlines are looked at this often at least */
 
 void gw_node_lock(gw_node *node) {
@@ -211,6 +212,7 @@ static int sleep_ms(gw_node *node, gw_time now) {
     gw_time next = gw_control_next(gw_core_control(node->core));
     gw_time door = gw_gateway_next_deadline(node->gateway);
     if (door < next) next = door;
+    if (node->ended && now + ENDED_LOOK < next) next = now + ENDED_LOOK;
     gw_time ms = next > now ? (next - now) / GW_MILLISECOND + 1 : 0;
     return ms > 1000 ? 1000 : (int)ms;
 }
@@ -243,6 +245,7 @@ void *gw_node_progress(void *argument) {
         gw_node_lock(node);
         gw_time now = gw_clock_now();
         gw_links_poll(node, now);
+        if (node->ended) gw_watch_settle(node, now);
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);
         drive_unwatched(node);
         atomic_store(&node->progress_sleeps, true); /* before the last look: what is handed over later rings */
@@ -251,7 +254,8 @@ void *gw_node_progress(void *argument) {
         int timeout = idle ? sleep_ms(node, now) : 0;
         gw_node_unlock(node);
         struct epoll_event event;
-        epoll_wait(node->events, &event, 1, timeout);
+        int seen = epoll_wait(node->events, &event, 1, timeout);
+        if (seen > 0 && event.data.u32) gw_watch_ended(node, (int)event.data.u32 - 1, gw_clock_now());
         atomic_store(&node->progress_sleeps, false);
         hush(node->kick);
         gw_gateway_poll(node->gateway, gw_clock_now()); /* its callbacks take the lock themselves */

@@ -120,6 +120,7 @@ gw_status gw_trace_start(gw_comm *comm, const char *timeline, const char *captur
     char paths[2][PATH_BYTES];
     alignment aligned;
     if (!comm) gw_fail(&error, GW_INVALID, "gw_trace_start: the communicator is NULL");
+    else if (gw_comm_forked(comm)) return GW_INVALID;
     else if (comm->grouping) gw_fail(&error, GW_INVALID, "gw_trace_start: a group is open");
     else if (comm->node->trace) gw_fail(&error, GW_INVALID, "gw_trace_start: a recording is under way already");
     else if (!timeline && !capture) gw_fail(&error, GW_INVALID, "gw_trace_start: no file is given");
@@ -144,13 +145,14 @@ void gw_node_end_trace(gw_node *node) {
 gw_status gw_trace_stop(gw_comm *comm) {
     gw_error error = {.rank = -1};
     if (!comm) gw_fail(&error, GW_INVALID, "gw_trace_stop: the communicator is NULL");
+    else if (gw_comm_forked(comm)) return GW_INVALID;
     else if (!comm->node->trace) gw_fail(&error, GW_INVALID, "gw_trace_stop: no recording is under way");
     if (error.status) return gw_comm_told(&error);
     gw_node_end_trace(comm->node);
     return GW_OK;
 }
 
-gw_trace *gw_comm_trace(const gw_comm *comm) { return comm->node->trace; }
+gw_trace *gw_comm_trace(const gw_comm *comm) { return gw_node_forked(comm->node) ? NULL : comm->node->trace; }
 
 bool gw_trace_runs(const gw_comm *comm) { return comm && gw_comm_trace(comm); }
 

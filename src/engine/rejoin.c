@@ -136,6 +136,7 @@ gw_status gw_regroup(gw_comm *comm, gw_comm **out) {
         return gw_comm_told(&error);
     }
     *out = NULL;
+    if (gw_comm_forked(comm)) return GW_INVALID;
     if (!atomic_load(&comm->failed)) {
         gw_fail(&error, GW_INVALID, "gw_regroup: the communicator has not failed (gw_abort ends one)");
         return gw_comm_told(&error);

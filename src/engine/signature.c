@@ -44,3 +44,32 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
     if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s", builder);
 }
+
+/* Ranks that disagree. */
+
+static const char *host(gw_engine *engine, int rank) {
+    return engine->config.host_name(engine->config.events.ctx, rank);
+}
+
+void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
+                        const gw_signature *mine) {
+    char our_text[GW_TEXT_BYTES], their_text[GW_TEXT_BYTES];
+    gw_signature_text(mine, our_text);
+    gw_signature_text(theirs, their_text);
+    gw_engine_report(engine, GW_MISMATCH, peer,
+                     "ranks disagree about collective #%" PRIu64 " of communicator %u: rank %d on %s called %s; "
+                     "rank %d on %s called %s; every rank must make the same calls in the same order",
+                     op & ~GW_PAIR_OP, comm, engine->config.rank, host(engine, engine->config.rank), our_text, peer,
+                     host(engine, peer), their_text);
+}
+
+void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {
+    gw_signature theirs = gw_signature_of_frame(frame);
+    gw_engine_mismatch(engine, peer, frame->comm, frame->op, &theirs, mine);
+}
+
+/* The board names who differs from most; on that rank itself, show what another one called. */
+void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
+    gw_signature theirs = gw_signature_unpack(packed);
+    gw_engine_mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
+}

@@ -67,6 +67,7 @@ static void trace_end(gw_step *step) {
 
 static gw_status check(const gw_step *step, int tensor, const char *call) {
     gw_error error = {.rank = -1};
+    if (step && gw_comm_forked(step->comm)) return GW_INVALID;
     if (step && tensor >= 0 && tensor < step->count) return GW_OK;
     if (!step) gw_fail(&error, GW_INVALID, "%s: the step is NULL", call);
     else gw_fail(&error, GW_INVALID, "%s: there is no tensor %d among %d", call, tensor, step->count);
@@ -184,6 +185,7 @@ gw_status gw_step_end(gw_step *step) {
 gw_status gw_step_flush(gw_step *step) {
     gw_status status = GW_OK;
     if (!step) return check(step, 0, "gw_step_flush");
+    if (gw_comm_forked(step->comm)) return GW_INVALID;
     for (int i = 0; i < step->count && !status; i++) status = check_ended(step, i, "gw_step_flush");
     for (int i = 0; i < step->count && !status; i++) status = wait_until(step, i, gw_stepper_settled);
     if (!status) gw_stepper_settle(step->stepper);
@@ -231,7 +233,7 @@ static bool broken_off(gw_step *step) {
 }
 
 void gw_step_close(gw_step *step) {
-    if (!step) return;
+    if (!step || (step->comm && gw_comm_forked(step->comm))) return;
     gw_node *node = step->comm ? step->comm->node : NULL;
     if (step->rides) { /* else it never began */
         bool broken = broken_off(step);
@@ -268,6 +270,7 @@ uint64_t gw_step_reached(const gw_step *step, int tensor) {
 gw_step_counters gw_step_count(const gw_step *step) {
     const gw_sync *sync = gw_sync_of(step->strategy.axes[GW_AXIS_SYNC].technique);
     gw_node *node = step->comm->node;
+    if (gw_node_forked(node)) return (gw_step_counters){0};
     gw_node_lock(node);
     gw_engine_counters now = gw_engine_count(gw_core_engine(node->core));
     gw_node_unlock(node);
@@ -309,6 +312,7 @@ gw_status gw_step_share_times(gw_step *step, gw_step_worker *workers, gw_error *
 gw_status gw_step_workers(gw_step *step, gw_step_worker *workers) {
     gw_error error = {.rank = -1};
     gw_status status = GW_OK;
+    if (gw_comm_forked(step->comm)) return GW_INVALID;
     if (step->table.bytes)
         status = gw_servers_call(step->comm->node->everyone, GW_ERRAND_TIMES, step->number, NULL, &error);
     if (!status) status = gw_step_share_times(step, workers, &error);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 
 /* ---- files ---- */
@@ -21,7 +22,7 @@ static gw_status create(const char *path, const char *head, gw_error *error) {
     size_t length = strlen(head);
     bool written = fd >= 0 && write(fd, head, length) == (ssize_t)length;
     int why = errno;
-    if (fd >= 0) close(fd);
+    gw_fd_close(fd);
     return written ? GW_OK : gw_fail(error, GW_SYSTEM, "the recording %s cannot be written: %s", path, strerror(why));
 }
 
@@ -30,10 +31,11 @@ gw_status gw_trace_create(const char *timeline, const char *capture, gw_error *e
     return status ? status : create(capture, "", error);
 }
 
-/* A shared lock is held as long as the file is: who gets it alone at the end is the last. */
+/* A shared lock is held as long as the file is: who gets it alone at the end is the last. (A forked child would hold it
+ * too, so it is among the descriptors that are closed there.) */
 static gw_status open_shared(const char *path, int *fd, gw_error *error) {
     if (!path) return GW_OK;
-    *fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+    *fd = gw_fd_keep(open(path, O_RDWR | O_APPEND | O_CLOEXEC));
     if (*fd < 0) return gw_fail(error, GW_SYSTEM, "the recording %s cannot be opened: %s", path, strerror(errno));
     flock(*fd, LOCK_SH | LOCK_NB);
     return GW_OK;
@@ -47,7 +49,7 @@ static void append(gw_trace_writer *w, int *fd, const void *bytes, size_t count)
     if (done == (ssize_t)count) return;
     gw_log(GW_LOG_WARN, w->rank, "the recording ends here, it cannot be written any more: %s",
            done < 0 ? strerror(errno) : "the disk is full");
-    close(*fd);
+    gw_fd_close(*fd);
     *fd = -1;
 }
 
@@ -136,8 +138,8 @@ void gw_trace_writer_close(gw_trace_writer *w, uint64_t dropped) {
         state(w, dropped, true);
     }
     if (w->timeline >= 0) complete_timeline(w);
-    if (w->timeline >= 0) close(w->timeline);
-    if (w->capture >= 0) close(w->capture);
+    gw_fd_close(w->timeline);
+    gw_fd_close(w->capture);
     gw_chrome_close(&w->chrome);
     free(w->lines);
     free(w->block);

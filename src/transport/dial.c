@@ -1,4 +1,5 @@
 /* dial.c - the gateway's way out: attempts at each address in turn, a pause after each round, until the deadline. */
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/gateway_inside.h"
 #include "transport/listen.h"
@@ -110,8 +111,11 @@ static void attempt_failed(gw_gateway *g, gw_dial *dial, gw_time now) {
 static gw_link *connect_to(gw_gateway *g, gw_dial *dial, bool *refused, const char **why) {
     int fd;
     const gw_address *to = &dial->candidates[dial->at];
+    bool held = gw_fd_hold();
     int code = gw_connect_begin(to, &fd);
     *refused = code == ECONNREFUSED;
+    gw_fd_keep(fd);
+    gw_fd_let_go(held);
     *why = code ? strerrordesc_np(code) : "out of memory or descriptors";
     return code ? NULL : gw_link_open(g->epoll, fd, to, true);
 }

@@ -1,6 +1,7 @@
 /* endpoint.c - see endpoint.h. */
 #include "transport/endpoint.h"
 
+#include "base/process.h"
 #include "transport/auth.h"
 #include "transport/wire.h"
 
@@ -14,7 +15,7 @@
 
 #define REPLY_MAGIC UINT32_C(0x31525747) /* "GWR1" */
 
-enum { AT_RANK = 0, AT_PID = 4, AT_ADDRESS = 8, AT_HOST = AT_ADDRESS + GW_ADDRESS_WIRE_BYTES };
+enum { AT_RANK = 0, AT_PID = 4, AT_STARTED = 8, AT_ADDRESS = 16, AT_HOST = AT_ADDRESS + GW_ADDRESS_WIRE_BYTES };
 enum { AT_IDENTITY = AT_HOST + GW_ENDPOINT_HOST, AT_SHM = AT_IDENTITY + GW_ENDPOINT_IDENTITY };
 
 /* A host whose boot id or namespaces cannot be read shares memory with nobody: that is slow, but never wrong. */
@@ -34,7 +35,8 @@ static void system_facts(char *text, size_t room, size_t *machine) {
 gw_status gw_endpoint_describe(int rank, const gw_address *address, gw_endpoint *mine, gw_error *error) {
     char facts[256];
     uint8_t digest[EVP_MAX_MD_SIZE];
-    gw_endpoint made = {.rank = rank, .pid = (uint32_t)getpid(), .address = *address};
+    gw_endpoint made = {.rank = rank, .pid = (uint32_t)getpid(), .started = gw_process_started(0),
+                        .address = *address};
     if (gethostname(made.host, sizeof made.host - 1) != 0 || !made.host[0]) strcpy(made.host, "unnamed");
     for (char *c = made.host; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
@@ -54,6 +56,7 @@ void gw_endpoint_write(const gw_endpoint *endpoint, uint8_t bytes[GW_ENDPOINT_BY
     memset(bytes, 0, GW_ENDPOINT_BYTES);
     gw_put(bytes + AT_RANK, (uint32_t)endpoint->rank, 4);
     gw_put(bytes + AT_PID, endpoint->pid, 4);
+    gw_put(bytes + AT_STARTED, endpoint->started, 8);
     gw_address_write(&endpoint->address, bytes + AT_ADDRESS);
     memcpy(bytes + AT_HOST, endpoint->host, strnlen(endpoint->host, GW_ENDPOINT_HOST - 1));
     memcpy(bytes + AT_IDENTITY, endpoint->identity, GW_ENDPOINT_IDENTITY);
@@ -90,6 +93,7 @@ gw_status gw_endpoint_read(gw_endpoint *endpoint, const uint8_t bytes[GW_ENDPOIN
     read.rank = (int)gw_get32(bytes + AT_RANK);
     read.pid = gw_get32(bytes + AT_PID);
     if (read.pid == 0 || read.pid > INT32_MAX) return wrong(error, "the process id");
+    read.started = gw_get64(bytes + AT_STARTED);
     if (!gw_address_read(&read.address, bytes + AT_ADDRESS)) return wrong(error, "the address");
     if (!printable(bytes + AT_HOST, GW_ENDPOINT_HOST)) return wrong(error, "the host name");
     if (!hexadecimal(bytes + AT_IDENTITY, GW_ENDPOINT_IDENTITY)) return wrong(error, "the host identity");

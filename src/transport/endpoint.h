@@ -11,11 +11,13 @@
 #define GW_ENDPOINT_IDENTITY 32 /* hexadecimal characters */
 #define GW_ENDPOINT_MACHINE 16  /* the first of them: equal on ranks whose hosts are one machine, and share its cores */
 #define GW_ENDPOINT_SHM 64
-#define GW_ENDPOINT_BYTES (4 + 4 + GW_ADDRESS_WIRE_BYTES + GW_ENDPOINT_HOST + GW_ENDPOINT_IDENTITY + GW_ENDPOINT_SHM)
+#define GW_ENDPOINT_BYTES                                                                                              \
+    (4 + 4 + 8 + GW_ADDRESS_WIRE_BYTES + GW_ENDPOINT_HOST + GW_ENDPOINT_IDENTITY + GW_ENDPOINT_SHM)
 
 typedef struct gw_endpoint {
     int rank;
     uint32_t pid;
+    uint64_t started; /* of that process (base/process.h); 0: unknown */
     char host[GW_ENDPOINT_HOST];             /* name, for people */
     char identity[GW_ENDPOINT_IDENTITY + 1]; /* equal on ranks that can share memory: same boot and namespaces */
     gw_address address;                      /* of its listener */

@@ -1,6 +1,7 @@
 /* gateway.c - see gateway.h: listeners, the accepted half-open, rooms and those who wait for one. dial.c dials. */
 #include "transport/gateway.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/gateway_inside.h"
 #include "transport/listen.h"
@@ -26,8 +27,8 @@ gw_status gw_gateway_open(gw_gateway **gateway, int rank, int world, const gw_to
     pthread_mutex_init(&g->lock, NULL);
     gw_status status = gw_auth_key(token, job, g->key, error);
     if (status != GW_OK) goto fail;
-    g->epoll = epoll_create1(EPOLL_CLOEXEC);
-    g->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    g->epoll = gw_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    g->kick = gw_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &g->kick};
     if (g->epoll < 0 || g->kick < 0 || epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->kick, &event) != 0) {
         status = gw_fail(error, GW_SYSTEM, "cannot make the gateway's epoll and eventfd: %s", strerror(errno));
@@ -62,13 +63,13 @@ void gw_gateway_close(gw_gateway *g) {
     }
     while (g->parked) {
         parked *next = g->parked->next;
-        close(g->parked->fd);
+        gw_fd_close(g->parked->fd);
         free(g->parked);
         g->parked = next;
     }
-    for (int i = 0; i < g->listeners; i++) close(g->listener[i].fd);
-    if (g->kick >= 0) close(g->kick);
-    if (g->epoll >= 0) close(g->epoll);
+    for (int i = 0; i < g->listeners; i++) gw_fd_close(g->listener[i].fd);
+    gw_fd_close(g->kick);
+    gw_fd_close(g->epoll);
     pthread_mutex_destroy(&g->lock);
     OPENSSL_cleanse(g, sizeof *g);
     free(g);
@@ -82,7 +83,7 @@ static gw_status add_listener(gw_gateway *g, int fd, const gw_address *bound, gw
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = slot};
     if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
         return gw_fail(error, GW_SYSTEM, "cannot watch a listening socket: %s", strerror(errno));
-    *slot = (listener){.fd = fd, .address = *bound};
+    *slot = (listener){.fd = gw_fd_keep(fd), .address = *bound};
     g->listeners++;
     return GW_OK;
 }
@@ -93,7 +94,7 @@ gw_status gw_gateway_listen(gw_gateway *g, const gw_address *address, int low, i
     gw_status status = gw_listen_open(address, low, high, &fd, &bound, error);
     if (status != GW_OK) return status;
     status = add_listener(g, fd, &bound, error);
-    if (status != GW_OK) close(fd);
+    if (status != GW_OK) gw_fd_close(fd);
     return status;
 }
 
@@ -134,7 +135,7 @@ void gw_gateway_deliver(gw_gateway *g, const gw_intro *peer, int fd, bool dialle
     }
     parked *waits = g->shut[peer->purpose] ? NULL : calloc(1, sizeof *waits);
     if (!waits) {
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     *waits = (parked){.peer = *peer, .fd = fd, .dialled = dialled};
@@ -187,7 +188,7 @@ static void pump_accepted(gw_gateway *g, gw_link *link) {
     if (peer.to == g->rank)
         gw_gateway_deliver(g, &peer, fd, false);
     else
-        close(fd); /* our answer told it who we are */
+        gw_fd_close(fd); /* our answer told it who we are */
 }
 
 static void admit(gw_gateway *g, int fd, const gw_address *from, gw_time now) {
@@ -233,13 +234,15 @@ static void accept_some(gw_gateway *g, listener *from, gw_time now) {
         gw_address peer;
         socklen_t length = sizeof peer;
         memset(&peer, 0, sizeof peer);
-        int fd = accept4(from->fd, &peer.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        bool held = gw_fd_hold();
+        int fd = gw_fd_keep(accept4(from->fd, &peer.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK)), why = errno;
+        gw_fd_let_go(held);
         if (fd >= 0) {
             admit(g, fd, &peer, now);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        } else if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM) {
             make_room(g, now);
             return;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        } else if (why == EAGAIN || why == EWOULDBLOCK) {
             return;
         }
     }

@@ -1,6 +1,8 @@
 /* harbour.c - opening harbours, finding those of others, ringing their doorbells. The table is in harbour_table.c. */
 #include "transport/harbour.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -39,7 +41,7 @@ static void read_boot_id(uint8_t boot[16]) {
     if (fd < 0) return;
     char text[40] = {0};
     ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
+    gw_fd_close(fd);
     int digits = 0;
     for (ssize_t i = 0; i < got && digits < 32; i++) {
         char c = text[i];
@@ -92,6 +94,7 @@ gw_status gw_harbour_open(gw_harbour **out, int rank, int world, size_t room, gw
         status = gw_fail(error, GW_SYSTEM, "rank %d's doorbell could not be made: %s", rank, strerror(errno));
         goto fail;
     }
+    for (int end = 0; end < 2; end++) gw_fd_keep(harbour->bell[end]);
     *out = harbour;
     return GW_OK;
 fail:
@@ -109,7 +112,7 @@ static void detach(gw_harbour_peer *peer) {
     }
     free(peer->mappings);
     if (peer->page) gw_segment_close(&peer->segment);
-    if (peer->bell >= 0) close(peer->bell);
+    gw_fd_close(peer->bell);
     *peer = (gw_harbour_peer){.bell = -1};
 }
 
@@ -120,7 +123,7 @@ void gw_harbour_close(gw_harbour *harbour) {
         if (harbour->own[id].base) gw_segment_close(&harbour->own[id]);
     if (harbour->page) gw_segment_close(&harbour->segment);
     for (int end = 0; end < 2; end++)
-        if (harbour->bell[end] >= 0) close(harbour->bell[end]);
+        gw_fd_close(harbour->bell[end]);
     free(harbour->peers);
     free(harbour->own);
     free(harbour);
@@ -164,7 +167,7 @@ static gw_status open_harbour(gw_harbour_peer *peer, const endpoint_record *reco
     peer->page = peer->segment.base;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->bell);
     /* For reading too, though nobody here reads: a pipe without a reader would answer the ring with SIGPIPE. */
-    peer->bell = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    peer->bell = gw_fd_keep(open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
     if (peer->bell < 0)
         return gw_fail(error, GW_UNSUPPORTED, "its doorbell %s cannot be opened: %s", path, strerror(errno));
     return GW_OK;

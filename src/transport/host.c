@@ -2,6 +2,8 @@
  * table, or with the one sentence that says why there is none. */
 #include "transport/host.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +57,7 @@ gw_time gw_rendezvous_look(const gw_meeting *meeting, gw_time until) {
 static bool would_block(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 static void leave(visitor *v) {
-    close(v->fd);
+    gw_fd_close(v->fd);
     v->fd = -1;
 }
 
@@ -74,7 +76,7 @@ static bool make_room(host *h) {
 static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     host *h = ctx;
     if (dialled || !make_room(h)) {
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     h->visitors[h->count++] = (visitor){.fd = fd, .intro = *peer};

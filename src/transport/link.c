@@ -1,6 +1,7 @@
 /* link.c - see link.h. */
 #include "transport/link.h"
 
+#include "base/descriptor.h"
 #include "transport/listen.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ gw_link *gw_link_open(int epoll, int fd, const gw_address *peer, bool connecting
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return link;
         free(link);
     }
-    close(fd);
+    gw_fd_close(fd);
     return NULL;
 }
 
@@ -106,4 +107,4 @@ int gw_link_release(gw_link *link) {
     return fd;
 }
 
-void gw_link_close(gw_link *link) { close(gw_link_release(link)); }
+void gw_link_close(gw_link *link) { gw_fd_close(gw_link_release(link)); }

@@ -1,6 +1,8 @@
 /* listen.c - see listen.h. */
 #include "transport/listen.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -28,7 +30,7 @@ static int try_port(const gw_address *address, int port, int *fd) {
     if (at.any.sa_family == AF_INET6) setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
     if (bind(*fd, &at.any, gw_address_bytes(&at)) == 0 && listen(*fd, SOMAXCONN) == 0) return 0;
     int code = errno;
-    close(*fd);
+    gw_fd_close(*fd);
     *fd = -1;
     return code;
 }
@@ -58,7 +60,7 @@ gw_status gw_listen_open(const gw_address *address, int low, int high, int *fd, 
     if (status == GW_OK)
         *fd = opened;
     else
-        close(opened);
+        gw_fd_close(opened);
     return status;
 }
 
@@ -88,7 +90,7 @@ int gw_connect_begin(const gw_address *address, int *fd) {
     setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (connect(*fd, &address->any, gw_address_bytes(address)) == 0 || errno == EINPROGRESS) return 0;
     int code = errno;
-    close(*fd);
+    gw_fd_close(*fd);
     *fd = -1;
     return code;
 }

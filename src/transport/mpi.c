@@ -2,6 +2,8 @@
 #include "transport/mpi_inside.h"
 #include "transport/mpi_load.h"
 
+#include "base/descriptor.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
@@ -323,7 +325,7 @@ gw_status gw_mpi_open(gw_transport **out, const gw_mpi_options *options, gw_sink
     *m = (mpi){.base = {&ops, sink}, .rank = options->rank, .world = options->world};
     m->last_parcel = &m->parcels;
     m->last_letter = &m->letters;
-    m->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    m->timer = gw_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     m->peers = calloc((size_t)m->world, sizeof *m->peers);
     m->mails = aligned_alloc(64, MAILS * sizeof *m->mails);
     if (m->timer < 0) status = gw_fail(error, GW_SYSTEM, "mpi: no timer: %s", strerror(errno));

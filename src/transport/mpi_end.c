@@ -6,6 +6,7 @@
  * the peers that may still read what it sent have said the same, or are gone. */
 #include "transport/mpi_inside.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -228,7 +229,7 @@ void gw_mpi_close(gw_transport *transport) {
     free_rest(m);
     if (ours) free(m->mails);
     if (m->mpi) m->table->close(m->mpi);
-    if (m->timer >= 0) close(m->timer);
+    gw_fd_close(m->timer);
     free(m->peers);
     free(m);
 }

@@ -23,6 +23,7 @@ static _Atomic bool abandoned, doubted;
 static _Atomic int users; /* opened and not closed */
 static MPI_Comm farewell; /* for what the exit needs; made by the first open() */
 static bool has_farewell;
+static pid_t owner;       /* the process that started MPI; a forked child exits without it */
 
 typedef int ucs_setter(const char *name, const char *value); /* of libucs, which is not linked */
 
@@ -72,6 +73,7 @@ static void hush_ucx(void) {
  * waited for. */
 static void end_mpi(void) {
     int ended = 0;
+    if (getpid() != owner) return;
     MPI_Finalized(&ended);
     if (ended || atomic_load(&abandoned) || atomic_load(&users) > 0) return;
     bool failed = atomic_load(&doubted);
@@ -98,6 +100,7 @@ static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
             snprintf(why, GW_MPI_WHY_BYTES, "MPI_Init_thread failed");
             return GW_SYSTEM;
         }
+        owner = getpid();
         atexit(end_mpi);
     }
     if (level >= MPI_THREAD_SERIALIZED) return GW_OK;

@@ -2,6 +2,7 @@
  * completion queue is read, so every poll() reads it. */
 #include "transport/rdma_inside.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/tcp.h"
 
@@ -280,8 +281,8 @@ static void rdma_close(gw_transport *transport) {
     stop(r);
     gw_rdma_fabric_close(&r->fabric);
     if (r->side) r->side->ops->close(r->side);
-    if (r->timer >= 0) close(r->timer);
-    if (r->events >= 0) close(r->events);
+    gw_fd_close(r->timer);
+    gw_fd_close(r->events);
     for (int i = 0; r->peers && i < r->world; i++) {
         free(r->peers[i].slots);
         free(r->peers[i].adverts);
@@ -339,8 +340,8 @@ static gw_status open_side(rdma *r, gw_dial dial, void *dial_ctx, gw_error *erro
     gw_status status = gw_tcp_open(&r->side, &options, gw_rdma_side_sink(r), dial, dial_ctx, error);
     if (status) return status;
     struct epoll_event event = {.events = EPOLLIN};
-    r->events = epoll_create1(EPOLL_CLOEXEC);
-    r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    r->events = gw_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    r->timer = gw_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (r->events < 0 || r->timer < 0 || epoll_ctl(r->events, EPOLL_CTL_ADD, r->timer, &event) != 0 ||
         epoll_ctl(r->events, EPOLL_CTL_ADD, r->side->ops->wait_fd(r->side), &event) != 0)
         return gw_fail(error, GW_SYSTEM, "rdma: no epoll or timer: %s; see ulimit -n", strerror(errno));

@@ -1,6 +1,7 @@
 /* rendezvous.c - see rendezvous.h: the part of ranks other than 0; that of rank 0 is in host.c. */
 #include "transport/rendezvous.h"
 
+#include "base/descriptor.h"
 #include "transport/host.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled
     guest *me = ctx;
     (void)peer;
     if (!dialled || me->fd >= 0)
-        close(fd);
+        gw_fd_close(fd);
     else
         me->fd = fd;
 }
@@ -72,7 +73,7 @@ static void lost(guest *me, const char *why) {
                      me->meeting->text, me->mine->rank, why);
         return;
     }
-    close(me->fd);
+    gw_fd_close(me->fd);
     me->fd = -1;
     me->sent = 0;
     me->away = why;
@@ -168,7 +169,7 @@ static gw_status be_guest(gw_gateway *gateway, const gw_meeting *meeting, const 
     gw_status status = call(&me);
     if (status == GW_OK) status = visit(&me, all);
     gw_gateway_shut(gateway, GW_PURPOSE_JOIN);
-    if (me.fd >= 0) close(me.fd);
+    gw_fd_close(me.fd);
     free(me.body);
     return status;
 }

@@ -1,6 +1,8 @@
 /* segment.c - see segment.h. */
 #include "transport/segment.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,7 +53,7 @@ gw_status gw_segment_create(gw_segment *segment, size_t bytes, bool commit, gw_e
     struct stat about;
     size_t size = gw_segment_round(bytes);
     if (!size || size > (size_t)INT64_MAX) goto fail;
-    fd = memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = gw_fd_keep(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) goto fail_errno;
     failed = "ftruncate";
     if (ftruncate(fd, (off_t)size) || fstat(fd, &about)) goto fail_errno;
@@ -69,7 +71,7 @@ fail_errno:
     code = errno;
 fail:
     if (base != MAP_FAILED) munmap(base, size);
-    if (fd >= 0) close(fd);
+    gw_fd_close(fd);
     return gw_fail(error, code == ENOMEM || code == ENOSPC ? GW_MEMORY : GW_SYSTEM,
                    "%zu bytes of shared memory could not be had (%s): %s", bytes, failed, strerror(code));
 }
@@ -117,7 +119,7 @@ gw_status gw_segment_open(gw_segment *segment, const gw_segment_name *name, bool
         base = mmap(NULL, name->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (base == MAP_FAILED) why = strerror(errno);
     }
-    close(fd);
+    gw_fd_close(fd);
     if (why)
         return gw_fail(error, GW_UNSUPPORTED, "shared memory of process %d could not be used (%s): %s",
                        (int)name->pid, path, why);
@@ -139,7 +141,7 @@ gw_status gw_segment_renew(gw_segment *segment, gw_error *error) {
         gw_segment_close(&fresh);
         return status;
     }
-    close(segment->fd);
+    gw_fd_close(segment->fd);
     segment->fd = fresh.fd;
     segment->inode = fresh.inode;
     return GW_OK;
@@ -147,6 +149,6 @@ gw_status gw_segment_renew(gw_segment *segment, gw_error *error) {
 
 void gw_segment_close(gw_segment *segment) {
     if (segment->base && !segment->borrowed && !SHARE_ADDRESSES) munmap(segment->base, segment->bytes);
-    if (segment->base && segment->fd >= 0) close(segment->fd);
+    if (segment->base && segment->fd >= 0) gw_fd_close(segment->fd);
     *segment = (gw_segment){.fd = -1};
 }

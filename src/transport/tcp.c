@@ -5,6 +5,7 @@
  * single peer is read from at once, between messages: two ranks exchange a few bytes in 7.3 us instead of 8.0. */
 #include "transport/tcp.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/congestion.h"
 #include "transport/tcp_conn.h"
@@ -88,7 +89,7 @@ void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t genera
     if (!conn) { /* the peer sees it close, and the job ends with that cause */
         gw_log(GW_LOG_ERROR, t->rank, "stream %d of rank %d was refused: %s", stream, peer,
                exists ? "out of memory" : "there is none here; set world and streams alike on all ranks");
-        close(fd);
+        gw_fd_close(fd);
         return;
     }
     gw_tcp_conn_prepare(conn, t->rank, t->congestion, t->socket_buffer);
@@ -265,9 +266,11 @@ static bool take_mail(tcp *t) {
 
 static void shut(tcp *t, gw_tcp_conn *conn) {
     if (conn == t->heard) t->heard = NULL;
+    conn->landing = NULL; /* what was promised to it is the engine's again */
+    conn->left = 0;
     if (conn->fd < 0) return;
     epoll_ctl(t->epoll, EPOLL_CTL_DEL, conn->fd, NULL); /* a forked child may hold the socket: closing is not enough */
-    close(conn->fd);
+    gw_fd_close(conn->fd);
     conn->fd = -1;
 }
 
@@ -401,8 +404,8 @@ static void tcp_close(gw_transport *transport) {
     free_list(&t->pending);
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) part(conn);
     free_list(&t->open);
-    if (t->bell >= 0) close(t->bell);
-    if (t->epoll >= 0) close(t->epoll);
+    gw_fd_close(t->bell);
+    gw_fd_close(t->epoll);
     free(t->backlog);
     free(t->lanes);
     free(t->lost);
@@ -439,8 +442,8 @@ static gw_status set_up(tcp *t, gw_error *error) {
         return gw_fail(error, GW_MEMORY, "tcp: no memory for %d peers with %d streams", t->world, t->streams);
     tcp_reset(&t->base, 0);
     struct epoll_event event = {.events = EPOLLIN};
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->epoll = gw_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    t->bell = gw_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (t->epoll < 0 || t->bell < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->bell, &event) != 0)
         return gw_fail(error, GW_SYSTEM, "tcp: no epoll or eventfd: %s; see ulimit -n", strerror(errno));
     return GW_OK;

@@ -1,6 +1,8 @@
 /* tcp_conn.c - see tcp_conn.h. */
 #include "transport/tcp_conn.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -40,7 +42,7 @@ gw_tcp_conn *gw_tcp_conn_refusal(int peer, uint32_t generation, gw_status status
 }
 
 void gw_tcp_conn_free(gw_tcp_conn *conn) {
-    if (conn->fd >= 0) close(conn->fd);
+    gw_fd_close(conn->fd);
     free(conn);
 }
 

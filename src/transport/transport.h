@@ -32,7 +32,9 @@ typedef struct gw_packet {
 typedef struct gw_sink {
     void *ctx;
     /* A DATA frame begins: where its payload is to be put (frame->length bytes), NULL if there is no place: the
-     * connection then fails with GW_PROTOCOL. Not asked for where a transport calls arrived() with the peer's own
+     * connection then fails with GW_PROTOCOL. The place belongs to the connection that asked, until the message has
+     * arrived or the connection has ended: no other is given it, and a connection that ended writes there no more. Not
+     * asked for where a transport calls arrived() with the peer's own
      * memory instead, or where piece() has taken the payload. */
     void *(*landing)(void *ctx, int peer, const gw_frame *frame);
     /* Bytes of a DATA frame's payload, from `at` on, to be looked at during this call only. False, for the first of
@@ -47,8 +49,8 @@ typedef struct gw_sink {
     void (*sent)(void *ctx, int peer, gw_packet *packet);
     /* The link to this peer is gone; said once. detail is a clause ("connection reset by peer"). */
     void (*lost)(void *ctx, int peer, gw_status status, const char *detail);
-    /* Where a message that this GRANT packet promises will land (*bytes of room), NULL if it has come already. Only for
-     * transports that tell the sender where to write (rdma), while the packet is theirs. */
+    /* Where a message that this GRANT packet promises will land (*bytes of room), NULL if it has come or comes
+     * elsewhere. Only for transports that tell the sender where to write (rdma), while the packet is theirs. */
     void *(*granted)(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes);
 } gw_sink;
 

@@ -1,6 +1,7 @@
 /* zmq.c - see zmq.h: opening, polling, sleeping, resetting and closing. A message has the sender's routing id (put in
  * front by the ROUTER), a head (number, frame, and a small payload) and, where it is large, the payload as a part of
  * its own. A head of nothing but the number is the last message of a peer that leaves. */
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/listen.h"
 #include "transport/zmq_inside.h"
@@ -119,8 +120,8 @@ static void zmq_transport_close(gw_transport *transport) {
     if (z->peers) close_dealers(z);
     if (z->router) zmq_close(z->router);
     if (z->context) zmq_ctx_term(z->context); /* returns when all is sent, or nobody takes it */
-    if (z->bell >= 0) close(z->bell);
-    if (z->epoll >= 0) close(z->epoll);
+    gw_fd_close(z->bell);
+    gw_fd_close(z->epoll);
     OPENSSL_cleanse(z->key, sizeof z->key);
     OPENSSL_cleanse(z->server_secret, sizeof z->server_secret);
     OPENSSL_cleanse(z->client_secret, sizeof z->client_secret);
@@ -145,7 +146,7 @@ static gw_status listen_at(zmq *z, const gw_zmq_options *options, gw_error *erro
     z->port = gw_address_port(&bound);
     if (gw_zmq_set(z->router, ZMQ_USE_FD, fd) && zmq_bind(z->router, url) == 0) return GW_OK;
     gw_fail(error, GW_SYSTEM, "zmq: cannot listen at %s: %s", text, zmq_strerror(zmq_errno()));
-    close(fd);
+    gw_fd_close(fd);
     return GW_SYSTEM;
 }
 
@@ -165,8 +166,8 @@ static gw_status open_descriptors(zmq *z, gw_error *error) {
     int fd = -1;
     size_t bytes = sizeof fd;
     struct epoll_event event = {.events = EPOLLIN};
-    z->epoll = epoll_create1(EPOLL_CLOEXEC);
-    z->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    z->epoll = gw_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    z->bell = gw_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (z->epoll >= 0 && z->bell >= 0 && zmq_getsockopt(z->router, ZMQ_FD, &fd, &bytes) == 0 &&
         epoll_ctl(z->epoll, EPOLL_CTL_ADD, z->bell, &event) == 0 && epoll_ctl(z->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
         return GW_OK;

@@ -5,6 +5,7 @@ its traceback as always."""
 import atexit
 import ctypes
 import gc
+import os
 import sys
 import traceback
 import weakref
@@ -23,6 +24,7 @@ class World:
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.comm, self.uneven, self.strategy, self.pending = comm, uneven, strategy, set()
+        self.pid = os.getpid()
         self.optimizers, self.orphans, self.hooks = [], {}, []
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
@@ -31,8 +33,13 @@ class World:
     def abort(self, reason):
         lib.gw_abort(self.comm, reason.encode(errors="replace"))
 
+    def forked(self):
+        """Whether this is a child of the process that joined (a worker of a DataLoader, say): it has no part in the
+        job, and its end means nothing to the others."""
+        return self.pid != os.getpid()
+
     def shutdown(self):
-        if self.comm is not None:
+        if self.comm is not None and not self.forked():
             self.close_orphans()
             for optimizer in self.living():
                 optimizer.detach()
@@ -78,7 +85,7 @@ class World:
 I64 = 7  # GW_I64
 _world = None
 _watched = weakref.WeakSet()  # everything that has abort(reason) and shutdown()
-_hooked = False
+_hooked = 0  # the process whose exceptions and whose end are heard of
 
 
 def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_port=-1, deadline=0):
@@ -86,7 +93,7 @@ def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_p
     torchrun, mpirun or srun have set. `join` lets ranks run out of data at different times, see join(). Joining twice
     is fine."""
     global _world
-    if _world is not None:
+    if _world is not None and not _world.forked():
         return
     options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
                       master_port=master_port, deadline_s=deadline)
@@ -176,12 +183,12 @@ def watch(group):
 
 def hook_exceptions():
     global _hooked
-    if _hooked:
+    if _hooked == os.getpid():
         return
-    _hooked, before = True, sys.excepthook
+    _hooked, before, mine = os.getpid(), sys.excepthook, os.getpid()
 
     def ended(kind, value, trace):
-        if getattr(value, "status", "") not in NEWS:
+        if os.getpid() == mine and getattr(value, "status", "") not in NEWS:
             for group in list(_watched):
                 group.abort(last_line(kind, value, trace))
         if isinstance(value, GradwireError) and value.status == "ABORTED":
@@ -190,9 +197,11 @@ def hook_exceptions():
             before(kind, value, trace)
 
     sys.excepthook = ended
-    atexit.register(leave_all)
+    atexit.register(leave_all, mine)
 
 
-def leave_all():
-    for group in list(_watched):
-        group.shutdown()
+def leave_all(mine):
+    """At the end of the process that joined; forked children have this call in their lists too."""
+    if os.getpid() == mine:
+        for group in list(_watched):
+            group.shutdown()
