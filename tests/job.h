@@ -114,7 +114,7 @@ static void job_run_rank(job *j) {
     char path[128];
     job_seat *seat = &j->shared->seat[j->me];
     if (!j->launcher) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(240);
+    alarm(600);
     snprintf(path, sizeof path, "%s/err.%d", j->folder, j->me);
     int err = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (err >= 0) dup2(err, STDERR_FILENO);

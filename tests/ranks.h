@@ -89,7 +89,7 @@ __attribute__((unused)) static void run_processes(rank_env *envs, int ranks) {
     for (int r = 0; r < ranks; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(240);
+        alarm(600);
         test_failures = 0;
         rank_run(&envs[r]);
         fflush(stdout);

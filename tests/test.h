@@ -3,7 +3,7 @@
  *     static void adds(void) { CHECK(1 + 1 == 2); CHECK_EQ(4, 2 + 2); }
  *     TEST_MAIN(CASE(adds))
  *
- * Arguments choose cases by name; TEST_SECONDS sets the watchdog (default 300).
+ * Arguments choose cases by name; TEST_SECONDS sets the watchdog (default 900).
  *
  * Tests must hold on a machine whose cores are all taken by others. What must happen is waited for with patience; what
  * is promised to be quick must be quick in one of several tries. */
@@ -74,7 +74,7 @@ static int test_failures; /* of the case that runs */
 
 static int test_main(int argc, char **argv, const test_case *cases, int count) {
     const char *seconds = getenv("TEST_SECONDS");
-    alarm(seconds ? (unsigned)atoi(seconds) : 300);
+    alarm(seconds ? (unsigned)atoi(seconds) : 900);
     setvbuf(stdout, NULL, _IOLBF, 0);
     int passed = 0, failed = 0;
     for (int i = 0; i < count; i++) {
