@@ -17,15 +17,16 @@ passed=0 failed=0
 
 # ---- tools ----
 
+busy=5 # times here are those of an idle machine; on a busy one everything may take that many times as long
 bench() { # ARGUMENTS...: $code, $out and $err are what came of it
-    timeout -k 1 20 gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout -k 1 $((20 * busy)) gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     code=$?
     out=$(cat "$scratch/out") err=$(cat "$scratch/err")
 }
 is() { [ "$2" = "$3" ] || printf '%s is %s\nnot %s\n' "$1" "$2" "$3"; }                # WHAT GOT WANTED
 has() { [[ $2 =~ $3 ]] || printf '%s is %s\nand does not match %s\n' "$1" "$2" "$3"; } # WHAT GOT PATTERN
 until_true() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + $1 * busy))
     shift
     until "$@"; do
         [ "$SECONDS" -le "$end" ] || return 1
@@ -162,11 +163,11 @@ case_wrong_flags() {
 }
 
 case_as_ranks_of_another_job() {
-    timeout 20 gradwire run -n 2 --no-prefix -- gradwire bench allgather -b 8K -e 8K --iters 3 --check \
+    timeout $((20 * busy)) gradwire run -n 2 --no-prefix -- gradwire bench allgather -b 8K -e 8K --iters 3 --check \
         >"$scratch/out" 2>"$scratch/err" </dev/null
     is "exit code" "$?" 0
     is "one table" "$(awk '!/^#/ { print $1, $2, $9 }' "$scratch/out" | tail -n +3)" "8192 1024 0"
-    timeout 20 gradwire run -n 1 --no-prefix -- gradwire bench allreduce -n 4 >"$scratch/out" 2>"$scratch/err"
+    timeout $((20 * busy)) gradwire run -n 1 --no-prefix -- gradwire bench allreduce -n 4 >"$scratch/out" 2>"$scratch/err"
     is "exit code with -n" "$?" 2
     has "message" "$(cat "$scratch/err")" "a rank of a job already"
 }
@@ -213,7 +214,7 @@ can_lab() {
 
 case_lab() {
     can_lab || return 0
-    timeout 20 gradwire bench allreduce --lab hosts=3,rate=200mbit -b 64K -e 64K --iters 3 --check \
+    timeout $((20 * busy)) gradwire bench allreduce --lab hosts=3,rate=200mbit -b 64K -e 64K --iters 3 --check \
         >"$scratch/out" 2>"$scratch/err" </dev/null &
     conductor=$!
     finish
@@ -272,7 +273,7 @@ gloo 0"
 case_peer_that_is_not_built() {
     mkdir "$scratch/bare"
     cp "$build/gradwire" "$scratch/bare/"
-    timeout 20 "$scratch/bare/gradwire" bench allreduce -n 2 --against mpich >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout $((20 * busy)) "$scratch/bare/gradwire" bench allreduce -n 2 --against mpich >"$scratch/out" 2>"$scratch/err" </dev/null
     is "exit code" "$?" 1
     has "message" "$(cat "$scratch/err")" 'there is no .*/peers/peer_mpich to compare with: `make bench-peers`'
     clean
@@ -297,7 +298,8 @@ case_step_every_schedule() {
         all_true '$1 >= $2 * 0.99 && $3 > $1 - $2 - 0.002 && $3 < $1 - $2 + 0.002'
 }
 
-# One layer: nothing hides its exchange. Two: only the first layer's cannot be hidden.
+# One layer: nothing hides its exchange. Two: the first layer's cannot be hidden, and of the second's only what takes no
+# longer than backward and forward of the first.
 case_step_bound() {
     profile 0,conv,4000000,1000,1000
     bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp
@@ -306,7 +308,8 @@ case_step_bound() {
     profile 0,conv,1000000,100000,1000 1,conv,3000000,100000,1000
     bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp --scale 0.5
     paste <(field bound_ms) <(field compute_ms) <(field communication_ms) |
-        all_true '$2 == 101 && $1 > $2 + $3 / 4 - 0.003 && $1 < $2 + $3 / 4 + 0.003'
+        awk '{ more = $3 * 3 / 4 - 50.5; print $1, $2, $2 + $3 / 4 + (more > 0 ? more : 0) }' |
+        all_true '$2 == 101 && $1 > $3 - 0.003 && $1 < $3 + 0.003'
 }
 
 case_step_ratio_and_shrink() {

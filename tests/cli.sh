@@ -40,7 +40,7 @@ check() { # NAME CODE OUT ERR COMMAND...
     local name=$1 code=$2 out=$3 err=$4 got reason=
     shift 4
     [[ $name == *"$only"* ]] || return 0
-    timeout 20 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    timeout 120 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     [ "$got" = "$code" ] || reason+="exit code $got, not $code"$'\n'
     matches "$out" "$(cat "$scratch/out")" || reason+="standard output: $(cat "$scratch/out")"$'\n'"wanted: $out"$'\n'
@@ -60,7 +60,7 @@ like() { # WANTED GOT: a line of ... in WANTED stands for any lines
 example() { # NAME COMMAND WANTED
     [[ $1 == *"$only"* ]] || return 0
     local got
-    got=$(cd "$scratch" && timeout 20 bash -c "$2" 2>&1 </dev/null)
+    got=$(cd "$scratch" && timeout 120 bash -c "$2" 2>&1 </dev/null)
     if like "$3" "$got"; then verdict "$1" ""; else verdict "$1" "$(diff <(echo "$3") <(echo "$got"))"; fi
 }
 

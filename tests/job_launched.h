@@ -33,7 +33,7 @@ static void job_launch(job *j, const char *line) {
     if (j->launcher < 0) abort();
     if (j->launcher == 0) job_exec_launcher(line, j->world);
     unsetenv("JOB_FILE");
-    gw_time until = gw_clock_now() + LAUNCH_SECONDS * GW_SECOND;
+    gw_time until = gw_clock_now() + LAUNCH_SECONDS * JOB_BUSY * GW_SECOND;
     for (int r = 0; r < j->world; r++) {
         const job_seat *seat = &j->shared->seat[r];
         if (j->absent == r + 1) continue;
@@ -63,7 +63,7 @@ __attribute__((constructor)) static void job_be_launched(void) {
 
 /* As job_reap: 0 when it is gone, -1 when it had to be killed. How it ended, only its launcher knows. */
 static int job_gone(job *j, int rank, double seconds) {
-    gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
+    gw_time until = gw_clock_now() + (gw_time)(seconds * JOB_BUSY * 1e9);
     pid_t pid = j->pid[rank];
     j->pid[rank] = 0;
     while (kill(pid, 0) == 0 && gw_clock_now() < until) usleep(500);
@@ -72,7 +72,7 @@ static int job_gone(job *j, int rank, double seconds) {
 
 /* The launcher must end when its ranks have. */
 static bool job_launcher_ended(pid_t pid, double seconds) {
-    gw_time until = gw_clock_now() + (gw_time)(seconds * 1e9);
+    gw_time until = gw_clock_now() + (gw_time)(seconds * JOB_BUSY * 1e9);
     pid_t got;
     while ((got = waitpid(pid, NULL, WNOHANG)) == 0 && gw_clock_now() < until) usleep(500);
     if (got != 0) return true;

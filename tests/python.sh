@@ -24,7 +24,7 @@ verdict() { # NAME CODE LOG
 }
 file() { # RANKS NAME: a file of tests; its own count is added
     local log=$scratch/log counted=0
-    timeout 100 "$build/gradwire" run -n "$1" --no-prefix --deadline 20 -- "$python" "tests/$2.py" >"$log" 2>&1
+    timeout 600 "$build/gradwire" run -n "$1" --no-prefix --deadline 20 -- "$python" "tests/$2.py" >"$log" 2>&1
     local code=$?
     grep '^ok ' "$log"
     counted=$(sed -n 's/^\([0-9]*\) passed, 0 failed$/\1/p' "$log")
@@ -37,13 +37,13 @@ check() { # NAME COMMAND...
 }
 
 an_exception_ends_all() {
-    timeout 30 "$build/gradwire" run -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
+    timeout 120 "$build/gradwire" run -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
     [ $? = 1 ] && grep -q '^\[1\] Traceback' "$scratch/said" && grep -q '^\[1\] ValueError: no such label$' "$scratch/said" &&
         grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: ValueError: no such label (raises.py:[0-9]*)$' "$scratch/said" &&
         ! grep -q '^\[[02]\] Traceback' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 a_refusal_ends_all() {
-    timeout 30 "$build/gradwire" run -n 2 --deadline 20 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
+    timeout 120 "$build/gradwire" run -n 2 --deadline 20 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
     [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
@@ -56,7 +56,7 @@ a_host_name_may_lead_to_loopback() {
     printf '127.0.0.1 localhost\n127.0.1.1 first\n' >"$scratch/hosts.0"
     printf '127.0.0.1 localhost\n127.0.1.1 second\n10.77.0.1 first\n' >"$scratch/hosts.1"
     # shellcheck disable=SC2016 # RANK is that of the job
-    timeout 60 "$build/gradwire" run --lab hosts=2,rate=1gbit --deadline 20 -- unshare -m sh -c \
+    timeout 300 "$build/gradwire" run --lab hosts=2,rate=1gbit --deadline 20 -- unshare -m sh -c \
         'mount --bind "$0/hosts.$RANK" /etc/hosts && MASTER_ADDR=first MASTER_PORT=29555 exec "$1" tests/host_name.py' \
         "$scratch" "$python"
 }
@@ -112,7 +112,7 @@ full() {
     if [ -z "${GRADWIRE_NO_C10D:-}" ] && [ "$(id -u)" = 0 ]; then
         check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback
     fi
-    check "a job that is left and joined again, forty times" timeout 60 "$build/gradwire" run -n 3 --deadline 20 -- \
+    check "a job that is left and joined again, forty times" timeout 300 "$build/gradwire" run -n 3 --deadline 20 -- \
         "$python" tests/again.py
     if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then check "pip installs it, with the library" pip_installs_it; fi
     check "make install puts it where Debian's Python looks" system_path_works

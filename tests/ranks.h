@@ -30,6 +30,7 @@
 typedef struct ranks_common {
     _Atomic uint32_t met;
     _Atomic int dying; /* 1 + the rank that kills itself */
+    _Atomic bool asleep[RANKS_MAX]; /* the rank is about to sleep, or sleeps; written by that rank */
     uint8_t endpoints[RANKS_MAX][GW_SHM_ENDPOINT_BYTES];
 } ranks_common;
 
@@ -38,7 +39,7 @@ typedef struct rank_env {
     int rank, ranks;
     uint32_t meetings;
     gw_transport *transport;
-    uint64_t sleeps; /* times this rank has slept */
+    uint64_t sleeps; /* times this rank has slept and was woken */
     void (*body)(struct rank_env *);
     gw_sink sink;
 } rank_env;
@@ -88,7 +89,7 @@ __attribute__((unused)) static void run_processes(rank_env *envs, int ranks) {
     for (int r = 0; r < ranks; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(100);
+        alarm(600);
         test_failures = 0;
         rank_run(&envs[r]);
         fflush(stdout);
@@ -129,10 +130,20 @@ __attribute__((unused)) static void rank_sleep(rank_env *env, bool (*look)(void 
     bool news = transport->ops->arm(transport, true);
     if (!look(ctx) && !news) {
         struct pollfd bell = {.fd = transport->ops->wait_fd(transport), .events = POLLIN};
-        CHECK_EQ(1, poll(&bell, 1, 20000));
+        atomic_store(&env->common->asleep[env->rank], true);
+        CHECK_EQ(1, poll(&bell, 1, TEST_PATIENCE_S * 1000));
+        atomic_store(&env->common->asleep[env->rank], false);
         env->sleeps++;
     }
     transport->ops->arm(transport, false);
+}
+
+/* Until all other ranks sleep, so that what this rank does next must wake them. */
+__attribute__((unused)) static void rank_await_sleepers(rank_env *env) {
+    gw_time deadline = gw_clock_now() + TEST_PATIENCE_S * GW_SECOND;
+    for (int r = 0; r < env->ranks; r++)
+        while (r != env->rank && !atomic_load(&env->common->asleep[r]) && gw_clock_now() < deadline) sched_yield();
+    CHECK(gw_clock_now() < deadline);
 }
 
 #endif

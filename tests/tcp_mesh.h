@@ -19,7 +19,7 @@
 #define MESH_MAX 16
 #define MESSAGES_MAX 4096
 #define LANDINGS 1024 /* open at once, from one peer */
-#define DEADLINE (20 * GW_SECOND)
+#define DEADLINE (TEST_PATIENCE_S * GW_SECOND)
 
 typedef struct node {
     int rank;

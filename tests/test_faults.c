@@ -2,8 +2,6 @@
  * calls something else. The others return the right error, naming it, in time. */
 #include "job.h"
 
-#define SLACK_MS (900 * JOB_SLOWER) /* what a deadline may be overrun by on a machine that is busy */
-
 /* From kill -9 to the error on every survivor; a second where a library carries the data. */
 static double kill_ms(void) { return (getenv("TEST_STRATEGY") ? 1000 : 200) * JOB_SLOWER; }
 
@@ -104,8 +102,8 @@ static void check_flight(const job *j, int rank) {
     CHECK(strstr(job_errors(j, rank), path) != NULL);
 }
 
-/* Kills the victim when all have done some rounds; prints how long the slowest survivor took. */
-static void kill_one(job *j, const char *what) {
+/* Kills the victim when all have done some rounds; prints and returns how long the slowest survivor took, ms. */
+static double kill_once(job *j, const char *what) {
     char named[32];
     double worst = 0;
     job_start(j);
@@ -130,9 +128,11 @@ static void kill_one(job *j, const char *what) {
         check_flight(j, r);
     }
     printf("    %s, %d ranks, %s: %.1f ms\n", j->strategy, j->world, what, worst);
-    if (worst > kill_ms()) test_failures++;
     job_close(j);
+    return worst;
 }
+
+static void kill_one(job *j, const char *what) { CHECK_IN_SOME_TRY(kill_once(j, what) <= kill_ms()); }
 
 static const char *const transports[] = {"transport=tcp", "transport=shm", "transport=auto"};
 
@@ -159,22 +159,28 @@ static void killed_while_others_compute(void) {
     }
 }
 
-static void killed_while_idle(void) {
-    for (int t = 0; t < 2; t++) {
-        job j = {.world = 4, .strategy = transports[t], .deadline_s = 10, .body = idles, .count = 1000, .victim = 3};
-        job_start(&j);
-        CHECK(job_all_reached(&j, 1, 15));
-        kill(j.pid[3], SIGKILL);
-        job_reap(&j, 3, 5);
-        usleep(150000);
-        atomic_store(&j.shared->go, 1);
-        for (int r = 0; r < 3; r++) {
-            CHECK(job_ended(&j, r, 8));
-            check_told(&j, r, GW_PEER_LOST, "rank 3 on ");
-            CHECK(ms_between(j.shared->seat[r].called_at, j.shared->seat[r].failed_at) < 50);
-        }
-        job_close(&j);
+/* How long the next call of the slowest survivor took, ms. */
+static double kill_in_a_pause(const char *transport) {
+    job j = {.world = 4, .strategy = transport, .deadline_s = 10, .body = idles, .count = 1000, .victim = 3};
+    double worst = 0;
+    job_start(&j);
+    CHECK(job_all_reached(&j, 1, 15));
+    kill(j.pid[3], SIGKILL);
+    job_reap(&j, 3, 5);
+    usleep(150000);
+    atomic_store(&j.shared->go, 1);
+    for (int r = 0; r < 3; r++) {
+        CHECK(job_ended(&j, r, 8));
+        check_told(&j, r, GW_PEER_LOST, "rank 3 on ");
+        double took = ms_between(j.shared->seat[r].called_at, j.shared->seat[r].failed_at);
+        if (took > worst) worst = took;
     }
+    job_close(&j);
+    return worst;
+}
+
+static void killed_while_idle(void) {
+    for (int t = 0; t < 2; t++) CHECK_IN_SOME_TRY(kill_in_a_pause(transports[t]) < 50 * JOB_SLOWER);
 }
 
 /* Stopped, and late. */
@@ -204,7 +210,7 @@ static void stopped_until_the_deadline(void) {
         CHECK(j.shared->seat[1].text[0] != 0);
         printf("    %s, stop of rank 1, deadline 2 s: %.0f to %.0f ms; it was told \"%s\"\n", j.strategy, best, worst,
                j.shared->seat[1].text);
-        CHECK(worst < 2000 + SLACK_MS && best > 1500);
+        CHECK(worst < 2000 + TEST_SLACK_MS && best > 1000); /* it counts since the last heartbeat */
         job_close(&j);
     }
 }
@@ -220,7 +226,7 @@ static void is_late_once(gw_comm *comm, const job *j, job_seat *seat) {
 
 static void late_is_not_dead(void) {
     for (int t = 0; t < 2; t++) {
-        job j = {.world = 4, .strategy = transports[t], .deadline_s = 3, .body = is_late_once, .count = 5000,
+        job j = {.world = 4, .strategy = transports[t], .deadline_s = 5, .body = is_late_once, .count = 5000,
                  .victim = 2};
         job_start(&j);
         int said = 0;
@@ -307,32 +313,35 @@ static void leaves_early(gw_comm *comm, const job *j, job_seat *seat) {
     seat->finalized = gw_finalize(comm);
 }
 
-static void leave_one(int kind) {
-    for (int t = 0; t < 2; t++)
-        for (int victim = 0; victim < 4; victim += 3) {
-            job j = {.world = 4, .strategy = transports[t], .deadline_s = 8, .body = leaves_early, .count = 50000,
-                     .victim = victim, .kind = kind};
-            char named[32];
-            double worst = 0;
-            snprintf(named, sizeof named, "rank %d on ", victim);
-            job_start(&j);
-            for (int r = 0; r < 4; r++) {
-                if (r == victim) continue;
-                CHECK(job_ended(&j, r, 10));
-                check_told(&j, r, GW_PEER_LOST, named);
-                CHECK(j.shared->seat[r].rounds <= 3); /* the quickest to notice ends the job for all */
-                double took = ms_between(j.shared->seat[victim].called_at, j.shared->seat[r].failed_at);
-                if (took > worst) worst = took;
-            }
-            printf("    %s, rank %d %s: %.1f ms: %s\n", j.strategy, victim, kind ? "exits" : "finalises", worst,
-                   j.shared->seat[1].text);
-            CHECK(worst < 500 * JOB_SLOWER);
-            job_close(&j);
-        }
+static double leave_once(const char *transport, int victim, int kind) {
+    job j = {.world = 4, .strategy = transport, .deadline_s = 8, .body = leaves_early, .count = 50000,
+             .victim = victim, .kind = kind};
+    char named[32];
+    double worst = 0;
+    snprintf(named, sizeof named, "rank %d on ", victim);
+    job_start(&j);
+    for (int r = 0; r < 4; r++) {
+        if (r == victim) continue;
+        CHECK(job_ended(&j, r, 10));
+        check_told(&j, r, GW_PEER_LOST, named);
+        CHECK(j.shared->seat[r].rounds <= 3); /* the quickest to notice ends the job for all */
+        double took = ms_between(j.shared->seat[victim].called_at, j.shared->seat[r].failed_at);
+        if (took > worst) worst = took;
+    }
+    printf("    %s, rank %d %s: %.1f ms: %s\n", j.strategy, victim, kind ? "exits" : "finalises", worst,
+           j.shared->seat[1].text);
+    job_close(&j);
+    return worst;
 }
 
-static void one_leaves_early(void) { leave_one(0); }
-static void one_exits_early(void) { leave_one(1); }
+static void leave(int kind) {
+    for (int t = 0; t < 2; t++)
+        for (int victim = 0; victim < 4; victim += 3)
+            CHECK_IN_SOME_TRY(leave_once(transports[t], victim, kind) < 500 * JOB_SLOWER);
+}
+
+static void one_leaves_early(void) { leave(0); }
+static void one_exits_early(void) { leave(1); }
 
 static void one_never_comes(void) {
     for (int absent = 0; absent < 2; absent++) {
@@ -351,7 +360,7 @@ static void one_never_comes(void) {
                 printf("    rank %d was told \"%s\"\n", r, seat->text);
             }
             double took = ms_between(seat->called_at, seat->failed_at);
-            CHECK(took > 1000 && took < 1500 + SLACK_MS);
+            CHECK(took > 1000 && took < 1500 + TEST_SLACK_MS);
         }
         job_close(&j);
     }
@@ -442,24 +451,26 @@ static void aborts_while_waiting(gw_comm *comm, const job *j, job_seat *seat) {
     wind_up(comm, seat, data);
 }
 
-static void abort_from_another_thread(void) {
-    for (int t = 0; t < 2; t++) {
-        job j = {.world = 4, .strategy = transports[t], .deadline_s = 8, .body = aborts_while_waiting, .count = 100000,
-                 .victim = 2};
-        double worst = 0;
-        job_start(&j);
-        const job_seat *seats = j.shared->seat;
-        for (int r = 0; r < 4; r++) CHECK(job_ended(&j, r, 10)); /* all, before anybody's times are looked at */
-        for (int r = 0; r < 4; r++) {
-            check_told(&j, r, GW_ABORTED, "the loss is not a number");
-            gw_time first = seats[2].called_at < seats[3].called_at ? seats[2].called_at : seats[3].called_at;
-            double took = ms_between(first, seats[r].failed_at);
-            if (took > worst) worst = took;
-        }
-        printf("    %s: %.1f ms\n", j.strategy, worst);
-        CHECK(worst < kill_ms());
-        job_close(&j);
+static double abort_once(const char *transport) {
+    job j = {.world = 4, .strategy = transport, .deadline_s = 8, .body = aborts_while_waiting, .count = 100000,
+             .victim = 2};
+    double worst = 0;
+    job_start(&j);
+    const job_seat *seats = j.shared->seat;
+    for (int r = 0; r < 4; r++) CHECK(job_ended(&j, r, 10)); /* all, before anybody's times are looked at */
+    for (int r = 0; r < 4; r++) {
+        check_told(&j, r, GW_ABORTED, "the loss is not a number");
+        gw_time first = seats[2].called_at < seats[3].called_at ? seats[2].called_at : seats[3].called_at;
+        double took = ms_between(first, seats[r].failed_at);
+        if (took > worst) worst = took;
     }
+    printf("    %s: %.1f ms\n", j.strategy, worst);
+    job_close(&j);
+    return worst;
+}
+
+static void abort_from_another_thread(void) {
+    for (int t = 0; t < 2; t++) CHECK_IN_SOME_TRY(abort_once(transports[t]) < kill_ms());
 }
 
 TEST_MAIN(CASE(killed_in_mid_reduce), CASE(killed_while_others_compute), CASE(killed_while_idle),

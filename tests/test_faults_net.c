@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #define EACH 64       /* strangers of a sort at each door */
-#define REFUSED_S 2.9 /* 2 s, and what a busy machine needs */
 #define DOORS_MAX 16
 #define COUNT 50000
 
@@ -118,11 +117,8 @@ static double rounds_a_second(const job *j, double seconds) {
     return (double)(atomic_load(&j->shared->seat[0].rounds) - before) / seconds;
 }
 
-static void strangers_harm_nothing(void) {
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
+/* How many rounds the job made while strangers were at its doors, as a share of what it made before. */
+static double besiege(void) {
     static int fds[DOORS_MAX * SORTS * EACH];
     job j = {.world = 4, .strategy = "transport=tcp", .deadline_s = 8, .body = reduces_until_told};
     int ports[DOORS_MAX], count = 0;
@@ -143,11 +139,10 @@ static void strangers_harm_nothing(void) {
         }
     double besieged = rounds_a_second(&j, 0.5);
     gw_time last = gw_clock_now();
-    while (still_open(fds, count) && gw_clock_now() < last + (gw_time)(REFUSED_S * 1e9)) usleep(5000);
+    while (still_open(fds, count) && gw_clock_now() < last + TEST_PATIENCE_S * GW_SECOND) usleep(5000);
     CHECK_EQ(0, still_open(fds, count));
     printf("    %d doors, %d strangers, all refused %.2f s after the first; %.0f rounds/s before, %.0f during\n", doors,
            doors * SORTS * EACH, (double)(gw_clock_now() - began) / 1e9, calm, besieged);
-    CHECK(besieged > calm / 10);
     atomic_store(&j.shared->go, 1);
     for (int r = 0; r < 4; r++) {
         CHECK(job_ended(&j, r, 10));
@@ -157,6 +152,15 @@ static void strangers_harm_nothing(void) {
     }
     CHECK_EQ(0, job_flights(&j, -1, NULL, 0));
     job_close(&j);
+    return besieged / calm;
+}
+
+static void strangers_harm_nothing(void) {
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    CHECK_IN_SOME_TRY(besiege() > 0.1);
 }
 
 /* A cut network: two namespaces stand in for hosts. */
@@ -203,7 +207,7 @@ static void network_is_cut(void) {
         printf("    rank %d after %.0f ms: %s\n", r, took, seat->text);
         CHECK(seat->status == GW_PEER_LOST || seat->status == GW_TIMEOUT);
         CHECK(strstr(seat->text, r ? "rank 0 on " : "rank 1 on ") != NULL);
-        CHECK(took < 3500);
+        CHECK(took < 2000 + TEST_SLACK_MS);
     }
     job_close(&j);
     remove_hosts();

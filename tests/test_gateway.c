@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 
 /* What a room was told. */
@@ -51,12 +52,19 @@ static void serve(gw_gateway *gateway, gw_purpose purpose, seen *s) {
 
 /* Polls both for a while of real time, at the time `now` of the test's clock. */
 static void poll_both(gw_gateway *a, gw_gateway *b, gw_time now, const int *until) {
-    for (int i = 0; i < 500 && !(until && *until); i++) {
+    for (int i = 0; i < TEST_PATIENCE_S * 1000 && !(until && *until); i++) {
         gw_gateway_poll(a, now);
         if (b) gw_gateway_poll(b, now);
         if (i > 20) usleep(1000);
         if (!until && i > 40) break;
     }
+}
+
+/* What comes next on a connection; -1: it was closed, -2: nothing came. */
+static int next_byte(int fd) {
+    char byte;
+    if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, TEST_PATIENCE_S * 1000) != 1) return -2;
+    return read(fd, &byte, 1) == 1 ? byte : -1;
 }
 
 static gw_intro to(int rank, int from, gw_purpose purpose) {
@@ -99,11 +107,8 @@ static void a_dial_from_another_thread(void) {
         CHECK(fcntl(fd, F_GETFL) & O_NONBLOCK);
         CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     }
-    char byte = 0;
     CHECK_EQ(1, write(at_a.fd, "x", 1));
-    usleep(2000);
-    CHECK_EQ(1, read(at_b.fd, &byte, 1));
-    CHECK_EQ('x', byte);
+    CHECK_EQ('x', next_byte(at_b.fd));
     CHECK_EQ(UINT64_MAX, gw_gateway_next_deadline(b));
     close(at_a.fd);
     close(at_b.fd);
@@ -124,8 +129,7 @@ static void parking_and_shutting(void) {
     serve(b, GW_PURPOSE_CONTROL, &at_b);
     poll_both(b, NULL, 9 * GW_SECOND, &at_b.established); /* no patience runs out for one that has proved itself */
     CHECK_EQ(1, at_b.established);
-    char byte = 0;
-    CHECK_EQ(1, read(at_b.fd, &byte, 1));
+    CHECK_EQ('y', next_byte(at_b.fd));
     close(at_a.fd);
     close(at_b.fd);
 
@@ -135,7 +139,7 @@ static void parking_and_shutting(void) {
     gw_gateway_dial(a, gw_gateway_address(b, 0), 1, &intro, 10 * GW_SECOND, NULL);
     poll_both(a, b, GW_SECOND, &at_a.established);
     poll_both(a, b, GW_SECOND, NULL);
-    CHECK_EQ(0, read(at_a.fd, &byte, 1));
+    CHECK_EQ(-1, next_byte(at_a.fd));
     close(at_a.fd);
 
     serve(a, GW_PURPOSE_JOIN, &at_a); /* one is left parked for close to find */
@@ -214,8 +218,7 @@ static void patience(void) {
     gw_gateway_poll(a, 12 * GW_SECOND - 1);
     CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
     gw_gateway_poll(a, 12 * GW_SECOND);
-    usleep(2000);
-    CHECK_EQ(0, recv(fd, &byte, 1, MSG_DONTWAIT));
+    CHECK_EQ(-1, next_byte(fd));
     CHECK_EQ(1, gw_gateway_strangers(a));
     CHECK_EQ(UINT64_MAX, gw_gateway_next_deadline(a));
     close(fd);

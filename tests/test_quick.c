@@ -101,7 +101,10 @@ static double cpu_ms(void) {
     return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
 }
 
-/* A call that lasts 400 ms because the last rank comes late costs the others 1 ms, and what heartbeats take. */
+/* A call that lasts 400 ms because the last rank comes late costs the others 1 ms, and what heartbeats take. A rank that
+ * kept spinning would use most of the 400. */
+#define CPU_MS_MAX 20
+
 static void waiting_rank(int rank) {
     float x[1024] = {0};
     gw_comm *comm = join(rank);
@@ -110,8 +113,8 @@ static void waiting_rank(int rank) {
     double before = cpu_ms();
     CHECK_EQ(GW_OK, gw_allreduce(comm, x, x, 1024, GW_F32, GW_SUM));
     double used = cpu_ms() - before;
-    CHECK(used < 4);
-    if (used >= 4) printf("    rank %d of %d used %.1f ms with %s\n", rank, world, used, strategy);
+    CHECK(used < CPU_MS_MAX);
+    if (used >= CPU_MS_MAX) printf("    rank %d of %d used %.1f ms with %s\n", rank, world, used, strategy);
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 

@@ -323,7 +323,7 @@ static void sleep_until_something(node *n) {
     const gw_transport_ops *ops = n->transport->ops;
     if (!ops->arm(n->transport, true) && !node_poll(n)) {
         struct pollfd fd = {.fd = ops->wait_fd(n->transport), .events = POLLIN};
-        CHECK(poll(&fd, 1, 5000) == 1);
+        CHECK(poll(&fd, 1, TEST_PATIENCE_S * 1000) == 1);
     }
     ops->arm(n->transport, false);
 }

@@ -2,6 +2,7 @@
  * synchrony, refusals, and ranks that cannot commit. */
 #include <math.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -309,13 +310,16 @@ static void a_rank_that_cannot_commit_tells_the_others(void) {
 
 /* A server that is lost ends the step of all. */
 
+static _Atomic int *under_way; /* workers that have made a step; in memory that they share with the test */
+
 static void lose_server(gw_comm *comm) {
     model m;
     make_model(&m);
     gw_step *step = commit(comm, &m, false);
     take_step(step, &m);
+    atomic_fetch_add(under_way, 1);
     gw_status status = GW_OK;
-    for (double begun = seconds(); !status && seconds() - begun < 15;) {
+    for (double begun = seconds(); !status && seconds() - begun < TEST_PATIENCE_S;) {
         for (int t = 0; t < TENSORS && !status; t++) status = gw_step_ready(step, t);
         if (!status) status = gw_step_end(step);
         if (!status) status = gw_step_flush(step);
@@ -328,10 +332,11 @@ static void lose_server(gw_comm *comm) {
     exit(test_failures != 0);
 }
 
-static void process_that_dies(int rank) {
-    struct itimerval soon = {.it_value.tv_usec = 500000};
-    if (rank == workers) setitimer(ITIMER_REAL, &soon, NULL);
-    process(rank);
+static void kill_when_under_way(pid_t server) {
+    for (double begun = seconds(); atomic_load(under_way) < workers && seconds() - begun < TEST_PATIENCE_S;)
+        usleep(1000);
+    CHECK_EQ(workers, atomic_load(under_way));
+    kill(server, SIGKILL);
 }
 
 static void a_lost_server_is_told(void) {
@@ -343,20 +348,24 @@ static void a_lost_server_is_told(void) {
     servers = 1;
     port = free_port();
     body_of_worker = lose_server;
+    under_way = mmap(NULL, sizeof *under_way, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (under_way == MAP_FAILED) abort();
     pid_t pids[3];
     fflush(stdout);
     for (int r = 0; r < 3; r++)
         if ((pids[r] = fork()) == 0) {
             test_failures = 0;
-            process_that_dies(r);
+            process(r);
             exit(test_failures != 0);
         }
+    kill_when_under_way(pids[2]);
     for (int r = 0; r < 3; r++) {
         int result = -1;
         waitpid(pids[r], &result, 0);
         if (r < 2) CHECK_EQ(0, result);
         else CHECK(WIFSIGNALED(result));
     }
+    munmap(under_way, sizeof *under_way);
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK_EQ(0, system(command));
 }

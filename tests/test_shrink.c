@@ -56,7 +56,7 @@ static void kill_in_turn(const char *strategy, int world, const int *victims, in
         job_reap(&j, victims[v], 5);
         dead[victims[v]] = true;
         if (v + 1 == count) break;
-        gw_time until = gw_clock_now() + 8 * GW_SECOND; /* until all have gone on */
+        gw_time until = gw_clock_now() + TEST_PATIENCE_S * GW_SECOND; /* until all have gone on */
         for (int r = 0; r < world; r++)
             while (!dead[r] && (j.shared->seat[r].shrunk <= v || atomic_load(&j.shared->seat[r].rounds) < 3) &&
                    gw_clock_now() < until)

