@@ -63,8 +63,12 @@ static void finish_outpost(gw_job *j, gw_outpost *outpost) {
     gw_outpost_close_fd(&outpost->errors);
     gw_outpost_close_fd(&outpost->to);
     if (outpost->done || gw_job_ending(j)) return;
-    gw_verdict_host_lost(&j->verdict, outpost->host, outpost->greeted, outpost->status,
-                         j->options->outpost.remote_path);
+    if (outpost->ordered && j->options->elastic) {
+        gw_verdict why = {0};
+        gw_verdict_host_lost(&why, outpost, j->options->outpost.remote_path);
+        if (gw_job_go_on_without(j, outpost, &why)) return;
+    }
+    gw_verdict_host_lost(&j->verdict, outpost, j->options->outpost.remote_path);
     if (outpost->greeted)
         gw_job_settle(j);
     else
@@ -103,7 +107,10 @@ static void interrupted(gw_job *j, int number) {
 static void take_signals(gw_job *j) {
     struct signalfd_siginfo info;
     while (read(j->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD) interrupted(j, (int)info.ssi_signo);
+        if (info.ssi_signo == SIGTSTP)
+            gw_job_pause(j);
+        else if (info.ssi_signo != SIGCHLD)
+            interrupted(j, (int)info.ssi_signo);
     reap(j);
 }
 
@@ -116,6 +123,8 @@ static void print_some(gw_job *j) {
         gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 1, "cannot write the output of the ranks: %s", strerror(number));
     gw_job_end(j, SIGTERM, j->options->grace);
 }
+
+static bool has_room(const gw_job *j) { return gw_buffer_size(&j->console.bytes) < BACKLOG_BYTES; }
 
 static const char *silent_host(const gw_job *j) {
     for (int i = 0; i < gw_job_hosts(j); i++)
@@ -135,6 +144,8 @@ static void end_servers(gw_job *j) {
 static void check_clocks(gw_job *j) {
     gw_time now = gw_clock_now();
     if (now >= j->servers_until) end_servers(j);
+    gw_job_start_again(j, now);
+    gw_job_look_at_hosts(j, has_room(j), now);
     if (now >= j->greet_until) {
         gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "host %s did not answer within %d s; try the remote shell by hand", silent_host(j),
@@ -152,7 +163,8 @@ static void check_clocks(gw_job *j) {
 /* ---- the loop ---- */
 
 static gw_time next_clock(const gw_job *j) {
-    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until, j->servers_until};
+    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until, j->servers_until,
+                        gw_job_next_start(j), j->options->silence ? j->look_at : GW_NEVER};
     gw_time next = GW_NEVER;
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         if (clocks[i] < next) next = clocks[i];
@@ -165,7 +177,7 @@ static gw_time next_clock(const gw_job *j) {
 }
 
 static int fill_polls(gw_job *j) {
-    bool room = gw_buffer_size(&j->console.bytes) < BACKLOG_BYTES;
+    bool room = has_room(j);
     struct pollfd *p = j->polls;
     *p++ = (struct pollfd){.fd = j->signals, .events = POLLIN};
     *p++ = (struct pollfd){.fd = gw_console_fd(&j->console), .events = POLLOUT};
@@ -247,7 +259,9 @@ static bool allocate(gw_job *j) {
     j->polls = calloc(FIXED_POLLS + hosts * POLLS_PER_OUTPOST, sizeof *j->polls);
     for (size_t i = 0; j->outposts && i < hosts; i++)
         j->outposts[i] = (gw_outpost){.host = &j->options->hosts->list[i], .to = -1, .from = -1, .errors = -1};
-    return j->outposts && j->lines && j->polls;
+    j->again_at = calloc((size_t)j->world, sizeof *j->again_at);
+    for (int rank = 0; j->again_at && rank < j->world; rank++) j->again_at[rank] = GW_NEVER;
+    return j->outposts && j->lines && j->polls && j->again_at;
 }
 
 static void free_job(gw_job *j) {
@@ -255,6 +269,7 @@ static void free_job(gw_job *j) {
     for (int i = 0; j->lines && i < j->world; i++)
         for (int stream = 0; stream < 2; stream++) gw_buffer_free(&j->lines[i][stream].bytes);
     gw_console_free(&j->console);
+    free(j->again_at);
     free(j->polls);
     free(j->lines);
     free(j->outposts);

@@ -25,6 +25,8 @@ typedef struct gw_job {
     gw_time greet_until, settle_until, timeout_at, finish_until; /* GW_NEVER where not in force */
     gw_time servers_until;                                       /* all workers have ended: when servers are made to */
     int interrupts;                                              /* signals that asked us to end */
+    gw_time *again_at;                                           /* by rank: when it is started again; GW_NEVER */
+    gw_time look_at;                                             /* when the hosts are asked next */
 } gw_job;
 
 static inline int gw_job_hosts(const gw_job *j) { return j->options->hosts->count; }
@@ -44,5 +46,19 @@ void gw_job_hear_errors(gw_job *j, gw_outpost *outpost);
 bool gw_job_replace(gw_job *j, gw_outpost *outpost, int rank, const gw_wire_frame *frame);
 /* Every worker has ended. */
 void gw_job_workers_over(gw_job *j);
+/* A host of an elastic job was lost: that is the end of its ranks, no more. False: the job cannot go on. */
+bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict *why);
+/* Starts the ranks whose back-off has passed; when the next has. */
+void gw_job_start_again(gw_job *j, gw_time now);
+gw_time gw_job_next_start(const gw_job *j);
+void gw_job_tell_all(gw_job *j, gw_wire_kind kind, const char *text, size_t bytes);
+
+/* job_alive.c: something came from this host. */
+void gw_job_heard(gw_outpost *outpost);
+/* Asks all hosts whether they are there, and gives up those that have not answered. reads: their answers are read. */
+void gw_job_look_at_hosts(gw_job *j, bool reads, gw_time now);
+/* Stops this process, as SIGTSTP asks it to; returns when it is continued. */
+void gw_job_pause(gw_job *j);
+void gw_job_rank_hung(gw_job *j, const gw_outpost *outpost, const gw_wire_frame *frame);
 
 #endif

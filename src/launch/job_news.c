@@ -72,6 +72,15 @@ static void take_frame(gw_job *j, gw_outpost *outpost, const gw_wire_frame *fram
     case GW_WIRE_DONE:
         host_done(j, outpost, (int)gw_wire_number(frame, 0));
         return;
+    case GW_WIRE_HUNG:
+        gw_job_rank_hung(j, outpost, frame);
+        return;
+    case GW_WIRE_MET:
+        if (j->options->elastic) gw_elastic_met(j->options->elastic, rank, frame->payload, frame->bytes);
+        return;
+    case GW_WIRE_PONG:
+    case GW_WIRE_PING:
+    case GW_WIRE_PAUSE:
     case GW_WIRE_ORDER:
     case GW_WIRE_END:
     case GW_WIRE_ROLL:
@@ -105,6 +114,8 @@ static void give_order(gw_job *j, gw_outpost *outpost) {
         .group = (int)(outpost - j->outposts),
         .listen_fd = host->first_rank == 0 ? j->options->outpost.listen_fd : -1,
         .elastic = j->options->elastic != NULL,
+        .heartbeat = j->options->silence > 0,
+        .silence_ms = host->local ? 0 : (int)(j->options->silence / GW_MILLISECOND), /* here its pipe tells */
         .grace_ms = (int)(j->options->grace / GW_MILLISECOND),
         .directory = j->options->directory,
         .argv = argv_of(j, host),
@@ -115,6 +126,7 @@ static void give_order(gw_job *j, gw_outpost *outpost) {
     gw_wire_put(&outpost->out, GW_WIRE_ORDER, 0, 0, gw_buffer_head(&bytes), (uint32_t)gw_buffer_size(&bytes));
     gw_buffer_free(&bytes);
     outpost->ordered = true;
+    gw_job_heard(outpost);
 }
 
 /* Nothing is started before every host has answered. */
@@ -126,6 +138,7 @@ static void start_when_all_greeted(gw_job *j) {
 }
 
 void gw_job_hear(gw_job *j, gw_outpost *outpost) {
+    gw_job_heard(outpost);
     if (gw_buffer_read(&outpost->in, outpost->from) == 0) {
         gw_outpost_close_fd(&outpost->from);
         outpost->closed_at = gw_clock_now();
