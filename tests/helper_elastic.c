@@ -8,9 +8,11 @@
  *                                          are started again, and prints how many ms pass from its start until every
  *                                          other has a right sum in a later round
  * helper_elastic end FILE                  tells the ranks to end
+ * helper_elastic compute FILE SECONDS      a rank that joins, calls nothing for so long, leaves, and lives on for as long
+ * helper_elastic hold FILE PID SECONDS     stops that process as a debugger does
  *
  * FILE is shared by all, on one machine. */
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -104,6 +108,33 @@ static int work(void) {
     return 0;
 }
 
+static int compute(unsigned seconds) {
+    gw_comm *comm;
+    if (gw_init(&comm, NULL)) die("gw_init");
+    sleep(seconds);
+    if (gw_barrier(comm)) die("gw_barrier");
+    gw_finalize(comm);
+    sleep(seconds);
+    return 0;
+}
+
+/* All its threads. They are let go when this process ends. */
+static int hold(const char *pid, unsigned seconds) {
+    char path[64];
+    int status;
+    snprintf(path, sizeof path, "/proc/%s/task", pid);
+    DIR *threads = opendir(path);
+    if (!threads) die(path);
+    for (struct dirent *entry; (entry = readdir(threads));) {
+        pid_t thread = atoi(entry->d_name);
+        if (thread > 0 && (ptrace(PTRACE_ATTACH, thread, NULL, NULL) || waitpid(thread, &status, __WALL) != thread))
+            die("ptrace");
+    }
+    closedir(threads);
+    sleep(seconds);
+    return 0;
+}
+
 /* The watcher. */
 
 /* All who are not gone have a right sum, later than that, in a round of at least that number. */
@@ -162,7 +193,9 @@ int main(int argc, char **argv) {
     if (strcmp(what, "pid") == 0 && argc == 4) return print_pid(atoi(argv[3]));
     if (strcmp(what, "strike") == 0 && argc > 5)
         return strike(strcmp(argv[3], "back") == 0, argv[4], argv + 5, argc - 5);
+    if (strcmp(what, "compute") == 0 && argc == 4) return compute((unsigned)atoi(argv[3]));
+    if (strcmp(what, "hold") == 0 && argc == 5) return hold(argv[3], (unsigned)atoi(argv[4]));
     if (strcmp(what, "end") == 0) return atomic_store(&board->end, 1), 0;
-    fprintf(stderr, "helper_elastic work|pid|strike|end FILE ...: see the top of its source\n");
+    fprintf(stderr, "helper_elastic work|pid|strike|end|compute|hold FILE ...: see the top of its source\n");
     return 2;
 }
