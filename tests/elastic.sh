@@ -55,6 +55,7 @@ trap 'exit 130' INT TERM
 
 # ---- jobs ----
 
+own_port() { echo $((20000 + ($$ * 37 + 10#${forever: -3} * 40) % 10000)); } # cases run side by side on one machine
 begin() { # OPTIONS...: a job of helpers, in the background
     board=$scratch/board.$forever
     rm -f "$board"
@@ -160,7 +161,7 @@ launcher_stopped() { # alone: its own sleep is not the ranks' silence
 }
 launcher_suspended() { # by Ctrl-Z: other hosts are told
     stand_in
-    begin -H alpha:1,beta:1 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --elastic
+    begin -H alpha:1,beta:1 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --port "$(own_port)" --elastic
     pid_of 0 >/dev/null
     kill -TSTP "$launcher"
     sleep $((2 * deadline))
@@ -170,7 +171,7 @@ launcher_suspended() { # by Ctrl-Z: other hosts are told
 }
 silent_launcher() { # is lost to other hosts, which end their ranks
     stand_in
-    begin -H alpha:1,beta:1 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --elastic
+    begin -H alpha:1,beta:1 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --port "$(own_port)" --elastic
     local pids="$(pid_of 0) $(pid_of 1)"
     kill -STOP "$launcher"
     # shellcheck disable=SC2086  # a list
@@ -182,7 +183,7 @@ silent_launcher() { # is lost to other hosts, which end their ranks
 }
 remote_shell_dies() { # of the host with rank 0: the others meet at the address where they have met rank 2
     stand_in "echo \$\$ >'$scratch/pid.'\$host"
-    begin -H alpha:2,beta:2 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --elastic
+    begin -H alpha:2,beta:2 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --port "$(own_port)" --elastic
     pid_of 0 >/dev/null
     strike dropped "kill -9 $(cat "$scratch/pid.alpha")" 0 1
     end
@@ -190,7 +191,7 @@ remote_shell_dies() { # of the host with rank 0: the others meet at the address 
 }
 lost_hosts_are_not_restarted() {
     stand_in "echo \$\$ >'$scratch/pid.'\$host"
-    begin -H alpha:2,beta:2 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --restarts 10
+    begin -H alpha:2,beta:2 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --port "$(own_port)" --restarts 10
     pid_of 0 >/dev/null
     strike dropped "kill -STOP $(cat "$scratch/pid.beta")" 2 3 # its supervisor
     strike back "kill -9 $(pid_of 1)" 1
