@@ -74,6 +74,13 @@ test-servers: all
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
+# Elastic jobs: 100 ranks are stopped and 50 hosts cut off, and the others must go on within the deadline plus 2 s. Seven
+# minutes; needs root.
+.PHONY: test-elastic
+test-elastic: all
+	@tests/elastic.sh $(BUILD)
+	@tests/elastic.sh $(BUILD) soak
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 

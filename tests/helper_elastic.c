@@ -8,7 +8,7 @@
  *                                          are started again, and prints how many ms pass from its start until every
  *                                          other has a right sum in a later round
  * helper_elastic end FILE                  tells the ranks to end
- * helper_elastic compute FILE SECONDS      a rank that joins, calls nothing for so long, leaves, and lives on for as long
+ * helper_elastic compute FILE SECONDS      a rank that joins, calls nothing for so long, leaves, and lives on as long
  * helper_elastic hold FILE PID SECONDS     stops that process as a debugger does
  *
  * FILE is shared by all, on one machine. */

@@ -20,7 +20,7 @@
 #include "transport/listen.h"
 #include "transport/token.h"
 
-enum { DEFAULT_PORT = 29500, DEFAULT_DEADLINE = 30, SECONDS_MAX = 30 * 24 * 3600 };
+enum { DEFAULT_PORT = 29500, DEFAULT_DEADLINE = 30, SECONDS_MAX = 30 * 24 * 3600, SILENCE_MAX = 7 * 24 * 3600 };
 
 extern char **environ;
 
@@ -203,7 +203,7 @@ static gw_time deadline_of(const settings *s) {
     const char *text = getenv("GRADWIRE_DEADLINE");
     double seconds = s->deadline;
     if (seconds <= 0 && !(text && gw_duration_parse(text, &seconds) && seconds > 0)) seconds = DEFAULT_DEADLINE;
-    return nanoseconds(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
+    return nanoseconds(seconds < SILENCE_MAX ? seconds : SILENCE_MAX);
 }
 
 static gw_status open_elastic(gw_elastic *elastic, const settings *s, const gw_hosts *hosts, const master *rank0,

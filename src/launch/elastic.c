@@ -39,7 +39,7 @@ static int next_port(const gw_elastic *e) {
     }
     if (!o->port_low) return o->port + 2 * (e->roll.round % 16);
     int first = o->port_low < o->port_high ? o->port_low + 1 : o->port_low; /* the lowest is the program's own */
-    return first + (o->port - o->port_low + 2 * (e->roll.round % 16)) % (o->port_high - first + 1);
+    return first + (o->port - o->port_low + 2 * (e->roll.round % 10000)) % (o->port_high - first + 1);
 }
 
 static const gw_host *host_of(const gw_elastic *e, int seat) {

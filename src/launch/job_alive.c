@@ -1,5 +1,5 @@
-/* job_alive.c - whether the hosts of a job are there: each is sent a ping now and then, and answers. A host that is silent
- * for too long is lost: its link is cut, or its machine or supervisor is stopped. */
+/* job_alive.c - whether the hosts of a job are there: each is sent a ping now and then, and answers. A host that is
+ * silent for too long is lost: its link is cut, or its machine or supervisor is stopped. */
 #include <signal.h>
 #include <stdio.h>
 

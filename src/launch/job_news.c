@@ -107,6 +107,7 @@ static void take_frames(gw_job *j, gw_outpost *outpost) {
 
 static void give_order(gw_job *j, gw_outpost *outpost) {
     const gw_host *host = outpost->host;
+    int silence_ms = (int)(j->options->silence / GW_MILLISECOND);
     gw_order order = {
         .first_rank = host->first_rank,
         .local_ranks = host->ranks,
@@ -114,8 +115,8 @@ static void give_order(gw_job *j, gw_outpost *outpost) {
         .group = (int)(outpost - j->outposts),
         .listen_fd = host->first_rank == 0 ? j->options->outpost.listen_fd : -1,
         .elastic = j->options->elastic != NULL,
-        .heartbeat = j->options->silence > 0,
-        .silence_ms = host->local ? 0 : (int)(j->options->silence / GW_MILLISECOND), /* here its pipe tells */
+        .heartbeat_ms = silence_ms,
+        .silence_ms = host->local ? 0 : silence_ms, /* here its pipe tells */
         .grace_ms = (int)(j->options->grace / GW_MILLISECOND),
         .directory = j->options->directory,
         .argv = argv_of(j, host),

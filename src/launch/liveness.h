@@ -1,5 +1,5 @@
-/* liveness.h - whether the ranks of an elastic job's host are alive, by their heartbeats (base/pulse.h). A program that has
- * not joined the job yet, or has left it, owes none. */
+/* liveness.h - whether the ranks of an elastic job on this host are alive, by their heartbeats (base/pulse.h). A
+ * program that has not joined the job yet, or has left it, owes none. */
 #ifndef GW_LAUNCH_LIVENESS_H
 #define GW_LAUNCH_LIVENESS_H
 

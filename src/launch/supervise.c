@@ -29,7 +29,6 @@ enum {
 static const gw_time order_budget = 60 * GW_SECOND; /* for the order to come */
 static const gw_time kill_budget = 5 * GW_SECOND;   /* for the kernel to end what was killed */
 static const gw_time family_budget = GW_SECOND;     /* for it to end what a rank that died has started */
-static const gw_time look_period = GW_SECOND;       /* between looks at heartbeats, where nothing asks for more */
 
 typedef struct supervisor {
     int in, out, signals;
@@ -128,7 +127,7 @@ static gw_status open_roll(supervisor *s, gw_error *error) {
     if (s->roll_file < 0) return gw_fail(error, GW_SYSTEM, "cannot make memory for the roll: %s", strerror(errno));
     snprintf(s->roll_path, sizeof s->roll_path, "/proc/%d/fd/%d", (int)getpid(), s->roll_file);
     s->order.roll_path = s->roll_path;
-    if (!s->order.heartbeat) return GW_OK;
+    if (!s->order.heartbeat_ms) return GW_OK;
     return gw_liveness_open(&s->liveness, s->roll_file, s->order.first_rank, s->order.local_ranks, error);
 }
 
@@ -260,7 +259,7 @@ static void look_at_rank(supervisor *s, int local, gw_time now) {
     if (state == GW_LIVENESS_HUNG) kill(-s->ranks[local].pid, SIGKILL); /* its family follows when it is reaped */
 }
 
-/* The job goes on without a host that its launcher cannot reach. Its ranks must be gone by then, so the grace is short. */
+/* The job goes on without a host that its launcher cannot reach. Its ranks must be gone by then: the grace is short. */
 static void look_at_launcher(supervisor *s, gw_time now) {
     gw_time limit = (gw_time)s->order.silence_ms * GW_MILLISECOND;
     if (limit == 0 || s->orphaned) return;
@@ -274,7 +273,7 @@ static void look_at_launcher(supervisor *s, gw_time now) {
 static void look(supervisor *s) {
     gw_time now = gw_clock_now();
     if (now < s->look_at) return;
-    s->look_at = now + look_period;
+    s->look_at = now + gw_silence_period((gw_time)s->order.heartbeat_ms * GW_MILLISECOND);
     look_at_launcher(s, now);
     for (int i = 0; s->liveness.slots && i < s->order.local_ranks; i++)
         if (s->ranks[i].pid) look_at_rank(s, i, now);

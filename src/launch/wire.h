@@ -22,7 +22,7 @@ typedef enum gw_wire_kind {
     GW_WIRE_AGAIN,     /* to the host: this rank is to be started again, under that roll */
     GW_WIRE_REST,      /* to the host: nothing will be started any more */
     GW_WIRE_PING,      /* to the host: the launcher is there; to be answered by anything */
-    GW_WIRE_PAUSE,     /* to the host: the launcher stops for a while (Ctrl-Z); its silence means nothing until a ping */
+    GW_WIRE_PAUSE,     /* to the host: the launcher stops (Ctrl-Z); its silence means nothing until a ping */
     GW_WIRE_OUTPUT,    /* from the host: detail 1 or 2 is the stream, the payload its bytes */
     GW_WIRE_EXITED,    /* from the host: u32 wait status, u32 ms since the rank was started */
     GW_WIRE_PONG,      /* from the host: it is there */
