@@ -5,8 +5,9 @@
 
 #include "launch/job_inside.h"
 
+/* This machine is not lost as long as the launcher runs on it. */
 static bool is_watched(const gw_job *j, const gw_outpost *outpost) {
-    return j->options->silence && outpost->ordered && !outpost->done && outpost->from >= 0;
+    return j->options->silence && !outpost->host->local && outpost->ordered && !outpost->done && outpost->from >= 0;
 }
 
 void gw_job_heard(gw_outpost *outpost) { gw_silence_heard(&outpost->silence, gw_clock_now()); }
@@ -21,7 +22,7 @@ static void look_at_host(gw_job *j, gw_outpost *outpost, bool reads, gw_time now
     outpost->silent = true;
     gw_outpost_close_fd(&outpost->from);
     outpost->closed_at = now;
-    if (outpost->pid) kill(-outpost->pid, SIGKILL); /* of this machine it takes its ranks along */
+    if (outpost->pid) kill(-outpost->pid, SIGKILL); /* where that is the supervisor it takes its ranks along */
 }
 
 void gw_job_look_at_hosts(gw_job *j, bool reads, gw_time now) {
