@@ -81,6 +81,13 @@ test-servers: all
 test-kills: all
 	@tests/kills.sh $(BUILD)
 
+# Elastic jobs: 100 ranks are stopped and 50 hosts cut off, and the others must go on within the deadline plus 2 s. Seven
+# minutes; needs root.
+.PHONY: test-elastic
+test-elastic: all
+	@tests/elastic.sh $(BUILD)
+	@tests/elastic.sh $(BUILD) soak
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 

@@ -150,9 +150,10 @@ GW_API gw_status gw_abort(gw_comm *comm, const char *reason);
 GW_API gw_status gw_shrink(gw_comm *comm, gw_comm **out);
 
 /* The same in an elastic job (gradwire run --elastic or --restarts N), where it also gets those that the launcher has
- * started again: when a process has died, every survivor calls gw_regroup, and a process that was started again
- * gw_init. Ranks may change; what a process keeps is its seat, the rank it had at first. gw_round: how often the job
- * had been called together when this communicator's was; a program that begins in a later round than 0 came back. */
+ * started again: when a process has died (the launcher kills one that hangs), every survivor calls gw_regroup, and a
+ * process that was started again gw_init. It waits for the launcher for one second longer than the deadline. Ranks may
+ * change; what a process keeps is its seat, the rank it had at first. gw_round: how often the job had been called
+ * together when this communicator's was; a program that begins in a later round than 0 came back. */
 GW_API gw_status gw_regroup(gw_comm *comm, gw_comm **out);
 GW_API int gw_seat(const gw_comm *comm);
 GW_API int gw_round(const gw_comm *comm);

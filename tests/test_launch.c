@@ -112,14 +112,14 @@ static void placement(void) {
 
 static void orders(void) {
     char *argv[] = {"./a b", "", "'\"\n$x", NULL}, *env[] = {"A=1", "B=x=y", NULL};
-    gw_order order = {3, 2, 8, 1, -1, 1, 2000, "/a dir", argv, env, NULL, NULL}, back;
+    gw_order order = {3, 2, 8, 1, -1, 1, 25000, 26000, 2000, "/a dir", argv, env, NULL, NULL}, back;
     gw_error error = {0};
     gw_buffer bytes = {0};
     gw_order_pack(&order, &bytes);
     size_t size = gw_buffer_size(&bytes);
     CHECK_EQ(GW_OK, gw_order_unpack(&back, gw_buffer_head(&bytes), size, &error));
     CHECK(back.first_rank == 3 && back.local_ranks == 2 && back.world == 8 && back.group == 1);
-    CHECK(back.listen_fd == -1 && back.grace_ms == 2000);
+    CHECK(back.listen_fd == -1 && back.heartbeat_ms == 25000 && back.silence_ms == 26000 && back.grace_ms == 2000);
     CHECK_STR("/a dir", back.directory);
     for (int i = 0; i < 3; i++) CHECK_STR(argv[i], back.argv[i]);
     for (int i = 0; i < 2; i++) CHECK_STR(env[i], back.env[i]);

@@ -28,18 +28,25 @@ static bool is_free(int port) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
-    bool bound = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    /* As a listener takes it: what is left of closed connections does not hold it. */
+    int yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    bool listens = bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0;
     close(fd);
-    return bound;
+    return listens;
+}
+
+int gw_port_find_in(int low, int high, unsigned seed) {
+    unsigned count = (unsigned)(high - low + 1);
+    for (unsigned i = 0; i < count; i++) {
+        int port = low + (int)((seed % count + i) % count);
+        if (is_free(port)) return port;
+    }
+    return 0;
 }
 
 int gw_port_find(unsigned seed) {
     int first, last;
     choose_range(&first, &last);
-    unsigned count = (unsigned)(last - first + 1);
-    for (unsigned i = 0; i < count; i++) {
-        int port = first + (int)((seed % count + i) % count);
-        if (is_free(port)) return port;
-    }
-    return 0;
+    return gw_port_find_in(first, last, seed);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "cli/args.h"
 #include "cli/host_options.h"
 #include "insight/mend.h"
@@ -19,7 +20,7 @@
 #include "transport/listen.h"
 #include "transport/token.h"
 
-enum { DEFAULT_PORT = 29500, SECONDS_MAX = 30 * 24 * 3600 };
+enum { DEFAULT_PORT = 29500, DEFAULT_DEADLINE = 30, SECONDS_MAX = 30 * 24 * 3600, SILENCE_MAX = 7 * 24 * 3600 };
 
 extern char **environ;
 
@@ -33,7 +34,7 @@ typedef struct settings {
     int64_t restarts, servers;
     const char *lab_text;
     gw_lab_options lab; /* no hosts: none is made */
-    bool no_prefix, elastic;
+    bool no_prefix, elastic, no_heartbeat;
     int port_low, port_high; /* of ports; 0: any */
 } settings;
 
@@ -197,13 +198,28 @@ static int complain(const gw_error *error) {
     return error->status == GW_INVALID ? GW_EXIT_USAGE : GW_EXIT_FAILED;
 }
 
+/* That of the ranks, which tell of a wrong one themselves. */
+static gw_time deadline_of(const settings *s) {
+    const char *text = getenv("GRADWIRE_DEADLINE");
+    double seconds = s->deadline;
+    if (seconds <= 0 && !(text && gw_duration_parse(text, &seconds) && seconds > 0)) seconds = DEFAULT_DEADLINE;
+    return nanoseconds(seconds < SILENCE_MAX ? seconds : SILENCE_MAX);
+}
+
+static gw_status open_elastic(gw_elastic *elastic, const settings *s, const gw_hosts *hosts, const master *rank0,
+                              gw_error *error) {
+    gw_elastic_options options = {.hosts = hosts, .restarts = (int)s->restarts, .address = rank0->address,
+                                  .port = rank0->port, .port_low = s->port_low, .port_high = s->port_high,
+                                  .deadline = deadline_of(s)};
+    return s->elastic || s->restarts ? gw_elastic_open(elastic, &options, error) : GW_OK;
+}
+
 static int start(const settings *s, char **argv) {
     gw_error error = {0};
     gw_hosts hosts = {0};
     master rank0 = {.listen_fd = -1};
     variables env = {0};
     gw_elastic elastic = {0};
-    bool goes_on = s->elastic || s->restarts;
     char own_path[PATH_MAX] = "";
     char *directory = get_current_dir_name();
     int code = -1;
@@ -213,7 +229,7 @@ static int start(const settings *s, char **argv) {
     if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
         find_master(&rank0, s, &hosts, &error) == GW_OK &&
         collect_variables(&env, s, &rank0, &error) == GW_OK &&
-        (!goes_on || gw_elastic_open(&elastic, &hosts, (int)s->restarts, rank0.address, rank0.port, &error) == GW_OK)) {
+        open_elastic(&elastic, s, &hosts, &rank0, &error) == GW_OK) {
         const char *program = s->remote_path ? s->remote_path : own_path;
         char *const server_argv[] = {(char *)(uintptr_t)program, "server", NULL};
         gw_job_options job = {
@@ -226,8 +242,9 @@ static int start(const settings *s, char **argv) {
                         .remote_path = program,
                         .listen_fd = rank0.listen_fd},
             .console = console_options(s),
-            .elastic = goes_on ? &elastic : NULL,
+            .elastic = elastic.seats ? &elastic : NULL,
             .grace = nanoseconds(s->grace),
+            .silence = s->no_heartbeat ? 0 : gw_silence_limit(deadline_of(s)),
             .timeout = nanoseconds(s->timeout),
         };
         code = gw_job_run(&job);
@@ -333,6 +350,8 @@ static int run(int argc, char **argv) {
          .about = "when a rank dies the others are told and may go on without it (docs/synchrony.md)"},
         {.name = "restarts", .kind = GW_OPTION_INTEGER, .integer = &s.restarts, .lowest = 0, .highest = 1000000,
          .about = "as --elastic, but so many times a rank that died is started again (default: 0)"},
+        {.name = "no-heartbeat", .kind = GW_OPTION_FLAG, .flag = &s.no_heartbeat,
+         .about = "never end a rank of an elastic job, or give up a host, because it is silent"},
         {.name = "snapshots", .kind = GW_OPTION_STRING, .value = "DIRECTORY", .string = &s.snapshots,
          .about = "where servers write what they know (arch=ps:snapshot=N; docs/synchrony.md)"},
         {.name = "no-prefix", .kind = GW_OPTION_FLAG, .flag = &s.no_prefix,

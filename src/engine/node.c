@@ -157,6 +157,7 @@ static void number_hosts(gw_node *node) {
 static bool called_anew(void *ctx) {
     const gw_node *node = ctx;
     gw_roll roll;
+    gw_pulse_beat(&node->pulse); /* there is no progress thread yet */
     return gw_roll_read(&roll, node->place.roll) && roll.round > node->place.round;
 }
 
@@ -168,6 +169,12 @@ static void name_server(const gw_node *node, char host[GW_ENDPOINT_HOST]) {
     snprintf(number, sizeof number, " (server %d)", server);
     size_t room = GW_ENDPOINT_HOST - 1 - strlen(number), length = strlen(host);
     strcpy(host + (length < room ? length : room), number);
+}
+
+/* If rank 0's host is lost, the next round meets at the address of another. */
+static void publish(const gw_node *node, const gw_address *address) {
+    char text[GW_ADDRESS_TEXT];
+    gw_pulse_publish(&node->pulse, gw_address_host_text(address, text));
 }
 
 /* Listens, tells rank 0 where, and learns where all others are. */
@@ -189,6 +196,7 @@ static gw_status meet(gw_node *node, gw_time until, gw_error *error) {
     if (!status) status = gw_meeting_listen(node->gateway, place, &meeting, interfaces, ports, &address, error);
     if (!status) status = gw_endpoint_describe(node->rank, &address, &mine, error);
     if (!status) name_server(node, mine.host);
+    if (!status) publish(node, &address);
     if (!status) status = gw_net_listen(node, &address, ports, mine.shm, error);
     if (status) return status;
     if (node->shm) gw_shm_endpoint(node->shm, mine.shm);
@@ -309,6 +317,7 @@ static gw_status open_core(gw_node *node, gw_error *error) {
 }
 
 static gw_status join_others(gw_node *node, gw_time until, gw_error *error) {
+    gw_pulse_open(&node->pulse, node->place.roll, node->place.seat, node->deadline);
     gw_status status = open_shm(node, error);
     if (!status) status = meet(node, until, error);
     if (status) return status;
@@ -424,6 +433,7 @@ void gw_node_retire(gw_node *node) {
 
 void gw_node_leave(gw_node *node) {
     if (!node) return;
+    gw_pulse_close(&node->pulse);
     if (node->threaded) {
         gw_node_lock(node);
         gw_control_leave(gw_core_control(node->core));

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/pulse.h"
 #include "engine/core.h"
 #include "engine/flight.h"
 #include "strategy/strategy.h"
@@ -47,6 +48,7 @@ typedef struct gw_node {
     gw_options options;   /* as it was joined with; its strings are copies. Constant */
     gw_time deadline; /* ns */
     bool any_side;    /* quorum=off */
+    gw_pulse pulse;   /* what the launcher of an elastic job sees of it. Constant after joining; any thread may beat */
     gw_strategy strategy;
     gw_endpoint *endpoints; /* world entries; constant after joining */
     int *host_of;           /* world entries; constant after joining */

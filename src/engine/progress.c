@@ -244,6 +244,7 @@ void *gw_node_progress(void *argument) {
     while (!atomic_load(&node->stop)) {
         gw_node_lock(node);
         gw_time now = gw_clock_now();
+        gw_pulse_beat(&node->pulse);
         gw_links_poll(node, now);
         if (node->ended) gw_watch_settle(node, now);
         if (now >= gw_control_next(gw_core_control(node->core))) gw_core_poll_control(node->core, now);

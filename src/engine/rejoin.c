@@ -10,6 +10,7 @@
 #include "engine/node.h"
 
 #define LOOK_US 5000 /* how often the roll is read while waiting for it */
+#define LAUNCHER_SLACK GW_SECOND /* beyond the deadline, within which it ends a rank that hangs */
 
 static char *copied(const char *text, bool *fits) {
     char *copy = text ? strdup(text) : NULL;
@@ -57,16 +58,20 @@ static bool passes(gw_status status) {
     return status != GW_INVALID && status != GW_UNSUPPORTED && status != GW_MEMORY;
 }
 
-/* Whoever fails while others die is called again. */
+static gw_time patience(const gw_place *place, gw_time deadline) {
+    return gw_clock_now() + deadline + (place->roll[0] ? LAUNCHER_SLACK : 0);
+}
+
+/* Whoever fails while others die is called again; each round has its own deadline. */
 static gw_status join_called(gw_node **node, const gw_options *options, gw_place *place, gw_time deadline,
                              gw_error *error) {
-    gw_time until = gw_clock_now() + deadline;
+    gw_time until = patience(place, deadline);
     for (;;) {
         gw_error failed = {.rank = -1};
         if (place->rank < 0) return not_called(place, error);
         gw_status status = gw_node_open(node, options, place, until, &failed);
         if (status && passes(status) && place->roll[0] && gw_clock_now() < until) {
-            recalled(place, place->round);
+            if (recalled(place, place->round)) until = patience(place, deadline);
             usleep(LOOK_US);
             continue;
         }
@@ -88,7 +93,7 @@ static gw_status join(gw_node **node, const gw_options *options, gw_error *error
 
 static gw_status rejoin(gw_node **node, const gw_node *old, gw_error *error) {
     gw_place place = old->place;
-    gw_time until = gw_clock_now() + old->deadline;
+    gw_time until = patience(&place, old->deadline);
     if (!place.roll[0])
         return gw_fail(error, GW_UNSUPPORTED,
                        "gw_regroup: nobody calls the ranks of this job together again: start it by gradwire run "
@@ -98,6 +103,7 @@ static gw_status rejoin(gw_node **node, const gw_node *old, gw_error *error) {
             return gw_fail(error, GW_TIMEOUT,
                            "gw_regroup: the launcher has not called the ranks together again before the deadline: it "
                            "does so when a process has died");
+        gw_pulse_beat(&old->pulse); /* its progress thread has ended */
         usleep(LOOK_US);
     }
     return join_called(node, &old->options, &place, old->deadline, error);
@@ -142,7 +148,9 @@ gw_status gw_regroup(gw_comm *comm, gw_comm **out) {
         return gw_comm_told(&error);
     }
     gw_node_retire(comm->node);
-    return join_after(comm->node, out, &error) ? gw_comm_told(&error) : GW_OK;
+    gw_status status = join_after(comm->node, out, &error);
+    gw_pulse_close(&comm->node->pulse); /* nobody beats for it any more */
+    return status ? gw_comm_told(&error) : GW_OK;
 }
 
 gw_status gw_world_join(gw_comm **comm, const gw_options *options, gw_error *error) {

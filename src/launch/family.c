@@ -14,28 +14,71 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launch/buffer.h"
+
 void gw_family_adopt(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
-/* -1: there is no such process. */
-static pid_t parent_of(const char *pid) {
+typedef struct relative {
+    char state; /* as in proc(5) */
+    pid_t parent;
+    unsigned flags;
+} relative;
+
+enum { EXITING = 4 }; /* PF_EXITING of the kernel */
+
+/* False: there is no such process, or it is not a child of this one. */
+static bool is_child(const char *pid, relative *who) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
+    if (fd < 0) return false;
     ssize_t bytes = read(fd, text, sizeof text - 1);
     close(fd);
     text[bytes > 0 ? bytes : 0] = 0;
     const char *name_end = strrchr(text, ')'); /* the name may hold anything */
-    int parent;
-    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+    return name_end &&
+           sscanf(name_end + 1, " %c %d %*d %*d %*d %*d %u", &who->state, &who->parent, &who->flags) == 3 &&
+           who->parent == getpid();
 }
 
-static int kill_children(void) {
+/* Whether the text, of strings that end with zero bytes, holds that one. */
+static bool holds(const gw_buffer *text, const char *wanted) {
+    const char *end = gw_buffer_head(text) + gw_buffer_size(text);
+    for (const char *at = gw_buffer_head(text); at < end; at += strlen(at) + 1)
+        if (strcmp(at, wanted) == 0) return true;
+    return false;
+}
+
+static bool has_marks(const char *pid, const char *const *marks) {
+    char path[64];
+    gw_buffer text = {0};
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    while (gw_buffer_read(&text, fd) > 0) continue;
+    close(fd);
+    gw_buffer_add(&text, "", 1);
+    while (*marks && holds(&text, *marks)) marks++;
+    gw_buffer_free(&text);
+    return *marks == NULL;
+}
+
+/* Children without marks stay, but those that are about to die count: what they have started will be ours. Only the
+ * environment of children is read, since reading that of a process which is being started may have to wait. */
+static bool is_marked(const char *pid, const relative *who, const char *const *marks) {
+    if (who->state == 'Z') return false;
+    return who->flags & EXITING || has_marks(pid, marks);
+}
+
+/* marks NULL: all children. */
+static int kill_children(const char *const *marks) {
     DIR *proc = opendir("/proc");
     if (!proc) return 0;
     int count = 0;
+    relative who;
     for (struct dirent *entry; (entry = readdir(proc));) {
-        if (!isdigit((unsigned char)entry->d_name[0]) || parent_of(entry->d_name) != getpid()) continue;
+        if (!isdigit((unsigned char)entry->d_name[0]) || !is_child(entry->d_name, &who)) continue;
+        if (marks && !is_marked(entry->d_name, &who, marks)) continue;
         kill((pid_t)atol(entry->d_name), SIGKILL);
         count++;
     }
@@ -49,8 +92,17 @@ int gw_family_end(gw_time budget) {
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
         if (pid < 0 && errno == ECHILD) return 0;
-        int count = kill_children();
+        int count = kill_children(NULL);
         if (gw_clock_now() >= deadline) return count;
+        poll(NULL, 0, 2);
+    }
+}
+
+int gw_family_end_marked(const char *const *marks, gw_time budget) {
+    gw_time deadline = gw_clock_now() + budget;
+    for (;;) {
+        int count = kill_children(marks);
+        if (count == 0 || gw_clock_now() >= deadline) return count;
         poll(NULL, 0, 2);
     }
 }

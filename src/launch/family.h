@@ -11,4 +11,8 @@ void gw_family_adopt(void);
  * many were still there at the end. */
 int gw_family_end(gw_time budget);
 
+/* Kills those of them that were started with all of these variables ("NAME=value", NULL at the end), and what they have
+ * started. The caller reaps. */
+int gw_family_end_marked(const char *const *marks, gw_time budget);
+
 #endif

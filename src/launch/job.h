@@ -24,6 +24,7 @@ typedef struct gw_job_options {
     gw_console_options console;
     gw_elastic *elastic; /* what becomes of ranks that die; NULL: the job ends */
     gw_time grace;   /* from SIGTERM to SIGKILL */
+    gw_time silence; /* of a host, after which it is lost; 0: only when its connection ends, and no heartbeats */
     gw_time timeout; /* of the whole job, 0: none */
 } gw_job_options;
 

@@ -33,6 +33,8 @@ void gw_order_pack(const gw_order *order, gw_buffer *out) {
     put_number(out, order->group);
     put_number(out, order->listen_fd);
     put_number(out, order->elastic);
+    put_number(out, order->heartbeat_ms);
+    put_number(out, order->silence_ms);
     put_number(out, order->grace_ms);
     put_text(out, order->directory);
     put_list(out, order->argv);
@@ -83,6 +85,8 @@ gw_status gw_order_unpack(gw_order *order, const char *bytes, size_t size, gw_er
     o.group = get_number(&r, 0, INT32_MAX);
     o.listen_fd = get_number(&r, -1, INT32_MAX);
     o.elastic = get_number(&r, 0, 1);
+    o.heartbeat_ms = get_number(&r, 0, INT32_MAX);
+    o.silence_ms = get_number(&r, 0, INT32_MAX);
     o.grace_ms = get_number(&r, 0, INT32_MAX);
     o.directory = get_text(&r);
     o.argv = get_list(&r);

@@ -13,6 +13,8 @@ typedef struct gw_order {
     int group;             /* number of this host */
     int listen_fd;         /* inherited listening socket for rank 0, -1: none */
     int elastic;           /* 1: ranks may be started again, and have a roll to read */
+    int heartbeat_ms;      /* ranks without a heartbeat for about that long are ended (liveness.h); 0: none is */
+    int silence_ms;        /* the launcher is lost when it is silent for that long; 0: only when its pipe closes */
     int grace_ms;          /* from SIGTERM to SIGKILL if the launcher disappears */
     const char *directory; /* where the ranks run */
     char *const *argv;     /* NULL at the end, at least one */

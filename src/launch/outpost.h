@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "launch/console.h"
 #include "launch/hosts.h"
+#include "launch/silence.h"
 
 typedef struct gw_outpost {
     const gw_host *host;
@@ -21,6 +22,8 @@ typedef struct gw_outpost {
     bool over;          /* it was dealt with for the last time */
     int status;         /* as from waitpid, once reaped */
     gw_time closed_at;  /* when `from` ended; 0: it has not */
+    gw_silence silence; /* how long it has not answered */
+    bool silent;        /* that was too long: it was given up */
 } gw_outpost;
 
 typedef struct gw_outpost_options {

@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* A signalfd for SIGCHLD and what asks a program to end, which are blocked from now on; SIGPIPE is ignored. A signal
- * that is ignored already (nohup, a background job) stays so with keep_ignored. before: the mask as it was, NULL: not
- * wanted. -1: errno says why. */
-int gw_signals_open(bool keep_ignored, sigset_t *before);
+/* A signalfd for SIGCHLD and what asks a program to end, which are blocked from now on; SIGPIPE is ignored. A launcher
+ * leaves a signal that is ignored already (nohup, a background job) as it is, and takes SIGTSTP too. before: the mask
+ * as it was, NULL: not wanted. -1: errno says why. */
+int gw_signals_open(bool launcher, sigset_t *before);
 
 #endif

@@ -17,6 +17,7 @@
 #include "launch/family.h"
 #include "launch/rank.h"
 #include "launch/signals.h"
+#include "launch/liveness.h"
 
 enum {
     CHUNK_BYTES = 32 << 10,    /* of output in one frame */
@@ -27,6 +28,7 @@ enum {
 
 static const gw_time order_budget = 60 * GW_SECOND; /* for the order to come */
 static const gw_time kill_budget = 5 * GW_SECOND;   /* for the kernel to end what was killed */
+static const gw_time family_budget = GW_SECOND;     /* for it to end what a rank that died has started */
 
 typedef struct supervisor {
     int in, out, signals;
@@ -36,6 +38,10 @@ typedef struct supervisor {
     int roll_file;  /* memory that the ranks read the roll from; -1: none */
     gw_roll roll;
     char roll_path[64];
+    gw_liveness liveness; /* of heartbeats */
+    gw_silence launcher; /* what is heard of it, while order.silence_ms asks for a ping */
+    bool launcher_pauses; /* it has said that it will be silent */
+    gw_time look_at; /* when heartbeats and the launcher's silence are looked at next */
     bool rests;     /* nothing will be started any more */
     gw_rank_process *ranks; /* order.local_ranks; NULL until the order has come */
     struct pollfd *polls;   /* FIXED_POLLS and two for each rank */
@@ -55,11 +61,13 @@ static void end_ranks(supervisor *s, int number, gw_time grace) {
     if (now + grace < s->kill_at) s->kill_at = now + grace;
 }
 
-static void lose_launcher(supervisor *s) {
+static void lose_launcher(supervisor *s, gw_time grace) {
     if (s->orphaned) return;
     s->orphaned = true;
-    end_ranks(s, SIGTERM, (gw_time)s->order.grace_ms * GW_MILLISECOND);
+    end_ranks(s, SIGTERM, grace);
 }
+
+static gw_time grace_of(const supervisor *s) { return (gw_time)s->order.grace_ms * GW_MILLISECOND; }
 
 /* One chunk of a stream; false when there is no more now. */
 static bool forward(supervisor *s, int local, int stream) {
@@ -82,9 +90,18 @@ static void drain(supervisor *s, int local) {
         for (int i = 0; i < DRAIN_CHUNKS && forward(s, local, stream); i++) continue;
 }
 
+/* In a job that goes on nothing of a rank that failed may stay: a child has its sockets, ports and devices open. */
+static void end_family(const supervisor *s, int local) {
+    char roll[96], seat[32];
+    snprintf(roll, sizeof roll, "GRADWIRE_ROLL=%s", s->roll_path);
+    snprintf(seat, sizeof seat, "GRADWIRE_SEAT=%d", s->order.first_rank + local);
+    gw_family_end_marked((const char *const[]){roll, seat, NULL}, family_budget);
+}
+
 static void rank_exited(supervisor *s, int local, int status) {
     gw_rank_process *rank = &s->ranks[local];
     rank->pid = 0;
+    if (status != 0 && s->order.elastic) end_family(s, local);
     drain(s, local); /* its last words come before the news of its end */
     uint32_t ms = (uint32_t)((gw_clock_now() - rank->started) / GW_MILLISECOND);
     gw_wire_put_numbers(&s->to_launcher, GW_WIRE_EXITED, 0, local, (uint32_t)status, ms);
@@ -110,13 +127,14 @@ static gw_status open_roll(supervisor *s, gw_error *error) {
     if (s->roll_file < 0) return gw_fail(error, GW_SYSTEM, "cannot make memory for the roll: %s", strerror(errno));
     snprintf(s->roll_path, sizeof s->roll_path, "/proc/%d/fd/%d", (int)getpid(), s->roll_file);
     s->order.roll_path = s->roll_path;
-    return GW_OK;
+    if (!s->order.heartbeat_ms) return GW_OK;
+    return gw_liveness_open(&s->liveness, s->roll_file, s->order.first_rank, s->order.local_ranks, error);
 }
 
 static void take_roll(supervisor *s, const gw_wire_frame *frame) {
     if (s->roll_file < 0 || !gw_roll_parse(&s->roll, frame->payload, frame->bytes)) return;
     s->order.roll = &s->roll;
-    if (pwrite(s->roll_file, frame->payload, frame->bytes, 0) < 0) lose_launcher(s);
+    if (pwrite(s->roll_file, frame->payload, frame->bytes, 0) < 0) lose_launcher(s, grace_of(s));
 }
 
 static void start_again(supervisor *s, int local) {
@@ -127,6 +145,7 @@ static void start_again(supervisor *s, int local) {
     for (int stream = 0; stream < 2; stream++)
         if (s->ranks[local].stream[stream] >= 0) close(s->ranks[local].stream[stream]);
     s->ranks[local] = (gw_rank_process){.stream = {-1, -1}};
+    gw_liveness_start(&s->liveness, local, gw_clock_now());
     int number = gw_rank_start(&s->ranks[local], &s->order, local, &step);
     if (number) gw_wire_put_numbers(&s->to_launcher, GW_WIRE_NO_START, (int)step, local, (uint32_t)number, 0);
 }
@@ -144,8 +163,10 @@ static gw_status start_ranks(supervisor *s, const gw_wire_frame *frame, gw_error
     if (!s->ranks || !s->polls) return gw_fail(error, GW_MEMORY, "there is no memory for %zu ranks", count);
     for (size_t i = 0; i < count; i++) s->ranks[i].stream[0] = s->ranks[i].stream[1] = -1;
     if (s->order.listen_fd >= 0) fcntl(s->order.listen_fd, F_SETFD, FD_CLOEXEC); /* for rank 0 alone */
+    gw_silence_heard(&s->launcher, gw_clock_now());
     for (int i = 0; i < s->order.local_ranks; i++) {
         gw_start_step step;
+        gw_liveness_start(&s->liveness, i, gw_clock_now());
         int number = gw_rank_start(&s->ranks[i], &s->order, i, &step);
         if (number == 0) continue;
         gw_wire_put_numbers(&s->to_launcher, GW_WIRE_NO_START, (int)step, i, (uint32_t)number, 0);
@@ -154,6 +175,12 @@ static gw_status start_ranks(supervisor *s, const gw_wire_frame *frame, gw_error
     }
     if (s->order.listen_fd >= 0) close(s->order.listen_fd);
     return GW_OK;
+}
+
+/* Output that waits is as good an answer. */
+static void take_ping(supervisor *s) {
+    s->launcher_pauses = false;
+    if (!gw_buffer_size(&s->to_launcher)) gw_wire_put(&s->to_launcher, GW_WIRE_PONG, 0, 0, NULL, 0);
 }
 
 static gw_status obey(supervisor *s, gw_error *error) {
@@ -174,26 +201,31 @@ static gw_status obey(supervisor *s, gw_error *error) {
             start_again(s, frame.rank);
         else if (frame.kind == GW_WIRE_REST)
             s->rests = true;
+        else if (frame.kind == GW_WIRE_PING)
+            take_ping(s);
+        else if (frame.kind == GW_WIRE_PAUSE)
+            s->launcher_pauses = true;
         gw_wire_take(&s->from_launcher, &frame);
     }
     return status;
 }
 
 static gw_status listen_to_launcher(supervisor *s, gw_error *error) {
+    gw_silence_heard(&s->launcher, gw_clock_now());
     if (gw_buffer_read(&s->from_launcher, s->in) != 0) return obey(s, error);
-    lose_launcher(s);
+    lose_launcher(s, grace_of(s));
     return GW_OK;
 }
 
 static void talk_to_launcher(supervisor *s) {
-    if (!s->orphaned && !gw_buffer_write(&s->to_launcher, s->out)) lose_launcher(s);
+    if (!s->orphaned && !gw_buffer_write(&s->to_launcher, s->out)) lose_launcher(s, grace_of(s));
     if (s->orphaned) gw_buffer_take(&s->to_launcher, gw_buffer_size(&s->to_launcher));
 }
 
 static void take_signals(supervisor *s) {
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD) end_ranks(s, SIGTERM, (gw_time)s->order.grace_ms * GW_MILLISECOND);
+        if (info.ssi_signo != SIGCHLD) end_ranks(s, SIGTERM, grace_of(s));
     reap(s);
 }
 
@@ -215,12 +247,46 @@ static void kill_in_time(supervisor *s) {
     s->give_up_at = gw_clock_now() + kill_budget;
 }
 
+static void look_at_rank(supervisor *s, int local, gw_time now) {
+    const char *address = gw_liveness_address(&s->liveness, local);
+    if (address)
+        gw_wire_put(&s->to_launcher, GW_WIRE_MET, 0, local, address, (uint32_t)strlen(address));
+    gw_liveness_state state = gw_liveness_look(&s->liveness, local, now, &s->look_at);
+    if (state == GW_LIVENESS_FINE) return;
+    gw_wire_put_numbers(&s->to_launcher, GW_WIRE_HUNG, state == GW_LIVENESS_TRACED, local,
+                        (uint32_t)(s->liveness.ranks[local].silence.lasted / GW_MILLISECOND),
+                        atomic_load(&s->liveness.slots[s->order.first_rank + local].pid));
+    if (state == GW_LIVENESS_HUNG) kill(-s->ranks[local].pid, SIGKILL); /* its family follows when it is reaped */
+}
+
+/* The job goes on without a host that its launcher cannot reach. Its ranks must be gone by then: the grace is short. */
+static void look_at_launcher(supervisor *s, gw_time now) {
+    gw_time limit = (gw_time)s->order.silence_ms * GW_MILLISECOND;
+    if (limit == 0 || s->orphaned) return;
+    if (now + gw_silence_period(limit) < s->look_at) s->look_at = now + gw_silence_period(limit);
+    if (s->launcher_pauses) gw_silence_heard(&s->launcher, now);
+    if (gw_silence_look(&s->launcher, now, limit) < limit) return;
+    gw_time rest = limit / 8;
+    lose_launcher(s, rest < grace_of(s) ? rest : grace_of(s));
+}
+
+static void look(supervisor *s) {
+    gw_time now = gw_clock_now();
+    if (now < s->look_at) return;
+    s->look_at = now + gw_silence_period((gw_time)s->order.heartbeat_ms * GW_MILLISECOND);
+    look_at_launcher(s, now);
+    for (int i = 0; s->liveness.slots && i < s->order.local_ranks; i++)
+        if (s->ranks[i].pid) look_at_rank(s, i, now);
+}
+
 static bool waits_for_more(const supervisor *s) { return !s->rests && !s->orphaned && s->kill_at == UINT64_MAX; }
 
 static gw_status watch_ranks(supervisor *s, gw_error *error) {
     while ((running(s) || waits_for_more(s)) && gw_clock_now() < s->give_up_at) {
         kill_in_time(s);
+        look(s);
         gw_time next = s->give_up_at != UINT64_MAX ? s->give_up_at : s->kill_at;
+        if ((s->liveness.slots || s->order.silence_ms) && s->look_at < next) next = s->look_at;
         int count = fill_polls(s);
         if (poll(s->polls, (nfds_t)count, gw_clock_poll_ms(next)) <= 0) continue;
         if (s->polls[2].revents) talk_to_launcher(s);
@@ -273,6 +339,7 @@ gw_status gw_supervise(int in, int out, gw_error *error) {
     for (int i = 0; s.ranks && i < s.order.local_ranks; i++)
         for (int stream = 0; stream < 2; stream++)
             if (s.ranks[i].stream[stream] >= 0) close(s.ranks[i].stream[stream]);
+    gw_liveness_close(&s.liveness);
     if (s.roll_file >= 0) close(s.roll_file);
     close(s.signals);
     free(s.polls);

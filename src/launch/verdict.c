@@ -53,15 +53,26 @@ void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host,
                        who, strerror(number));
 }
 
-void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted, int wait_status,
-                          const char *remote_path) {
-    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+/* Why a host that had answered was lost. */
+static void lose_host(gw_verdict *verdict, const gw_outpost *outpost, const char *what, int code) {
+    const gw_host *host = outpost->host;
+    char why[96];
+    if (outpost->silent)
+        snprintf(why, sizeof why, "it has not answered for %.1f s",
+                 (double)outpost->silence.lasted / (double)GW_SECOND);
+    else
+        snprintf(why, sizeof why, "its %s ended with exit code %d", what, code);
+    gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST, "host %s was lost with %s %d to %d: %s", host->name,
+                   host->serves ? "the servers that are ranks" : "ranks", host->first_rank,
+                   host->first_rank + host->ranks - 1, why);
+}
+
+void gw_verdict_host_lost(gw_verdict *verdict, const gw_outpost *outpost, const char *remote_path) {
+    const gw_host *host = outpost->host;
+    int code = WIFEXITED(outpost->status) ? WEXITSTATUS(outpost->status) : 128 + WTERMSIG(outpost->status);
     const char *what = host->local ? "supervisor" : "remote shell";
-    if (greeted)
-        gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST,
-                       "host %s was lost with %s %d to %d: its %s ended with exit code %d", host->name,
-                       host->serves ? "the servers that are ranks" : "ranks", host->first_rank,
-                       host->first_rank + host->ranks - 1, what, code);
+    if (outpost->greeted)
+        lose_host(verdict, outpost, what, code);
     else if (!host->local && (code == 127 || code == 126))
         gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "cannot start %s on host %s (the remote shell ended with exit code %d); install gradwire there "

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "launch/hosts.h"
+#include "launch/outpost.h"
 #include "launch/wire.h"
 
 /* News arrive in the order of the network, not of events: ranks that end with an error because a peer died may be heard
@@ -35,8 +35,7 @@ void gw_verdict_set(gw_verdict *verdict, gw_verdict_weight weight, int code, con
 bool gw_verdict_exited(gw_verdict *verdict, const char *who, const char *host, int status, uint32_t after_ms);
 void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host, gw_start_step step, int number,
                          const char *program, const char *directory);
-/* The connection to a host ended; wait_status is that of the remote shell, or of the local supervisor. */
-void gw_verdict_host_lost(gw_verdict *verdict, const gw_host *host, bool greeted, int wait_status,
-                          const char *remote_path);
+/* The connection to a host has ended, or was given up. */
+void gw_verdict_host_lost(gw_verdict *verdict, const gw_outpost *outpost, const char *remote_path);
 
 #endif

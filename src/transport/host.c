@@ -237,13 +237,14 @@ static bool write_answer(host *h) {
     return true;
 }
 
-/* After a disagreement those who are still on their way would otherwise wait for nothing. */
+/* After a disagreement those who are still on their way would otherwise wait for nothing. But where all are called to
+ * another meeting, nobody comes any more. */
 static void answer(host *h, gw_time deadline) {
     bool late = h->error->status == GW_MISMATCH || h->error->status == GW_PEER_LOST || h->error->status == GW_PROTOCOL;
     gw_time now = gw_clock_now(), stay = late ? now + LATECOMERS : now;
     if (stay > deadline) stay = deadline;
     gw_time end = ANSWER_TIME + (late ? stay : now > deadline ? now : deadline);
-    while (now < end && (present(h) > 0 || (now < stay && h->told < h->expected))) {
+    while (now < end && (present(h) > 0 || (now < stay && h->told < h->expected)) && !gw_rendezvous_off(h->meeting)) {
         serve(h, present(h) > 0 ? end : stay);
         now = gw_clock_now();
     }

@@ -53,12 +53,13 @@ static gw_status listen_as_meeting_point(gw_gateway *gateway, const gw_place *pl
     return gw_gateway_listen(gateway, &at, place->port_low, place->port_high, error);
 }
 
-/* Ranks beside rank 0 on a host leave the meeting ports to it. */
+/* Ranks beside rank 0 on a host leave the meeting ports to it. In later rounds these may be anywhere in the range. */
 static void keep_clear(const gw_place *place, int *low, int *high) {
+    int below = place->port_low - *low, above = *high - place->port_high;
     if (*low > place->port_high || *high < place->port_low) return;
-    if (*high > place->port_high)
+    if (above > 0 && above >= below)
         *low = place->port_high + 1;
-    else if (*low < place->port_low)
+    else if (below > 0)
         *high = place->port_low - 1;
 }
 

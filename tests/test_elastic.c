@@ -1,0 +1,163 @@
+/* test_elastic.c - what becomes of an elastic job when ranks and hosts are lost, and how silence is told from sleep.
+ * Jobs of processes are in tests/elastic.sh. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launch/elastic.h"
+#include "launch/liveness.h"
+#include "launch/silence.h"
+#include "test.h"
+
+static gw_elastic open_job(gw_hosts *hosts, const char *list, int restarts, int low, int high) {
+    gw_elastic e;
+    gw_error error = {0};
+    CHECK_EQ(GW_OK, gw_hosts_parse(hosts, list, &error));
+    CHECK_EQ(GW_OK, gw_hosts_place(hosts, 0, &error));
+    gw_elastic_options options = {.hosts = hosts, .restarts = restarts, .address = "10.0.0.1", .port = low + 1,
+                                  .port_low = low, .port_high = high, .deadline = 30 * GW_SECOND};
+    CHECK_EQ(GW_OK, gw_elastic_open(&e, &options, &error));
+    return e;
+}
+
+static void close_job(gw_elastic *e, gw_hosts *hosts) {
+    gw_elastic_close(e);
+    gw_hosts_free(hosts);
+}
+
+static void lost_hosts(void) {
+    gw_hosts hosts;
+    gw_elastic e = open_job(&hosts, "a:2,user@b:1,c:1", 5, 0, 0);
+    gw_elastic_met(&e, 3, "10.0.0.3xx", 8);
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 1, true));
+    CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_host_lost(&e, &hosts.list[0]));
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_host_lost(&e, &hosts.list[0])); /* nothing of it was left */
+    CHECK(e.roll.round == 1 && e.roll.world == 2 && e.roll.seats[0] == 2 && e.roll.seats[1] == 3);
+    CHECK_STR("b", e.roll.address); /* nobody has met it yet: by its name, without the login */
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 0, false)); /* news from before the loss */
+    CHECK_EQ(5, e.restarts);
+    CHECK_EQ(GW_ELASTIC_AGAIN, gw_elastic_ended(&e, 3, false));
+    CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_host_lost(&e, &hosts.list[1]));
+    CHECK_STR("10.0.0.3", e.roll.address);
+    CHECK_EQ(GW_ELASTIC_NOBODY, gw_elastic_host_lost(&e, &hosts.list[2]));
+    close_job(&e, &hosts);
+}
+
+static void ports_stay_in_their_range(void) {
+    for (int count = 1; count <= 40; count++) {
+        gw_hosts hosts;
+        gw_elastic e = open_job(&hosts, "a:1,b:1", 100, 4000, 4000 + count - 1);
+        e.options.port = count > 1 ? 4001 : 4000;
+        for (int round = 0, before = 0; round < 40; round++, before = e.roll.port) {
+            CHECK_EQ(GW_ELASTIC_AGAIN, gw_elastic_ended(&e, 0, false));
+            CHECK(e.roll.port >= 4000 + (count > 1) && e.roll.port < 4000 + count);
+            CHECK(count < 4 || e.roll.port != before);
+        }
+        close_job(&e, &hosts);
+    }
+}
+
+static void restarts_back_off(void) {
+    gw_hosts hosts;
+    gw_elastic e = open_job(&hosts, "a:2", 100, 0, 0);
+    gw_time total = 0;
+    CHECK_EQ(100 * GW_MILLISECOND, gw_elastic_backoff(&e, 0, 5 * GW_MILLISECOND));
+    CHECK_EQ(200 * GW_MILLISECOND, gw_elastic_backoff(&e, 0, 5 * GW_MILLISECOND));
+    CHECK_EQ(100 * GW_MILLISECOND, gw_elastic_backoff(&e, 1, 5 * GW_MILLISECOND));
+    for (int i = 0; i < 20; i++) total = gw_elastic_backoff(&e, 0, GW_MILLISECOND);
+    CHECK_EQ(15 * GW_SECOND, total); /* half the deadline */
+    CHECK_EQ(100 * GW_MILLISECOND, gw_elastic_backoff(&e, 0, 200 * GW_SECOND)); /* it was up for long */
+    close_job(&e, &hosts);
+}
+
+static void silence(void) {
+    gw_time limit = gw_silence_limit(4 * GW_SECOND), period = gw_silence_period(limit), now = 1000 * GW_SECOND;
+    gw_silence s;
+    CHECK(limit + period < 4 * GW_SECOND && limit > 3 * GW_SECOND);
+    CHECK_EQ(GW_SECOND, gw_silence_limit(GW_SECOND / 2));
+    gw_silence_heard(&s, now);
+    int looks = 0;
+    while (gw_silence_look(&s, now += period, limit) < limit) looks++;
+    CHECK(looks >= 14 && looks <= 16);
+    gw_silence_heard(&s, now);
+    CHECK(gw_silence_look(&s, now += 3600 * GW_SECOND, limit) < limit / 2); /* it was we who slept */
+    CHECK(gw_silence_look(&s, now += period, limit) < limit / 2);
+}
+
+static int slot_file(void) {
+    int file = memfd_create("slots", MFD_CLOEXEC);
+    CHECK(file >= 0);
+    return file;
+}
+
+static void heartbeats(void) {
+    int file = slot_file();
+    gw_liveness alive;
+    gw_pulse pulse, other;
+    gw_time now = 1000 * GW_SECOND, next;
+    char path[64];
+    CHECK_EQ(GW_OK, gw_liveness_open(&alive, file, 3, 2, NULL));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    for (int i = 0; i < 2; i++) gw_liveness_start(&alive, i, now);
+#define LOOK(rank, after) gw_liveness_look(&alive, rank, now += (after), (next = UINT64_MAX, &next))
+    for (int i = 0; i < 100; i++) CHECK_EQ(GW_LIVENESS_FINE, LOOK(0, GW_SECOND)); /* it has not joined */
+    gw_pulse_open(&pulse, path, 3, 4 * GW_SECOND);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(GW_LIVENESS_FINE, LOOK(0, GW_SECOND));
+        CHECK(next < now + GW_SECOND);
+        gw_pulse_beat(&pulse);
+    }
+    gw_pulse_open(&other, path, 3, 4 * GW_SECOND); /* regrouping */
+    gw_pulse_close(&pulse);
+    gw_pulse_close(&pulse);
+    CHECK_EQ(GW_LIVENESS_FINE, LOOK(0, GW_SECOND));
+    gw_liveness_state state = GW_LIVENESS_FINE;
+    int looks = 0;
+    while (state == GW_LIVENESS_FINE && looks++ < 100) state = LOOK(0, 200 * GW_MILLISECOND);
+    CHECK(state == GW_LIVENESS_HUNG && looks > 10 && looks < 20);
+    CHECK_EQ(GW_LIVENESS_FINE, LOOK(0, GW_SECOND)); /* once is enough */
+    gw_pulse_publish(&other, "10.0.0.9");
+    CHECK_STR("10.0.0.9", gw_liveness_address(&alive, 0));
+    CHECK(!gw_liveness_address(&alive, 0) && !gw_liveness_address(&alive, 1));
+    gw_pulse_close(&other);
+    for (int i = 0; i < 100; i++) CHECK_EQ(GW_LIVENESS_FINE, LOOK(0, GW_SECOND)); /* it has left */
+#undef LOOK
+    gw_liveness_close(&alive);
+    close(file);
+}
+
+static void crash_in_a_job(const char *path) {
+    gw_pulse pulse;
+    gw_pulse_open(&pulse, path, 0, GW_SECOND);
+    _exit(0);
+}
+
+/* A process that crashed in a shell which goes on owes no heartbeat, and forked children do not leave for others. */
+static void heartbeats_of_other_processes(void) {
+    int file = slot_file();
+    gw_liveness alive;
+    gw_pulse pulse;
+    gw_time now = 1000 * GW_SECOND, next = 0;
+    char path[64];
+    CHECK_EQ(GW_OK, gw_liveness_open(&alive, file, 0, 1, NULL));
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), file);
+    pid_t child = fork();
+    if (child == 0) crash_in_a_job(path);
+    CHECK_EQ(child, waitpid(child, NULL, 0));
+    CHECK_EQ(1, atomic_load(&alive.slots[0].joined));
+    for (int i = 0; i < 100; i++) CHECK_EQ(GW_LIVENESS_FINE, gw_liveness_look(&alive, 0, now += GW_SECOND / 4, &next));
+    gw_pulse_open(&pulse, path, 0, GW_SECOND);
+    CHECK_EQ(1, atomic_load(&alive.slots[0].joined));
+    child = fork();
+    if (child == 0) gw_pulse_close(&pulse), _exit(0);
+    CHECK_EQ(child, waitpid(child, NULL, 0));
+    CHECK_EQ(1, atomic_load(&alive.slots[0].joined));
+    gw_pulse_close(&pulse);
+    CHECK_EQ(0, atomic_load(&alive.slots[0].joined));
+    gw_liveness_close(&alive);
+    close(file);
+}
+
+TEST_MAIN(CASE(lost_hosts), CASE(ports_stay_in_their_range), CASE(restarts_back_off), CASE(silence), CASE(heartbeats),
+          CASE(heartbeats_of_other_processes))
