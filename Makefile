@@ -74,6 +74,11 @@ test-servers: all
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
+# Workers of elastic trainings without servers are killed at random moments, 40 times or more: minutes.
+.PHONY: test-elastic-train
+test-elastic-train: all
+	@tests/elastic_train.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 
