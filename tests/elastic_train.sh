@@ -49,11 +49,11 @@ find_one() { # SEATS: $pid and $seat of one of them, at most 10 s
     done
     return 1
 }
-kill_one() { # SEATS REPORTS: one of them, a moment after so many reports; $wrong where that cannot be
+kill_one() { # SEATS REPORTS: one of them, a moment after so many reports (0: after its start); $wrong: why not
     local pid="" seat=""
     find_one "$1" || { wrong+="no worker is found"$'\n'; return; }
     await "$2"
-    sleep "0.0$((RANDOM % 90 + 10))"
+    if [ "$2" = 0 ]; then sleep "0.$((RANDOM % 400 + 100))"; else sleep "0.0$((RANDOM % 90 + 10))"; fi
     kill -9 "$pid" 2>/dev/null || { wrong+="worker $seat has ended already"$'\n'; return; }
     gone="$gone $seat"
 }
@@ -64,12 +64,24 @@ check() { # prints what is wrong with a job that is over
         grep -qE "^gradwire: rank $seat on host .* killed by signal 9 .*(go on without it|started again)" job.err ||
             echo "the launcher does not say what becomes of rank $seat"
     done
-    grep -qE 'step [0-9]+ is next, on [0-9] rank' job.err || echo "nobody says where training goes on"
     awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.8) }" || echo "test accuracy is $(last test_accuracy)"
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
+    if [ "$kills" = early ]; then
+        grep -q 'going on from .*: epoch 3, update 120' job.err || echo "the checkpoint is not read"
+        ! grep -q '"step": [1-9][05]\{0,1\},' job.json || echo "it begins at the beginning"
+    else
+        grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker' job.err ||
+            echo "nobody says where training goes on"
+    fi
 }
-# play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other.
+train() { # OPTIONS...
+    timeout -k 1 120 "$gradwire" train -n 4 --json --model mlp --data synthetic:count=1200,seed=3 --batch 24 \
+        --epochs $epochs --log-every 5 --lr 0.02 --warmup 10 --checkpoint "$top/job.gw" --checkpoint-every 40 "$@" \
+        >job.json 2>job.err </dev/null
+}
+# play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other. KILLS early: one,
+# while they set out from a checkpoint.
 play() {
     local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=10 job
     shift 3
@@ -77,12 +89,11 @@ play() {
     local updates=$((epochs * 50))
     [[ $name == *"${ONLY:-}"* ]] || return
     rm -f job.gw*
-    timeout -k 1 120 "$gradwire" train -n 4 --json --model mlp --data synthetic:count=1200,seed=3 --batch 24 --epochs $epochs \
-        --log-every 5 --lr 0.02 --warmup 10 --checkpoint "$top/job.gw" --checkpoint-every 40 "$@" >job.json 2>job.err \
-        </dev/null &
+    if [ "$kills" = early ]; then train --steps 120; fi
+    train "$@" &
     job=$!
-    await 1
-    for ((k = 1; k <= kills; k++)); do
+    if [ "$kills" = early ]; then kill_one "$seats" 0; else await 1; fi
+    for ((k = 1; k <= ${kills/early/0}; k++)); do
         kill_one "$seats" $((k * updates / 6 / (kills + 1) + RANDOM % 8))
         [ -z "$wrong" ] || break
         seats=$(tr '|' '\n' <<<"$seats" | grep -vx "${gone##* }" | paste -sd'|') # of those that are left
@@ -126,6 +137,10 @@ play "a worker comes back" 1 '0|1|2|3' --restarts 1 --optimizer adam --lr 0.002
     play "delayed, come back" 2 '0|1|2|3' --restarts 9 --strategy 'sync=delayed:warmup=20'
     play "clip, adam, come back" 3 '0|1|2|3' --restarts 9 --clip 1 --optimizer adam --lr 0.002
     play "batch norm, come back" 3 '0|1|2|3' --restarts 9 --model ./norm.model
+    play "servers, bsp" 1 '1|3' --elastic --strategy 'arch=ps:servers=2'
+    play "servers, replicas, ssp, come back" 3 '0|1|2|3' --restarts 9 --strategy 'arch=ps:servers=2,replicas=1 sync=ssp'
+    for k in 1 2 3 4 5; do play "resumed, $k" early '0|1|2|3' --elastic --resume; done
+    for k in 1 2 3; do play "resumed, come back, $k" early '0|1|2|3' --restarts 9 --resume; done
     play "lamb, dear, topk, come back" 3 '0|1|2|3' --restarts 9 --optimizer lamb --lr 0.005 \
         --strategy 'schedule=dear compress=topk'
 }

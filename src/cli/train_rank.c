@@ -31,9 +31,10 @@ static bool is_enough(const course *c) {
 }
 
 static gw_status meet(course *c, gw_error *error) {
-    gw_train_work work;
+    gw_train_work work = {0};
     gw_status status = gw_trainer_meet(c->trainer, &work, error);
-    if (status == GW_OK && c->reports) gw_train_report_meeting(&c->report, &work);
+    bool repeated = work.counted == 0; /* a loss came between the meeting and the end of the point */
+    if (status == GW_OK && c->reports && !repeated) gw_train_report_meeting(&c->report, &work);
     return status;
 }
 
