@@ -88,6 +88,11 @@ test-elastic: all
 	@tests/elastic.sh $(BUILD)
 	@tests/elastic.sh $(BUILD) soak
 
+# Workers of elastic trainings without servers are killed at random moments, 40 times or more: minutes.
+.PHONY: test-elastic-train
+test-elastic-train: all
+	@tests/elastic_train.sh $(BUILD)
+
 test-python: all
 	@tests/python.sh $(BUILD) full
 

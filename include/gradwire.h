@@ -353,6 +353,8 @@ GW_API gw_status gw_step_leave(gw_step *step);
  * mean is over those left. A server that was lost goes on from its replica (replicas=1) or its last snapshot
  * (snapshot=N), or this is GW_PEER_LOST. */
 GW_API gw_status gw_step_move(gw_step *step, gw_comm *comm);
+/* Whether the strategy has servers: after gw_step_move the interrupted step goes on; without them it is over. */
+GW_API bool gw_step_served(const gw_step *step);
 /* The number of the step after the last whose mean (or sum) this tensor has received on this rank: with `update` its
  * weights have had every step before that one, without it its gradient held the result of the step before when
  * gw_step_wait returned, or holds it now. A tensor is never in between. After a failure ranks may differ in it by one;

@@ -130,8 +130,12 @@ for batch in 8 32 128; do
 done
 check "explain: snapshots of servers that have no weights" 1 "~^refused: arch=ps:snapshot with sync=bsp" "" \
     gradwire explain arch=ps:snapshot=5
-check "train: going on without a worker needs servers" 2 "" \
-    "~^gradwire train: --elastic and --restarts need parameter servers" gradwire train -n 2 --elastic
+check "train: a pipeline cannot go on without a stage" 2 "" \
+    "~^gradwire train: --elastic and --restarts: the layers of a lost stage are lost" \
+    gradwire train -n 2 --elastic --parallel pipeline:stages=2
+check "train: codecs over servers cannot go on without a worker" 2 "" \
+    "~^gradwire train: --elastic and --restarts with compress=topk: a push cannot be encoded twice" \
+    gradwire train -n 2 --elastic --strategy "arch=ps compress=topk"
 check "explain: a line" 0 "~cnn on 4 ranks: .*a step sends at most " "" gradwire explain arch=ps --model cnn
 check "list: one axis too many" 2 "" 'gradwire list: unexpected "sync" (usage: gradwire list [AXIS] [--json])' \
     gradwire list arch sync

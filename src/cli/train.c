@@ -93,12 +93,15 @@ static int check_elastic(const gw_train_request *r) {
     if (r->settings.pipeline.stages)
         return gw_usage_error(&gw_command_train, "--elastic and --restarts: the layers of a lost stage are lost, so a "
                                                  "pipeline cannot go on");
+    if (!gw_strategy_servers(&strategy)) return -1; /* any collective step can be moved */
     if (!gw_strategy_is(&strategy, GW_AXIS_ARCH, "ps"))
-        return gw_usage_error(&gw_command_train, "--elastic and --restarts need parameter servers: --strategy 'arch=ps "
-                                                 "sync=ssp', for instance");
+        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with arch=%s over servers cannot go "
+                                                 "on over other ranks; use arch=ps, or no servers",
+                              gw_strategy_name(&strategy, GW_AXIS_ARCH));
     if (r->restarts && !sync->rule)
         return gw_usage_error(&gw_command_train, "--restarts with sync=%s: workers have the weights, and one that was "
-                                                 "started again cannot come back; use --elastic, or sync=asp or ssp",
+                                                 "started again cannot come back; use --elastic, sync=asp or ssp, or "
+                                                 "no servers",
                               sync->technique.name);
     const char *codec = gw_strategy_name(&strategy, GW_AXIS_COMPRESS);
     if (strcmp(codec, "none") != 0)
@@ -215,8 +218,8 @@ static int ask(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("checkpoint", "FILE", r->checkpoint, "written at the end of each epoch"),
         INTEGER("checkpoint-every", r->checkpoint_every, 1, INT64_MAX, "and every so many updates"),
         INTEGER("servers", r->servers, 1, 1024, "parameter servers in processes of their own, beside the workers"),
-        FLAG("elastic", r->elastic, "when a worker dies the others go on without it (arch=ps; docs/synchrony.md)"),
-        INTEGER("restarts", r->restarts, 0, 1000000, "so many times a worker that died is started again (asp, ssp)"),
+        FLAG("elastic", r->elastic, "when a worker dies the others go on without it (docs/training.md)"),
+        INTEGER("restarts", r->restarts, 0, 1000000, "so many times a worker that died is started again"),
         WORD("snapshots", "DIRECTORY", r->snapshots, "where servers write what they know (arch=ps:snapshot=N)"),
         FLAG("resume", r->resume, "go on from --checkpoint, where it is there"),
         INTEGER("log-every", r->log_every, 1, INT64_MAX,
@@ -258,6 +261,7 @@ const gw_command gw_command_train = {
     .example = "gradwire train -n 4\n"
                "gradwire train -n 2 --model resnet20 --data cifar10 --augment --epochs 10 --checkpoint r20.gw\n"
                "gradwire train -n 4 --model resnet20 --data cifar10 --parallel pipeline:stages=2,micro=8\n"
+               "gradwire train -n 4 --restarts 10\n"
                "gradwire train -n 4 --strategy 'arch=ps:servers=2,replicas=1 sync=ssp' --restarts 10\n"
                "gradwire run -H node1:4,node2:4 -- gradwire train --strategy 'arch=ring'",
     .run = run,

@@ -51,6 +51,7 @@ typedef struct gw_train_report {
     bool live;
     bool drawn;            /* a line that changes is on the screen */
     uint64_t updates_from; /* where this run began */
+    uint64_t told_test;    /* the update whose test was reported last; after a loss it may be made again */
     int64_t examples;      /* of the epoch, all ranks */
     gw_train_work epoch, total;
     double loss;           /* of the last meeting */

@@ -16,7 +16,6 @@ typedef struct course {
     gw_train_report report; /* rank 0 only */
     bool reports;
     bool agreed;  /* what happens now, every rank knows: no need to tell the others of a failure */
-    gw_loss test; /* the last; counted 0: none */
 } course;
 
 static bool enough(const course *c) {
@@ -24,35 +23,41 @@ static bool enough(const course *c) {
            (c->request->steps && c->trainer->updates >= (uint64_t)c->request->steps);
 }
 
-static double accuracy(const gw_loss *test) {
-    return test->counted ? (double)test->correct / (double)test->counted : 0;
+/* That, or the test was good enough. */
+static bool is_enough(const course *c) {
+    const gw_loss *test = &c->trainer->tested;
+    double target = c->request->target, accuracy = test->counted ? (double)test->correct / (double)test->counted : 0;
+    return enough(c) || (target > 0 && accuracy >= target);
 }
 
 static gw_status meet(course *c, gw_error *error) {
-    gw_train_work work;
+    gw_train_work work = {0};
     gw_status status = gw_trainer_meet(c->trainer, &work, error);
-    if (status == GW_OK && c->reports) gw_train_report_meeting(&c->report, &work);
+    bool repeated = work.counted == 0; /* a loss came between the meeting and the end of the point */
+    if (status == GW_OK && c->reports && !repeated) gw_train_report_meeting(&c->report, &work);
     return status;
 }
 
 static gw_status test(course *c, gw_error *error) {
     gw_train_tick *tick = c->reports ? gw_train_report_testing : NULL;
-    gw_status status = gw_trainer_evaluate(c->trainer, tick, &c->report, &c->test, error);
-    if (status == GW_OK && c->reports) gw_train_report_epoch(&c->report, &c->test);
+    gw_status status = gw_trainer_evaluate(c->trainer, tick, &c->report, &c->trainer->tested, error);
+    if (status == GW_OK && c->reports) gw_train_report_epoch(&c->report, &c->trainer->tested);
     return status;
 }
 
-/* Whether all ranks meet after that update. */
-static bool is_point(const gw_train_request *r, const gw_trainer *t, uint64_t updates) {
-    return updates && (t->window == 0 || updates % (uint64_t)r->log_every == 0 ||
-                       (r->steps && updates >= (uint64_t)r->steps) ||
-                       (r->checkpoint && r->checkpoint_every && updates % (uint64_t)r->checkpoint_every == 0));
+/* All ranks meet after this update, and have not yet. */
+static bool is_due(const course *c) {
+    const gw_train_request *r = c->request;
+    const gw_trainer *t = c->trainer;
+    return t->point < t->updates &&
+           (t->window == 0 || t->updates % (uint64_t)r->log_every == 0 || enough(c) ||
+            (r->checkpoint && r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0));
 }
 
 static gw_status save(course *c, gw_error *error) {
     c->agreed = true;
     gw_status status = gw_snapshot_save(c->trainer, c->request->checkpoint, error);
-    c->agreed = status != GW_OK;
+    c->agreed = status != GW_OK && !gw_status_of_loss(status);
     return status;
 }
 
@@ -65,33 +70,42 @@ static void take_office(course *c) {
     c->reports = c->trainer->rank == 0;
 }
 
-/* What is due after an update, for all ranks together. */
-static gw_status make_point(course *c, bool rests, bool meets, bool saves, gw_error *error) {
-    gw_status status = meets ? meet(c, error) : GW_OK;
-    if (status == GW_OK && rests) status = test(c, error);
-    if (status == GW_OK && saves) status = save(c, error);
+/* After a failed call. GW_OK: training goes on from the trainer's position. */
+static gw_status recover(course *c, gw_status why, gw_error *error) {
+    gw_status status = gw_trainer_recover(c->trainer, why, error);
+    if (status == GW_OK) take_office(c);
     return status;
 }
 
-/* One update and what is due after it. */
-static gw_status advance(course *c, bool *over, gw_error *error) {
+/* What is due after this update, for all ranks together. */
+static gw_status make_point(course *c, gw_error *error) {
     const gw_train_request *r = c->request;
     gw_trainer *t = c->trainer;
-    bool came_back = t->point < t->updates && t->elastic && is_point(r, t, t->updates);
-    int64_t examples = gw_trainer_window_examples(t);
-    gw_status status = came_back ? GW_OK : gw_trainer_step(t, error);
-    if (status == GW_OK && t->elastic) take_office(c);
-    if (status == GW_OK && c->reports && !came_back) gw_train_report_update(&c->report, examples);
     bool rests = t->window == 0 || enough(c), meets = rests || t->updates % (uint64_t)r->log_every == 0;
     bool saves = r->checkpoint && (rests || (r->checkpoint_every && t->updates % (uint64_t)r->checkpoint_every == 0));
-    while (status == GW_OK && (rests || meets || saves) && !(t->elastic && t->point >= t->updates)) {
-        status = make_point(c, rests, meets, saves, error);
-        if (status == GW_OK) t->point = t->updates;
-        else status = gw_trainer_recover(t, status, error);
-        if (!t->elastic) break;
-        if (status == GW_OK) take_office(c);
-    }
-    *over = enough(c) || (rests && r->target > 0 && accuracy(&c->test) >= r->target);
+    gw_status status = meets ? meet(c, error) : GW_OK;
+    if (status == GW_OK && rests) status = test(c, error);
+    if (status == GW_OK && saves) status = save(c, error);
+    if (status == GW_OK) t->point = t->updates;
+    return status;
+}
+
+static gw_status make_update(course *c, gw_error *error) {
+    int64_t examples = gw_trainer_window_examples(c->trainer);
+    gw_status status = gw_trainer_step(c->trainer, error);
+    if (status == GW_OK && c->reports) gw_train_report_update(&c->report, examples);
+    return status;
+}
+
+/* What comes next: a point, the next update, or nothing more. After a loss it may be another than before. */
+static gw_status advance(course *c, bool *over, gw_error *error) {
+    gw_trainer *t = c->trainer;
+    bool at_point = is_due(c);
+    *over = !at_point && is_enough(c);
+    if (*over) return GW_OK;
+    gw_status status = at_point ? make_point(c, error) : make_update(c, error);
+    if (status != GW_OK && (at_point || !t->served)) status = recover(c, status, error);
+    if (status == GW_OK && t->served) take_office(c); /* a step recovers by itself */
     return status;
 }
 
@@ -100,7 +114,7 @@ static gw_status resume(course *c, gw_error *error) {
     gw_snapshot_found found = {0};
     c->agreed = true;
     gw_status status = gw_snapshot_load(c->trainer, r->checkpoint, &found, error);
-    c->agreed = status != GW_OK;
+    c->agreed = status != GW_OK && !gw_status_of_loss(status);
     if (status != GW_OK || !c->reports) return status;
     if (found.world == 0)
         gw_train_report_say(&c->report, "%s is not there yet: training begins at the beginning", r->checkpoint);
@@ -150,23 +164,59 @@ static gw_status commit(course *c, gw_error *error) {
     return status;
 }
 
-/* This process was started in the place of one that died: the others are in the middle of it. */
-static gw_status come_back(course *c, gw_error *error) {
-    gw_status status = gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
-    return status == GW_OK ? gw_trainer_come_back(c->trainer, error) : status;
+/* Training begins, or goes on where the others are. */
+static gw_status enter(course *c, gw_error *error) {
+    bool under_way = false;
+    gw_status status = GW_OK;
+    if (gw_round(c->trainer->comm) > 0) status = gw_trainer_under_way(c->trainer, &under_way, error);
+    if (status != GW_OK) return status;
+    if (under_way) return gw_trainer_come_back(c->trainer, error);
+    take_office(c);
+    if (c->request->resume) status = resume(c, error);
+    if (status == GW_OK && !c->trainer->step) status = commit(c, error);
+    c->trainer->began = status == GW_OK;
+    return status;
 }
 
-/* All that comes before the first update. Whoever was lost meanwhile never took part: those left come together. */
+/* All that comes before the first update. When a rank is lost meanwhile, those left begin again. */
 static gw_status prepare(course *c, gw_error *error) {
-    if (gw_round(c->comm) > 0) return come_back(c, error);
-    gw_status status = begin(c, error);
+    bool first = gw_round(c->comm) == 0;
+    gw_status status = first ? begin(c, error)
+                             : gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
     if (!c->trainer || c->agreed) return status;
-    if (status == GW_OK) take_office(c);
-    if (status == GW_OK && c->request->resume) status = resume(c, error);
-    if (status == GW_OK && !c->trainer->step) status = commit(c, error);
-    if (status == GW_OK || c->agreed || !c->trainer->elastic || c->trainer->step) return status;
-    *error = (gw_error){.rank = -1};
-    return gw_trainer_come_back(c->trainer, error);
+    if (status == GW_OK) status = enter(c, error);
+    while (status != GW_OK && !c->agreed && c->trainer->elastic && !c->trainer->began) {
+        status = gw_trainer_regroup(c->trainer, status, error);
+        if (status != GW_OK) break;
+        status = enter(c, error);
+    }
+    return status;
+}
+
+/* Of a training that was over already when it was resumed there is no test yet. */
+static gw_status test_at_the_end(course *c, gw_error *error) {
+    gw_status status = GW_OK;
+    while (status == GW_OK && c->trainer->tested.counted == 0) {
+        status = test(c, error);
+        if (status != GW_OK) status = recover(c, status, error);
+    }
+    return status;
+}
+
+static gw_status finish(course *c, gw_train_end *end, gw_error *error) {
+    gw_trainer *t = c->trainer;
+    gw_status status = test_at_the_end(c, error);
+    if (gw_comm_trace(t->comm)) gw_trace_stop(t->comm); /* what follows is no training */
+    if (status == GW_OK && t->elastic) {
+        status = gw_trainer_leave(t, error);
+        end->weights = gw_trainer_hash(t);
+        take_office(c);
+    } else {
+        if (status == GW_OK) status = gw_trainer_time_exchange(t, &end->exchange, error);
+        if (status == GW_OK) status = gw_trainer_hash_whole(t, &end->weights, error);
+    }
+    end->test = t->tested;
+    return status;
 }
 
 static gw_status train(course *c, gw_error *error) {
@@ -175,19 +225,8 @@ static gw_status train(course *c, gw_error *error) {
     if (status != GW_OK) return status;
     take_office(c);
     if (c->reports) c->report.updates_from = c->trainer->updates;
-    for (bool over = enough(c); status == GW_OK && !over;) status = advance(c, &over, error);
-    if (status == GW_OK && c->test.counted == 0) status = test(c, error);
-    c->comm = c->trainer->comm; /* another, where ranks have died */
-    if (gw_comm_trace(c->comm)) gw_trace_stop(c->comm); /* what follows is no training */
-    if (status == GW_OK && c->trainer->elastic) {
-        status = gw_trainer_leave(c->trainer, error);
-        end.weights = gw_trainer_hash(c->trainer);
-        take_office(c);
-    } else {
-        if (status == GW_OK) status = gw_trainer_time_exchange(c->trainer, &end.exchange, error);
-        if (status == GW_OK) status = gw_trainer_hash_whole(c->trainer, &end.weights, error);
-    }
-    end.test = c->test;
+    for (bool over = false; status == GW_OK && !over;) status = advance(c, &over, error);
+    if (status == GW_OK) status = finish(c, &end, error);
     if (status == GW_OK && c->reports) gw_train_report_close(&c->report, &end);
     return status;
 }

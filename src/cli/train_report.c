@@ -158,6 +158,8 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
     double target = r->request->target;
     r->accuracy = (double)test->correct / (double)test->counted;
     if (r->accuracy > r->best) r->best = r->accuracy;
+    if (r->told_test && r->told_test == r->trainer->updates) return;
+    r->told_test = r->trainer->updates;
     if (target > 0 && r->reached < 0 && r->accuracy >= target) {
         r->reached = seconds_since(r->started);
         r->reached_epoch = epoch_now(r);

@@ -198,6 +198,8 @@ static bool quiet(void *ctx) {
     return failed(step) || gw_stepper_quiet(step->stepper);
 }
 
+bool gw_step_served(const gw_step *step) { return step && gw_stepper_servers(step->stepper) != NULL; }
+
 bool gw_step_over(const gw_step *step) {
     gw_node_lock(step->comm->node);
     bool over = !failed(step) && gw_stepper_quiet(step->stepper);

@@ -134,6 +134,7 @@ gw_status gw_step_move(gw_step *step, gw_comm *comm) {
     if (comm) status = gw_step_agree(comm, status, &error);
     if (!status) status = move(step, comm, &error);
     if (status) return gw_comm_told(&error);
+    step->workers = comm->size;
     tell_changes(step);
     return GW_OK;
 }

@@ -139,10 +139,10 @@ bool gw_stepper_carries(const gw_stepper *s) {
 }
 
 bool gw_stepper_agrees(const gw_stepper *s) {
-    if (s->steps == 0) return true;
+    if (s->steps == 0 && !s->joined) return true;
     if (s->config.sync->rule) return false; /* each worker pulled when it was its turn */
     if (!s->config.sync->local) return true;
-    return exchanges(s, gw_stepper_step(s, s->steps - 1));
+    return s->steps > 0 && exchanges(s, gw_stepper_step(s, s->steps - 1));
 }
 
 bool gw_stepper_quiet(const gw_stepper *s) {

@@ -62,6 +62,7 @@ struct gw_stepper {
     gw_error error;            /* the first; written once by the driver before failed */
     _Atomic bool failed;
     uint32_t generation;       /* of the job, to which its team belongs */
+    bool joined;               /* steps were made before its first, among other ranks */
     void *kept_codec;          /* while parted: codec state, as gw_stepper_state_save writes it. Owned; NULL: none */
     size_t kept_codec_bytes;
     size_t memory;             /* bytes taken when it was opened */

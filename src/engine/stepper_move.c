@@ -100,7 +100,10 @@ void gw_stepper_resume(gw_stepper *s) {
 
 /* Comparing. */
 
-void gw_stepper_begin_at(gw_stepper *s, uint64_t step) { s->config.options.first_step = step; }
+void gw_stepper_begin_at(gw_stepper *s, uint64_t step) {
+    s->config.options.first_step = step;
+    s->joined = true;
+}
 
 uint64_t gw_stepper_furthest(const gw_stepper *s) {
     uint64_t most = 0;

@@ -127,10 +127,17 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
     return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);
 }
 
-gw_status gw_trainer_average(gw_trainer *t, gw_error *error) {
-    if (t->model->buffer_count == 0) return GW_OK;
-    float *buffers = t->model->buffers;
-    return gw_trainer_told(t, gw_allreduce(t->peers, buffers, buffers, t->model->buffer_count, GW_F32, GW_AVG), error);
+gw_status gw_trainer_average(gw_trainer *t, int have, gw_error *error) {
+    size_t count = t->model->buffer_count;
+    float *buffers = t->model->buffers, more = (float)t->replicas / (float)have;
+    if (count == 0) return GW_OK;
+    float *mean = malloc(count * sizeof *mean); /* what fails in place leaves sums of some ranks */
+    if (!mean) return gw_fail(error, GW_MEMORY, "no memory for the mean of %zu running statistics", count);
+    if (t->lacks_statistics) memset(buffers, 0, count * sizeof *buffers);
+    gw_status status = gw_trainer_told(t, gw_allreduce(t->peers, buffers, mean, count, GW_F32, GW_AVG), error);
+    for (size_t i = 0; status == GW_OK && i < count; i++) buffers[i] = mean[i] * more;
+    free(mean);
+    return status;
 }
 
 /* ---- evaluation ---- */
@@ -174,7 +181,7 @@ gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_
     gw_loss own = {0};
     float *kept = NULL;
     gw_status status = gw_trainer_flush(t, error);
-    if (status == GW_OK) status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, t->replicas, error);
     if (status == GW_OK) status = stand_on_mean(t, &kept, error);
     if (status == GW_OK) status = evaluate_share(t, tick, ctx, &own, error);
     stand_on_own(t, kept);

@@ -58,7 +58,9 @@ static void describe(const gw_trainer *t, gw_step_tensor *tensors) {
 static void offer_factors(const gw_trainer *t, gw_step_tensor *tensors) {
     const gw_train_settings *s = &t->settings;
     const gw_model *m = t->model;
-    size_t share = (size_t)((s->batch - 1) / t->replicas + 1);
+    /* Ranks of an elastic job may become fewer, and those that come back have to say the same. */
+    int fewest = t->elastic ? 1 : t->replicas;
+    size_t share = (size_t)((s->batch - 1) / fewest + 1);
     if (t->pipeline || s->accumulate > 1) return;
     for (int i = m->first; i < m->end; i++) {
         const gw_node *node = &m->spec->nodes[i];
@@ -87,16 +89,19 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     }
     gw_status status = gw_step_commit(&t->step, t->peers, tensors, t->model->parameters, &options);
     free(tensors);
-    return status == GW_OK ? GW_OK : gw_fail(error, status, "%s", gw_last_error(NULL));
+    if (status != GW_OK) return gw_fail(error, status, "%s", gw_last_error(NULL));
+    t->served = gw_step_served(t->step);
+    return GW_OK;
 }
 
 /* ---- a step ---- */
 
-/* A call that failed because ranks were lost is made again when those left have come together. */
+/* Over servers a call that failed because ranks were lost is made again when those left have come together. Otherwise
+ * the step is over, and whoever trains recovers. */
 static gw_status again(gw_trainer *t, gw_status (*call)(gw_step *step, int parameter), int parameter, gw_error *error) {
     gw_status status;
     while ((status = told(t, call(t->step, parameter), error)) != GW_OK)
-        if ((status = gw_trainer_recover(t, status, error)) != GW_OK) break;
+        if (!t->served || (status = gw_trainer_recover(t, status, error)) != GW_OK) break;
     return status;
 }
 
@@ -138,8 +143,14 @@ bool gw_trainer_wants_factors(void *ctx, int parameter) {
 
 void gw_trainer_factors_ready(void *ctx, int parameter, gw_layer_factors f) {
     gw_trainer *t = ctx;
+    if (t->step_error.status != GW_OK) return;
     t->handed_over[parameter] = true;
     told(t, gw_step_ready_factors(t->step, parameter, f.left, f.right, f.batch), &t->step_error);
+}
+
+void gw_trainer_begin_step(gw_trainer *t) {
+    memset(t->handed_over, 0, (size_t)t->model->parameters * sizeof *t->handed_over);
+    t->step_error = (gw_error){.rank = -1};
 }
 
 gw_status gw_trainer_hand_over_rest(gw_trainer *t, gw_error *error) {
@@ -150,10 +161,7 @@ gw_status gw_trainer_hand_over_rest(gw_trainer *t, gw_error *error) {
             status = again(t, gw_step_wait, p, error); /* nothing was computed, so nothing has waited */
             if (status == GW_OK) status = hand_over(t, p, error);
         }
-    if (status == GW_OK) status = again(t, end_step, 0, error);
-    memset(t->handed_over, 0, (size_t)t->model->parameters * sizeof *t->handed_over);
-    t->step_error = (gw_error){.rank = -1};
-    return status;
+    return status == GW_OK ? again(t, end_step, 0, error) : status;
 }
 
 static gw_status clip_and_update(gw_trainer *t, gw_error *error) {
@@ -186,6 +194,7 @@ gw_status gw_trainer_time_exchange(gw_trainer *t, uint64_t *fastest, gw_error *e
     for (int k = 0; k < EXCHANGES; k++) {
         gw_status status = gw_trainer_told(t, gw_barrier(t->comm), error);
         gw_time begun = gw_clock_now();
+        gw_trainer_begin_step(t);
         if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
         if (status == GW_OK) status = gw_trainer_flush(t, error);
         if (status != GW_OK) return status;

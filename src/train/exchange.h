@@ -10,6 +10,8 @@ typedef struct gw_trainer gw_trainer;
 /* Collective, over the ranks that hold the same weights. Before the first step, and after a snapshot was loaded. */
 gw_status gw_trainer_commit(gw_trainer *trainer, gw_error *error);
 
+/* Nothing is handed over yet; of a step that was broken off nothing counts. */
+void gw_trainer_begin_step(gw_trainer *trainer);
 /* For the passes of a step: forward waits for what it needs, backward hands gradients over. ctx is the trainer. */
 gw_status gw_trainer_needed(void *trainer, int first_parameter, int parameters, gw_error *error);
 void gw_trainer_gradient_ready(void *trainer, int parameter);

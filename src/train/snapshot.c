@@ -119,7 +119,7 @@ gw_status gw_snapshot_save(gw_trainer *t, const char *path, gw_error *error) {
     gw_belongings own = {0};
     gw_status status = t->step ? GW_OK : gw_trainer_commit(t, error);
     if (status == GW_OK) status = gw_trainer_flush(t, error);
-    if (status == GW_OK) status = gw_trainer_average(t, error);
+    if (status == GW_OK) status = gw_trainer_average(t, t->replicas, error);
     if (status == GW_OK) status = share(t, open_whole(t, &w, error), error);
     if (status != GW_OK) return status;
     status = move_all(t, &w, collect, error);
@@ -199,7 +199,7 @@ gw_status gw_snapshot_load(gw_trainer *t, const char *path, gw_snapshot_found *f
     if (status != GW_OK || found->world == 0) return status;
     t->epoch = le64toh(at.epoch);
     t->window = (int64_t)le64toh(at.window);
-    t->updates = le64toh(at.updates);
+    t->updates = t->point = le64toh(at.updates);
     gw_sampler_epoch(&t->sampler, t->epoch);
     status = gw_trainer_commit(t, error);
     if (status != GW_OK) return status;

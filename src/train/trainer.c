@@ -68,7 +68,7 @@ static void plan_rate(gw_trainer *t) {
 
 static gw_status make_parts(gw_trainer *t, gw_error *error) {
     const gw_train_settings *s = &t->settings;
-    int64_t share = (s->batch - 1) / t->replicas + 1;
+    int64_t share = t->elastic ? s->batch : (s->batch - 1) / t->replicas + 1; /* there may be fewer ranks later */
     int64_t largest = share > GW_TRAIN_TEST_BATCH ? share : GW_TRAIN_TEST_BATCH;
     gw_model_options options = {.seed = s->seed, .end = t->spec->node_count};
     if (t->pipeline) {
@@ -275,6 +275,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     window_range range = range_of(t);
     if (!t->step) status = gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
+    gw_trainer_begin_step(t);
     t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
     gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
     gw_time begun = gw_clock_now();

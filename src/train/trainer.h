@@ -63,8 +63,12 @@ struct gw_trainer {
     gw_model *model;        /* the whole, or this stage */
     float *gradients; /* from gw_alloc; in an elastic job, where communicators come and go, from malloc */
     bool elastic;           /* ranks that die are gone on without, or come back */
+    bool began;             /* it has taken its place among the others, and holds their weights */
+    bool served;            /* over servers: after a loss the interrupted step goes on; otherwise it is over */
     bool shares_change;     /* ranks have changed: so do shares, from the next step on */
-    uint64_t point;         /* the last update at which all ranks met, of an elastic job */
+    bool lacks_statistics;  /* it came back, and its running statistics are those of the beginning */
+    uint64_t point;         /* the last update at which all ranks met */
+    gw_loss tested;         /* the last test; counted 0: none yet */
     gw_step *step;          /* NULL before gw_trainer_commit */
     gw_step_counters counted; /* of it, so far in `work` */
     bool *handed_over;      /* parameters whose gradients are on their way in this step */
@@ -108,8 +112,9 @@ uint64_t gw_trainer_hash(const gw_trainer *trainer);
 /* Of the whole. Collective. */
 gw_status gw_trainer_hash_whole(gw_trainer *trainer, uint64_t *hash, gw_error *error);
 
-/* The running statistics become those of all ranks. Collective. */
-gw_status gw_trainer_average(gw_trainer *trainer, gw_error *error);
+/* The running statistics become the mean of all ranks', of which `have` have any (lacks_statistics). Collective. On
+ * failure they stay as they are. */
+gw_status gw_trainer_average(gw_trainer *trainer, int have, gw_error *error);
 
 /* Every rank takes its share of the test split. tick is called now and then with the share's progress; may be NULL. */
 typedef void gw_train_tick(void *ctx, int64_t done, int64_t of);
