@@ -13,11 +13,12 @@ SONAME = "libgradwire.so.0"
 
 
 class GradwireError(RuntimeError):
-    """What libgradwire has to say, in its own sentence. `status` is the name of the gw_status, "PEER_LOST" say."""
+    """What libgradwire has to say, in its own sentence. `status` is the name of the gw_status, "PEER_LOST" say; `lost`:
+    it means that a rank was lost, and the others can go on without it (gradwire.torch.shrink)."""
 
     def __init__(self, sentence, status="INVALID"):
         super().__init__(sentence)
-        self.status = status
+        self.status, self.lost = status, status in ("PEER_LOST", "TIMEOUT", "ABORTED")
 
 
 STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL",
@@ -115,6 +116,9 @@ def declare(library):
         "gw_init": (c_int, [POINTER(comm), POINTER(Options)]),
         "gw_finalize": (c_int, [comm]),
         "gw_abort": (c_int, [comm, c_char_p]),
+        "gw_comm_split": (c_int, [comm, c_int, c_int, POINTER(comm)]),
+        "gw_shrink": (c_int, [comm, POINTER(comm)]),
+        "gw_regroup": (c_int, [comm, POINTER(comm)]),
         "gw_alloc": (c_void_p, [comm, c_size_t]),
         "gw_free": (None, [comm, c_void_p]),
         "gw_last_error": (c_char_p, [comm]),
@@ -131,13 +135,15 @@ def declare(library):
         "gw_step_wait": (c_int, [step, c_int]),
         "gw_step_end": (c_int, [step]),
         "gw_step_flush": (c_int, [step]),
+        "gw_step_move": (c_int, [step, comm]),
         "gw_step_close": (None, [step]),
         "gw_step_count": (StepCounters, [step]),
+        "gw_step_strategy": (c_int, [step, c_char_p, c_size_t]),
         "gw_step_state_bytes": (c_size_t, [step]),
         "gw_step_state_save": (c_int, [step, c_void_p]),
         "gw_step_state_restore": (c_int, [step, c_void_p, c_size_t]),
     }
-    for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size"):
+    for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size", "gw_round"):
         calls[name] = (c_int, [comm])
     for name, arguments in COLLECTIVES.items():
         calls[f"gw_{name}"] = (c_int, [comm] + arguments)

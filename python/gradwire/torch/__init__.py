@@ -18,6 +18,7 @@ from gradwire.torch.objects import (allgather_object, broadcast_object, broadcas
                                     broadcast_parameters)
 from gradwire.torch.optimizer import DistributedOptimizer
 from gradwire.torch.profiling import profile
+from gradwire.torch.recovery import regroup, shrink
 from gradwire.torch.world import (cross_rank, cross_size, init, is_initialized, local_rank, local_size, rank, shutdown,
                                   size, start_timeline, stop_timeline)
 
@@ -26,7 +27,7 @@ __all__ = ["Average", "Compression", "DistributedOptimizer", "GradwireError", "H
            "allreduce_async_", "alltoall", "barrier", "broadcast", "broadcast_", "broadcast_object",
            "broadcast_optimizer_state", "broadcast_parameters", "cross_rank", "cross_size", "ddp_hook",
            "grouped_allreduce", "init", "is_initialized", "join", "local_rank", "local_size", "poll", "profile", "rank",
-           "reducescatter", "shutdown", "size", "start_timeline", "stop_timeline", "synchronize"]
+           "reducescatter", "regroup", "shrink", "shutdown", "size", "start_timeline", "stop_timeline", "synchronize"]
 
 
 def __getattr__(name):

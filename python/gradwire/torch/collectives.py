@@ -20,7 +20,7 @@ class Handle:
 
     def __init__(self, home, result, doing, keep=()):
         self.home, self.result, self.doing, self.keep, self.parts = home, result, doing, keep, []
-        self.after = None
+        self.comm, self.after = home.comm, None
         home.pending.add(self)
 
     def start(self, function, *arguments, then=None):

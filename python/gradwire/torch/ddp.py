@@ -87,6 +87,10 @@ class HookState:
         self.step = Step(self.home, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
                          collectives.Average, 0, None)
 
+    def drop(self):
+        """Buckets of a step that was interrupted: DDP has told of it already."""
+        self.filled = []
+
     def step_number(self):
         return self.step.number() if self.step is not None else 0
 

@@ -26,6 +26,7 @@ class Slot:
         self.ready = False     # handed to the step
         self.used = False      # has had a gradient in this step, on this rank
         self.pending = False   # the step is over, and its update has not been applied yet
+        self.updated = 0       # the number of the step after the last that the parameter was updated with
 
 
 def lies_dense(tensor):
@@ -55,12 +56,30 @@ def check_places(slots):
                                 "replaced), and the synchrony works on weights: make a new DistributedOptimizer")
 
 
+def named_slots(groups, named_parameters):
+    """A slot for every parameter of the optimiser, by the names given."""
+    names = {}
+    for name, parameter in named_parameters or ():
+        if name in names.values():
+            raise GradwireError(f'named_parameters has two parameters called "{name}"')
+        names[parameter] = name
+    slots = []
+    for g, group in enumerate(groups):
+        for i, parameter in enumerate(group["params"]):
+            if named_parameters is not None and parameter not in names:
+                raise GradwireError(f"parameter {i} of the optimiser's group {g}, of shape {list(parameter.shape)}, is "
+                                    "not among named_parameters: give model.named_parameters() of the whole model")
+            slots.append(Slot(names.get(parameter, f"group{g}.{i}"), parameter, g))
+            check_parameter(slots[-1])
+    return slots
+
+
 class Buffers:
     """The memory of all slots, taken from the communicator (or pinned, for a device), and `flags`: f32, how many ranks
     take part in a step, then for each slot how many had a gradient (or their shares of all ranks)."""
 
     def __init__(self, home, slots):
-        self.home, self.taken = home, []
+        self.comm, self.taken = home.comm, []  # which stays that of the memory, also after a loss
         pinned = any(s.parameter.device.type != "cpu" for s in slots)
         counts = {torch.float32: len(slots) + 1}
         for slot in slots:
@@ -80,7 +99,7 @@ class Buffers:
     def take(self, count, dtype, pinned):
         if pinned:
             return torch.zeros(count, dtype=dtype, pin_memory=True)
-        address = lib.gw_alloc(self.home.comm, max(count, 1) * torch.empty(0, dtype=dtype).element_size())
+        address = lib.gw_alloc(self.comm, max(count, 1) * torch.empty(0, dtype=dtype).element_size())
         if not address:
             raise GradwireError(f"out of memory for {count} gradients of type {dtype}", "MEMORY")
         self.taken.append(address)
@@ -100,7 +119,7 @@ class Buffers:
     def free(self):
         """Nothing of it may be used any more."""
         for address in self.taken:
-            lib.gw_free(self.home.comm, address)
+            lib.gw_free(self.comm, address)
         self.taken = []
 
 

@@ -20,7 +20,7 @@ INSTEAD = {
     "alltoall_async": f"use alltoall, {WAITS}",
     "broadcast_async": f"use broadcast, {WAITS}",
     "broadcast_async_": f"use broadcast_, {WAITS}",
-    "elastic": "save checkpoints and start the job again",
+    "elastic": "catch GradwireError and call shrink() or regroup()",
     "grouped_allgather": "use allgather for each",
     "grouped_allreduce_": "use grouped_allreduce, which returns new tensors",
     "grouped_allreduce_async": "use grouped_allreduce, or allreduce_async for each",

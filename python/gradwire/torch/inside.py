@@ -36,6 +36,10 @@ class Inside:
         self.views, self.parts, self.part_states = {}, {}, collections.defaultdict(dict)
         self.readying = None  # the slot whose gradient is just being handed over
 
+    def moved(self):
+        """The memory of the step is elsewhere."""
+        self.views, self.readying = {}, None
+
     def raise_error(self):
         if self.error is not None:
             error, self.error = self.error, None
@@ -68,6 +72,7 @@ class Inside:
             weights.add_(gradient, alpha=-settings["lr"])
         else:
             self.update_whole(owner, slot, weights, gradient, settings)
+            slot.updated = update.step + 1
 
     def view(self, slot, address):
         key = slot.name, address

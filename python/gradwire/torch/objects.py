@@ -113,13 +113,20 @@ def places(value):
             yield from places(one)
 
 
-def broadcast_optimizer_state(optimizer, root_rank=0):
-    """The root's state on every rank, also where the others have none yet."""
+def broadcast_structure(value, root_rank):
+    """The root's value on every rank: what broadcast_object would give, but tensors are not pickled, and those of
+    another rank come in host memory."""
     tensors = []
-    skeleton = broadcast_object(taken_apart(optimizer.state_dict(), tensors, "state"), root_rank)
+    skeleton = broadcast_object(taken_apart(value, tensors, "state"), root_rank)
     if world().rank != root_rank:
         tensors = [(f"state {p.index}", torch.empty(p.shape, dtype=p.dtype))
                    for p in sorted(places(skeleton), key=lambda p: p.index)]
     broadcast_all(tensors, root_rank)
+    return put_together(skeleton, tensors)
+
+
+def broadcast_optimizer_state(optimizer, root_rank=0):
+    """The root's state on every rank, also where the others have none yet."""
+    state = broadcast_structure(optimizer.state_dict(), root_rank)
     if world().rank != root_rank or hasattr(optimizer, "synchronize"):  # whose step all ranks commit anew
-        optimizer.load_state_dict(put_together(skeleton, tensors))
+        optimizer.load_state_dict(state)

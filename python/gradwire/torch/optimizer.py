@@ -18,45 +18,10 @@ import torch
 
 from gradwire._library import GradwireError
 from gradwire.torch import collectives, gradients, horovod, inside, joining, objects, order, staging
-from gradwire.torch.step import Step
+from gradwire.torch.step import Step, schedule_of, strategy_file
 from gradwire.torch.world import world
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
-
-
-def schedule_of(*lines):
-    """The schedule of the first line that names one; only a hint about when it pays to wait."""
-    for line in lines:
-        for word in (line or "").split():
-            if word.startswith("schedule="):
-                return word[len("schedule="):].split(":")[0]
-    return ""
-
-
-def strategy_file():
-    try:
-        with open(os.environ["GRADWIRE_STRATEGY_FILE"], encoding="utf-8") as lines:
-            return " ".join(line.split("#")[0] for line in lines)
-    except (KeyError, OSError):
-        return None
-
-
-def named_slots(groups, named_parameters):
-    """A slot for every parameter of the optimiser, by the names given."""
-    names = {}
-    for name, parameter in named_parameters or ():
-        if name in names.values():
-            raise GradwireError(f'named_parameters has two parameters called "{name}"')
-        names[parameter] = name
-    slots = []
-    for g, group in enumerate(groups):
-        for i, parameter in enumerate(group["params"]):
-            if named_parameters is not None and parameter not in names:
-                raise GradwireError(f"parameter {i} of the optimiser's group {g}, of shape {list(parameter.shape)}, is "
-                                    "not among named_parameters: give model.named_parameters() of the whole model")
-            slots.append(gradients.Slot(names.get(parameter, f"group{g}.{i}"), parameter, g))
-            gradients.check_parameter(slots[-1])
-    return slots
 
 
 def accumulation(optimizer, slot):
@@ -84,7 +49,8 @@ class Distributed:
         self._inner, self._home, self._strategy = inner, world(), strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
         self._sparse_as_dense = sparse_as_dense
-        self._slots = named_slots(self.param_groups, named)
+        self._slots = gradients.named_slots(self.param_groups, named)
+        self._updated = 0  # as Slot.updated, of all of them
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
         self._step = self._buffers = self._saved = None
         self._inside = inside.Inside(self)
@@ -165,7 +131,7 @@ class Distributed:
                 loss = closure()
         if self._synchronized:
             self._synchronized = False
-            super().step()
+            self._update_all()
             self._hook()
             return loss
         self._announce()
@@ -174,9 +140,13 @@ class Distributed:
             self._defer()
         else:
             self._settle()
-            super().step()
+            self._update_all()
         self._hook()
         return loss
+
+    def _update_all(self):
+        super().step()
+        self._updated = self._step.number()
 
     def set_backward_passes_per_step(self, passes):
         """From the next step on."""
@@ -288,16 +258,19 @@ class Distributed:
                 self._apply([self._slots[i] for i in mine if self._slots[i].pending])
 
     def _apply(self, slots):
-        """Waits for these and updates them."""
+        """Waits for these and updates them: all of them, or, where waiting fails, none."""
         if not slots:
             return
         for slot in slots:
             self._step.wait(slot.index)
+        if not self._step.updates:
+            self._update_some(slots)
+        for slot in slots:
             slot.pending = False
         self._pending -= len(slots)
-        if self._step.updates:
-            self._inside.raise_error()
-            return
+        self._inside.raise_error()
+
+    def _update_some(self, slots):
         if not self._flags_known:
             self._step.wait(0)
             self._read_flags()
@@ -308,7 +281,7 @@ class Distributed:
         self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part],
                      self.state)
         for slot in slots:
-            slot.parameter.grad = None
+            slot.parameter.grad, slot.updated = None, self._step.number()
 
     def _update(self, groups, state):
         """The wrapped optimiser on some parameters only."""
@@ -356,8 +329,10 @@ class Distributed:
 
     def _is_mine(self, saved):
         """Whether it is what this rank has saved, and can go on with."""
-        if not saved or (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
-            return bool(saved)
+        if "state" not in saved:  # a step number, after a loss
+            return False
+        if (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
+            return True
         warnings.warn(f"the optimiser's state was saved by rank {saved['rank']} of {saved['size']}, and this is "
                       f"rank {self._home.rank} of {self._home.size}: what the codec had kept begins anew")
         return False
@@ -368,7 +343,7 @@ class Distributed:
         if hasattr(self, "_slots") and self._home.comm is not None:
             if self._step is not None:
                 self._home.orphans[self._number] = self._step, self._buffers
-                self._step = None
+                self._step = self._buffers = None
             self.detach()
 
     def detach(self):
@@ -390,14 +365,23 @@ class Distributed:
     def _close(self):
         """The step is over for good; the next one would begin a new one."""
         if self._step is not None:
-            for slot in self._slots:
-                slot.parameter.grad = slot.view = slot.outside = slot.weights = None
-                slot.passes, slot.ready, slot.pending = 0, False, False
+            self._drop()
             self._step.close()
-            self._pending, self._ready, self._unused, self._synchronized = 0, 0, 0, False
             self._inside.forget()
+            self._step = None
+        if self._buffers is not None:  # also where committing the step has failed
+            for slot in self._slots:
+                slot.view = slot.weights = None
             self._buffers.free()
-            self._step = self._buffers = None
+            self._buffers = None
+
+    def _drop(self):
+        """Gradients that are there or on their way are not used any more."""
+        for slot in self._slots:
+            slot.parameter.grad = slot.outside = None
+            slot.passes, slot.ready, slot.pending = 0, False, False
+        self._pending, self._ready, self._unused = 0, 0, 0
+        self._synchronized, self._flags_known, self._descent = False, False, staging.Descent()
 
     def step_number(self):
         """Of the training step under way, from 0, going on from the state that was loaded."""
@@ -415,7 +399,7 @@ class Distributed:
             for slot in self._slots:
                 slot.parameter.grad = None
             return False
-        super().step()
+        self._update_all()
         return True
 
     # ---- what users of an optimiser call ----
@@ -440,7 +424,7 @@ class Distributed:
             raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer")
         super().add_param_group(group)
         try:
-            slots = named_slots(self.param_groups, self._named)
+            slots = gradients.named_slots(self.param_groups, self._named)
         except GradwireError:
             self.param_groups.pop()
             raise
@@ -471,7 +455,9 @@ class Distributed:
         saved = state_dict.pop("gradwire", None)
         super().load_state_dict(state_dict)
         self._close()
-        self._saved = saved
+        self._saved, self._updated = saved, (saved or {}).get("steps", 0)
+        for slot in self._slots:
+            slot.updated = 0
 
 
 def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,

@@ -1,5 +1,6 @@
 """gw_step: the tensors of a model, named once, whose gradients then travel step by step as the strategy says."""
 import ctypes
+import os
 
 import torch
 
@@ -15,6 +16,23 @@ def memory(address, count, dtype):
     if not count:
         return torch.empty(0, dtype=dtype)
     return torch.frombuffer((ctypes.c_char * (count * size)).from_address(address), dtype=dtype)
+
+
+def schedule_of(*lines):
+    """The schedule of the first line that names one; only a hint about when it pays to wait."""
+    for line in lines:
+        for word in (line or "").split():
+            if word.startswith("schedule="):
+                return word[len("schedule="):].split(":")[0]
+    return ""
+
+
+def strategy_file():
+    try:
+        with open(os.environ["GRADWIRE_STRATEGY_FILE"], encoding="utf-8") as lines:
+            return " ".join(line.split("#")[0] for line in lines)
+    except (KeyError, OSError):
+        return None
 
 
 class Step:
@@ -70,6 +88,20 @@ class Step:
 
     def flush(self):
         check(lib.gw_step_flush(self.handle), self.home.comm)
+
+    def move(self):
+        """On to the communicator that the home has entered after a loss. Collective."""
+        check(lib.gw_step_move(self.handle, self.home.comm))
+        self.first_step, self.steps = lib.gw_step_count(self.handle).step, 0
+
+    def has_servers(self):
+        line = ctypes.create_string_buffer(1000)
+        lib.gw_step_strategy(self.handle, line, len(line))
+        return any(word.split(b":")[0] == b"arch=ps" for word in line.value.split())
+
+    def has_own_optimizers(self):
+        """Whether the optimisers of the ranks differ, as with sync=periodic."""
+        return lib.gw_step_count(self.handle).local
 
     def close(self):
         lib.gw_step_close(self.handle)

@@ -20,15 +20,47 @@ REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
 class World:
     """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
     weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has
-    any more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers."""
+    any more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers;
+    `former` are failed communicators whose memory or requests are still in use."""
 
     def __init__(self, comm, uneven=False, strategy=None):
-        self.comm, self.uneven, self.strategy, self.pending = comm, uneven, strategy, set()
+        self.uneven, self.strategy, self.pending = uneven, strategy, set()
         self.pid = os.getpid()
-        self.optimizers, self.orphans, self.hooks = [], {}, []
+        self.optimizers, self.orphans, self.hooks, self.former = [], {}, [], []
+        self.layers = None
+        self.enter(comm)
+
+    def enter(self, comm):
+        """Calls use this communicator from now on."""
+        self.comm, self._cross = comm, None
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
-        self._cross = self.layers = None
+
+    def change(self, call):
+        """Enters what gw_shrink or gw_regroup makes of the failed communicator."""
+        comm = ctypes.c_void_p()
+        check(call(self.comm, ctypes.byref(comm)))
+        self.former.append(self.comm)
+        self.enter(comm)
+
+    def split(self, colour):
+        """A communicator of the ranks with this colour; NULL where it is negative. Collective."""
+        comm = ctypes.c_void_p()
+        check(lib.gw_comm_split(self.comm, colour, self.rank, ctypes.byref(comm)), self.comm)
+        return comm
+
+    def furthest(self, *progress):
+        """The first of the ranks whose progress is the largest. Collective."""
+        words, n = self.gather(*progress), len(progress)
+        return max(range(self.size), key=lambda r: (words[r * n:r * n + n], -r))
+
+    def release(self):
+        """Finalises former communicators that nothing needs any more."""
+        users = [one._buffers for one in self.living()] + [hook.buffers for hook in self.hooks] + list(self.pending)
+        needed = {user.comm.value for user in users if user is not None}
+        for comm in [c for c in self.former if c.value not in needed]:
+            self.former.remove(comm)
+            lib.gw_finalize(comm)
 
     def abort(self, reason):
         lib.gw_abort(self.comm, reason.encode(errors="replace"))
@@ -49,6 +81,7 @@ class World:
             comm, self.comm = self.comm, None
             lib.gw_finalize(comm)  # waits for what has been started
             self.pending.clear()
+            self.release()
 
     def living(self):
         """The optimisers that are still there."""
@@ -91,16 +124,38 @@ _hooked = 0  # the process whose exceptions and whose end are heard of
 def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_port=-1, deadline=0):
     """Joins the job; returns when all ranks have. Whatever is not given comes from the environment that gradwire run,
     torchrun, mpirun or srun have set. `join` lets ranks run out of data at different times, see join(). Joining twice
-    is fine."""
+    is fine. Returns the rank that has the newest state: 0, unless this process was started again (regroup())."""
     global _world
     if _world is not None and not _world.forked():
-        return
+        return 0
     options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
                       master_port=master_port, deadline_s=deadline)
     _world = World(open_comm(options), join, strategy)
-    _world.cross()
+    newest = first_meeting(_world)
     watch(_world)
     timeline.watch(_world)
+    return newest
+
+
+def first_meeting(home):
+    """Of a process that has no state yet. In a later round than the first it meets ranks that come from regroup()
+    (recovery.py), and makes the same collective calls. Others may be lost meanwhile."""
+    while True:
+        try:
+            newest = meet_again(home) if lib.gw_round(home.comm) else 0
+            home.cross()
+            return newest
+        except GradwireError as error:
+            if not error.lost or not os.environ.get("GRADWIRE_ROLL"):
+                raise
+            home.change(lib.gw_regroup)
+            home.release()
+
+
+def meet_again(home):
+    home.gather(1)
+    home.split(-1)
+    return home.furthest(-1, -1)
 
 
 def encoded(text):
