@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct test_case {
@@ -30,6 +31,21 @@ __attribute__((unused)) static int test_failures; /* of the case that runs */
 #define TEST_SLACK_MS 5000
 
 #define TEST_TRIES 5
+
+static inline double test_seconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* How many times as long as alone on its core a thread takes for its work just now: what is promised to be quick may
+ * take that many times as long too. 1 on an idle machine. */
+static inline double test_slowdown(void) {
+    double wall = test_seconds(CLOCK_MONOTONIC), begun = test_seconds(CLOCK_THREAD_CPUTIME_ID), cpu;
+    do cpu = test_seconds(CLOCK_THREAD_CPUTIME_ID) - begun;
+    while (cpu < 0.02);
+    return (test_seconds(CLOCK_MONOTONIC) - wall) / cpu;
+}
 
 #define CASE(function) { #function, function }
 

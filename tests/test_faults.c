@@ -3,7 +3,7 @@
 #include "job.h"
 
 /* From kill -9 to the error on every survivor; a second where a library carries the data. */
-static double kill_ms(void) { return (getenv("TEST_STRATEGY") ? 1000 : 200) * JOB_SLOWER; }
+static double kill_ms(void) { return (getenv("TEST_STRATEGY") ? 1000 : 200) * JOB_SLOWER * test_slowdown(); }
 
 /* Input, and room for the result behind it. */
 static float *buffer(gw_comm *comm, const job *j) {
@@ -180,7 +180,7 @@ static double kill_in_a_pause(const char *transport) {
 }
 
 static void killed_while_idle(void) {
-    for (int t = 0; t < 2; t++) CHECK_IN_SOME_TRY(kill_in_a_pause(transports[t]) < 50 * JOB_SLOWER);
+    for (int t = 0; t < 2; t++) CHECK_IN_SOME_TRY(kill_in_a_pause(transports[t]) < 50 * JOB_SLOWER * test_slowdown());
 }
 
 /* Stopped, and late. */
@@ -337,7 +337,7 @@ static double leave_once(const char *transport, int victim, int kind) {
 static void leave(int kind) {
     for (int t = 0; t < 2; t++)
         for (int victim = 0; victim < 4; victim += 3)
-            CHECK_IN_SOME_TRY(leave_once(transports[t], victim, kind) < 500 * JOB_SLOWER);
+            CHECK_IN_SOME_TRY(leave_once(transports[t], victim, kind) < 500 * JOB_SLOWER * test_slowdown());
 }
 
 static void one_leaves_early(void) { leave(0); }

@@ -223,8 +223,8 @@ static int64_t late_pushes(gw_step *step, gw_comm *comm) {
     return late;
 }
 
-/* The others have made all of their steps and wait for it in a collective call, with the step open; twice, and on a busy
- * machine, where the others are slow too, until it was late. */
+/* The others have made all of their steps and wait for it in a collective call, with the step open; twice, and on a
+ * busy machine, where the others are slow too, until it was late. */
 static void meet_the_slow_one(int rank) {
     enum { EPOCHS_MAX = 40 };
     gw_comm *comm = join(rank);

@@ -101,8 +101,8 @@ static double cpu_ms(void) {
     return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
 }
 
-/* A call that lasts 400 ms because the last rank comes late costs the others 1 ms, and what heartbeats take. A rank that
- * kept spinning would use most of the 400. */
+/* A call that lasts 400 ms because the last rank comes late costs the others 1 ms, and what heartbeats take. A rank
+ * that kept spinning would use most of the 400. */
 #define CPU_MS_MAX 20
 
 static void waiting_rank(int rank) {

@@ -106,8 +106,8 @@ static void *live(void *arg) {
     gw_gateway_serve(r->gateway, GW_PURPOSE_DATA, &(gw_gateway_room){r, on_data, on_failed});
     r->status = gw_endpoint_describe(r->number, gw_gateway_address(r->gateway, 0), &mine, &r->error);
     if (r->status == GW_OK)
-        r->status =
-            gw_rendezvous(r->gateway, &r->meeting, &mine, WORLD, gw_clock_now() + TEST_PATIENCE_S * GW_SECOND, all, &r->error);
+        r->status = gw_rendezvous(r->gateway, &r->meeting, &mine, WORLD, gw_clock_now() + TEST_PATIENCE_S * GW_SECOND,
+                                  all, &r->error);
     if (r->status != GW_OK) return NULL;
     if (r->number == 0)
         serve_echo(r);
