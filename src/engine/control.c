@@ -145,9 +145,12 @@ void gw_control_died(gw_control *control, int rank, const char *detail, gw_time 
     count_out(control, rank, now);
 }
 
+/* To all that will see the link close, so that none takes it for a death. */
 void gw_control_leave(gw_control *control) {
-    control->members[control->rank].left = true;
-    gw_control_flood(control, GW_CONTROL_LEFT, control->rank, "");
+    gw_control_message message = gw_control_begin(control, GW_CONTROL_LEFT, control->rank, "");
+    control->members[control->rank].left = control->voters[control->rank].gone = true;
+    for (int r = 0; r < control->world; r++)
+        if (control->members[r].linked) control->events.send(control->events.ctx, r, &message);
 }
 
 /* Hearing. */

@@ -219,10 +219,7 @@ static void enter(gw_control *c, const gw_members *value, gw_time now) {
 
 /* The others need not count on this rank any more. */
 static void stay_behind(gw_control *c, int from) {
-    gw_control_message left = gw_control_begin(c, GW_CONTROL_LEFT, c->rank, "");
-    c->members[c->rank].left = c->voters[c->rank].gone = true;
-    for (int r = 0; r < c->world; r++)
-        if (c->members[r].linked) c->events.send(c->events.ctx, r, &left);
+    gw_control_leave(c);
     gw_error error = {.rank = -1};
     gw_fail_rank(&error, GW_PEER_LOST, from,
                  "gw_shrink: the job goes on without this process, rank %d on %s, as rank %d on %s says: it called "
