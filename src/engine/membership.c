@@ -133,13 +133,14 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
     return GW_OK;
 }
 
-/* One try: the survivors of this communicator, and the new one of them. Another may be lost meanwhile. */
+/* One try: the survivors of this communicator, and the new one of them, which an eighth of the deadline is kept for.
+ * Another may be lost meanwhile. */
 static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *members, gw_comm **out,
                              gw_error *error) {
     gw_node *node = comm->node;
     int count = 0, place = 0;
     gw_node_lock(node);
-    gw_status status = await_survivors(comm, until, member, error);
+    gw_status status = await_survivors(comm, until - node->deadline / 8, member, error);
     uint32_t id = node->next_comm;
     if (!status) node->next_comm++;
     gw_node_unlock(node);
@@ -150,7 +151,7 @@ static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *me
         if (r == comm->rank) place = count;
         members[count++] = job_rank;
     }
-    return gw_comm_open(out, node, id, members, count, place, error);
+    return gw_comm_open_until(out, node, id, members, count, place, until, error);
 }
 
 /* Survivors were agreed on after that generation, and it is over with them too. */
@@ -183,7 +184,7 @@ gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     else do {
         error = (gw_error){.rank = -1};
         status = shrink_once(comm, until, member, members, out, &error);
-    } while (status && lost_another(node, &generation) && gw_clock_now() < until);
+    } while (status && lost_another(node, &generation) && gw_clock_now() < until - node->deadline / 8);
     free(member);
     free(members);
     return status ? gw_comm_told(&error) : GW_OK;
