@@ -94,12 +94,14 @@ gw_status gw_abort(gw_comm *comm, const char *reason) {
     return GW_OK;
 }
 
-/* (L) is held. Waits for the survivors' decision, which the progress thread brings. */
+/* (L) is held. Waits for the survivors' decision, which the progress thread brings; a rank that is alone has none. */
 static gw_status await_survivors(gw_comm *comm, gw_time until, bool *member, gw_error *error) {
     gw_node *node = comm->node;
     gw_control *control = gw_core_control(node->core);
     gw_core_shrink(node->core, until, gw_clock_now());
     while (!gw_control_shrunk(control, member, error)) {
+        gw_time now = gw_clock_now();
+        if (now >= gw_control_next(control)) gw_core_poll_control(node->core, now);
         gw_node_unlock(node);
         usleep(500);
         gw_node_lock(node);
@@ -124,6 +126,8 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
     if (comm->generation != gw_control_generation(gw_core_control(node->core)) && !failed_since(comm))
         return gw_fail(error, GW_INVALID, "gw_shrink: the job has been shrunk since this communicator failed");
+    if (node->world > 1 && !node->gateway)
+        return gw_fail(error, GW_INVALID, "gw_shrink: the job has been regrouped since this communicator failed");
     if (node->everyone)
         return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: server processes (--servers) do not take part in it: start "
                                               "the job with --elastic and call gw_regroup");
