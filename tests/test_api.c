@@ -188,6 +188,27 @@ static void bad_environment(void) {
     bad_setting("WORLD_SIZE", "0", GW_INVALID, "WORLD_SIZE");
 }
 
+static void bad_quorum(void) {
+    gw_comm *comm = NULL;
+    gw_options options = job_options(0, 1, -1, NULL);
+    options.quorum = "perhaps";
+    CHECK_EQ(GW_INVALID, gw_init(&comm, &options));
+    CHECK(strstr(gw_last_error(NULL), "quorum=\"perhaps\" is neither on nor off") != NULL);
+}
+
+static void one_alone_shrinks(void) {
+    gw_comm *comm = NULL, *smaller = NULL;
+    gw_options options = job_options(0, 1, -1, NULL);
+    options.quorum = "on";
+    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+    CHECK_EQ(GW_INVALID, gw_shrink(comm, &smaller));
+    gw_abort(comm, "enough");
+    CHECK_EQ(GW_OK, gw_shrink(comm, &smaller));
+    CHECK(smaller && gw_size(smaller) == 1);
+    CHECK_EQ(GW_OK, gw_finalize(smaller));
+    gw_finalize(comm);
+}
+
 static void bad_options(void) {
     static const struct {
         int rank, world;
@@ -362,7 +383,8 @@ static void different_strategies(void) {
 }
 
 TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
-          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(memory_of_two),
+          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum), CASE(one_alone_shrinks),
+          CASE(memory_of_two),
           CASE(requests_go_on_by_themselves), CASE(chunks_come_ahead_of_their_calls), CASE(finalize_waits_for_requests),
           CASE(two_jobs_in_one_process),
           CASE(two_communicators_in_two_threads), CASE(different_strategies))

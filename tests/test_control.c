@@ -373,6 +373,15 @@ static void survivors_agree(void) {
         }
 }
 
+static void one_alone_goes_on(void) {
+    begin(1);
+    gw_error error = {.status = GW_ABORTED, .rank = 0, .text = "enough"};
+    gw_control_abort(net.rank[0], &error);
+    CHECK(shrink_all());
+    check_members(0, (bool[]){false});
+    end();
+}
+
 static void who_does_not_ask_is_left_behind(void) {
     begin(5);
     lose(4);
@@ -383,6 +392,38 @@ static void who_does_not_ask_is_left_behind(void) {
     CHECK_EQ(GW_PEER_LOST, outcome[3].error.status);
     CHECK(strstr(outcome[3].error.text, "goes on without this process, rank 3") != NULL);
     CHECK_EQ(0, gw_control_generation(net.rank[3]));
+    end();
+}
+
+/* It calls gw_shrink when the others have gone on, come to the end and left: it must not begin anew. */
+static void who_comes_when_all_have_left_stays_behind(void) {
+    begin(4);
+    lose(3);
+    CHECK(shrink((bool[]){true, true, false, false}));
+    for (int r = 0; r < 2; r++) {
+        check_members(r, (bool[]){false, false, true, true});
+        gw_control_leave(net.rank[r]);
+    }
+    deliver_all();
+    lose(0);
+    lose(1);
+    CHECK(shrink((bool[]){false, false, true, false}));
+    CHECK_EQ(GW_PEER_LOST, outcome[2].error.status);
+    CHECK(strstr(outcome[2].error.text, "goes on without this process, rank 2") != NULL);
+    end();
+}
+
+/* Two ranks call gw_abort, and then all gw_shrink: the second abort is not one of gw_shrink. */
+static void two_aborts_do_not_end_shrinking(void) {
+    begin(4);
+    gw_error error = {.status = GW_ABORTED, .rank = 1, .text = "enough"};
+    gw_control_abort(net.rank[1], &error);
+    gw_control_abort(net.rank[2], &error);
+    deliver_all();
+    gw_control_abort(net.rank[3], &error);
+    deliver_all();
+    CHECK(shrink_all());
+    for (int r = 0; r < 4; r++) check_members(r, (bool[]){false, false, false, false});
     end();
 }
 
@@ -498,7 +539,8 @@ TEST_MAIN(CASE(the_graph_stays_connected_without_any_rank), CASE(neighbours_are_
           CASE(an_abort_reaches_all_in_the_same_words), CASE(the_first_cause_is_kept), CASE(leaving_is_not_dying),
           CASE(silence_is_reported_at_the_deadline), CASE(own_sleep_is_forgiven), CASE(the_end_of_the_chain_is_blamed),
           CASE(a_circle_does_not_hide_the_one_outside), CASE(who_goes_on_is_blamed_no_longer), CASE(survivors_agree),
-          CASE(who_does_not_ask_is_left_behind), CASE(a_rank_dies_at_each_message), CASE(the_majority_goes_on),
-          CASE(half_goes_on_with_the_lowest_rank), CASE(without_the_rule_both_sides_go_on),
-          CASE(who_was_left_behind_is_still_counted), CASE(a_lost_rank_that_answers_is_taken_back),
-          CASE(an_abort_ends_shrinking_everywhere))
+          CASE(one_alone_goes_on), CASE(who_does_not_ask_is_left_behind),
+          CASE(who_comes_when_all_have_left_stays_behind), CASE(two_aborts_do_not_end_shrinking),
+          CASE(a_rank_dies_at_each_message), CASE(the_majority_goes_on), CASE(half_goes_on_with_the_lowest_rank),
+          CASE(without_the_rule_both_sides_go_on), CASE(who_was_left_behind_is_still_counted),
+          CASE(a_lost_rank_that_answers_is_taken_back), CASE(an_abort_ends_shrinking_everywhere))

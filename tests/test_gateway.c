@@ -225,4 +225,49 @@ static void patience(void) {
     gw_gateway_close(a);
 }
 
-TEST_MAIN(CASE(a_dial_from_another_thread), CASE(parking_and_shutting), CASE(dials_that_fail), CASE(patience))
+/* A refused port ends a dial to a rank that has listened there, and proves that it is gone. A connection that breaks
+ * does not; nor does a refusal where the rank may still be to come. */
+static void a_refused_port_is_a_proof(void) {
+    gw_gateway *a = open_gateway(1, "a token of the job"), *b = open_gateway(2, "a token of the job");
+    seen at_a;
+    gw_address address = *gw_gateway_address(b, 0);
+    gw_intro intro = to(2, 1, GW_PURPOSE_CONTROL);
+    gw_gateway_close(b);
+    serve(a, GW_PURPOSE_CONTROL, &at_a);
+    gw_gateway_dial(a, &address, 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, NULL, GW_SECOND, NULL);
+    CHECK_EQ(0, at_a.failed);
+    gw_gateway_dial_again(a, &address, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, NULL, GW_SECOND, &at_a.failed);
+    CHECK_EQ(1, at_a.failed);
+    CHECK_EQ(GW_PEER_LOST, at_a.status);
+    gw_gateway_close(a);
+}
+
+static void a_broken_connection_is_none(void) {
+    gw_gateway *a = open_gateway(1, "a token of the job");
+    seen at_a;
+    gw_address address, bound;
+    gw_intro intro = to(2, 1, GW_PURPOSE_CONTROL);
+    socklen_t length = sizeof bound;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    memset(&bound, 0, sizeof bound);
+    CHECK_EQ(0, listen(listener, 4));
+    CHECK_EQ(0, getsockname(listener, &bound.any, &length));
+    CHECK(gw_address_literal("127.0.0.1", &address));
+    gw_address_set_port(&address, gw_address_port(&bound));
+    serve(a, GW_PURPOSE_CONTROL, &at_a);
+    gw_gateway_dial_again(a, &address, &intro, 10 * GW_SECOND, NULL);
+    gw_gateway_poll(a, GW_SECOND);
+    close(accept(listener, NULL, NULL));
+    poll_both(a, NULL, GW_SECOND, NULL);
+    CHECK_EQ(0, at_a.failed);
+    poll_both(a, NULL, 20 * GW_SECOND, &at_a.failed);
+    CHECK_EQ(1, at_a.failed);
+    CHECK_EQ(GW_TIMEOUT, at_a.status);
+    close(listener);
+    gw_gateway_close(a);
+}
+
+TEST_MAIN(CASE(a_dial_from_another_thread), CASE(parking_and_shutting), CASE(dials_that_fail), CASE(patience),
+          CASE(a_refused_port_is_a_proof), CASE(a_broken_connection_is_none))

@@ -34,8 +34,8 @@ usable() { # TRANSPORT: as the doctor sees it
     return 1
 }
 
-faults_but() { # PATTERN: the cases of test_faults without those
-    grep -oP 'CASE\(\K\w+' "$here/test_faults.c" | grep -vE "$1" | tr '\n' ' '
+cases_but() { # PROGRAM PATTERN: the cases of a test program without those
+    grep -oP 'CASE\(\K\w+' "$here/$1.c" | grep -vE "$2" | tr '\n' ' '
 }
 
 carriers=$("$build/gradwire" doctor -n 1 --json)
@@ -44,10 +44,11 @@ for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     part "$transport, product" "$build/tests/helper_product" "$extent" -o "$transport"
     # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it goes on: docs/transports.md.
     left_out='^$'
-    [ "$transport" = rdma:provider=shm ] && left_out=stopped_until_the_deadline
-    read -ra faults <<<"$(faults_but "$left_out")"
+    [ "$transport" = rdma:provider=shm ] && left_out='stopped_until_the_deadline|too_few'
+    read -ra faults <<<"$(cases_but test_faults "$left_out")"
+    read -ra shrinks <<<"$(cases_but test_shrink "$left_out")"
     part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults" "${faults[@]}"
-    part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink"
+    part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink" "${shrinks[@]}"
 done
 
 # killed_job LAUNCHER...: one rank of a job of four is killed; the launcher ends with an error, and no rank stays.
@@ -84,8 +85,8 @@ mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it goes on when a ran
 }
 
 # mpirun of MPICH ends all ranks when one has died: docs/transports.md.
-! usable mpi:library=openmpi || LIVES_ON=--enable-recovery mpi "Open MPI" "$(faults_but '^$')" \
+! usable mpi:library=openmpi || LIVES_ON=--enable-recovery mpi "Open MPI" "$(cases_but test_faults '^$')" \
     mpirun.openmpi --oversubscribe
-! usable mpi:library=mpich || mpi MPICH "$(faults_but '^killed_|^one_exits_early')" mpirun.mpich
+! usable mpi:library=mpich || mpi MPICH "$(cases_but test_faults '^killed_|^one_exits_early')" mpirun.mpich
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -170,6 +170,7 @@ static void ask_to_accept(gw_agreement *a, const gw_members *audience) {
 
 bool gw_agreement_advance(gw_agreement *a, bool late, gw_members *value) {
     if (a->phase == PREPARING) {
+        if (!late && !gw_members_same(&a->votes, &a->reach)) return false;
         gw_members side = a->best ? a->votes : clique(a);
         if (!(late || gw_members_same(&side, &a->reach)) || !a->events.goes_on(a->events.ctx, &side)) return false;
         if (!a->best) a->proposal = side;

@@ -29,9 +29,8 @@ const char *gw_last_error(const gw_comm *comm) {
 /* Opening and closing. */
 
 /* Waits for the members of a board to come, polled because there is nothing to be woken by yet. (L) is held. */
-static gw_status attach_board(gw_comm *comm, gw_error *error) {
+static gw_status attach_board(gw_comm *comm, gw_time until, gw_error *error) {
     gw_node *node = comm->node;
-    gw_time until = gw_clock_now() + node->deadline;
     for (useconds_t nap = 10;; nap = nap < 1000 ? nap * 2 : 1000) {
         bool attached = false;
         gw_status status = gw_board_attach(comm->board, &attached, error);
@@ -52,7 +51,7 @@ static gw_status attach_board(gw_comm *comm, gw_error *error) {
 
 /* The ranks of a host sit at a board in the topology's order. */
 static gw_status open_board(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology,
-                            gw_error *error) {
+                            gw_time until, gw_error *error) {
     gw_node *node = comm->node;
     if (!node->boards || comm->local_size < 2) return GW_OK;
     int *local = malloc((size_t)comm->local_size * sizeof *local);
@@ -62,7 +61,7 @@ static gw_status open_board(gw_comm *comm, uint32_t id, const int *members, cons
     uint64_t key = (uint64_t)comm->generation << 32 | (id + UINT64_C(1));
     gw_status status = gw_board_open(&comm->board, node->shm, local, comm->local_size, place, key, error);
     free(local);
-    return status ? status : attach_board(comm, error);
+    return status ? status : attach_board(comm, until, error);
 }
 
 static void close_parts(gw_comm *comm) {
@@ -73,8 +72,8 @@ static void close_parts(gw_comm *comm) {
     free(comm);
 }
 
-gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *members, int size, int rank,
-                       gw_error *error) {
+gw_status gw_comm_open_until(gw_comm **out, gw_node *node, uint32_t id, const int *members, int size, int rank,
+                             gw_time until, gw_error *error) {
     gw_comm *comm = calloc(1, sizeof *comm);
     int *host_of = malloc(2 * (size_t)size * sizeof *host_of), *order = host_of + size;
     gw_topology topology;
@@ -96,7 +95,7 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
         comm->local_size += host_of[r] == host_of[rank];
         comm->local_rank += host_of[r] == host_of[rank] && r < rank;
     }
-    status = open_board(comm, id, members, &topology, error);
+    status = open_board(comm, id, members, &topology, until, error);
     if (!status)
         status = gw_team_open(&comm->team, gw_core_engine(node->core), id, rank, members, &topology, comm->board,
                               error);
@@ -113,6 +112,11 @@ gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *mem
     gw_node_unlock(node);
     free(host_of);
     return status;
+}
+
+gw_status gw_comm_open(gw_comm **out, gw_node *node, uint32_t id, const int *members, int size, int rank,
+                       gw_error *error) {
+    return gw_comm_open_until(out, node, id, members, size, rank, gw_clock_now() + node->deadline, error);
 }
 
 /* (L) is held. */

@@ -42,6 +42,9 @@ struct gw_request {
 /* A communicator of these job ranks; takes a reference of the node. rank: the own index in members. */
 gw_status gw_comm_open(gw_comm **comm, gw_node *node, uint32_t id, const int *members, int size, int rank,
                        gw_error *error);
+/* The same, until then at the latest; gw_comm_open takes a deadline. */
+gw_status gw_comm_open_until(gw_comm **comm, gw_node *node, uint32_t id, const int *members, int size, int rank,
+                             gw_time until, gw_error *error);
 /* The communicator of all ranks of a job that has just been joined; for one that works, of those that do. */
 gw_status gw_comm_open_world(gw_node *node, gw_comm **comm, gw_error *error);
 /* rejoin.c: joins the job that options and environment tell of, and opens that communicator. Where a process is lost

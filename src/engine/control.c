@@ -82,10 +82,9 @@ void gw_control_set_error(gw_control *control, gw_status status, int rank, const
 }
 
 void gw_control_abort(gw_control *control, const gw_error *error) {
-    if (control->error.status) {
-        if (error->status == GW_ABORTED) gw_control_shrink_abort(control, error);
-        return;
-    }
+    bool shrinking = control->shrink.phase == GW_SHRINK_ASKING && error->status == GW_ABORTED;
+    if (shrinking) gw_control_shrink_abort(control, error);
+    if (control->error.status) return;
     gw_control_message message = gw_control_begin(control, GW_CONTROL_ABORT, error->rank, error->text);
     message.status = (uint8_t)error->status;
     gw_control_pass_on(control, &message, -1);
@@ -145,9 +144,12 @@ void gw_control_died(gw_control *control, int rank, const char *detail, gw_time 
     count_out(control, rank, now);
 }
 
+/* To all that will see the link close, so that none takes it for a death. */
 void gw_control_leave(gw_control *control) {
-    control->members[control->rank].left = true;
-    gw_control_flood(control, GW_CONTROL_LEFT, control->rank, "");
+    gw_control_message message = gw_control_begin(control, GW_CONTROL_LEFT, control->rank, "");
+    control->members[control->rank].left = control->voters[control->rank].gone = true;
+    for (int r = 0; r < control->world; r++)
+        if (control->members[r].linked) control->events.send(control->events.ctx, r, &message);
 }
 
 /* Hearing. */
@@ -172,8 +174,10 @@ static void hear_lost(gw_control *control, const gw_control_message *message, bo
     }
 }
 
-static void hear_left(gw_control *control, int rank, gw_time now) {
+static void hear_left(gw_control *control, const gw_control_message *message, gw_time now) {
+    int rank = message->origin;
     if (control->members[rank].left) return;
+    if (message->generation > control->generation) gw_control_stay_behind(control, rank);
     control->members[rank].left = true;
     control->events.gone(control->events.ctx, rank, true, "it left the job by gw_finalize");
     count_out(control, rank, now);
@@ -186,7 +190,7 @@ static void hear_flood(gw_control *control, const gw_control_message *message, g
         if (current) hear_abort(control, message);
         break;
     case GW_CONTROL_LOST: hear_lost(control, message, current, now); break;
-    case GW_CONTROL_LEFT: hear_left(control, message->origin, now); break;
+    case GW_CONTROL_LEFT: hear_left(control, message, now); break;
     case GW_CONTROL_WAIT:
         if (current) control->members[message->origin].waits_for = message->subject;
         break;

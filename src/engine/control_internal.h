@@ -76,6 +76,8 @@ void gw_control_shrink_linked(gw_control *control, int rank, gw_time now);
 void gw_control_shrink_unlinked(gw_control *control, int rank, gw_time now);
 void gw_control_shrink_gone(gw_control *control, gw_time now);
 void gw_control_shrink_abort(gw_control *control, const gw_error *error);
+/* The others have gone on without this rank, as that one shows. */
+void gw_control_stay_behind(gw_control *control, int from);
 void gw_control_shrink_poll(gw_control *control, gw_time now);
 gw_time gw_control_shrink_next(const gw_control *control);
 

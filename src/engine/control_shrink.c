@@ -125,10 +125,11 @@ static void dial(gw_control *c, int rank) {
     if (rank != c->rank && who->in && !who->linked && !c->voters[rank].gone) c->events.dial(c->events.ctx, rank);
 }
 
-/* A link over which nothing was heard for a deadline is not used any more. */
-static void forget_silent_links(gw_control *c) {
+/* A link to a lost rank over which nothing has come for long is not used any more. */
+static void forget_silent_links(gw_control *c, gw_time now) {
     for (int r = 0; r < c->world; r++)
-        if (c->members[r].lost) c->members[r].linked = c->members[r].here = false;
+        if (c->members[r].lost && now > c->members[r].heard_at + c->deadline / 2)
+            c->members[r].linked = c->members[r].here = false;
 }
 
 /* One whose link broke is most likely dead, and dialling proves it. */
@@ -217,12 +218,9 @@ static void enter(gw_control *c, const gw_members *value, gw_time now) {
     check_joined(c);
 }
 
-/* The others need not count on this rank any more. */
-static void stay_behind(gw_control *c, int from) {
-    gw_control_message left = gw_control_begin(c, GW_CONTROL_LEFT, c->rank, "");
-    c->members[c->rank].left = c->voters[c->rank].gone = true;
-    for (int r = 0; r < c->world; r++)
-        if (c->members[r].linked) c->events.send(c->events.ctx, r, &left);
+/* For good: the others need not count on this rank any more. */
+void gw_control_stay_behind(gw_control *c, int from) {
+    if (c->shrink.refused.status) return;
     gw_error error = {.rank = -1};
     gw_fail_rank(&error, GW_PEER_LOST, from,
                  "gw_shrink: the job goes on without this process, rank %d on %s, as rank %d on %s says: it called "
@@ -230,7 +228,9 @@ static void stay_behind(gw_control *c, int from) {
                  c->rank, c->events.host_name(c->events.ctx, c->rank), from,
                  c->events.host_name(c->events.ctx, from));
     c->shrink.refused = error;
-    end(c, &error);
+    gw_control_leave(c);
+    gw_control_set_error(c, error.status, error.rank, error.text);
+    if (asking(c)) end(c, &error);
 }
 
 /* Voting. */
@@ -311,8 +311,8 @@ static void hear_members(gw_control *c, int from, const gw_control_message *mess
     gw_members mine = members_of(c);
     bool next = message->generation == c->generation && message->lineage == c->lineage;
     bool ahead = message->generation >= c->generation;
-    if (asking(c) && ahead && !gw_members_has(set, c->rank)) {
-        stay_behind(c, from);
+    if (ahead && !gw_members_has(set, c->rank)) {
+        gw_control_stay_behind(c, from);
     } else if (asking(c) && next && gw_members_has(set, from)) {
         enter(c, set, now);
         c->voters[from].seen = c->generation;
@@ -355,7 +355,7 @@ void gw_control_shrink(gw_control *c, gw_time until, gw_time now) {
     c->shrink.until = until;
     c->shrink.retry_at = 0;
     c->shrink.dialled = false;
-    forget_silent_links(c);
+    forget_silent_links(c, now);
     dial_all(c, false);
     ask_all(c);
     look_around(c, now);

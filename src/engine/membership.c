@@ -96,12 +96,14 @@ gw_status gw_abort(gw_comm *comm, const char *reason) {
     return GW_OK;
 }
 
-/* (L) is held. Waits for the survivors' decision, which the progress thread brings. */
+/* (L) is held. Waits for the survivors' decision, which the progress thread brings; a rank that is alone has none. */
 static gw_status await_survivors(gw_comm *comm, gw_time until, bool *member, gw_error *error) {
     gw_node *node = comm->node;
     gw_control *control = gw_core_control(node->core);
     gw_core_shrink(node->core, until, gw_clock_now());
     while (!gw_control_shrunk(control, member, error)) {
+        gw_time now = gw_clock_now();
+        if (now >= gw_control_next(control)) gw_core_poll_control(node->core, now);
         gw_node_unlock(node);
         usleep(500);
         gw_node_lock(node);
@@ -126,6 +128,8 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
         return gw_fail(error, GW_INVALID, "gw_shrink: the communicator has not failed (gw_abort ends one)");
     if (comm->generation != gw_control_generation(gw_core_control(node->core)) && !failed_since(comm))
         return gw_fail(error, GW_INVALID, "gw_shrink: the job has been shrunk since this communicator failed");
+    if (node->world > 1 && !node->gateway)
+        return gw_fail(error, GW_INVALID, "gw_shrink: the job has been regrouped since this communicator failed");
     if (node->everyone)
         return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: server processes (--servers) do not take part in it: start "
                                               "the job with --elastic and call gw_regroup");
@@ -135,13 +139,14 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
     return GW_OK;
 }
 
-/* One try: the survivors of this communicator, and the new one of them. Another may be lost meanwhile. */
+/* One try: the survivors of this communicator, and the new one of them, which an eighth of the deadline is kept for.
+ * Another may be lost meanwhile. */
 static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *members, gw_comm **out,
                              gw_error *error) {
     gw_node *node = comm->node;
     int count = 0, place = 0;
     gw_node_lock(node);
-    gw_status status = await_survivors(comm, until, member, error);
+    gw_status status = await_survivors(comm, until - node->deadline / 8, member, error);
     uint32_t id = node->next_comm;
     if (!status) node->next_comm++;
     gw_node_unlock(node);
@@ -152,7 +157,7 @@ static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *me
         if (r == comm->rank) place = count;
         members[count++] = job_rank;
     }
-    return gw_comm_open(out, node, id, members, count, place, error);
+    return gw_comm_open_until(out, node, id, members, count, place, until, error);
 }
 
 /* Survivors were agreed on after that generation, and it is over with them too. */
@@ -186,7 +191,7 @@ gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     else do {
         error = (gw_error){.rank = -1};
         status = shrink_once(comm, until, member, members, out, &error);
-    } while (status && lost_another(node, &generation) && gw_clock_now() < until);
+    } while (status && lost_another(node, &generation) && gw_clock_now() < until - node->deadline / 8);
     free(member);
     free(members);
     return status ? gw_comm_told(&error) : GW_OK;
