@@ -69,6 +69,32 @@ bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict
     return true;
 }
 
+static gw_outpost *outpost_of(gw_job *j, int rank) {
+    int i = 0;
+    while (rank >= j->outposts[i].host->first_rank + j->outposts[i].host->ranks) i++;
+    return &j->outposts[i];
+}
+
+static void kill_late_rank(gw_job *j, int rank) {
+    gw_outpost *outpost = outpost_of(j, rank);
+    char text[GW_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s on host %s does not come to gw_regroup, where the others wait. It is killed "
+             "(--no-heartbeat turns this off)", gw_rank_name(rank, j->workers).text, outpost->host->name);
+    gw_console_say(&j->console, text);
+    gw_wire_put(&outpost->out, GW_WIRE_KILL, 0, rank - outpost->host->first_rank, NULL, 0);
+}
+
+void gw_job_answer_ranks(gw_job *j, gw_time now) {
+    int which = -1;
+    gw_elastic *elastic = j->options->elastic;
+    gw_elastic_answer answer = elastic ? gw_elastic_answer_all(elastic, now, &which) : GW_ELASTIC_NOTHING;
+    if (answer == GW_ELASTIC_CALLED) call_roll(j);
+    if (answer == GW_ELASTIC_LATE) kill_late_rank(j, which);
+    if (answer != GW_ELASTIC_CUT || j->outposts[which].cut) return;
+    j->outposts[which].cut = true;
+    gw_job_give_up(&j->outposts[which]);
+}
+
 gw_time gw_job_next_start(const gw_job *j) {
     gw_time next = GW_NEVER;
     for (int rank = 0; rank < j->world; rank++)
