@@ -213,10 +213,11 @@ silent_host_ends_other_jobs() {
     nothing_left 5
 }
 output_that_nobody_reads() { # holds up the hosts' answers, and is not their silence
+    stand_in
     mkfifo "$scratch/fifo"
     sleep 6 3<>"$scratch/fifo" &
-    timeout 20 "$gradwire" run -n 2 --elastic --deadline 0.5 -- sh -c "yes | head -c 3000000; : $forever" \
-        >"$scratch/fifo" 2>"$scratch/err" &
+    timeout 20 "$gradwire" run -H alpha:2 --rsh "$scratch/rsh" --elastic --deadline 0.5 -- \
+        sh -c "yes | head -c 3000000; : $forever" >"$scratch/fifo" 2>"$scratch/err" &
     launcher=$!
     sleep 4
     ended && echo "the launcher has ended: $(cat "$scratch/err")"
