@@ -42,7 +42,7 @@ void gw_pulse_beat(const gw_pulse *pulse);
 void gw_pulse_publish(const gw_pulse *pulse, const char *address);
 /* The process waits for a round of at least that number, having lost that rank of the last (-1: not known). */
 void gw_pulse_ask(const gw_pulse *pulse, int round, int blamed);
-/* No beat is due for this membership any more. A second call does nothing. */
+/* No beat is due for this membership any more, and none may come. A second call does nothing. */
 void gw_pulse_close(gw_pulse *pulse);
 
 /* The supervisor's side: makes the file large enough and maps it; the slots by seat, or NULL and errno. */
