@@ -16,7 +16,7 @@ top=$(mktemp -d) || exit 2
 scratch=$top
 forever=97532.$$
 printf '%s' "$forever" >"$scratch/marker"
-passed=0 failed=0
+passed=0 failed=0 at_once=8
 # shellcheck source=tests/launch_tools.sh
 . "$here/launch_tools.sh"
 unset GRADWIRE_STRATEGY GRADWIRE_PORTS GRADWIRE_DEADLINE
