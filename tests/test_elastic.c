@@ -94,6 +94,10 @@ static void ranks_that_ask(void) {
     CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now + 40 * GW_SECOND, &which)); /* once is enough */
     CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_ended(&e, 4, false));
     CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now + 80 * GW_SECOND, &which));
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 1, true)); /* and need not be waited for */
+    for (int seat = 0; seat < 4; seat += seat ? 1 : 2) ask(&e, seat, -1);
+    CHECK_EQ(GW_ELASTIC_CALLED, gw_elastic_answer_all(&e, now, &which));
+    CHECK_EQ(3, e.roll.world);
     close_job(&e, &hosts);
 }
 

@@ -142,15 +142,17 @@ static int cut_off(const gw_elastic *e) {
 }
 
 gw_elastic_answer gw_elastic_answer_all(gw_elastic *e, gw_time now, int *which) {
-    int asking = 0, late = -1;
+    int asking = 0, missing = 0, late = -1;
     for (int r = 0; r < e->roll.world; r++) {
         int seat = e->roll.seats[r];
+        if (e->seats[seat].gone) continue; /* it has ended well since */
         asking += asks(e, seat);
+        missing += !asks(e, seat);
         if (!asks(e, seat) && e->seats[seat].condemned != e->roll.round + 1) late = seat;
     }
     if (asking == 0) return GW_ELASTIC_NOTHING;
     if (!e->asked_since) e->asked_since = now;
-    if (asking < e->roll.world) {
+    if (missing > 0) {
         if (late < 0 || now < e->asked_since + gw_silence_limit(e->options.deadline)) return GW_ELASTIC_NOTHING;
         e->seats[late].condemned = e->roll.round + 1;
         *which = late;
