@@ -141,21 +141,28 @@ static int cut_off(const gw_elastic *e) {
     return worst;
 }
 
-gw_elastic_answer gw_elastic_answer_all(gw_elastic *e, gw_time now, int *which) {
-    int asking = 0, missing = 0, late = -1;
+/* How many of this round ask for the next, and how many do not; those that have ended well since do not count. *late is
+ * one that was not condemned yet; -1: none. */
+static void count_asking(const gw_elastic *e, int *asking, int *missing, int *late) {
+    *asking = *missing = 0;
+    *late = -1;
     for (int r = 0; r < e->roll.world; r++) {
         int seat = e->roll.seats[r];
-        if (e->seats[seat].gone) continue; /* it has ended well since */
-        asking += asks(e, seat);
-        missing += !asks(e, seat);
-        if (!asks(e, seat) && e->seats[seat].condemned != e->roll.round + 1) late = seat;
+        if (e->seats[seat].gone) continue;
+        *asking += asks(e, seat);
+        *missing += !asks(e, seat);
+        if (!asks(e, seat) && e->seats[seat].condemned != e->roll.round + 1) *late = seat;
     }
+}
+
+gw_elastic_answer gw_elastic_answer_all(gw_elastic *e, gw_time now, int *which) {
+    int asking, missing;
+    count_asking(e, &asking, &missing, which);
     if (asking == 0) return GW_ELASTIC_NOTHING;
     if (!e->asked_since) e->asked_since = now;
     if (missing > 0) {
-        if (late < 0 || now < e->asked_since + gw_silence_limit(e->options.deadline)) return GW_ELASTIC_NOTHING;
-        e->seats[late].condemned = e->roll.round + 1;
-        *which = late;
+        if (*which < 0 || now < e->asked_since + gw_silence_limit(e->options.deadline)) return GW_ELASTIC_NOTHING;
+        e->seats[*which].condemned = e->roll.round + 1;
         return GW_ELASTIC_LATE;
     }
     *which = cut_off(e);
