@@ -254,6 +254,21 @@ children_of_dead_ranks() { # go at once, whatever session they are in
     is code "$code" 0
     nothing_left 0
 }
+children_of_lost_supervisors() { # where they are processes of this machine
+    stand_in "echo \$\$ >'$scratch/pid.'\$host"
+    start -H alpha:1,beta:1 --rsh "$scratch/rsh" --elastic -- bash -c "setsid sleep ${forever}\$RANK &
+        until [ -e '$scratch/end' ]; do sleep 0.1; done"
+    both() { pgrep -f "^sleep ${forever}0\$" >/dev/null && pgrep -f "^sleep ${forever}1\$" >/dev/null; }
+    gone() { grep -qs 'go on without it' "$scratch/err" && ! pgrep -f "^sleep ${forever}1\$" >/dev/null; }
+    until_true 10 both || echo "the ranks did not start"
+    kill -9 "$(cat "$scratch/pid.beta")"
+    until_true 10 gone || echo "children of the lost host's rank are left: $(pgrep -af "^sleep $forever")"
+    pgrep -f "^sleep ${forever}0\$" >/dev/null || echo "the child of the living rank was killed"
+    touch "$scratch/end"
+    finish
+    is code "$code" 0
+    nothing_left 0
+}
 restarts_back_off() { # 0.1 s, 0.2 s, and so on
     run -n 2 --restarts 100000 --deadline 30 -- sh -c '[ $RANK = 1 ] && exit 1; sleep 4'
     local starts=$(grep -c 'it is started again' <<<"$err")
@@ -294,8 +309,8 @@ quick() {
     for case in stopped_ranks_are_ended stopped_ranks_come_back stopped_while_others_regroup no_heartbeat debugger \
         programs_without_gradwire computing_ranks whole_job_stopped launcher_stopped launcher_suspended \
         silent_launcher remote_shell_dies lost_hosts_are_not_restarted silent_host_ends_other_jobs \
-        output_that_nobody_reads later_generations_keep_to_the_ports children_of_dead_ranks restarts_back_off \
-        all_regroup late_rank; do
+        output_that_nobody_reads later_generations_keep_to_the_ports children_of_dead_ranks children_of_lost_supervisors \
+        restarts_back_off all_regroup late_rank; do
         try "$case"
     done
     if [ "$(id -u)" = 0 ] && make_hosts 3 2>/dev/null; then

@@ -14,7 +14,7 @@
 #define GW_PULSE_ADDRESS 72
 
 /* One slot a seat. The rank writes, the supervisor reads. The program's library and the supervisor may be of different
- * versions: fields keep their places, and new ones take room from the reserve, where 0 means that they are not known. */
+ * versions: fields keep their places, and new ones take room from the reserve, where 0 means that they are unknown. */
 typedef struct gw_pulse_slot {
     _Atomic uint32_t pid;         /* of the process that beats */
     _Atomic uint32_t joined;      /* its memberships: one, or two while it regroups. 0: no beat is due */

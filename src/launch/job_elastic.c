@@ -1,11 +1,14 @@
 /* job_elastic.c - how an elastic job goes on when ranks have ended or a host was lost. */
 #include <stdio.h>
+#include <string.h>
 
+#include "launch/family.h"
 #include "launch/job_inside.h"
 
 enum { EXIT_USAGE = 2 };
 
 static const gw_time servers_budget = GW_SECOND; /* for servers to end after the last worker has */
+static const gw_time orphans_budget = GW_SECOND; /* for the kernel to end what a lost supervisor left behind */
 
 void gw_job_tell_all(gw_job *j, gw_wire_kind kind, const char *text, size_t bytes) {
     for (int i = 0; i < gw_job_hosts(j); i++)
@@ -57,10 +60,21 @@ bool gw_job_replace(gw_job *j, gw_outpost *outpost, int rank, const gw_wire_fram
     return true;
 }
 
+/* Where the supervisor ran on this machine, what it leaves behind is ours. */
+static void end_orphans(const gw_job *j, const gw_outpost *outpost) {
+    char host[32];
+    char *const *token = j->options->env;
+    while (*token && strncmp(*token, "GRADWIRE_TOKEN=", 15) != 0) token++;
+    if (!*token) return;
+    snprintf(host, sizeof host, "GROUP_RANK=%d", (int)(outpost - j->outposts));
+    gw_family_end_marked((const char *const[]){*token, host, NULL}, orphans_budget);
+}
+
 bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict *why) {
     gw_elastic *elastic = j->options->elastic;
     const gw_host *host = outpost->host;
     for (int rank = host->first_rank; rank < host->first_rank + host->ranks; rank++) j->again_at[rank] = GW_NEVER;
+    end_orphans(j, outpost);
     gw_elastic_fate fate = gw_elastic_host_lost(elastic, host);
     if (fate == GW_ELASTIC_FINISHED) return true;
     if (fate != GW_ELASTIC_WITHOUT) return false;
