@@ -22,7 +22,7 @@ typedef struct gw_pulse_slot {
     _Atomic uint32_t deadline_ms; /* the process's own */
     _Atomic int asks;             /* it waits in gw_regroup for this round, or a later one; 0: it does not */
     _Atomic int blames;           /* the rank that its last round was lost by; -1: not known */
-    char address[GW_PULSE_ADDRESS]; /* where it listens, as text; "": not known yet. A reader may find it half written */
+    char address[GW_PULSE_ADDRESS]; /* where it listens, as text; "": not known yet. A reader may see half of it */
     char reserve[160];
 } gw_pulse_slot;
 
