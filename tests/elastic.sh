@@ -3,8 +3,9 @@
 #              elastic.sh BUILD_DIRECTORY soak [STOPS] [CUTS]
 #
 # Without soak: quick cases; with WORD only those whose names contain it. With it: STOPS (100) ranks get SIGSTOP, and
-# CUTS (50) hosts lose their link, in jobs of four; prints how long it took until every other rank had a right sum in the
-# next generation, and fails where that was longer than the deadline plus 2 s. DEADLINE=2 s. Hosts need root.
+# CUTS (50) hosts lose their link, in jobs of four; half as many lose it while their remote shells work. Prints how long it
+# took until every other rank had a right sum in the next generation, and fails where that was longer than the deadline
+# plus 2 s. DEADLINE=2 s. Hosts need root.
 build=$(cd "${1:?usage: elastic.sh BUILD_DIRECTORY [WORD | soak [STOPS] [CUTS]]}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd)
 only=${2:-}
@@ -15,7 +16,7 @@ top=$(mktemp -d) || exit 2
 scratch=$top
 forever=97532.$$
 printf '%s' "$forever" >"$scratch/marker"
-passed=0 failed=0
+passed=0 failed=0 at_once=8
 # shellcheck source=tests/launch_tools.sh
 . "$here/launch_tools.sh"
 unset GRADWIRE_STRATEGY GRADWIRE_PORTS GRADWIRE_DEADLINE
@@ -23,8 +24,8 @@ export GRADWIRE_LOG=warn GRADWIRE_FLIGHT_DIR=$top
 
 # ---- hosts: namespaces on a bridge, each with a remote shell that its link carries ----
 
-net=10.213.88 bridge=gwe$$ hosts=0
-make_hosts() { # COUNT: 10.213.88.1 and so on; this machine is .254
+net=10.214.$(($$ % 250)) bridge=gwe$$ hosts=0
+make_hosts() { # COUNT: 10.214.N.1 and so on; this machine is .254
     ip link add "$bridge" type bridge && ip addr add "$net.254/24" dev "$bridge" && ip link set "$bridge" up || return
     for ((hosts = 1; hosts <= $1; hosts++)); do
         local space=$bridge.$hosts port=${bridge}p$hosts
@@ -36,7 +37,9 @@ make_hosts() { # COUNT: 10.213.88.1 and so on; this machine is .254
         disown # cases are waited for, these are not
     done
     hosts=$1
+    for ((i = 1; i <= hosts; i++)); do until_true 20 answers "$net.$i" || return; done
 }
+answers() { (exec 3<>"/dev/tcp/$1/22022") 2>/dev/null; } # ADDRESS
 cut_command() { echo "ip link set ${bridge}p$1 down"; } # HOST
 mend() { for ((i = 1; i <= hosts; i++)); do ip link set "${bridge}p$i" up; done; }
 remove_hosts() {
@@ -210,10 +213,11 @@ silent_host_ends_other_jobs() {
     nothing_left 5
 }
 output_that_nobody_reads() { # holds up the hosts' answers, and is not their silence
+    stand_in
     mkfifo "$scratch/fifo"
     sleep 6 3<>"$scratch/fifo" &
-    timeout 20 "$gradwire" run -n 2 --elastic --deadline 0.5 -- sh -c "yes | head -c 3000000; : $forever" \
-        >"$scratch/fifo" 2>"$scratch/err" &
+    timeout 20 "$gradwire" run -H alpha:2 --rsh "$scratch/rsh" --elastic --deadline 0.5 -- \
+        sh -c "yes | head -c 3000000; : $forever" >"$scratch/fifo" 2>"$scratch/err" &
     launcher=$!
     sleep 4
     ended && echo "the launcher has ended: $(cat "$scratch/err")"
@@ -250,10 +254,44 @@ children_of_dead_ranks() { # go at once, whatever session they are in
     is code "$code" 0
     nothing_left 0
 }
+children_of_lost_supervisors() { # where they are processes of this machine
+    stand_in "echo \$\$ >'$scratch/pid.'\$host"
+    start -H alpha:1,beta:1 --rsh "$scratch/rsh" --elastic -- bash -c "setsid sleep ${forever}\$RANK &
+        until [ -e '$scratch/end' ]; do sleep 0.1; done"
+    both() { pgrep -f "^sleep ${forever}0\$" >/dev/null && pgrep -f "^sleep ${forever}1\$" >/dev/null; }
+    gone() { grep -qs 'go on without it' "$scratch/err" && ! pgrep -f "^sleep ${forever}1\$" >/dev/null; }
+    until_true 10 both || echo "the ranks did not start"
+    kill -9 "$(cat "$scratch/pid.beta")"
+    until_true 10 gone || echo "children of the lost host's rank are left: $(pgrep -af "^sleep $forever")"
+    pgrep -f "^sleep ${forever}0\$" >/dev/null || echo "the child of the living rank was killed"
+    touch "$scratch/end"
+    finish
+    is code "$code" 0
+    nothing_left 0
+}
 restarts_back_off() { # 0.1 s, 0.2 s, and so on
     run -n 2 --restarts 100000 --deadline 30 -- sh -c '[ $RANK = 1 ] && exit 1; sleep 4'
     local starts=$(grep -c 'it is started again' <<<"$err")
     [ "$starts" -ge 3 ] && [ "$starts" -le 7 ] || echo "started $starts times in 4 s"
+}
+all_regroup() { # though nobody has died
+    begin -n 3 --elastic
+    strike dropped "'$helper' abort '$board'" 15
+    strike dropped "'$helper' abort '$board'" 15
+    end
+    is losses "$(grep -c 'without it' <<<"$err")" 0
+}
+late_rank() { # its heartbeat is there, but it does not call
+    begin -n 3 --elastic
+    strike dropped "'$helper' hang '$board' 1" 1
+    end
+    has sentence "$err" 'rank 1 on host [^ ]+ does not come to gw_regroup, where the others wait. It is killed'
+}
+cut_data_network() { # the remote shells work, but the ranks of one host and the others do not reach each other
+    begin --lab hosts=3,rate=1gbit -n 3 --elastic
+    strike dropped "ip -n gw${launcher}h0 link set eth0 down" 0
+    end
+    has sentence "$err" 'host [^ ]+ was lost with ranks 0 to 0: its ranks and those of the other hosts do not reach'
 }
 cut_link() {
     begin -H "$net.1:2,$net.2:1,$net.3:1" --rsh "$here/remote_shell.py" --elastic
@@ -271,11 +309,14 @@ quick() {
     for case in stopped_ranks_are_ended stopped_ranks_come_back stopped_while_others_regroup no_heartbeat debugger \
         programs_without_gradwire computing_ranks whole_job_stopped launcher_stopped launcher_suspended \
         silent_launcher remote_shell_dies lost_hosts_are_not_restarted silent_host_ends_other_jobs \
-        output_that_nobody_reads later_generations_keep_to_the_ports children_of_dead_ranks restarts_back_off; do
+        output_that_nobody_reads later_generations_keep_to_the_ports children_of_dead_ranks children_of_lost_supervisors \
+        restarts_back_off all_regroup late_rank; do
         try "$case"
     done
-    if [ "$(id -u)" = 0 ] && make_hosts 3 2>/dev/null; then try cut_link
-    else echo "skip cut_link: namespaces cannot be made here"; fi
+    if [ "$(id -u)" = 0 ] && make_hosts 3 2>/dev/null; then
+        try cut_link
+        try cut_data_network
+    else echo "skip cut_link cut_data_network: namespaces cannot be made here"; fi
     wait
     for case in "${names[@]}"; do tell "$case"; done
 }
@@ -322,17 +363,29 @@ soak_cuts() { # COUNT FILE: three of four hosts, one after the other
         mend
     done
 }
+soak_data_cuts() { # COUNT FILE: one host of a lab of four, whose remote shells go on
+    local left=$1 host
+    for ((; left > 0; left--)); do
+        begin --lab hosts=4,rate=1gbit -n 4 --elastic
+        host=$((RANDOM % 4))
+        strike dropped "ip -n gw${launcher}h$host link set eth0 down" "$host"
+        note "$2"
+        end
+    done
+}
 soak() {
     local stops=${1:-100} cuts=${2:-50}
-    touch "$top/dropped" "$top/back" "$top/cuts"
+    touch "$top/dropped" "$top/back" "$top/cuts" "$top/data"
     soak_stops $((stops / 2)) "$top/dropped" dropped --elastic
     soak_stops $((stops - stops / 2)) "$top/back" back --restarts 1000
     if make_hosts 4; then soak_cuts "$cuts" "$top/cuts"; else echo "namespaces cannot be made here"; fi
+    soak_data_cuts $((cuts / 2)) "$top/data"
     printf 'deadline %s s; ms from stop or cut until every other rank had a right sum in the next generation\n' "$deadline"
     printf '%-28s %6s %8s %8s %8s %9s\n' "" count median p99 worst failures
     figures "SIGSTOP, --elastic" "$top/dropped" $((stops / 2))
     figures "SIGSTOP, --restarts" "$top/back" $((stops - stops / 2))
-    figures "link cut, --elastic" "$top/cuts" "$cuts"
+    figures "link cut" "$top/cuts" "$cuts"
+    figures "link cut, shell works" "$top/data" $((cuts / 2))
 }
 
 if [ "$only" = soak ]; then soak "${@:3}"; else quick; fi

@@ -8,6 +8,8 @@
  *                                          are started again, and prints how many ms pass from its start until every
  *                                          other has a right sum in a later round
  * helper_elastic end FILE                  tells the ranks to end
+ * helper_elastic abort FILE                has one of them call gw_abort
+ * helper_elastic hang FILE SEAT            has one of them call nothing any more
  * helper_elastic compute FILE SECONDS      a rank that joins, calls nothing for so long, leaves, and lives on as long
  * helper_elastic hold FILE PID SECONDS     stops that process as a debugger does
  *
@@ -35,7 +37,8 @@ typedef struct shared {
     _Atomic uint64_t right_at[SEATS]; /* when it last had a right sum, ns */
     _Atomic int round[SEATS];         /* in which that was */
     _Atomic int wrong;                /* sums */
-    _Atomic int end;
+    _Atomic int end, abort;
+    _Atomic int hang[SEATS];
 } shared;
 
 static shared *board;
@@ -93,6 +96,8 @@ static int work(void) {
     if (gw_size(comm) > atomic_load(&board->seats)) atomic_store(&board->seats, gw_size(comm));
     atomic_store(&board->pid[seat], (int)getpid());
     for (values[COUNT] = 0; values[COUNT] == 0;) {
+        while (atomic_load(&board->hang[seat])) pause();
+        if (atomic_exchange(&board->abort, 0)) gw_abort(comm, "for a test");
         fill(comm);
         if (gw_allreduce(comm, values, values, COUNT + 1, GW_F32, GW_SUM)) {
             comm = regroup(comm);
@@ -195,7 +200,9 @@ int main(int argc, char **argv) {
         return strike(strcmp(argv[3], "back") == 0, argv[4], argv + 5, argc - 5);
     if (strcmp(what, "compute") == 0 && argc == 4) return compute((unsigned)atoi(argv[3]));
     if (strcmp(what, "hold") == 0 && argc == 5) return hold(argv[3], (unsigned)atoi(argv[4]));
+    if (strcmp(what, "abort") == 0) return atomic_store(&board->abort, 1), 0;
+    if (strcmp(what, "hang") == 0 && argc == 4) return atomic_store(&board->hang[atoi(argv[3]) % SEATS], 1), 0;
     if (strcmp(what, "end") == 0) return atomic_store(&board->end, 1), 0;
-    fprintf(stderr, "helper_elastic work|pid|strike|end|compute|hold FILE ...: see the top of its source\n");
+    fprintf(stderr, "helper_elastic work|pid|strike|end|abort|hang|compute|hold FILE ...: see the top of its source\n");
     return 2;
 }

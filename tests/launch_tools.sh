@@ -46,10 +46,10 @@ stand_in() { # a remote shell as ssh: joins its words for a shell, and greets
 
 # Each case is a function that prints what is wrong, or nothing.
 names=()
-try() { # CASE: in the background, four at a time, since they mostly wait
+try() { # CASE: in the background, four at a time ($at_once), since they mostly wait
     [[ $1 == *"$only"* ]] || return 0
     names+=("$1")
-    while [ "$(jobs -rp | wc -l)" -ge 4 ]; do wait -n; done
+    while [ "$(jobs -rp | wc -l)" -ge "${at_once:-4}" ]; do wait -n; done
     (
         trap - EXIT
         scratch=$top/$1 forever=$forever$(printf %03d "${#names[@]}")

@@ -22,9 +22,9 @@ def serve(address):
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
-            command = b""
-            while not command.endswith(b"\n"):
-                command += connection.recv(1)
+            command = connection.makefile("rb", buffering=0).readline()
+            if not command:
+                os._exit(0)
             os.dup2(connection.fileno(), 0)
             os.dup2(connection.fileno(), 1)
             os.execv("/bin/sh", ["sh", "-c", "exec " + command.decode()])

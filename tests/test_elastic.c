@@ -71,6 +71,58 @@ static void restarts_back_off(void) {
     close_job(&e, &hosts);
 }
 
+static void ask(gw_elastic *e, int seat, int blamed) { gw_elastic_asked(e, seat, e->roll.round + 1, blamed); }
+
+static void ranks_that_ask(void) {
+    gw_hosts hosts;
+    gw_elastic e = open_job(&hosts, "a:2,b:2,c:1", 0, 0, 0);
+    gw_time now = 1000 * GW_SECOND;
+    int which = -1;
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now, &which));
+    for (int seat = 0; seat < 5; seat++) { /* all agree: rank 4 was late, and knows */
+        CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now, &which));
+        ask(&e, seat, 4);
+    }
+    CHECK_EQ(GW_ELASTIC_CALLED, gw_elastic_answer_all(&e, now, &which));
+    CHECK(e.roll.round == 1 && e.roll.world == 5);
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now, &which)); /* they ask no more */
+    for (int seat = 0; seat < 4; seat++) ask(&e, seat, 4);
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now, &which));
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now + 20 * GW_SECOND, &which));
+    CHECK_EQ(GW_ELASTIC_LATE, gw_elastic_answer_all(&e, now + 30 * GW_SECOND, &which));
+    CHECK_EQ(4, which);
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now + 40 * GW_SECOND, &which)); /* once is enough */
+    CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_ended(&e, 4, false));
+    CHECK_EQ(GW_ELASTIC_NOTHING, gw_elastic_answer_all(&e, now + 80 * GW_SECOND, &which));
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 1, true)); /* and need not be waited for */
+    for (int seat = 0; seat < 4; seat += seat ? 1 : 2) ask(&e, seat, -1);
+    CHECK_EQ(GW_ELASTIC_CALLED, gw_elastic_answer_all(&e, now, &which));
+    CHECK_EQ(3, e.roll.world);
+    close_job(&e, &hosts);
+}
+
+static int cut_host(const char *list, const int *blamed) {
+    gw_hosts hosts;
+    gw_elastic e = open_job(&hosts, list, 0, 0, 0);
+    int which = -1;
+    for (int seat = 0; seat < e.roll.world; seat++) ask(&e, seat, blamed[seat]);
+    gw_elastic_answer answer = gw_elastic_answer_all(&e, GW_SECOND, &which);
+    CHECK_EQ(which < 0 ? GW_ELASTIC_CALLED : GW_ELASTIC_CUT, answer);
+    close_job(&e, &hosts);
+    return which;
+}
+
+static void hosts_that_accuse_each_other(void) {
+    CHECK_EQ(0, cut_host("a:1,b:1,c:1", (const int[]){1, 0, 0}));
+    CHECK_EQ(2, cut_host("a:1,b:1,c:1", (const int[]){2, 2, 0}));
+    CHECK_EQ(1, cut_host("a:2,b:2,c:1", (const int[]){2, 3, 0, 1, 2}));
+    CHECK_EQ(1, cut_host("a:1,b:1", (const int[]){1, 0}));         /* the lower ranks stay */
+    CHECK_EQ(3, cut_host("a:1,b:1,c:1,d:1", (const int[]){2, 3, 0, 1})); /* then c, in the same way */
+    CHECK_EQ(-1, cut_host("a:2,b:2", (const int[]){3, 3, 3, 3}));  /* agreed */
+    CHECK_EQ(-1, cut_host("a:2,b:2", (const int[]){-1, -1, -1, -1}));
+    CHECK_EQ(-1, cut_host("a:3", (const int[]){1, 0, 7}));
+}
+
 static void silence(void) {
     gw_time limit = gw_silence_limit(4 * GW_SECOND), period = gw_silence_period(limit), now = 1000 * GW_SECOND;
     gw_silence s;
@@ -159,5 +211,6 @@ static void heartbeats_of_other_processes(void) {
     close(file);
 }
 
-TEST_MAIN(CASE(lost_hosts), CASE(ports_stay_in_their_range), CASE(restarts_back_off), CASE(silence), CASE(heartbeats),
+TEST_MAIN(CASE(lost_hosts), CASE(ports_stay_in_their_range), CASE(restarts_back_off), CASE(ranks_that_ask),
+          CASE(hosts_that_accuse_each_other), CASE(silence), CASE(heartbeats),
           CASE(heartbeats_of_other_processes))

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+_Static_assert(sizeof(gw_pulse_slot) == 256, "versions of the library and the launcher agree on it");
 _Static_assert(GW_ROLL_TEXT <= GW_PULSE_AT, "the roll's text and the slots share a file");
 
 static void *map(int file) {
@@ -21,6 +22,7 @@ static void enter(gw_pulse_slot *slot, pid_t pid, gw_time deadline) {
     if (atomic_exchange(&slot->pid, (uint32_t)pid) != (uint32_t)pid) atomic_store(&slot->joined, 0);
     gw_time ms = deadline / GW_MILLISECOND;
     atomic_store(&slot->deadline_ms, ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX);
+    atomic_store(&slot->asks, 0);
     atomic_fetch_add(&slot->beats, 1);
     atomic_fetch_add(&slot->joined, 1);
 }
@@ -43,6 +45,12 @@ void gw_pulse_beat(const gw_pulse *pulse) {
 
 void gw_pulse_publish(const gw_pulse *pulse, const char *address) {
     if (pulse->slot) snprintf(pulse->slot->address, sizeof pulse->slot->address, "%s", address);
+}
+
+void gw_pulse_ask(const gw_pulse *pulse, int round, int blamed) {
+    if (!pulse->slot) return;
+    atomic_store(&pulse->slot->blames, blamed);
+    atomic_store(&pulse->slot->asks, round);
 }
 
 void gw_pulse_close(gw_pulse *pulse) {

@@ -433,14 +433,15 @@ void gw_node_retire(gw_node *node) {
 
 void gw_node_leave(gw_node *node) {
     if (!node) return;
-    gw_pulse_close(&node->pulse);
-    if (node->threaded) {
+    bool joined = node->threaded;
+    if (joined) {
         gw_node_lock(node);
         gw_control_leave(gw_core_control(node->core));
         gw_node_unlock(node);
         stop_progress(node);
-        linger(node);
     }
+    gw_pulse_close(&node->pulse); /* after the last beat, and before anything that takes long */
+    if (joined) linger(node);
     gw_node_end_trace(node);
     gw_gateway_close(node->gateway);
     gw_links_close(node);

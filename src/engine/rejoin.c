@@ -91,18 +91,27 @@ static gw_status join(gw_node **node, const gw_options *options, gw_error *error
     return join_called(node, options, &place, deadline, error);
 }
 
-static gw_status rejoin(gw_node **node, const gw_node *old, gw_error *error) {
+/* Tells the launcher that nobody here goes on in the old round. It may be that no process has died. */
+static void ask(gw_node *old) {
+    gw_node_lock(old);
+    int blamed = gw_control_error(gw_core_control(old->core))->rank;
+    gw_node_unlock(old);
+    gw_pulse_ask(&old->pulse, old->place.round + 1, blamed);
+}
+
+static gw_status rejoin(gw_node **node, gw_node *old, gw_error *error) {
     gw_place place = old->place;
     gw_time until = patience(&place, old->deadline);
     if (!place.roll[0])
         return gw_fail(error, GW_UNSUPPORTED,
                        "gw_regroup: nobody calls the ranks of this job together again: start it by gradwire run "
                        "--elastic or --restarts");
+    ask(old);
     while (!recalled(&place, old->place.round)) {
         if (gw_clock_now() > until)
             return gw_fail(error, GW_TIMEOUT,
                            "gw_regroup: the launcher has not called the ranks together again before the deadline: it "
-                           "does so when a process has died");
+                           "does so when a process has died, or all wait in gw_regroup");
         gw_pulse_beat(&old->pulse); /* its progress thread has ended */
         usleep(LOOK_US);
     }
@@ -110,7 +119,7 @@ static gw_status rejoin(gw_node **node, const gw_node *old, gw_error *error) {
 }
 
 /* One try: joins after `old`, and opens the communicator of all. *joined is kept on failure, to go on after it. */
-static gw_status regroup_once(const gw_node *old, gw_node **joined, gw_comm **out, gw_error *error) {
+static gw_status regroup_once(gw_node *old, gw_node **joined, gw_comm **out, gw_error *error) {
     gw_status status = rejoin(joined, old, error);
     if (!status) status = gw_comm_open_world(*joined, out, error);
     if (!status)
@@ -121,7 +130,7 @@ static gw_status regroup_once(const gw_node *old, gw_node **joined, gw_comm **ou
 }
 
 /* Until nobody is lost meanwhile. */
-static gw_status join_after(const gw_node *old, gw_comm **out, gw_error *error) {
+static gw_status join_after(gw_node *old, gw_comm **out, gw_error *error) {
     gw_node *before = NULL, *joined = NULL;
     gw_status status;
     do {

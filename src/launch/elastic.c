@@ -2,6 +2,7 @@
 #include "launch/elastic.h"
 
 #include "base/port.h"
+#include "launch/silence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static void move_meeting(gw_elastic *e, int seat) {
 static void call(gw_elastic *e) {
     int first = e->roll.seats[0], all = gw_hosts_world(e->options.hosts);
     e->roll.round++;
+    e->asked_since = 0;
     e->roll.world = 0;
     for (int seat = 0; seat < all; seat++)
         if (!e->seats[seat].gone) e->roll.seats[e->roll.world++] = seat;
@@ -104,6 +106,69 @@ gw_time gw_elastic_backoff(gw_elastic *e, int seat, gw_time up) {
 
 void gw_elastic_met(gw_elastic *e, int seat, const char *address, size_t bytes) {
     snprintf(e->seats[seat].address, sizeof e->seats[seat].address, "%.*s", (int)bytes, address);
+}
+
+void gw_elastic_asked(gw_elastic *e, int seat, int round, int blamed) {
+    e->seats[seat].asks = round;
+    e->seats[seat].blames = blamed;
+}
+
+static bool asks(const gw_elastic *e, int seat) { return e->seats[seat].asks > e->roll.round; }
+
+/* The host that the ranks of a host have lost, as its number; -1: none but their own. */
+static int accused_by(const gw_elastic *e, int host) {
+    const gw_hosts *hosts = e->options.hosts;
+    for (int r = 0; r < e->roll.world; r++) {
+        int seat = e->roll.seats[r], blamed = e->seats[seat].blames;
+        if (host_of(e, seat) != &hosts->list[host] || blamed < 0 || blamed >= e->roll.world) continue;
+        int other = (int)(host_of(e, e->roll.seats[blamed]) - hosts->list);
+        if (other != host) return other;
+    }
+    return -1;
+}
+
+/* Where one host is cut off, the others say that they lost it, and it says that it lost one of them. Of two such hosts
+ * that of the lower ranks stays. -1: no two hosts accuse each other. */
+static int cut_off(const gw_elastic *e) {
+    int count = e->options.hosts->count, worst = -1, most = 0;
+    for (int host = 0; host < count; host++) {
+        int accusers = 0;
+        for (int other = 0; other < count; other++) accusers += accused_by(e, other) == host;
+        if (accused_by(e, host) < 0 || accusers == 0 || accusers < most) continue;
+        most = accusers;
+        worst = host;
+    }
+    return worst;
+}
+
+/* How many of this round ask for the next, and how many do not; those that have ended well since do not count. *late is
+ * one that was not condemned yet; -1: none. */
+static void count_asking(const gw_elastic *e, int *asking, int *missing, int *late) {
+    *asking = *missing = 0;
+    *late = -1;
+    for (int r = 0; r < e->roll.world; r++) {
+        int seat = e->roll.seats[r];
+        if (e->seats[seat].gone) continue;
+        *asking += asks(e, seat);
+        *missing += !asks(e, seat);
+        if (!asks(e, seat) && e->seats[seat].condemned != e->roll.round + 1) *late = seat;
+    }
+}
+
+gw_elastic_answer gw_elastic_answer_all(gw_elastic *e, gw_time now, int *which) {
+    int asking, missing;
+    count_asking(e, &asking, &missing, which);
+    if (asking == 0) return GW_ELASTIC_NOTHING;
+    if (!e->asked_since) e->asked_since = now;
+    if (missing > 0) {
+        if (*which < 0 || now < e->asked_since + gw_silence_limit(e->options.deadline)) return GW_ELASTIC_NOTHING;
+        e->seats[*which].condemned = e->roll.round + 1;
+        return GW_ELASTIC_LATE;
+    }
+    *which = cut_off(e);
+    if (*which >= 0) return GW_ELASTIC_CUT;
+    call(e);
+    return GW_ELASTIC_CALLED;
 }
 
 bool gw_elastic_over(const gw_elastic *e) {

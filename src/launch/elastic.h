@@ -18,6 +18,9 @@ typedef enum gw_elastic_fate {
 typedef struct gw_elastic_seat {
     bool gone;                     /* ended, for good */
     char address[GW_ROLL_ADDRESS]; /* where its rank was last met; "": not known */
+    int asks;                      /* it waits in gw_regroup for this round */
+    int blames;                    /* the rank that it lost in the last; -1: not known */
+    int condemned;                 /* the round in which it was last found to hold up the others; 0: never */
     gw_time backoff;               /* how long it waited before it was last started again */
 } gw_elastic_seat;
 
@@ -36,7 +39,16 @@ typedef struct gw_elastic {
     int workers;            /* seats below this work, the others serve */
     gw_elastic_seat *seats; /* owned */
     gw_roll roll;
+    gw_time asked_since; /* when the first rank asked for the next round; 0: none has */
 } gw_elastic;
+
+/* What to do when ranks ask for the next round and nobody has died. */
+typedef enum gw_elastic_answer {
+    GW_ELASTIC_NOTHING, /* nobody asks, or not all do yet */
+    GW_ELASTIC_CALLED,  /* all ask, and agree on what happened: they have been called together again */
+    GW_ELASTIC_LATE,    /* *which is a seat that does not ask, while the others wait for it: to be killed */
+    GW_ELASTIC_CUT      /* *which is a host, cut off from the others: to be given up */
+} gw_elastic_answer;
 
 gw_status gw_elastic_open(gw_elastic *elastic, const gw_elastic_options *options, gw_error *error);
 void gw_elastic_close(gw_elastic *elastic);
@@ -50,6 +62,9 @@ gw_elastic_fate gw_elastic_host_lost(gw_elastic *elastic, const gw_host *host);
 gw_time gw_elastic_backoff(gw_elastic *elastic, int seat, gw_time up);
 /* A rank listens there, as the others see it. */
 void gw_elastic_met(gw_elastic *elastic, int seat, const char *address, size_t bytes);
+/* A rank waits in gw_regroup for that round. */
+void gw_elastic_asked(gw_elastic *elastic, int seat, int round, int blamed);
+gw_elastic_answer gw_elastic_answer_all(gw_elastic *elastic, gw_time now, int *which);
 /* Every seat that works has ended for good. */
 bool gw_elastic_over(const gw_elastic *elastic);
 

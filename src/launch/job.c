@@ -144,6 +144,7 @@ static void end_servers(gw_job *j) {
 static void check_clocks(gw_job *j) {
     gw_time now = gw_clock_now();
     if (now >= j->servers_until) end_servers(j);
+    if (!gw_job_ending(j)) gw_job_answer_ranks(j, now);
     gw_job_start_again(j, now);
     gw_job_look_at_hosts(j, has_room(j), now);
     if (now >= j->greet_until) {

@@ -12,6 +12,13 @@ static bool is_watched(const gw_job *j, const gw_outpost *outpost) {
 
 void gw_job_heard(gw_outpost *outpost) { gw_silence_heard(&outpost->silence, gw_clock_now()); }
 
+/* What happens then is what happens when the remote shell ends. */
+void gw_job_give_up(gw_outpost *outpost) {
+    gw_outpost_close_fd(&outpost->from);
+    outpost->closed_at = gw_clock_now();
+    if (outpost->pid) kill(-outpost->pid, SIGKILL); /* where that is the supervisor it takes its ranks along */
+}
+
 /* Where the launcher does not read, because its own output is not read, it hears nothing. */
 static void look_at_host(gw_job *j, gw_outpost *outpost, bool reads, gw_time now) {
     if (!reads) gw_job_heard(outpost);
@@ -20,9 +27,7 @@ static void look_at_host(gw_job *j, gw_outpost *outpost, bool reads, gw_time now
         return;
     }
     outpost->silent = true;
-    gw_outpost_close_fd(&outpost->from);
-    outpost->closed_at = now;
-    if (outpost->pid) kill(-outpost->pid, SIGKILL); /* where that is the supervisor it takes its ranks along */
+    gw_job_give_up(outpost);
 }
 
 void gw_job_look_at_hosts(gw_job *j, bool reads, gw_time now) {

@@ -1,11 +1,14 @@
 /* job_elastic.c - how an elastic job goes on when ranks have ended or a host was lost. */
 #include <stdio.h>
+#include <string.h>
 
+#include "launch/family.h"
 #include "launch/job_inside.h"
 
 enum { EXIT_USAGE = 2 };
 
 static const gw_time servers_budget = GW_SECOND; /* for servers to end after the last worker has */
+static const gw_time orphans_budget = GW_SECOND; /* for the kernel to end what a lost supervisor left behind */
 
 void gw_job_tell_all(gw_job *j, gw_wire_kind kind, const char *text, size_t bytes) {
     for (int i = 0; i < gw_job_hosts(j); i++)
@@ -57,16 +60,53 @@ bool gw_job_replace(gw_job *j, gw_outpost *outpost, int rank, const gw_wire_fram
     return true;
 }
 
+/* Where the supervisor ran on this machine, what it leaves behind is ours. */
+static void end_orphans(const gw_job *j, const gw_outpost *outpost) {
+    char host[32];
+    char *const *token = j->options->env;
+    while (*token && strncmp(*token, "GRADWIRE_TOKEN=", 15) != 0) token++;
+    if (!*token) return;
+    snprintf(host, sizeof host, "GROUP_RANK=%d", (int)(outpost - j->outposts));
+    gw_family_end_marked((const char *const[]){*token, host, NULL}, orphans_budget);
+}
+
 bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict *why) {
     gw_elastic *elastic = j->options->elastic;
     const gw_host *host = outpost->host;
     for (int rank = host->first_rank; rank < host->first_rank + host->ranks; rank++) j->again_at[rank] = GW_NEVER;
+    end_orphans(j, outpost);
     gw_elastic_fate fate = gw_elastic_host_lost(elastic, host);
     if (fate == GW_ELASTIC_FINISHED) return true;
     if (fate != GW_ELASTIC_WITHOUT) return false;
     say_fate(j, why->text, fate, 0);
     call_roll(j);
     return true;
+}
+
+static gw_outpost *outpost_of(gw_job *j, int rank) {
+    int i = 0;
+    while (rank >= j->outposts[i].host->first_rank + j->outposts[i].host->ranks) i++;
+    return &j->outposts[i];
+}
+
+static void kill_late_rank(gw_job *j, int rank) {
+    gw_outpost *outpost = outpost_of(j, rank);
+    char text[GW_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s on host %s does not come to gw_regroup, where the others wait. It is killed "
+             "(--no-heartbeat turns this off)", gw_rank_name(rank, j->workers).text, outpost->host->name);
+    gw_console_say(&j->console, text);
+    gw_wire_put(&outpost->out, GW_WIRE_KILL, 0, rank - outpost->host->first_rank, NULL, 0);
+}
+
+void gw_job_answer_ranks(gw_job *j, gw_time now) {
+    int which = -1;
+    gw_elastic *elastic = j->options->elastic;
+    gw_elastic_answer answer = elastic ? gw_elastic_answer_all(elastic, now, &which) : GW_ELASTIC_NOTHING;
+    if (answer == GW_ELASTIC_CALLED) call_roll(j);
+    if (answer == GW_ELASTIC_LATE) kill_late_rank(j, which);
+    if (answer != GW_ELASTIC_CUT || j->outposts[which].cut) return;
+    j->outposts[which].cut = true;
+    gw_job_give_up(&j->outposts[which]);
 }
 
 gw_time gw_job_next_start(const gw_job *j) {

@@ -48,6 +48,8 @@ bool gw_job_replace(gw_job *j, gw_outpost *outpost, int rank, const gw_wire_fram
 void gw_job_workers_over(gw_job *j);
 /* A host of an elastic job was lost: that is the end of its ranks, no more. False: the job cannot go on. */
 bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict *why);
+/* Calls together those who wait for it though nobody has died, without a rank or a host that keeps them from it. */
+void gw_job_answer_ranks(gw_job *j, gw_time now);
 /* Starts the ranks whose back-off has passed; when the next has. */
 void gw_job_start_again(gw_job *j, gw_time now);
 gw_time gw_job_next_start(const gw_job *j);
@@ -57,6 +59,8 @@ void gw_job_tell_all(gw_job *j, gw_wire_kind kind, const char *text, size_t byte
 void gw_job_heard(gw_outpost *outpost);
 /* Asks all hosts whether they are there, and gives up those that have not answered. reads: their answers are read. */
 void gw_job_look_at_hosts(gw_job *j, bool reads, gw_time now);
+/* The host counts as lost from now on. */
+void gw_job_give_up(gw_outpost *outpost);
 /* Stops this process, as SIGTSTP asks it to; returns when it is continued. */
 void gw_job_pause(gw_job *j);
 void gw_job_rank_hung(gw_job *j, const gw_outpost *outpost, const gw_wire_frame *frame);

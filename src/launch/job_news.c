@@ -75,12 +75,18 @@ static void take_frame(gw_job *j, gw_outpost *outpost, const gw_wire_frame *fram
     case GW_WIRE_HUNG:
         gw_job_rank_hung(j, outpost, frame);
         return;
+    case GW_WIRE_ASKS:
+        if (j->options->elastic)
+            gw_elastic_asked(j->options->elastic, rank, (int)gw_wire_number(frame, 0),
+                             (int)gw_wire_number(frame, 1) - 1);
+        return;
     case GW_WIRE_MET:
         if (j->options->elastic) gw_elastic_met(j->options->elastic, rank, frame->payload, frame->bytes);
         return;
     case GW_WIRE_PONG:
     case GW_WIRE_PING:
     case GW_WIRE_PAUSE:
+    case GW_WIRE_KILL:
     case GW_WIRE_ORDER:
     case GW_WIRE_END:
     case GW_WIRE_ROLL:

@@ -23,6 +23,7 @@ void gw_liveness_start(gw_liveness *w, int local, gw_time now) {
     if (!w->slots) return;
     gw_pulse_slot *slot = &w->slots[w->first_seat + local];
     atomic_store(&slot->joined, 0);
+    atomic_store(&slot->asks, 0);
     atomic_store(&slot->pid, 0);
     gw_silence_heard(&w->ranks[local].silence, now);
 }
@@ -56,6 +57,20 @@ gw_liveness_state gw_liveness_look(gw_liveness *w, int local, gw_time now, gw_ti
     gw_liveness_state state = examine(atomic_load(&slot->pid));
     rank->told = state != GW_LIVENESS_FINE;
     return state;
+}
+
+bool gw_liveness_joined(const gw_liveness *w, int local) {
+    const gw_pulse_slot *slot = &w->slots[w->first_seat + local];
+    return atomic_load(&slot->joined) > 0 && examine(atomic_load(&slot->pid)) == GW_LIVENESS_HUNG;
+}
+
+bool gw_liveness_asks(gw_liveness *w, int local, int *round, int *blamed) {
+    const gw_pulse_slot *slot = &w->slots[w->first_seat + local];
+    *round = atomic_load(&slot->asks);
+    *blamed = atomic_load(&slot->blames);
+    bool news = *round != w->ranks[local].asks;
+    w->ranks[local].asks = *round;
+    return news;
 }
 
 /* The rank may write at this moment: a text that is cut short is reported, and reported again when it is whole. */

@@ -19,6 +19,7 @@ typedef struct gw_liveness_rank {
     gw_silence silence;
     bool told; /* of this silence */
     char address[GW_PULSE_ADDRESS]; /* as last reported */
+    int asks;                       /* likewise */
 } gw_liveness_rank;
 
 typedef struct gw_liveness {
@@ -34,6 +35,10 @@ void gw_liveness_close(gw_liveness *liveness);
 void gw_liveness_start(gw_liveness *liveness, int local, gw_time now);
 /* *next: when to look again at the latest, if that is earlier. */
 gw_liveness_state gw_liveness_look(gw_liveness *liveness, int local, gw_time now, gw_time *next);
+/* Whether it is in the job and no debugger holds it: it may be killed. */
+bool gw_liveness_joined(const gw_liveness *liveness, int local);
+/* The round that the rank asks for and the rank that it blames, if that is news. */
+bool gw_liveness_asks(gw_liveness *liveness, int local, int *round, int *blamed);
 /* Where the rank listens, if that is news; NULL: it is not. */
 const char *gw_liveness_address(gw_liveness *liveness, int local);
 

@@ -24,6 +24,7 @@ typedef struct gw_outpost {
     gw_time closed_at;  /* when `from` ended; 0: it has not */
     gw_silence silence; /* how long it has not answered */
     bool silent;        /* that was too long: it was given up */
+    bool cut;           /* likewise, because its ranks and those of other hosts do not reach each other */
 } gw_outpost;
 
 typedef struct gw_outpost_options {

@@ -131,6 +131,12 @@ static gw_status open_roll(supervisor *s, gw_error *error) {
     return gw_liveness_open(&s->liveness, s->roll_file, s->order.first_rank, s->order.local_ranks, error);
 }
 
+static void kill_late(supervisor *s, int local) {
+    if (local < s->order.local_ranks && s->ranks[local].pid && s->liveness.slots &&
+        gw_liveness_joined(&s->liveness, local))
+        kill(-s->ranks[local].pid, SIGKILL);
+}
+
 static void take_roll(supervisor *s, const gw_wire_frame *frame) {
     if (s->roll_file < 0 || !gw_roll_parse(&s->roll, frame->payload, frame->bytes)) return;
     s->order.roll = &s->roll;
@@ -199,6 +205,8 @@ static gw_status obey(supervisor *s, gw_error *error) {
             take_roll(s, &frame);
         else if (frame.kind == GW_WIRE_AGAIN)
             start_again(s, frame.rank);
+        else if (frame.kind == GW_WIRE_KILL)
+            kill_late(s, frame.rank);
         else if (frame.kind == GW_WIRE_REST)
             s->rests = true;
         else if (frame.kind == GW_WIRE_PING)
@@ -251,6 +259,9 @@ static void look_at_rank(supervisor *s, int local, gw_time now) {
     const char *address = gw_liveness_address(&s->liveness, local);
     if (address)
         gw_wire_put(&s->to_launcher, GW_WIRE_MET, 0, local, address, (uint32_t)strlen(address));
+    int round, blamed;
+    if (gw_liveness_asks(&s->liveness, local, &round, &blamed))
+        gw_wire_put_numbers(&s->to_launcher, GW_WIRE_ASKS, 0, local, (uint32_t)round, (uint32_t)(blamed + 1));
     gw_liveness_state state = gw_liveness_look(&s->liveness, local, now, &s->look_at);
     if (state == GW_LIVENESS_FINE) return;
     gw_wire_put_numbers(&s->to_launcher, GW_WIRE_HUNG, state == GW_LIVENESS_TRACED, local,

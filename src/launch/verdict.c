@@ -60,6 +60,8 @@ static void lose_host(gw_verdict *verdict, const gw_outpost *outpost, const char
     if (outpost->silent)
         snprintf(why, sizeof why, "it has not answered for %.1f s",
                  (double)outpost->silence.lasted / (double)GW_SECOND);
+    else if (outpost->cut)
+        snprintf(why, sizeof why, "its ranks and those of the other hosts do not reach each other");
     else
         snprintf(why, sizeof why, "its %s ended with exit code %d", what, code);
     gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST, "host %s was lost with %s %d to %d: %s", host->name,

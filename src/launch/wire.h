@@ -20,6 +20,7 @@ typedef enum gw_wire_kind {
     GW_WIRE_END,       /* to the host: detail is the signal for all ranks; u32 ms later they are killed */
     GW_WIRE_ROLL,      /* to the host: the roll as it is from now on (base/roll.h), for all ranks to read */
     GW_WIRE_AGAIN,     /* to the host: this rank is to be started again, under that roll */
+    GW_WIRE_KILL,      /* to the host: this rank holds up the others, who all wait in gw_regroup */
     GW_WIRE_REST,      /* to the host: nothing will be started any more */
     GW_WIRE_PING,      /* to the host: the launcher is there; to be answered by anything */
     GW_WIRE_PAUSE,     /* to the host: the launcher stops (Ctrl-Z); its silence means nothing until a ping */
@@ -27,6 +28,7 @@ typedef enum gw_wire_kind {
     GW_WIRE_EXITED,    /* from the host: u32 wait status, u32 ms since the rank was started */
     GW_WIRE_PONG,      /* from the host: it is there */
     GW_WIRE_HUNG,      /* from the host: a rank has no heartbeat; detail 1: but a debugger holds it. u32 ms, u32 pid */
+    GW_WIRE_ASKS,      /* from the host: a rank waits in gw_regroup for u32 round, having lost u32 rank + 1 (or 0) */
     GW_WIRE_MET,       /* from the host: the payload is the address at which this rank is met */
     GW_WIRE_NO_START,  /* from the host: detail a gw_start_step, u32 errno */
     GW_WIRE_DONE       /* from the host: nothing runs any more; u32 processes that could not be ended */
