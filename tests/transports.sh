@@ -47,6 +47,7 @@ for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     [ "$transport" = rdma:provider=shm ] && left_out=stopped_until_the_deadline
     read -ra faults <<<"$(faults_but "$left_out")"
     part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults" "${faults[@]}"
+    part "$transport, forked children" env TEST_STRATEGY="transport=$transport" "$build/tests/test_fork"
     part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink"
 done
 
