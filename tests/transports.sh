@@ -81,6 +81,8 @@ mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it goes on when a ran
     part "mpi of $name, product" "$build/tests/helper_product" "$extent" -o mpi -l "$*"
     part "mpi of $name, faults" env TEST_STRATEGY=transport=mpi TEST_LAUNCHER="$* ${LIVES_ON:-}" \
         "$build/tests/test_faults" "${cases[@]}"
+    [ -z "${LIVES_ON:-}" ] || part "mpi of $name, forked children" env TEST_STRATEGY=transport=mpi \
+        TEST_LAUNCHER="$* $LIVES_ON" "$build/tests/test_fork"
     part "mpi of $name, a killed rank" timeout 60 bash -c "build=$build; $(declare -f killed_job); killed_job $*"
 }
 
