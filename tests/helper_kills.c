@@ -5,6 +5,10 @@
  * percentile is over LIMIT_MS. */
 #include "job.h"
 
+#include <poll.h>
+
+#include "base/descriptor.h"
+#include "base/process.h"
 #include "base/rng.h"
 
 #define LIMIT_MS 200.0
@@ -35,13 +39,20 @@ typedef struct tally {
     double ms[SAMPLES_MAX];
 } tally;
 
-static void note_survivor(tally *t, const job *j, int rank, gw_time killed) {
+static double ms_since(gw_time from, gw_time to) { return ((double)to - (double)from) / 1e6; }
+
+/* ended: when the kernel had taken the dead process apart, as far as it was seen. */
+static void note_survivor(tally *t, const job *j, int rank, gw_time killed, gw_time ended) {
     const job_seat *seat = &j->shared->seat[rank];
     char named[32];
     snprintf(named, sizeof named, "rank %d on ", j->victim);
     bool told = job_ended(j, rank, ANSWER_SECONDS) && seat->status != GW_OK && strstr(seat->text, named);
     t->survivors++;
-    if (told && t->samples < SAMPLES_MAX) t->ms[t->samples++] = ((double)seat->failed_at - (double)killed) / 1e6;
+    double ms = ms_since(killed, seat->failed_at);
+    if (told && t->samples < SAMPLES_MAX) t->ms[t->samples++] = ms;
+    if (told && ms > LIMIT_MS)
+        fprintf(stderr, "rank %d of %d, %zu elements: %.0f ms, of which the kernel took %.0f to end the process: %s\n",
+                rank, j->world, j->count, ms, ms_since(killed, ended), seat->text);
     if (told) return;
     t->unnamed++;
     fprintf(stderr, "rank %d of %d, of which %d was killed, was told %d \"%s\"\n", rank, j->world, j->victim,
@@ -68,11 +79,16 @@ static void kill_one(tally *t, gw_rng *rng) {
     job_start(&j);
     if (job_all_reached(&j, 2, 30)) {
         usleep(gw_rng_u32(rng) % PAUSE_MAX_US);
+        struct pollfd process = {.fd = gw_process_watch(j.pid[j.victim], gw_process_started(j.pid[j.victim]))};
+        process.events = POLLIN;
         gw_time killed = gw_clock_now();
         kill(j.pid[j.victim], SIGKILL);
+        if (process.fd >= 0) poll(&process, 1, ANSWER_SECONDS * 1000);
+        gw_time ended = gw_clock_now();
+        gw_fd_close(process.fd);
         t->kills++;
         for (int r = 0; r < j.world; r++)
-            if (r != j.victim) note_survivor(t, &j, r, killed);
+            if (r != j.victim) note_survivor(t, &j, r, killed, ended);
     } else {
         t->broken++;
         for (int r = 0; r < j.world; r++) fprintf(stderr, "rank %d: %s\n", r, j.shared->seat[r].text);

@@ -48,6 +48,7 @@ for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     read -ra faults <<<"$(cases_but test_faults "$left_out")"
     read -ra shrinks <<<"$(cases_but test_shrink "$left_out")"
     part "$transport, faults" env TEST_STRATEGY="transport=$transport" "$build/tests/test_faults" "${faults[@]}"
+    part "$transport, forked children" env TEST_STRATEGY="transport=$transport" "$build/tests/test_fork"
     part "$transport, shrinking" env TEST_STRATEGY="transport=$transport" "$build/tests/test_shrink" "${shrinks[@]}"
 done
 
@@ -81,6 +82,8 @@ mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it goes on when a ran
     part "mpi of $name, product" "$build/tests/helper_product" "$extent" -o mpi -l "$*"
     part "mpi of $name, faults" env TEST_STRATEGY=transport=mpi TEST_LAUNCHER="$* ${LIVES_ON:-}" \
         "$build/tests/test_faults" "${cases[@]}"
+    [ -z "${LIVES_ON:-}" ] || part "mpi of $name, forked children" env TEST_STRATEGY=transport=mpi \
+        TEST_LAUNCHER="$* $LIVES_ON" "$build/tests/test_fork"
     part "mpi of $name, a killed rank" timeout 60 bash -c "build=$build; $(declare -f killed_job); killed_job $*"
 }
 

@@ -22,7 +22,7 @@ static ssize_t read_stat(int pid, char *text, size_t room) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
     ssize_t got = read(fd, text, room);
-    close(fd);
+    gw_fd_close(fd);
     return got;
 }
 
