@@ -67,7 +67,7 @@ kill_two() { # REPORTS: the workers 1 and 2 at the same moment, after so many
 kill_some() { # KILLS SEATS UPDATES [back]: one after the other; back: they come back, and may be killed again
     local k seats=$2
     for ((k = 1; k <= $1; k++)); do
-        kill_one "$seats" $((k * $3 / 6 / ($1 + 1) + RANDOM % 8))
+        kill_one "$seats" $((k * $3 / 6 / ($1 + 1) + RANDOM % 5))
         [ -z "$wrong" ] || return
         [ -n "$4" ] || seats=$(tr '|' '\n' <<<"$seats" | grep -vx "${gone##* }" | paste -sd'|')
     done
@@ -79,14 +79,14 @@ check() { # prints what is wrong with a job that is over
         grep -qE "^gradwire: rank $seat on host .* killed by signal 9 .*(go on without it|started again)" job.err ||
             echo "the launcher does not say what becomes of rank $seat"
     done
-    awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.8) }" || echo "test accuracy is $(last test_accuracy)"
+    awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.6) }" || echo "test accuracy is $(last test_accuracy)"
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
     if [ "$kills" = early ]; then
         grep -q 'going on from .*: epoch 3, update 120' job.err || echo "the checkpoint is not read"
         ! grep -q '"step": [1-9][05]\{0,1\},' job.json || echo "it begins at the beginning"
     else
-        grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker' job.err ||
+        grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker|takes part as rank 0' job.err ||
             echo "nobody says where training goes on"
     fi
 }
@@ -98,7 +98,7 @@ train() { # OPTIONS...
 # play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other. KILLS early: one,
 # while they set out from a checkpoint; pair: two at once.
 play() {
-    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=6 job
+    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=3 job
     shift 3
     [ -z "$quick" ] || epochs=2
     local updates=$((epochs * 50))
