@@ -83,7 +83,7 @@ check() { # prints what is wrong with a job that is over
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
     if [ "$kills" = early ]; then
-        grep -q 'going on from .*: epoch 3, update 120' job.err || echo "the checkpoint is not read"
+        grep -qE 'going on from .*: epoch 3, update 120|takes part .* from update 1[2-5]' job.err || echo "the checkpoint is not read"
         ! grep -q '"step": [1-9][05]\{0,1\},' job.json || echo "it begins at the beginning"
     else
         grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker|takes part as rank 0' job.err ||
