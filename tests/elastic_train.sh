@@ -141,7 +141,8 @@ play "a worker comes back" 1 '0|1|2|3' --restarts 1 --optimizer adam --lr 0.002
         play "$codec" 1 '0|1|2|3' --elastic --strategy "compress=$codec"
     done
     play "tcp, two after each other" 2 '0|1|2|3' --elastic --strategy 'transport=tcp arch=ring'
-    play "tcp, down to one" 3 '0|1|2|3' --elastic --strategy 'transport=tcp'
+    play "tcp, down to one, whose share is the whole batch" 3 '0|1|2|3' --elastic --strategy transport=tcp \
+        --data synthetic:count=12000,seed=3 --batch 240
     play "accumulate" 1 '0|1|2|3' --elastic --batch 6 --accumulate 4
     play "tuned" 1 '0|1|2|3' --elastic --strategy schedule=wfbp --tune on
     play "delayed, dgc" 1 '0|1|2|3' --elastic --strategy 'sync=delayed:warmup=20 compress=dgc'
