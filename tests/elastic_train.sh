@@ -57,6 +57,21 @@ kill_one() { # SEATS REPORTS: one of them, a moment after so many reports (0: af
     kill -9 "$pid" 2>/dev/null || { wrong+="worker $seat has ended already"$'\n'; return; }
     gone="$gone $seat"
 }
+kill_two() { # REPORTS: the workers 1 and 2 at the same moment, after so many
+    local one two
+    one=$(workers | sed -n 's/ 1$//p') two=$(workers | sed -n 's/ 2$//p')
+    await "$1"
+    kill -9 $one $two || wrong+="two workers cannot be killed"$'\n'
+    gone=" 1 2"
+}
+kill_some() { # KILLS SEATS UPDATES [back]: one after the other; back: they come back, and may be killed again
+    local k seats=$2
+    for ((k = 1; k <= $1; k++)); do
+        kill_one "$seats" $((k * $3 / 6 / ($1 + 1) + RANDOM % 5))
+        [ -z "$wrong" ] || return
+        [ -n "$4" ] || seats=$(tr '|' '\n' <<<"$seats" | grep -vx "${gone##* }" | paste -sd'|')
+    done
+}
 check() { # prints what is wrong with a job that is over
     local seat
     [ "$code" = 0 ] || echo "exit code $code"
@@ -64,41 +79,41 @@ check() { # prints what is wrong with a job that is over
         grep -qE "^gradwire: rank $seat on host .* killed by signal 9 .*(go on without it|started again)" job.err ||
             echo "the launcher does not say what becomes of rank $seat"
     done
-    awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.8) }" || echo "test accuracy is $(last test_accuracy)"
+    awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.6) }" || echo "test accuracy is $(last test_accuracy)"
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
     if [ "$kills" = early ]; then
-        grep -q 'going on from .*: epoch 3, update 120' job.err || echo "the checkpoint is not read"
+        grep -qE 'going on from .*: epoch 3, update 120|takes part .* from update 1[2-5]' job.err || echo "the checkpoint is not read"
         ! grep -q '"step": [1-9][05]\{0,1\},' job.json || echo "it begins at the beginning"
     else
-        grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker' job.err ||
+        grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker|takes part as rank 0' job.err ||
             echo "nobody says where training goes on"
     fi
 }
 train() { # OPTIONS...
-    timeout -k 1 120 "$gradwire" train -n 4 --json --model mlp --data synthetic:count=1200,seed=3 --batch 24 \
+    timeout -k 1 300 "$gradwire" train -n 4 --json --model mlp --data synthetic:count=1200,seed=3 --batch 24 \
         --epochs $epochs --log-every 5 --lr 0.02 --warmup 10 --checkpoint "$top/job.gw" --checkpoint-every 40 "$@" \
         >job.json 2>job.err </dev/null
 }
 # play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other. KILLS early: one,
-# while they set out from a checkpoint.
+# while they set out from a checkpoint; pair: two at once.
 play() {
-    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=10 job
+    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=3 job
     shift 3
-    [ -z "$quick" ] || epochs=4
+    [ -z "$quick" ] || epochs=2
     local updates=$((epochs * 50))
     [[ $name == *"${ONLY:-}"* ]] || return
     rm -f job.gw*
+    : >job.json
     if [ "$kills" = early ]; then train --steps 120; fi
     train "$@" &
     job=$!
-    if [ "$kills" = early ]; then kill_one "$seats" 0; else await 1; fi
-    for ((k = 1; k <= ${kills/early/0}; k++)); do
-        kill_one "$seats" $((k * updates / 6 / (kills + 1) + RANDOM % 8))
-        [ -z "$wrong" ] || break
-        seats=$(tr '|' '\n' <<<"$seats" | grep -vx "${gone##* }" | paste -sd'|') # of those that are left
-        [[ "$*" != *--restarts* ]] || seats='0|1|2|3'
-    done
+    [ "$kills" = early ] || await 1
+    case $kills in
+    early) kill_one "$seats" 0 ;;
+    pair) kill_two $((updates / 12)) ;;
+    *) kill_some "$kills" "$seats" "$updates" "$([[ "$*" != *--restarts* ]] || echo back)" ;;
+    esac
     wait "$job" || code=$?
     wrong+=$(check)
     killed=$((killed + $(wc -w <<<"$gone")))
@@ -126,12 +141,15 @@ play "a worker comes back" 1 '0|1|2|3' --restarts 1 --optimizer adam --lr 0.002
         play "$codec" 1 '0|1|2|3' --elastic --strategy "compress=$codec"
     done
     play "tcp, two after each other" 2 '0|1|2|3' --elastic --strategy 'transport=tcp arch=ring'
-    play "tcp, down to one" 3 '0|1|2|3' --elastic --strategy 'transport=tcp'
+    play "tcp, down to one, whose share is the whole batch" 3 '0|1|2|3' --elastic --strategy transport=tcp \
+        --data synthetic:count=12000,seed=3 --batch 240
     play "accumulate" 1 '0|1|2|3' --elastic --batch 6 --accumulate 4
     play "tuned" 1 '0|1|2|3' --elastic --strategy schedule=wfbp --tune on
     play "delayed, dgc" 1 '0|1|2|3' --elastic --strategy 'sync=delayed:warmup=20 compress=dgc'
     play "periodic" 2 '0|1|2|3' --elastic --strategy 'sync=periodic:every=4'
     play "periodic, outer, onebit" 1 '0|1|2|3' --elastic --strategy 'sync=periodic:every=4,outer=0.7 compress=onebit'
+    play "two at once" pair '1|2' --elastic
+    play "two at once, one comes back" pair '1|2' --restarts 1
     play "sfb, come back" 2 '0|1|2|3' --restarts 9 --strategy arch=sfb
     play "periodic, come back" 2 '0|1|2|3' --restarts 9 --strategy 'sync=periodic:every=4'
     play "delayed, come back" 2 '0|1|2|3' --restarts 9 --strategy 'sync=delayed:warmup=20'

@@ -242,6 +242,7 @@ static gw_status go_on(gw_comm *comm, gw_comm **rest) {
     generation = 1;
     atomic_store(&told, false);
     if (!now.periodic) hash_weights(mine->moved);
+    else if (!status && gw_step_count(step).agrees) broken("after the move ranks are said to hold the same weights");
     return status;
 }
 

@@ -8,9 +8,10 @@
 
 static int port;
 static const char *line; /* the strategy; NULL: the default */
+static const char *model = "mlp";
 
 static gw_train_settings settings(int64_t batch) {
-    return (gw_train_settings){.model = "mlp",
+    return (gw_train_settings){.model = model,
                                .data = "synthetic:count=120,height=8,width=8",
                                .batch = batch,
                                .accumulate = 1,
@@ -116,5 +117,27 @@ static void a_single_bit_is_noticed(void) {
     job_fork(3, diverging_rank);
 }
 
-TEST_MAIN(CASE(schedules_change_no_bit), CASE(the_odd_ranks_are_named),
-          CASE(a_single_bit_is_noticed))
+/* Rank 2 has just come back. */
+static void averaging_rank(int rank) {
+    gw_comm *comm = NULL;
+    gw_error error = {0};
+    gw_trainer *t = open_trainer(&comm, rank, 3);
+    CHECK(t->model->buffer_count > 0);
+    for (size_t i = 0; i < t->model->buffer_count; i++) t->model->buffers[i] = rank == 2 ? 99 : (float)rank + 1;
+    t->lacks_statistics = rank == 2;
+    CHECK_EQ(GW_OK, gw_trainer_average(t, 2, &error));
+    int odd = 0;
+    for (size_t i = 0; i < t->model->buffer_count; i++) odd += t->model->buffers[i] != 1.5f;
+    CHECK_EQ(0, odd);
+    close_trainer(t, comm);
+}
+
+static void statistics_are_those_of_ranks_that_have_any(void) {
+    model = "resnet20";
+    port = free_port();
+    job_fork(3, averaging_rank);
+    model = "mlp";
+}
+
+TEST_MAIN(CASE(schedules_change_no_bit), CASE(the_odd_ranks_are_named), CASE(a_single_bit_is_noticed),
+          CASE(statistics_are_those_of_ranks_that_have_any))
