@@ -1,6 +1,8 @@
 """Ranks are killed in the middle of training, and the others go on by gw.shrink(): the same bits on all of them, at
 once and five steps later. Each case is a job of its own, of processes that are forked from this one. LOSSES: how many
-jobs are hit at a random moment (default 20), TESTS: some of the other cases by name."""
+jobs are hit at a random moment (default 20), TESTS: some of the other cases by name,
+with semicolons between them."""
+import faulthandler
 import hashlib
 import os
 import random
@@ -19,6 +21,7 @@ from gradwire.torch import recovery
 
 AFTER = 5  # steps that are made after the loss
 STEPS = 4000
+LIMIT = 240  # seconds for a case, which takes one or two where nothing else runs
 
 
 class Network(torch.nn.Module):
@@ -39,7 +42,7 @@ class Case:
     """ranks; victim and slow: ranks of the first job; moment: what the victim is killed in, and the slow one waits in
     until that has happened, "any": at some time; again: the rank that is killed while the others come together."""
 
-    def __init__(self, name, strategy, kind="sgd", moment="any", ranks=3, victim=2, slow=-1, again=-1, at=6, delay=0):
+    def __init__(self, name, strategy, kind="sgd", moment="any", ranks=3, victim=2, slow=-1, again=-1, at=3, delay=0):
         self.name, self.strategy, self.kind, self.moment, self.ranks = name, strategy, kind, moment, ranks
         self.victim, self.slow, self.again, self.at, self.delay = victim, slow, again, at, delay
 
@@ -171,6 +174,7 @@ class Rank:
 
 
 def child(case, rank, port, sign):
+    faulthandler.dump_traceback_later(LIMIT - 5)
     try:
         Rank(case, rank, port, sign).run()
         os._exit(0)
@@ -195,7 +199,7 @@ def job(case, directory):
         if pid == 0:
             child(case, rank, port, sign)
         pids.append(pid)
-    until, codes = time.monotonic() + 60, {}
+    until, codes = time.monotonic() + LIMIT, {}
     if case.moment == "any":
         while not all(os.path.exists(f"{sign}.{r}") for r in range(case.ranks)) and time.monotonic() < until:
             time.sleep(0.001)
@@ -238,7 +242,7 @@ def random_case(number):
 
 def main():
     torch.set_num_threads(1)
-    wanted, losses = os.environ.get("TESTS", "").split(","), int(os.environ.get("LOSSES", "20"))
+    wanted, losses = os.environ.get("TESTS", "").split(";"), int(os.environ.get("LOSSES", "20"))
     first = int(os.environ.get("FIRST", "0"))
     cases = [case for case in CASES if not wanted[0] or case.name in wanted]
     passed = 0
