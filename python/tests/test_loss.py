@@ -78,7 +78,7 @@ class Rank:
         self.model = Network()
         self.optimizer = gw.DistributedOptimizer(OPTIMISERS[case.kind](self.model.parameters()),
                                                  self.model.named_parameters())
-        self.struck = False
+        self.struck, self.handle = False, None
         open(f"{sign}.{rank}", "w").close()
         self.arm()
 
@@ -126,9 +126,13 @@ class Rank:
             generator = torch.Generator().manual_seed(self.step * 10 + gw.rank())
             x = torch.randn(8, 12, generator=generator)
             y = torch.randint(5, (8,), generator=generator)
+            if self.case.moment == "backward":
+                self.handle = gw.allreduce_async(x)
             self.optimizer.zero_grad()
             F.cross_entropy(self.model(x), y).backward()
             self.optimizer.step()
+            if self.handle is not None:
+                gw.synchronize(self.handle)
             if self.case.moment == "between":
                 self.strike()
             if self.case.moment == "evaluation" and self.step == self.case.at:
@@ -142,6 +146,13 @@ class Rank:
         """Bits of all parameters, and of what the optimiser keeps of them."""
         state = self.optimizer.state
         return {name: (digest(p), digest(state.get(p, {}))) for name, p in self.model.named_parameters()}
+
+    def check_handle(self):
+        """A call of the lost job is complete or has failed; it does not hang, and touches nothing of the new one."""
+        try:
+            self.handle is None or gw.synchronize(self.handle)
+        except gw.GradwireError as error:
+            assert error.lost, error
 
     def run(self):
         bsp = "delayed" not in self.case.strategy
@@ -163,6 +174,7 @@ class Rank:
             assert after[name] in [one[name] for one in befores], f"{name} is what no rank had"
         if any(one != befores[0] for one in befores):
             open(self.sign + ".differed", "w").close()
+        self.check_handle()
         self.step = gw.broadcast_object(self.step, newest)
         begun = self.optimizer.step_number()
         self.train(self.step + AFTER)
@@ -226,6 +238,8 @@ CASES = [
     Case("in backward", "schedule=p3 compress=topk:ratio=0.1", "sgd", "backward", slow=0),
     Case("in evaluation", "schedule=dear compress=powersgd", "adam", "evaluation", ranks=4, victim=0, slow=2),
     Case("between step and forward", "schedule=wfbp sync=delayed", "adam", "between", slow=1),
+    Case("over servers", "schedule=wfbp arch=ps", "sgd", "settle", slow=1),
+    Case("before the first step", "schedule=dear", "adam", "backward", slow=0, at=0),
     Case("another while they come together", "schedule=dear", "adam", "forward", ranks=4, victim=1, slow=2, again=3),
 ]
 
