@@ -89,8 +89,35 @@ system_path_works() {
 }
 version=$(sed -n 's/^project(gradwire VERSION \([0-9.]*\).*/\1/p' ../CMakeLists.txt)
 
+# The launcher calls the ranks together again, without the one that was killed or with it.
+regroups() { # OPTION RANKS-AT-THE-END STRATEGY
+    # shellcheck disable=SC2086 # an option may have an argument
+    timeout 300 "$build/gradwire" run -n 3 $1 --deadline 90 -- "$python" tests/regroup.py "$3" "$2"
+}
+# The loop of docs/pytorch.md, in which one rank dies.
+the_documented_loop_survives() {
+    sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/pytorch.md >"$scratch/train.py"
+    sed -i 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' "$scratch/train.py"
+    cat - "$scratch/train.py" >"$scratch/dies.py" <<'END'
+import os, signal
+def die_in(step):
+    if step == 8 and os.environ["RANK"] == "1" and "GRADWIRE_ROUND" not in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+END
+    timeout 300 "$build/gradwire" run -n 3 --restarts 1 --deadline 90 -- "$python" "$scratch/dies.py" 2>"$scratch/said" &&
+        grep -q 'was killed by signal 9 .* it is started again' "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
+losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a launcher
+    LOSSES=$1 TESTS=${2:-} timeout 1000 "$python" tests/test_loss.py >"$scratch/log" 2>&1
+    local code=$?
+    grep '^ok ' "$scratch/log"
+    passed=$((passed + $(sed -n 's/^\([0-9]*\) passed, 0 failed$/\1/p' "$scratch/log" | grep . || echo 0)))
+    [ "$code" = 0 ] || verdict "test_loss: exit code $code" 1 "$scratch/log"
+}
+
 quick() {
     TESTS="some_strategies parameters_that_are_not_used local_steps state_of_servers" file 2 test_optimizer
+    losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
 full() {
     local ranks
@@ -109,6 +136,10 @@ full() {
         file "$ranks" test_optimizer
     done
     file 1 test_profile
+    losses 40
+    check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
+    check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
+    check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
     if [ -z "${GRADWIRE_NO_C10D:-}" ] && [ "$(id -u)" = 0 ]; then
         check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback
     fi
