@@ -498,7 +498,8 @@ static void who_was_left_behind_is_still_counted(void) {
     lose(1);
     CHECK(shrink((bool[]){false, false, true, false, false}));
     CHECK_EQ(2, outcome[2].asked_in + 1);
-    CHECK(outcome[2].error.status != GW_OK);
+    CHECK_EQ(GW_PEER_LOST, outcome[2].error.status);
+    CHECK(strstr(outcome[2].error.text, "nor are 2 that were left behind before") != NULL);
     net.side[0] = net.side[1] = 1; /* what proves the deaths to 3 and 4 */
     CHECK(shrink((bool[]){false, false, false, true, true}));
     for (int r = 3; r < 5; r++) check_members(r, (bool[]){true, true, true, false, false});

@@ -190,21 +190,24 @@ static void check_joined(gw_control *c) {
     end(c, &(gw_error){.rank = -1});
 }
 
+/* A member that was lost, and has asked since then, was not. */
+static void count_in(gw_control *c, int rank, bool in) {
+    gw_control_member *who = &c->members[rank];
+    if (in) c->voters[rank].last = c->generation;
+    if (in && who->lost && who->here) {
+        who->lost = false;
+        c->events.returned(c->events.ctx, rank);
+    }
+    who->in = in;
+    who->here = false;
+    who->waits_for = -1;
+}
+
 static void enter(gw_control *c, const gw_members *value, gw_time now) {
     c->generation++;
     c->lineage_before = c->lineage;
     c->lineage = digest(c->lineage, value);
-    for (int r = 0; r < c->world; r++) {
-        gw_control_member *who = &c->members[r];
-        who->in = gw_members_has(value, r);
-        if (who->in) c->voters[r].last = c->generation;
-        if (who->in && who->lost && who->here) {
-            who->lost = false;
-            c->events.returned(c->events.ctx, r);
-        }
-        who->here = false;
-        who->waits_for = -1;
-    }
+    for (int r = 0; r < c->world; r++) count_in(c, r, gw_members_has(value, r));
     c->voters[c->rank].seen = c->generation;
     c->error = c->shrink.refused = (gw_error){.rank = -1};
     c->wait_began = 0;
@@ -397,19 +400,23 @@ static int list(const gw_control *c, bool linked, char *text, size_t size) {
 }
 
 static void give_up(gw_control *c) {
-    char cut[120], late[120];
+    char cut[100], late[100], behind[80] = "";
     int unreached = list(c, false, cut, sizeof cut), silent = list(c, true, late, sizeof late);
-    int here = 1, all = 1;
+    int here = 1, all = 1, earlier = 0;
     for (int r = 0; r < c->world; r++) {
-        here += r != c->rank && c->members[r].in && c->members[r].here && !c->voters[r].gone;
-        all += r != c->rank && c->members[r].in && !c->voters[r].gone;
+        if (r == c->rank || c->voters[r].gone) continue;
+        here += c->members[r].in && c->members[r].here;
+        all += c->members[r].in;
+        earlier += !c->members[r].in;
     }
+    if (earlier) snprintf(behind, sizeof behind, "; nor are %d that were left behind before", earlier);
     gw_error error = {.rank = -1};
-    gw_fail(&error, unreached ? GW_PEER_LOST : GW_TIMEOUT,
-            "gw_shrink: %d of the %d ranks that are not proved dead have come together, which are too few to go on"
-            "%s%s%s%s%s%s; start the job again, or let every side go on by itself (quorum=off, GRADWIRE_QUORUM=off)",
-            here, all, unreached ? "; not reached: " : "", cut, unreached ? " (a job may go on there)" : "",
-            silent ? "; reached, but silent or not in gw_shrink: " : "", late, "");
+    gw_fail(&error, unreached || earlier ? GW_PEER_LOST : GW_TIMEOUT,
+            "gw_shrink: %d of the %d ranks that are not proved dead have come together, %s%s%s%s%s%s%s; start the job "
+            "again, or let every side go on by itself (quorum=off, GRADWIRE_QUORUM=off)",
+            here, all, here == all && !earlier ? "but do not agree" : "which are too few to go on", behind,
+            unreached ? "; not reached: " : "", cut, unreached ? " (a job may go on there)" : "",
+            silent ? "; reached, but silent or not in gw_shrink: " : "", late);
     end(c, &error);
 }
 

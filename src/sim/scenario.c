@@ -108,7 +108,7 @@ bool gw_sim_reduces(gw_collective c) {
 bool gw_sim_shrinks(const gw_sim_scenario *s) {
     bool shrinkable = s->fault == GW_SIM_KILL || s->fault == GW_SIM_KILL_TWO || s->fault == GW_SIM_MISMATCH ||
                       s->fault == GW_SIM_ABORT;
-    return shrinkable && s->world <= 64 && s->seed % 2; /* every rank floods its wish: world^2 messages */
+    return shrinkable && s->world <= 64 && s->seed % 2; /* every rank makes a link to every other */
 }
 
 bool gw_sim_takes_part(const gw_sim_call *call, int rank) {
