@@ -44,7 +44,10 @@ cut_command() { echo "ip link set ${bridge}p$1 down"; } # HOST
 mend() { for ((i = 1; i <= hosts; i++)); do ip link set "${bridge}p$i" up; done; }
 remove_hosts() {
     [ "${#shells[@]}" = 0 ] || kill "${shells[@]}" 2>/dev/null
-    for ((i = 1; i <= hosts; i++)); do ip netns del "$bridge.$i" 2>/dev/null; done
+    for ((i = 1; i <= hosts; i++)); do # the kernel keeps a namespace, and its link, until its last connection has ended
+        ip link del "${bridge}p$i" 2>/dev/null
+        ip netns del "$bridge.$i" 2>/dev/null
+    done
     ip link del "$bridge" 2>/dev/null
 }
 shells=()
