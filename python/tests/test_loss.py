@@ -78,7 +78,7 @@ class Rank:
         self.model = Network()
         self.optimizer = gw.DistributedOptimizer(OPTIMISERS[case.kind](self.model.parameters()),
                                                  self.model.named_parameters())
-        self.struck, self.handle = False, None
+        self.struck, self.handle, self.bsp = False, None, "delayed" not in case.strategy
         open(f"{sign}.{rank}", "w").close()
         self.arm()
 
@@ -131,6 +131,8 @@ class Rank:
             self.optimizer.zero_grad()
             F.cross_entropy(self.model(x), y).backward()
             self.optimizer.step()
+            if self.bsp:  # a step that runs behind takes the rate at any moment
+                self.optimizer.param_groups[0]["lr"] *= 0.98
             if self.handle is not None:
                 gw.synchronize(self.handle)
             if self.case.moment == "between":
@@ -155,7 +157,6 @@ class Rank:
             assert error.lost, error
 
     def run(self):
-        bsp = "delayed" not in self.case.strategy
         try:
             self.train(STEPS)
             raise AssertionError("nobody was lost")
@@ -167,10 +168,11 @@ class Rank:
         assert gw.size() == self.case.ranks - lost and gw.rank() < gw.size(), (gw.rank(), gw.size())
         after = self.held()
         alike("what ranks hold after shrink()", after)
-        alike("the number of the next step", self.optimizer.step_number())
+        alike("the number of the next step and the rate", (self.optimizer.step_number(),
+                                                           self.optimizer.param_groups[0]["lr"]))
         alike("the rank that has come furthest", newest)
         befores = gw.allgather_object(before)
-        for name in before if bsp and lost == 1 else ():
+        for name in before if self.bsp and lost == 1 else ():
             assert after[name] in [one[name] for one in befores], f"{name} is what no rank had"
         if any(one != befores[0] for one in befores):
             open(self.sign + ".differed", "w").close()
