@@ -128,7 +128,9 @@ void gw_control_link_lost(gw_control *control, int rank, const char *detail, gw_
     gw_control_shrink_unlinked(control, rank, now);
 }
 
-bool gw_control_linked(const gw_control *control, int rank) { return control->members[rank].linked; }
+bool gw_control_near(const gw_control *control, int rank) {
+    return control->members[rank].near && control->members[rank].linked;
+}
 
 /* It never acts in this job again. */
 static void count_out(gw_control *control, int rank, gw_time now) {

@@ -89,7 +89,8 @@ void gw_control_close(gw_control *control);
 void gw_control_receive(gw_control *control, int neighbour, const gw_control_message *message, gw_time now);
 void gw_control_link_up(gw_control *control, int rank, gw_time now);
 void gw_control_link_lost(gw_control *control, int rank, const char *detail, gw_time now);
-bool gw_control_linked(const gw_control *control, int rank);
+/* Its own news comes over a link to it, not by way of others. */
+bool gw_control_near(const gw_control *control, int rank);
 /* The process of a rank has ended, which is proved (a pidfd; its host answers and refuses its port). */
 void gw_control_died(gw_control *control, int rank, const char *detail, gw_time now);
 /* Beats, silence, shrinking. */

@@ -56,19 +56,13 @@ void gw_watch_ended(gw_node *node, int rank, gw_time now) {
     node->ended++;
 }
 
-static bool is_neighbour(const gw_node *node, int rank) {
-    for (int i = 0; i < node->link_count; i++)
-        if (node->links[i].rank == rank) return true;
-    return false;
-}
-
 /* True when nothing is to be done about its end any more. */
 static bool settle_one(gw_node *node, int rank, gw_time now) {
     const gw_control *control = gw_core_control(node->core);
     gw_time patience = node->deadline / 4 < PATIENCE ? node->deadline / 4 : PATIENCE;
     if (gw_control_left(control, rank)) return true;
     bool due = now >= node->watched[rank].ended_at + patience;
-    if (!due && !is_neighbour(node, rank) && !gw_control_lost(control, rank)) return false;
+    if (!due && !gw_control_near(control, rank) && !gw_control_lost(control, rank)) return false;
     gw_core_died(node->core, rank, "its process ended", now);
     return true;
 }
