@@ -64,5 +64,7 @@ uint64_t gw_standings_next(const gw_standings *s) {
     uint64_t next = 0;
     for (int rank = 0; rank < s->world; rank++)
         if (!of(s, rank)->fresh && of(s, rank)->furthest > next) next = of(s, rank)->furthest;
+    for (int t = 0; t < s->tensors; t++) /* of a rank that was ahead, and died when it had given this one away */
+        if (gw_standings_newest(s, t) > next) next = gw_standings_newest(s, t);
     return next;
 }

@@ -1,6 +1,7 @@
 /* step_catch_up.c - ranks that come together after a loss, without servers, bring their tensors to the same step: what
  * is behind is sent by a rank that is not. See standing.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/standing.h"
 #include "engine/step.h"
@@ -25,16 +26,36 @@ static gw_status tell(meeting *m, gw_error *error) {
     return status;
 }
 
-/* peer: whom it goes to, or comes from. */
-static gw_status pass(meeting *m, int tensor, int peer, bool gives, gw_error *error) {
+static gw_status give(meeting *m, int tensor, int to, gw_error *error) {
+    const gw_stepper *stepper = m->step->stepper;
     gw_status status = GW_OK;
     float *array;
-    for (int which = 0; !status; which++) {
-        size_t count = gw_stepper_shared(m->step->stepper, tensor, which, gives, &array);
-        if (!count) break;
-        status = gw_step_heard(gives ? gw_send(m->comm, array, count, GW_F32, peer)
-                                     : gw_recv(m->comm, array, count, GW_F32, peer), error);
+    size_t count;
+    for (int which = 0; !status && (count = gw_stepper_shared(stepper, tensor, which, true, &array)) > 0; which++)
+        status = gw_step_heard(gw_send(m->comm, array, count, GW_F32, to), error);
+    return status;
+}
+
+/* The giver may die in the middle, so arrays come into memory aside until all are there: a tensor is never torn. */
+static gw_status take(meeting *m, int tensor, int from, gw_error *error) {
+    const gw_stepper *stepper = m->step->stepper;
+    gw_status status = GW_OK;
+    float *array;
+    size_t count, total = 0, at = 0;
+    for (int which = 0; (count = gw_stepper_shared(stepper, tensor, which, false, &array)) > 0; which++) total += count;
+    float *aside = malloc((total + 1) * sizeof *aside);
+    if (!aside) return gw_fail(error, GW_MEMORY, "out of memory for the %zu numbers of a tensor", total);
+    for (int which = 0; !status && (count = gw_stepper_shared(stepper, tensor, which, false, &array)) > 0; which++) {
+        status = gw_step_heard(gw_recv(m->comm, aside + at, count, GW_F32, from), error);
+        at += count;
     }
+    at = 0;
+    for (int which = 0; !status && (count = gw_stepper_shared(stepper, tensor, which, false, &array)) > 0; which++) {
+        memcpy(array, aside + at, count * sizeof *array);
+        at += count;
+    }
+    free(aside);
+    if (!status) gw_stepper_caught_up(m->step->stepper, tensor, gw_standings_newest(&m->standings, tensor));
     return status;
 }
 
@@ -45,11 +66,9 @@ static gw_status level(meeting *m, int tensor, gw_error *error) {
     gw_status status = GW_OK;
     for (int rank = 0; !status && rank < s->world; rank++) {
         if (!gw_standings_behind(s, rank, tensor)) continue;
-        if (me == source) status = pass(m, tensor, rank, true, error);
-        if (me == rank) status = pass(m, tensor, source, false, error);
+        if (me == source) status = give(m, tensor, rank, error);
+        if (me == rank) status = take(m, tensor, source, error);
     }
-    if (!status && gw_standings_behind(s, me, tensor))
-        gw_stepper_caught_up(m->step->stepper, tensor, gw_standings_newest(s, tensor));
     return status;
 }
 

@@ -343,7 +343,7 @@ static gw_status open_core(trainee *self, gw_error *error) {
 
 static gw_status open_stepper(trainee *self, gw_error *error) {
     const gw_training *t = self->school->training;
-    char names[GW_TRAINING_LAYERS_MAX][16];
+    char names[GW_TRAINING_LAYERS_MAX][24];
     gw_step_tensor tensors[GW_TRAINING_LAYERS_MAX];
     gw_stepper_config config = {.core = self->core, .team = self->team, .first_id = FIRST_TEAM + 1, .tensors = tensors,
                                 .count = t->layers, .options = {.op = GW_AVG, .seed = t->seed, .ctx = self}};
