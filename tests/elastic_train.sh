@@ -83,8 +83,8 @@ check() { # prints what is wrong with a job that is over
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
     if [ "$kills" = early ]; then
-        grep -qE 'going on from .*: epoch 3, update 120|takes part .* from update 1[2-5]' job.err || echo "the checkpoint is not read"
-        ! grep -q '"step": [1-9][05]\{0,1\},' job.json || echo "it begins at the beginning"
+        grep -qE 'going on from .*: epoch 1, update 20|takes part .* from update [2-9][0-9]' job.err || echo "the checkpoint is not read"
+        ! grep -qE '"step": (5|10|15|20),' job.json || echo "it begins at the beginning"
     else
         grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker|takes part as rank 0' job.err ||
             echo "nobody says where training goes on"
@@ -98,14 +98,14 @@ train() { # OPTIONS...
 # play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other. KILLS early: one,
 # while they set out from a checkpoint; pair: two at once.
 play() {
-    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=3 job
+    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=8 job
     shift 3
-    [ -z "$quick" ] || epochs=2
+    [ -z "$quick" ] || epochs=4
     local updates=$((epochs * 50))
     [[ $name == *"${ONLY:-}"* ]] || return
     rm -f job.gw*
     : >job.json
-    if [ "$kills" = early ]; then train --steps 120; fi
+    if [ "$kills" = early ]; then train --steps 20; fi
     train "$@" &
     job=$!
     [ "$kills" = early ] || await 1
