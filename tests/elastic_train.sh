@@ -137,17 +137,20 @@ play "a worker comes back" 1 '0|1|2|3' --restarts 1 --optimizer adam --lr 0.002
     for schedule in fifo wfbp mgwfbp p3 tictac bytescheduler dear; do
         play "$schedule" 1 '0|1|2|3' --elastic --strategy "schedule=$schedule"
     done
-    for codec in fp16 bf16 int8 onebit qsgd terngrad topk threshold randomk dgc doublesqueeze powersgd; do
+    for codec in fp16 bf16 int8 onebit qsgd terngrad topk threshold randomk doublesqueeze powersgd; do
         play "$codec" 1 '0|1|2|3' --elastic --strategy "compress=$codec"
     done
+    play "dgc" 1 '0|1|2|3' --elastic --strategy compress=dgc --momentum 0 # it has one of its own
     play "tcp, two after each other" 2 '0|1|2|3' --elastic --strategy 'transport=tcp arch=ring'
     play "tcp, down to one, whose share is the whole batch" 3 '0|1|2|3' --elastic --strategy transport=tcp \
         --data synthetic:count=12000,seed=3 --batch 240
     play "accumulate" 1 '0|1|2|3' --elastic --batch 6 --accumulate 4
     play "tuned" 1 '0|1|2|3' --elastic --strategy schedule=wfbp --tune on
-    play "delayed, dgc" 1 '0|1|2|3' --elastic --strategy 'sync=delayed:warmup=20 compress=dgc'
+    play "delayed, dgc" 1 '0|1|2|3' --elastic --momentum 0 \
+        --strategy 'sync=delayed:warmup=20 compress=dgc'
     play "periodic" 2 '0|1|2|3' --elastic --strategy 'sync=periodic:every=4'
-    play "periodic, outer, onebit" 1 '0|1|2|3' --elastic --strategy 'sync=periodic:every=4,outer=0.7 compress=onebit'
+    play "periodic, outer, onebit" 1 '0|1|2|3' --elastic --momentum 0 \
+        --strategy 'sync=periodic:every=4,outer=0.7,momentum=0.5 compress=onebit'
     play "two at once" pair '1|2' --elastic
     play "two at once, one comes back" pair '1|2' --restarts 1
     play "sfb, come back" 2 '0|1|2|3' --restarts 9 --strategy arch=sfb
