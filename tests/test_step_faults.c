@@ -453,7 +453,8 @@ static void nothing_is_wrong_when_a_rank_dies(void) {
     char folder[] = "/tmp/gradwire-test-XXXXXX", command[64];
     if (!mkdtemp(folder)) abort();
     setenv("GRADWIRE_FLIGHT_DIR", folder, 1);
-    all_seen = mmap(NULL, sizeof *all_seen * (RANKS_MAX + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size_t shared = sizeof *all_seen * (RANKS_MAX + 1);
+    all_seen = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all_seen == MAP_FAILED) abort();
     for (uint64_t seed = from ? strtoull(from, NULL, 10) : 1; played < kills && failed < 10; seed++) {
         int before = test_failures;
@@ -462,9 +463,9 @@ static void nothing_is_wrong_when_a_rank_dies(void) {
         failed += test_failures != before;
         twice += atomic_load(&all_seen[RANKS_MAX].died);
     }
-    printf("    %d faults, %d of them with a second one in gw_step_move, %d lines without a meaning, %d failed\n",
-           played, twice, refused, failed);
-    munmap(all_seen, sizeof *all_seen * (RANKS_MAX + 1));
+    printf("    %d faults, %d with a second one in gw_step_move, %d lines without a meaning, %d failed\n", played,
+           twice, refused, failed);
+    munmap(all_seen, shared);
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK_EQ(0, system(command));
 }

@@ -5,8 +5,8 @@
  * rank gives its part of a step only after it has applied the step before. So members compare the steps that their
  * tensors have reached, and whoever is behind gets the tensor from a rank that is not: its weights and the optimiser's
  * arrays (gw_stepper_shared). A rank that came anew is behind with all of them. The next step has the number after the
- * furthest that anybody made; a tensor that nobody has applied in it misses that update. Ranks may die while tensors are
- * passed on: each is taken whole or not at all, so the next time they are compared again. Pure. */
+ * furthest that anybody made; a tensor that nobody has applied in it misses that update. Ranks may die while tensors
+ * are passed on: each is taken whole or not at all, and they are compared again. Pure. */
 #ifndef GW_ENGINE_STANDING_H
 #define GW_ENGINE_STANDING_H
 
