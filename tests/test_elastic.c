@@ -29,18 +29,31 @@ static void close_job(gw_elastic *e, gw_hosts *hosts) {
 static void lost_hosts(void) {
     gw_hosts hosts;
     gw_elastic e = open_job(&hosts, "a:2,user@b:1,c:1", 5, 0, 0);
-    gw_elastic_met(&e, 3, "10.0.0.3xx", 8);
-    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 1, true));
+    CHECK(!gw_elastic_met(&e, 3, "10.0.0.3xx", 8));
     CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_host_lost(&e, &hosts.list[0]));
     CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_host_lost(&e, &hosts.list[0])); /* nothing of it was left */
     CHECK(e.roll.round == 1 && e.roll.world == 2 && e.roll.seats[0] == 2 && e.roll.seats[1] == 3);
     CHECK_STR("b", e.roll.address); /* nobody has met it yet: by its name, without the login */
     CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 0, false)); /* news from before the loss */
     CHECK_EQ(5, e.restarts);
+    CHECK(gw_elastic_met(&e, 2, "10.0.0.2", 8)); /* now they can, and are called again */
+    CHECK_STR("10.0.0.2", e.roll.address);
+    CHECK(!gw_elastic_met(&e, 2, "10.0.0.2", 8) && e.roll.round == 2);
     CHECK_EQ(GW_ELASTIC_AGAIN, gw_elastic_ended(&e, 3, false));
     CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_host_lost(&e, &hosts.list[1]));
     CHECK_STR("10.0.0.3", e.roll.address);
     CHECK_EQ(GW_ELASTIC_NOBODY, gw_elastic_host_lost(&e, &hosts.list[2]));
+    close_job(&e, &hosts);
+}
+
+/* A rank that died while others were finishing would find nobody, and begin the whole job again by itself. */
+static void nobody_is_started_again_at_the_end(void) {
+    gw_hosts hosts;
+    gw_elastic e = open_job(&hosts, "a:3", 5, 0, 0);
+    CHECK_EQ(GW_ELASTIC_AGAIN, gw_elastic_ended(&e, 0, false));
+    CHECK_EQ(GW_ELASTIC_FINISHED, gw_elastic_ended(&e, 1, true));
+    CHECK_EQ(GW_ELASTIC_WITHOUT, gw_elastic_ended(&e, 2, false));
+    CHECK_EQ(4, e.restarts);
     close_job(&e, &hosts);
 }
 
@@ -211,6 +224,6 @@ static void heartbeats_of_other_processes(void) {
     close(file);
 }
 
-TEST_MAIN(CASE(lost_hosts), CASE(ports_stay_in_their_range), CASE(restarts_back_off), CASE(ranks_that_ask),
-          CASE(hosts_that_accuse_each_other), CASE(silence), CASE(heartbeats),
-          CASE(heartbeats_of_other_processes))
+TEST_MAIN(CASE(lost_hosts), CASE(nobody_is_started_again_at_the_end), CASE(ports_stay_in_their_range),
+          CASE(restarts_back_off), CASE(ranks_that_ask), CASE(hosts_that_accuse_each_other), CASE(silence),
+          CASE(heartbeats), CASE(heartbeats_of_other_processes))

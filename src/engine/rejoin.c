@@ -62,16 +62,20 @@ static gw_time patience(const gw_place *place, gw_time deadline) {
     return gw_clock_now() + deadline + (place->roll[0] ? LAUNCHER_SLACK : 0);
 }
 
-/* Whoever fails while others die is called again; each round has its own deadline. */
+/* Whoever fails while others die is called again; each round has its own deadline. pulse: of the last round, whose
+ * progress thread has ended; NULL: this is the first. */
 static gw_status join_called(gw_node **node, const gw_options *options, gw_place *place, gw_time deadline,
-                             gw_error *error) {
+                             const gw_pulse *pulse, gw_error *error) {
     gw_time until = patience(place, deadline);
     for (;;) {
         gw_error failed = {.rank = -1};
         if (place->rank < 0) return not_called(place, error);
         gw_status status = gw_node_open(node, options, place, until, &failed);
-        if (status && passes(status) && place->roll[0] && gw_clock_now() < until) {
+        /* In a later round a meeting place that is not valid may be corrected by the launcher. */
+        bool again = passes(status) || (status == GW_INVALID && place->round > 0);
+        if (status && again && place->roll[0] && gw_clock_now() < until) {
             if (recalled(place, place->round)) until = patience(place, deadline);
+            if (pulse) gw_pulse_beat(pulse);
             usleep(LOOK_US);
             continue;
         }
@@ -88,7 +92,7 @@ static gw_status join(gw_node **node, const gw_options *options, gw_error *error
     if (!status) status = gw_node_deadline(options ? options : &defaults, &deadline, error);
     if (status) return status;
     recalled(&place, place.round); /* others may have died since this process was started */
-    return join_called(node, options, &place, deadline, error);
+    return join_called(node, options, &place, deadline, NULL, error);
 }
 
 /* Tells the launcher that nobody here goes on in the old round. It may be that no process has died. */
@@ -115,7 +119,7 @@ static gw_status rejoin(gw_node **node, gw_node *old, gw_error *error) {
         gw_pulse_beat(&old->pulse); /* its progress thread has ended */
         usleep(LOOK_US);
     }
-    return join_called(node, &old->options, &place, old->deadline, error);
+    return join_called(node, &old->options, &place, old->deadline, &old->pulse, error);
 }
 
 /* One try: joins after `old`, and opens the communicator of all. *joined is kept on failure, to go on after it. */

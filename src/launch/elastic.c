@@ -56,6 +56,7 @@ static const gw_host *host_of(const gw_elastic *e, int seat) {
 static void move_meeting(gw_elastic *e, int seat) {
     const char *name = host_of(e, seat)->name, *login = strchr(name, '@');
     const char *met = e->seats[seat].address;
+    e->by_name = !met[0];
     snprintf(e->roll.address, sizeof e->roll.address, "%s", met[0] ? met : login ? login + 1 : name);
 }
 
@@ -74,7 +75,8 @@ static void call(gw_elastic *e) {
 gw_elastic_fate gw_elastic_ended(gw_elastic *e, int seat, bool well) {
     bool *gone = &e->seats[seat].gone;
     if (*gone) return GW_ELASTIC_FINISHED; /* its host was lost before */
-    *gone = well || e->restarts == 0;
+    e->finishing |= well && seat < e->workers;
+    *gone = e->finishing || e->restarts == 0;
     if (well) return GW_ELASTIC_FINISHED;
     if (gw_elastic_over(e)) return GW_ELASTIC_NOBODY;
     if (*gone && seat >= e->workers) return GW_ELASTIC_UNSERVED;
@@ -104,8 +106,12 @@ gw_time gw_elastic_backoff(gw_elastic *e, int seat, gw_time up) {
     return *backoff;
 }
 
-void gw_elastic_met(gw_elastic *e, int seat, const char *address, size_t bytes) {
+bool gw_elastic_met(gw_elastic *e, int seat, const char *address, size_t bytes) {
     snprintf(e->seats[seat].address, sizeof e->seats[seat].address, "%.*s", (int)bytes, address);
+    if (!e->by_name || seat != e->roll.seats[0]) return false;
+    move_meeting(e, seat);
+    call(e);
+    return true;
 }
 
 void gw_elastic_asked(gw_elastic *e, int seat, int round, int blamed) {

@@ -39,6 +39,8 @@ typedef struct gw_elastic {
     int workers;            /* seats below this work, the others serve */
     gw_elastic_seat *seats; /* owned */
     gw_roll roll;
+    bool by_name;        /* the meeting is at a host by its name: nobody has met the new rank 0 there yet */
+    bool finishing;      /* a worker has ended well: nobody is started again, to begin alone */
     gw_time asked_since; /* when the first rank asked for the next round; 0: none has */
 } gw_elastic;
 
@@ -60,8 +62,8 @@ gw_elastic_fate gw_elastic_host_lost(gw_elastic *elastic, const gw_host *host);
 /* How long to wait before this seat is started again, having been up for so long. Ranks that end again and again wait
  * longer each time, up to half the deadline. */
 gw_time gw_elastic_backoff(gw_elastic *elastic, int seat, gw_time up);
-/* A rank listens there, as the others see it. */
-void gw_elastic_met(gw_elastic *elastic, int seat, const char *address, size_t bytes);
+/* A rank listens there, as the others see it. True: they are to meet there, and *roll is another. */
+bool gw_elastic_met(gw_elastic *elastic, int seat, const char *address, size_t bytes);
 /* A rank waits in gw_regroup for that round. */
 void gw_elastic_asked(gw_elastic *elastic, int seat, int round, int blamed);
 gw_elastic_answer gw_elastic_answer_all(gw_elastic *elastic, gw_time now, int *which);

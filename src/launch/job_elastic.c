@@ -21,6 +21,11 @@ static void call_roll(gw_job *j) {
     gw_job_tell_all(j, GW_WIRE_ROLL, text, gw_roll_write(&j->options->elastic->roll, text));
 }
 
+void gw_job_met(gw_job *j, int rank, const gw_wire_frame *frame) {
+    gw_elastic *elastic = j->options->elastic;
+    if (elastic && gw_elastic_met(elastic, rank, frame->payload, frame->bytes)) call_roll(j);
+}
+
 void gw_job_workers_over(gw_job *j) {
     if (j->options->elastic) gw_job_tell_all(j, GW_WIRE_REST, NULL, 0);
     j->workers_left = 0;

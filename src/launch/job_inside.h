@@ -45,6 +45,8 @@ void gw_job_hear_errors(gw_job *j, gw_outpost *outpost);
 /* job_elastic.c: a rank of an elastic job has ended. False: the job cannot go on. */
 bool gw_job_replace(gw_job *j, gw_outpost *outpost, int rank, const gw_wire_frame *frame);
 /* Every worker has ended. */
+/* A rank says where it is met. */
+void gw_job_met(gw_job *j, int rank, const gw_wire_frame *frame);
 void gw_job_workers_over(gw_job *j);
 /* A host of an elastic job was lost: that is the end of its ranks, no more. False: the job cannot go on. */
 bool gw_job_go_on_without(gw_job *j, const gw_outpost *outpost, const gw_verdict *why);

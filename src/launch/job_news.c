@@ -81,7 +81,7 @@ static void take_frame(gw_job *j, gw_outpost *outpost, const gw_wire_frame *fram
                              (int)gw_wire_number(frame, 1) - 1);
         return;
     case GW_WIRE_MET:
-        if (j->options->elastic) gw_elastic_met(j->options->elastic, rank, frame->payload, frame->bytes);
+        gw_job_met(j, rank, frame);
         return;
     case GW_WIRE_PONG:
     case GW_WIRE_PING:
