@@ -62,6 +62,14 @@ static gw_time patience(const gw_place *place, gw_time deadline) {
     return gw_clock_now() + deadline + (place->roll[0] ? LAUNCHER_SLACK : 0);
 }
 
+/* True: it has been called again. */
+static bool look_again(gw_place *place, const gw_pulse *pulse) {
+    bool called = recalled(place, place->round);
+    if (pulse) gw_pulse_beat(pulse);
+    usleep(LOOK_US);
+    return called;
+}
+
 /* Whoever fails while others die is called again; each round has its own deadline. pulse: of the last round, whose
  * progress thread has ended; NULL: this is the first. */
 static gw_status join_called(gw_node **node, const gw_options *options, gw_place *place, gw_time deadline,
@@ -71,14 +79,13 @@ static gw_status join_called(gw_node **node, const gw_options *options, gw_place
         gw_error failed = {.rank = -1};
         if (place->rank < 0) return not_called(place, error);
         gw_status status = gw_node_open(node, options, place, until, &failed);
-        /* In a later round a meeting place that is not valid may be corrected by the launcher. */
-        bool again = passes(status) || (status == GW_INVALID && place->round > 0);
-        if (status && again && place->roll[0] && gw_clock_now() < until) {
-            if (recalled(place, place->round)) until = patience(place, deadline);
-            if (pulse) gw_pulse_beat(pulse);
-            usleep(LOOK_US);
-            continue;
-        }
+        bool again = status && passes(status) && place->roll[0] && gw_clock_now() < until, called = false;
+        if (again) called = look_again(place, pulse);
+        /* In a later round the launcher may correct a meeting place that is not valid: its name is not tried again. */
+        while (status == GW_INVALID && place->round > 0 && !called && gw_clock_now() < until)
+            called = look_again(place, pulse);
+        if (called) until = patience(place, deadline);
+        if (again || called) continue;
         if (status) *error = failed;
         return status;
     }
