@@ -37,7 +37,7 @@ test-full: test-packages all
 
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
 # aborts; parameter servers, whose processes are killed, under every synchrony over 1,000 seeds. Then 500 kills and
-# aborts in training steps of real processes. Five minutes.
+# aborts in training steps of real processes. Minutes.
 test-step: all
 	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_step_sim
 	@SERVING_SEEDS=1000 $(BUILD)/tests/test_serving_sim
@@ -76,7 +76,7 @@ test-servers: all
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
-# 500 kills of ranks that have forked children, over every transport, with and without a launcher: half an hour.
+# 500 kills of ranks that have forked children, over every transport, with and without a launcher: seven minutes.
 .PHONY: test-kills
 test-kills: all
 	@tests/kills.sh $(BUILD)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kills.sh BUILD_DIRECTORY [KILLS] [PATTERN]: ranks are killed at random moments of random collectives, in jobs of 2 to 8
 # ranks that have forked children, over every transport that this machine has, with and without our launcher (mpi under
-# mpirun of Open MPI, which goes on after a death with --enable-recovery). KILLS in all (default 500; half an hour), of
+# mpirun of Open MPI, which goes on after a death with --enable-recovery). KILLS in all (default 500; seven minutes), of
 # the ways whose names hold PATTERN. SEED=N: others. Fails where a survivor is not told which rank died, or takes longer
 # than 200 ms at the 99th percentile.
 set -uo pipefail
