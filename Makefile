@@ -36,12 +36,12 @@ test-full: test-packages all
 	@tests/run full $(BUILD)
 
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
-# aborts; parameter servers, whose processes are killed, under every synchrony over 1,000 seeds. Then 500 kills and
+# aborts; parameter servers, whose processes are killed, under every synchronization over 1,000 seeds. Then 500 kills and
 # aborts in training steps of real processes. Minutes.
 test-step: all
-	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_step_sim
-	@SERVING_SEEDS=1000 $(BUILD)/tests/test_serving_sim
-	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_step_faults
+	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_reducer_sim
+	@SERVING_SEEDS=1000 $(BUILD)/tests/test_ps_sim
+	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_reducer_faults
 
 # Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
 test-huge: all
@@ -102,7 +102,7 @@ bench-python: python-packages all
 	@bench/torch_lab.sh $(BUILD)
 	@bench/torch_fashion.sh $(BUILD)
 
-# The accuracy of every synchrony and codec, docs/synchrony.md: hours; it goes on where it was stopped.
+# The accuracy of every synchronization and codec, docs/synchronization.md: hours; it goes on where it was stopped.
 bench-accuracy: all run-packages
 	@bench/accuracy.sh $(BUILD)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] - what each synchrony and each codec does to the accuracy of the
-# cnn on Fashion-MNIST with four workers: the table of docs/synchrony.md. Hours for 15 epochs and 3 seeds; runs that the
+# accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] - the effect of each synchronization and each codec on the accuracy of the
+# cnn on Fashion-MNIST with four workers: the table of docs/synchronization.md. Hours for 15 epochs and 3 seeds; runs that the
 # file RESULTS already holds are not repeated, so it can be stopped and started again.
 set -uo pipefail
 gradwire=$(cd "${1:?usage: accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS]}" && pwd)/gradwire || exit 2
 epochs=${2:-15} seeds=${3:-3} results=${4:-accuracy.csv}
 dgc="compress=dgc:ratio=0.001,warmup=$((469 * epochs / 3))" # denser in the first third of the updates
-lines=('sync=bsp' 'arch=ps:servers=2 sync=ssp:lead=3' 'arch=ps:servers=2 sync=asp' 'sync=delayed' 'sync=periodic:every=8'
+lines=('sync=bsp' 'arch=ps:servers=2 sync=ssp:staleness=3' 'arch=ps:servers=2 sync=asp' 'sync=delayed' 'sync=periodic:every=8'
     'compress=onebit' 'compress=qsgd:bits=4' 'compress=terngrad' 'compress=topk:ratio=0.01' "$dgc" 'compress=doublesqueeze')
 
 field() { sed -n "s/.*\"event\": \"end\".*\"$1\": \([^,}]*\).*/\1/p"; }

@@ -1,11 +1,11 @@
-/* bench_rdma.c - what libfabric's shm provider itself can carry between two processes, without gradwire's transport:
+/* bench_rdma.c - the bandwidth of libfabric's shm provider itself between two processes, without gradwire's transport:
  * writes of 512 KiB with immediate data, both ways at once, out of and into 16 MiB of memory. An all-reduce over two
  * ranks sends as many bytes each way as it has, so this is the bound of transport=rdma:provider=shm.
  *
  *     bench_rdma [rounds]     (default 5) */
 #include "base/clock.h"
 #include "figures.h"
-#include "transport/rdma_fabric.h"
+#include "transport/rdma/rdma_fabric.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 #define WRITE_BYTES ((size_t)512 << 10)
 #define REGION_BYTES ((size_t)16 << 20)
 #define WRITES 1000
-#define AHEAD 8 /* writes under way */
+#define AHEAD 8 /* writes in flight */
 #define PATIENCE (20 * GW_SECOND)
 
-/* What each tells the other. */
+/* What the two exchange at the start. */
 typedef struct hello {
     uint8_t address[GW_RDMA_ADDRESS_BYTES];
     uint64_t key, at;
@@ -32,8 +32,8 @@ static void need(bool held, const char *what) {
     _exit(1);
 }
 
-static hello meet(gw_rdma_fabric *f, struct fid_mr *landing, const uint8_t *at, int from_other, int to_other) {
-    hello mine = {.key = fi_mr_key(landing), .at = f->virtual_addresses ? (uint64_t)(uintptr_t)at : 0}, theirs;
+static hello meet(gw_rdma_fabric *f, struct fid_mr *recv_buffer, const uint8_t *at, int from_other, int to_other) {
+    hello mine = {.key = fi_mr_key(recv_buffer), .at = f->virtual_addresses ? (uint64_t)(uintptr_t)at : 0}, theirs;
     memcpy(mine.address, f->address, sizeof mine.address);
     need(write(to_other, &mine, sizeof mine) == (ssize_t)sizeof mine, "the other process is gone");
     need(read(from_other, &theirs, sizeof theirs) == (ssize_t)sizeof theirs, "the other process is gone");
@@ -79,23 +79,24 @@ static double run(int rank, int from_other, int to_other) {
     gw_rdma_fabric f;
     gw_error error = {0};
     gw_rdma_options options = {.rank = rank, .world = 2, .provider = "shm"};
-    uint8_t *data = malloc(REGION_BYTES), *landing = malloc(REGION_BYTES);
+    uint8_t *data = malloc(REGION_BYTES), *recv_buffer = malloc(REGION_BYTES);
     struct fid_mr *region = NULL;
     fi_addr_t to;
     need(gw_rdma_fabric_open(&f, &options, &error) == GW_OK && gw_rdma_fabric_start(&f, &error) == GW_OK, error.text);
     need(!f.register_local && !f.bind_memory && f.immediate_bytes == 8, "this shm provider demands more than we give");
-    need(data && landing, "out of memory");
+    need(data && recv_buffer, "out of memory");
     memset(data, 1, REGION_BYTES);
-    memset(landing, 2, REGION_BYTES);
-    need(fi_mr_reg(f.domain, landing, REGION_BYTES, FI_REMOTE_WRITE, 0, 1, 0, &region, NULL) == 0, "no registration");
-    hello peer = meet(&f, region, landing, from_other, to_other);
+    memset(recv_buffer, 2, REGION_BYTES);
+    need(fi_mr_reg(f.domain, recv_buffer, REGION_BYTES, FI_REMOTE_WRITE, 0, 1, 0, &region, NULL) == 0,
+         "no registration");
+    hello peer = meet(&f, region, recv_buffer, from_other, to_other);
     need(fi_av_insert(f.peers, peer.address, 1, &to, 0, NULL) == 1, "the other's address is not taken");
     double took = exchange(&f, data, to, &peer);
     part(&f, from_other, to_other);
     fi_close(&region->fid);
     gw_rdma_fabric_close(&f);
     free(data);
-    free(landing);
+    free(recv_buffer);
     return took;
 }
 

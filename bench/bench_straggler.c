@@ -1,7 +1,8 @@
 /* bench_straggler.c - one of four workers five times slower: how many steps a second the others make under each
- * synchrony over two servers, and who waited for whom. Computing is a sleep (10 ms, 50 ms), a model of 1 MiB.
+ * synchronization over two servers, and which worker waited for which. Computing is a sleep (10 ms,
+ * 50 ms), the model has 1 MiB.
  *
- *     build/bench/bench_straggler [SECONDS]     of each synchrony, 3 if not said */
+ *     build/bench/bench_straggler [SECONDS]     of each synchronization (default 3) */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 
 typedef struct tally {
     double steps_a_second[RANKS];
-    gw_step_worker workers[RANKS];
+    gw_reducer_worker_stats workers[RANKS];
 } tally;
 
 static double now(void) {
@@ -41,7 +42,7 @@ static int free_port(void) {
     return ntohs(address.sin_port);
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
@@ -57,11 +58,11 @@ static void check(gw_status status) {
 static void work(int rank, int port, const char *line, double seconds, tally *result) {
     static float gradients[TENSORS][COUNT], weights[TENSORS][COUNT];
     static const char *const names[TENSORS] = {"a", "b", "c", "d"};
-    gw_step_tensor tensors[TENSORS];
+    gw_reducer_tensor tensors[TENSORS];
     gw_comm *comm = NULL;
-    gw_step *step = NULL;
+    gw_reducer *reducer = NULL;
     gw_options options = GW_OPTIONS_DEFAULT;
-    gw_step_options how = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer_options how = GW_REDUCER_OPTIONS_DEFAULT;
     options.rank = rank;
     options.world = RANKS;
     options.master_port = port;
@@ -69,28 +70,28 @@ static void work(int rank, int port, const char *line, double seconds, tally *re
     options.token = "one of four is slow";
     how.update = descend;
     for (int t = 0; t < TENSORS; t++)
-        tensors[t] = (gw_step_tensor){.name = names[t], .count = COUNT, .dtype = GW_F32, .gradient = gradients[t],
+        tensors[t] = (gw_reducer_tensor){.name = names[t], .count = COUNT, .dtype = GW_F32, .gradient = gradients[t],
                                       .weights = weights[t]};
     check(gw_init(&comm, &options));
-    check(gw_step_commit(&step, comm, tensors, TENSORS, &how));
+    check(gw_reducer_commit(&reducer, comm, tensors, TENSORS, &how));
     check(gw_barrier(comm));
     double begun = now();
     /* As many as it could make alone; all the same number where they wait for each other. */
     bool wait = strstr(line, "sync=bsp") || strstr(line, "sync=ssp");
     int steps = 0, planned = (int)(seconds * (rank == SLOW || wait ? 20 : 100));
     for (; steps < planned; steps++) {
-        for (int t = 0; t < TENSORS; t++) check(gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) check(gw_reducer_wait(reducer, t));
         usleep(rank == SLOW ? 50000 : 10000);
-        for (int t = TENSORS - 1; t >= 0; t--) check(gw_step_ready(step, t));
-        check(gw_step_end(step));
+        for (int t = TENSORS - 1; t >= 0; t--) check(gw_reducer_ready(reducer, t));
+        check(gw_reducer_end(reducer));
     }
-    check(gw_step_flush(step));
+    check(gw_reducer_flush(reducer));
     result->steps_a_second[rank] = steps / (now() - begun);
-    gw_step_worker workers[RANKS];
-    check(gw_step_workers(step, workers));
+    gw_reducer_worker_stats workers[RANKS];
+    check(gw_reducer_workers(reducer, workers));
     if (rank == 0)
         for (int w = 0; w < RANKS; w++) result->workers[w] = workers[w];
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     gw_finalize(comm);
 }
 
@@ -112,7 +113,7 @@ static void measure(const char *line, double seconds, tally *result) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const lines[] = {"arch=ps:servers=2 sync=bsp", "arch=ps:servers=2 sync=ssp:lead=3",
+    static const char *const lines[] = {"arch=ps:servers=2 sync=bsp", "arch=ps:servers=2 sync=ssp:staleness=3",
                                         "arch=ps:servers=2 sync=backup:n=1", "arch=ps:servers=2 sync=asp"};
     double seconds = argc > 1 ? atof(argv[1]) : 3, bsp = 0;
     tally *result = mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

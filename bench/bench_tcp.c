@@ -3,7 +3,7 @@
  *
  *     bench_tcp [rounds]     (default 7) */
 #include "base/clock.h"
-#include "transport/tcp.h"
+#include "transport/tcp/tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES ((size_t)256 << 10)
-#define SLOTS 8         /* chunks under way, and landing buffers */
+#define SLOTS 8         /* chunks in flight, and receive buffers */
 #define STREAM_CHUNKS 1000
 #define PINGS 5000
 #define SMALL_BYTES 64
@@ -31,7 +31,7 @@ typedef struct side {
     uint64_t arrived, sent;
 } side;
 
-static void *landing(void *ctx, int peer, const gw_frame *frame) {
+static void *recv_buffer(void *ctx, int peer, const gw_frame *frame) {
     (void)peer;
     return ((side *)ctx)->memory[frame->index % SLOTS];
 }
@@ -71,7 +71,7 @@ static void connect_both(int fds[2]) {
     for (int i = 0; i < 2; i++) {
         int on = 1;
         setsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        setsockopt(fds[i], IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* what the transport chooses for itself */
+        setsockopt(fds[i], IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* as the transport does */
     }
 }
 
@@ -164,7 +164,7 @@ static void run(int fd, int rank, bool plain, bool ping) {
         else stream_plain(fd, &s, rank);
         close(fd);
     } else {
-        gw_sink sink = {.ctx = &s, .landing = landing, .arrived = arrived, .sent = sent, .lost = lost};
+        gw_sink sink = {.ctx = &s, .recv_buffer = recv_buffer, .arrived = arrived, .sent = sent, .lost = lost};
         gw_tcp_options options = {.rank = rank, .world = 2, .streams = 1};
         gw_error error = {0};
         fcntl(fd, F_SETFL, O_NONBLOCK);

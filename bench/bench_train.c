@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "train/catalogue.h"
-#include "train/loss.h"
-#include "train/optimiser.h"
-#include "train/pass.h"
+#include "nn/loss.h"
+#include "nn/model_zoo.h"
+#include "nn/pass.h"
+#include "optim/optimiser.h"
 
 #include "figures.h"
 

@@ -1,10 +1,10 @@
-/* bench_train_trace.c - what recording a timeline and a capture costs a training step. A rank of a job:
+/* bench_train_trace.c - the cost of recording a timeline and a capture in a training step. A rank of a job:
  *
  *     gradwire run -n 2 --no-prefix -- bench/bench_train_trace [PAIRS [STRATEGY]]
  *
- * The same job trains in short blocks, recorded and not in turns, so that whatever else the machine does meets both
- * alike. Printed by rank 0: medians over the blocks, of the clock and of the processor time of its process, in which
- * the recording's own thread counts too; the cost is the median over neighbouring blocks. */
+ * The same job trains in short blocks, recorded and not in turns, so that noise hits both alike. Rank 0 prints medians
+ * over the blocks, of the clock and of the processor time of its process, the recording's own thread included; the cost
+ * is the median over neighbouring blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

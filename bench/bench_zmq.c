@@ -1,11 +1,11 @@
-/* bench_zmq.c - what libzmq itself can carry between two processes over loopback, without gradwire: messages of 512 KiB
+/* bench_zmq.c - the bandwidth of libzmq alone between two processes over loopback: messages of 512 KiB
  * from a DEALER to a ROUTER, in clear and by CURVE, one way and both ways at once. An all-reduce over two ranks sends
  * as many bytes each way as it has, so the figures for both ways are the bound of transport=zmq.
  *
  *     bench_zmq [rounds]     (default 5) */
 #include "base/clock.h"
 #include "figures.h"
-#include "transport/foreign.h"
+#include "transport/library_sockets.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -77,7 +77,7 @@ static void *connect_there(void *context, const keys *server, const keys *client
     return dealer;
 }
 
-static void keep(void *data, void *hint) { (void)data, (void)hint; /* lent, as the transport does */ }
+static void keep(void *data, void *hint) { (void)data, (void)hint; /* not copied, as in the transport */ }
 
 static bool send_one(void *dealer, void *data, size_t bytes) {
     zmq_msg_t message;
@@ -102,7 +102,7 @@ static bool take_one(void *router) {
     return true;
 }
 
-/* Sends and takes so many messages, and sleeps while neither is possible. */
+/* Sends and receives so many messages, and sleeps while neither is possible. */
 static void exchange(void *dealer, void *router, uint8_t *data, int to_send, int to_take) {
     while (to_send > 0 || to_take > 0) {
         bool moved = false;
@@ -121,10 +121,10 @@ static void leave_bbr(const char *url) {
     int port = -1;
     if (!gw_address_split(url + strlen("tcp://"), host, &port) || !gw_address_literal(host, &there)) return;
     gw_address_set_port(&there, port);
-    gw_foreign_leave_bbr(&there, false);
+    gw_library_sockets_leave_bbr(&there, false);
 }
 
-/* One process of the two. Seconds from when both have heard from each other. */
+/* One process of the two. Returns seconds since both have received the first message. */
 static double run(int rank, bool both, const keys *server, const keys *client, int from_other, int to_other) {
     uint8_t *data = malloc(MESSAGE_BYTES), hello = 1;
     char url[URL_BYTES];

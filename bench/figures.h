@@ -1,4 +1,4 @@
-/* figures.h - what the small benchmarks of this folder count with. */
+/* figures.h - statistics for the small benchmarks of this folder. */
 #ifndef GW_BENCH_FIGURES_H
 #define GW_BENCH_FIGURES_H
 

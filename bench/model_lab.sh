@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# model_lab.sh BUILD_DIRECTORY [SECONDS] - steps measured in a lab of four hosts, beside what the model predicts: the
+# model_lab.sh BUILD_DIRECTORY [SECONDS] - steps measured in a lab of four hosts, beside predictions: the
 # first table of docs/model.md. Two strategies decide the figures of a link; the others are predicted with them. Runs
 # that BUILD_DIRECTORY/model already holds are not repeated, and after SECONDS no other is begun, so it can be stopped
 # and started again. The whole takes about 20 minutes; root, for the lab.
@@ -9,7 +9,7 @@ build=$(cd "${1:?usage: model_lab.sh BUILD_DIRECTORY [SECONDS]}" && pwd) || exit
 seconds=${2:-100000} gradwire=$build/gradwire kept=$build/model
 rates=(100mbit 1gbit) profiles=(resnet50 vgg16 gnmt)
 fitted='schedule=(fifo|tictac) ' # of these, with arch=ring and all defaults, latency and rate
-# What is measured in one job: the schedules that are compared, and the other axes. @ is a tenth of all gradients.
+# Strategies of one job: the compared schedules, and the other axes. @ is a tenth of all gradients.
 jobs=('fifo,wfbp:fuse=@,mgwfbp,p3,bytescheduler:slice=100K,credit=@,tictac,dear:fuse=@|arch=ring transport=tcp'
     'wfbp:fuse=@|arch=halving transport=tcp' 'wfbp:fuse=@|arch=tree transport=tcp' 'wfbp:fuse=@|arch=ps transport=tcp'
     'wfbp:fuse=@|arch=ring transport=zmq'
@@ -56,7 +56,7 @@ for rate in "${rates[@]}"; do
     done
 done
 
-# What is known of the lab: its shapers are token buckets (src/lab/lab.c), TCP keeps some 50 kB in their queues, and the
+# Facts of the lab: its shapers are token buckets (src/lab/namespace_hosts.c), TCP keeps some 50 kB in their queues, and the
 # kernel has taken so much of a busy connection (Send-Q of `ss -t` in its namespaces while servers are pushed to).
 start() { # RATE
     if [ "$1" = 1gbit ]; then set -- 1.19e8 125000 1000000; else set -- 1.19e7 81920 400000; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# model_tables.sh BUILD_DIRECTORY - what others measured, predicted: HKBU's rows and DeAR's claim, two tables of
+# model_tables.sh BUILD_DIRECTORY - predictions of others' measurements: HKBU's rows and DeAR's claim, two tables of
 # docs/model.md. A minute.
 #
 # HKBU's cluster (8 hosts of 4 GPUs) runs collectives one after the other (at_once 1) around one ring; alpha and beta are

@@ -46,8 +46,8 @@ part_figure() {
 
 part_engine() {
     echo "## the step engine itself, over shared memory; then with 100 ms of compute"
-    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 300
-    gradwire run -n 2 --no-prefix -- "$build/bench/bench_step" 100 100
+    gradwire run -n 2 --no-prefix -- "$build/bench/bench_reducer" 300
+    gradwire run -n 2 --no-prefix -- "$build/bench/bench_reducer" 100 100
 }
 
 for part in replay tune figure engine; do

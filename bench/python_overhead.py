@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the binding itself costs: microseconds that a step takes longer with DistributedOptimizer than with the
-optimiser alone, in one process (nothing travels), by the number of tensors. The two take turns, a few steps each. The
-overhead is the difference of the medians, and that of the lowest: what is left where nothing else disturbs.
+"""The cost of the binding itself: microseconds that a step takes longer with DistributedOptimizer than with the
+optimiser alone, in one process (nothing is sent), by the number of tensors. The two take turns, a few steps each. The
+overhead is the difference of the medians, and that of the minima, which noise does not affect.
 
 usage: python_overhead.py [STRATEGY]..."""
 import pathlib
@@ -37,7 +37,7 @@ class Chain(torch.nn.Module):
         return self.links(x)
 
 
-def stepper(tensors, strategy):
+def make_step(tensors, strategy):
     model = Chain(tensors)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     if strategy is not None:
@@ -66,7 +66,7 @@ def main():
     print(f"{'strategy':16} {'tensors':>7} {'alone us':>9} {'overhead':>9} {'lowest':>9} {'overhead':>9} {'allowed':>8}")
     for strategy in sys.argv[1:] or ["schedule=wfbp", "schedule=dear", "schedule=p3"]:
         for tensors in TENSORS:
-            (plain, _), (wrapped, kept) = stepper(tensors, None), stepper(tensors, strategy)
+            (plain, _), (wrapped, kept) = make_step(tensors, None), make_step(tensors, strategy)
             timed(plain), timed(wrapped)
             alone, both = zip(*[(timed(plain), timed(wrapped)) for _ in range(ROUNDS)])
             kept.detach()

@@ -4,12 +4,12 @@ PyTorch's DistributedDataParallel with Gloo.
 
     gradwire run --lab hosts=2,rate=1gbit -- python3 bench/torch_ddp.py --model resnet50 ddp schedule=dear
 
-A way is `alone` (nothing travels), `ddp`, `ddp-fp16` (with torch's own fp16 hook), or a strategy for
+A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), or a strategy for
 DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
-another; a step takes as long as it does on the slowest rank. The median over the turns is told, how much faster than
-ddp in the same turn (again the median), and the processor time of a step, of all ranks together. Every other turn is
-taken backwards, because a machine that has worked for a while may be slower. A turn of a virtual machine whose
-processors were taken away meanwhile is taken again, --again times at most.
+another; the time of a step is that of the slowest rank. Prints the median over the turns, the speed-up over ddp in the
+same turn (again the median), and the processor time of a step, of all ranks together. Every other turn runs backwards,
+because a machine that has worked for a while may be slower. A turn in which the hypervisor took processor time is
+repeated, --again times at most.
 
 The rate is zero, so that all steps have the same gradients: after the first step of a turn the ranks have to have the
 same averages, bit for bit, and those of exact strategies have to be those of ddp."""
@@ -104,8 +104,8 @@ def spent(one, batch, steps):
 
 
 def turn(one, batch, seconds, averages):
-    """Before the steps that count there are some that follow upon nothing but a step: the first one makes what is kept, the
-    second may still wait for the first. Of steps that are as long as a turn one counts."""
+    """Two steps do not count: the first one allocates, and the second may still wait for the first. If a step is as
+    long as a turn, one step counts."""
     one.begin()
     torch.manual_seed(2 + gw.rank())  # of dropout
     one.step(*batch)
@@ -136,7 +136,7 @@ def say(number, options, one, took, again):
               "stolen)", file=sys.stderr, flush=True)
 
 
-def told(options, found):
+def report(options, found):
     print(f"# {options.model}, batch {options.batch} of {options.pixels} x {options.pixels}, {gw.size()} ranks, "
           f"{options.network}; torch {torch.__version__}, one thread a rank; median of {options.turns} turns")
     print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'cpu s':>8} {'of ddp':>8}")
@@ -185,7 +185,7 @@ def main():
             found[one.line].append(took)
     check(averages)
     if gw.rank() == 0:
-        told(options, found)
+        report(options, found)
     dist.destroy_process_group()
     gw.shutdown()
 

@@ -1,4 +1,4 @@
-# cmake -DOUT=FILE.c -DDIR=src/insight/page -P embed.cmake: the report page's files as texts of a C file.
+# cmake -DOUT=FILE.c -DDIR=src/insight/page -P embed.cmake: the report page's files as strings of a C file.
 set(text "/* Made from ${DIR} by cmake/embed.cmake. */\n#include \"insight/page_files.h\"\n")
 foreach(kind html css js)
   file(READ "${DIR}/page.${kind}" bytes HEX)

@@ -9,8 +9,8 @@ if(TARGET gradwire)
   install(TARGETS gradwire RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-foreach(shim ${GW_MPI_SHIMS})
-  install(TARGETS ${shim} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gradwire)
+foreach(module ${GW_TRANSPORT_MODULES})
+  install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gradwire)
 endforeach()
 
 configure_file(cmake/gradwire.pc.in ${CMAKE_BINARY_DIR}/gradwire.pc @ONLY)

@@ -1,10 +1,11 @@
-/* fuzz_auth.c - both sides of the handshake fed by a stranger: nothing it says is ever enough; and introductions. */
-#include "transport/auth.h"
+/* fuzz_auth.c - both sides of the handshake against any bytes: none are accepted without the token; and hello records.
+ */
+#include "bootstrap/auth.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Feeds the bytes in pieces whose sizes come from the bytes too. */
+/* Feeds the bytes in parts, whose sizes come from the bytes too. */
 static void attack(bool server, const uint8_t *data, size_t size) {
     static const uint8_t key[GW_AUTH_KEY_BYTES] = {1}, nonce[GW_AUTH_NONCE_BYTES] = {2};
     static const gw_intro mine = {.purpose = GW_PURPOSE_DATA, .from = 1, .to = 0, .world = 2};

@@ -1,12 +1,12 @@
 /* fuzz_capture.c - any bytes as a capture: refused with one printable sentence, or read within its bounds, and
- * everything asked about it that `gradwire trace` and `gradwire fit` ask. Checksums are put right first for every other
- * input, so that what stands behind them is reached too. */
+ * analysed as by `gradwire trace` and `gradwire fit`. For every other input checksums are corrected first, so that the
+ * code behind them is reached too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "insight/page.h"
-#include "model/fit_capture.h"
+#include "predict/fit_capture.h"
 #include "trace/chrome.h"
 
 enum { RANKS_MAX = 64 }; /* matrices of more would only be slow */
@@ -61,7 +61,7 @@ static void fit(const gw_insight *in) {
 static void ask(gw_insight *in) {
     gw_error error = {.rank = -1};
     gw_view view;
-    gw_path path;
+    gw_critical_path path;
     if (in->rank_count > RANKS_MAX) {
         gw_insight_close(in);
         return;
@@ -73,7 +73,7 @@ static void ask(gw_insight *in) {
         const gw_step_times *step = i < view.steps.count ? &view.steps.list[i] : NULL;
         if (gw_view_path(&view, step, &path, &error) != GW_OK) continue;
         for (size_t k = 1; k < path.count; k++) demand(path.list[k - 1].end == path.list[k].begin);
-        gw_path_free(&path);
+        gw_critical_path_free(&path);
     }
     char *page = NULL;
     size_t size = 0;

@@ -1,5 +1,5 @@
 /* fuzz_checkpoint.c - any bytes as a checkpoint: refused with one printable sentence, or read within its bounds.
- * Digests are put right first where the lengths allow it, so that what stands behind them is reached too. */
+ * Digests are corrected first where the lengths allow it, so that the code behind them is reached too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static void demand(bool condition) {
     if (!condition) abort();
 }
 
-/* Makes magic, size and every digest fit what the bytes say. */
+/* Makes magic, size and every digest match the bytes. */
 static void mend(uint8_t *bytes, size_t size) {
     if (size < GW_HEADER_BYTES) return;
     memcpy(bytes, GW_CHECKPOINT_MAGIC, 8);

@@ -1,4 +1,4 @@
-/* fuzz_codec.c - every decoder on bytes from anywhere: an error or finite work, never a write outside of the sum.
+/* fuzz_codec.c - every decoder on any bytes: an error or finite work, never a write outside of the sum.
  *
  * The first bytes choose the codec, its setup, the tensor and the range; the rest is the payload. */
 #include <stdlib.h>
@@ -6,30 +6,28 @@
 
 #include "compress/compress.h"
 
-static const char *const setups[] = {
-    "none",
-    "fp16",
-    "bf16",
-    "int8",
-    "onebit",
-    "qsgd:bits=1",
-    "qsgd:bits=2",
-    "qsgd:bits=4",
-    "qsgd:bits=8",
-    "qsgd:bits=1,elias",
-    "qsgd:bits=4,elias",
-    "qsgd:bits=8,elias",
-    "terngrad",
-    "terngrad:shared",
-    "topk",
-    "randomk",
-    "threshold",
-    "dgc",
-    "powersgd:rank=2",
-};
+#define HEAD 5
 
-#define SETUPS (sizeof setups / sizeof setups[0])
-#define HEAD 4
+/* One example of one technique; `choices` draws its choices and flags. */
+static gw_status make_setup(uint8_t which, uint8_t choices, gw_codec_setup *setup) {
+    const gw_technique *technique;
+    double values[GW_TECHNIQUE_PARAMS_MAX];
+    char text[GW_TECHNIQUE_TEXT_BYTES];
+    int count = 0, examples = 0;
+    while (gw_compress_techniques[count]) count++;
+    technique = gw_compress_techniques[which % count];
+    while (gw_technique_example(technique, examples, text)) examples++;
+    gw_technique_example(technique, which / count % examples, text);
+    gw_status status = gw_technique_parse(gw_compress_techniques, "compress", text, &technique, values, NULL);
+    for (int i = 0; !status && technique->params && technique->params[i].name; i++, choices /= 2) {
+        int words = 0;
+        if (technique->params[i].kind == GW_PARAM_FLAG) values[i] = choices & 1;
+        if (technique->params[i].kind != GW_PARAM_CHOICE) continue;
+        while (technique->params[i].choices[words]) words++;
+        values[i] = choices % words;
+    }
+    return status ? status : gw_codec_from_setting(technique, values, setup, NULL);
+}
 
 /* The payload of an earlier round, made of the same bytes. */
 static uint8_t *earlier_round(const gw_codec_setup *setup, gw_codec_call *call, gw_codec_range range,
@@ -47,7 +45,7 @@ static uint8_t *earlier_round(const gw_codec_setup *setup, gw_codec_call *call, 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEAD) return 0;
     gw_codec_setup setup;
-    if (gw_codec_parse(setups[data[0] % SETUPS], &setup, NULL)) return 0;
+    if (make_setup(data[0], data[4], &setup)) return 0;
     uint64_t rows = 1 + data[1] % 8, cols = data[2] + (uint64_t)(data[3] & 1) * 16384;
     gw_codec_tensor tensor = gw_codec_tensor_make("fuzz", rows, cols);
     gw_codec_range range = gw_codec_whole(&tensor);

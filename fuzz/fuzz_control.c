@@ -1,6 +1,6 @@
 /* fuzz_control.c - the control plane of a world of five against any messages: none crashes it, none makes it send
- * without end, and what it says can be printed. */
-#include "engine/control.h"
+ * without end, and its texts are printable. */
+#include "control/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static const char *host_name(void *ctx, int rank) {
     return "host";
 }
 
-/* Besides messages: what the rank itself does, and time. */
+/* Besides messages: calls of the rank itself, and time. */
 static void act(state *s, uint8_t what, gw_time now) {
     static const int all[] = {1, 2, 3, 4};
     gw_error error = {.status = GW_ABORTED, .rank = 0, .text = "enough"}, told = {.rank = -1};

@@ -1,5 +1,5 @@
-/* fuzz_data.c - any bytes as each kind of file a data set is made of. The first byte chooses which; what is refused
- * must come with a sentence that names the file, what is read must lie within its bounds. */
+/* fuzz_data.c - any bytes as each kind of file of a data set. The first byte chooses which. A refusal must name the
+ * file in a sentence; data that is read must lie within its bounds. */
 #include <stdlib.h>
 #include <string.h>
 

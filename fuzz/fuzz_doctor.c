@@ -1,9 +1,9 @@
 /* fuzz_doctor.c - any bytes as a file of the doctor: refused with one printable sentence, or a table within its bounds.
- * The first byte chooses whether a valid head is put in front, so that what stands behind it is reached too. */
+ * The first byte chooses whether a valid head is put in front, so that the code behind it is reached too. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/file.h"
+#include "arch/link_file.h"
 
 static const char head[] = "gradwire-doctor 1\nhosts 2\nhost 0 a 10.0.0.1 1500 1e9\nhost 1 b 10.0.0.2 1500 0\n";
 

@@ -1,4 +1,4 @@
-/* fuzz_frame.c - a header that is accepted is exactly what would be written for it. */
+/* fuzz_frame.c - an accepted header is exactly what gradwire would write. */
 #include "transport/frame.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fit.h"
+#include "predict/fit.h"
 
 static const char model_head[] = "gradwire-model 1\nrate 1e9\n";
 static const char steps_head[] = "profile,ranks,per_host,step_ms,strategy\n";
@@ -41,10 +41,10 @@ static void try_topology(const char *text) {
     gw_error error = {.status = GW_OK};
     if (gw_fabric_parse(text, &spec, &error) == GW_OK) {
         if (gw_fabric_make(&fabric, &spec, 8, &error) == GW_OK) {
-            int way[GW_WAY_MAX];
+            int way[GW_ROUTE_LINKS_MAX];
             double latency;
-            int hops = gw_fabric_way(&fabric, 1, 6, way, &latency);
-            demand(hops > 0 && hops <= GW_WAY_MAX);
+            int hops = gw_fabric_route(&fabric, 1, 6, way, &latency);
+            demand(hops > 0 && hops <= GW_ROUTE_LINKS_MAX);
             for (int i = 0; i < hops; i++) demand(way[i] >= 0 && way[i] < fabric.links);
         }
     } else {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 static const char head[] = "# net, batch 32\nlayer,kind,parameter_bytes,forward_us,backward_us\n0,Conv2d,64,1,2\n";
 

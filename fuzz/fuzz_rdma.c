@@ -1,6 +1,6 @@
-/* fuzz_rdma.c - what a peer says over the fabric, and its hello before: what is accepted is exactly what would be
- * written for it, and nothing is read beyond the message's end. */
-#include "transport/rdma_wire.h"
+/* fuzz_rdma.c - messages of a peer over the fabric, and its hello: an accepted message is exactly what gradwire would
+ * write, and nothing is read beyond its end. */
+#include "transport/rdma/rdma_wire.h"
 
 #include <stdlib.h>
 #include <string.h>

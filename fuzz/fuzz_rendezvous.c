@@ -1,6 +1,6 @@
-/* fuzz_rendezvous.c - records and answers: what is accepted is exactly what would be written for it, and its text can
- * be printed. */
-#include "transport/endpoint.h"
+/* fuzz_rendezvous.c - rendezvous records and answers: an accepted one is exactly what gradwire would write, and its
+ * text is printable. */
+#include "bootstrap/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 """The metadata is in pyproject.toml. `build_ext` builds the optional process group for torch.distributed against the
-headers of the torch that is installed here; libgradwire itself is taken along where the repository has been built."""
+headers of the installed torch; libgradwire itself is included where the repository has been built."""
 import pathlib
 import shutil
 import sys
@@ -12,7 +12,7 @@ BUILT = HERE.parent / "build" / "libgradwire.so.0"
 
 
 class WithLibrary(build_py):
-    """Puts the library beside the package in what is installed."""
+    """Installs the library beside the package."""
 
     def run(self):
         super().run()
@@ -24,7 +24,7 @@ def extension():
     from torch.utils import cpp_extension
 
     class Build(cpp_extension.BuildExtension):
-        """With the name under which the package looks for it, and without ninja, which it does not need."""
+        """Uses the file name that the package looks for, and no ninja."""
 
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, use_ninja=False, no_python_abi_suffix=True, **options)

@@ -18,7 +18,7 @@ passed=0 failed=0
 # ---- tools ----
 
 busy=5 # times here are those of an idle machine; on a busy one everything may take that many times as long
-bench() { # ARGUMENTS...: $code, $out and $err are what came of it
+bench() { # ARGUMENTS...: sets $code, $out and $err
     timeout -k 1 $((20 * busy)) gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     code=$?
     out=$(cat "$scratch/out") err=$(cat "$scratch/err")
@@ -42,20 +42,20 @@ clean() { # nothing of any benchmark is left
     until_true 10 no_workers || echo "processes are left: $(workers)"
     compgen -G "$scratch/gradwire-bench-*" || return 0
 }
-start() { # ARGUMENTS...: in the background, as $conductor, until rank processes measure
-    : >"$scratch/out" # what the last one printed is not its doing
+start() { # ARGUMENTS...: in the background, as $driver, until rank processes measure
+    : >"$scratch/out" # without the output of the last one
     env --default-signal=INT gradwire bench "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
-    conductor=$!
+    driver=$!
     until_true 10 measures || echo "it does not begin to measure: $(cat "$scratch/err")"
 }
 measures() { grep -q '(us)' "$scratch/out"; }
 finish() {
-    until_true 15 ended "$conductor" || { echo "it does not end"; kill -9 "$conductor"; }
-    wait "$conductor" 2>/dev/null
+    until_true 15 ended "$driver" || { echo "it does not end"; kill -9 "$driver"; }
+    wait "$driver" 2>/dev/null
     code=$?
     out=$(cat "$scratch/out") err=$(cat "$scratch/err")
 }
-traces() { # what labs leave behind, by names that only they have
+traces() { # remains of labs, found by their names
     { ip netns list; ip -o link; } 2>/dev/null | grep -oE "\bgw$1[hbp][0-9]*"
 }
 no_traces() { [ -z "$(traces "$1")" ]; }
@@ -98,7 +98,7 @@ case_types_and_operations() {
     done
 }
 
-# A result that is rounded in the work area, of a message that comes in several pieces.
+# A result that is rounded in the work area, of a message that arrives in several chunks.
 case_pieces_of_narrow_types() {
     local dtype transport
     for dtype in bf16 i8; do
@@ -188,7 +188,7 @@ case_a_worker_that_dies() {
 
 case_interrupted() {
     start allreduce -n 2 -b 1M -e 1M --iters 10000
-    kill -INT "$conductor"
+    kill -INT "$driver"
     finish
     is "exit code" "$code" 130
     clean
@@ -196,7 +196,7 @@ case_interrupted() {
 
 case_killed() {
     start allreduce -n 2 -b 1M -e 1M --iters 10000
-    kill -9 "$conductor"
+    kill -9 "$driver"
     finish
     until_true 10 no_workers || echo "processes are left: $(workers)"
     rm -rf "$scratch"/gradwire-bench-*
@@ -216,7 +216,7 @@ case_lab() {
     can_lab || return 0
     timeout $((20 * busy)) gradwire bench allreduce --lab hosts=3,rate=200mbit -b 64K -e 64K --iters 3 --check \
         >"$scratch/out" 2>"$scratch/err" </dev/null &
-    conductor=$!
+    driver=$!
     finish
     is "exit code" "$code" 0
     is "standard error" "$err" ""
@@ -233,10 +233,10 @@ case_lab_is_taken_down() {
     for signal in INT KILL; do
         start allreduce --lab hosts=2,rate=100mbit -b 1M -e 1M --iters 10000
         # env has become gradwire itself, so the names of the lab hold this number
-        [ -n "$(traces "$conductor")" ] || echo "there is no lab to take down"
-        kill -s $signal "$conductor"
+        [ -n "$(traces "$driver")" ] || echo "there is no lab to take down"
+        kill -s $signal "$driver"
         finish
-        until_true 10 no_traces "$conductor" || echo "after $signal there is left: $(traces "$conductor")"
+        until_true 10 no_traces "$driver" || echo "after $signal there is left: $(traces "$driver")"
         until_true 10 no_workers || echo "after $signal processes are left: $(workers)"
         rm -rf "$scratch"/gradwire-bench-*
     done
@@ -316,7 +316,7 @@ case_step_ratio_and_shrink() {
     profile 0,conv,4000000,1000,1000 1,conv,4000000,1000,1000
     bench step --profile "$scratch/small.csv" -n 2 --schedule fifo,wfbp:fuse=1 --steps 4 --json --ratio 0.5 --shrink 4
     paste <(field compute_ms) <(field communication_ms) | all_true '$1 > $2 * 2 - 0.003 && $1 < $2 * 2 + 0.003'
-    is "pieces" "$(field pieces | tr '\n' ' ')" "1 2 "
+    is "buckets" "$(field buckets | tr '\n' ' ')" "1 2 "
     has "bytes" "$(bench step --profile "$scratch/small.csv" -n 2 --schedule fifo --steps 4 --shrink 4; echo "$out")" \
         '1.91 MiB of gradients in 2 tensors, 2 ranks'
 }

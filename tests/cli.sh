@@ -7,7 +7,7 @@
 #
 # Texts are compared whole, without the line ends at their ends; one that begins with ~ is an extended regular
 # expression that must match somewhere. Blocks of docs/*.md that are fenced as ```console and begin with
-# `$ gradwire` are run too: what stands under a command must be what it prints (a line of `...` stands for any lines).
+# `$ gradwire` are run too: the text under a command must be its output (a line of `...` stands for any lines).
 
 build=$(cd "${1:?usage: cli.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
 only=${2:-}
@@ -176,18 +176,18 @@ dense3,dense,5160,' "" gradwire profile mlp --batch 4 --steps 2
 fi
 
 check "plan: ring of two" 0 "rank 0
-STEP  DO           PEER  BYTES  WHERE                                   AFTER    LANDS AFTER
+STEP  DO           PEER  BYTES  WHERE                                   AFTER    GRANT AFTER
 #0.0  send            1     16  in[4,8)                                 -        -
 #1.0  recv_reduce     1     16  out[0,4) = in[0,4) op landed, finished  -        -
 #2.0  send            1     16  out[0,4)                                #1 >= 1  -
 #3.0  recv            1     16  out[4,8)                                -        -
 
-ALL RANKS       MESSAGES  BYTES  OF PARTIAL SUMS  IN SHARED MEMORY  IN A ROW
-counted                4     64                0                 -         -
-by the formula         4     64                0                 0         2" "" \
+ALL RANKS       MESSAGES  BYTES  OF PARTIAL SUMS  IN SHARED MEMORY  START-UPS
+counted                4     64                0                 -          -
+by the formula         4     64                0                 0          2" "" \
     gradwire plan -n 2 --bytes 32 --rank 0
 check "plan: wrong pair" 2 "" \
-    'gradwire plan: broadcast cannot be carried by ring, which carries only allreduce, reduce_scatter and allgather' \
+    'gradwire plan: broadcast is not supported by ring, which supports only allreduce, reduce_scatter and allgather' \
     gradwire plan --arch ring --collective broadcast
 check "plan: half an element" 2 "" 'gradwire plan: --bytes 6 is not a whole number of f32 elements' \
     gradwire plan --bytes 6
@@ -216,7 +216,7 @@ check "data: a wrong package" 1 "" "~train-images-idx3-ubyte is .*(truncated|not
     env PATH="$scratch/tools:$build:$PATH" GRADWIRE_CACHE="$scratch/cache" gradwire data get mnist
 check "data: and nothing is left" 0 ".mnist.lock" "" ls -A "$scratch/cache"
 if command -v python3 >/dev/null; then
-    check "plan: JSON, and every formula" 0 "" "" bash -c 'for arch in ring halving tree direct exchange hierarchical; do
+    check "plan: JSON, and every formula" 0 "" "" bash -c 'for arch in ring halving tree direct pairwise hierarchical; do
         gradwire plan --arch $arch -n 6 --bytes 100K --chunk 4K --json | python3 -c "
 import json, sys
 plan = json.load(sys.stdin)

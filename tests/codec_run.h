@@ -1,5 +1,5 @@
-/* codec_run.h - for the tests of codecs: the setups they go through, inputs that hurt, and one rank that encodes and
- * decodes a tensor, all rounds, by itself. */
+/* codec_run.h - for tests of codecs: their setups, difficult inputs, and one rank that encodes and decodes a tensor,
+ * all rounds, by itself. */
 #ifndef GW_TEST_CODEC_RUN_H
 #define GW_TEST_CODEC_RUN_H
 
@@ -10,27 +10,14 @@
 
 #include <math.h>
 
-__attribute__((unused)) static const char *const codec_setups[] = {
-    "none",
-    "fp16",
-    "bf16",
-    "int8",
+/* Beside the examples of the codecs themselves: feedback, and the ends of parameters. */
+static const char *const more_setups[] = {
     "int8:feedback=worker",
-    "onebit",
     "onebit:threshold=mean",
     "onebit:feedback=none",
-    "qsgd:bits=1",
-    "qsgd:bits=2",
-    "qsgd:bits=4",
-    "qsgd:bits=8",
-    "qsgd:bits=2,elias",
     "qsgd:bits=8,elias",
     "qsgd:feedback=worker",
-    "terngrad",
-    "terngrad:clip=0",
-    "terngrad:shared",
     "terngrad:shared,feedback=worker",
-    "topk:ratio=0.01",
     "topk:ratio=0.3",
     "topk:ratio=1",
     "topk:feedback=none",
@@ -42,6 +29,15 @@ __attribute__((unused)) static const char *const codec_setups[] = {
     "powersgd:rank=2",
     NULL,
 };
+
+/* Setup `index`, until the next call; NULL past the last. */
+__attribute__((unused)) static const char *codec_setup(int index) {
+    static char text[GW_TECHNIQUE_TEXT_BYTES];
+    for (int c = 0; gw_codecs[c]; c++)
+        for (int i = 0; gw_technique_example(&gw_codecs[c]->technique, i, text); i++)
+            if (index-- == 0) return text;
+    return more_setups[index];
+}
 
 typedef enum input_kind {
     INPUT_NORMAL,
@@ -90,7 +86,7 @@ typedef struct codec_run {
     gw_codec_tensor tensor;
     gw_codec_state state;
     gw_codec_call call;
-    uint8_t *payload[2]; /* of each round, with room for bound */
+    uint8_t *payload[2]; /* of each round, of bound() bytes */
     size_t capacity[2], bytes[2];
     gw_codec_report report;
 } codec_run;

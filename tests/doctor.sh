@@ -26,7 +26,7 @@ passed=0 failed=0
 
 # ---- tools ----
 
-doctor() { # OPTIONS...: at most 2 minutes; $out, $err and $code are what came of it
+doctor() { # OPTIONS...: at most 2 minutes; sets $out, $err and $code
     timeout -k 1 120 "$gradwire" doctor "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     code=$?
     out=$(cat "$scratch/out") err=$(cat "$scratch/err")
@@ -92,7 +92,7 @@ strangers_are_not_served() {
     local line port reply
     coproc PROBE { "$gradwire" probe; }
     read -r -t 60 line <&"${PROBE[0]}"
-    has greeting "$line" '^gradwire-probe version=2 '
+    has greeting "$line" '^gradwire-probe version=3 '
     echo "open rank=0 world=2 token=0123456789abcdef master=127.0.0.1 ports=0 interface=" >&"${PROBE[1]}"
     read -r -t 60 line <&"${PROBE[0]}"
     has opened "$line" '^opened address=127.0.0.1 interface=lo mtu=[0-9]+ ports=[0-9]+$'
@@ -169,8 +169,8 @@ rings_avoid_a_slow_pair() {
     shape host a 1gbit
     shape host b 1gbit
     [ "$((2 * around))" -lt "$plain" ] || echo "a ring takes $plain us, and $around us where it knows of the slow pair"
-    has plan "$("$gradwire" plan --arch ring --links "$scratch/links" --rank 0)" '^rings go around ranks 0 (2 1 3|3 1 2) '
-    has explanation "$("$gradwire" explain -n 4 --links "$scratch/links")" 'rings go around ranks 0 (2 1 3|3 1 2) '
+    has plan "$("$gradwire" plan --arch ring --links "$scratch/links" --rank 0)" '^ring order: ranks 0 (2 1 3|3 1 2) '
+    has explanation "$("$gradwire" explain -n 4 --links "$scratch/links")" 'ring order: ranks 0 (2 1 3|3 1 2) '
     sed -i '/^host 3/s/ 10.78.0.4 / 10.78.0.9 /; /^host 3/s/ gd[^ ]* / elsewhere /' "$scratch/links"
     has 'a file that lacks a host' "$(ring_time "$scratch/links" 2>&1; cat "$scratch/err")" \
         'GRADWIRE_LINKS does not know host .*10.78.0.4. of rank 3: run gradwire doctor'
@@ -194,7 +194,7 @@ interrupted_lab() {
     echo "namespaces and processes left behind: $left"
 }
 
-# What is measured suffers where others want the cores: a case may be tried several times. A fault spoils each.
+# Other processes disturb measurements: a case may be tried several times. A real fault fails every try.
 try() { # CASE [TRIES]
     [[ $1 == *"$only"* ]] || return 0
     local left=${2:-1}

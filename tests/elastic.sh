@@ -22,7 +22,7 @@ passed=0 failed=0 at_once=8
 unset GRADWIRE_STRATEGY GRADWIRE_PORTS GRADWIRE_DEADLINE
 export GRADWIRE_LOG=warn GRADWIRE_FLIGHT_DIR=$top
 
-# ---- hosts: namespaces on a bridge, each with a remote shell that its link carries ----
+# ---- hosts: namespaces on a bridge, each with a remote shell over its link ----
 
 net=10.214.$(($$ % 250)) bridge=gwe$$ hosts=0
 make_hosts() { # COUNT: 10.214.N.1 and so on; this machine is .254
@@ -63,23 +63,23 @@ trap 'exit 130' INT TERM
 
 own_port() { echo $((20000 + ($$ * 37 + 10#${forever: -3} * 40) % 10000)); } # cases run side by side on one machine
 begin() { # OPTIONS...: a job of helpers, in the background
-    board=$scratch/board.$forever
-    rm -f "$board"
-    start --deadline "$deadline" "$@" -- "$helper" work "$board"
+    tally=$scratch/tally.$forever
+    rm -f "$tally"
+    start --deadline "$deadline" "$@" -- "$helper" work "$tally"
 }
-pid_of() { "$helper" pid "$board" "$1"; } # SEAT
-strike() { # dropped|back COMMAND SEAT...: the ms until the others went on, as $took
-    took=$("$helper" strike "$board" "$@") || echo "after $2: $took; $(tail -n 5 "$scratch/err")"
+pid_of() { "$helper" pid "$tally" "$1"; } # MEMBER
+strike() { # dropped|back COMMAND MEMBER...: the ms until the others went on, as $took
+    took=$("$helper" strike "$tally" "$@") || echo "after $2: $took; $(tail -n 5 "$scratch/err")"
 }
-stop_command() { echo "kill -STOP $(pid_of "$1")"; } # SEAT
+stop_command() { echo "kill -STOP $(pid_of "$1")"; } # MEMBER
 end() { # of the job: it must end well
-    "$helper" end "$board"
+    "$helper" end "$tally"
     finish
     is code "$code" 0
     [ "$code" = 0 ] || echo "$err"
     nothing_left 5
 }
-goes_on() { # ...without anybody having been lost
+goes_on() { # ...without a loss
     sleep "$1"
     [ "$(pid_of 0)" -gt 0 ] || echo "rank 0 has gone"
     end
@@ -88,7 +88,7 @@ goes_on() { # ...without anybody having been lost
 
 # ---- quick cases ----
 
-stopped_ranks_are_ended() { # rank 0 among them; the last rank goes on alone, and has no heartbeat
+stopped_ranks_are_ended() { # rank 0 among them; the last rank continues alone, and has no heartbeat
     begin -n 3 --elastic
     strike dropped "$(stop_command 1)" 1
     strike dropped "$(stop_command 0)" 0
@@ -124,7 +124,7 @@ no_heartbeat() {
 debugger() {
     begin -n 2 --elastic
     local pid=$(pid_of 1)
-    "$helper" hold "$board" "$pid" $((2 * deadline)) &
+    "$helper" hold "$tally" "$pid" $((2 * deadline)) &
     until_true 20 grep -qs "rank 1 on host .* has had no heartbeat .* a debugger holds it .process $pid" "$scratch/err" ||
         echo "the rank in the debugger is not named: $(cat "$scratch/err")"
     kill -0 "$pid" || echo "the rank in the debugger was ended"
@@ -144,7 +144,7 @@ programs_without_gradwire() { # owe no heartbeat
     is code "$code" 0
 }
 computing_ranks() { # beat between calls; and those that have left owe nothing
-    run -n 2 --elastic --deadline 1 -- "$helper" compute "$scratch/board.$forever" 3
+    run -n 2 --elastic --deadline 1 -- "$helper" compute "$scratch/tally.$forever" 3
     is code "$code" 0
     is errors "$err" ""
 }
@@ -165,7 +165,7 @@ launcher_stopped() { # alone: its own sleep is not the ranks' silence
     kill -CONT "$launcher"
     goes_on 1
 }
-launcher_suspended() { # by Ctrl-Z: other hosts are told
+launcher_suspended() { # by Ctrl-Z: other hosts are notified
     stand_in
     begin -H alpha:1,beta:1 --rsh "$scratch/rsh" --master-addr 127.0.0.1 --port "$(own_port)" --elastic
     pid_of 0 >/dev/null
@@ -230,14 +230,14 @@ output_that_nobody_reads() { # holds up the hosts' answers, and is not their sil
 }
 ports_of_ranks() { # those at which they listen
     # shellcheck disable=SC2046  # a list
-    ss -ltnpH | grep -E "$(printf 'pid=%s,|' $(pgrep -f "$board") | sed 's/|$//')" | awk '{print $4}' | sed 's/.*://'
+    ss -ltnpH | grep -E "$(printf 'pid=%s,|' $(pgrep -f "$tally") | sed 's/|$//')" | awk '{print $4}' | sed 's/.*://'
 }
 later_generations_keep_to_the_ports() {
-    local low=$((21000 + $$ % 9000)) high port seat
+    local low=$((21000 + $$ % 9000)) high port member
     high=$((low + 11))
     begin -n 4 --elastic --ports "$low-$high" --strategy transport=tcp
-    for seat in 0 2; do
-        strike dropped "kill -9 $(pid_of $seat)" "$seat"
+    for member in 0 2; do
+        strike dropped "kill -9 $(pid_of $member)" "$member"
         for port in $(ports_of_ranks); do
             [ "$port" -ge "$low" ] && [ "$port" -le "$high" ] || echo "port $port is not in $low-$high"
         done
@@ -277,16 +277,16 @@ restarts_back_off() { # 0.1 s, 0.2 s, and so on
     local starts=$(grep -c 'it is started again' <<<"$err")
     [ "$starts" -ge 3 ] && [ "$starts" -le 7 ] || echo "started $starts times in 4 s"
 }
-all_regroup() { # though nobody has died
+all_regroup() { # though no rank has died
     begin -n 3 --elastic
-    strike dropped "'$helper' abort '$board'" 15
-    strike dropped "'$helper' abort '$board'" 15
+    strike dropped "'$helper' abort '$tally'" 15
+    strike dropped "'$helper' abort '$tally'" 15
     end
     is losses "$(grep -c 'without it' <<<"$err")" 0
 }
 late_rank() { # its heartbeat is there, but it does not call
     begin -n 3 --elastic
-    strike dropped "'$helper' hang '$board' 1" 1
+    strike dropped "'$helper' hang '$tally' 1" 1
     end
     has sentence "$err" 'rank 1 on host [^ ]+ does not come to gw_regroup, where the others wait. It is killed'
 }
@@ -326,7 +326,7 @@ quick() {
 
 # ---- the soak ----
 
-# Prints the figures of a file of milliseconds, and counts what is not within the deadline plus 2 s.
+# Prints the figures of a file of milliseconds, and counts those not within the deadline plus 2 s.
 figures() { # NAME FILE WANTED
     local count late
     count=$(wc -l <"$2")
@@ -335,17 +335,17 @@ figures() { # NAME FILE WANTED
         printf "%-28s %6d %8d %8d %8d %9d\n", name, NR, v[int((NR + 1) / 2)], v[int(NR * 0.99 + 0.999)], v[NR], failures}'
     passed=$((passed + count - late)) failed=$((failed + $3 - count + late))
 }
-note() { # FILE: what the last strike took, if it came to an end
+note() { # FILE: the time of the last strike, if it ended
     [[ $took =~ ^[0-9]+$ ]] && echo "$took" >>"$1"
 }
 soak_stops() { # COUNT FILE HOW OPTIONS...: of random ranks; the rank that was dropped comes back with the next job
-    local left=$1 file=$2 how=$3 seats
+    local left=$1 file=$2 how=$3 members
     shift 3
     while [ "$left" -gt 0 ]; do
         begin -n 4 "$@"
-        for seats in $(shuf -i 0-3 -n 3); do
+        for members in $(shuf -i 0-3 -n 3); do
             [ "$left" -gt 0 ] || break
-            strike "$how" "$(stop_command "$seats")" "$seats"
+            strike "$how" "$(stop_command "$members")" "$members"
             note "$file"
             left=$((left - 1))
         done
@@ -366,7 +366,7 @@ soak_cuts() { # COUNT FILE: three of four hosts, one after the other
         mend
     done
 }
-soak_data_cuts() { # COUNT FILE: one host of a lab of four, whose remote shells go on
+soak_data_cuts() { # COUNT FILE: one host of a lab of four, whose remote shells still work
     local left=$1 host
     for ((; left > 0; left--)); do
         begin --lab hosts=4,rate=1gbit -n 4 --elastic

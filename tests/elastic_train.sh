@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # elastic_train.sh BUILD [quick]: workers of gradwire train --elastic and --restarts are killed at random moments, under
-# collective architectures, schedules, codecs and synchronisation. The others go on, with the same bits: at every report
+# collective architectures, schedules, codecs and synchronization. The others continue, with the same bits: at every report
 # the workers compare their weights, and a job whose weights differ fails. Without quick 40 kills or more: minutes.
 # SEED=N: other moments. ONLY=WORD: cases whose name has it.
 set -uo pipefail
@@ -31,7 +31,7 @@ await() { # COUNT: until the job has made so many reports, or is over; at most 6
         sleep 0.01
     done
 }
-workers() { # the processes of the job, as "PID SEAT" lines
+workers() { # the processes of the job, as "PID MEMBER" lines
     local file pid
     for file in $(grep -slaF "$top/job.gw" /proc/[0-9]*/cmdline); do
         pid=${file#/proc/}
@@ -39,23 +39,23 @@ workers() { # the processes of the job, as "PID SEAT" lines
         { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | sed -n "s/^RANK=/$pid /p"
     done
 }
-find_one() { # SEATS: $pid and $seat of one of them, at most 10 s
+find_one() { # MEMBERS: $pid and $member of one of them, at most 10 s
     local i list
     for ((i = 0; i < 100; i++)); do
         mapfile -t list < <(workers | grep -E " ($1)\$" | sort -k 2)
-        [ "${#list[@]}" = 0 ] || { read -r pid seat <<<"${list[RANDOM % ${#list[@]}]}"; return 0; }
+        [ "${#list[@]}" = 0 ] || { read -r pid member <<<"${list[RANDOM % ${#list[@]}]}"; return 0; }
         kill -0 "$job" 2>/dev/null || return 1
         sleep 0.1
     done
     return 1
 }
-kill_one() { # SEATS REPORTS: one of them, a moment after so many reports (0: after its start); $wrong: why not
-    local pid="" seat=""
+kill_one() { # MEMBERS REPORTS: one of them, a moment after so many reports (0: after its start); $wrong: why not
+    local pid="" member=""
     find_one "$1" || { wrong+="no worker is found"$'\n'; return; }
     await "$2"
     if [ "$2" = 0 ]; then sleep "0.$((RANDOM % 400 + 100))"; else sleep "0.0$((RANDOM % 90 + 10))"; fi
-    kill -9 "$pid" 2>/dev/null || { wrong+="worker $seat has ended already"$'\n'; return; }
-    gone="$gone $seat"
+    kill -9 "$pid" 2>/dev/null || { wrong+="worker $member has ended already"$'\n'; return; }
+    gone="$gone $member"
 }
 kill_two() { # REPORTS: the workers 1 and 2 at the same moment, after so many
     local one two
@@ -64,26 +64,26 @@ kill_two() { # REPORTS: the workers 1 and 2 at the same moment, after so many
     kill -9 $one $two || wrong+="two workers cannot be killed"$'\n'
     gone=" 1 2"
 }
-kill_some() { # KILLS SEATS UPDATES [back]: one after the other; back: they come back, and may be killed again
-    local k seats=$2
+kill_some() { # KILLS MEMBERS UPDATES [back]: one after the other; back: they come back, and may be killed again
+    local k members=$2
     for ((k = 1; k <= $1; k++)); do
-        kill_one "$seats" $((k * $3 / 6 / ($1 + 1) + RANDOM % 5))
+        kill_one "$members" $((k * $3 / 6 / ($1 + 1) + RANDOM % 5))
         [ -z "$wrong" ] || return
-        [ -n "$4" ] || seats=$(tr '|' '\n' <<<"$seats" | grep -vx "${gone##* }" | paste -sd'|')
+        [ -n "$4" ] || members=$(tr '|' '\n' <<<"$members" | grep -vx "${gone##* }" | paste -sd'|')
     done
 }
 check() { # prints what is wrong with a job that is over
-    local seat
+    local member
     [ "$code" = 0 ] || echo "exit code $code"
-    for seat in $gone; do
-        grep -qE "^gradwire: rank $seat on host .* killed by signal 9 .*(go on without it|started again)" job.err ||
-            echo "the launcher does not say what becomes of rank $seat"
+    for member in $gone; do
+        grep -qE "^gradwire: rank $member on host .* killed by signal 9 .*(go on without it|started again)" job.err ||
+            echo "the launcher does not say what becomes of rank $member"
     done
     awk "BEGIN { exit !(\"$(last test_accuracy)\" > 0.6) }" || echo "test accuracy is $(last test_accuracy)"
     [ "$(last step)" = "$updates" ] || echo "$(last step) updates, not $updates"
     [ "$(grep -c '"event": "end"' job.json)" = 1 ] || echo "$(grep -c '"event": "end"' job.json) ends are reported"
     if [ "$kills" = early ]; then
-        grep -qE 'going on from .*: epoch 1, update 20|takes part .* from update [2-9][0-9]' job.err || echo "the checkpoint is not read"
+        grep -qE 'resuming from .*: epoch 1, update 20|takes part .* from update [2-9][0-9]' job.err || echo "the checkpoint is not read"
         ! grep -qE '"step": (5|10|15|20),' job.json || echo "it begins at the beginning"
     else
         grep -qE 'step [0-9]+ is next, on [0-9] rank|steps go on with [0-9] worker|takes part as rank 0' job.err ||
@@ -95,10 +95,10 @@ train() { # OPTIONS...
         --epochs $epochs --log-every 5 --lr 0.02 --warmup 10 --checkpoint "$top/job.gw" --checkpoint-every 40 "$@" \
         >job.json 2>job.err </dev/null
 }
-# play NAME KILLS SEATS OPTIONS...: workers of those SEATS (a|b|...) are killed, one after the other. KILLS early: one,
+# play NAME KILLS MEMBERS OPTIONS...: workers of those MEMBERS (a|b|...) are killed, one after the other. KILLS early: one,
 # while they set out from a checkpoint; pair: two at once.
 play() {
-    local name=$1 kills=$2 seats=$3 k wrong="" gone="" code=0 epochs=8 job
+    local name=$1 kills=$2 members=$3 k wrong="" gone="" code=0 epochs=8 job
     shift 3
     [ -z "$quick" ] || epochs=4
     local updates=$((epochs * 50))
@@ -110,9 +110,9 @@ play() {
     job=$!
     [ "$kills" = early ] || await 1
     case $kills in
-    early) kill_one "$seats" 0 ;;
+    early) kill_one "$members" 0 ;;
     pair) kill_two $((updates / 12)) ;;
-    *) kill_some "$kills" "$seats" "$updates" "$([[ "$*" != *--restarts* ]] || echo back)" ;;
+    *) kill_some "$kills" "$members" "$updates" "$([[ "$*" != *--restarts* ]] || echo back)" ;;
     esac
     wait "$job" || code=$?
     wrong+=$(check)

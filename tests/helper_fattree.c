@@ -15,8 +15,8 @@ int main(int argc, char **argv) {
     a.fabric.rate = atof(argv[6]);
     for (int rank = 0; rank < world; rank++) a.hosts[rank] = atoi(argv[7 + rank]);
     size_t part = (size_t)atol(argv[2]) / 4;
-    gw_run_spec spec = {.collective = ring ? GW_COLL_ALLREDUCE : GW_COLL_ALLTOALL,
-                        .builder = ring ? &gw_plan_ring : &gw_plan_exchange,
+    gw_plan_sim_spec spec = {.collective = ring ? GW_COLL_ALLREDUCE : GW_COLL_ALLTOALL,
+                        .builder = ring ? &gw_plan_ring : &gw_plan_pairwise,
                         .count = ring ? part * (size_t)world : part, .unit_bytes = 4, .chunk_bytes = 1 << 30,
                         .root = -1};
     alone_run(&a, &spec);

@@ -1,36 +1,36 @@
 /* helper_kills.c - helper_kills NAME KILLS SEED STRATEGY [LAUNCHER...]: jobs of 2 to 8 ranks, each with a forked child
  * that sleeps, in each of which one rank is killed at a random moment of a random collective; one line says how long it
  * took until the call of every survivor had returned with an error that names the dead rank. Without a launcher the
- * ranks are children of this program. tests/kills.sh runs it. Exit code 1: somebody was not told, or the 99th
- * percentile is over LIMIT_MS. */
-#include "job.h"
+ * ranks are children of this program. tests/kills.sh runs it. Exit code 1: a survivor did not get the report, or the
+ * 99th percentile is over LIMIT_MS. */
+#include "fault_job.h"
 
 #include <poll.h>
 
-#include "base/descriptor.h"
+#include "base/fork_descriptors.h"
 #include "base/process.h"
 #include "base/rng.h"
 
 #define LIMIT_MS 200.0
 #define SAMPLES_MAX 16384
-#define ANSWER_SECONDS 12 /* longer than the deadline: then a survivor was not told in time, but it was told */
+#define ANSWER_SECONDS 12 /* longer than the deadline: a late report is distinguished from none */
 #define PAUSE_MAX_US 30000
 
-static void reduces_with_a_child(gw_comm *comm, const job *j, job_seat *seat) {
+static void reduces_with_a_child(gw_comm *comm, const job *j, job_member *member) {
     float *data = gw_alloc(comm, 2 * (j->count + 1) * sizeof *data);
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
         for (;;) pause();
     }
-    atomic_store(&seat->child, child);
+    atomic_store(&member->child, child);
     memset(data, 0, (j->count + 1) * sizeof *data);
     gw_status status;
     while (!(status = gw_allreduce(comm, data, data + j->count, j->count, GW_F32, GW_SUM)))
-        atomic_fetch_add(&seat->rounds, 1);
-    job_failed(seat, comm, status);
+        atomic_fetch_add(&member->rounds, 1);
+    job_failed(member, comm, status);
     gw_free(comm, data);
-    seat->finalized = gw_finalize(comm);
+    member->finalized = gw_finalize(comm);
 }
 
 typedef struct tally {
@@ -41,28 +41,28 @@ typedef struct tally {
 
 static double ms_since(gw_time from, gw_time to) { return ((double)to - (double)from) / 1e6; }
 
-/* ended: when the kernel had taken the dead process apart, as far as it was seen. */
+/* ended: when the end of the dead process was first seen. */
 static void note_survivor(tally *t, const job *j, int rank, gw_time killed, gw_time ended) {
-    const job_seat *seat = &j->shared->seat[rank];
+    const job_member *member = &j->shared->member[rank];
     char named[32];
     snprintf(named, sizeof named, "rank %d on ", j->victim);
-    bool told = job_ended(j, rank, ANSWER_SECONDS) && seat->status != GW_OK && strstr(seat->text, named);
+    bool reported = job_ended(j, rank, ANSWER_SECONDS) && member->status != GW_OK && strstr(member->text, named);
     t->survivors++;
-    double ms = ms_since(killed, seat->failed_at);
-    if (told && t->samples < SAMPLES_MAX) t->ms[t->samples++] = ms;
-    if (told && ms > LIMIT_MS)
+    double ms = ms_since(killed, member->failed_at);
+    if (reported && t->samples < SAMPLES_MAX) t->ms[t->samples++] = ms;
+    if (reported && ms > LIMIT_MS)
         fprintf(stderr, "rank %d of %d, %zu elements: %.0f ms, of which the kernel took %.0f to end the process: %s\n",
-                rank, j->world, j->count, ms, ms_since(killed, ended), seat->text);
-    if (told) return;
+                rank, j->world, j->count, ms, ms_since(killed, ended), member->text);
+    if (reported) return;
     t->unnamed++;
-    fprintf(stderr, "rank %d of %d, of which %d was killed, was told %d \"%s\"\n", rank, j->world, j->victim,
-            seat->status, seat->text);
+    fprintf(stderr, "rank %d of %d, of which %d was killed, got %d \"%s\"\n", rank, j->world, j->victim,
+            member->status, member->text);
 }
 
 /* Processes that a launcher started are its own to wait for. */
 static void clean_up(job *j) {
     for (int r = 0; r < j->world; r++) {
-        int child = atomic_load(&j->shared->seat[r].child);
+        int child = atomic_load(&j->shared->member[r].child);
         if (child > 0) kill(child, SIGKILL);
     }
     for (int r = 0; r < j->world; r++) job_reap(j, r, 10);
@@ -91,7 +91,7 @@ static void kill_one(tally *t, gw_rng *rng) {
             if (r != j.victim) note_survivor(t, &j, r, killed, ended);
     } else {
         t->broken++;
-        for (int r = 0; r < j.world; r++) fprintf(stderr, "rank %d: %s\n", r, j.shared->seat[r].text);
+        for (int r = 0; r < j.world; r++) fprintf(stderr, "rank %d: %s\n", r, j.shared->member[r].text);
     }
     clean_up(&j);
 }

@@ -1,5 +1,5 @@
-/* helper_product.c - the product of everything a call can be: arch x transport x world x collective x type x operation
- * x size x memory x in place or apart x blocking, started or grouped, with real processes, against a reference.
+/* helper_product.c - the product of all kinds of calls: arch x transport x world x collective x type x operation x size
+ * x memory x in place or not x blocking, started or grouped, with real processes, against a reference.
  *
  *     helper_product small|quick|full|huge [-o TRANSPORT] [-l LAUNCHER] [-t NAMESPACE,...] [-j PART] [-v]
  *
@@ -9,10 +9,9 @@
  * large sizes included. small: without the large sizes (for sanitizers). full: in each job every type x operation x
  * size of the all-reduce and every collective x type x operation up to 1 MiB. huge: two ranks reduce more than 2 GiB.
  * With namespaces the ranks are spread over them, and each counts as a host. -o: over this transport (as in a
- * strategy: rdma:provider=shm) instead of tcp, shm and auto. -l: the ranks are started by this command
- * ("mpirun.openmpi --oversubscribe"), which is followed by -n, their
- * number and their program, and sets their environment. -j: only jobs whose name contains PART. -v: every job a line.
- * */
+ * strategy: rdma:provider=shm) instead of all that need no library. -l: this command ("mpirun.openmpi
+ * --oversubscribe"), followed by -n, their number and their program, starts the ranks and sets their environment. -j:
+ * only jobs whose name contains PART. -v: a line for every job. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +26,7 @@
 #include "free_port.h"
 #include "product_pairs.h"
 #include "product_scenes.h"
-#include "transport/rdma.h"
+#include "transport/transport_registry.h"
 
 #define JOB_SECONDS 120
 #define CASES_MAX 4096
@@ -35,8 +34,9 @@
 #define WORDS_MAX 24
 
 static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", "mpi"};
-static const char *transports[] = {"tcp", "shm", "auto"};
-static int arch_count = 6, transport_count = 3; /* arch=mpi only over mpi */
+#define TRANSPORTS_MAX 16
+static const char *transports[TRANSPORTS_MAX]; /* as in a strategy */
+static int arch_count = 6, transport_count; /* the last arch only over transports with an all-reduce of their own */
 
 typedef struct product_job {
     int arch, transport, world;
@@ -168,7 +168,7 @@ static void go_through(gw_comm *comm) {
     }
 }
 
-/* rank -1: the environment tells. */
+/* rank -1: from the environment. */
 static void be_rank(int rank) {
     char strategy[96];
     gw_comm *comm = NULL;
@@ -346,21 +346,26 @@ static void run_jobs(void) {
         }
 }
 
-/* Shared memory alone cannot span hosts; a world of one has one host. */
+static const gw_transport_type *type_of(int transport) { return gw_transport_type_find(transports[transport]); }
+
+/* Some transports cannot span hosts; a world of one has one host. */
 static void run_jobs_apart(void) {
     job.apart_hosts = true;
     for (job.arch = 0; job.arch < arch_count; job.arch++)
-        for (job.transport = 0; job.transport < transport_count; job.transport += 2)
+        for (job.transport = 0; job.transport < transport_count; job.transport++) {
+            if (type_of(job.transport)->single_host) continue;
             for (job.world = 2; job.world <= RANKS_MAX; job.world++) {
                 job.interleaved = (job.world + job.arch) % 2;
                 list_cases();
                 run_job();
             }
+        }
 }
 
 static void run_huge(void) {
     job.world = 2;
-    for (job.transport = 0; job.transport < (transport_count > 1 ? 2 : 1); job.transport++) {
+    for (job.transport = 0; job.transport < transport_count; job.transport++) {
+        if (transport_count > 1 && gw_transport_type_chooses(type_of(job.transport))) continue; /* others do */
         job.count = 0;
         add_case(P_ALLREDUCE, (int[]){GW_U8, GW_SUM, SIZE_2G, MEMORY_SHARED, IN_PLACE, BLOCKING});
         run_job();
@@ -377,10 +382,22 @@ static void split_launcher(char *words) {
         launcher[launcher_words++] = word;
 }
 
-static void only_over(const char *transport) {
+/* Those that work everywhere, from gradwire's own table. */
+static void over_all(void) {
+    for (const gw_transport_type *const *at = gw_transport_types; *at && transport_count < TRANSPORTS_MAX; at++)
+        if (gw_transport_type_built_in(*at)) transports[transport_count++] = (*at)->technique.name;
+}
+
+/* Loading a library such as libfabric takes most of a second: once here instead of in every rank. */
+static bool only_over(const char *transport) {
+    const gw_transport_type *type = gw_transport_type_find(transport);
+    gw_transport_probe found[GW_TRANSPORT_PROBES_MAX];
+    if (!type) return false;
     transports[0] = transport;
     transport_count = 1;
-    if (strncmp(transport, "mpi", 3) == 0) arch_count = 7;
+    if (type->native_allreduce) arch_count = 7;
+    if (type->probe && !type->launcher) type->probe(found, GW_TRANSPORT_PROBES_MAX);
+    return true;
 }
 
 static void map_file(void) {
@@ -401,7 +418,7 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc && known; i++) {
         if (strcmp(argv[i], "-v") == 0) verbose = true;
         else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) split_hosts(argv[++i]);
-        else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) only_over(argv[++i]);
+        else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) known = only_over(argv[++i]);
         else if (strcmp(argv[i], "-l") == 0 && i + 1 < argc) split_launcher(argv[++i]);
         else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) only = argv[++i];
         else known = false;
@@ -411,9 +428,7 @@ int main(int argc, char **argv) {
                         "[-j PART] [-v]\n");
         return 2;
     }
-    /* Waking libfabric takes most of a second: once here instead of in every rank. */
-    gw_rdma_provider providers[GW_RDMA_PROVIDERS_MAX];
-    if (strncmp(transports[0], "rdma", 4) == 0) gw_rdma_providers(providers, NULL);
+    if (!transport_count) over_all();
     setvbuf(stdout, NULL, _IOLBF, 0);
     map_file();
     if (extent != EXTENT_HUGE) make_selections();

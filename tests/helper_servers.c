@@ -1,13 +1,14 @@
-/* helper_servers.c - for tests/servers.sh: a worker that counts, and one who kills.
+/* helper_servers.c - for tests/servers.sh: a worker that counts its pushes, and a killer.
  *
  * helper_servers work FILE STEPS LINE   a rank of an elastic job: makes STEPS steps through servers under that strategy
- *                                       line, and more until nobody will be killed; it goes on whoever is lost
- * helper_servers kill FILE KILLS SEED HOW SEAT...  kills the processes of these seats at random moments, so many times,
- *                                       each when all have made steps since the last; HOW: back, or dropped
- * helper_servers check FILE LOST        compares what servers have with what workers know they pushed
+ *                                       line, and more until the kills are over; it continues after any loss
+ * helper_servers kill FILE KILLS SEED HOW MEMBER...
+ *                                       kills the processes of these members at random moments, so many times, each
+ *                                       when all have made steps since the last; HOW: back, or dropped
+ * helper_servers check FILE LOST        compares the servers' weights with the pushes that workers counted
  *
  * Every gradient is -1 and every update w -= scale * g with GW_SUM, so that each weight counts the pushes that were
- * used. FILE is shared by all: before a step is pushed it is counted as begun, when it has been answered as ended. */
+ * used. All processes share FILE: a step counts as begun before it is pushed, as ended when it has been answered. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,31 +24,31 @@
 
 #include "gradwire.h"
 
-enum { SEATS = 16, TENSORS = 4, PATIENCE_S = 60 };
+enum { MEMBERS = 16, TENSORS = 4, PATIENCE_S = 60 };
 
 static const size_t counts[TENSORS] = {300, 70001, 5, 20000};
 static const char *const names[TENSORS] = {"conv", "fc.weight", "fc.bias", "head"};
 
 typedef struct shared {
-    _Atomic uint64_t begun[SEATS], ended[SEATS], at[SEATS]; /* at: the number of the step it is in */
-    _Atomic int pid[SEATS], kills;
-    _Atomic int seats;
+    _Atomic uint64_t begun[MEMBERS], ended[MEMBERS], at[MEMBERS]; /* at: the number of the step it is in */
+    _Atomic int pid[MEMBERS], kills;
+    _Atomic int members;
     _Atomic uint64_t last; /* step, for all; 0: not known yet */
     float least, most; /* of all weights at the end */
 } shared;
 
-static shared *board;
+static shared *tally;
 
 static void die(const char *what) {
     fprintf(stderr, "helper_servers: %s: %s\n", what, gw_last_error(NULL));
     exit(1);
 }
 
-static void open_board(const char *path) {
+static void open_tally(const char *path) {
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof *board)) die(path);
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (board == MAP_FAILED) die(path);
+    if (file < 0 || ftruncate(file, sizeof *tally)) die(path);
+    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (tally == MAP_FAILED) die(path);
     close(file);
 }
 
@@ -56,9 +57,9 @@ static void nap(unsigned us) { nanosleep(&(struct timespec){us / 1000000, us % 1
 /* The worker. */
 
 static float *weights, *gradients;
-static gw_step_tensor tensors[TENSORS];
+static gw_reducer_tensor tensors[TENSORS];
 static gw_comm *comm;
-static gw_step *step;
+static gw_reducer *reducer;
 
 static void make_model(void) {
     size_t total = 0, at = 0;
@@ -66,79 +67,79 @@ static void make_model(void) {
     weights = calloc(total, sizeof *weights);
     gradients = calloc(total, sizeof *gradients);
     for (int t = 0; t < TENSORS; at += counts[t++])
-        tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
+        tensors[t] = (gw_reducer_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
                                       .gradient = gradients + at, .weights = weights + at};
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *w = u->weights;
     const float *g = u->gradient;
     (void)ctx;
     for (size_t i = 0; i < u->count; i++) w[i] -= (float)u->scale * g[i];
 }
 
-/* Somebody was lost: with those who are there now. */
+/* After a loss: regroups with the present members. */
 static void recover(void) {
     for (;;) {
         gw_comm *next = NULL, *old = comm;
         if (gw_regroup(comm, &next)) die("gw_regroup");
         comm = next;
-        gw_status status = gw_step_move(step, comm);
+        gw_status status = gw_reducer_resume(reducer, comm);
         gw_finalize(old);
         if (status == GW_OK) return;
-        if (status != GW_PEER_LOST && status != GW_TIMEOUT && status != GW_ABORTED) die("gw_step_move");
+        if (status != GW_PEER_LOST && status != GW_TIMEOUT && status != GW_ABORTED) die("gw_reducer_resume");
         fprintf(stderr, "helper_servers: again: %s\n", gw_last_error(NULL));
     }
 }
 
 static void make_step(float value) {
     for (int t = 0; t < TENSORS; t++)
-        while (gw_step_wait(step, t)) recover();
+        while (gw_reducer_wait(reducer, t)) recover();
     for (int t = TENSORS - 1; t >= 0; t--) {
         float *g = tensors[t].gradient;
         for (size_t i = 0; i < counts[t]; i++) g[i] = value;
-        while (gw_step_ready(step, t)) recover();
+        while (gw_reducer_ready(reducer, t)) recover();
     }
-    while (gw_step_end(step)) recover();
-    while (gw_step_flush(step)) recover();
+    while (gw_reducer_end(reducer)) recover();
+    while (gw_reducer_flush(reducer)) recover();
 }
 
 static void work(uint64_t steps, const char *line) {
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = line;
     options.op = GW_SUM;
     options.update = descend;
     make_model();
     if (gw_init(&comm, NULL)) die("gw_init");
-    int seat = gw_seat(comm);
-    atomic_store(&board->pid[seat], (int)getpid());
-    if (gw_size(comm) > atomic_load(&board->seats)) atomic_store(&board->seats, gw_size(comm));
-    while (gw_step_commit(&step, comm, tensors, TENSORS, &options)) {
+    int member = gw_member_id(comm);
+    atomic_store(&tally->pid[member], (int)getpid());
+    if (gw_size(comm) > atomic_load(&tally->members)) atomic_store(&tally->members, gw_size(comm));
+    while (gw_reducer_commit(&reducer, comm, tensors, TENSORS, &options)) {
         gw_comm *next = NULL, *old = comm;
-        if (gw_regroup(comm, &next)) die("gw_step_commit");
+        if (gw_regroup(comm, &next)) die("gw_reducer_commit");
         comm = next;
         gw_finalize(old);
     }
-    for (uint64_t number = gw_step_count(step).first_step;; number++) {
-        uint64_t last = atomic_load(&board->last);
+    for (uint64_t number = gw_reducer_read_counters(reducer).first_step;; number++) {
+        uint64_t last = atomic_load(&tally->last);
         if (number >= steps && last && number >= last) break;
-        atomic_store(&board->at[seat], number);
-        atomic_fetch_add(&board->begun[seat], 1);
+        atomic_store(&tally->at[member], number);
+        atomic_fetch_add(&tally->begun[member], 1);
         make_step(-1);
-        atomic_fetch_add(&board->ended[seat], 1);
+        atomic_fetch_add(&tally->ended[member], 1);
         nap(1000 + (unsigned)(rand() % 2000));
     }
-    atomic_store(&board->pid[seat], 0);
+    atomic_store(&tally->pid[member], 0);
     while (gw_barrier(comm)) recover(); /* all have been answered: one more push, of nothing, brings all of it */
     make_step(0);
-    while (gw_step_leave(step)) recover();
+    while (gw_reducer_leave(reducer)) recover();
     float least = weights[0], most = weights[0];
     for (size_t i = 0; i < counts[0] + counts[1] + counts[2] + counts[3]; i++) {
         if (weights[i] < least) least = weights[i];
         if (weights[i] > most) most = weights[i];
     }
-    if (gw_rank(comm) == 0) board->least = least, board->most = most;
-    gw_step_close(step);
+    if (gw_rank(comm) == 0) tally->least = least, tally->most = most;
+    gw_reducer_close(reducer);
     gw_finalize(comm);
 }
 
@@ -151,12 +152,12 @@ static bool has_variable(const char *environment, size_t bytes, const char *want
     return false;
 }
 
-/* The server process of that seat in the job that writes beside this board; 0: there is none just now. */
-static int find_server(const char *path, int seat) {
+/* The server process of that member in the job that writes beside this file; 0: none at present. */
+static int find_server(const char *path, int member) {
     char snapshots[512], number[64], name[288], text[32768];
-    int folder = (int)(strlen(path) - strlen("board"));
+    int folder = (int)(strlen(path) - strlen("tally"));
     snprintf(snapshots, sizeof snapshots, "GRADWIRE_SNAPSHOTS=%.*ssnapshots", folder, path);
-    snprintf(number, sizeof number, "GRADWIRE_SEAT=%d", seat);
+    snprintf(number, sizeof number, "GRADWIRE_MEMBER=%d", member);
     DIR *processes = opendir("/proc");
     int found = 0;
     for (struct dirent *entry; processes && !found && (entry = readdir(processes));) {
@@ -173,56 +174,56 @@ static int find_server(const char *path, int seat) {
     return found;
 }
 
-static bool gone_for_good, killed[SEATS];
+static bool gone_for_good, killed[MEMBERS];
 
 /* One that will not come back counts no longer. */
-static bool lives(int s) { return s < atomic_load(&board->seats) && !(gone_for_good && killed[s]); }
+static bool lives(int s) { return s < atomic_load(&tally->members) && !(gone_for_good && killed[s]); }
 
 static uint64_t least_progress(const uint64_t *since) {
     uint64_t least = UINT64_MAX;
-    for (int s = 0; s < SEATS; s++) {
+    for (int s = 0; s < MEMBERS; s++) {
         if (!lives(s)) continue;
-        uint64_t made = atomic_load(&board->ended[s]) - since[s];
+        uint64_t made = atomic_load(&tally->ended[s]) - since[s];
         if (made < least) least = made;
     }
     return least == UINT64_MAX ? 0 : least;
 }
 
-static void kill_some(const char *path, int kills, int seats, char **seat) {
-    uint64_t since[SEATS] = {0};
+static void kill_some(const char *path, int kills, int members, char **member) {
+    uint64_t since[MEMBERS] = {0};
     for (int k = 0; k < kills; k++) {
         for (int waited = 0; least_progress(since) < 3; waited++) {
             if (waited > PATIENCE_S * 1000) die("nobody makes progress any more");
             nap(1000);
         }
         nap((unsigned)(rand() % 60000));
-        int victim = atoi(seat[rand() % seats]);
-        int pid = victim < atomic_load(&board->seats) ? atomic_load(&board->pid[victim]) : find_server(path, victim);
-        for (int s = 0; s < SEATS; s++) since[s] = atomic_load(&board->ended[s]);
-        if (pid && !(gone_for_good && killed[victim]) && kill(pid, SIGKILL) == 0) atomic_fetch_add(&board->kills, 1);
+        int victim = atoi(member[rand() % members]);
+        int pid = victim < atomic_load(&tally->members) ? atomic_load(&tally->pid[victim]) : find_server(path, victim);
+        for (int s = 0; s < MEMBERS; s++) since[s] = atomic_load(&tally->ended[s]);
+        if (pid && !(gone_for_good && killed[victim]) && kill(pid, SIGKILL) == 0) atomic_fetch_add(&tally->kills, 1);
         killed[victim] = true;
     }
     while (least_progress(since) < 3) nap(1000);
     uint64_t last = 0;
-    for (int s = 0; s < SEATS; s++)
-        if (atomic_load(&board->at[s]) > last) last = atomic_load(&board->at[s]);
-    atomic_store(&board->last, last + 50);
+    for (int s = 0; s < MEMBERS; s++)
+        if (atomic_load(&tally->at[s]) > last) last = atomic_load(&tally->at[s]);
+    atomic_store(&tally->last, last + 50);
 }
 
-/* What was used is between what was answered, less what was said to be lost, and what was begun. */
+/* Steps used are at least those answered less those lost, and at most those begun. */
 static int check(uint64_t lost) {
     uint64_t begun = 0, ended = 0;
-    for (int s = 0; s < SEATS; s++) begun += board->begun[s], ended += board->ended[s];
+    for (int s = 0; s < MEMBERS; s++) begun += tally->begun[s], ended += tally->ended[s];
     printf("%d killed; %" PRIu64 " steps pushed, %" PRIu64 " answered, %" PRIu64 " may be lost; weights count %g "
            "to %g\n",
-           board->kills, begun, ended, lost, (double)board->least, (double)board->most);
-    return board->last && (double)board->least + (double)lost >= (double)ended && (double)board->most <= (double)begun
+           tally->kills, begun, ended, lost, (double)tally->least, (double)tally->most);
+    return tally->last && (double)tally->least + (double)lost >= (double)ended && (double)tally->most <= (double)begun
                ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
-    open_board(argv[2]);
+    open_tally(argv[2]);
     srand((unsigned)getpid());
     if (strcmp(argv[1], "work") == 0 && argc == 5) work(strtoull(argv[3], NULL, 10), argv[4]);
     else if (strcmp(argv[1], "kill") == 0 && argc > 6) {

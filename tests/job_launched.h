@@ -1,6 +1,6 @@
-/* job_launched.h - ranks of a job (job.h, which includes this) that a launcher starts, an MPI's for transport=mpi or
- * gradwire run: TEST_LAUNCHER="mpirun.openmpi --oversubscribe". They are this program once more, and find in JOB_FILE,
- * the memory that the test shares with them, what they are to do. */
+/* job_launched.h - ranks of a job (fault_job.h, which includes this) that a launcher starts: an MPI's for
+ * transport=mpi, or gradwire run. TEST_LAUNCHER="mpirun.openmpi --oversubscribe". The ranks run this program again, and
+ * read their task from JOB_FILE, memory that the test shares with them. */
 #ifndef GW_TEST_JOB_LAUNCHED_H
 #define GW_TEST_JOB_LAUNCHED_H
 
@@ -35,10 +35,10 @@ static void job_launch(job *j, const char *line) {
     unsetenv("JOB_FILE");
     gw_time until = gw_clock_now() + LAUNCH_SECONDS * JOB_BUSY * GW_SECOND;
     for (int r = 0; r < j->world; r++) {
-        const job_seat *seat = &j->shared->seat[r];
+        const job_member *member = &j->shared->member[r];
         if (j->absent == r + 1) continue;
-        while (!atomic_load(&seat->joined) && !atomic_load(&seat->ended) && gw_clock_now() < until) usleep(500);
-        j->pid[r] = atomic_load(&seat->pid);
+        while (!atomic_load(&member->joined) && !atomic_load(&member->ended) && gw_clock_now() < until) usleep(500);
+        j->pid[r] = atomic_load(&member->pid);
     }
 }
 
@@ -57,7 +57,7 @@ __attribute__((constructor)) static void job_be_launched(void) {
     j.launcher = getppid();
     j.me = atoi(rank);
     j.body = (job_body *)((intptr_t)job_run_rank + shared->body_at);
-    atomic_store(&shared->seat[j.me].pid, getpid());
+    atomic_store(&shared->member[j.me].pid, getpid());
     job_run_rank(&j);
 }
 

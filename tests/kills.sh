@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # kills.sh BUILD_DIRECTORY [KILLS] [PATTERN]: ranks are killed at random moments of random collectives, in jobs of 2 to 8
 # ranks that have forked children, over every transport that this machine has, with and without our launcher (mpi under
-# mpirun of Open MPI, which goes on after a death with --enable-recovery). KILLS in all (default 500; seven minutes), of
-# the ways whose names hold PATTERN. SEED=N: others. Fails where a survivor is not told which rank died, or takes longer
+# mpirun of Open MPI, which continues after a death with --enable-recovery). KILLS in all (default 500; seven minutes), of
+# the ways whose names hold PATTERN. SEED=N: others. Fails if a survivor does not learn which rank died, or takes longer
 # than 200 ms at the 99th percentile.
 set -uo pipefail
 build=$(cd "${1:?usage: kills.sh BUILD_DIRECTORY [KILLS] [PATTERN]}" && pwd) || exit 2
@@ -14,8 +14,8 @@ log=$(mktemp) || exit 2
 trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
 
-carriers=$("$build/gradwire" doctor -n 1 --json)
-usable() { grep -qF "\"transport\": \"$1\"" <(grep '"usable": true' <<<"$carriers"); }
+transports=$("$build/gradwire" doctor -n 1 --json)
+usable() { grep -qF "\"transport\": \"$1\"" <(grep '"usable": true' <<<"$transports"); }
 ways=()
 for transport in tcp shm rdma:provider=tcp zmq; do
     if ! usable "$transport"; then echo "$transport is left out: gradwire doctor says why"; continue; fi

@@ -1,9 +1,9 @@
-# launch_tools.sh - what tests of gradwire run share; sourced. Before: $gradwire, $top (a fresh directory), $scratch=$top,
+# launch_tools.sh - for tests of gradwire run; sourced. Before: $gradwire, $top (a fresh directory), $scratch=$top,
 # $forever (a number of seconds by which processes are found), $only (a word in the names of cases), passed=0, failed=0.
 # shellcheck shell=bash disable=SC2154,SC2034,SC2016
 
 busy=5 # times are those of an idle machine; on a busy one everything may take that many times as long
-run() { # OPTIONS...: a job, at most 20 s; $out, $err and $code are what came of it
+run() { # OPTIONS...: a job, at most 20 s; sets $out, $err and $code
     timeout -k 1 $((20 * busy)) "$gradwire" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     code=$?
     out=$(tr -d '\0' <"$scratch/out") err=$(tr -d '\0' <"$scratch/err")
@@ -55,7 +55,7 @@ try() { # CASE: in the background, four at a time ($at_once), since they mostly 
         scratch=$top/$1 forever=$forever$(printf %03d "${#names[@]}")
         mkdir "$scratch"
         printf '%s' "$forever" >"$scratch/marker"
-        "$1" 2>&1 | grep -v ': line [0-9]*: .* Killed ' >"$scratch/reason" # the shell tells of what it killed itself
+        "$1" 2>&1 | grep -v ': line [0-9]*: .* Killed ' >"$scratch/reason" # the shell reports its own kills
     ) &
 }
 tell() { # CASE

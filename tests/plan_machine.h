@@ -2,9 +2,9 @@
  *
  * A raw element has 32 bits; a wide one 64, of which half are a mark, so that mixing them up shows. Finishing changes
  * the value, so that doing it twice or never shows. Orders are adversarial: kinds of events have priorities drawn from
- * the seed (landing space granted as early as allowed and used as late as possible, and the other way round), a stream
- * reads what it sends either at once or at the last moment, sources must not change in between, and landing space in
- * WORK is overwritten with garbage when it is granted. */
+ * the seed (receive buffers granted as early as allowed and used as late as possible, and the other way round), a
+ * stream reads what it sends either at once or at the last moment, sources must not change in between, and receive
+ * buffers in WORK are overwritten with garbage when they are granted. */
 #ifndef GW_TEST_PLAN_MACHINE_H
 #define GW_TEST_PLAN_MACHINE_H
 
@@ -14,20 +14,20 @@
 
 static const gw_action *step_at(machine *m, cursor *c, int which, uint64_t index) {
     if (c->cached[which] != index + 1) {
-        gw_plan_step(&m->members[c->rank].plan, c->number, index, &c->step[which]);
+        gw_plan_action(&m->members[c->rank].plan, c->number, index, &c->step[which]);
         c->cached[which] = index + 1;
     }
     return &c->step[which];
 }
 
-static bool hold(machine *m, int rank, const gw_waits waits[GW_STEP_WAITS]) {
+static bool hold(machine *m, int rank, const gw_waits waits[GW_ACTION_WAITS]) {
     bool all = true;
-    for (int w = 0; w < GW_STEP_WAITS; w++) {
+    for (int w = 0; w < GW_ACTION_WAITS; w++) {
         ENSURE(m, waits[w].first + waits[w].streams <= m->members[rank].plan.streams);
         for (uint32_t s = 0; s < waits[w].streams; s++) {
             const cursor *c = &m->members[rank].cursors[waits[w].first + s];
-            ENSURE(m, waits[w].steps <= c->stream.steps);
-            all &= c->done >= waits[w].steps;
+            ENSURE(m, waits[w].actions <= c->stream.actions);
+            all &= c->done >= waits[w].actions;
         }
     }
     return all;
@@ -37,9 +37,9 @@ static uint16_t depth_through(const cursor *c, uint64_t steps) { return steps ? 
 
 static uint16_t ready_depth(machine *m, int rank, const gw_action *step) {
     uint16_t depth = 0;
-    for (int w = 0; w < GW_STEP_WAITS; w++)
+    for (int w = 0; w < GW_ACTION_WAITS; w++)
         for (uint32_t s = 0; s < step->ready[w].streams; s++) {
-            uint16_t d = depth_through(&m->members[rank].cursors[step->ready[w].first + s], step->ready[w].steps);
+            uint16_t d = depth_through(&m->members[rank].cursors[step->ready[w].first + s], step->ready[w].actions);
             if (d > depth) depth = d;
         }
     return depth;
@@ -49,7 +49,7 @@ static uint16_t ready_depth(machine *m, int rank, const gw_action *step) {
 static void complete(machine *m, cursor *c, const gw_action *step, uint16_t arrived) {
     if (m->depths) {
         uint16_t depth = ready_depth(m, c->rank, step);
-        if (c->stream.flow == GW_FLOW_SEND) depth++;
+        if (c->stream.kind == GW_STREAM_SEND) depth++;
         if (arrived > depth) depth = arrived;
         if (depth_through(c, c->done) > depth) depth = depth_through(c, c->done);
         c->depth[c->done] = depth;
@@ -61,11 +61,11 @@ static void complete(machine *m, cursor *c, const gw_action *step, uint16_t arri
 /* --- events; each returns whether it happened --- */
 
 static bool post(machine *m, cursor *c) {
-    if (c->stream.flow != GW_FLOW_RECV || c->posted == c->stream.steps) return false;
+    if (c->stream.kind != GW_STREAM_RECV || c->posted == c->stream.actions) return false;
     const gw_action *step = step_at(m, c, 0, c->posted);
     if (!hold(m, c->rank, step->free)) return false;
-    ENSURE(m, step->kind == GW_STEP_RECV || step->kind == GW_STEP_RECV_REDUCE);
-    ENSURE(m, step->kind == GW_STEP_RECV || step->land.space == GW_SPACE_WORK);
+    ENSURE(m, step->kind == GW_ACTION_RECV || step->kind == GW_ACTION_RECV_REDUCE);
+    ENSURE(m, step->kind == GW_ACTION_RECV || step->land.space == GW_SPACE_WORK);
     unsigned char *at = place(m, c->rank, step->land);
     if (step->land.space == GW_SPACE_WORK)
         memset(at, 0xEE, 8 * step->land.count);
@@ -76,11 +76,11 @@ static bool post(machine *m, cursor *c) {
 }
 
 static bool start(machine *m, cursor *c) {
-    if (c->stream.flow != GW_FLOW_SEND || c->posted == c->stream.steps) return false;
+    if (c->stream.kind != GW_STREAM_SEND || c->posted == c->stream.actions) return false;
     if (!c->eager && c->posted > c->landed) return false;
     const gw_action *step = step_at(m, c, 0, c->posted);
     if (!hold(m, c->rank, step->ready)) return false;
-    ENSURE(m, step->kind == GW_STEP_SEND);
+    ENSURE(m, step->kind == GW_ACTION_SEND);
     m->spent.messages++;
     if (step->wide)
         m->spent.wide_elements += step->src.count;
@@ -104,16 +104,17 @@ static bool start(machine *m, cursor *c) {
 
 static void land(machine *m, cursor *to, const gw_action *sent, const unsigned char *data) {
     gw_action step;
-    gw_plan_step(&m->members[to->rank].plan, to->number, to->landed, &step);
+    gw_plan_action(&m->members[to->rank].plan, to->number, to->landed, &step);
     ENSURE(m, step.wide == sent->wide);
     ENSURE(m, step.land.count == sent->src.count);
     if (step.land.count == sent->src.count && step.wide == sent->wide)
-        memcpy(landing(m, to->rank, &step), data, message_bytes(sent, sent->src.count));
+        memcpy(recv_buffer(m, to->rank, &step), data, message_bytes(sent, sent->src.count));
     to->landed++;
 }
 
 static bool move(machine *m, cursor *c) {
-    if (c->stream.flow != GW_FLOW_SEND || c->landed == c->posted || c->other->posted <= c->other->landed) return false;
+    if (c->stream.kind != GW_STREAM_SEND || c->landed == c->posted || c->other->posted <= c->other->landed)
+        return false;
     if (c->eager) {
         packet *p = c->head;
         land(m, c->other, &p->step, p->data);
@@ -132,7 +133,7 @@ static bool move(machine *m, cursor *c) {
 }
 
 static void reduce(machine *m, int rank, const gw_action *s) {
-    const unsigned char *src = place(m, rank, s->src), *landed = landing(m, rank, s);
+    const unsigned char *src = place(m, rank, s->src), *landed = recv_buffer(m, rank, s);
     unsigned char *dst = place(m, rank, s->dst);
     ENSURE(m, s->src.count == s->land.count && s->dst.count == s->land.count);
     for (size_t i = 0; i < s->land.count; i++) {
@@ -143,10 +144,10 @@ static void reduce(machine *m, int rank, const gw_action *s) {
 }
 
 static bool act(machine *m, cursor *c) {
-    if (c->stream.flow != GW_FLOW_RECV || c->done == c->landed) return false;
+    if (c->stream.kind != GW_STREAM_RECV || c->done == c->landed) return false;
     const gw_action *step = step_at(m, c, 1, c->done);
     if (!hold(m, c->rank, step->ready)) return false;
-    if (step->kind == GW_STEP_RECV_REDUCE) reduce(m, c->rank, step);
+    if (step->kind == GW_ACTION_RECV_REDUCE) reduce(m, c->rank, step);
     complete(m, c, step, m->depths ? c->other->depth[c->done] : 0);
     return true;
 }
@@ -165,7 +166,7 @@ static void fold(machine *m, int rank, const gw_action *s) {
     }
 }
 
-/* --- the board: when all ranks of a host have come to it --- */
+/* --- the host-local collective: when all ranks of a host have reached it --- */
 
 typedef struct party {
     int size, host;
@@ -173,7 +174,7 @@ typedef struct party {
     const gw_action **step;
 } party;
 
-static void board_reduce(machine *m, const party *p, size_t from, size_t length, int to, bool all) {
+static void coll_reduce(machine *m, const party *p, size_t from, size_t length, int to, bool all) {
     const gw_action *own = p->step[to];
     for (size_t i = 0; i < length; i++) {
         uint32_t value = 0;
@@ -186,52 +187,52 @@ static void board_reduce(machine *m, const party *p, size_t from, size_t length,
             store(place(m, p->at[l]->rank, p->step[l]->dst), false, from + i, finished(value));
     }
     uint64_t size = (uint64_t)p->size;
-    m->spent.board_elements += length * (size + (all ? size : 1));
+    m->spent.coll_elements += length * (size + (all ? size : 1));
 }
 
-static void board_part(machine *m, const party *p, int lane) {
+static void coll_part(machine *m, const party *p, int lane) {
     const gw_action *own = p->step[lane];
     size_t from, length, size = (size_t)p->size;
-    gw_part(own->task == GW_BOARD_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
+    gw_part(own->task == GW_SHM_TASK_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
     switch (own->task) {
-    case GW_BOARD_ALLREDUCE:
-        board_reduce(m, p, from, length, lane, true);
+    case GW_SHM_TASK_ALLREDUCE:
+        coll_reduce(m, p, from, length, lane, true);
         break;
-    case GW_BOARD_REDUCE_SCATTER:
+    case GW_SHM_TASK_REDUCE_SCATTER:
         ENSURE(m, own->dst.count == length);
-        board_reduce(m, p, from, length, lane, false);
+        coll_reduce(m, p, from, length, lane, false);
         break;
-    case GW_BOARD_ALLGATHER:
+    case GW_SHM_TASK_ALLGATHER:
         for (int l = 0; l < p->size; l++)
             if (l != lane)
                 memcpy(place(m, p->at[l]->rank, p->step[l]->dst) + 4 * from,
                        place(m, p->at[lane]->rank, own->dst) + 4 * from, 4 * length);
-        m->spent.board_elements += size * length;
+        m->spent.coll_elements += size * length;
         break;
     default:
         break;
     }
 }
 
-static void board_run(machine *m, const party *p) {
+static void coll_run(machine *m, const party *p) {
     const gw_action *first = p->step[0];
     for (int l = 0; l < p->size; l++)
-        ENSURE(m, p->step[l]->kind == GW_STEP_BOARD && p->step[l]->task == first->task &&
-                      p->step[l]->lanes == first->lanes && p->step[l]->board_root == first->board_root);
+        ENSURE(m, p->step[l]->kind == GW_ACTION_SHM && p->step[l]->task == first->task &&
+                      p->step[l]->lanes == first->lanes && p->step[l]->coll_root == first->coll_root);
     ENSURE(m, first->lanes <= p->size);
-    if (first->task == GW_BOARD_BROADCAST) {
-        int root = first->board_root;
+    if (first->task == GW_SHM_TASK_BROADCAST) {
+        int root = first->coll_root;
         size_t count = p->step[root]->src.count;
         for (int l = 0; l < p->size; l++)
             memmove(place(m, p->at[l]->rank, p->step[l]->dst), place(m, p->at[root]->rank, p->step[root]->src),
                     4 * count);
-        m->spent.board_elements += count * (uint64_t)(p->size + 1);
+        m->spent.coll_elements += count * (uint64_t)(p->size + 1);
         return;
     }
-    for (int lane = 0; lane < first->lanes; lane++) board_part(m, p, lane);
+    for (int lane = 0; lane < first->lanes; lane++) coll_part(m, p, lane);
 }
 
-static bool board(machine *m, cursor *c) {
+static bool coll(machine *m, cursor *c) {
     const gw_topology *topology = &m->members[c->rank].plan.request.topology;
     party p = {.host = gw_topology_host(topology, c->rank)};
     p.size = gw_topology_local_size(topology, p.host);
@@ -240,13 +241,13 @@ static bool board(machine *m, cursor *c) {
     bool here = true;
     for (int l = 0; l < p.size && here; l++) {
         cursor *other = &m->members[gw_topology_rank(topology, p.host, l)].cursors[c->number];
-        here = other->stream.flow == GW_FLOW_LOCAL && other->done == c->done && other->done < other->stream.steps;
+        here = other->stream.kind == GW_STREAM_LOCAL && other->done == c->done && other->done < other->stream.actions;
         if (!here) break;
         p.at[l] = other;
         p.step[l] = step_at(m, other, 1, other->done);
         here = hold(m, other->rank, p.step[l]->ready);
     }
-    if (here) board_run(m, &p);
+    if (here) coll_run(m, &p);
     for (int l = 0; here && l < p.size; l++) complete(m, p.at[l], p.step[l], 0);
     free(p.step);
     free(p.at);
@@ -254,16 +255,16 @@ static bool board(machine *m, cursor *c) {
 }
 
 static bool local(machine *m, cursor *c) {
-    if (c->stream.flow != GW_FLOW_LOCAL || c->done == c->stream.steps) return false;
+    if (c->stream.kind != GW_STREAM_LOCAL || c->done == c->stream.actions) return false;
     const gw_action *step = step_at(m, c, 1, c->done);
     if (!hold(m, c->rank, step->ready)) return false;
     switch (step->kind) {
-    case GW_STEP_BOARD:
-        return board(m, c);
-    case GW_STEP_FOLD:
+    case GW_ACTION_SHM:
+        return coll(m, c);
+    case GW_ACTION_FOLD:
         fold(m, c->rank, step);
         break;
-    case GW_STEP_COPY:
+    case GW_ACTION_COPY:
         ENSURE(m, step->src.count == step->dst.count);
         memmove(place(m, c->rank, step->dst), place(m, c->rank, step->src), 4 * step->src.count);
         break;
@@ -278,7 +279,7 @@ static bool local(machine *m, cursor *c) {
 
 static int by_link(const void *a, const void *b) {
     const cursor *x = *(cursor *const *)a, *y = *(cursor *const *)b;
-    bool sx = x->stream.flow == GW_FLOW_SEND, sy = y->stream.flow == GW_FLOW_SEND;
+    bool sx = x->stream.kind == GW_STREAM_SEND, sy = y->stream.kind == GW_STREAM_SEND;
     int fx = sx ? x->rank : x->stream.peer, fy = sy ? y->rank : y->stream.peer;
     int tx = sx ? x->stream.peer : x->rank, ty = sy ? y->stream.peer : y->rank;
     if (fx != fy) return fx < fy ? -1 : 1;
@@ -292,14 +293,15 @@ static void link_streams(machine *m) {
     cursor **links = calloc(m->cursor_count + 1, sizeof *links);
     size_t count = 0;
     for (size_t i = 0; i < m->cursor_count; i++)
-        if (m->cursors[i].stream.flow != GW_FLOW_LOCAL && m->cursors[i].stream.steps) links[count++] = &m->cursors[i];
+        if (m->cursors[i].stream.kind != GW_STREAM_LOCAL && m->cursors[i].stream.actions)
+            links[count++] = &m->cursors[i];
     qsort(links, count, sizeof *links, by_link);
     ENSURE(m, count % 2 == 0);
     for (size_t i = 0; i + 1 < count && !m->failures; i += 2) {
         cursor *send = links[i], *recv = links[i + 1];
-        ENSURE(m, send->stream.flow == GW_FLOW_SEND && recv->stream.flow == GW_FLOW_RECV);
+        ENSURE(m, send->stream.kind == GW_STREAM_SEND && recv->stream.kind == GW_STREAM_RECV);
         ENSURE(m, send->stream.peer == recv->rank && recv->stream.peer == send->rank);
-        ENSURE(m, send->stream.channel == recv->stream.channel && send->stream.steps == recv->stream.steps);
+        ENSURE(m, send->stream.channel == recv->stream.channel && send->stream.actions == recv->stream.actions);
         send->other = recv;
         recv->other = send;
     }
@@ -312,7 +314,7 @@ static void set_up_cursor(machine *m, cursor *c, int rank, uint32_t number) {
     gw_plan_stream(&m->members[rank].plan, number, &c->stream);
     c->eager = machine_random(&m->random) % 2;
     c->tail = &c->head;
-    if (m->depths) c->depth = calloc(c->stream.steps + 1, sizeof *c->depth);
+    if (m->depths) c->depth = calloc(c->stream.actions + 1, sizeof *c->depth);
 }
 
 typedef bool event(machine *, cursor *);
@@ -330,7 +332,7 @@ static bool sweep(machine *m, event *happen, uint64_t lazy) {
     return moved;
 }
 
-/* True when every stream came to its end. */
+/* True if every stream is complete. */
 static bool machine_run(machine *m) {
     static event *const events[] = {post, start, move, act, local};
     enum { EVENTS = sizeof events / sizeof events[0] };
@@ -348,7 +350,7 @@ static bool machine_run(machine *m) {
         kind = moved ? 0 : kind + 1;
     }
     bool ended = true;
-    for (size_t i = 0; i < m->cursor_count; i++) ended &= m->cursors[i].done == m->cursors[i].stream.steps;
+    for (size_t i = 0; i < m->cursor_count; i++) ended &= m->cursors[i].done == m->cursors[i].stream.actions;
     return ended && !m->failures;
 }
 

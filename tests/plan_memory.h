@@ -27,7 +27,7 @@ typedef struct cursor {
     struct cursor *other;          /* the other end */
     uint64_t posted, landed, done; /* send streams: posted are started */
     bool eager;                    /* send streams: read at once */
-    packet *head, **tail;          /* eager messages on their way */
+    packet *head, **tail;          /* eager messages in flight */
     gw_action step[2];               /* cached: at `posted` and at `done` */
     uint64_t cached[2];            /* their indices + 1 */
     uint64_t snapshot;             /* of the oldest started, not yet moved source */
@@ -110,9 +110,9 @@ static void store(unsigned char *at, bool wide, size_t i, uint32_t value) {
 }
 
 /* A raw message that is reduced lands at the end of its wide slot, as in the executor. */
-static unsigned char *landing(machine *m, int rank, const gw_action *step) {
+static unsigned char *recv_buffer(machine *m, int rank, const gw_action *step) {
     unsigned char *at = place(m, rank, step->land);
-    bool at_end = step->kind == GW_STEP_RECV_REDUCE && !step->wide && step->land.space == GW_SPACE_WORK;
+    bool at_end = step->kind == GW_ACTION_RECV_REDUCE && !step->wide && step->land.space == GW_SPACE_WORK;
     return at_end ? at + 4 * step->land.count : at;
 }
 

@@ -1,5 +1,5 @@
-/* product_case.h - one case of the product: one collective on one communicator, with its buffers, its way of being
- * called, and the check of what came out. */
+/* product_case.h - one case of the product: one collective on one communicator, with its buffers, the kind of call, and
+ * the check of the result. */
 #ifndef GW_TEST_PRODUCT_CASE_H
 #define GW_TEST_PRODUCT_CASE_H
 
@@ -37,7 +37,7 @@ typedef struct product_case {
     unsigned salt; /* makes inputs, roots and alignment differ from those of the case before */
 } product_case;
 
-/* What a rank tells its parent, in memory that both see. */
+/* A rank's report to its parent, in shared memory. */
 typedef struct product_slot {
     char doing[240];
     char wrong[480]; /* the first thing that was */
@@ -324,7 +324,7 @@ static const char *case_text(const product_case *k, char *text, size_t size) {
 
 static gw_status run_case(gw_comm *comm, const product_case *k) {
     int rank = gw_rank(comm), world = gw_size(comm);
-    if (k->collective == P_SENDRECV && world == 1) return GW_OK; /* there is nobody to send to */
+    if (k->collective == P_SENDRECV && world == 1) return GW_OK; /* there is no peer */
     case_text(k, slot->doing, sizeof slot->doing);
     product_layout l = lay_out_case(k, rank, world);
     product_buffers b;

@@ -1,5 +1,5 @@
-/* product_scenes.h - what a list of single cases does not show: many operations in flight, groups, barriers,
- * communicators beside each other, and the bits of sums that round. Each scene is called by every rank of a job. */
+/* product_scenes.h - tests beyond single cases: many operations in flight, groups, barriers, communicators beside each
+ * other, and the bits of sums that round. Every rank of a job calls each scene. */
 #ifndef GW_TEST_PRODUCT_SCENES_H
 #define GW_TEST_PRODUCT_SCENES_H
 
@@ -11,13 +11,13 @@
 
 /* Memory of all ranks of a job. */
 typedef struct product_common {
-    _Atomic int barriers; /* ranks that have come to one so far, all together */
+    _Atomic int barriers; /* ranks that have entered one so far, summed up */
     product_slot slots[RANKS_MAX];
 } product_common;
 
 static product_common *common;
 
-/* Nobody leaves a barrier before all have come. */
+/* No rank leaves a barrier before all have entered it. */
 static void scene_barrier(gw_comm *comm) {
     int world = gw_size(comm), base = 0;
     for (int round = 1; round <= 6; round++) {
@@ -55,7 +55,7 @@ static double load_float(gw_dtype dtype, const void *from, size_t index) {
     }
 }
 
-/* The true result of the values as they are stored, and what it may differ by. */
+/* The true result of the stored values, and the tolerance. */
 static double random_due(gw_dtype dtype, gw_redop op, int world, size_t at, double *tolerance) {
     static const double epsilon[] = {0x1p-23, 0x1p-52, 0x1p-10, 0x1p-7};
     double due = op == GW_PROD ? 1 : 0, size = 0, stored;

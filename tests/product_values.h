@@ -1,4 +1,4 @@
-/* product_values.h - what ranks put in, and what must come out: a reference that shares nothing with the library but
+/* product_values.h - inputs of ranks and expected results: a reference that shares nothing with the library but
  * the conversion of halves (tested in test_half.c).
  *
  * Inputs are small whole numbers (powers of two under prod) for which every order of floating-point sums is exact in

@@ -66,7 +66,7 @@ version_is_checked() {
     ! GRADWIRE_LIBRARY=$scratch/libother.so "$python" -c 'import gradwire' 2>"$scratch/said" &&
         grep -q "is version $version, but .*libother.so is libgradwire 9.9.0: install both" "$scratch/said"
 }
-missing_library_is_told() {
+missing_library_is_reported() {
     ! GRADWIRE_LIBRARY=$scratch/none.so "$python" -c 'import gradwire' 2>"$scratch/said" &&
         grep -q 'libgradwire cannot be loaded: .*none.so.*GRADWIRE_LIBRARY' "$scratch/said"
 }
@@ -101,7 +101,7 @@ the_documented_loop_survives() {
     cat - "$scratch/train.py" >"$scratch/dies.py" <<'END'
 import os, signal
 def die_in(step):
-    if step == 8 and os.environ["RANK"] == "1" and "GRADWIRE_ROUND" not in os.environ:
+    if step == 8 and os.environ["RANK"] == "1" and "GRADWIRE_GENERATION" not in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
 END
     timeout 300 "$build/gradwire" run -n 3 --restarts 1 --deadline 90 -- "$python" "$scratch/dies.py" 2>"$scratch/said" &&
@@ -155,6 +155,6 @@ if [ "${2:-}" = full ]; then full; else quick; fi
 check "children that a rank forks harm nobody, workers of a DataLoader among them" forked_children_harm_nobody
 check "the package has the version of the library" versions_agree
 check "another version of the library is refused" version_is_checked
-check "a missing library is told" missing_library_is_told
+check "a missing library is reported" missing_library_is_reported
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

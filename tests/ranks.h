@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "test.h"
-#include "transport/shm.h"
+#include "transport/shm/shm_transport.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ typedef struct ranks_common {
 typedef struct rank_env {
     ranks_common *common;
     int rank, ranks;
-    uint32_t meetings;
+    uint32_t barriers;
     gw_transport *transport;
     uint64_t sleeps; /* times this rank has slept and was woken */
     void (*body)(struct rank_env *);
@@ -45,7 +45,7 @@ typedef struct rank_env {
 } rank_env;
 
 static void rank_meet(rank_env *env) {
-    uint32_t target = ++env->meetings * (uint32_t)env->ranks;
+    uint32_t target = ++env->barriers * (uint32_t)env->ranks;
     atomic_fetch_add(&env->common->met, 1);
     while (atomic_load(&env->common->met) < target) sched_yield();
 }
@@ -76,7 +76,7 @@ __attribute__((unused)) static void run_threads(rank_env *envs, int ranks) {
     for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
 }
 
-/* Ends this rank as if by kill -9; the others' later meetings do not wait for it. */
+/* Ends this rank as if by kill -9; the others' later barriers do not wait for it. */
 __attribute__((unused)) static void rank_die(rank_env *env) {
     atomic_store(&env->common->dying, env->rank + 1);
     atomic_fetch_add(&env->common->met, 1 << 20);

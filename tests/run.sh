@@ -119,7 +119,7 @@ server_processes_that_fail() {
     finish
     is code "$code" 0
     has output "$out" 'epoch 1/1 '
-    # While they set out it may be before or after, and is told accordingly.
+    # During the start it may come before or after, and the message differs.
     start_training 1 "$gradwire" --restarts 1 --strategy sync=asp
     kill -9 "$server"
     finish
@@ -246,7 +246,7 @@ one_session() { # or the kernel shares cores out by session, and sched_yield amo
     is ranks "$(wc -l <<<"$out")" 3
     is sessions "$(sort -u <<<"$out" | wc -l)" 1
 }
-lab_is_taken_down() { # at its end, and when it is told to end
+lab_is_taken_down() { # at its end, and when it is terminated
     spaces_left() { ip netns list | grep -c "^gw${launcher}h"; }
     no_spaces() { [ "$(spaces_left)" = 0 ]; }
     rank_runs() { [ -n "$(ip netns pids "gw${launcher}h1" 2>/dev/null)" ]; }

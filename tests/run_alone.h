@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "sim/run.h"
+#include "sim/plan_sim.h"
 #include "test.h"
 
 #define ALPHA 50e-6
@@ -12,23 +12,23 @@
 
 typedef struct alone {
     gw_fabric fabric;
-    gw_run_config config;
+    gw_plan_sim_config config;
     int *hosts;
-    /* What came out: when the first and the last rank were done, what it consisted of, and what was sent. */
+    /* Results: when the first and the last rank were done, the time breakdown, and the bytes sent. */
     int finished;
     double first, last, bytes;
-    gw_path path;
+    gw_time_breakdown path;
     uint64_t messages;
-    gw_run *run;
+    gw_plan_sim *sim;
 } alone;
 
 static inline void alone_done(void *ctx, int rank, int tag) {
     alone *a = ctx;
     (void)rank;
     (void)tag;
-    double now = gw_run_now(a->run);
+    double now = gw_plan_sim_now(a->sim);
     if (!a->finished++) a->first = now;
-    if (now >= a->last) a->path = *gw_run_path(a->run);
+    if (now >= a->last) a->path = *gw_plan_sim_path(a->sim);
     if (now > a->last) a->last = now;
 }
 
@@ -41,29 +41,29 @@ static inline alone alone_make(const char *text, int hosts, int locals) {
     CHECK_EQ(GW_OK, gw_fabric_make(&a.fabric, &spec, hosts, &error));
     a.hosts = calloc((size_t)(hosts * locals), sizeof *a.hosts);
     for (int r = 0; r < hosts * locals; r++) a.hosts[r] = r / locals;
-    a.config = (gw_run_config){.topology = {.world = hosts * locals, .host_of = a.hosts}, .done = alone_done};
+    a.config = (gw_plan_sim_config){.topology = {.world = hosts * locals, .host_of = a.hosts}, .done = alone_done};
     return a;
 }
 
-/* Runs it from time 0 on all ranks; what came out is in *a. */
-static inline void alone_run(alone *a, const gw_run_spec *spec) {
+/* Runs it from time 0 on all ranks; the results are in *a. */
+static inline void alone_run(alone *a, const gw_plan_sim_spec *spec) {
     gw_error error = {.rank = -1};
-    gw_run_op *op = NULL;
+    gw_plan_sim_op *op = NULL;
     a->config.fabric = &a->fabric;
     a->config.ctx = a;
     a->finished = 0;
     a->first = a->last = 0;
-    CHECK_EQ(GW_OK, gw_run_open(&a->run, &a->config, &error));
-    CHECK_EQ(GW_OK, gw_run_prepare(a->run, spec, &op, &error));
+    CHECK_EQ(GW_OK, gw_plan_sim_open(&a->sim, &a->config, &error));
+    CHECK_EQ(GW_OK, gw_plan_sim_prepare(a->sim, spec, &op, &error));
     if (op)
-        for (int r = 0; r < gw_run_ranks(a->run); r++) gw_run_start(a->run, op, r);
-    while (gw_run_moment(a->run, &error)) continue;
+        for (int r = 0; r < gw_plan_sim_ranks(a->sim); r++) gw_plan_sim_start(a->sim, op, r);
+    while (gw_plan_sim_run_next(a->sim, &error)) continue;
     CHECK_STR("", error.text);
-    CHECK_EQ(gw_run_ranks(a->run), a->finished);
-    a->bytes = gw_run_bytes(a->run);
-    a->messages = gw_run_messages(a->run);
-    gw_run_close(a->run);
-    a->run = NULL;
+    CHECK_EQ(gw_plan_sim_ranks(a->sim), a->finished);
+    a->bytes = gw_plan_sim_bytes(a->sim);
+    a->messages = gw_plan_sim_messages(a->sim);
+    gw_plan_sim_close(a->sim);
+    a->sim = NULL;
 }
 
 static inline void alone_free(alone *a) { free(a->hosts); }

@@ -1,14 +1,14 @@
-/* tcp_mesh.h - what the tests of the TCP and the rdma transport share: nodes that play the engine (they check every
- * byte, the order, and that callbacks come when they may), real loopback sockets between them, and deadlines.
+/* tcp_mesh.h - for tests of the TCP and the rdma transport: ranks that stand in for the engine (they check every byte,
+ * the order, and when callbacks are called), real loopback sockets between them, and deadlines.
  *
- * Message k from rank s to rank d has bytes that are a function of (s, d, k, offset). Landings are malloc'd to the
+ * The bytes of message k from rank s to rank d are a function of (s, d, k, offset). Receive buffers are malloc'd to the
  * byte, so that the address sanitizer sees a stray write. */
 #ifndef GW_TESTS_TCP_MESH_H
 #define GW_TESTS_TCP_MESH_H
 
 #include "base/clock.h"
 #include "test.h"
-#include "transport/tcp.h"
+#include "transport/tcp/tcp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -18,36 +18,37 @@
 
 #define MESH_MAX 16
 #define MESSAGES_MAX 4096
-#define LANDINGS 1024 /* open at once, from one peer */
+#define RECV_BUFFERS 1024 /* open at once, from one peer */
 #define DEADLINE (TEST_PATIENCE_S * GW_SECOND)
 
-typedef struct node {
+typedef struct mesh_rank {
     int rank;
     gw_transport *transport;
     struct mesh *mesh;
     uint64_t posted[MESH_MAX], arrived[MESH_MAX]; /* messages, by peer; posted counts the next index */
     uint64_t sent[MESH_MAX];
     bool came[MESH_MAX][MESSAGES_MAX];
-    uint8_t *landing[MESH_MAX][LANDINGS]; /* by index % LANDINGS: several are open where the transport is not ordered */
-    uint64_t room[MESH_MAX][LANDINGS];    /* of landings that were granted, bytes; 0: not granted */
+    uint8_t *recv_buffer[MESH_MAX]
+                        [RECV_BUFFERS]; /* by index % RECV_BUFFERS: an unordered transport has several open */
+    uint64_t room[MESH_MAX][RECV_BUFFERS];    /* bytes of granted receive buffers; 0: not granted */
     uint64_t may_send[MESH_MAX];    /* messages that the peer has granted */
-    int lost[MESH_MAX];             /* how often it was said */
+    int lost[MESH_MAX];             /* how often it was reported */
     gw_status lost_status;
     char lost_detail[256];
-    uint64_t shown_max;       /* payloads of up to so many bytes may be shown instead of landed */
-    bool keeps;               /* landings are not to be freed */
-    bool deaf;                /* landing() has no place */
-    bool takes;               /* every other message is used piece by piece, where the transport asks */
-    uint64_t taken[MESH_MAX]; /* bytes of the message that is */
-    bool freed;               /* after reset: no callback may come */
-    void (*on_sent)(struct node *n, int peer);
-    void (*on_arrived)(struct node *n, int peer);
+    uint64_t shown_max;       /* payloads of up to so many bytes may be read in place */
+    bool keeps;               /* receive buffers must not be freed */
+    bool deaf;                /* recv_buffer() returns NULL */
+    bool takes;               /* every other message is used part by part, where the transport supports it */
+    uint64_t taken[MESH_MAX]; /* bytes used of such a message */
+    bool freed;               /* after reset: no callback may be called */
+    void (*on_sent)(struct mesh_rank *n, int peer);
+    void (*on_arrived)(struct mesh_rank *n, int peer);
     gw_packet *packets; /* all that were posted, linked by owner */
-} node;
+} mesh_rank;
 
 typedef struct mesh {
     int world;
-    node nodes[MESH_MAX];
+    mesh_rank ranks[MESH_MAX];
     bool tight;    /* sockets with small buffers */
     bool connects; /* dial() makes the connection at once; otherwise the test does */
     atomic_int dials;
@@ -69,19 +70,19 @@ static inline bool is_filled(const uint8_t *data, int from, int to, uint64_t ind
     return true;
 }
 
-static void *node_landing(void *ctx, int peer, const gw_frame *frame) {
-    node *n = ctx;
+static void *rank_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
+    mesh_rank *n = ctx;
     CHECK(!n->freed && frame->kind == GW_FRAME_DATA && frame->length > 0);
     if (n->deaf) return NULL;
-    uint8_t **slot = &n->landing[peer][frame->index % LANDINGS];
-    if (n->room[peer][frame->index % LANDINGS]) return *slot;
+    uint8_t **slot = &n->recv_buffer[peer][frame->index % RECV_BUFFERS];
+    if (n->room[peer][frame->index % RECV_BUFFERS]) return *slot;
     CHECK(*slot == NULL);
     return *slot = malloc(frame->length);
 }
 
-static inline bool node_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data,
+static inline bool rank_part(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data,
                               uint64_t bytes) {
-    node *n = ctx;
+    mesh_rank *n = ctx;
     if (!n->takes || frame->index % 2) return false;
     CHECK(at == n->taken[peer] && at + bytes <= frame->length);
     CHECK((uintptr_t)data % 16 == 0 && (bytes % 16 == 0 || at + bytes == frame->length));
@@ -93,15 +94,15 @@ static inline bool node_piece(void *ctx, int peer, const gw_frame *frame, uint64
     return true;
 }
 
-static inline void *node_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
-    node *n = ctx;
+static inline void *rank_granted(void *ctx, int peer, const gw_packet *grant, uint64_t index, uint64_t *bytes) {
+    mesh_rank *n = ctx;
     CHECK(!n->freed && index >= grant->first && index < grant->frame.index);
-    *bytes = n->room[peer][index % LANDINGS];
-    return n->landing[peer][index % LANDINGS];
+    *bytes = n->room[peer][index % RECV_BUFFERS];
+    return n->recv_buffer[peer][index % RECV_BUFFERS];
 }
 
-static void node_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
-    node *n = ctx;
+static void rank_arrived(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
+    mesh_rank *n = ctx;
     CHECK(!n->freed && ticket == 0);
     if (frame->kind == GW_FRAME_GRANT) {
         if (frame->index > n->may_send[peer]) n->may_send[peer] = frame->index;
@@ -115,12 +116,12 @@ static void node_arrived(void *ctx, int peer, const gw_frame *frame, const void 
         CHECK(data == NULL && n->taken[peer] == frame->length);
         n->taken[peer] = 0;
     } else if (frame->length > 0) {
-        uint8_t **slot = &n->landing[peer][frame->index % LANDINGS];
+        uint8_t **slot = &n->recv_buffer[peer][frame->index % RECV_BUFFERS];
         bool shown = !n->transport->ops->ordered && frame->length <= n->shown_max;
         CHECK((shown || *slot == data) && is_filled(data, peer, n->rank, frame->index, frame->length));
         if (!n->keeps) free(*slot);
         *slot = NULL;
-        n->room[peer][frame->index % LANDINGS] = 0;
+        n->room[peer][frame->index % RECV_BUFFERS] = 0;
     } else {
         CHECK(data == NULL);
     }
@@ -128,8 +129,8 @@ static void node_arrived(void *ctx, int peer, const gw_frame *frame, const void 
     if (n->on_arrived) n->on_arrived(n, peer);
 }
 
-static void node_sent(void *ctx, int peer, gw_packet *packet) {
-    node *n = ctx;
+static void rank_sent(void *ctx, int peer, gw_packet *packet) {
+    mesh_rank *n = ctx;
     CHECK(!n->freed);
     if (packet->frame.kind == GW_FRAME_GRANT) return;
     if (n->transport->ops->ordered) CHECK_EQ(n->sent[peer], packet->frame.index);
@@ -138,8 +139,8 @@ static void node_sent(void *ctx, int peer, gw_packet *packet) {
     if (n->on_sent) n->on_sent(n, peer);
 }
 
-static void node_lost(void *ctx, int peer, gw_status status, const char *detail) {
-    node *n = ctx;
+static void rank_lost(void *ctx, int peer, gw_status status, const char *detail) {
+    mesh_rank *n = ctx;
     CHECK(!n->freed);
     n->lost[peer]++;
     n->lost_status = status;
@@ -168,13 +169,13 @@ static void socket_pair(int fds[2], bool tight) {
 static inline void join(mesh *m, int from, int to, int stream, uint32_t generation) {
     int fds[2];
     socket_pair(fds, m->tight);
-    gw_transport *a = m->nodes[from].transport, *b = m->nodes[to].transport;
+    gw_transport *a = m->ranks[from].transport, *b = m->ranks[to].transport;
     a->ops->adopt(a, to, stream, generation, fds[0], true);
     b->ops->adopt(b, from, stream, generation, fds[1], false);
 }
 
-static void node_dial(void *ctx, int peer, int stream, uint32_t generation) {
-    node *n = ctx;
+static void rank_dial(void *ctx, int peer, int stream, uint32_t generation) {
+    mesh_rank *n = ctx;
     atomic_fetch_add(&n->mesh->dials, 1);
     if (n->mesh->connects) join(n->mesh, n->rank, peer, stream, generation);
 }
@@ -185,35 +186,40 @@ static inline mesh *mesh_make(int world, bool tight, bool connects) {
     m->tight = tight;
     m->connects = connects;
     for (int r = 0; r < world; r++) {
-        m->nodes[r].rank = r;
-        m->nodes[r].mesh = m;
+        m->ranks[r].rank = r;
+        m->ranks[r].mesh = m;
     }
     return m;
 }
 
-static inline gw_sink node_sink(node *n) {
-    return (gw_sink){.ctx = n, .landing = node_landing, .arrived = node_arrived, .sent = node_sent, .lost = node_lost,
-                     .granted = node_granted, .piece = node_piece};
+static inline gw_sink rank_sink(mesh_rank *n) {
+    return (gw_sink){.ctx = n,
+                     .recv_buffer = rank_recv_buffer,
+                     .arrived = rank_arrived,
+                     .sent = rank_sent,
+                     .lost = rank_lost,
+                     .granted = rank_granted,
+                     .part = rank_part};
 }
 
 static inline mesh *mesh_open(int world, int streams, bool tight, bool connects) {
     mesh *m = mesh_make(world, tight, connects);
     for (int r = 0; r < world; r++) {
-        node *n = &m->nodes[r];
+        mesh_rank *n = &m->ranks[r];
         gw_tcp_options options = {r, world, streams, "auto", 0};
-        CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, node_sink(n), node_dial, n, NULL));
+        CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, rank_sink(n), rank_dial, n, NULL));
         CHECK_EQ(streams == 1, n->transport->ops->ordered);
     }
     return m;
 }
 
-/* Landings for the messages up to index `count`, of these bytes each, and the frame that tells of them. */
-static inline void grant(node *n, int peer, uint64_t first, uint64_t count, size_t bytes) {
+/* Posts receive buffers for the messages up to index `count`, of these bytes each, and sends the grant. */
+static inline void grant(mesh_rank *n, int peer, uint64_t first, uint64_t count, size_t bytes) {
     gw_packet *packet = malloc(sizeof *packet);
     for (uint64_t i = first; i < count; i++) {
-        CHECK(n->landing[peer][i % LANDINGS] == NULL);
-        n->landing[peer][i % LANDINGS] = malloc(bytes);
-        n->room[peer][i % LANDINGS] = bytes;
+        CHECK(n->recv_buffer[peer][i % RECV_BUFFERS] == NULL);
+        n->recv_buffer[peer][i % RECV_BUFFERS] = malloc(bytes);
+        n->room[peer][i % RECV_BUFFERS] = bytes;
     }
     *packet = (gw_packet){.frame = {.kind = GW_FRAME_GRANT, .index = count, .count = bytes * 3 + 1}, .first = first};
     packet->owner = n->packets;
@@ -221,7 +227,7 @@ static inline void grant(node *n, int peer, uint64_t first, uint64_t count, size
     n->transport->ops->send(n->transport, peer, packet);
 }
 
-static void post(node *n, int peer, size_t bytes) {
+static void post(mesh_rank *n, int peer, size_t bytes) {
     gw_packet *packet = malloc(sizeof *packet);
     uint64_t index = n->posted[peer]++;
     uint8_t *data = malloc(bytes + 1);
@@ -233,8 +239,8 @@ static void post(node *n, int peer, size_t bytes) {
     n->transport->ops->send(n->transport, peer, packet);
 }
 
-/* Frees what was lent to the transport; only after reset() or close(). */
-static void node_forget(node *n) {
+/* Frees the memory of posted packets; only after reset() or close(). */
+static void rank_forget(mesh_rank *n) {
     while (n->packets) {
         gw_packet *next = n->packets->owner;
         free((void *)(uintptr_t)n->packets->data);
@@ -242,9 +248,9 @@ static void node_forget(node *n) {
         n->packets = next;
     }
     for (int p = 0; p < MESH_MAX; p++) {
-        for (int i = 0; i < LANDINGS; i++) {
-            free(n->landing[p][i]);
-            n->landing[p][i] = NULL;
+        for (int i = 0; i < RECV_BUFFERS; i++) {
+            free(n->recv_buffer[p][i]);
+            n->recv_buffer[p][i] = NULL;
         }
         memset(n->room[p], 0, sizeof n->room[p]);
         n->posted[p] = n->arrived[p] = n->sent[p] = n->may_send[p] = 0;
@@ -253,36 +259,38 @@ static void node_forget(node *n) {
     }
 }
 
-static void node_close(node *n) {
+static void rank_close(mesh_rank *n) {
     if (n->transport) n->transport->ops->close(n->transport);
     n->transport = NULL;
-    node_forget(n);
+    rank_forget(n);
 }
 
 static void mesh_close(mesh *m) {
-    for (int r = 0; r < m->world; r++) node_close(&m->nodes[r]);
+    for (int r = 0; r < m->world; r++) rank_close(&m->ranks[r]);
     free(m);
 }
 
-static inline bool node_poll(node *n) { return n->transport && n->transport->ops->poll(n->transport, gw_clock_now()); }
+static inline bool rank_poll(mesh_rank *n) {
+    return n->transport && n->transport->ops->poll(n->transport, gw_clock_now());
+}
 
-/* Everything posted is here (where nobody is lost). */
+/* True if everything posted has arrived (where no rank is lost). */
 static inline bool complete(const mesh *m) {
     for (int a = 0; a < m->world; a++) {
         for (int b = 0; b < m->world; b++) {
-            if (m->nodes[a].posted[b] != m->nodes[b].arrived[a]) return false;
-            if (m->nodes[a].posted[b] != m->nodes[a].sent[b]) return false;
+            if (m->ranks[a].posted[b] != m->ranks[b].arrived[a]) return false;
+            if (m->ranks[a].posted[b] != m->ranks[a].sent[b]) return false;
         }
     }
     return true;
 }
 
-/* Polls all nodes until the condition holds; a CHECK fails at the deadline. */
+/* Polls all ranks until the condition holds; a CHECK fails at the deadline. */
 #define POLL_UNTIL(m, condition)                                                                                       \
     do {                                                                                                               \
         gw_time until_end = gw_clock_now() + DEADLINE;                                                                 \
         while (!(condition) && gw_clock_now() < until_end) {                                                           \
-            for (int until_r = 0; until_r < (m)->world; until_r++) node_poll(&(m)->nodes[until_r]);                    \
+            for (int until_r = 0; until_r < (m)->world; until_r++) rank_poll(&(m)->ranks[until_r]);                    \
         }                                                                                                              \
         CHECK(condition);                                                                                              \
     } while (0)

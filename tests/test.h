@@ -1,12 +1,12 @@
-/* test.h - the harness of a test program: named cases, checks that go on, one closing line, and a watchdog.
+/* test.h - the harness of a test program: named cases, checks that continue, one closing line, and a watchdog.
  *
  *     static void adds(void) { CHECK(1 + 1 == 2); CHECK_EQ(4, 2 + 2); }
  *     TEST_MAIN(CASE(adds))
  *
  * Arguments choose cases by name; TEST_SECONDS sets the watchdog (default 900).
  *
- * Tests must hold on a machine whose cores are all taken by others. What must happen is waited for with patience; what
- * is promised to be quick must be quick in one of several tries. */
+ * Tests must pass on a machine whose cores are all busy. They wait long for events that must happen; operations that
+ * must be fast have to be fast in one of several tries. */
 #ifndef GW_TEST_H
 #define GW_TEST_H
 
@@ -24,10 +24,10 @@ typedef struct test_case {
 
 __attribute__((unused)) static int test_failures; /* of the case that runs */
 
-/* How long a test waits for what must happen. A wait takes that long only where the code is broken. */
+/* How long a test waits for an event that must happen. A wait takes that long only where the code is broken. */
 #define TEST_PATIENCE_S 60
 
-/* What a deadline may be overrun by on a busy machine. */
+/* Tolerance of deadlines on a busy machine. */
 #define TEST_SLACK_MS 5000
 
 #define TEST_TRIES 5
@@ -38,8 +38,8 @@ static inline double test_seconds(clockid_t clock) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* How many times as long as alone on its core a thread takes for its work just now: what is promised to be quick may
- * take that many times as long too. 1 on an idle machine. */
+/* The present slowdown of a thread against one alone on its core: limits of time are multiplied by it. 1 on an idle
+ * machine. */
 static inline double test_slowdown(void) {
     double wall = test_seconds(CLOCK_MONOTONIC), begun = test_seconds(CLOCK_THREAD_CPUTIME_ID), cpu;
     do cpu = test_seconds(CLOCK_THREAD_CPUTIME_ID) - begun;
@@ -57,7 +57,8 @@ static inline double test_slowdown(void) {
         }                                                                                                              \
     } while (0)
 
-/* A busy machine delays one try, but not all of them; a fault spoils each. Ends early when another check has failed. */
+/* A busy machine delays one try, but not all of them; a fault fails every try. Ends early if another check has failed.
+ */
 #define CHECK_IN_SOME_TRY(condition)                                                                                   \
     do {                                                                                                               \
         int check_try = 0, check_before = test_failures;                                                               \

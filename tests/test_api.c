@@ -1,5 +1,5 @@
-/* The public calls, from outside: what they refuse and how they say so, requests, groups, memory, the environment, and
- * several communicators and jobs in one process. What they compute is checked by helper_product.c. */
+/* test_api.c - the public calls from outside: wrong arguments and their errors, requests, groups, memory, the
+ * environment, and several communicators and jobs in one process. helper_product.c checks the results. */
 #include <pthread.h>
 #include <time.h>
 
@@ -146,7 +146,7 @@ static void groups(void) {
 
 static void use_memory(gw_comm *comm) {
     static const size_t sizes[] = {0, 1, 4096, 100000, 1 << 22};
-    for (int i = 0; i < 10; i++) { /* each twice: what is used again is zero again */
+    for (int i = 0; i < 10; i++) { /* each twice: reused memory is zero again */
         size_t bytes = sizes[i % 5], set = 0;
         uint8_t *memory = gw_alloc(comm, bytes);
         CHECK(memory != NULL && (uintptr_t)memory % 4096 == 0);
@@ -162,7 +162,7 @@ static void use_memory(gw_comm *comm) {
 
 static void memory_of_one(void) { use_memory(alone()); }
 
-/* What the environment says wrongly is refused before anything else happens. */
+/* Wrong variables are refused before anything else happens. */
 static void bad_setting(const char *name, const char *value, gw_status due, const char *words) {
     gw_comm *comm = (gw_comm *)name;
     setenv(name, value, 1);
@@ -196,7 +196,7 @@ static void bad_quorum(void) {
     CHECK(strstr(gw_last_error(NULL), "quorum=\"perhaps\" is neither on nor off") != NULL);
 }
 
-static void one_alone_shrinks(void) {
+static void a_world_of_one_shrinks(void) {
     gw_comm *comm = NULL, *smaller = NULL;
     gw_options options = job_options(0, 1, -1, NULL);
     options.quorum = "on";
@@ -278,10 +278,10 @@ static void overlap_rank(int rank) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-static void requests_go_on_by_themselves(void) { on_every_strategy(3, overlap_rank); }
+static void requests_progress_by_themselves(void) { on_every_strategy(3, overlap_rank); }
 
-/* One rank starts more than the other can keep aside, and only then what the other waits for. */
-static void ahead_rank(int rank) {
+/* One rank starts more than fits into the other's unexpected queue, and only then what the other waits for. */
+static void eager_rank(int rank) {
     enum { COUNT = 65536, CALLS = 12 }; /* just a chunk each */
     gw_comm *comm = join(rank, 2, port), *first = NULL;
     gw_request *started[CALLS];
@@ -303,9 +303,9 @@ static void ahead_rank(int rank) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-static void chunks_come_ahead_of_their_calls(void) { on_every_strategy(2, ahead_rank); }
+static void eager_chunks_arrive_before_their_calls(void) { on_every_strategy(2, eager_rank); }
 
-/* A request that nobody waits for is over when gw_finalize returns. */
+/* A request that no call waits for is complete when gw_finalize returns. */
 static void forgotten_rank(int rank) {
     enum { COUNT = 300000 };
     static int32_t data[COUNT];
@@ -323,7 +323,7 @@ static void forgotten_rank(int rank) {
 
 static void finalize_waits_for_requests(void) { on_every_strategy(2, forgotten_rank); }
 
-/* Two jobs of the same processes, ranks the other way round in the second, each used by a thread of its own. */
+/* Two jobs of the same processes, with ranks reversed in the second, each used by a thread of its own. */
 static void *reduce_many(void *argument) {
     gw_comm *comm = argument;
     for (int i = 0; i < 200; i++) {
@@ -364,7 +364,7 @@ static void two_threads_rank(int rank) {
 
 static void two_communicators_in_two_threads(void) { on_every_strategy(3, two_threads_rank); }
 
-/* Ranks that do not agree on the strategy hear of it. */
+/* Ranks that do not agree on the strategy get an error. */
 static void other_strategy_rank(int rank) {
     int32_t x = 1;
     strategy = rank == 1 ? "arch=ring transport=tcp" : "arch=tree transport=tcp";
@@ -383,8 +383,7 @@ static void different_strategies(void) {
 }
 
 TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
-          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum), CASE(one_alone_shrinks),
-          CASE(memory_of_two),
-          CASE(requests_go_on_by_themselves), CASE(chunks_come_ahead_of_their_calls), CASE(finalize_waits_for_requests),
-          CASE(two_jobs_in_one_process),
-          CASE(two_communicators_in_two_threads), CASE(different_strategies))
+          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum), CASE(a_world_of_one_shrinks),
+          CASE(memory_of_two), CASE(requests_progress_by_themselves), CASE(eager_chunks_arrive_before_their_calls),
+          CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads),
+          CASE(different_strategies))

@@ -1,9 +1,9 @@
 /* test_args.c - the option parser of the program. It is no part of the library, so its files are included here. */
 #include "test.h"
 
-#include "cli/args.c"
-#include "cli/json.c"
-#include "cli/table.c"
+#include "cli/common/args.c"
+#include "cli/common/json.c"
+#include "cli/common/table.c"
 
 static const char *const ops[] = {"sum", "avg", "max", NULL};
 
@@ -143,8 +143,8 @@ static void help_comes_from_the_table(void) {
               "  -n, --ranks N        how many\n"
               "      --bytes BYTES    how large\n"
               "      --deadline TIME  how long\n"
-              "      --op NAME        what is done: sum, avg, max\n"
-              "  -h, --help           this text\n\n"
+              "      --op NAME        what is done; one of: sum, avg, max\n"
+              "  -h, --help           show this help\n\n"
               "example:\n  gradwire try\n  gradwire try -j\n",
               said);
     CHECK_EQ(0, parse(&plain, "-h"));

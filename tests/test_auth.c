@@ -1,6 +1,6 @@
-/* test_auth.c - the handshake lets in those who know the token and nobody else: wrong tokens, every truncation, every
- * flipped bit, reflections and replays. */
-#include "transport/auth.h"
+/* test_auth.c - the handshake accepts only peers that know the token: wrong tokens, every truncation, every flipped
+ * bit, reflections and replays are refused. */
+#include "bootstrap/auth.h"
 
 #include "test.h"
 
@@ -30,7 +30,7 @@ typedef struct wire {
     uint8_t mask;
 } wire;
 
-/* Moves what `from` has to say to `to`, in pieces of at most `piece` bytes. */
+/* Moves the output of `from` to `to`, in parts of at most `piece` bytes. */
 static gw_status move(gw_auth *from, gw_auth *to, wire *w, size_t piece) {
     size_t count;
     for (const uint8_t *bytes = gw_auth_output(from, &count); count; bytes = gw_auth_output(from, &count)) {
@@ -62,7 +62,7 @@ static bool both_done(const gw_auth *client, const gw_auth *server) {
     return gw_auth_done(client) && gw_auth_done(server);
 }
 
-static void friends_meet(void) {
+static void ranks_with_the_token_connect(void) {
     for (size_t piece = 1; piece <= 160; piece++) {
         gw_auth client, server;
         wire up = {.flip = -1}, down = {.flip = -1};
@@ -90,7 +90,7 @@ static void wrong_token_or_job(void) {
         CHECK_EQ(GW_DENIED, run(&client, &server, &up, &down, 160));
         CHECK_EQ(GW_AUTH_FAILED, client.state); /* it notices first, and says nothing more */
         CHECK_EQ(44, up.count);
-        /* A client that goes on regardless cannot prove itself either. */
+        /* A client that ignores the error cannot prove itself either. */
         uint8_t guess[32] = {1};
         CHECK_EQ(GW_DENIED, gw_auth_take(&server, guess, sizeof guess));
         CHECK_EQ(GW_AUTH_FAILED, server.state);
@@ -179,7 +179,7 @@ static void replay(void) {
 }
 
 /* A member of the job that talks nonsense is not a stranger, but is refused too. */
-static void introductions_are_checked(void) {
+static void hello_messages_are_checked(void) {
     static const gw_intro nonsense[] = {
         {.purpose = 0, .from = 1, .to = 0, .world = 2},
         {.purpose = GW_PURPOSES, .from = 1, .to = 0, .world = 2},
@@ -200,5 +200,5 @@ static void introductions_are_checked(void) {
     }
 }
 
-TEST_MAIN(CASE(friends_meet), CASE(wrong_token_or_job), CASE(truncation_never_finishes),
-          CASE(every_flipped_bit_is_noticed), CASE(reflection), CASE(replay), CASE(introductions_are_checked))
+TEST_MAIN(CASE(ranks_with_the_token_connect), CASE(wrong_token_or_job), CASE(truncation_never_finishes),
+          CASE(every_flipped_bit_is_noticed), CASE(reflection), CASE(replay), CASE(hello_messages_are_checked))

@@ -1,4 +1,4 @@
-/* test_bench.c - cases as text, patterns that notice what is wrong, and one rank's measurement. */
+/* test_bench.c - benchmark cases as text, data patterns that show errors, and one rank's measurement. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +72,9 @@ static void pattern_of_all_is_the_sum(void) {
     gw_pattern_free(&all);
 }
 
-/* A world of one rank, whose library does what it is told: nothing wrong, all wrong, or fails. */
+/* A world of one rank with a fake library: right results, wrong results, or failure. */
 typedef struct fake {
-    int calls, meetings;
+    int calls, barriers;
     bool spoils, fails;
 } fake;
 
@@ -87,7 +87,7 @@ static gw_status fake_call(void *ctx, const gw_bench_case *c, const gw_bench_buf
 
 static gw_status fake_meet(void *ctx, gw_error *error) {
     (void)error;
-    ((fake *)ctx)->meetings++;
+    ((fake *)ctx)->barriers++;
     return GW_OK;
 }
 
@@ -110,7 +110,7 @@ static gw_status measure(fake *f, bool check, uint64_t *wrong) {
 static void measurements(void) {
     uint64_t wrong = 0;
     fake good = {0}, bad = {.spoils = true}, broken = {.fails = true};
-    CHECK(measure(&good, true, &wrong) == GW_OK && wrong == 0 && good.calls == 5 && good.meetings == 6);
+    CHECK(measure(&good, true, &wrong) == GW_OK && wrong == 0 && good.calls == 5 && good.barriers == 6);
     CHECK(measure(&bad, false, &wrong) == GW_OK && wrong == 2000);
     CHECK(measure(&bad, true, &wrong) == GW_OK && wrong == 5000);
     CHECK(measure(&broken, true, &wrong) == GW_SYSTEM && broken.calls == 1);

@@ -1,6 +1,6 @@
-/* test_bind.c - shares of CPUs: together all, never the same one twice, near equal, by node and core; all where ranks
- * outnumber them. */
-#include "launch/bind.h"
+/* test_bind.c - binding of ranks to CPUs: a partition of all CPUs, nearly equal, by NUMA node and core; no binding
+ * where ranks outnumber CPUs. */
+#include "launch/cpu_bind.h"
 #include "test.h"
 
 #include <sys/stat.h>

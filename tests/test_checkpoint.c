@@ -1,4 +1,4 @@
-/* test_checkpoint.c - checkpoints: what goes in comes out, damage of every byte is refused, the previous one is used.
+/* test_checkpoint.c - checkpoints: round trips, refusal of damage in every byte, use of the previous file.
  */
 #include <sys/stat.h>
 
@@ -101,7 +101,7 @@ static void no_sections(void) {
     leave();
 }
 
-/* A section large enough to be written in pieces, and many small ones. */
+/* A section large enough to be written in parts, and many small ones. */
 static void large_and_many(void) {
     enter();
     gw_error error = {.status = GW_OK};
@@ -171,7 +171,7 @@ static void abandoned(void) {
     leave();
 }
 
-/* What a writer that was killed leaves is overwritten and never read. */
+/* The unfinished file of a killed writer is overwritten and never read. */
 static void writer_died(void) {
     enter();
     gw_error error = {.status = GW_OK};

@@ -1,5 +1,5 @@
-/* test_codec.c - what every codec promises: the fast way has the reference's bits, cuts do not matter, payloads from
- * anywhere do no harm, NaN and infinities arrive, and payloads that merge add up. */
+/* test_codec.c - properties of every codec: the fast version has the reference's bits, cuts do not matter, damaged
+ * payloads do no harm, NaN and infinities arrive, and merged payloads add up. */
 #include "codec_run.h"
 
 #define COUNT_MAX 200001
@@ -45,10 +45,10 @@ static bool compare_levels(const char *text, size_t count, input_kind kind, int 
 }
 
 static void fast_equals_reference(void) {
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         for (size_t count = 0; count <= 300; count++) {
             for (int kind = 0; kind < (count < 100 ? INPUTS : INPUT_ZERO); kind++) {
-                CHECK(compare_levels(codec_setups[s], count, (input_kind)kind, 2));
+                CHECK(compare_levels(codec_setup(s), count, (input_kind)kind, 2));
             }
         }
     }
@@ -56,19 +56,19 @@ static void fast_equals_reference(void) {
 
 static void fast_equals_reference_large(void) {
     static const size_t counts[] = {511, 512, 513, 2048, 2049, 4097, 65535, 65536, 65537, 140000};
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             for (int kind = 0; kind < INPUTS; kind++) {
                 if (counts[c] > 5000 && kind != INPUT_NORMAL && kind != INPUT_NASTY && kind != INPUT_EQUAL &&
                     kind != INPUT_LEVELS)
                     continue;
-                CHECK(compare_levels(codec_setups[s], counts[c], (input_kind)kind, 2));
+                CHECK(compare_levels(codec_setup(s), counts[c], (input_kind)kind, 2));
             }
         }
     }
 }
 
-/* Encodes the tensor in pieces cut at random blocks, decodes each, and compares with the whole. */
+/* Encodes the tensor in parts cut at random blocks, decodes each, and compares with the whole. */
 static void check_cuts(const char *text, size_t count, uint64_t seed) {
     codec_run whole, cut;
     if (!run_open(&whole, text, 0, count)) return;
@@ -107,10 +107,10 @@ static void check_cuts(const char *text, size_t count, uint64_t seed) {
     run_close(&whole);
 }
 
-static void pieces_equal_whole(void) {
-    for (int s = 0; codec_setups[s]; s++) {
-        check_cuts(codec_setups[s], 10007, 5);
-        check_cuts(codec_setups[s], 200001, 6);
+static void parts_equal_whole(void) {
+    for (int s = 0; codec_setup(s); s++) {
+        check_cuts(codec_setup(s), 10007, 5);
+        check_cuts(codec_setup(s), 200001, 6);
     }
 }
 
@@ -125,9 +125,9 @@ static bool refused(codec_run *r, const uint8_t *payload, size_t bytes) {
 
 /* Cut short and too long by one: always refused. Payloads are copied to memory of their exact size, for sanitizers. */
 static void wrong_lengths_are_refused(void) {
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         codec_run r;
-        if (!run_open(&r, codec_setups[s], 0, 600)) continue;
+        if (!run_open(&r, codec_setup(s), 0, 600)) continue;
         fill_input(input, 600, INPUT_NORMAL, 9);
         run_encode(&r, input);
         uint32_t last = run_last(&r);
@@ -137,7 +137,7 @@ static void wrong_lengths_are_refused(void) {
             uint8_t *copy = calloc(1, bytes ? bytes : 1);
             memcpy(copy, r.payload[last], bytes < r.bytes[last] ? bytes : r.bytes[last]);
             bool said = refused(&r, copy, bytes);
-            if (!said) printf("    %s takes %zu bytes instead of %zu\n", codec_setups[s], bytes, r.bytes[last]);
+            if (!said) printf("    %s takes %zu bytes instead of %zu\n", codec_setup(s), bytes, r.bytes[last]);
             CHECK(said);
             free(copy);
         }
@@ -147,9 +147,9 @@ static void wrong_lengths_are_refused(void) {
 
 static void damaged_payloads_do_no_harm(void) {
     gw_rng rng = gw_rng_make(77, 0);
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         codec_run r;
-        if (!run_open(&r, codec_setups[s], 0, 1400)) continue;
+        if (!run_open(&r, codec_setup(s), 0, 1400)) continue;
         fill_input(input, 1400, INPUT_NORMAL, 9);
         run_encode(&r, input);
         uint32_t last = run_last(&r);
@@ -194,11 +194,11 @@ static void not_finite_arrives(void) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static const size_t places[] = {0, 7, 63, 511, 2999};
     enum { COUNT = 3000 };
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         for (int b = 0; b < 3; b++) {
             for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
                 codec_run r;
-                if (!run_open(&r, codec_setups[s], 0, COUNT)) continue;
+                if (!run_open(&r, codec_setup(s), 0, COUNT)) continue;
                 bool everywhere = r.setup.codec == &gw_codec_randomk;
                 for (int step = 0; step < 4; step++) {
                     fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
@@ -209,7 +209,7 @@ static void not_finite_arrives(void) {
                     bool arrived = everywhere ? any_not_finite(sum_a, COUNT) : !isfinite(sum_a[places[p]]);
                     bool right = step == 1 ? arrived : !any_not_finite(sum_a, COUNT);
                     if (!right)
-                        printf("    %s, %f at %zu, step %d\n", codec_setups[s], (double)bad[b], places[p], step);
+                        printf("    %s, %f at %zu, step %d\n", codec_setup(s), (double)bad[b], places[p], step);
                     CHECK(right);
                 }
                 run_close(&r);
@@ -219,7 +219,7 @@ static void not_finite_arrives(void) {
 }
 
 /* More values that are not finite than fit: the rest is sent later, none is forgotten. */
-static void not_finite_waits_for_room(void) {
+static void not_finite_waits_for_space(void) {
     codec_run r;
     enum { COUNT = 1000, BAD = 25 };
     run_open(&r, "topk:ratio=0.01", 1, COUNT);
@@ -238,15 +238,15 @@ static void not_finite_waits_for_room(void) {
 }
 
 static void zeros_and_equals(void) {
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         for (size_t count = 1; count < 3000; count = count * 3 + 1) {
             codec_run r;
-            if (!run_open(&r, codec_setups[s], 0, count)) continue;
+            if (!run_open(&r, codec_setup(s), 0, count)) continue;
             fill_input(input, count, INPUT_ZERO, 0);
             memset(sum_a, 0, count * sizeof *sum_a);
             run_encode(&r, input);
             run_decode(&r, sum_a);
-            bool stochastic_sign = strcmp(codec_setups[s], "qsgd:bits=1") == 0;
+            bool stochastic_sign = strcmp(codec_setup(s), "qsgd:bits=1") == 0;
             for (size_t i = 0; i < count && !stochastic_sign; i++) CHECK(sum_a[i] == 0.0f);
             run_close(&r);
         }
@@ -261,8 +261,8 @@ static void zeros_and_equals(void) {
     run_close(&r);
 }
 
-/* Room for less than was selected: what is sent and what is kept are the input, exactly. */
-static void short_room_keeps_the_rest(void) {
+/* A buffer for less than was selected: what is sent plus the residual is the input, exactly. */
+static void a_short_buffer_keeps_the_rest(void) {
     static const char *const texts[] = {"topk:ratio=0.05", "threshold:ratio=0.05", "dgc:ratio=0.05,momentum=0"};
     enum { COUNT = 140000 };
     for (int t = 0; t < 3; t++) {
@@ -289,7 +289,7 @@ static void short_room_keeps_the_rest(void) {
 
 #define RANKS_MAX 12
 
-/* Ranks encode, payloads are merged in odd pieces, the result is decoded once. */
+/* Ranks encode, payloads are merged in odd parts, the result is decoded once. */
 static void check_merge(const char *text, uint32_t world, double tolerance) {
     enum { COUNT = 6000 };
     codec_run rank[RANKS_MAX];
@@ -406,8 +406,8 @@ static void ranges_and_states_are_checked(void) {
     run_close(&r);
 }
 
-TEST_MAIN(CASE(fast_equals_reference), CASE(fast_equals_reference_large), CASE(pieces_equal_whole),
+TEST_MAIN(CASE(fast_equals_reference), CASE(fast_equals_reference_large), CASE(parts_equal_whole),
           CASE(wrong_lengths_are_refused), CASE(damaged_payloads_do_no_harm), CASE(sparse_payloads_are_checked),
-          CASE(not_finite_arrives), CASE(not_finite_waits_for_room), CASE(zeros_and_equals),
-          CASE(short_room_keeps_the_rest), CASE(merged_payloads_add_up), CASE(random_numbers_have_their_keys),
+          CASE(not_finite_arrives), CASE(not_finite_waits_for_space), CASE(zeros_and_equals),
+          CASE(a_short_buffer_keeps_the_rest), CASE(merged_payloads_add_up), CASE(random_numbers_have_their_keys),
           CASE(ranges_and_states_are_checked))

@@ -1,16 +1,16 @@
-/* test_codec_state.c - what codecs keep: saved exactly, handed over to another number of ranks without loss, and
- * weighed anew where the learning rate changes. */
+/* test_codec_state.c - state of codecs: saved exactly, moved to another number of ranks without loss, and rescaled when
+ * the learning rate changes. */
 #include "codec_run.h"
 
 #define COUNT 9000
 static float input[COUNT], decoded[COUNT];
 
-/* Runs go on from a saved state as if nothing had happened; states of others are refused. */
+/* Runs continue from a saved state without a difference; states of other setups are refused. */
 static void state_is_saved_exactly(void) {
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         codec_run a, b;
-        if (!run_open(&a, codec_setups[s], 50, COUNT)) continue;
-        run_open(&b, codec_setups[s], 50, COUNT);
+        if (!run_open(&a, codec_setup(s), 50, COUNT)) continue;
+        run_open(&b, codec_setup(s), 50, COUNT);
         for (int step = 0; step < 3; step++) {
             fill_input(input, COUNT, INPUT_NORMAL, (uint64_t)step);
             run_encode(&a, input);
@@ -40,7 +40,7 @@ static void state_is_saved_exactly(void) {
     }
 }
 
-/* Three workers and three owners of a part each leave what they kept to two ranks: the mean stays what it was. */
+/* Residuals of three workers and three owners move to two ranks: the mean does not change. */
 static void check_take_over(const char *text) {
     enum { OLD = 3, NEW = 2 };
     codec_run old[OLD], new[NEW];
@@ -83,7 +83,7 @@ static void check_take_over(const char *text) {
     free(saved);
 }
 
-static void states_are_handed_over(void) {
+static void states_move_to_other_ranks(void) {
     check_take_over("onebit");
     check_take_over("topk");
     check_take_over("dgc:ratio=0.01");
@@ -129,4 +129,4 @@ static void residuals_follow_the_rate(void) {
     check_rates("randomk");
 }
 
-TEST_MAIN(CASE(state_is_saved_exactly), CASE(states_are_handed_over), CASE(residuals_follow_the_rate))
+TEST_MAIN(CASE(state_is_saved_exactly), CASE(states_move_to_other_ranks), CASE(residuals_follow_the_rate))

@@ -1,5 +1,5 @@
-/* test_combinations.c - every pair of techniques of two axes meets in a line of a covering set: each line trains a
- * small model to a falling loss; a pair for which there is no line is refused with a reason. */
+/* test_combinations.c - a covering set of strategy lines has every pair of techniques of two axes: each line trains a
+ * small model to a falling loss; a pair without a line is refused with a reason. SHOW_STRATEGIES=1 prints the lines. */
 #include "small_job.h"
 #include "strategy/combine.h"
 
@@ -20,20 +20,20 @@ static int number_of(gw_axis axis, const gw_technique *t) {
     return i;
 }
 
-static bool *meeting(const gw_strategy *s, gw_axis a, gw_axis b) {
+static bool *pair_met(const gw_strategy *s, gw_axis a, gw_axis b) {
     return &met[a][number_of(a, s->axes[a].technique)][b][number_of(b, s->axes[b].technique)];
 }
 
 static int new_pairs(const gw_strategy *s) {
     int count = 0;
     for (gw_axis a = 0; a < AXES; a++)
-        for (gw_axis b = a + 1; b < AXES; b++) count += !*meeting(s, a, b);
+        for (gw_axis b = a + 1; b < AXES; b++) count += !*pair_met(s, a, b);
     return count;
 }
 
 /* Sets the other axes so that the line stays possible and as many pairs as can be meet in it. */
 static void enrich(gw_strategy *s, gw_axis a, gw_axis b) {
-    gw_step_facts facts = {.world = RANKS, .updates = true};
+    gw_reducer_facts facts = {.world = RANKS, .updates = true};
     for (gw_axis axis = 0; axis < AXES; axis++) {
         if (axis == a || axis == b) continue;
         for (const gw_technique *const *t = gw_techniques(axis); *t; t++) {
@@ -50,14 +50,14 @@ static void cover(gw_axis a, const gw_technique *first, gw_axis b, const gw_tech
     gw_strategy s;
     bool *there = &met[a][number_of(a, first)][b][number_of(b, second)];
     if (*there) return;
-    if (gw_strategy_pair(a, first, b, second, RANKS, &s, &error)) {
+    if (gw_strategy_combine(a, first, b, second, RANKS, &s, &error)) {
         CHECK_EQ(GW_UNSUPPORTED, error.status);
         CHECK(strstr(error.text, first->name) || strstr(error.text, second->name) || strstr(error.text, "arch=ps"));
         return;
     }
     enrich(&s, a, b);
     for (gw_axis x = 0; x < AXES; x++)
-        for (gw_axis y = x + 1; y < AXES; y++) *meeting(&s, x, y) = true;
+        for (gw_axis y = x + 1; y < AXES; y++) *pair_met(&s, x, y) = true;
     if (line_count == LINES_MAX) abort();
     lines[line_count++] = s;
 }
@@ -73,7 +73,7 @@ static void make_covering_set(void) {
 /* Each rank's loss is half the squared distance to a point of its own. */
 
 typedef struct model {
-    gw_step_tensor tensors[TENSORS];
+    gw_reducer_tensor tensors[TENSORS];
     float weights[2600], gradients[2600], target[2600];
 } model;
 
@@ -84,7 +84,7 @@ static void make_model(model *m, int rank) {
     } shapes[TENSORS] = {{"w1", 1200, 30}, {"b1", 30, 0}, {"w2", 1300, 50}, {"b2", 10, 0}};
     size_t at = 0;
     for (int t = 0; t < TENSORS; t++) {
-        m->tensors[t] = (gw_step_tensor){.name = shapes[t].name, .count = shapes[t].count, .dtype = GW_F32,
+        m->tensors[t] = (gw_reducer_tensor){.name = shapes[t].name, .count = shapes[t].count, .dtype = GW_F32,
                                          .gradient = m->gradients + at, .weights = m->weights + at,
                                          .rows = shapes[t].rows, .exact = !shapes[t].rows};
         at += shapes[t].count;
@@ -101,7 +101,7 @@ static double loss(const model *m) {
     return sum;
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
@@ -110,30 +110,30 @@ static void descend(void *ctx, const gw_step_update *u) {
 
 static void train(gw_comm *comm, const char *line) {
     static model m;
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     make_model(&m, gw_rank(comm));
     options.strategy = line;
     options.update = descend;
     double before = loss(&m);
     int failures = test_failures;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
-    if (!step) printf("    %s: %s\n", line, gw_last_error(NULL)), exit(1);
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options));
+    if (!reducer) printf("    %s: %s\n", line, gw_last_error(NULL)), exit(1);
     for (int number = 0; number < STEPS; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         for (int t = TENSORS - 1; t >= 0; t--) {
             size_t first = (size_t)((float *)m.tensors[t].weights - m.weights);
             for (size_t i = first; i < first + m.tensors[t].count; i++) m.gradients[i] = m.weights[i] - m.target[i];
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
     bool falls = loss(&m) < before;
     CHECK(falls);
     if (test_failures != failures)
         printf("    %s: the loss went from %g to %g; %s\n", line, before, loss(&m), gw_last_error(NULL));
-    gw_step_close(step);
+    gw_reducer_close(reducer);
 }
 
 static int turn, turns;
@@ -160,6 +160,11 @@ static void every_pair_trains_or_is_refused(void) {
         transport = transports[turn];
         port = free_port();
         job_fork(RANKS, trains_its_lines);
+    }
+    for (int i = 0; i < line_count && getenv("SHOW_STRATEGIES"); i++) {
+        char line[GW_STRATEGY_PRINT_BYTES];
+        gw_strategy_print(&lines[i], line, sizeof line);
+        printf("    %s\n", line);
     }
     printf("    %d lines cover every pair\n", line_count);
 }

@@ -30,7 +30,7 @@ static gw_status open_as(const char *source, gw_split split, int window, gw_data
     return gw_dataset_open(&request, dataset, error);
 }
 
-/* Opening must fail with a sentence that has both pieces. */
+/* Opening must fail with a sentence that has both texts. */
 static void refused(int line, const char *source, gw_split split, int window, const char *piece, const char *other) {
     gw_dataset *dataset;
     gw_error error = {.status = GW_OK};
@@ -418,7 +418,7 @@ static void unknown_names(void) {
     files_leave();
 }
 
-/* What was prepared opens by its name and is what was given. */
+/* A prepared data set opens by its name and has the same contents. */
 static void prepared(void) {
     files_enter();
     uint8_t pixels[6 * SIDE * SIDE * 3];

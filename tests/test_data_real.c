@@ -1,4 +1,4 @@
-/* test_data_real.c - known facts of the real data sets, where they are; a set that is not is skipped with a word. */
+/* test_data_real.c - known facts of the real data sets; a set that is not installed is skipped with a message. */
 #include <math.h>
 
 #include "data/dataset.h"

@@ -2,9 +2,9 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "doctor/file.h"
+#include "arch/link_file.h"
 #include "doctor/judge.h"
-#include "doctor/line.h"
+#include "doctor/report_line.h"
 #include "test.h"
 
 #define GIGABIT (118e6) /* bytes per second */
@@ -36,7 +36,8 @@ static gw_doctor_report healthy(int count) {
     return r;
 }
 
-/* Exactly one finding, of this kind, about this host and peer, whose text holds the words. Frees the report. */
+/* Checks for exactly one finding, of this kind, about this host and peer, whose text holds the words. Frees the report.
+ */
 static void check_only(gw_doctor_report *r, gw_finding_kind kind, int host, int peer, const char *words) {
     static gw_findings f;
     gw_doctor_judge(r, &f);
@@ -53,7 +54,7 @@ static void check_only(gw_doctor_report *r, gw_finding_kind kind, int host, int 
     gw_doctor_report_free(r);
 }
 
-static void nothing_to_say_of_the_healthy(void) {
+static void no_finding_on_healthy_hosts(void) {
     static gw_findings f;
     for (int count = 1; count <= 17; count++) {
         gw_doctor_report r = healthy(count);
@@ -72,7 +73,7 @@ static void a_host_that_receives_slowly(void) {
             char words[64];
             for (int i = 0; i < count; i++)
                 if (i != bad) slow(&r, i, bad);
-            CHECK(count == 2 || gw_doctor_suspect(&r, bad, (bad + 1) % count));
+            CHECK(count == 2 || gw_doctor_link_suspect(&r, bad, (bad + 1) % count));
             snprintf(words, sizeof words, "host %c receives at 94 Mbit/s, the others at 9", 'a' + bad);
             check_only(&r, GW_FINDING_SLOW, bad, -1, words);
         }
@@ -91,10 +92,10 @@ static void a_host_that_is_slow_both_ways(void) {
     }
 }
 
-static void a_slow_way_between_two(void) {
+static void a_slow_link_between_two_hosts(void) {
     gw_doctor_report r = healthy(4);
     slow(&r, 0, 2);
-    CHECK(gw_doctor_suspect(&r, 0, 2) && gw_doctor_suspect(&r, 2, 0) && !gw_doctor_suspect(&r, 0, 1));
+    CHECK(gw_doctor_link_suspect(&r, 0, 2) && gw_doctor_link_suspect(&r, 2, 0) && !gw_doctor_link_suspect(&r, 0, 1));
     check_only(&r, GW_FINDING_SLOW, 2, 0, "from host a to host c");
 }
 
@@ -105,7 +106,7 @@ static void data_that_stalls(void) {
     check_only(&r, GW_FINDING_STALL, 1, 3, "from host d to host b open but carry no data");
 }
 
-static void conversations_that_break_off(void) {
+static void connections_that_break(void) {
     gw_doctor_report r = healthy(4);
     gw_doctor_link_of(&r, 1, 2)->measured = gw_doctor_link_of(&r, 2, 1)->measured = false;
     check_only(&r, GW_FINDING_STALL, 2, 1, "hosts b and c connect, but");
@@ -144,7 +145,7 @@ static void packet_sizes(void) {
     for (int i = 0; i < 4; i++) {
         gw_doctor_link *in = gw_doctor_link_of(&r, i, 3), *out = gw_doctor_link_of(&r, 3, i);
         in->path_mtu = out->path_mtu = 900;
-        in->bandwidth = out->bandwidth = 0; /* explained by it, and not told again */
+        in->bandwidth = out->bandwidth = 0; /* a consequence, and not reported again */
     }
     check_only(&r, GW_FINDING_MTU, 3, -1, "packets over 900 bytes to and from host d vanish");
     r = healthy(4);
@@ -173,11 +174,11 @@ static void latency_and_memory(void) {
     check_only(&r, GW_FINDING_LATENCY, 2, -1, "host c takes at least 5 ms");
     r = healthy(3);
     r.hosts[0].memory = 2e9;
-    CHECK(gw_doctor_forgetful(&r, 0) && !gw_doctor_forgetful(&r, 1));
+    CHECK(gw_doctor_memory_suspect(&r, 0) && !gw_doctor_memory_suspect(&r, 1));
     check_only(&r, GW_FINDING_MEMORY, 0, -1, "host a copies memory at 2.0 GB/s");
 }
 
-/* What they share cannot be slower for one than for the other. */
+/* Hosts of one machine share memory and network: no host can be slower than another. */
 static void hosts_of_one_machine(void) {
     static gw_findings f;
     gw_doctor_report r = healthy(4);
@@ -189,7 +190,7 @@ static void hosts_of_one_machine(void) {
     r.hosts[1].memory = 1e9;
     gw_doctor_judge(&r, &f);
     CHECK_EQ(0, f.count);
-    CHECK(!gw_doctor_forgetful(&r, 1) && !gw_doctor_suspect(&r, 0, 2));
+    CHECK(!gw_doctor_memory_suspect(&r, 1) && !gw_doctor_link_suspect(&r, 0, 2));
     gw_doctor_report_free(&r);
 }
 
@@ -285,19 +286,19 @@ static void lines(void) {
     char text[32];
     int number = 0, list[3];
     double rate;
-    CHECK(gw_line_is(line, "reached") && !gw_line_is(line, "reach"));
-    CHECK(gw_line_integer(line, "peer", 0, 5, &number) && number == 3);
-    CHECK(!gw_line_integer(line, "peer", 0, 2, &number) && number == 3);
-    CHECK_EQ(3, gw_line_list(line, "ports", 1, 400, list, 3));
-    CHECK_EQ(0, gw_line_list(line, "ports", 1, 400, list, 2));
-    CHECK(gw_line_number(line, "rate", &rate) && rate == 2500);
-    CHECK(gw_line_text(line, "text", text, sizeof text));
+    CHECK(gw_report_line_is(line, "reached") && !gw_report_line_is(line, "reach"));
+    CHECK(gw_report_line_integer(line, "peer", 0, 5, &number) && number == 3);
+    CHECK(!gw_report_line_integer(line, "peer", 0, 2, &number) && number == 3);
+    CHECK_EQ(3, gw_report_line_list(line, "ports", 1, 400, list, 3));
+    CHECK_EQ(0, gw_report_line_list(line, "ports", 1, 400, list, 2));
+    CHECK(gw_report_line_number(line, "rate", &rate) && rate == 2500);
+    CHECK(gw_report_line_text(line, "text", text, sizeof text));
     CHECK_STR("a b=c peer=9", text);
-    CHECK(gw_line_text(line, "empty", text, sizeof text));
+    CHECK(gw_report_line_text(line, "empty", text, sizeof text));
     CHECK_STR("", text);
-    CHECK(!gw_line_text(line, "b", text, sizeof text));
-    CHECK(!gw_line_text(line, "text", text, 5));
-    CHECK(!gw_line_number("x rate=nan", "rate", &rate) && !gw_line_number("x rate=", "rate", &rate));
+    CHECK(!gw_report_line_text(line, "b", text, sizeof text));
+    CHECK(!gw_report_line_text(line, "text", text, 5));
+    CHECK(!gw_report_line_number("x rate=nan", "rate", &rate) && !gw_report_line_number("x rate=", "rate", &rate));
 }
 
 static void rates(void) {
@@ -308,8 +309,8 @@ static void rates(void) {
     CHECK_STR("0.50 Mbit/s", gw_doctor_rate(5e5 / 8, text));
 }
 
-TEST_MAIN(CASE(nothing_to_say_of_the_healthy), CASE(a_host_that_receives_slowly), CASE(a_host_that_is_slow_both_ways),
-          CASE(a_slow_way_between_two), CASE(data_that_stalls), CASE(conversations_that_break_off), CASE(ports),
+TEST_MAIN(CASE(no_finding_on_healthy_hosts), CASE(a_host_that_receives_slowly), CASE(a_host_that_is_slow_both_ways),
+          CASE(a_slow_link_between_two_hosts), CASE(data_that_stalls), CASE(connections_that_break), CASE(ports),
           CASE(packet_sizes), CASE(clocks), CASE(latency_and_memory), CASE(hosts_of_one_machine), CASE(addresses),
           CASE(a_lost_host), CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(wrong_files_are_refused),
           CASE(lines), CASE(rates))

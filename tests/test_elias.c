@@ -1,4 +1,4 @@
-/* test_elias.c - levels as Elias gamma bits: back and forth, lengths within the bound, and bits that make no sense. */
+/* test_elias.c - levels as Elias gamma bits: round trips, lengths within the bound, and invalid bits. */
 #include "compress/elias.h"
 
 #include "base/rng.h"

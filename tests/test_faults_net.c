@@ -1,6 +1,6 @@
-/* test_faults_net.c - a job whose doors are knocked at by hundreds of strangers goes on as if nothing was; a job whose
- * network is cut ends at the deadline on both sides, and goes on by gw_shrink on one. Jobs of real processes. */
-#include "job.h"
+/* test_faults_net.c - hundreds of strangers connect to a job and do not disturb it; a job whose network is cut ends at
+ * the deadline on both sides, and continues by gw_shrink on one. Jobs of real processes. */
+#include "fault_job.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 /* The job: reduces until the test says stop, and counts. */
 
-static void reduces_until_told(gw_comm *comm, const job *j, job_seat *seat) {
+static void reduces_until_stopped(gw_comm *comm, const job *j, job_member *member) {
     static float in[COUNT], out[COUNT];
     int32_t stop = 0;
     while (!stop) {
@@ -20,12 +20,12 @@ static void reduces_until_told(gw_comm *comm, const job *j, job_seat *seat) {
         for (int i = 0; i < COUNT; i++) in[i] = (float)(j->me + 1 + i % 5);
         gw_status status = gw_allreduce(comm, in, out, COUNT, GW_F32, GW_SUM);
         if (!status) status = gw_allreduce(comm, &mine, &stop, 1, GW_I32, GW_MIN);
-        if (job_failed(seat, comm, status)) break;
+        if (job_failed(member, comm, status)) break;
         for (int i = 0; i < COUNT; i++)
-            seat->wrong += out[i] != (float)(j->world * (j->world + 1) / 2 + j->world * (i % 5));
-        atomic_fetch_add(&seat->rounds, 1);
+            member->wrong += out[i] != (float)(j->world * (j->world + 1) / 2 + j->world * (i % 5));
+        atomic_fetch_add(&member->rounds, 1);
     }
-    seat->finalized = gw_finalize(comm);
+    member->finalized = gw_finalize(comm);
 }
 
 /* Every port on which a process of the job listens. */
@@ -70,7 +70,7 @@ static int find_doors(const job *j, int ports[DOORS_MAX]) {
 
 enum { SCANNER, WRONG_TOKEN, GARBAGE, HALF, SILENT, SORTS };
 
-static int knock(int port) {
+static int connect_as_stranger(int port) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -112,15 +112,15 @@ static int still_open(int *fds, int count) {
 }
 
 static double rounds_a_second(const job *j, double seconds) {
-    uint64_t before = atomic_load(&j->shared->seat[0].rounds);
+    uint64_t before = atomic_load(&j->shared->member[0].rounds);
     usleep((useconds_t)(seconds * 1e6));
-    return (double)(atomic_load(&j->shared->seat[0].rounds) - before) / seconds;
+    return (double)(atomic_load(&j->shared->member[0].rounds) - before) / seconds;
 }
 
-/* How many rounds the job made while strangers were at its doors, as a share of what it made before. */
+/* Rounds of the job while strangers connect, as a fraction of those before. */
 static double besiege(void) {
     static int fds[DOORS_MAX * SORTS * EACH];
-    job j = {.world = 4, .strategy = "transport=tcp", .deadline_s = 8, .body = reduces_until_told};
+    job j = {.world = 4, .strategy = "transport=tcp", .deadline_s = 8, .body = reduces_until_stopped};
     int ports[DOORS_MAX], count = 0;
     job_start(&j);
     CHECK(job_all_reached(&j, 5, 10));
@@ -130,7 +130,7 @@ static double besiege(void) {
     gw_time began = gw_clock_now();
     for (int i = 0; i < SORTS * EACH; i++)
         for (int d = 0; d < doors; d++) {
-            int fd = knock(ports[d]);
+            int fd = connect_as_stranger(ports[d]);
             CHECK(fd >= 0);
             if (fd < 0) continue;
             speak(fd, i % SORTS, i / SORTS);
@@ -146,16 +146,16 @@ static double besiege(void) {
     atomic_store(&j.shared->go, 1);
     for (int r = 0; r < 4; r++) {
         CHECK(job_ended(&j, r, 10));
-        CHECK_EQ(0, j.shared->seat[r].wrong);
-        CHECK_EQ(GW_OK, j.shared->seat[r].finalized);
-        CHECK_STR("", j.shared->seat[r].text);
+        CHECK_EQ(0, j.shared->member[r].wrong);
+        CHECK_EQ(GW_OK, j.shared->member[r].finalized);
+        CHECK_STR("", j.shared->member[r].text);
     }
     CHECK_EQ(0, job_flights(&j, -1, NULL, 0));
     job_close(&j);
     return besieged / calm;
 }
 
-static void strangers_harm_nothing(void) {
+static void strangers_do_no_harm(void) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
@@ -194,44 +194,44 @@ static void remove_hosts(void) { shell("ip netns del %s; ip netns del %s", left,
 
 static void network_is_cut(void) {
     if (!make_hosts()) return;
-    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 2, .body = reduces_until_told,
+    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 2, .body = reduces_until_stopped,
              .space = {left, right}, .master_addr = "10.77.0.1"};
     job_start(&j);
     CHECK(job_all_reached(&j, 3, 10));
     gw_time cut = gw_clock_now();
     CHECK(shell("ip -n %s link set v0 down%s", right, ""));
     for (int r = 0; r < 2; r++) {
-        const job_seat *seat = &j.shared->seat[r];
+        const job_member *member = &j.shared->member[r];
         CHECK(job_ended(&j, r, 8));
-        double took = ((double)seat->failed_at - (double)cut) / 1e6;
-        printf("    rank %d after %.0f ms: %s\n", r, took, seat->text);
-        CHECK(seat->status == GW_PEER_LOST || seat->status == GW_TIMEOUT);
-        CHECK(strstr(seat->text, r ? "rank 0 on " : "rank 1 on ") != NULL);
+        double took = ((double)member->failed_at - (double)cut) / 1e6;
+        printf("    rank %d after %.0f ms: %s\n", r, took, member->text);
+        CHECK(member->status == GW_PEER_LOST || member->status == GW_TIMEOUT);
+        CHECK(strstr(member->text, r ? "rank 0 on " : "rank 1 on ") != NULL);
         CHECK(took < 2000 + TEST_SLACK_MS);
     }
     job_close(&j);
     remove_hosts();
 }
 
-/* Reduces until the network is cut, and tries to go on. */
-static void shrinks_when_cut(gw_comm *comm, const job *j, job_seat *seat) {
+/* Reduces until the network is cut, and tries to continue. */
+static void shrinks_when_cut(gw_comm *comm, const job *j, job_member *member) {
     float in = 1, out = 0;
     gw_comm *smaller = NULL;
     (void)j;
-    while (!job_failed(seat, comm, gw_allreduce(comm, &in, &out, 1, GW_F32, GW_SUM)))
-        atomic_fetch_add(&seat->rounds, 1);
-    seat->called_at = gw_clock_now();
-    seat->later = gw_shrink(comm, &smaller);
-    seat->failed_at = gw_clock_now();
-    snprintf(seat->later_text, sizeof seat->later_text, "%s", seat->later ? gw_last_error(NULL) : "");
-    seat->size = smaller ? gw_size(smaller) : 0;
-    if (smaller && gw_allreduce(smaller, &in, &out, 1, GW_F32, GW_SUM)) seat->wrong++;
-    if (smaller) seat->wrong += out != (float)seat->size;
+    while (!job_failed(member, comm, gw_allreduce(comm, &in, &out, 1, GW_F32, GW_SUM)))
+        atomic_fetch_add(&member->rounds, 1);
+    member->called_at = gw_clock_now();
+    member->later = gw_shrink(comm, &smaller);
+    member->failed_at = gw_clock_now();
+    snprintf(member->later_text, sizeof member->later_text, "%s", member->later ? gw_last_error(NULL) : "");
+    member->size = smaller ? gw_size(smaller) : 0;
+    if (smaller && gw_allreduce(smaller, &in, &out, 1, GW_F32, GW_SUM)) member->wrong++;
+    if (smaller) member->wrong += out != (float)member->size;
     gw_finalize(smaller);
     gw_finalize(comm);
 }
 
-static void one_side_of_a_cut_goes_on(void) {
+static void one_side_of_a_cut_continues(void) {
     if (!make_hosts()) return;
     job j = {.world = 5, .strategy = "transport=auto", .deadline_s = JOB_SLOWER > 1 ? 8 : 3, .body = shrinks_when_cut,
              .space = {left, left, right, right, right}, .master_addr = "10.77.0.1"};
@@ -239,20 +239,20 @@ static void one_side_of_a_cut_goes_on(void) {
     CHECK(job_all_reached(&j, 3, 10));
     CHECK(shell("ip -n %s link set v0 down%s", right, ""));
     for (int r = 0; r < 5; r++) {
-        const job_seat *seat = &j.shared->seat[r];
+        const job_member *member = &j.shared->member[r];
         CHECK(job_ended(&j, r, 30));
-        double took = (double)(seat->failed_at - seat->called_at) / 1e9;
-        printf("    rank %d after %.1f s in gw_shrink: %s\n", r, took, seat->later ? seat->later_text : "goes on");
-        CHECK_EQ(r < 2 ? GW_PEER_LOST : GW_OK, seat->later);
-        CHECK_EQ(r < 2 ? 0 : 3, seat->size);
-        CHECK_EQ(0, seat->wrong);
+        double took = (double)(member->failed_at - member->called_at) / 1e9;
+        printf("    rank %d after %.1f s in gw_shrink: %s\n", r, took, member->later ? member->later_text : "goes on");
+        CHECK_EQ(r < 2 ? GW_PEER_LOST : GW_OK, member->later);
+        CHECK_EQ(r < 2 ? 0 : 3, member->size);
+        CHECK_EQ(0, member->wrong);
         /* The first to give up has left when the other counts. */
-        CHECK(r >= 2 || strstr(seat->later_text, "2 of the 5 ranks that are not proved dead") != NULL ||
-              strstr(seat->later_text, "1 of the 4 ranks that are not proved dead") != NULL);
+        CHECK(r >= 2 || strstr(member->later_text, "2 of the 5 ranks that are not proved dead") != NULL ||
+              strstr(member->later_text, "1 of the 4 ranks that are not proved dead") != NULL);
         CHECK(took < 1.5 * j.deadline_s);
     }
     job_close(&j);
     remove_hosts();
 }
 
-TEST_MAIN(CASE(strangers_harm_nothing), CASE(network_is_cut), CASE(one_side_of_a_cut_goes_on))
+TEST_MAIN(CASE(strangers_do_no_harm), CASE(network_is_cut), CASE(one_side_of_a_cut_continues))

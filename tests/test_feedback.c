@@ -1,5 +1,5 @@
-/* test_feedback.c - nothing is lost for good: what was decoded and what is kept add up to what came in, for every
- * codec, on one pass and on both; DGC does what its paper says; the guard watches. */
+/* test_feedback.c - error feedback: decoded values plus residuals equal the input, for every codec, on one pass and on
+ * both; DGC follows its paper; the guard sends exact. */
 #include "codec_run.h"
 
 #include <pthread.h>
@@ -86,11 +86,11 @@ static void onebit_does_not_make_sparse_gradients_wait(void) {
     run_close(&r);
 }
 
-/* The report is the residual's norm, and that of what was to be sent. */
+/* The report is the norm of the residual, and of the values to be sent. */
 static void reports_are_true(void) {
-    for (int s = 0; codec_setups[s]; s++) {
+    for (int s = 0; codec_setup(s); s++) {
         codec_run r;
-        if (!run_open(&r, codec_setups[s], 50, COUNT)) continue;
+        if (!run_open(&r, codec_setup(s), 50, COUNT)) continue;
         double error = 0, came = 0;
         fill_input(input, COUNT, INPUT_NORMAL, 4);
         memset(decoded, 0, COUNT * sizeof *decoded);
@@ -139,7 +139,7 @@ static void squeeze_open(squeeze *q, const char *text, size_t count) {
     q->payload = malloc(q->room);
 }
 
-/* One step of everybody; result += what all ranks end up with. */
+/* One step of all ranks; result += the decoded sum. */
 static void squeeze_step(squeeze *q, float *const *gradient, double *result) {
     size_t bytes;
     for (int w = 0; w < SQUEEZE_WORLD; w++) q->worker[w].call.step++;

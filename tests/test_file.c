@@ -1,4 +1,4 @@
-/* test_file.c - base/file and base/tool: files replaced whole or not at all, programs run to their end. */
+/* test_file.c - base/file and base/subprocess: files replaced whole or not at all, programs run to their end. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/tool.h"
+#include "base/subprocess.h"
 
 static char directory[] = "/tmp/gradwire-file-XXXXXX", path[64];
 
@@ -48,7 +48,7 @@ static void replaces_whole_or_not_at_all(void) {
     CHECK_EQ(0, mkdir(directory, 0700));
 }
 
-static void what_is_no_file_is_written_as_it_is(void) {
+static void devices_are_written_in_place(void) {
     gw_error error = none;
     struct stat before, after;
     CHECK_EQ(0, stat("/dev/null", &before));
@@ -74,7 +74,8 @@ static void reads_no_more_than_it_may(void) {
 
 static gw_status shell(const char *script, double seconds, gw_error *error) {
     if (error) *error = none;
-    return gw_tool_run(&(gw_tool){.words = (const char *const[]){"sh", "-c", script, NULL}, .seconds = seconds}, error);
+    return gw_subprocess_run(
+        &(gw_subprocess){.words = (const char *const[]){"sh", "-c", script, NULL}, .seconds = seconds}, error);
 }
 
 static void tools_run_to_their_end(void) {
@@ -88,7 +89,7 @@ static void tools_run_to_their_end(void) {
     CHECK(strstr(error.text, "it said nothing") != NULL);
     CHECK_EQ(GW_SYSTEM, shell("exit 1", 20, NULL));
     error = none;
-    CHECK_EQ(GW_UNSUPPORTED, gw_tool_run(&(gw_tool){.words = (const char *const[]){"gw-no-such-tool", NULL},
+    CHECK_EQ(GW_UNSUPPORTED, gw_subprocess_run(&(gw_subprocess){.words = (const char *const[]){"gw-no-such-tool", NULL},
                                                     .seconds = 20}, &error));
     CHECK_STR("there is no gw-no-such-tool on this machine", error.text);
 }
@@ -107,6 +108,6 @@ static void in_a_folder(void) {
 }
 static void and_leaves_it(void) { CHECK_EQ(0, rmdir(directory)); }
 
-TEST_MAIN(CASE(in_a_folder), CASE(replaces_whole_or_not_at_all), CASE(what_is_no_file_is_written_as_it_is),
+TEST_MAIN(CASE(in_a_folder), CASE(replaces_whole_or_not_at_all), CASE(devices_are_written_in_place),
           CASE(reads_no_more_than_it_may), CASE(tools_run_to_their_end), CASE(tools_have_a_deadline),
           CASE(and_leaves_it))

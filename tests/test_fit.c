@@ -1,8 +1,8 @@
-/* test_fit.c - model files, links from the doctor's figures, and figures found again in steps they predicted. */
+/* test_fit.c - model files, links from the doctor's figures, and fits that recover the figures of predicted steps. */
 #include <math.h>
 
-#include "model/fit.h"
-#include "model/fit_capture.h"
+#include "predict/fit.h"
+#include "predict/fit_capture.h"
 #include "test.h"
 
 static bool near(double expected, double actual, double tolerance) {
@@ -104,7 +104,7 @@ static void figures_are_found_again(void) {
     CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
     CHECK_EQ(GW_OK, gw_fit_steps_parse(steps_text, strlen(steps_text), "s", &steps, &error));
     CHECK_EQ(3, steps.count);
-    gw_fit_free none = {.rate = false}, all = {.latency = true, .rate = true, .compute = true};
+    gw_fit_varied none = {.rate = false}, all = {.latency = true, .rate = true, .compute = true};
     CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &hidden, NULL, NULL, &error));
     for (int i = 0; i < 3; i++) steps.steps[i].measured = steps.steps[i].predicted;
     CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, all, &fabric, &found, NULL, NULL, &error));
@@ -167,7 +167,7 @@ static void record(recording *r, gw_trace_kind kind, const gw_trace_event *list,
     }
 }
 
-/* A ring of four takes 6 rounds and 1.5 times the bytes; what overlaps tells nothing. */
+/* A ring of four takes 6 rounds and 1.5 times the bytes; overlapping operations are ignored. */
 static void architectures_are_found_in_a_capture(void) {
     enum { MS = 1000000 };
     static const gw_trace_event list[] = {
@@ -191,7 +191,7 @@ static void the_speed_of_sums_is_found_in_a_capture(void) {
     static const gw_trace_event list[] = {
         {.comm = 1, .bytes = 1 << 20, .begin = 0, .end = 1 << 19},
         {.comm = 1, .bytes = 1 << 20, .begin = 1 << 20, .end = (1 << 20) + (1 << 19)},
-        {.comm = 1, .bytes = 1 << 20, .begin = 1 << 21, .end = 1 << 22}, /* somebody else had the core */
+        {.comm = 1, .bytes = 1 << 20, .begin = 1 << 21, .end = 1 << 22}, /* another process had the core */
         {.comm = 0, .bytes = 1 << 30, .begin = 1 << 22, .end = 1 << 22}}; /* a codec's */
     gw_machine m = gw_machine_default();
     recording r;
@@ -208,7 +208,7 @@ static void a_prediction_takes_the_figures_of_its_architecture(void) {
     gw_fit_steps steps;
     gw_fabric_spec fabric;
     gw_error error = {.rank = -1};
-    gw_fit_free none = {.rate = false};
+    gw_fit_varied none = {.rate = false};
     const char *text = STEPS "vgg16,8,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=tree schedule=fifo\n";
     double before[2];
     CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
@@ -227,7 +227,7 @@ static void a_slow_link_is_known(void) {
     gw_fit_steps steps;
     gw_fabric_spec fabric;
     gw_error error = {.rank = -1};
-    gw_fit_free none = {.rate = false};
+    gw_fit_varied none = {.rate = false};
     const char *text = STEPS "vgg16,4,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=ring schedule=fifo\n";
     double before[2];
     CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));

@@ -1,25 +1,25 @@
-/* test_fork.c - ranks that have forked children: a kill is noticed although a child lives on, a child can do no harm,
- * and the end of a process is not taken for more than it is. */
-#include "job.h"
+/* test_fork.c - ranks that have forked children: a kill is noticed although a child lives on, a child does no harm, and
+ * the end of another process is not mistaken for the end of a rank. */
+#include "fault_job.h"
 
 #include <dirent.h>
 #include <poll.h>
 #include <sys/syscall.h>
 
-#include "base/descriptor.h"
+#include "base/fork_descriptors.h"
 #include "base/process.h"
 
 #define NOTICED_MS 2000 /* of a deadline of 10 s: connections that a child keeps would be noticed after that */
 
 static double ms_between(gw_time from, gw_time to) { return ((double)to - (double)from) / 1e6; }
 
-static bool reduce_fails(gw_comm *comm, job_seat *seat, size_t count) {
+static bool reduce_fails(gw_comm *comm, job_member *member, size_t count) {
     float *in = calloc(2 * count, sizeof *in), *out = in + count;
     for (size_t i = 0; i < count; i++) in[i] = 1;
-    bool failed = job_failed(seat, comm, gw_allreduce(comm, in, out, count, GW_F32, GW_SUM));
+    bool failed = job_failed(member, comm, gw_allreduce(comm, in, out, count, GW_F32, GW_SUM));
     if (!failed) {
-        seat->wrong += out[0] != (float)gw_size(comm) || out[count - 1] != out[0];
-        atomic_fetch_add(&seat->rounds, 1);
+        member->wrong += out[0] != (float)gw_size(comm) || out[count - 1] != out[0];
+        atomic_fetch_add(&member->rounds, 1);
     }
     free(in);
     return failed;
@@ -29,26 +29,26 @@ static bool reduce_fails(gw_comm *comm, job_seat *seat, size_t count) {
 
 enum { BY_FORK, BEHIND_OUR_BACK };
 
-/* By a bare system call nobody is asked, so the child has all descriptors. */
+/* A bare clone system call runs no fork handlers, so the child has all descriptors. */
 static pid_t make_child(int how) {
     return how == BY_FORK ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-static void sleeper(job_seat *seat, int how) {
+static void sleeper(job_member *member, int how) {
     pid_t child = make_child(how);
     if (child == 0) {
         alarm(40);
         for (;;) pause();
     }
-    atomic_store(&seat->child, child);
+    atomic_store(&member->child, child);
 }
 
-static void reduces_with_a_child(gw_comm *comm, const job *j, job_seat *seat) {
-    bool failed = reduce_fails(comm, seat, j->count);
-    sleeper(seat, j->kind);
-    while (!failed) failed = reduce_fails(comm, seat, j->count);
-    kill(atomic_load(&seat->child), SIGKILL);
-    seat->finalized = gw_finalize(comm);
+static void reduces_with_a_child(gw_comm *comm, const job *j, job_member *member) {
+    bool failed = reduce_fails(comm, member, j->count);
+    sleeper(member, j->kind);
+    while (!failed) failed = reduce_fails(comm, member, j->count);
+    kill(atomic_load(&member->child), SIGKILL);
+    member->finalized = gw_finalize(comm);
 }
 
 static void kill_one(int world, const char *strategy, int how) {
@@ -62,19 +62,19 @@ static void kill_one(int world, const char *strategy, int how) {
     gw_time killed = gw_clock_now();
     kill(j.pid[j.victim], SIGKILL);
     for (int r = 0; r < world; r++) {
-        const job_seat *seat = &j.shared->seat[r];
+        const job_member *member = &j.shared->member[r];
         if (r == j.victim) continue;
         CHECK(job_ended(&j, r, 15));
-        CHECK_EQ(GW_PEER_LOST, seat->status);
-        CHECK(strstr(seat->text, named) != NULL);
-        CHECK_EQ(0, seat->wrong);
-        double took = ms_between(killed, seat->failed_at);
+        CHECK_EQ(GW_PEER_LOST, member->status);
+        CHECK(strstr(member->text, named) != NULL);
+        CHECK_EQ(0, member->wrong);
+        double took = ms_between(killed, member->failed_at);
         if (took > worst) worst = took;
     }
     printf("    %s, %d ranks, %s: %.1f ms\n", strategy, world, how ? "clone" : "fork", worst);
     CHECK(worst < NOTICED_MS * JOB_SLOWER);
-    kill(atomic_load(&j.shared->seat[j.victim].child), SIGKILL);
-    job_reap(&j, j.victim, 5); /* not before: who waits for it makes no difference */
+    kill(atomic_load(&j.shared->member[j.victim].child), SIGKILL);
+    job_reap(&j, j.victim, 5); /* not before: a zombie must count as ended, too */
     job_close(&j);
 }
 
@@ -112,12 +112,12 @@ static int refused(gw_status status, const gw_comm *comm) {
 }
 
 /* How many calls were not refused as they are to be. */
-static int call_all(gw_comm *comm, gw_step *step, gw_request *request) {
+static int call_all(gw_comm *comm, gw_reducer *reducer, gw_request *request) {
     float x = 1, y = 0;
     bool done;
     gw_comm *other = NULL;
-    gw_step *made = NULL;
-    gw_step_tensor tensor = {.name = "t", .count = 1, .dtype = GW_F32, .gradient = &x};
+    gw_reducer *made = NULL;
+    gw_reducer_tensor tensor = {.name = "t", .count = 1, .dtype = GW_F32, .gradient = &x};
     int wrong = 0;
     wrong += refused(gw_allreduce(comm, &x, &y, 1, GW_F32, GW_SUM), comm);
     wrong += refused(gw_broadcast(comm, &x, &y, 1, GW_F32, 0), comm);
@@ -132,15 +132,15 @@ static int call_all(gw_comm *comm, gw_step *step, gw_request *request) {
     wrong += refused(gw_group_end(comm), comm);
     wrong += refused(gw_trace_start(comm, "/tmp/none", NULL), comm);
     wrong += refused(gw_trace_stop(comm), comm);
-    wrong += refused(gw_step_ready(step, 0), comm);
-    wrong += refused(gw_step_wait(step, 0), comm);
-    wrong += refused(gw_step_end(step), comm);
-    wrong += refused(gw_step_flush(step), comm);
-    wrong += refused(gw_step_leave(step), comm);
-    wrong += refused(gw_step_commit(&made, comm, &tensor, 1, NULL), comm);
+    wrong += refused(gw_reducer_ready(reducer, 0), comm);
+    wrong += refused(gw_reducer_wait(reducer, 0), comm);
+    wrong += refused(gw_reducer_end(reducer), comm);
+    wrong += refused(gw_reducer_flush(reducer), comm);
+    wrong += refused(gw_reducer_leave(reducer), comm);
+    wrong += refused(gw_reducer_commit(&made, comm, &tensor, 1, NULL), comm);
     wrong += gw_alloc(comm, 100) != NULL;
     wrong += y != 0 || other || made;
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     wrong += refused(gw_finalize(comm), comm);
     return wrong + (getenv("TEST_STRATEGY") ? 0 : open_sockets()); /* libraries keep their own */
 }
@@ -152,37 +152,37 @@ static void end_child(int code) {
 }
 
 /* kind 1: the child calls everything; 0: it only exits, with all that runs at exit. */
-static void goes_on_after_a_child(gw_comm *comm, const job *j, job_seat *seat) {
+static void goes_on_after_a_child(gw_comm *comm, const job *j, job_member *member) {
     float gradient = 1, in = 1, out = 0;
     int status = -1;
-    gw_step *step = NULL;
+    gw_reducer *reducer = NULL;
     gw_request *request = NULL;
-    gw_step_tensor tensor = {.name = "t", .count = 1, .dtype = GW_F32, .gradient = &gradient};
+    gw_reducer_tensor tensor = {.name = "t", .count = 1, .dtype = GW_F32, .gradient = &gradient};
     float *shared = gw_alloc(comm, 4096);
-    bool failed = job_failed(seat, comm, gw_step_commit(&step, comm, &tensor, 1, NULL)) ||
-                  job_failed(seat, comm, gw_allreduce_start(comm, &in, &out, 1, GW_F32, GW_SUM, &request));
+    bool failed = job_failed(member, comm, gw_reducer_commit(&reducer, comm, &tensor, 1, NULL)) ||
+                  job_failed(member, comm, gw_allreduce_start(comm, &in, &out, 1, GW_F32, GW_SUM, &request));
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
         alarm(20);
-        end_child(j->kind ? call_all(comm, step, request) : 0);
+        end_child(j->kind ? call_all(comm, reducer, request) : 0);
     }
-    if (waitpid(child, &status, 0) != child || status != 0) seat->wrong += 100 + status;
-    failed = failed || job_failed(seat, comm, gw_wait(request));
-    for (int i = 0; i < 20 && !failed; i++) failed = reduce_fails(comm, seat, j->count);
+    if (waitpid(child, &status, 0) != child || status != 0) member->wrong += 100 + status;
+    failed = failed || job_failed(member, comm, gw_wait(request));
+    for (int i = 0; i < 20 && !failed; i++) failed = reduce_fails(comm, member, j->count);
     gw_free(comm, shared);
-    gw_step_close(step);
-    seat->finalized = gw_finalize(comm);
+    gw_reducer_close(reducer);
+    member->finalized = gw_finalize(comm);
 }
 
 static void expect_all_well(job *j) {
     job_start(j);
     for (int r = 0; r < j->world; r++) {
-        const job_seat *seat = &j->shared->seat[r];
+        const job_member *member = &j->shared->member[r];
         CHECK(job_ended(j, r, 30));
-        CHECK_STR("", seat->text);
-        CHECK_EQ(0, seat->wrong);
-        CHECK_EQ(GW_OK, seat->finalized);
+        CHECK_STR("", member->text);
+        CHECK_EQ(0, member->wrong);
+        CHECK_EQ(GW_OK, member->finalized);
         CHECK(!strstr(job_errors(j, r), "is gone"));
     }
     job_close(j);
@@ -195,7 +195,7 @@ static void child_is_refused(void) {
                            .count = 5000, .kind = 1});
 }
 
-static void child_that_exits_harms_nobody(void) {
+static void child_that_exits_does_no_harm(void) {
     expect_all_well(&(job){.world = 4, .strategy = "transport=auto", .deadline_s = 10, .body = goes_on_after_a_child,
                            .count = 100000});
     expect_all_well(&(job){.world = 2, .strategy = "transport=tcp", .deadline_s = 10, .body = goes_on_after_a_child,
@@ -204,27 +204,27 @@ static void child_that_exits_harms_nobody(void) {
 
 /* The end of a process. */
 
-static void leaves_before_the_others(gw_comm *comm, const job *j, job_seat *seat) {
-    reduce_fails(comm, seat, j->count);
-    if (j->me % 2) usleep(1500000); /* longer than a process that ended is given to have told */
-    seat->finalized = gw_finalize(comm);
+static void leaves_before_the_others(gw_comm *comm, const job *j, job_member *member) {
+    reduce_fails(comm, member, j->count);
+    if (j->me % 2) usleep(1500000); /* longer than the grace for last messages of an ended process */
+    member->finalized = gw_finalize(comm);
 }
 
 /* Eight, so that some are no neighbours of each other in the control plane. */
-static void who_left_is_not_dead(void) {
+static void a_rank_that_left_is_not_dead(void) {
     expect_all_well(&(job){.world = 8, .strategy = "transport=tcp", .deadline_s = 10, .body = leaves_before_the_others,
                            .count = 100});
 }
 
-static void aborts_and_dies(gw_comm *comm, const job *j, job_seat *seat) {
-    reduce_fails(comm, seat, j->count);
+static void aborts_and_dies(gw_comm *comm, const job *j, job_member *member) {
+    reduce_fails(comm, member, j->count);
     if (j->me == j->victim) {
         while (!atomic_load(&j->shared->go)) usleep(500);
         gw_abort(comm, "the loss is not a number");
         raise(SIGKILL);
     }
-    while (!reduce_fails(comm, seat, j->count)) {}
-    seat->finalized = gw_finalize(comm);
+    while (!reduce_fails(comm, member, j->count)) {}
+    member->finalized = gw_finalize(comm);
 }
 
 static void signal_neighbours(const job *j, int number) {
@@ -234,8 +234,8 @@ static void signal_neighbours(const job *j, int number) {
     }
 }
 
-/* Of eight ranks those at distance 3 hear of an abort by way of others, which are stopped until it is dead. */
-static void last_words_are_heard_first(void) {
+/* Of eight ranks those at distance 3 get an abort through others, which are stopped until its sender is dead. */
+static void last_messages_are_read_first(void) {
     for (int round = 0; round < 4; round++) {
         job j = {.world = 8, .strategy = "transport=tcp", .deadline_s = 10, .body = aborts_and_dies, .count = 100,
                  .victim = round};
@@ -249,8 +249,8 @@ static void last_words_are_heard_first(void) {
         for (int r = 0; r < j.world; r++) {
             if (r == j.victim) continue;
             CHECK(job_ended(&j, r, 15));
-            CHECK_EQ(GW_ABORTED, j.shared->seat[r].status);
-            CHECK(strstr(j.shared->seat[r].text, "the loss is not a number") != NULL);
+            CHECK_EQ(GW_ABORTED, j.shared->member[r].status);
+            CHECK(strstr(j.shared->member[r].text, "the loss is not a number") != NULL);
         }
         job_close(&j);
     }
@@ -260,25 +260,25 @@ static bool is_readable(int fd, int wait_ms) {
     return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, wait_ms) > 0;
 }
 
-static void only_that_process_is_watched(void) {
+static void only_the_right_process_is_watched(void) {
     pid_t child = fork();
     if (child == 0)
         for (;;) pause();
     uint64_t started = gw_process_started(child);
     CHECK(started >= gw_process_started(0) && gw_process_started(0) > 0);
     CHECK_EQ(-1, gw_process_watch(child, 0));
-    CHECK_EQ(-1, gw_process_watch(child, started + 1)); /* somebody else has its number */
+    CHECK_EQ(-1, gw_process_watch(child, started + 1)); /* another process has its number */
     int fd = gw_process_watch(child, started);
     if (fd < 0) printf("    this kernel has no pidfds\n");
     if (fd >= 0) CHECK(!is_readable(fd, 20));
     kill(child, SIGKILL);
-    if (fd >= 0) CHECK(is_readable(fd, 10000)); /* nobody has waited for it yet */
+    if (fd >= 0) CHECK(is_readable(fd, 10000)); /* it is still a zombie */
     waitpid(child, NULL, 0);
     if (fd >= 0) CHECK(is_readable(fd, 0));
     CHECK_EQ(-1, gw_process_watch(child, started));
     gw_fd_close(fd);
 }
 
-TEST_MAIN(CASE(only_that_process_is_watched), CASE(killed_while_its_child_lives),
-          CASE(killed_while_a_child_keeps_its_sockets), CASE(child_is_refused), CASE(child_that_exits_harms_nobody),
-          CASE(who_left_is_not_dead), CASE(last_words_are_heard_first))
+TEST_MAIN(CASE(only_the_right_process_is_watched), CASE(killed_while_its_child_lives),
+          CASE(killed_while_a_child_keeps_its_sockets), CASE(child_is_refused), CASE(child_that_exits_does_no_harm),
+          CASE(a_rank_that_left_is_not_dead), CASE(last_messages_are_read_first))

@@ -1,4 +1,4 @@
-/* test_frame.c - a frame's header survives the wire, and nothing that no gradwire writes is accepted. */
+/* test_frame.c - a frame's header survives the wire, and headers that gradwire never writes are refused. */
 #include "transport/frame.h"
 
 #include "test.h"

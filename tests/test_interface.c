@@ -1,5 +1,5 @@
 /* test_interface.c - addresses as text and on the wire, and which interface is chosen. */
-#include "transport/interface.h"
+#include "bootstrap/interface.h"
 
 #include "test.h"
 
@@ -71,17 +71,17 @@ static void the_wire(void) {
 }
 
 static void selection(void) {
-    CHECK_EQ(0, gw_interface_rank("eth", "eth0"));
-    CHECK_EQ(1, gw_interface_rank("ib,eth", "eth0"));
-    CHECK_EQ(-1, gw_interface_rank("ib,eth", "lo"));
-    CHECK_EQ(-1, gw_interface_rank("=eth", "eth0"));
-    CHECK_EQ(1, gw_interface_rank("=ib0,eth0", "eth0"));
-    CHECK_EQ(-1, gw_interface_rank("=eth0", "eth01"));
-    CHECK_EQ(-1, gw_interface_rank("^docker,lo", "docker0"));
-    CHECK_EQ(0, gw_interface_rank("^docker,lo", "eth0"));
-    CHECK_EQ(0, gw_interface_rank("^=eth", "eth0"));
-    CHECK_EQ(-1, gw_interface_rank("^=eth0", "eth0"));
-    CHECK_EQ(-1, gw_interface_rank(",", "eth0"));
+    CHECK_EQ(0, gw_interface_preference("eth", "eth0"));
+    CHECK_EQ(1, gw_interface_preference("ib,eth", "eth0"));
+    CHECK_EQ(-1, gw_interface_preference("ib,eth", "lo"));
+    CHECK_EQ(-1, gw_interface_preference("=eth", "eth0"));
+    CHECK_EQ(1, gw_interface_preference("=ib0,eth0", "eth0"));
+    CHECK_EQ(-1, gw_interface_preference("=eth0", "eth01"));
+    CHECK_EQ(-1, gw_interface_preference("^docker,lo", "docker0"));
+    CHECK_EQ(0, gw_interface_preference("^docker,lo", "eth0"));
+    CHECK_EQ(0, gw_interface_preference("^=eth", "eth0"));
+    CHECK_EQ(-1, gw_interface_preference("^=eth0", "eth0"));
+    CHECK_EQ(-1, gw_interface_preference(",", "eth0"));
 }
 
 static void picks(void) {
@@ -135,7 +135,7 @@ static void this_host(void) {
     CHECK(strstr(error.text, "lo 127.0.0.1") != NULL);
 }
 
-/* The host's own name may lead to 127.0.1.1; the meeting point must not, unless there is no network. */
+/* The host's own name may resolve to 127.0.1.1; the rendezvous address must not, unless there is no network. */
 static void own_name(void) {
     char name[65] = "";
     gw_address list[4];

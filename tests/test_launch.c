@@ -1,17 +1,17 @@
-/* test_launch.c - the pure parts of the launcher: host lists, orders, frames, lines, verdicts. What starts processes is
- * tested from outside by tests/run.sh. */
+/* test_launch.c - the pure parts of the launcher: host lists, commands, frames, lines, verdicts. tests/run.sh tests the
+ * parts that start processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 
 #include "launch/console.h"
+#include "launch/host_connection.h"
+#include "launch/host_spec.h"
 #include "launch/hosts.h"
 #include "launch/job.h"
-#include "launch/order.h"
-#include "launch/outpost.h"
+#include "launch/launch_protocol.h"
 #include "launch/verdict.h"
-#include "launch/wire.h"
 #include "test.h"
 
 /* "name:slots[+]" of every host, + for local ones; or "!" and the error. */
@@ -112,55 +112,55 @@ static void placement(void) {
 
 static void orders(void) {
     char *argv[] = {"./a b", "", "'\"\n$x", NULL}, *env[] = {"A=1", "B=x=y", NULL};
-    gw_order order = {3, 2, 8, 1, -1, 1, 25000, 26000, 2000, "/a dir", argv, env, NULL, NULL}, back;
+    gw_host_spec order = {3, 2, 8, 1, -1, 1, 25000, 26000, 2000, "/a dir", argv, env, NULL, NULL}, back;
     gw_error error = {0};
     gw_buffer bytes = {0};
-    gw_order_pack(&order, &bytes);
+    gw_host_spec_pack(&order, &bytes);
     size_t size = gw_buffer_size(&bytes);
-    CHECK_EQ(GW_OK, gw_order_unpack(&back, gw_buffer_head(&bytes), size, &error));
+    CHECK_EQ(GW_OK, gw_host_spec_unpack(&back, gw_buffer_head(&bytes), size, &error));
     CHECK(back.first_rank == 3 && back.local_ranks == 2 && back.world == 8 && back.group == 1);
     CHECK(back.listen_fd == -1 && back.heartbeat_ms == 25000 && back.silence_ms == 26000 && back.grace_ms == 2000);
     CHECK_STR("/a dir", back.directory);
     for (int i = 0; i < 3; i++) CHECK_STR(argv[i], back.argv[i]);
     for (int i = 0; i < 2; i++) CHECK_STR(env[i], back.env[i]);
     CHECK(!back.argv[3] && !back.env[2]);
-    gw_order_free(&back);
+    gw_host_spec_free(&back);
     for (size_t cut = 0; cut < size; cut++) { /* copied, so that reading past the end is seen by the sanitizer */
         char *part = malloc(cut + 1);
         memcpy(part, gw_buffer_head(&bytes), cut);
-        CHECK_EQ(GW_PROTOCOL, gw_order_unpack(&back, part, cut, NULL));
+        CHECK_EQ(GW_PROTOCOL, gw_host_spec_unpack(&back, part, cut, NULL));
         free(part);
     }
     gw_buffer_add(&bytes, "x", 2);
-    CHECK_EQ(GW_PROTOCOL, gw_order_unpack(&back, gw_buffer_head(&bytes), size + 2, NULL));
+    CHECK_EQ(GW_PROTOCOL, gw_host_spec_unpack(&back, gw_buffer_head(&bytes), size + 2, NULL));
     gw_buffer_free(&bytes);
 }
 
 static void frames(void) {
     gw_buffer all = {0}, in = {0};
-    gw_wire_put(&all, GW_WIRE_OUTPUT, 2, 65534, "text", 4);
-    gw_wire_put_numbers(&all, GW_WIRE_EXITED, 0, 1, 9, 4000000000u);
+    gw_launch_put(&all, GW_LAUNCH_OUTPUT, 2, 65534, "text", 4);
+    gw_launch_put_numbers(&all, GW_LAUNCH_EXITED, 0, 1, 9, 4000000000u);
     int seen = 0;
     for (size_t i = 0; i < gw_buffer_size(&all); i++) { /* byte by byte */
-        gw_wire_frame frame;
+        gw_launch_frame frame;
         gw_buffer_add(&in, gw_buffer_head(&all) + i, 1);
-        gw_wire_state state = gw_wire_peek(&in, &frame);
-        CHECK(state != GW_WIRE_BROKEN);
-        if (state != GW_WIRE_FRAME) continue;
+        gw_launch_state state = gw_launch_peek(&in, &frame);
+        CHECK(state != GW_LAUNCH_BROKEN);
+        if (state != GW_LAUNCH_FRAME) continue;
         if (seen++ == 0) {
-            CHECK(frame.kind == GW_WIRE_OUTPUT && frame.detail == 2 && frame.rank == 65534 && frame.bytes == 4);
-            CHECK(memcmp(frame.payload, "text", 4) == 0 && gw_wire_number(&frame, 1) == 0);
+            CHECK(frame.kind == GW_LAUNCH_OUTPUT && frame.detail == 2 && frame.rank == 65534 && frame.bytes == 4);
+            CHECK(memcmp(frame.payload, "text", 4) == 0 && gw_launch_number(&frame, 1) == 0);
         } else {
-            CHECK(frame.kind == GW_WIRE_EXITED && gw_wire_number(&frame, 0) == 9);
-            CHECK(gw_wire_number(&frame, 1) == 4000000000u && gw_wire_number(&frame, 2) == 0);
+            CHECK(frame.kind == GW_LAUNCH_EXITED && gw_launch_number(&frame, 0) == 9);
+            CHECK(gw_launch_number(&frame, 1) == 4000000000u && gw_launch_number(&frame, 2) == 0);
         }
-        gw_wire_take(&in, &frame);
+        gw_launch_take(&in, &frame);
     }
     CHECK_EQ(2, seen);
     CHECK_EQ(0, gw_buffer_size(&in));
-    gw_wire_frame frame;
+    gw_launch_frame frame;
     gw_buffer_add(&in, "\xff\xff\xff\xff\1\0\0\0", 8);
-    CHECK_EQ(GW_WIRE_BROKEN, gw_wire_peek(&in, &frame));
+    CHECK_EQ(GW_LAUNCH_BROKEN, gw_launch_peek(&in, &frame));
     gw_buffer_free(&in);
     gw_buffer_free(&all);
 }
@@ -196,7 +196,7 @@ static void screen_close(screen *s) {
 
 static void whole_lines(void) {
     screen s = screen_open(true, false);
-    gw_line a = {0}, b = {0}, host = {0};
+    gw_console_line a = {0}, b = {0}, host = {0};
     gw_console_lines(&s.console, &a, 0, 0, NULL, "one\ntw", 6);
     gw_console_lines(&s.console, &b, 1, 11, NULL, "other\n\n", 7);
     gw_console_lines(&s.console, &host, 1, -1, "b", "Welcome\n", 8);
@@ -215,7 +215,7 @@ static void whole_lines(void) {
 
 static void progress_bars_move(void) {
     screen s = screen_open(true, true);
-    gw_line a = {0};
+    gw_console_line a = {0};
     const char text[] = "\r10%\r20%\r\nend\r";
     for (size_t i = 0; i < sizeof text - 1; i++) gw_console_lines(&s.console, &a, 0, 0, NULL, text + i, 1);
     gw_console_flush_line(&s.console, &a, 0, 0, NULL);
@@ -225,7 +225,7 @@ static void progress_bars_move(void) {
     screen_close(&s);
 }
 
-/* Any bytes in any pieces: without a prefix they come out as they went in, with one the reference says what. */
+/* Any bytes in any parts: without a prefix the output is the input, with one it is that of the reference. */
 static void any_bytes(void) {
     enum { BYTES = 3 << 20 };
     char *data = malloc(BYTES);
@@ -237,7 +237,7 @@ static void any_bytes(void) {
     }
     for (int prefix = 0; prefix < 2; prefix++) {
         screen s = screen_open(prefix, false);
-        gw_line line = {0};
+        gw_console_line line = {0};
         for (size_t at = 0, piece = 1; at < BYTES; at += piece, piece = piece * 7 % 9973 + 1) {
             if (piece > BYTES - at) piece = BYTES - at;
             gw_console_lines(&s.console, &line, 0, 5, NULL, data + at, piece);
@@ -270,7 +270,7 @@ static void closed_output(void) {
     screen s = screen_open(true, false);
     s.console.options.fd[0] = ends[1];
     close(ends[0]);
-    gw_line line = {0};
+    gw_console_line line = {0};
     gw_console_lines(&s.console, &line, 0, 0, NULL, "lost\n", 5);
     gw_console_say(&s.console, "kept");
     CHECK_EQ(EPIPE, gw_console_write(&s.console));
@@ -285,17 +285,17 @@ static void closed_output(void) {
 static void greetings(void) {
     screen s = screen_open(true, false);
     gw_host host = {.name = "b"};
-    gw_outpost outpost = {.host = &host, .to = -1, .from = -1, .errors = -1};
-    const char *text = "Welcome\ngradwire super\n" GW_WIRE_HELLO "rest";
+    gw_host_connection connection = {.host = &host, .to = -1, .from = -1, .errors = -1};
+    const char *text = "Welcome\ngradwire super\n" GW_LAUNCH_HELLO "rest";
     for (size_t i = 0; text[i]; i++) {
-        gw_buffer_add(&outpost.in, text + i, 1);
-        if (!outpost.greeted) gw_outpost_greet(&outpost, &s.console);
+        gw_buffer_add(&connection.in, text + i, 1);
+        if (!connection.greeted) gw_host_connection_greet(&connection, &s.console);
     }
-    CHECK(outpost.greeted);
-    CHECK(gw_buffer_size(&outpost.in) == 4 && memcmp(gw_buffer_head(&outpost.in), "rest", 4) == 0);
+    CHECK(connection.greeted);
+    CHECK(gw_buffer_size(&connection.in) == 4 && memcmp(gw_buffer_head(&connection.in), "rest", 4) == 0);
     screen_show(&s);
     CHECK_STR("[b] Welcome\n[b] gradwire super\n", s.text);
-    gw_outpost_free(&outpost);
+    gw_host_connection_free(&connection);
     screen_close(&s);
 }
 
@@ -306,7 +306,7 @@ static void verdicts(void) {
     CHECK(gw_verdict_exited(&v, "rank 1", "a", 3 << 8, 1500));
     CHECK(gw_verdict_exited(&v, "rank 0", "a", 4 << 8, 1500));
     CHECK_STR("rank 1 on host a ended with exit code 3 after 1.5 s", v.text);
-    CHECK(gw_verdict_exited(&v, "rank 2", "b", SIGKILL, 3249)); /* heard of later, but the cause */
+    CHECK(gw_verdict_exited(&v, "rank 2", "b", SIGKILL, 3249)); /* reported later, but the cause */
     gw_verdict_set(&v, GW_VERDICT_FINAL, 124, "timeout");
     CHECK_STR("rank 2 on host b was killed by signal 9 (Killed) after 3.2 s", v.text);
     CHECK_EQ(137, v.code);

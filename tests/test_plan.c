@@ -1,5 +1,5 @@
-/* test_plan.c - every builder, collective and world up to 17 against the reference: results, pairing, no deadlock in
- * any order of events, messages and elements as cost() says. */
+/* test_plan.c - every builder, collective and world up to 17 against the reference: results, matching of sends and
+ * receives, no deadlock in any order of events, messages and elements as cost() says. */
 #include "plan_machine.h"
 
 enum { WORLD_MAX = 17, LARGE_WORLD_MAX = 1024 };
@@ -128,15 +128,16 @@ static void give_buffers(machine *m, const setting *s, unsigned char **keep) {
 
 static void describe(const setting *s) {
     const gw_plan_request *q = &s->request;
-    printf("    %s %s world %d count %zu%s chunk %zu pipeline %d root %d%s%s %s seed %" PRIu64 "\n", s->builder->name,
+    printf("    %s %s world %d count %zu%s chunk %zu pipeline %d root %d%s%s %s seed %" PRIu64 "\n",
+           s->builder->technique.name,
            gw_collective_name(q->collective), q->topology.world, q->count, q->counts ? " (uneven)" : "", q->chunk_count,
-           q->pipeline, q->root, s->in_place ? " in place" : "", q->topology.board ? " board" : "",
+           q->pipeline, q->root, s->in_place ? " in place" : "", q->topology.coll ? " board" : "",
            s->op == COMBINE_SUM ? "sum" : "order", s->seed);
 }
 
 /* Only orders that do not depend on the position can be compared exactly; the others must agree between ranks. */
 static bool fixed_order(const setting *s) {
-    return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_exchange ||
+    return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_pairwise ||
            s->builder == &gw_plan_oneshot || s->builder == &gw_plan_doubling ||
            s->builder == &gw_plan_direct;
 }
@@ -160,7 +161,7 @@ static void check_cost(machine *m, const setting *s) {
     ENSURE(m, said.messages == m->spent.messages);
     ENSURE(m, said.elements == m->spent.elements);
     ENSURE(m, said.wide_elements == m->spent.wide_elements);
-    ENSURE(m, said.board_elements == m->spent.board_elements);
+    ENSURE(m, said.coll_elements == m->spent.coll_elements);
     if (s->depths) ENSURE(m, said.start_ups == m->spent.start_ups);
 }
 
@@ -242,7 +243,7 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
                  .in_place = draw(&state, 2),
                  .seed = seed};
     s.request.apart = !s.in_place && draw(&state, 2);
-    s.request.topology.board = builder == &gw_plan_direct || draw(&state, 2);
+    s.request.topology.coll = builder == &gw_plan_direct || draw(&state, 2);
     if (builder != &gw_plan_direct && draw(&state, 2)) {
         draw_order(&state, world, order);
         s.request.topology.order = order;
@@ -259,7 +260,7 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
 
 static void draw_and_run(const gw_plan_builder *builder, int draws) {
     for (int collective = 0; collective < GW_COLL_RECV; collective++) {
-        gw_plan_request probe = {.collective = (gw_collective)collective, .topology = {.world = 2, .board = true}};
+        gw_plan_request probe = {.collective = (gw_collective)collective, .topology = {.world = 2, .coll = true}};
         static const int one_host[2] = {0, 0};
         probe.topology.host_of = one_host;
         if (builder->refuses(&probe)) continue;
@@ -278,12 +279,12 @@ static void ring(void) { draw_and_run(&gw_plan_ring, 16); }
 static void halving(void) { draw_and_run(&gw_plan_halving, 16); }
 static void tree(void) { draw_and_run(&gw_plan_tree, 24); }
 static void direct(void) { draw_and_run(&gw_plan_direct, 12); }
-static void exchange(void) { draw_and_run(&gw_plan_exchange, 10); }
+static void exchange(void) { draw_and_run(&gw_plan_pairwise, 10); }
 static void doubling(void) { draw_and_run(&gw_plan_doubling, 30); }
 static void oneshot(void) { draw_and_run(&gw_plan_oneshot, 30); }
 static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 100); }
 static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 4); }
-static void pair(void) { draw_and_run(&gw_plan_pair, 60); }
+static void pair(void) { draw_and_run(&gw_plan_send_recv, 60); }
 
 /* The rounds of each collective when every message is one chunk. */
 static void start_ups(void) {
@@ -302,7 +303,7 @@ static void start_ups(void) {
             }
 }
 
-/* A barrier is one: while a rank has not come, nobody leaves. */
+/* While a rank has not entered a barrier, no rank leaves it. */
 static void barrier_holds(void) {
     for (int world = 2; world <= WORLD_MAX; world++)
         for (int absent = 0; absent < world; absent++) {
@@ -319,7 +320,7 @@ static void barrier_holds(void) {
             for (int r = 0; r < world; r++) {
                 bool left = true;
                 for (uint32_t i = 0; i < m.members[r].plan.streams; i++)
-                    left &= m.members[r].cursors[i].done == m.members[r].cursors[i].stream.steps;
+                    left &= m.members[r].cursors[i].done == m.members[r].cursors[i].stream.actions;
                 CHECK(!left);
             }
             machine_free(&m);
@@ -335,8 +336,8 @@ static void large_worlds(void) {
     } cases[] = {
         {&gw_plan_ring, GW_COLL_ALLREDUCE, 150},         {&gw_plan_halving, GW_COLL_ALLREDUCE, 1000},
         {&gw_plan_tree, GW_COLL_ALLREDUCE, 1024},        {&gw_plan_tree, GW_COLL_BROADCAST, 1023},
-        {&gw_plan_dissemination, GW_COLL_BARRIER, 1024}, {&gw_plan_exchange, GW_COLL_REDUCE_SCATTER, 100},
-        {&gw_plan_hierarchical, GW_COLL_ALLREDUCE, 256}, {&gw_plan_exchange, GW_COLL_GATHER, 1024},
+        {&gw_plan_dissemination, GW_COLL_BARRIER, 1024}, {&gw_plan_pairwise, GW_COLL_REDUCE_SCATTER, 100},
+        {&gw_plan_hierarchical, GW_COLL_ALLREDUCE, 256}, {&gw_plan_pairwise, GW_COLL_GATHER, 1024},
         {&gw_plan_halving, GW_COLL_REDUCE_SCATTER, 200},
     };
     static int host_of[LARGE_WORLD_MAX];
@@ -345,7 +346,7 @@ static void large_worlds(void) {
         bool parts = cases[i].collective == GW_COLL_REDUCE_SCATTER || cases[i].collective == GW_COLL_GATHER;
         setting s = {.builder = cases[i].builder,
                      .request = {.collective = cases[i].collective,
-                                 .topology = {.world = cases[i].world, .host_of = host_of, .board = i % 2},
+                                 .topology = {.world = cases[i].world, .host_of = host_of, .coll = i % 2},
                                  .count = parts ? 2 : 260,
                                  .root = 3,
                                  .chunk_count = 100,
@@ -360,7 +361,7 @@ static void large_counts(void) {
     for (int b = 0; gw_plan_builders[b]; b++) {
         static const int host_of[6] = {0, 0, 0, 0, 0, 0};
         gw_plan_request request = {.collective = GW_COLL_ALLREDUCE,
-                                   .topology = {.world = 6, .host_of = host_of, .board = true},
+                                   .topology = {.world = 6, .host_of = host_of, .coll = true},
                                    .rank = 5,
                                    .count = (size_t)1 << 40,
                                    .root = -1,
@@ -373,8 +374,8 @@ static void large_counts(void) {
             gw_stream stream;
             gw_action step;
             gw_plan_stream(&plan, i, &stream);
-            if (stream.steps == 0) continue;
-            gw_plan_step(&plan, i, stream.steps - 1, &step);
+            if (stream.actions == 0) continue;
+            gw_plan_action(&plan, i, stream.actions - 1, &step);
             CHECK(step.dst.offset + step.dst.count <= request.count);
             CHECK(step.src.offset + step.src.count <= request.count);
         }
@@ -403,15 +404,15 @@ static void refusals(void) {
     check_refusal(bad, &gw_plan_tree, GW_INVALID, "reduce: root or peer -1 is not in a world of 4");
     bad.root = 0;
     check_refusal(bad, &gw_plan_ring, GW_UNSUPPORTED,
-                  "reduce cannot be carried by ring, which carries only allreduce, reduce_scatter and allgather");
+                  "reduce is not supported by ring, which supports only allreduce, reduce_scatter and allgather");
     bad.collective = GW_COLL_SEND;
-    check_refusal(bad, &gw_plan_pair, GW_INVALID, "send: rank 0 names itself as its peer");
+    check_refusal(bad, &gw_plan_send_recv, GW_INVALID, "send: rank 0 names itself as its peer");
     bad.collective = GW_COLL_ALLTOALL;
     bad.count = SIZE_MAX / 2;
-    check_refusal(bad, &gw_plan_exchange, GW_INVALID,
+    check_refusal(bad, &gw_plan_pairwise, GW_INVALID,
                   "alltoall: the parts of 4 ranks together exceed the address space");
     check_refusal(good, &gw_plan_direct, GW_UNSUPPORTED,
-                  "allreduce cannot be carried by direct, which needs ranks that share memory");
+                  "allreduce is not supported by direct, which needs ranks that share memory");
     bad = good;
     bad.pipeline = 0;
     check_refusal(bad, &gw_plan_ring, GW_INVALID, "allreduce: the chunk and the pipeline depth must be at least 1");

@@ -1,4 +1,4 @@
-/* test_plan_print.c - the walk takes every step of a plan once, in an order that its waits allow; steps in words. */
+/* test_plan_print.c - the walk visits every step of a plan once, in an order that its waits allow; steps as text. */
 #include "plan/print.h"
 
 #include "test.h"
@@ -15,9 +15,9 @@ static gw_plan_request request_of(gw_collective collective, int world, int rank)
 }
 
 static bool waits_hold(const gw_waits *waits, const uint64_t *seen) {
-    for (int w = 0; w < GW_STEP_WAITS; w++)
+    for (int w = 0; w < GW_ACTION_WAITS; w++)
         for (uint32_t s = 0; s < waits[w].streams; s++)
-            if (seen[waits[w].first + s] < waits[w].steps) return false;
+            if (seen[waits[w].first + s] < waits[w].actions) return false;
     return true;
 }
 
@@ -34,7 +34,7 @@ static void walk_plan(const gw_plan *plan) {
     for (uint32_t s = 0; s < plan->streams; s++) {
         gw_stream info;
         gw_plan_stream(plan, s, &info);
-        CHECK_EQ(info.steps, seen[s]);
+        CHECK_EQ(info.actions, seen[s]);
     }
     free(seen);
     free(done);
@@ -52,8 +52,8 @@ static void every_step_once(void) {
 }
 
 static void words(void) {
-    char text[GW_STEP_TEXT];
-    gw_action step = {.kind = GW_STEP_RECV_REDUCE,
+    char text[GW_ACTION_TEXT];
+    gw_action step = {.kind = GW_ACTION_RECV_REDUCE,
                     .src = {GW_SPACE_IN, 4, 8},
                     .dst = {GW_SPACE_OUT, 4, 8},
                     .land = {GW_SPACE_WORK, 0, 8},
@@ -67,9 +67,9 @@ static void words(void) {
     step.finish = false;
     step.dst = step.land;
     CHECK_STR("work[0,8) = landed op in[4,12)", gw_action_where_text(&step, text));
-    step = (gw_action){.kind = GW_STEP_BOARD, .task = GW_BOARD_BARRIER};
+    step = (gw_action){.kind = GW_ACTION_SHM, .task = GW_SHM_TASK_BARRIER};
     CHECK_STR("barrier", gw_action_where_text(&step, text));
-    step = (gw_action){.kind = GW_STEP_SEND, .src = {GW_SPACE_WORK, SIZE_MAX - 1, 1}};
+    step = (gw_action){.kind = GW_ACTION_SEND, .src = {GW_SPACE_WORK, SIZE_MAX - 1, 1}};
     CHECK_STR("work[18446744073709551614,18446744073709551615)", gw_action_where_text(&step, text));
 }
 
@@ -81,7 +81,12 @@ static void names(void) {
     }
     gw_collective parsed;
     CHECK(!gw_collective_parse("allreduc", &parsed));
-    for (int i = 0; gw_plan_builders[i]; i++) CHECK(gw_plan_find(gw_plan_builders[i]->name) == gw_plan_builders[i]);
+    for (int i = 0; gw_plan_builders[i]; i++) {
+        CHECK(gw_plan_find(gw_plan_builders[i]->technique.name) == gw_plan_builders[i]);
+        CHECK(gw_plan_by_id(gw_plan_id(gw_plan_builders[i])) == gw_plan_builders[i]);
+    }
+    CHECK(gw_plan_id(&gw_plan_ring) == 1 && gw_plan_id(&gw_plan_doubling) == 11); /* on the wire: they never change */
+    CHECK(gw_plan_by_id(0) == NULL && gw_plan_id(&gw_plan_single_rank) == 0);
     CHECK(gw_plan_find("rign") == NULL);
 }
 

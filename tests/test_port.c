@@ -1,4 +1,4 @@
-/* test_port.c - ports that are free, and that the kernel gives to nobody by itself. */
+/* test_port.c - free ports outside of the kernel's ephemeral range. */
 #include "base/port.h"
 
 #include "test.h"

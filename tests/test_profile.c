@@ -1,7 +1,7 @@
-/* test_profile.c - profiles as files: what is read, what is refused and how it is told. */
+/* test_profile.c - profile files: reading, refusals and their error sentences. */
 #include "test.h"
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 #define HEAD "layer,kind,parameter_bytes,forward_us,backward_us\n"
 

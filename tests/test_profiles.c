@@ -1,7 +1,7 @@
-/* test_profiles.c - well-known models: as many parameters, tensors and operations as the literature says. */
+/* test_profiles.c - well-known models have the parameters, tensors and operations of the literature. */
 #include <math.h>
 
-#include "model/profiles.h"
+#include "profile/builtin_profiles.h"
 #include "test.h"
 
 typedef struct known {
@@ -23,7 +23,7 @@ static void tensors_and_parameters_are_exact(void) {
         gw_error error = {.rank = -1};
         const gw_builtin_profile *builtin = gw_builtin_profile_find(models[i].name);
         CHECK(builtin != NULL);
-        if (!builtin || gw_builtin_profile_count(builtin, &p, &error)) continue;
+        if (!builtin || gw_builtin_profile_flops(builtin, &p, &error)) continue;
         CHECK_EQ(models[i].parameters, gw_profile_parameter_bytes(&p) / 4);
         CHECK_EQ(models[i].tensors, gw_profile_tensors(&p));
         double operations = gw_profile_seconds(&p) * 1e6 / 3 / 2 / 1e9;
@@ -45,7 +45,7 @@ static void times_are_scaled(void) {
     }
 }
 
-/* Those whose speed nobody measured run at the operations a second of the one that is like them. */
+/* Models without a measured speed run at the operations per second of the most similar measured one. */
 static void unmeasured_models_run_as_fast_as_those_like_them(void) {
     static const char *const like[][2] = {{"densenet201", "resnet50"}, {"inception4", "resnet50"},
                                           {"vgg16", "resnet50"},       {"bert-large", "bert-base"},
@@ -56,7 +56,7 @@ static void unmeasured_models_run_as_fast_as_those_like_them(void) {
             gw_profile p;
             gw_error error = {.rank = -1};
             const gw_builtin_profile *b = gw_builtin_profile_find(like[i][k]);
-            CHECK_EQ(GW_OK, gw_builtin_profile_count(b, &p, &error));
+            CHECK_EQ(GW_OK, gw_builtin_profile_flops(b, &p, &error));
             rate[k] = gw_profile_seconds(&p) * b->throughput;
             gw_profile_free(&p);
         }

@@ -1,7 +1,8 @@
-/* test_ps.c - parameter servers from outside: real processes take steps through them under every synchrony. */
+/* test_ps.c - parameter servers from outside: real processes take steps through them under every synchronization. */
 #include <math.h>
 #include <time.h>
 
+#include "schedule/schedule.h"
 #include "small_job.h"
 
 #define TENSORS 6
@@ -12,10 +13,10 @@ static const char *const names[TENSORS] = {"conv", "empty", "fc1.weight", "fc1.b
 
 static int world, port;
 static const char *line;
-static char said[1024]; /* what a commit was refused with */
+static char said[1024]; /* the error of a refused commit */
 
 typedef struct model {
-    gw_step_tensor tensors[TENSORS];
+    gw_reducer_tensor tensors[TENSORS];
     float *gradients, *weights;
 } model;
 
@@ -25,7 +26,7 @@ static void make_model(model *m, size_t gap) {
     m->gradients = calloc(total, sizeof(float));
     m->weights = calloc(total, sizeof(float));
     for (int t = 0; t < TENSORS; t++) {
-        m->tensors[t] = (gw_step_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
+        m->tensors[t] = (gw_reducer_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
                                          .gradient = m->gradients + at, .weights = m->weights + at};
         at += counts[t] + gap;
     }
@@ -67,7 +68,7 @@ static void fill(model *m, int tensor, int rank, int number) {
     for (size_t i = 0; i < counts[tensor]; i++) gradient[i] = noisy(rank, tensor, i, number);
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
@@ -76,22 +77,22 @@ static void descend(void *ctx, const gw_step_update *u) {
 
 /* Takes steps under a strategy and leaves the last means in the gradients, sums of updates in the weights. */
 static void take_steps(gw_comm *comm, model *m, const char *strategy, bool updates) {
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = strategy;
     if (updates) options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
-    if (!step) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m->tensors, TENSORS, &options));
+    if (!reducer) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
     for (int number = 0; number < STEPS; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         for (int t = TENSORS - 1; t >= 0; t--) {
             fill(m, t, gw_rank(comm), number);
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
-    gw_step_close(step);
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
+    gw_reducer_close(reducer);
 }
 
 static void same_bits(const model *a, const model *b, const char *strategy) {
@@ -119,8 +120,11 @@ static void serve_like_direct(gw_comm *comm, const model *direct, int servers, b
 }
 
 static void equals_direct(int rank) {
-    static const char *const schedules[] = {"wfbp", "p3:slice=64K", "bytescheduler:slice=256K,credit=1M", "fifo",
-                                            "tictac", "mgwfbp"};
+    const gw_technique *schedules[GW_TECHNIQUES_MAX];
+    char text[GW_TECHNIQUE_TEXT_BYTES];
+    int count = 0;
+    for (const gw_technique *const *t = gw_schedule_techniques; *t; t++)
+        if (!gw_policy_of(*t)->splits) schedules[count++] = *t; /* servers do not stop half way */
     gw_comm *comm = join(rank);
     model direct;
     make_model(&direct, 0);
@@ -128,9 +132,9 @@ static void equals_direct(int rank) {
     for (int servers = 1; servers <= 4 && servers <= world; servers++)
         for (int gap = 0; gap < 2; gap++) {
             if (world > 4 && gap != servers % 2 && !full()) continue; /* many processes on few cores */
-            for (int s = 0; s < 6; s++)
-                if (full() || s == (servers + gap + world) % 6)
-                    serve_like_direct(comm, &direct, servers, gap, schedules[s]);
+            for (int s = 0; s < count; s++)
+                if (full() || s == (servers + gap + world) % count)
+                    serve_like_direct(comm, &direct, servers, gap, gw_technique_example(schedules[s], 0, text));
         }
     free_model(&direct);
     gw_finalize(comm);
@@ -142,24 +146,24 @@ static void bsp_over_servers_equals_direct(void) {
 
 /* The other meanings: servers keep the weights. Every worker pushes ones. */
 
-static gw_step *commit_descending(gw_comm *comm, model *m, size_t gap) {
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+static gw_reducer *commit_descending(gw_comm *comm, model *m, size_t gap) {
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     make_model(m, gap);
     options.update = descend;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
-    if (!step) printf("    %s\n", gw_last_error(NULL)), exit(1);
-    return step;
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m->tensors, TENSORS, &options));
+    if (!reducer) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    return reducer;
 }
 
 static void pushes_ones(int rank) {
     gw_comm *comm = join(rank);
     model m;
-    gw_step *step = commit_descending(comm, &m, rank % 2 ? 3 : 0);
+    gw_reducer *reducer = commit_descending(comm, &m, rank % 2 ? 3 : 0);
     for (int number = 0; number < STEPS; number++) {
         for (int t = 0; t < TENSORS; t++) {
-            CHECK_EQ(GW_OK, gw_step_wait(step, t));
-            /* All of its own pushes are in what it pulls; nobody's more than there are. */
+            CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
+            /* Its answer has all of its own pushes, and of no worker more than it has made. */
             for (size_t i = 0; i < counts[t]; i += 61) {
                 float pushes = -4 * (float)world * ((float *)m.tensors[t].weights)[i];
                 CHECK(pushes >= (float)number && pushes <= (float)(world * STEPS));
@@ -169,45 +173,45 @@ static void pushes_ones(int rank) {
         if (rank == world - 1) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         for (int t = TENSORS - 1; t >= 0; t--) {
             for (size_t i = 0; i < counts[t]; i++) ((float *)m.tensors[t].gradient)[i] = 1;
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
-    gw_step_close(step);
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
+    gw_reducer_close(reducer);
     free_model(&m);
     gw_finalize(comm);
 }
 
 static void servers_that_keep_weights(void) {
     run("arch=ps:servers=2 sync=asp", 4, pushes_ones);
-    run("arch=ps:servers=2 sync=ssp:lead=1 schedule=p3", 4, pushes_ones);
-    run("arch=ps sync=ssp:lead=0 transport=tcp", 2, pushes_ones);
+    run("arch=ps:servers=2 sync=ssp:staleness=1 schedule=p3", 4, pushes_ones);
+    run("arch=ps sync=ssp:staleness=0 transport=tcp", 2, pushes_ones);
     run("arch=ps sync=asp", 1, pushes_ones);
     run("arch=ps:replicas=1 sync=asp", 2, pushes_ones);
 }
 
-static void step_by_ones(gw_step *step, model *m, int compute_ms) {
-    for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+static void step_by_ones(gw_reducer *reducer, model *m, int compute_ms) {
+    for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
     if (compute_ms) nanosleep(&(struct timespec){.tv_nsec = compute_ms * 1000000L}, NULL);
     for (int t = TENSORS - 1; t >= 0; t--) {
         for (size_t i = 0; i < counts[t]; i++) ((float *)m->tensors[t].gradient)[i] = 1;
-        CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
     }
-    CHECK_EQ(GW_OK, gw_step_end(step));
+    CHECK_EQ(GW_OK, gw_reducer_end(reducer));
 }
 
-/* With backup the mean is over whoever was in the round, so that a step moves each weight by a quarter. */
+/* With backup the mean is over the workers in the round, so that a step moves each weight by a quarter. */
 static void slow_one_is_left_behind(int rank) {
     gw_comm *comm = join(rank);
     model m;
-    gw_step *step = commit_descending(comm, &m, 0);
-    for (int number = 0; number < (rank == 2 ? 2 : 20); number++) step_by_ones(step, &m, rank == 2 ? 100 : 0);
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    gw_reducer *reducer = commit_descending(comm, &m, 0);
+    for (int number = 0; number < (rank == 2 ? 2 : 20); number++) step_by_ones(reducer, &m, rank == 2 ? 100 : 0);
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
     float rounds = -4 * ((float *)m.tensors[2].weights)[500];
     CHECK(rounds == rintf(rounds));
     if (rank != 2) CHECK(rounds >= 19 && rounds <= 22);
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     free_model(&m);
     gw_finalize(comm);
 }
@@ -215,9 +219,9 @@ static void slow_one_is_left_behind(int rank) {
 static void backup_does_not_wait(void) { run("arch=ps:servers=2 sync=backup:n=1", 3, slow_one_is_left_behind); }
 
 /* How often the last rank's pushes came late; the same on all ranks. */
-static int64_t late_pushes(gw_step *step, gw_comm *comm) {
-    gw_step_worker times[4];
-    CHECK_EQ(GW_OK, gw_step_workers(step, times));
+static int64_t late_pushes(gw_reducer *reducer, gw_comm *comm) {
+    gw_reducer_worker_stats times[4];
+    CHECK_EQ(GW_OK, gw_reducer_workers(reducer, times));
     int64_t late = (int64_t)times[world - 1].late;
     CHECK_EQ(GW_OK, gw_allreduce(comm, &late, &late, 1, GW_I64, GW_MAX));
     return late;
@@ -229,41 +233,41 @@ static void meet_the_slow_one(int rank) {
     enum { EPOCHS_MAX = 40 };
     gw_comm *comm = join(rank);
     model m;
-    gw_step *step = commit_descending(comm, &m, 0);
+    gw_reducer *reducer = commit_descending(comm, &m, 0);
     int64_t late = 0;
     for (int epoch = 0; epoch < 2 || (!late && epoch < EPOCHS_MAX); epoch++) {
-        for (int number = 0; number < 8; number++) step_by_ones(step, &m, rank == world - 1 ? 15 : 0);
-        if (epoch) CHECK_EQ(GW_OK, gw_step_flush(step)); /* in the first the last step may still be under way */
+        for (int number = 0; number < 8; number++) step_by_ones(reducer, &m, rank == world - 1 ? 15 : 0);
+        if (epoch) CHECK_EQ(GW_OK, gw_reducer_flush(reducer)); /* in the first the last step may still be in flight */
         CHECK_EQ(GW_OK, gw_barrier(comm));
-        if (epoch) late = late_pushes(step, comm);
+        if (epoch) late = late_pushes(reducer, comm);
     }
     CHECK(late > 0);
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     free_model(&m);
     gw_finalize(comm);
 }
 
-static void nobody_waits_for_the_left_behind_in_vain(void) {
+static void a_rank_left_behind_by_backup_catches_up(void) {
     run("arch=ps:servers=2 sync=backup:n=1", 3, meet_the_slow_one);
     run("arch=ps:servers=2,replicas=1 sync=backup:n=2 schedule=p3:slice=64K transport=tcp", 4, meet_the_slow_one);
     run("arch=ps sync=backup:n=1 compress=topk:ratio=0.1,feedback=both", 3, meet_the_slow_one);
-    run("arch=ps:servers=2 sync=backup:n=1 schedule=mgwfbp", 3, meet_the_slow_one); /* all meet to cut pieces anew */
+    run("arch=ps:servers=2 sync=backup:n=1 schedule=mgwfbp", 3, meet_the_slow_one); /* all meet to cut new buckets */
 }
 
-/* What has no meaning is refused at commit, on every rank. */
+/* Impossible combinations are refused at commit, on every rank. */
 
 static const char *refused_line, *refused_why;
 static bool refused_updates;
 
 static void is_refused(int rank) {
     gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     model m;
     make_model(&m, 0);
     options.strategy = refused_line;
     if (refused_updates) options.update = descend;
-    CHECK_EQ(GW_UNSUPPORTED, gw_step_commit(&step, comm, m.tensors, TENSORS, &options));
+    CHECK_EQ(GW_UNSUPPORTED, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options));
     snprintf(said, sizeof said, "%s", gw_last_error(NULL));
     CHECK(strstr(said, refused_why) != NULL);
     if (!strstr(said, refused_why)) printf("    %s: %s\n", refused_line, said);
@@ -287,23 +291,23 @@ static void refusals(void) {
     refuse("arch=ps sync=backup:n=2", true, "at least one");
 }
 
-/* Who closes early under bsp is told on, at once. */
+/* A rank that closes early under bsp is reported at once. */
 static void closes_early(int rank) {
     gw_comm *comm = join(rank);
-    gw_step *step = NULL;
+    gw_reducer *reducer = NULL;
     model m;
     make_model(&m, 0);
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m.tensors, TENSORS, NULL));
-    if (!step) exit(1);
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, NULL));
+    if (!reducer) exit(1);
     gw_status status = GW_OK;
-    for (int t = TENSORS - 1; t >= 0 && rank == 0; t--) CHECK_EQ(GW_OK, gw_step_ready(step, t));
-    if (rank == 0 && !(status = gw_step_end(step))) status = gw_step_flush(step);
+    for (int t = TENSORS - 1; t >= 0 && rank == 0; t--) CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
+    if (rank == 0 && !(status = gw_reducer_end(reducer))) status = gw_reducer_flush(reducer);
     else nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     if (rank == 0) {
         CHECK_EQ(GW_MISMATCH, status);
-        CHECK(strstr(gw_last_error(comm), "rank 1 closed its step") != NULL);
+        CHECK(strstr(gw_last_error(comm), "rank 1 closed its reducer") != NULL);
     }
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     free_model(&m);
     gw_finalize(comm);
 }
@@ -318,5 +322,5 @@ static void closing_early_is_an_error(void) {
 }
 
 TEST_MAIN(CASE(bsp_over_servers_equals_direct), CASE(servers_that_keep_weights), CASE(backup_does_not_wait),
-          CASE(nobody_waits_for_the_left_behind_in_vain),
+          CASE(a_rank_left_behind_by_backup_catches_up),
           CASE(refusals), CASE(closing_early_is_an_error))

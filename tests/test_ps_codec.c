@@ -1,5 +1,5 @@
-/* test_ps_codec.c - codecs over parameter servers, by real processes: the same bits as exchanges between ranks where
- * both add the same, the bytes that are counted, what a server that keeps weights sends back, and saved states. */
+/* test_ps_codec.c - codecs over parameter servers, in real processes: the same bits as exchanges between ranks where
+ * both add the same, the bytes that are counted, answers of servers that keep weights, and saved states. */
 #include <math.h>
 
 #include "small_job.h"
@@ -16,7 +16,7 @@ static int world, port;
 static const char *line, *other;
 
 typedef struct model {
-    gw_step_tensor tensors[TENSORS];
+    gw_reducer_tensor tensors[TENSORS];
     float gradients[COUNT], weights[COUNT];
 } model;
 
@@ -24,13 +24,13 @@ static void make_model(model *m) {
     size_t at = 0;
     memset(m, 0, sizeof *m);
     for (int t = 0; t < TENSORS; t++) {
-        m->tensors[t] = (gw_step_tensor){.name = shapes[t].name, .count = shapes[t].count, .rows = shapes[t].rows,
+        m->tensors[t] = (gw_reducer_tensor){.name = shapes[t].name, .count = shapes[t].count, .rows = shapes[t].rows,
                                          .dtype = GW_F32, .gradient = m->gradients + at, .weights = m->weights + at};
         at += shapes[t].count + 5 * (size_t)(t == 1);
     }
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
@@ -61,33 +61,33 @@ static double falling_rate(void *ctx, uint64_t step) {
     return ldexp(1, -(int)step);
 }
 
-static gw_step_rate_fn *rate;
+static gw_reducer_rate_fn *rate;
 
-static gw_step *commit(gw_comm *comm, model *m, const char *strategy, uint64_t first) {
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+static gw_reducer *commit(gw_comm *comm, model *m, const char *strategy, uint64_t first) {
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = strategy;
     options.update = descend;
     options.rate = rate;
     options.first_step = first;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
-    if (!step) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
-    return step;
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m->tensors, TENSORS, &options));
+    if (!reducer) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
+    return reducer;
 }
 
 /* Small whole numbers, so that sums do not depend on their order. */
-static void take_steps(gw_step *step, model *m, int rank, int first, int steps) {
+static void take_steps(gw_reducer *reducer, model *m, int rank, int first, int steps) {
     for (int number = first; number < first + steps; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         for (int t = TENSORS - 1; t >= 0; t--) {
             float *gradient = m->tensors[t].gradient;
             for (size_t i = 0; i < shapes[t].count; i++)
                 gradient[i] = (float)((i * 2654435761u + (size_t)(rank * 40503 + t * 97 + number * 7919)) % 1009) - 504;
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
 }
 
 /* Largest difference of the weights, by the largest weight. */
@@ -107,12 +107,12 @@ static void equals_exchange(int rank) {
     gw_comm *comm = join(rank);
     make_model(&ours);
     make_model(&theirs);
-    gw_step *step = commit(comm, &theirs, other, 0);
-    take_steps(step, &theirs, rank, 0, 4);
-    gw_step_close(step);
-    step = commit(comm, &ours, line, 0);
-    take_steps(step, &ours, rank, 0, 4);
-    gw_step_close(step);
+    gw_reducer *reducer = commit(comm, &theirs, other, 0);
+    take_steps(reducer, &theirs, rank, 0, 4);
+    gw_reducer_close(reducer);
+    reducer = commit(comm, &ours, line, 0);
+    take_steps(reducer, &ours, rank, 0, 4);
+    gw_reducer_close(reducer);
     double apart = distance(&ours, &theirs);
     CHECK(apart <= tolerance);
     if (apart > tolerance) printf("    %s: weights are apart by %g\n", line, apart);
@@ -142,11 +142,11 @@ static void servers_equal_exchanges(void) {
 static double sent_by_all(gw_comm *comm, const char *strategy) {
     static model m;
     make_model(&m);
-    gw_step *step = commit(comm, &m, strategy, 0);
-    take_steps(step, &m, gw_rank(comm), 0, 10);
+    gw_reducer *reducer = commit(comm, &m, strategy, 0);
+    take_steps(reducer, &m, gw_rank(comm), 0, 10);
     gw_barrier(comm); /* answers to others are counted here */
-    double bytes = (double)gw_step_count(step).bytes_sent;
-    gw_step_close(step);
+    double bytes = (double)gw_reducer_read_counters(reducer).bytes_sent;
+    gw_reducer_close(reducer);
     CHECK_EQ(GW_OK, gw_allreduce(comm, &bytes, &bytes, 1, GW_F64, GW_SUM));
     return bytes;
 }
@@ -176,76 +176,76 @@ static void bytes_on_the_wire(void) {
     bytes_fall(0.02, 0.06, "bsp", "onebit");
     bytes_fall(0.50, 0.56, "asp", "onebit:feedback=worker"); /* weights come back as they are */
     bytes_fall(0.05, 0.14, "asp", "onebit:feedback=both");   /* those of the first step do */
-    bytes_fall(0.50, 0.56, "ssp:lead=1", "topk:feedback=worker");
+    bytes_fall(0.50, 0.56, "ssp:staleness=1", "topk:feedback=worker");
     bytes_fall(0.01, 0.06, "delayed:warmup=1", "powersgd:rank=2");
 }
 
-/* Servers keep the weights, and send differences: in the end everybody has what was pushed. */
+/* Servers keep the weights and send differences: in the end every worker has all pushes. */
 static void differences_add_up(int rank) {
     static model m;
     gw_comm *comm = join(rank);
     make_model(&m);
     for (size_t i = 0; i < COUNT; i++) m.weights[i] = (float)rank; /* rank 0 has the server, and so its weights */
-    gw_step *step = commit(comm, &m, line, 0);
+    gw_reducer *reducer = commit(comm, &m, line, 0);
     for (int number = 0; number < 30; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         for (int t = 0; t < TENSORS; t++) {
             float *gradient = m.tensors[t].gradient;
             for (size_t i = 0; i < shapes[t].count; i++) gradient[i] = number < 10 ? (float)(i % 7) : 0;
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
         if (number != 20) continue;
-        CHECK_EQ(GW_OK, gw_step_flush(step));
+        CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
         CHECK_EQ(GW_OK, gw_barrier(comm)); /* all that matters was pushed */
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
     const float *weights = m.tensors[1].weights;
     int wrong = 0;
     for (size_t i = 0; i < shapes[1].count; i++) wrong += fabsf(weights[i] + 2.5f * (float)(i % 7)) > 0.02f;
     CHECK_EQ(0, wrong);
-    gw_step_close(step);
+    gw_reducer_close(reducer);
     gw_finalize(comm);
 }
 
 static void differences_of_weights(void) {
     run("arch=ps sync=asp compress=int8:feedback=both", NULL, 3, differences_add_up);
-    run("arch=ps sync=ssp:lead=2 compress=qsgd:bits=8,feedback=both schedule=p3", NULL, 2, differences_add_up);
-    run("arch=ps sync=ssp:lead=0 compress=powersgd:feedback=both", NULL, 2, differences_add_up);
+    run("arch=ps sync=ssp:staleness=2 compress=qsgd:bits=8,feedback=both schedule=p3", NULL, 2, differences_add_up);
+    run("arch=ps sync=ssp:staleness=0 compress=powersgd:feedback=both", NULL, 2, differences_add_up);
 }
 
-/* What is saved after three steps and restored into a fresh step goes on bit for bit. */
+/* State saved after three steps and restored into a new reducer continues bit for bit. */
 static void goes_on(int rank) {
     static model whole, parts;
     gw_comm *comm = join(rank);
     make_model(&whole);
     make_model(&parts);
-    gw_step *step = commit(comm, &whole, line, 0);
-    take_steps(step, &whole, rank, 0, 6);
-    gw_step_close(step);
-    step = commit(comm, &parts, line, 0);
-    take_steps(step, &parts, rank, 0, 3);
+    gw_reducer *reducer = commit(comm, &whole, line, 0);
+    take_steps(reducer, &whole, rank, 0, 6);
+    gw_reducer_close(reducer);
+    reducer = commit(comm, &parts, line, 0);
+    take_steps(reducer, &parts, rank, 0, 3);
     gw_barrier(comm);
-    size_t bytes = gw_step_state_bytes(step);
+    size_t bytes = gw_reducer_state_bytes(reducer);
     void *saved = malloc(bytes);
-    CHECK_EQ(GW_OK, gw_step_state_save(step, saved));
-    gw_step_close(step);
+    CHECK_EQ(GW_OK, gw_reducer_state_save(reducer, saved));
+    gw_reducer_close(reducer);
     gw_barrier(comm);
-    step = commit(comm, &parts, line, 3);
-    CHECK_EQ(GW_OK, gw_step_state_restore(step, saved, bytes));
-    gw_barrier(comm); /* nobody pushes to a server that has not been restored */
-    take_steps(step, &parts, rank, 3, 3);
-    gw_step_close(step);
+    reducer = commit(comm, &parts, line, 3);
+    CHECK_EQ(GW_OK, gw_reducer_state_restore(reducer, saved, bytes));
+    gw_barrier(comm); /* no worker may push to a server that is not restored */
+    take_steps(reducer, &parts, rank, 3, 3);
+    gw_reducer_close(reducer);
     CHECK(memcmp(whole.weights, parts.weights, sizeof whole.weights) == 0);
     free(saved);
     gw_finalize(comm);
 }
 
-static void saved_states_go_on(void) {
+static void saved_states_continue(void) {
     run("arch=ps:servers=2 compress=onebit", NULL, 3, goes_on);
     run("arch=ps:servers=2 compress=powersgd", NULL, 3, goes_on);
     run("arch=ps sync=asp compress=topk:feedback=worker", NULL, 1, goes_on);
 }
 
 TEST_MAIN(CASE(servers_equal_exchanges), CASE(bytes_on_the_wire), CASE(differences_of_weights),
-          CASE(saved_states_go_on))
+          CASE(saved_states_continue))

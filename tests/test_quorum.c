@@ -1,8 +1,8 @@
-/* test_quorum.c - who goes on after a loss: the rule alone, for every world up to 8. Of all sides that may go on, no
- * two that are disjoint are whole, whatever died and whoever knows of it. */
+/* test_quorum.c - which ranks continue after a loss: the rule alone, for every world up to 8. No two disjoint sides may
+ * both continue, whichever ranks died and whichever side knows of it. */
 #include "test.h"
 
-#include "engine/quorum.h"
+#include "control/quorum.h"
 
 #define WORLD_MAX 8
 
@@ -23,7 +23,7 @@ static bool may_go_on(int world, unsigned side, unsigned dead) {
 
 static int count(unsigned bits) { return __builtin_popcount(bits); }
 
-static void the_rule_in_words(void) {
+static void the_rule_by_examples(void) {
     for (int world = 1; world <= WORLD_MAX; world++)
         for (unsigned all = (1u << world) - 1, dead = 0; dead <= all; dead++)
             for (unsigned alive = all & ~dead, side = alive; side; side = (side - 1) & alive) {
@@ -35,8 +35,8 @@ static void the_rule_in_words(void) {
     CHECK(!may_go_on(4, 0, 15));
 }
 
-/* Where the living are on two sides that know all deaths, exactly one goes on. */
-static void of_two_sides_one_goes_on(void) {
+/* Where the living are on two sides that know all deaths, exactly one continues. */
+static void of_two_sides_one_continues(void) {
     for (int world = 1; world <= WORLD_MAX; world++)
         for (unsigned all = (1u << world) - 1, dead = 0; dead < all; dead++)
             for (unsigned alive = all & ~dead, side = alive; side; side = (side - 1) & alive)
@@ -44,7 +44,7 @@ static void of_two_sides_one_goes_on(void) {
 }
 
 /* Each side knows some of the deaths only. */
-static void disjoint_sides_do_not_both_go_on(void) {
+static void disjoint_sides_do_not_both_continue(void) {
     for (int world = 2; world <= WORLD_MAX; world++) {
         unsigned all = (1u << world) - 1;
         for (unsigned side = 1; side <= all; side++) {
@@ -64,7 +64,7 @@ static void disjoint_sides_do_not_both_go_on(void) {
 
 /* Two generations. First `first` goes on, of which `entered` are known to have; then `side` of it, knowing `dead`. The
  * others, whoever did not enter, count by what they know of the first generation alone, and of any deaths. */
-static void who_was_left_behind_is_counted(void) {
+static void ranks_left_behind_count(void) {
     enum { WORLD = 6 };
     unsigned all = (1u << WORLD) - 1;
     for (unsigned first = 1; first <= all; first++) {
@@ -86,8 +86,8 @@ static void who_was_left_behind_is_counted(void) {
     }
 }
 
-/* Hosts lost for good, one after the other, and never proved dead: as long as two are left, they go on. */
-static void one_after_the_other(void) {
+/* Hosts are lost one after the other, and never proved dead: as long as two are left, they continue. */
+static void one_loss_after_another(void) {
     gw_voter voters[WORLD_MAX] = {{0}};
     unsigned in = 255;
     for (uint32_t generation = 0; generation < 7; generation++) {
@@ -100,5 +100,5 @@ static void one_after_the_other(void) {
     CHECK_EQ(1, in);
 }
 
-TEST_MAIN(CASE(the_rule_in_words), CASE(of_two_sides_one_goes_on), CASE(disjoint_sides_do_not_both_go_on),
-          CASE(who_was_left_behind_is_counted), CASE(one_after_the_other))
+TEST_MAIN(CASE(the_rule_by_examples), CASE(of_two_sides_one_continues), CASE(disjoint_sides_do_not_both_continue),
+          CASE(ranks_left_behind_count), CASE(one_loss_after_another))

@@ -1,11 +1,11 @@
-/* test_rdma_locks.c - the locks that libfabric's shm provider is given: they exclude, across processes too; one whose
- * holder was killed is taken over, one whose holder lives is not. */
+/* test_rdma_locks.c - the replacement locks for libfabric's shm provider: they exclude, across processes too; a lock
+ * whose holder was killed is taken over, one whose holder lives is not. */
 #include "test.h"
 
 #include "base/clock.h"
-#include "transport/rdma.h"
-#include "transport/rdma_library.h"
-#include "transport/rdma_locks.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/rdma_library.h"
+#include "transport/rdma/rdma_locks.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ static void know_this_process(void) {
     gw_rdma_library library;
     gw_error error = {0};
     CHECK_EQ(GW_OK, gw_rdma_library_load(&library, &error));
-    CHECK_EQ(GW_OK, gw_rdma_locks_lead(library.handle, &error));
+    CHECK_EQ(GW_OK, gw_rdma_locks_redirect(library.handle, &error));
 }
 
 static void count_up(table *t) {
@@ -74,7 +74,7 @@ static pid_t hold(table *t, useconds_t us) {
     return other;
 }
 
-static void the_dead_hold_nothing(void) {
+static void locks_of_the_dead_are_released(void) {
     for (int reaped = 0; reaped < 2; reaped++) {
         table *t = lay_table();
         pid_t other = hold(t, 10000000);
@@ -92,7 +92,7 @@ static void the_dead_hold_nothing(void) {
     }
 }
 
-static void the_living_keep_theirs(void) {
+static void locks_of_the_living_are_kept(void) {
     table *t = lay_table();
     pid_t other = hold(t, 100000);
     CHECK_EQ(0, gw_rdma_locks_lock(&t->lock));
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", error.text);
         return 77;
     }
-    static const test_case cases[] = {CASE(two_processes_exclude_each_other), CASE(the_dead_hold_nothing),
-                                      CASE(the_living_keep_theirs)};
+    static const test_case cases[] = {CASE(two_processes_exclude_each_other), CASE(locks_of_the_dead_are_released),
+                                      CASE(locks_of_the_living_are_kept)};
     return test_main(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

@@ -1,6 +1,6 @@
-/* test_recording.c - gw_trace_start and gw_trace_stop in real jobs: what is recorded of operations, messages, waits and
- * training steps, by whom, and what is refused. */
-#include "insight/view.h"
+/* test_recording.c - gw_trace_start and gw_trace_stop in real jobs: the recorded events of operations, messages, waits
+ * and training steps on each rank, and refusals. */
+#include "insight/analyses.h"
 #include "small_job.h"
 
 enum { WORLD = 3, COUNT = 300000, STEPS = 4, TENSORS = 3 };
@@ -52,7 +52,7 @@ static void starts_and_stops(int rank) {
         CHECK_EQ(GW_OK, gw_trace_start(comm, timeline, capture));
         CHECK_EQ(GW_INVALID, gw_trace_start(comm, timeline, capture));
         for (int i = 0; i < 5; i++) CHECK_EQ(GW_OK, gw_allreduce(comm, data, data, COUNT, GW_F32, GW_SUM));
-        CHECK_EQ(GW_OK, gw_barrier(comm)); /* all have recorded what the last message was for */
+        CHECK_EQ(GW_OK, gw_barrier(comm)); /* all have recorded the operation of the last message */
         CHECK_EQ(GW_OK, gw_trace_stop(comm));
         CHECK_EQ(GW_INVALID, gw_trace_stop(comm));
         CHECK(!gw_trace_runs(comm));
@@ -85,18 +85,18 @@ static void messages_of_a_ring(void) {
     gw_view_free(&view);
 }
 
-static void a_board_has_no_messages(void) {
+static void a_host_local_collective_has_no_messages(void) {
     run_job("arch=direct transport=shm", starts_and_stops);
     gw_view view = look();
     CHECK_EQ(0, view.messages.count);
-    CHECK_EQ(WORLD * 6, count_of(&view, GW_TRACE_BOARD));
+    CHECK_EQ(WORLD * 6, count_of(&view, GW_TRACE_COLL));
     CHECK_EQ(WORLD * 6, count_of(&view, GW_TRACE_OPERATION));
     gw_view_free(&view);
 }
 
 /* ---- training steps ---- */
 
-static void apply(void *ctx, const gw_step_update *update) {
+static void apply(void *ctx, const gw_reducer_update *update) {
     (void)ctx;
     float *weights = update->weights;
     const float *gradient = update->gradient;
@@ -107,29 +107,29 @@ static void trains(int rank) {
     static const char *const names[TENSORS] = {"first.weight", "second.weight", "third.bias"};
     static float gradient[TENSORS][5000], weights[TENSORS][5000];
     gw_comm *comm = join(rank);
-    gw_step *step = NULL;
-    gw_step_tensor tensors[TENSORS];
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer *reducer = NULL;
+    gw_reducer_tensor tensors[TENSORS];
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.update = apply;
     for (int t = 0; t < TENSORS; t++)
-        tensors[t] = (gw_step_tensor){.name = names[t], .count = 5000, .dtype = GW_F32, .gradient = gradient[t],
+        tensors[t] = (gw_reducer_tensor){.name = names[t], .count = 5000, .dtype = GW_F32, .gradient = gradient[t],
                                       .weights = weights[t]};
     CHECK_EQ(GW_OK, gw_trace_start(comm, NULL, capture));
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, tensors, TENSORS, &options));
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, tensors, TENSORS, &options));
     for (int s = 0; s < STEPS && !test_failures; s++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         CHECK(gw_trace_runs(comm));
         uint64_t now = gw_clock_now();
         gw_trace_layer(comm, "first", false, (uint64_t)s, now - 1000, now);
         gw_trace_layer(comm, "first", true, (uint64_t)s, now, 0); /* an end before its beginning: a moment */
         for (int t = TENSORS - 1; t >= 0; t--) {
             for (int i = 0; i < 5000; i++) gradient[t][i] = (float)(i % 7);
-            CHECK_EQ(GW_OK, gw_step_ready(step, t));
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
-    gw_step_close(step);
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
+    gw_reducer_close(reducer);
     CHECK_EQ(GW_OK, gw_finalize(comm)); /* ends the recording by itself */
 }
 
@@ -156,7 +156,7 @@ static void fused_tensors(void) {
     run_job("arch=ring transport=tcp schedule=wfbp", trains);
     gw_view view = look();
     check_tensors(&view);
-    bool labelled = false; /* messages are known by the tensors they carry */
+    bool labelled = false; /* messages have the names of their tensors */
     for (size_t i = 0; i < view.messages.count; i++)
         labelled |= strcmp(gw_insight_name(view.insight, view.messages.list[i].name), "first.weight and 2 more") == 0;
     CHECK(labelled);
@@ -174,7 +174,7 @@ static void coded_tensors(void) {
     gw_view_free(&view);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void nowhere_to_write(int rank) {
     gw_comm *comm = join(rank);
@@ -186,7 +186,7 @@ static void nowhere_to_write(int rank) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-static void a_place_that_is_not_there(void) { run_job("transport=tcp", nowhere_to_write); }
+static void a_missing_directory(void) { run_job("transport=tcp", nowhere_to_write); }
 
 static void half_asked(int rank) {
     gw_comm *comm = NULL;
@@ -211,5 +211,5 @@ static void clean_up(void) {
     CHECK(rmdir(folder) == 0);
 }
 
-TEST_MAIN(CASE(set_up), CASE(messages_of_a_ring), CASE(a_board_has_no_messages), CASE(fused_tensors),
-          CASE(coded_tensors), CASE(a_place_that_is_not_there), CASE(set_for_one_rank_only), CASE(clean_up))
+TEST_MAIN(CASE(set_up), CASE(messages_of_a_ring), CASE(a_host_local_collective_has_no_messages), CASE(fused_tensors),
+          CASE(coded_tensors), CASE(a_missing_directory), CASE(set_for_one_rank_only), CASE(clean_up))

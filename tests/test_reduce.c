@@ -172,7 +172,7 @@ static void check_same_address(gw_rng *rng, gw_reduction r, bool a_wide, bool b_
 }
 
 /* b is raw at the end of the wide dst, as a message lands. */
-static void check_landing(gw_rng *rng, gw_reduction r, bool a_wide, size_t count) {
+static void check_recv_buffer(gw_rng *rng, gw_reduction r, bool a_wide, size_t count) {
     gw_dtype wide = gw_accumulator(r.dtype, r.op);
     size_t raw_bytes = gw_dtype_bytes(r.dtype), wide_bytes = gw_dtype_bytes(wide);
     char *landed = buffer[3] + count * (wide_bytes - raw_bytes);
@@ -188,7 +188,7 @@ static void overlaps(gw_rng *rng, gw_reduction r) {
     for (size_t i = 0; i < COUNTS; i++) {
         for (int widths = 0; widths < 8; widths++)
             check_same_address(rng, r, widths & 1, widths & 2, widths & 4, count_of(i));
-        for (int a_wide = 0; a_wide < 2; a_wide++) check_landing(rng, r, a_wide, count_of(i));
+        for (int a_wide = 0; a_wide < 2; a_wide++) check_recv_buffer(rng, r, a_wide, count_of(i));
     }
 }
 
@@ -252,7 +252,7 @@ static void finish_operands(gw_rng *rng, gw_reduction r) {
 
 static void finish_equals_reference(void) { for_all(finish_operands); }
 
-/* What the contract says, in numbers, so that a mistake shared by kernel and reference shows. */
+/* The contract in numbers, so that a mistake shared by kernel and reference shows. */
 #define MANY(type, dtype, op, expected, ...)                                                                           \
     do {                                                                                                               \
         type many_in[] = {__VA_ARGS__}, many_out;                                                                      \

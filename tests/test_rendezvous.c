@@ -1,25 +1,25 @@
-/* test_rendezvous.c - ranks as threads meet on loopback, or learn, all of them, why they cannot. */
-#include "transport/rendezvous.h"
+/* test_rendezvous.c - ranks as threads meet on loopback, or all of them get the reason why they cannot. */
+#include "bootstrap/rendezvous.h"
 
 #include "free_port.h"
 #include "test.h"
-#include "transport/listen.h"
+#include "bootstrap/listen.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #define DEADLINE_S 30.0
-#define AT_ONCE_S (DEADLINE_S / 2) /* for all to be told of what is known: not only at the deadline */
+#define AT_ONCE_S (DEADLINE_S / 2) /* for all to get a known error: not only at the deadline */
 
 typedef struct member {
-    gw_place place;
+    gw_job_env job_env;
     const char *secret;
     const char *ports;
     const struct member *after; /* starts when that one has ended; NULL: at once */
     int wait_ms;                /* and that much later */
     double deadline_s;
     bool leaves; /* joins, then goes away */
-    bool over;   /* it is a rank 0 whose job is over, and goes away when it has turned one away */
+    bool over;   /* it is a rank 0 whose job is over, and ends when it has refused a rank */
     /* results */
     gw_status status;
     gw_error error;
@@ -30,11 +30,11 @@ typedef struct member {
 } member;
 
 static member make(int rank, int world, const char *master, int port) {
-    member m = {.place = {.rank = rank, .world = world, .listen_fd = -1, .port_low = port, .port_high = port},
+    member m = {.job_env = {.rank = rank, .world = world, .listen_fd = -1, .port_low = port, .port_high = port},
                 .secret = "a token of this test",
                 .deadline_s = DEADLINE_S};
-    snprintf(m.place.master, sizeof m.place.master, "%s", master);
-    snprintf(m.place.job, sizeof m.place.job, "test");
+    snprintf(m.job_env.master, sizeof m.job_env.master, "%s", master);
+    snprintf(m.job_env.job, sizeof m.job_env.job, "test");
     return m;
 }
 
@@ -49,13 +49,14 @@ static void leave_early(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     ((gw_endpoint *)ctx)->rank = -1;
 }
 
-static gw_status join_and_leave(gw_gateway *gateway, const gw_meeting *meeting, gw_endpoint mine, int world) {
+static gw_status join_and_leave(gw_connections *connections, const gw_rendezvous_address *rendezvous, gw_endpoint mine,
+                                int world) {
     gw_intro intro = {.purpose = GW_PURPOSE_JOIN, .from = mine.rank, .world = world};
-    gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&mine, leave_early, NULL});
+    gw_connections_serve(connections, GW_PURPOSE_JOIN, &(gw_connection_handler){&mine, leave_early, NULL});
     gw_time deadline = gw_clock_now() + TEST_PATIENCE_S * GW_SECOND;
-    gw_gateway_dial(gateway, meeting->at, meeting->count, &intro, deadline, NULL);
+    gw_connections_dial(connections, rendezvous->at, rendezvous->count, &intro, deadline, NULL);
     while (mine.rank >= 0 && gw_clock_now() < deadline) {
-        gw_gateway_poll(gateway, gw_clock_now());
+        gw_connections_poll(connections, gw_clock_now());
         usleep(1000);
     }
     return GW_OK;
@@ -68,43 +69,44 @@ static void turn_away(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     *(bool *)ctx = true;
 }
 
-static gw_status be_over(gw_gateway *gateway) {
+static gw_status be_over(gw_connections *connections) {
     bool seen = false;
-    gw_gateway_serve(gateway, GW_PURPOSE_JOIN, &(gw_gateway_room){&seen, turn_away, NULL});
+    gw_connections_serve(connections, GW_PURPOSE_JOIN, &(gw_connection_handler){&seen, turn_away, NULL});
     for (gw_time end = gw_clock_now() + TEST_PATIENCE_S * GW_SECOND; !seen && gw_clock_now() < end; usleep(1000))
-        gw_gateway_poll(gateway, gw_clock_now());
+        gw_connections_poll(connections, gw_clock_now());
     CHECK(seen);
     return GW_OK;
 }
 
 static void *run(void *arg) {
     member *m = arg;
-    gw_gateway *gateway = NULL;
+    gw_connections *connections = NULL;
     gw_token token = {0};
-    gw_meeting meeting;
+    gw_rendezvous_address rendezvous;
     gw_address address;
     gw_endpoint mine;
     while (m->after && !atomic_load(&m->after->ended)) usleep(1000);
     usleep((useconds_t)m->wait_ms * 1000);
     snprintf(token.text, sizeof token.text, "%s", m->secret);
     gw_time start = gw_clock_now();
-    m->status = gw_gateway_open(&gateway, m->place.rank, m->place.world, &token, m->place.job, &m->error);
-    if (m->status == GW_OK) m->status = gw_meeting_find(&m->place, NULL, &meeting, &m->error);
+    m->status = gw_connections_open(&connections, m->job_env.rank, m->job_env.world, &token, m->job_env.job, &m->error);
+    if (m->status == GW_OK) m->status = gw_rendezvous_address_find(&m->job_env, NULL, &rendezvous, &m->error);
     if (m->status == GW_OK)
-        m->status = gw_meeting_listen(gateway, &m->place, &meeting, NULL, m->ports, &address, &m->error);
-    if (m->status == GW_OK) m->status = gw_endpoint_describe(m->place.rank, &address, &mine, &m->error);
+        m->status =
+            gw_rendezvous_address_listen(connections, &m->job_env, &rendezvous, NULL, m->ports, &address, &m->error);
+    if (m->status == GW_OK) m->status = gw_endpoint_describe(m->job_env.rank, &address, &mine, &m->error);
     if (m->status == GW_OK) {
-        memset(mine.shm, 100 + m->place.rank, sizeof mine.shm);
+        memset(mine.transport, 100 + m->job_env.rank, sizeof mine.transport);
         if (m->over)
-            m->status = be_over(gateway);
+            m->status = be_over(connections);
         else if (m->leaves)
-            m->status = join_and_leave(gateway, &meeting, mine, m->place.world);
+            m->status = join_and_leave(connections, &rendezvous, mine, m->job_env.world);
         else
-            m->status = gw_rendezvous(gateway, &meeting, &mine, m->place.world,
+            m->status = gw_rendezvous(connections, &rendezvous, &mine, m->job_env.world,
                                       start + (gw_time)(m->deadline_s * (double)GW_SECOND), m->all, &m->error);
     }
     m->took_s = (double)(gw_clock_now() - start) / (double)GW_SECOND;
-    gw_gateway_close(gateway);
+    gw_connections_close(connections);
     atomic_store(&m->ended, true);
     return NULL;
 }
@@ -114,7 +116,7 @@ static void run_all(member *members, int count) {
     for (int i = 0; i < count; i++) pthread_join(members[i].thread, NULL);
 }
 
-/* A listening socket such as a launcher makes for rank 0. */
+/* A listening socket, as a launcher makes for rank 0. */
 static int launcher_socket(const char *host, int *port) {
     gw_address address, bound;
     int fd = -1;
@@ -132,7 +134,7 @@ static void check_tables(const member *members, int world) {
             const gw_endpoint *e = &members[i].all[rank];
             CHECK_EQ(rank, e->rank);
             CHECK_EQ(getpid(), e->pid);
-            CHECK_EQ(100 + rank, e->shm[63]);
+            CHECK_EQ(100 + rank, e->transport[63]);
             CHECK_STR(members[0].all[0].identity, e->identity);
             CHECK_EQ(32, strlen(e->identity));
             CHECK(gw_address_port(&e->address) == gw_address_port(&members[0].all[rank].address));
@@ -145,16 +147,16 @@ static void meets(const char *host) {
         member members[8];
         int port, fd = launcher_socket(host, &port);
         for (int i = 0; i < world; i++) members[i] = make(i, world, host, port);
-        members[0].place.listen_fd = fd;
+        members[0].job_env.listen_fd = fd;
         run_all(members, world);
         check_tables(members, world);
         for (int i = 0; i < world; i++) CHECK(members[i].took_s < AT_ONCE_S);
     }
 }
 
-static void meets_v4(void) { meets("127.0.0.1"); }
-static void meets_v6(void) { meets("::1"); }
-static void meets_localhost(void) {
+static void rendezvous_v4(void) { meets("127.0.0.1"); }
+static void rendezvous_v6(void) { meets("::1"); }
+static void rendezvous_localhost(void) {
     int port = free_port();
     member members[3];
     for (int i = 0; i < 3; i++) members[i] = make(i, 3, "localhost", port);
@@ -172,7 +174,7 @@ static void rank_0_comes_last(void) {
 }
 
 /* As after gw_finalize and gw_init in one process: the first to join again meets a rank 0 that has yet to leave. */
-static void rank_0_has_yet_to_leave(void) {
+static void rank_0_is_still_in_the_last_generation(void) {
     int port = free_port();
     member members[2], before = make(0, 2, "127.0.0.1", port);
     for (int i = 0; i < 2; i++) members[i] = make(i, 2, "127.0.0.1", port);
@@ -184,7 +186,7 @@ static void rank_0_has_yet_to_leave(void) {
     check_tables(members, 2);
 }
 
-static void rank_0_has_left_for_good(void) {
+static void rank_0_is_gone(void) {
     int port = free_port();
     member members[2];
     for (int i = 0; i < 2; i++) members[i] = make(i, 2, "127.0.0.1", port);
@@ -196,7 +198,7 @@ static void rank_0_has_left_for_good(void) {
     CHECK(strstr(members[1].error.text, "and cannot be reached again"));
 }
 
-/* The first of three in a row that nobody has; the first two are bound. */
+/* The first of three free ports in a row; the first two are bound. */
 static int three_free_ports(int *first, int *second) {
     gw_address loopback, bound;
     CHECK(gw_address_literal("127.0.0.1", &loopback));
@@ -220,14 +222,14 @@ static void one_of_sixteen_ports(void) {
     member members[3], other[2];
     for (int i = 0; i < 3; i++) {
         members[i] = make(i, 3, "127.0.0.1", base);
-        members[i].place.port_high = base + 15;
+        members[i].job_env.port_high = base + 15;
         members[i].ports = "23000-25100";
     }
     for (int i = 0; i < 2; i++) {
         other[i] = make(i, 2, "127.0.0.1", other_port);
-        snprintf(other[i].place.job, sizeof other[i].place.job, "another");
+        snprintf(other[i].job_env.job, sizeof other[i].job_env.job, "another");
     }
-    other[0].place.listen_fd = other_fd;
+    other[0].job_env.listen_fd = other_fd;
     CHECK_EQ(0, pthread_create(&other[0].thread, NULL, run, &other[0])); /* the other job waits all the while */
     run_all(members, 3);
     run_all(&other[1], 1);
@@ -247,7 +249,7 @@ static void missing_ranks_are_named(void) {
         members[i] = make(present[i], 7, "127.0.0.1", port);
         members[i].deadline_s = 1.5;
     }
-    members[0].place.listen_fd = fd;
+    members[0].job_env.listen_fd = fd;
     run_all(members, 3);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(GW_TIMEOUT, members[i].status);
@@ -259,7 +261,7 @@ static void missing_ranks_are_named(void) {
 static void two_worlds(void) {
     int port, fd = launcher_socket("127.0.0.1", &port);
     member members[3] = {make(0, 3, "127.0.0.1", port), make(9, 12, "127.0.0.1", port), make(2, 3, "127.0.0.1", port)};
-    members[0].place.listen_fd = fd;
+    members[0].job_env.listen_fd = fd;
     members[2].wait_ms = 300; /* comes when it is already known */
     run_all(members, 3);
     for (int i = 0; i < 3; i++) {
@@ -274,7 +276,7 @@ static void the_same_rank_twice(void) {
     int port, fd = launcher_socket("127.0.0.1", &port);
     member members[5] = {make(0, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port),
                          make(2, 4, "127.0.0.1", port), make(3, 4, "127.0.0.1", port)};
-    members[0].place.listen_fd = fd;
+    members[0].job_env.listen_fd = fd;
     members[4].wait_ms = 1000; /* or all might have met before rank 1 comes again */
     run_all(members, 5);
     for (int i = 0; i < 5; i++) {
@@ -283,11 +285,11 @@ static void the_same_rank_twice(void) {
     }
 }
 
-static void one_that_leaves(void) {
+static void a_rank_that_leaves(void) {
     int port, fd = launcher_socket("127.0.0.1", &port);
     member members[4] = {make(0, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port), make(3, 4, "127.0.0.1", port),
                          make(2, 4, "127.0.0.1", port)};
-    members[0].place.listen_fd = fd;
+    members[0].job_env.listen_fd = fd;
     members[2].after = &members[3];
     members[2].wait_ms = 400; /* comes when it is already known */
     members[3].leaves = true;
@@ -304,7 +306,7 @@ static void one_that_leaves(void) {
 static void another_token(void) {
     int port, fd = launcher_socket("127.0.0.1", &port);
     member members[2] = {make(0, 2, "127.0.0.1", port), make(1, 2, "127.0.0.1", port)};
-    members[0].place.listen_fd = fd;
+    members[0].job_env.listen_fd = fd;
     members[0].deadline_s = 1.5;
     members[1].secret = "not the same token";
     run_all(members, 2);
@@ -316,7 +318,7 @@ static void another_token(void) {
     CHECK(strstr(members[0].error.text, "strangers refused: 1") != NULL);
 }
 
-static void nobody_there(void) {
+static void no_rank_0(void) {
     member m = make(1, 2, "127.0.0.1", free_port());
     m.deadline_s = 1;
     run_all(&m, 1);
@@ -324,7 +326,7 @@ static void nobody_there(void) {
     CHECK(strstr(m.error.text, "Connection refused") && strstr(m.error.text, "MASTER_ADDR"));
     CHECK(m.took_s < AT_ONCE_S);
     int port, fd = launcher_socket("127.0.0.1", &port);
-    m = make(0, 2, "127.0.0.1", port); /* rank 0 whose port is taken */
+    m = make(0, 2, "127.0.0.1", port); /* rank 0, whose port is in use */
     run_all(&m, 1);
     CHECK_EQ(GW_SYSTEM, m.status);
     CHECK(strstr(m.error.text, "another program has it") != NULL);
@@ -336,7 +338,7 @@ static void nobody_there(void) {
     close(fd);
 }
 
-TEST_MAIN(CASE(meets_v4), CASE(meets_v6), CASE(meets_localhost), CASE(rank_0_comes_last),
-          CASE(rank_0_has_yet_to_leave), CASE(rank_0_has_left_for_good), CASE(one_of_sixteen_ports),
-          CASE(missing_ranks_are_named), CASE(two_worlds), CASE(the_same_rank_twice), CASE(one_that_leaves),
-          CASE(another_token), CASE(nobody_there))
+TEST_MAIN(CASE(rendezvous_v4), CASE(rendezvous_v6), CASE(rendezvous_localhost), CASE(rank_0_comes_last),
+          CASE(rank_0_is_still_in_the_last_generation), CASE(rank_0_is_gone), CASE(one_of_sixteen_ports),
+          CASE(missing_ranks_are_named), CASE(two_worlds), CASE(the_same_rank_twice), CASE(a_rank_that_leaves),
+          CASE(another_token), CASE(no_rank_0))

@@ -1,4 +1,4 @@
-/* test_sampler.c - the order of an epoch and its shares: each example once, the same batches for any number of ranks.
+/* test_sampler.c - the order of an epoch and its parts: each example once, the same batches for any number of ranks.
  */
 #include "data/sampler.h"
 #include "test.h"
@@ -9,7 +9,7 @@ static void cut_covers(void) {
         for (int world = 1; world <= 17; world++) {
             int64_t next = 0;
             for (int rank = 0; rank < world; rank++) {
-                gw_share share = gw_share_cut(totals[t], rank, world);
+                gw_data_shard share = gw_data_shard_cut(totals[t], rank, world);
                 CHECK_EQ(next, share.first);
                 CHECK(share.count == totals[t] / world || share.count == totals[t] / world + 1);
                 next += share.count;
@@ -83,10 +83,10 @@ static void take_epoch(int64_t examples, int64_t batch, int world, uint32_t *tak
         CHECK_EQ(GW_OK, gw_sampler_create(examples, batch, 42, rank, world, &samplers[rank], NULL));
     *steps = gw_sampler_steps(&samplers[0]);
     for (int64_t step = 0; step < *steps; step++) {
-        gw_share whole = gw_sampler_batch(&samplers[0], step);
+        gw_data_shard whole = gw_sampler_batch(&samplers[0], step);
         int64_t together = 0;
         for (int rank = 0; rank < world; rank++) {
-            gw_share share = gw_sampler_share(&samplers[rank], step);
+            gw_data_shard share = gw_sampler_shard(&samplers[rank], step);
             for (int64_t i = 0; i < share.count; i++) taken[used++] = samplers[rank].order[share.first + i];
             together += share.count;
         }

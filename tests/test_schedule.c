@@ -1,5 +1,5 @@
-/* test_schedule.c - what dear promises: the order of starts is the same whatever is ready when, second halves do not
- * wait for the end of backward, the pieces taper, and the most urgent is what forward needs first. */
+/* test_schedule.c - guarantees of dear: the start order does not depend on when tensors are ready, second halves do not
+ * wait for the end of backward, buckets get smaller, and the most urgent is what forward needs first. */
 #include "schedule/schedule.h"
 #include "test.h"
 
@@ -18,10 +18,10 @@ static gw_schedule *opened(size_t fuse_bytes, const size_t counts[TENSORS]) {
 static const size_t large[TENSORS] = {300000, 300000, 300000, 300000, 300000, 300000,
                                       300000, 300000, 300000, 300000, 300000, 300000};
 
-/* Starts what can be started; a second half is noted as -1 - piece. */
+/* Starts all buckets that can start; a second half is recorded as -1 - bucket. */
 static int start_all(gw_schedule *s, int *order, int at) {
     for (int p; (p = gw_schedule_next(s)) >= 0; at++) {
-        order[at] = gw_schedule_piece(s, p)->state == GW_PIECE_HALFWAY ? -1 - p : p;
+        order[at] = gw_schedule_bucket(s, p)->state == GW_BUCKET_HALFWAY ? -1 - p : p;
         gw_schedule_start(s, p);
     }
     return at;
@@ -29,9 +29,9 @@ static int start_all(gw_schedule *s, int *order, int at) {
 
 static int end_all(gw_schedule *s) {
     int ended = 0;
-    for (int p = 0; p < gw_schedule_pieces(s); p++) {
-        gw_piece_state state = gw_schedule_piece(s, p)->state;
-        if (state != GW_PIECE_MOVING && state != GW_PIECE_SPREADING) continue;
+    for (int p = 0; p < gw_schedule_buckets(s); p++) {
+        gw_bucket_state state = gw_schedule_bucket(s, p)->state;
+        if (state != GW_BUCKET_MOVING && state != GW_BUCKET_SPREADING) continue;
         gw_schedule_done(s, p);
         ended++;
     }
@@ -47,7 +47,7 @@ static void one_step(gw_schedule *s, int lag, int order[2 * TENSORS]) {
         if (t % lag == 0) end_all(s);
         at = start_all(s, order, at);
     }
-    gw_schedule_end(s);
+    gw_schedule_backward_done(s);
     while (end_all(s)) at = start_all(s, order, at);
     CHECK_EQ(2 * TENSORS, at);
     CHECK(gw_schedule_idle(s));
@@ -69,23 +69,23 @@ static void second_halves_begin_within_backward(void) {
     int order[2 * TENSORS];
     one_step(s, 1, order);
     for (int p = 0; p < 4; p++) CHECK_EQ(p, order[p]);
-    CHECK_EQ(-1, order[4]); /* the second half of the first piece, before the fifth piece's first */
+    CHECK_EQ(-1, order[4]); /* the second half of the first bucket, before the first half of the fifth */
     CHECK_EQ(4, order[5]);
     CHECK_EQ(-TENSORS, order[2 * TENSORS - 4]); /* the last four in forward order */
     gw_schedule_close(s);
 }
 
-static void pieces_taper_towards_the_input(void) {
+static void buckets_taper_towards_the_input(void) {
     gw_schedule *s = opened((size_t)4 << 20, large);
-    int n = gw_schedule_pieces(s);
+    int n = gw_schedule_buckets(s);
     size_t before = TENSORS * 1200000;
-    CHECK(gw_schedule_piece(s, 0)->spans == 3); /* of 1.2 MB each */
+    CHECK(gw_schedule_bucket(s, 0)->ranges == 3); /* of 1.2 MB each */
     for (int p = 0; p < n; p++) {
-        const gw_piece *piece = gw_schedule_piece(s, p);
-        CHECK(piece->spans == 1 || piece->bytes <= before / 2);
-        before -= piece->bytes;
+        const gw_bucket *bucket = gw_schedule_bucket(s, p);
+        CHECK(bucket->ranges == 1 || bucket->bytes <= before / 2);
+        before -= bucket->bytes;
     }
-    CHECK(before == 0 && gw_schedule_piece(s, n - 1)->spans == 1);
+    CHECK(before == 0 && gw_schedule_bucket(s, n - 1)->ranges == 1);
     gw_schedule_close(s);
 }
 
@@ -93,7 +93,7 @@ static void in_one_queue_first_halves_come_first(void) {
     gw_schedule *s = opened((size_t)4 << 20, large);
     gw_schedule_settings settings = {.fuse_bytes = (size_t)4 << 20, .one_queue = true};
     gw_schedule_cut(s, &settings, NULL);
-    CHECK_EQ(TENSORS / 3, gw_schedule_pieces(s)); /* they do not taper */
+    CHECK_EQ(TENSORS / 3, gw_schedule_buckets(s)); /* they do not taper */
     settings.fuse_bytes = 1;
     gw_schedule_cut(s, &settings, NULL);
     int order[2 * TENSORS];
@@ -113,5 +113,5 @@ static void forward_needs_the_last_produced_first(void) {
 }
 
 TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
-          CASE(pieces_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
+          CASE(buckets_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
           CASE(forward_needs_the_last_produced_first))

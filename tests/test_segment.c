@@ -1,4 +1,4 @@
-/* test_segment.c - shared segments, harbours and their tables: what can be had, found, refused, replaced, and freed. */
+/* test_segment.c - shared segments, peer maps and their tables: allocation, lookup, refusals, replacement, freeing. */
 #include "ranks.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void too_much_is_an_error(void) {
     }
 }
 
-/* What was opened sees the owner's writes, until the owner renews. */
+/* An opened segment shows the owner's writes, until the owner renews it. */
 static void renewed_memory_is_out_of_reach(void) {
     if (RANKS_ARE_THREADS) return;
     gw_segment own, other;
@@ -76,101 +76,101 @@ static void another_file_is_refused(void) {
 }
 
 static void endpoints_say_who_is_apart(void) {
-    gw_harbour *a, *b;
+    gw_peer_map *a, *b;
     gw_error error = {.status = GW_OK};
     uint8_t good[GW_SHM_ENDPOINT_BYTES], bad[GW_SHM_ENDPOINT_BYTES];
-    CHECK_EQ(GW_OK, gw_harbour_open(&a, 0, 2, 4096, &error));
-    CHECK_EQ(GW_OK, gw_harbour_open(&b, 1, 2, 4096, &error));
-    gw_harbour_endpoint(b, good);
+    CHECK_EQ(GW_OK, gw_peer_map_open(&a, 0, 2, 4096, &error));
+    CHECK_EQ(GW_OK, gw_peer_map_open(&b, 1, 2, 4096, &error));
+    gw_peer_map_endpoint(b, good);
     static const struct {
         int byte;
         const char *reason;
     } wrong[] = {{0, "offers no shared memory"}, {8, "/proc/"}, {12, "doorbell"}, {16, "cookie"},
                  {32, "another host"},           {48, "another network namespace"}, {52, "another pid namespace"},
-                 {56, "another user"},           {60, "not its harbour"}};
+                 {56, "another user"},           {60, "not its shared page"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         gw_error cause = {.status = GW_OK};
         memcpy(bad, good, sizeof bad);
         bad[wrong[i].byte + (wrong[i].byte == 8 || wrong[i].byte == 12)] ^= 0x77; /* far from any open descriptor */
-        CHECK_EQ(GW_UNSUPPORTED, gw_harbour_attach(a, 1, bad, &cause));
+        CHECK_EQ(GW_UNSUPPORTED, gw_peer_map_attach(a, 1, bad, &cause));
         CHECK_EQ(1, cause.rank);
         if (!strstr(cause.text, wrong[i].reason)) CHECK_STR(wrong[i].reason, cause.text);
         CHECK(a->peers[1].page == NULL);
     }
-    CHECK_EQ(GW_OK, gw_harbour_attach(a, 1, good, &error));
-    gw_harbour_close(a);
-    gw_harbour_close(b);
+    CHECK_EQ(GW_OK, gw_peer_map_attach(a, 1, good, &error));
+    gw_peer_map_close(a);
+    gw_peer_map_close(b);
 }
 
 static void memory_is_found_where_it_lies(void) {
-    gw_harbour *h;
-    gw_shared where;
+    gw_peer_map *h;
+    gw_shm_ref where;
     gw_error error = {.status = GW_OK};
-    CHECK_EQ(GW_OK, gw_harbour_open(&h, 0, 1, 4096, &error));
-    uint8_t *a = gw_harbour_share(h, 8192, 0, true, &error), *b = gw_harbour_share(h, 5000, 0, true, &error);
-    CHECK(gw_harbour_find(h, a, 8192, &where) && where.id == 0 && where.offset == 0);
-    CHECK(gw_harbour_find(h, b + 4000, 1000, &where) && where.id == 1 && where.offset == 4000);
-    CHECK(gw_harbour_find(h, a + 8191, 1, &where) && where.offset == 8191);
-    CHECK(!gw_harbour_find(h, a, 8193, &where) && where.version == 0); /* nor where two allocations are neighbours */
-    CHECK(!gw_harbour_find(h, a - 1, 2, &where));
-    CHECK(!gw_harbour_find(h, a, SIZE_MAX, &where));
-    CHECK(!gw_harbour_find(h, &where, 4, &where));
-    gw_harbour_unshare(h, a);
-    CHECK(!gw_harbour_find(h, a, 1, &where));
-    gw_harbour_unshare(h, NULL);
-    gw_harbour_close(h);
+    CHECK_EQ(GW_OK, gw_peer_map_open(&h, 0, 1, 4096, &error));
+    uint8_t *a = gw_peer_map_share(h, 8192, 0, true, &error), *b = gw_peer_map_share(h, 5000, 0, true, &error);
+    CHECK(gw_peer_map_find(h, a, 8192, &where) && where.id == 0 && where.offset == 0);
+    CHECK(gw_peer_map_find(h, b + 4000, 1000, &where) && where.id == 1 && where.offset == 4000);
+    CHECK(gw_peer_map_find(h, a + 8191, 1, &where) && where.offset == 8191);
+    CHECK(!gw_peer_map_find(h, a, 8193, &where) && where.version == 0); /* nor where two allocations are neighbours */
+    CHECK(!gw_peer_map_find(h, a - 1, 2, &where));
+    CHECK(!gw_peer_map_find(h, a, SIZE_MAX, &where));
+    CHECK(!gw_peer_map_find(h, &where, 4, &where));
+    gw_peer_map_unshare(h, a);
+    CHECK(!gw_peer_map_find(h, a, 1, &where));
+    gw_peer_map_unshare(h, NULL);
+    gw_peer_map_close(h);
 }
 
 static void the_table_has_an_end(void) {
-    gw_harbour *h;
+    gw_peer_map *h;
     gw_error error = {.status = GW_OK};
     void *last = NULL;
-    CHECK_EQ(GW_OK, gw_harbour_open(&h, 3, 4, 4096, &error));
-    for (int i = 0; i < GW_HARBOUR_SEGMENTS; i++) {
-        last = gw_harbour_share(h, 1, 0, true, &error);
+    CHECK_EQ(GW_OK, gw_peer_map_open(&h, 3, 4, 4096, &error));
+    for (int i = 0; i < GW_PEER_MAP_SEGMENTS; i++) {
+        last = gw_peer_map_share(h, 1, 0, true, &error);
         if (last) continue;
         /* A low limit of open files is an error of its own. */
         CHECK(strstr(error.text, "Too many open files"));
-        gw_harbour_close(h);
+        gw_peer_map_close(h);
         return;
     }
-    CHECK(gw_harbour_share(h, 1, 0, true, &error) == NULL);
+    CHECK(gw_peer_map_share(h, 1, 0, true, &error) == NULL);
     CHECK(strstr(error.text, "rank 3 already shares 1024 pieces"));
-    gw_harbour_unshare(h, last);
-    CHECK(gw_harbour_share(h, 1, 0, true, &error) != NULL);
-    gw_harbour_close(h);
+    gw_peer_map_unshare(h, last);
+    CHECK(gw_peer_map_share(h, 1, 0, true, &error) != NULL);
+    gw_peer_map_close(h);
 }
 
 /* A mapping of freed memory goes when it is no longer in use, and the entry's next memory is another one. */
 static void freed_memory_is_unmapped(void) {
     if (RANKS_ARE_THREADS) return;
-    gw_harbour *a, *b;
+    gw_peer_map *a, *b;
     gw_error error = {.status = GW_OK};
     uint8_t endpoint[GW_SHM_ENDPOINT_BYTES];
-    gw_shared where, again;
-    CHECK_EQ(GW_OK, gw_harbour_open(&a, 0, 2, 4096, &error));
-    CHECK_EQ(GW_OK, gw_harbour_open(&b, 1, 2, 4096, &error));
-    gw_harbour_endpoint(b, endpoint);
-    CHECK_EQ(GW_OK, gw_harbour_attach(a, 1, endpoint, &error));
-    int *theirs = gw_harbour_share(b, 4096, 0, true, &error);
-    CHECK(gw_harbour_find(b, theirs, 4096, &where));
-    gw_mapping *mapping = gw_harbour_pin(a, 1, where, &error);
+    gw_shm_ref where, again;
+    CHECK_EQ(GW_OK, gw_peer_map_open(&a, 0, 2, 4096, &error));
+    CHECK_EQ(GW_OK, gw_peer_map_open(&b, 1, 2, 4096, &error));
+    gw_peer_map_endpoint(b, endpoint);
+    CHECK_EQ(GW_OK, gw_peer_map_attach(a, 1, endpoint, &error));
+    int *theirs = gw_peer_map_share(b, 4096, 0, true, &error);
+    CHECK(gw_peer_map_find(b, theirs, 4096, &where));
+    gw_mapping *mapping = gw_peer_map_pin(a, 1, where, &error);
     *theirs = 42;
     CHECK_EQ(42, *(int *)mapping->segment.base);
-    gw_harbour_unshare(b, theirs);
-    gw_harbour_sweep(a);
+    gw_peer_map_unshare(b, theirs);
+    gw_peer_map_sweep(a);
     CHECK_EQ(42, *(int *)mapping->segment.base);
-    theirs = gw_harbour_share(b, 4096, 0, true, &error);
-    CHECK(gw_harbour_find(b, theirs, 4096, &again) && again.id == where.id && again.version != where.version);
-    gw_mapping *fresh = gw_harbour_pin(a, 1, again, &error);
+    theirs = gw_peer_map_share(b, 4096, 0, true, &error);
+    CHECK(gw_peer_map_find(b, theirs, 4096, &again) && again.id == where.id && again.version != where.version);
+    gw_mapping *fresh = gw_peer_map_pin(a, 1, again, &error);
     CHECK_EQ(0, *(int *)fresh->segment.base);
-    gw_harbour_unpin(mapping);
-    gw_harbour_sweep(a);
+    gw_peer_map_unpin(mapping);
+    gw_peer_map_sweep(a);
     CHECK(a->peers[1].mappings[where.id] == fresh && fresh->next == NULL);
-    CHECK(gw_harbour_pin(a, 1, where, &error) == NULL);
+    CHECK(gw_peer_map_pin(a, 1, where, &error) == NULL);
     CHECK(strstr(error.text, "rank 1 freed memory"));
-    gw_harbour_close(a);
-    gw_harbour_close(b);
+    gw_peer_map_close(a);
+    gw_peer_map_close(b);
 }
 
 TEST_MAIN(CASE(memory_is_zeroed_and_sealed), CASE(too_much_is_an_error), CASE(renewed_memory_is_out_of_reach),

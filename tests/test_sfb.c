@@ -1,5 +1,5 @@
-/* test_sfb.c - Poseidon's hybrid: the form that is chosen is what the cost formula says, factors rebuild the matrix,
- * real processes get the dense result to rounding, and the bytes on the wire fall as promised. */
+/* test_sfb.c - Poseidon's hybrid: the chosen form follows the cost formula, factors rebuild the matrix, real processes
+ * get the dense result to rounding, and fewer bytes are sent, as the formula says. */
 #include <math.h>
 
 #include "arch/sfb.h"
@@ -66,7 +66,7 @@ static int world, port;
 static const char *line;
 
 typedef struct model {
-    gw_step_tensor tensors[TENSORS];
+    gw_reducer_tensor tensors[TENSORS];
     float *gradients, *weights, *left, *right;
     double sent; /* by all ranks */
 } model;
@@ -79,7 +79,7 @@ static void make_model(model *m) {
     m->left = calloc(4 * COLS, sizeof(float));
     m->right = calloc(4 * COLS, sizeof(float));
     for (size_t t = 0, at = 0; t < TENSORS; at += shapes[t++].count)
-        m->tensors[t] = (gw_step_tensor){.name = shapes[t].name, .count = shapes[t].count, .rows = shapes[t].rows,
+        m->tensors[t] = (gw_reducer_tensor){.name = shapes[t].name, .count = shapes[t].count, .rows = shapes[t].rows,
                                          .batch = shapes[t].batch, .dtype = GW_F32, .gradient = m->gradients + at,
                                          .weights = m->weights + at};
 }
@@ -91,7 +91,7 @@ static void free_model(model *m) {
     free(m->right);
 }
 
-static void descend(void *ctx, const gw_step_update *u) {
+static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
@@ -106,48 +106,48 @@ static float noise(int rank, int number, size_t i) {
 }
 
 /* As factors where they are wanted, and as the matrix of the same factors where not. Rank 1 has one example less. */
-static void hand_over(gw_step *step, model *m, int t, int rank, int number) {
+static void hand_over(gw_reducer *reducer, model *m, int t, int rank, int number) {
     size_t rows = shapes[t].rows, cols = rows ? shapes[t].count / rows : 0, batch = shapes[t].batch - (rank == 1);
     float *gradient = m->tensors[t].gradient;
     if (!shapes[t].batch) {
         for (size_t i = 0; i < shapes[t].count; i++) gradient[i] = noise(rank, number, i);
-        CHECK_EQ(GW_OK, gw_step_ready(step, t));
+        CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         return;
     }
     for (size_t i = 0; i < batch * rows; i++) m->left[i] = noise(rank, number + 50, i);
     for (size_t i = 0; i < batch * cols; i++) m->right[i] = noise(rank, number + 90, i);
-    if (gw_step_wants_factors(step, t)) {
-        CHECK_EQ(GW_INVALID, gw_step_ready(step, t));
-        CHECK_EQ(GW_INVALID, gw_step_ready_factors(step, t, m->left, m->right, shapes[t].batch + 1));
-        CHECK_EQ(GW_OK, gw_step_ready_factors(step, t, m->left, m->right, batch));
+    if (gw_reducer_wants_factors(reducer, t)) {
+        CHECK_EQ(GW_INVALID, gw_reducer_ready(reducer, t));
+        CHECK_EQ(GW_INVALID, gw_reducer_ready_factors(reducer, t, m->left, m->right, shapes[t].batch + 1));
+        CHECK_EQ(GW_OK, gw_reducer_ready_factors(reducer, t, m->left, m->right, batch));
         return;
     }
     memset(gradient, 0, shapes[t].count * sizeof *gradient);
     gw_sfb_add(gradient, &(gw_sfb_layer){rows, cols, batch}, m->left, m->right, 1);
-    CHECK_EQ(GW_INVALID, gw_step_ready_factors(step, t, m->left, m->right, batch));
-    CHECK_EQ(GW_OK, gw_step_ready(step, t));
+    CHECK_EQ(GW_INVALID, gw_reducer_ready_factors(reducer, t, m->left, m->right, batch));
+    CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
 }
 
 static void take_steps(gw_comm *comm, model *m, const char *strategy, double clip) {
-    gw_step *step = NULL;
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = strategy;
     options.update = descend;
     options.clip = clip;
-    CHECK_EQ(GW_OK, gw_step_commit(&step, comm, m->tensors, TENSORS, &options));
-    if (!step) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m->tensors, TENSORS, &options));
+    if (!reducer) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
     bool sfb = strstr(strategy, "sfb") != NULL;
-    CHECK_EQ(sfb, gw_step_wants_factors(step, 1));
-    CHECK(!gw_step_wants_factors(step, 0) && !gw_step_wants_factors(step, 2));
+    CHECK_EQ(sfb, gw_reducer_wants_factors(reducer, 1));
+    CHECK(!gw_reducer_wants_factors(reducer, 0) && !gw_reducer_wants_factors(reducer, 2));
     for (int number = 0; number < STEPS; number++) {
-        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_step_wait(step, t));
-        for (int t = TENSORS - 1; t >= 0; t--) hand_over(step, m, t, gw_rank(comm), number);
-        CHECK_EQ(GW_OK, gw_step_end(step));
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
+        for (int t = TENSORS - 1; t >= 0; t--) hand_over(reducer, m, t, gw_rank(comm), number);
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
-    CHECK_EQ(GW_OK, gw_step_flush(step));
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
     gw_barrier(comm); /* a server's answers to others are counted here */
-    m->sent = (double)gw_step_count(step).bytes_sent;
-    gw_step_close(step);
+    m->sent = (double)gw_reducer_read_counters(reducer).bytes_sent;
+    gw_reducer_close(reducer);
     CHECK_EQ(GW_OK, gw_allreduce(comm, &m->sent, &m->sent, 1, GW_F64, GW_SUM));
 }
 

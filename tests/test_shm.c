@@ -1,20 +1,20 @@
-/* test_shm.c - messages among ranks of one host: every way a payload can travel, order, full rings, sleeping,
- * generations, the dead and the hostile. */
+/* test_shm.c - messages among ranks of one host: every path of a payload, order, full rings, sleeping, generations,
+ * dead and hostile ranks. */
 #include "base/rng.h"
 #include "ranks.h"
-#include "transport/shm_page.h"
+#include "transport/shm/shm_transport_internal.h"
 
 #define PACKETS 4096
 
-/* A rank's engine: lands everything in a pool, checks what comes against the pattern its frame implies. */
+/* Stands in for a rank's engine: receives everything into a pool, and checks it against the pattern of its frame. */
 typedef struct fake_engine {
     rank_env *env;
     gw_packet packets[PACKETS];
     uint64_t next[RANKS_MAX]; /* index of the frame that must come next from each peer */
     uint64_t received, sent, views, lost;
     uint64_t pieces, grants;
-    uint64_t passed_on[RANKS_MAX]; /* bytes of the payload that is taken piece by piece */
-    uint8_t *landings[RANKS_MAX];
+    uint64_t passed_on[RANKS_MAX]; /* bytes of the payload that is used part by part */
+    uint8_t *recv_buffers[RANKS_MAX];
     uint64_t held_ticket; /* a view that is kept for a while */
     const uint8_t *held;
     int held_peer;
@@ -28,17 +28,17 @@ static _Thread_local fake_engine engine;
 static fake_engine engine;
 #endif
 
-#define LANDING_BYTES ((8 << 20) + 64)
+#define RECV_BUFFER_BYTES ((8 << 20) + 64)
 
 static uint8_t pattern(int rank, uint64_t index, uint64_t i) {
     return (uint8_t)((uint64_t)rank * 101 + index * 17 + i + (i >> 8) * 3);
 }
 
-static void *on_landing(void *ctx, int peer, const gw_frame *frame) {
+static void *on_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
     (void)ctx;
-    CHECK(frame->length <= LANDING_BYTES);
-    if (!engine.landings[peer]) engine.landings[peer] = malloc(LANDING_BYTES);
-    return engine.landings[peer];
+    CHECK(frame->length <= RECV_BUFFER_BYTES);
+    if (!engine.recv_buffers[peer]) engine.recv_buffers[peer] = malloc(RECV_BUFFER_BYTES);
+    return engine.recv_buffers[peer];
 }
 
 static void check_bytes(int peer, uint64_t index, uint64_t at, const uint8_t *data, uint64_t bytes) {
@@ -47,7 +47,7 @@ static void check_bytes(int peer, uint64_t index, uint64_t at, const uint8_t *da
     CHECK_EQ(0, wrong);
 }
 
-/* Every other payload is taken as it comes. */
+/* Every other payload is used part by part. */
 static bool on_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes) {
     (void)ctx;
     if (frame->index % 2 == 0) return false;
@@ -97,7 +97,7 @@ static void on_lost(void *ctx, int peer, gw_status status, const char *detail) {
 }
 
 static const gw_sink sink = {
-    .landing = on_landing, .piece = on_piece, .arrived = on_arrived, .sent = on_sent, .lost = on_lost};
+    .recv_buffer = on_recv_buffer, .part = on_piece, .arrived = on_arrived, .sent = on_sent, .lost = on_lost};
 
 static void start_engine(rank_env *env) {
     engine = (fake_engine){.env = env};
@@ -105,7 +105,7 @@ static void start_engine(rank_env *env) {
 
 static void stop_engine(void) {
     CHECK_EQ(0, engine.lost);
-    for (int r = 0; r < RANKS_MAX; r++) free(engine.landings[r]);
+    for (int r = 0; r < RANKS_MAX; r++) free(engine.recv_buffers[r]);
 }
 
 static void send_frame(int peer, uint64_t index, const void *data, uint64_t length) {
@@ -134,11 +134,11 @@ static void drive(rank_env *env, uint64_t received, uint64_t sent) {
     }
 }
 
-static const uint64_t lengths[] = {0, 1, 3, 1023, 16384, SHOWN_BYTES_MIN - 1, SHOWN_BYTES_MIN, 65535, PIECE_BYTES,
+static const uint64_t lengths[] = {0, 1, 3, 1023, 16384, LENT_BYTES_MIN - 1, LENT_BYTES_MIN, 65535, PART_BYTES,
                                    65540, 131072, 150004, RING_BYTES + 8, (4 << 20) + 4};
 #define LENGTHS (sizeof lengths / sizeof lengths[0])
 
-/* Everyone sends every length to everyone; each length from shared or from private memory. */
+/* Every rank sends every length to every rank; each length from shared or from private memory. */
 static void exchange_all(rank_env *env, bool shared, uint64_t first) {
     uint8_t *buffers[LENGTHS];
     gw_error error = {.status = GW_OK};
@@ -172,19 +172,19 @@ static void exchange(rank_env *env) {
     CHECK(engine.pieces > 0);
     exchange_all(env, true, LENGTHS);
     CHECK_EQ(8 * (env->ranks - 1), engine.views);
-    /* Once more, with what was landed passed on. */
+    /* Once more, and the received data is sent on. */
     for (int r = 0; r < env->ranks; r++) engine.next[r]++;
     exchange_all(env, false, 2 * LENGTHS + 1);
     stop_engine();
 }
 
 /* With six ranks a ring may be used only in part. */
-static void every_way_a_payload_can_travel(void) {
+static void every_path_of_a_payload(void) {
     static const int ranks[] = {2, 3, 6};
     for (int i = 0; i < 3; i++) run_ranks(ranks[i], exchange, &sink);
 }
 
-/* More frames than the ring has slots, and more small payloads than it has bytes, to a rank that does not look. */
+/* More frames than the ring has slots, and more small payloads than it has bytes, to a rank that does not poll. */
 static void overflow(rank_env *env) {
     enum { FRAMES = 1000, BYTES = 1500 };
     static uint8_t data[FRAMES][BYTES];
@@ -210,7 +210,7 @@ static void queue_frame(rank_env *env, gw_packet *packet, gw_frame frame, uint8_
     env->transport->ops->send(env->transport, 1, packet);
 }
 
-/* Grants go between the pieces of a payload that is on its way, what is urgent before those that wait behind it. */
+/* Grants overtake between the chunks of a payload in flight; urgent payloads overtake queued ones. */
 static void overtake(rank_env *env) {
     enum { BYTES = 4 * RING_BYTES };
     start_engine(env);
@@ -226,7 +226,7 @@ static void overtake(rank_env *env) {
     rank_meet(env);
     gw_time deadline = gw_clock_now() + 60 * GW_SECOND;
     while (env->rank == 1 && engine.grants < 3 && gw_clock_now() < deadline) look_at_transport(env);
-    if (env->rank == 1) CHECK_EQ(0, engine.received); /* as rank 0 has not looked again, only what fits the ring came */
+    if (env->rank == 1) CHECK_EQ(0, engine.received); /* rank 0 has not polled again: only what fits the ring came */
     rank_meet(env);
     drive(env, env->rank == 1 ? 3 : 0, env->rank == 0 ? 6 : 0);
     CHECK_EQ(env->rank == 1 ? 3 : 0, engine.grants);
@@ -234,9 +234,9 @@ static void overtake(rank_env *env) {
     free(data);
 }
 
-static void what_announces_overtakes(void) { run_ranks(2, overtake, &sink); }
+static void grants_overtake_payloads(void) { run_ranks(2, overtake, &sink); }
 
-/* The sender's buffer comes back only when the view is released. */
+/* The sender's buffer is free only when the view is released. */
 static void hold_a_view(rank_env *env) {
     gw_error error = {.status = GW_OK};
     start_engine(env);
@@ -257,7 +257,8 @@ static void hold_a_view(rank_env *env) {
 
 static void views_are_lent_until_released(void) { run_ranks(2, hold_a_view, &sink); }
 
-/* Frames of the old generation are not heard, whoever resets first; a view held over a reset keeps its contents. */
+/* Frames of the old generation are dropped, whichever rank resets first; a view held over a reset keeps its contents.
+ */
 static void start_anew(rank_env *env) {
     gw_error error = {.status = GW_OK};
     uint8_t small[8] = {0};
@@ -276,7 +277,7 @@ static void start_anew(rank_env *env) {
         for (int p = 0; p < PACKETS; p++) engine.packets[p].owner = NULL;
         for (int i = 0; i < 8; i++) small[i] = pattern(0, 100, (uint64_t)i);
         send_frame(1, 100, small, 8);
-        CHECK_EQ(0, engine.sent); /* the peer has not come to this generation */
+        CHECK_EQ(0, engine.sent); /* the peer has not reached this generation */
     }
     rank_meet(env);
     if (env->rank == 1) {
@@ -294,7 +295,7 @@ static void start_anew(rank_env *env) {
     stop_engine();
 }
 
-static void generations_do_not_hear_each_other(void) { run_ranks(2, start_anew, &sink); }
+static void generations_stay_apart(void) { run_ranks(2, start_anew, &sink); }
 
 static void ping_pong(rank_env *env) {
     uint8_t data[64];
@@ -313,8 +314,8 @@ static void ping_pong(rank_env *env) {
 
 static void sleepers_are_woken(void) { run_ranks(2, ping_pong, &sink); }
 
-/* What a killed rank has shown is out of reach: the rank is lost, it has not sent nonsense. What it has copied is
- * here. */
+/* Memory that a killed rank has shown is unreachable: the rank is lost, which is no protocol error. Data that it has
+ * copied arrives. */
 static _Atomic pid_t *announcer;
 static bool announce_shared;
 
@@ -331,7 +332,7 @@ static void announce_and_die(rank_env *env) {
     }
     rank_meet(env);
     if (env->rank == 0) rank_die(env);
-    char folder[64], at; /* a process that ends gives its memory up first, then its files, then the folder it is in */
+    char folder[64], at; /* a process that ends frees its memory first, then its files, then its directory in /proc */
     snprintf(folder, sizeof folder, "/proc/%d/cwd", (int)atomic_load(announcer));
     for (int i = 0; i < 10000 && readlink(folder, &at, 1) == 1; i++) usleep(1000);
     drive(env, 1, 0);
@@ -342,7 +343,7 @@ static void announce_and_die(rank_env *env) {
     stop_engine();
 }
 
-static void memory_of_the_dead(void) {
+static void memory_of_a_dead_rank(void) {
     if (RANKS_ARE_THREADS) return;
     announcer = mmap(NULL, sizeof *announcer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int shared = 0; shared < 2; shared++) {
@@ -352,19 +353,19 @@ static void memory_of_the_dead(void) {
     munmap(announcer, sizeof *announcer);
 }
 
-/* A peer that writes what it likes into what it shares with this rank: memory that is not meant is neither read nor
- * written (which only a sanitizer, or the end of a mapping, can tell), and the link ends at what is not a message. */
+/* A peer writes arbitrary bytes into memory that it shares with this rank: no other memory is read or written (only a
+ * sanitizer, or the end of a mapping, shows this), and the link ends at the first invalid message. */
 
 typedef struct victim {
     uint64_t arrived, lost, sum;
-    uint8_t *landing;
+    uint8_t *recv_buffer;
 } victim;
 
-static void *exact_landing(void *ctx, int peer, const gw_frame *frame) {
+static void *exact_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
     victim *v = ctx;
     (void)peer;
-    free(v->landing);
-    return v->landing = frame->length <= LANDING_BYTES ? malloc(frame->length) : NULL;
+    free(v->recv_buffer);
+    return v->recv_buffer = frame->length <= RECV_BUFFER_BYTES ? malloc(frame->length) : NULL;
 }
 
 static void look_at_bytes(victim *v, const uint8_t *data, uint64_t bytes) {
@@ -374,14 +375,14 @@ static void look_at_bytes(victim *v, const uint8_t *data, uint64_t bytes) {
 
 static bool look_at_piece(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes) {
     (void)peer;
-    CHECK(bytes <= PIECE_BYTES && at <= frame->length && bytes <= frame->length - at);
+    CHECK(bytes <= PART_BYTES && at <= frame->length && bytes <= frame->length - at);
     look_at_bytes(ctx, data, bytes);
     return frame->index % 2;
 }
 
 static void look_at_message(void *ctx, int peer, const gw_frame *frame, const void *data, uint64_t ticket) {
     victim *v = ctx;
-    (void)peer, (void)ticket; /* never released: the same loan then comes twice */
+    (void)peer, (void)ticket; /* never released: the same view then arrives twice */
     look_at_bytes(v, data, frame->length);
     v->arrived++;
 }
@@ -395,15 +396,15 @@ static void note_loss(void *ctx, int peer, gw_status status, const char *detail)
 static void note_sent(void *ctx, int peer, gw_packet *packet) { (void)ctx, (void)peer, (void)packet; }
 
 static uint64_t nasty(gw_rng *rng, uint64_t likely) {
-    static const uint64_t edges[] = {0, 1, LOANS, PIECE_BYTES, RING_BYTES - 1, RING_BYTES, UINT32_MAX, UINT64_MAX};
+    static const uint64_t edges[] = {0, 1, LOANS, PART_BYTES, RING_BYTES - 1, RING_BYTES, UINT32_MAX, UINT64_MAX};
     uint64_t kind = gw_rng_below(rng, 8);
     return kind < 6 ? likely : kind == 6 ? edges[gw_rng_below(rng, 8)] : gw_rng_u64(rng) >> gw_rng_below(rng, 64);
 }
 
-static notice lie(gw_rng *rng, shm_link *from) {
-    uint64_t lengths_lied[] = {0, 100, PIECE_BYTES, PIECE_BYTES + 4, 3 * PIECE_BYTES};
-    uint64_t position = from->partial ? from->landed : 0;
-    return (notice){.carriage = (uint32_t)nasty(rng, gw_rng_below(rng, 2)),
+static slot_content lie(gw_rng *rng, shm_link *from) {
+    uint64_t lengths_lied[] = {0, 100, PART_BYTES, PART_BYTES + 4, 3 * PART_BYTES};
+    uint64_t position = from->partial ? from->arrived_bytes : 0;
+    return (slot_content){.transfer = (uint32_t)nasty(rng, gw_rng_below(rng, 2)),
                     .place = (uint32_t)nasty(rng, gw_rng_below(rng, LOANS)),
                     .where = {.id = (uint32_t)nasty(rng, 0), .version = (uint32_t)nasty(rng, 1),
                               .offset = nasty(rng, 4096)},
@@ -413,7 +414,7 @@ static notice lie(gw_rng *rng, shm_link *from) {
                               .index = gw_rng_below(rng, 2), .length = nasty(rng, lengths_lied[gw_rng_below(rng, 5)])}};
 }
 
-/* What the peer would write into the ring of this rank is written by the rank itself. */
+/* The rank itself writes into its ring what the hostile peer would write. */
 static void be_lied_to(rank_env *env) {
     enum { LIES = 4000 };
     static victim v;
@@ -423,7 +424,7 @@ static void be_lied_to(rank_env *env) {
     gw_rng rng = gw_rng_make(7, 1);
     if (env->rank == 0) gw_shm_alloc(env->transport, 1 << 20, &error);
     rank_meet(env);
-    self->base.sink = (gw_sink){.ctx = &v, .landing = exact_landing, .piece = look_at_piece,
+    self->base.sink = (gw_sink){.ctx = &v, .recv_buffer = exact_recv_buffer, .part = look_at_piece,
                                 .arrived = look_at_message, .sent = note_sent, .lost = note_loss};
     for (int i = 0; env->rank == 1 && i < LIES; i++) {
         shm_link *from = self->by_rank[0];
@@ -438,11 +439,11 @@ static void be_lied_to(rank_env *env) {
     }
     if (env->rank == 1) CHECK(v.arrived > LIES / 20 && v.lost > LIES / 20);
     rank_meet(env);
-    free(v.landing);
+    free(v.recv_buffer);
 }
 
-static void liars_reach_nothing(void) { run_ranks(2, be_lied_to, &sink); }
+static void a_hostile_peer_reaches_nothing(void) { run_ranks(2, be_lied_to, &sink); }
 
-TEST_MAIN(CASE(every_way_a_payload_can_travel), CASE(full_rings_wait), CASE(what_announces_overtakes),
-          CASE(views_are_lent_until_released), CASE(generations_do_not_hear_each_other), CASE(sleepers_are_woken),
-          CASE(memory_of_the_dead), CASE(liars_reach_nothing))
+TEST_MAIN(CASE(every_path_of_a_payload), CASE(full_rings_wait), CASE(grants_overtake_payloads),
+          CASE(views_are_lent_until_released), CASE(generations_stay_apart), CASE(sleepers_are_woken),
+          CASE(memory_of_a_dead_rank), CASE(a_hostile_peer_reaches_nothing))

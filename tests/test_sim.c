@@ -1,15 +1,15 @@
-/* test_sim.c - the promises of engine and control plane under random delays, deaths, partitions and disagreement, in
+/* test_sim.c - guarantees of engine and control plane under random delays, deaths, partitions and disagreement, in
  * virtual time. SIM_SEEDS sets how many seeds (default 1000). A failing one replays by `gradwire sim --seed N`. */
 #include "test.h"
 
-#include "sim/world.h"
+#include "sim/fault_sim.h"
 
 static void run_seeds(uint64_t first, uint64_t count, int world) {
     int right = 0, failed = 0, by_fault[GW_SIM_FAULTS] = {0};
     for (uint64_t seed = first; seed < first + count; seed++) {
-        gw_sim_outcome outcome;
+        gw_fault_sim_outcome outcome;
         gw_error error = {0};
-        CHECK_EQ(GW_OK, gw_sim_run(seed, world, &outcome, &error));
+        CHECK_EQ(GW_OK, gw_fault_sim_run(seed, world, &outcome, &error));
         if (!outcome.ok) {
             test_failures++;
             printf("    seed %" PRIu64 " (world %d): %s\n", seed, outcome.world, outcome.text);
@@ -40,10 +40,10 @@ static void large_worlds(void) {
 
 static void the_same_seed_gives_the_same_run(void) {
     for (uint64_t seed = 1; seed < 20; seed++) {
-        gw_sim_outcome a, b;
+        gw_fault_sim_outcome a, b;
         gw_error error = {0};
-        gw_sim_run(seed, 0, &a, &error);
-        gw_sim_run(seed, 0, &b, &error);
+        gw_fault_sim_run(seed, 0, &a, &error);
+        gw_fault_sim_run(seed, 0, &b, &error);
         CHECK_EQ(a.events, b.events);
         CHECK(a.seconds == b.seconds);
         CHECK_EQ(a.right, b.right);

@@ -1,20 +1,21 @@
-/* test_sim_run.c - plans by their sizes alone: closed-form costs, fair shares, folding, topologies. */
+/* test_sim_run.c - plans simulated by their sizes alone: closed-form costs, fair bandwidth shares, folding, topologies.
+ */
 #include "run_alone.h"
 
-static gw_run_spec spec_of(const gw_plan_builder *builder, gw_collective collective, size_t count, size_t chunk) {
-    return (gw_run_spec){.collective = collective, .builder = builder, .count = count, .unit_bytes = 4,
+static gw_plan_sim_spec spec_of(const gw_plan_builder *builder, gw_collective collective, size_t count, size_t chunk) {
+    return (gw_plan_sim_spec){.collective = collective, .builder = builder, .count = count, .unit_bytes = 4,
                          .chunk_bytes = chunk, .root = -1};
 }
 
-static gw_cost cost_of(const alone *a, const gw_run_spec *spec) {
+static gw_cost cost_of(const alone *a, const gw_plan_sim_spec *spec) {
     gw_plan_request request = {.collective = spec->collective, .topology = a->config.topology, .count = spec->count,
                                .root = spec->root, .chunk_count = spec->chunk_bytes / 4, .pipeline = 8};
     return gw_plan_cost(spec->builder, &request);
 }
 
-static double path_total(const gw_path *path) {
+static double path_total(const gw_time_breakdown *path) {
     double sum = 0;
-    for (int i = 0; i < GW_PATH_PARTS; i++) sum += path->seconds[i];
+    for (int i = 0; i < GW_TIME_PARTS; i++) sum += path->seconds[i];
     return sum;
 }
 
@@ -22,7 +23,7 @@ static double path_total(const gw_path *path) {
 static void check_even(const gw_plan_builder *builder, gw_collective collective, int world, size_t count,
                        bool large) {
     alone a = alone_make("switch", world, 1);
-    gw_run_spec spec = spec_of(builder, collective, count, 1 << 30);
+    gw_plan_sim_spec spec = spec_of(builder, collective, count, 1 << 30);
     alone_run(&a, &spec);
     gw_cost cost = cost_of(&a, &spec);
     double grant = large ? ALPHA : 0;
@@ -41,8 +42,8 @@ static void closed_form_of_even_plans(void) {
         check_even(&gw_plan_ring, GW_COLL_ALLREDUCE, world, large, true);
         check_even(&gw_plan_ring, GW_COLL_REDUCE_SCATTER, world, small, false);
         check_even(&gw_plan_ring, GW_COLL_ALLGATHER, world, large / 16, true);
-        check_even(&gw_plan_exchange, GW_COLL_ALLREDUCE, world, small, false);
-        check_even(&gw_plan_exchange, GW_COLL_ALLTOALL, world, 64, false);
+        check_even(&gw_plan_pairwise, GW_COLL_ALLREDUCE, world, small, false);
+        check_even(&gw_plan_pairwise, GW_COLL_ALLTOALL, world, 64, false);
     }
     for (int world = 2; world <= 64; world *= 2) {
         check_even(&gw_plan_halving, GW_COLL_ALLREDUCE, world, (size_t)world * 64, false);
@@ -56,7 +57,7 @@ static void closed_form_of_even_plans(void) {
 static void closed_form_of_the_tree(void) {
     for (int levels = 1; levels <= 7; levels++) {
         alone a = alone_make("switch", 1 << levels, 1);
-        gw_run_spec spec = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 4096, 1 << 30);
+        gw_plan_sim_spec spec = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 4096, 1 << 30);
         alone_run(&a, &spec);
         double bytes = 4096 * 4 * BETA;
         CHECK_EQ(2 * levels, cost_of(&a, &spec).start_ups);
@@ -64,17 +65,17 @@ static void closed_form_of_the_tree(void) {
         alone_free(&a);
     }
     alone a = alone_make("switch", 3, 1); /* a chain: nothing is shared */
-    gw_run_spec spec = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 4096, 1 << 30);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 4096, 1 << 30);
     alone_run(&a, &spec);
     CHECK(near(4 * (ALPHA + 4096 * 4 * BETA), a.last, 1e-9));
-    CHECK(a.path.seconds[GW_PATH_SHARING] < 1e-15);
+    CHECK(a.path.seconds[GW_TIME_SHARING] < 1e-15);
     alone_free(&a);
 }
 
 /* With many chunks the ring's links are never idle: the bytes at full speed, and a start-up at either end. */
 static void chunks_hide_latency(void) {
     alone a = alone_make("switch", 8, 1);
-    gw_run_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, (size_t)8 << 22, 256 * 1024);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, (size_t)8 << 22, 256 * 1024);
     alone_run(&a, &spec);
     double bytes = (double)(spec.count * 4) * 2 * 7 / 8 * BETA;
     CHECK(a.last >= bytes && a.last <= bytes * 1.02);
@@ -83,23 +84,23 @@ static void chunks_hide_latency(void) {
 
 static void reducing_takes_time(void) {
     alone a = alone_make("switch", 4, 1);
-    gw_run_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 4 * 1024, 1 << 30);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 4 * 1024, 1 << 30);
     a.config.reduce_rate = 1e9;
     alone_run(&a, &spec);
     CHECK(near(6 * (ALPHA + 4096 * BETA) + 3 * 4096 / 1e9, a.last, 1e-9));
-    CHECK(near(3 * 4096 / 1e9, a.path.seconds[GW_PATH_REDUCE], 1e-9));
+    CHECK(near(3 * 4096 / 1e9, a.path.seconds[GW_TIME_REDUCE], 1e-9));
     alone_free(&a);
 }
 
 /* Folding. */
 
 static void check_fold(const gw_plan_builder *builder, gw_collective collective, int hosts, int locals, size_t count,
-                       bool board) {
+                       bool coll) {
     alone full = alone_make("switch", hosts, locals), folded = alone_make("switch", hosts, locals);
-    gw_run_spec spec = spec_of(builder, collective, count, 65536);
-    full.config.topology.board = folded.config.topology.board = board;
+    gw_plan_sim_spec spec = spec_of(builder, collective, count, 65536);
+    full.config.topology.coll = folded.config.topology.coll = coll;
     full.config.reduce_rate = folded.config.reduce_rate = 3e9;
-    CHECK(gw_run_folds(&spec, &full.config.topology));
+    CHECK(gw_plan_sim_folds(&spec, &full.config.topology));
     folded.fabric.folded = true;
     alone_run(&full, &spec);
     alone_run(&folded, &spec);
@@ -115,30 +116,30 @@ static void one_host_stands_for_all(void) {
         check_fold(&gw_plan_ring, GW_COLL_ALLREDUCE, hosts, 1, even, false);
         check_fold(&gw_plan_ring, GW_COLL_REDUCE_SCATTER, hosts, 3, 4096, false);
         check_fold(&gw_plan_ring, GW_COLL_ALLGATHER, hosts, 2, 40000, false);
-        check_fold(&gw_plan_exchange, GW_COLL_ALLREDUCE, hosts, 1, even, false);
-        check_fold(&gw_plan_exchange, GW_COLL_ALLTOALL, hosts, 2, 5000, false);
+        check_fold(&gw_plan_pairwise, GW_COLL_ALLREDUCE, hosts, 1, even, false);
+        check_fold(&gw_plan_pairwise, GW_COLL_ALLTOALL, hosts, 2, 5000, false);
         check_fold(&gw_plan_hierarchical, GW_COLL_ALLREDUCE, hosts, 3, even, true);
         check_fold(&gw_plan_hierarchical, GW_COLL_ALLREDUCE, hosts, 3, even, false);
     }
 }
 
-static void what_is_not_alike_is_not_folded(void) {
+static void different_hosts_are_not_folded(void) {
     int uneven[] = {0, 0, 1, 2};
     gw_topology t = {.world = 4, .host_of = uneven};
-    gw_run_spec ring = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 64, 64);
-    CHECK(!gw_run_folds(&ring, &t));
+    gw_plan_sim_spec ring = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 64, 64);
+    CHECK(!gw_plan_sim_folds(&ring, &t));
     t.host_of = NULL;
-    CHECK(gw_run_folds(&ring, &t));
-    gw_run_spec tree = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 64, 64);
-    CHECK(!gw_run_folds(&tree, &t));
-    gw_run_spec halving = spec_of(&gw_plan_halving, GW_COLL_ALLREDUCE, 64, 64);
-    CHECK(!gw_run_folds(&halving, &t));
+    CHECK(gw_plan_sim_folds(&ring, &t));
+    gw_plan_sim_spec tree = spec_of(&gw_plan_tree, GW_COLL_ALLREDUCE, 64, 64);
+    CHECK(!gw_plan_sim_folds(&tree, &t));
+    gw_plan_sim_spec halving = spec_of(&gw_plan_halving, GW_COLL_ALLREDUCE, 64, 64);
+    CHECK(!gw_plan_sim_folds(&halving, &t));
 }
 
 /* Parts that differ by an element: folded, all are as long as the longest. */
 static void folding_uneven_parts_errs_by_an_element(void) {
     alone full = alone_make("switch", 7, 1), folded = alone_make("switch", 7, 1);
-    gw_run_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 1000003, 65536);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 1000003, 65536);
     folded.fabric.folded = true;
     alone_run(&full, &spec);
     alone_run(&folded, &spec);
@@ -147,11 +148,11 @@ static void folding_uneven_parts_errs_by_an_element(void) {
     alone_free(&folded);
 }
 
-/* Boards: an all-reduce on one host reads and writes 2 p n elements. */
-static void a_board_takes_memory_time(void) {
+/* Host-local collectives: an all-reduce on one host reads and writes 2 p n elements. */
+static void a_host_local_collective_takes_memory_time(void) {
     alone a = alone_make("switch", 1, 4);
-    a.config.topology.board = true;
-    gw_run_spec spec = spec_of(&gw_plan_direct, GW_COLL_ALLREDUCE, 1 << 20, 65536);
+    a.config.topology.coll = true;
+    gw_plan_sim_spec spec = spec_of(&gw_plan_direct, GW_COLL_ALLREDUCE, 1 << 20, 65536);
     alone_run(&a, &spec);
     CHECK(near(2.0 * 4 * (1 << 20) * 4 / 1e10 + 1e-6, a.last, 1e-9));
     alone_free(&a);
@@ -181,8 +182,8 @@ static void run_flows(three *t) {
     while (gw_events_step(&t->events));
 }
 
-/* A link of 10 bytes per second that may carry 30 at once: it does at first, and what it saved up after that. */
-static void a_bucket_passes_what_was_saved(void) {
+/* A link of 10 bytes per second with a burst of 30: it sends these at once at first, and later what it has saved. */
+static void a_token_bucket_passes_saved_bytes(void) {
     three t = {.over = {0}};
     gw_error error = {.rank = -1};
     gw_event later = {.act = nothing};
@@ -226,8 +227,8 @@ static void links_are_shared_fairly(void) {
     gw_events_free(&t.events);
 }
 
-/* Random flows: nobody can have more unless someone with no more gets less, which is what max-min means. */
-static void no_share_can_be_raised(void) {
+/* Random flows are max-min fair: no flow can get more unless one with no more gets less. */
+static void no_rate_can_be_raised(void) {
     enum { LINKS = 12, FLOWS = 60 };
     gw_events events = {.ctx = NULL};
     gw_flow_net *net = NULL;
@@ -252,7 +253,7 @@ static void no_share_can_be_raised(void) {
         }
     }
     for (int f = 0; f < FLOWS; f++) {
-        bool held = false; /* by a full link on which nobody has more */
+        bool held = false; /* by a full link on which no flow has more */
         for (int h = 0; h < 3; h++) {
             int link = ways[f][h];
             CHECK(used[link] <= rates[link] * (1 + 1e-9));
@@ -265,13 +266,13 @@ static void no_share_can_be_raised(void) {
 }
 
 /* Two messages that meet at one receiver take twice as long; a third between others is not disturbed. */
-static void who_meets_at_a_link_shares_it(void) {
+static void flows_share_a_common_link(void) {
     alone a = alone_make("switch", 4, 1);
-    gw_run_spec spec = spec_of(&gw_plan_exchange, GW_COLL_GATHER, 8192, 1 << 30);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_pairwise, GW_COLL_GATHER, 8192, 1 << 30);
     spec.root = 0;
     alone_run(&a, &spec);
     CHECK(near(ALPHA + 3 * 8192 * 4 * BETA, a.last, 1e-9));
-    CHECK(near(2 * 8192 * 4 * BETA, a.path.seconds[GW_PATH_SHARING], 1e-9));
+    CHECK(near(2 * 8192 * 4 * BETA, a.path.seconds[GW_TIME_SHARING], 1e-9));
     alone_free(&a);
 }
 
@@ -279,9 +280,9 @@ static void who_meets_at_a_link_shares_it(void) {
 
 static void check_way(const char *text, int hosts, int from, int to, int links, double latencies) {
     alone a = alone_make(text, hosts, 1);
-    int way[GW_WAY_MAX];
+    int way[GW_ROUTE_LINKS_MAX];
     double latency;
-    CHECK_EQ(links, gw_fabric_way(&a.fabric, from, to, way, &latency));
+    CHECK_EQ(links, gw_fabric_route(&a.fabric, from, to, way, &latency));
     for (int i = 0; i < links; i++) {
         CHECK(way[i] >= 0 && way[i] < a.fabric.links);
         for (int j = 0; j < i; j++) CHECK(way[i] != way[j]);
@@ -290,7 +291,7 @@ static void check_way(const char *text, int hosts, int from, int to, int links, 
     alone_free(&a);
 }
 
-static void ways_have_their_length(void) {
+static void routes_have_their_length(void) {
     check_way("switch", 4, 0, 3, 2, 1);
     check_way("fattree:hosts=4,up=2", 16, 0, 3, 2, 1);
     check_way("fattree:hosts=4,up=2", 16, 0, 4, 4, 2);
@@ -330,11 +331,11 @@ static void a_wrong_topology_is_explained(void) {
 /* A ring in the order of a fat-tree's hosts crosses each spine link once and shares nothing: only latency is more. */
 static void an_oversubscribed_tree_is_full_speed_in_order(void) {
     alone tree = alone_make("fattree:hosts=4,up=1", 16, 1), flat = alone_make("switch", 16, 1);
-    gw_run_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 16 * 1024 * 1024, 1 << 30);
+    gw_plan_sim_spec spec = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, 16 * 1024 * 1024, 1 << 30);
     alone_run(&tree, &spec);
     alone_run(&flat, &spec);
     CHECK(tree.last > flat.last && tree.last < flat.last + 40 * ALPHA);
-    gw_run_spec all = spec_of(&gw_plan_exchange, GW_COLL_ALLTOALL, 1024 * 1024, 1 << 30);
+    gw_plan_sim_spec all = spec_of(&gw_plan_pairwise, GW_COLL_ALLTOALL, 1024 * 1024, 1 << 30);
     alone_run(&tree, &all);
     alone_run(&flat, &all);
     CHECK(near(4.0 * 12 / 15, tree.last / flat.last, 0.05)); /* 4 hosts x 12 others over one link */
@@ -342,10 +343,10 @@ static void an_oversubscribed_tree_is_full_speed_in_order(void) {
     alone_free(&flat);
 }
 
-TEST_MAIN(CASE(links_are_shared_fairly), CASE(a_bucket_passes_what_was_saved), CASE(no_share_can_be_raised),
-          CASE(who_meets_at_a_link_shares_it),
-          CASE(ways_have_their_length), CASE(a_wrong_topology_is_explained),
+TEST_MAIN(CASE(links_are_shared_fairly), CASE(a_token_bucket_passes_saved_bytes), CASE(no_rate_can_be_raised),
+          CASE(flows_share_a_common_link),
+          CASE(routes_have_their_length), CASE(a_wrong_topology_is_explained),
           CASE(an_oversubscribed_tree_is_full_speed_in_order), CASE(closed_form_of_even_plans),
           CASE(closed_form_of_the_tree), CASE(chunks_hide_latency), CASE(reducing_takes_time),
-          CASE(one_host_stands_for_all), CASE(what_is_not_alike_is_not_folded),
-          CASE(folding_uneven_parts_errs_by_an_element), CASE(a_board_takes_memory_time))
+          CASE(one_host_stands_for_all), CASE(different_hosts_are_not_folded),
+          CASE(folding_uneven_parts_errs_by_an_element), CASE(a_host_local_collective_takes_memory_time))

@@ -53,7 +53,7 @@ static void log_levels_parse(void) {
     CHECK_EQ(GW_LOG_TRACE, level);
 }
 
-/* What a child process with this GRADWIRE_LOG (NULL: unset) writes when it logs at every level. */
+/* The output of a child process with this GRADWIRE_LOG (NULL: unset) that logs at every level. */
 static void logged(const char *setting, int width, char *text, size_t bytes) {
     int ends[2];
     text[0] = '\0';

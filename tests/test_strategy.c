@@ -1,4 +1,4 @@
-/* test_strategy.c - the five-axis line: every combination printed and read back, and every sentence of refusal. */
+/* test_strategy.c - the five-axis line: every combination printed and read back, and every error sentence. */
 #include "test.h"
 
 #include <locale.h>

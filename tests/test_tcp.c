@@ -1,11 +1,11 @@
-/* test_tcp.c - traffic over the TCP transport: every byte, in order, whatever the sizes, buffers, dials and streams. */
+/* test_tcp.c - the TCP transport: every byte, in order, for all sizes, buffers, dials and numbers of streams. */
 #include "tcp_mesh.h"
 
 #include <poll.h>
 #include <pthread.h>
 
-#include "transport/congestion.h"
-#include "transport/listen.h"
+#include "bootstrap/congestion.h"
+#include "bootstrap/listen.h"
 
 static const size_t sizes[] = {0,     1,     63,    64,    65,    1000,  16383,   16384,   16385,
                                32703, 32704, 32705, 65536, 98304, 4,     1048576, 1048577, 3 << 20};
@@ -15,14 +15,14 @@ static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u
 
 static void sizes_both_ways(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    for (size_t i = 0; i < SIZES; i++) post(&m->nodes[0], 1, sizes[i]);
+    for (size_t i = 0; i < SIZES; i++) post(&m->ranks[0], 1, sizes[i]);
     POLL_UNTIL(m, complete(m));
     for (size_t i = 0; i < SIZES; i++) {
-        post(&m->nodes[0], 1, sizes[i]);
-        post(&m->nodes[1], 0, sizes[SIZES - 1 - i]);
+        post(&m->ranks[0], 1, sizes[i]);
+        post(&m->ranks[1], 0, sizes[SIZES - 1 - i]);
     }
     POLL_UNTIL(m, complete(m));
-    CHECK_EQ(1, m->dials); /* the second direction took the connection that was there */
+    CHECK_EQ(1, m->dials); /* the second direction uses the same connection */
     mesh_close(m);
 }
 
@@ -32,37 +32,37 @@ static void small_socket_buffers(void) {
     for (int i = 0; i < 400; i++) {
         uint32_t random = next_random(&state) >> 8;
         size_t bytes = random % 3 == 0 ? random % 60000 : random % 300;
-        post(&m->nodes[i & 1], 1 - (i & 1), bytes);
-        if (i % 5 == 0) node_poll(&m->nodes[i / 5 & 1]);
+        post(&m->ranks[i & 1], 1 - (i & 1), bytes);
+        if (i % 5 == 0) rank_poll(&m->ranks[i / 5 & 1]);
     }
     POLL_UNTIL(m, complete(m));
     mesh_close(m);
 }
 
-/* Pieces of whole elements, in order, from aligned addresses, whatever small frames were read with them. */
-static void payloads_piece_by_piece(bool tight) {
+/* Parts of whole elements, in order, from aligned addresses, whatever small frames were read with them. */
+static void payloads_part_by_part(bool tight) {
     mesh *m = mesh_open(2, 1, tight, true);
     uint32_t state = 11;
-    for (int r = 0; r < 2; r++) m->nodes[r].takes = true;
-    for (size_t i = 0; i < SIZES; i++) post(&m->nodes[0], 1, sizes[i]);
+    for (int r = 0; r < 2; r++) m->ranks[r].takes = true;
+    for (size_t i = 0; i < SIZES; i++) post(&m->ranks[0], 1, sizes[i]);
     for (int i = 0; i < 300; i++) {
         uint32_t random = next_random(&state) >> 8;
-        post(&m->nodes[i & 1], 1 - (i & 1), random % 3 == 0 ? random % 400000 : random % 300);
-        if (i % 7 == 0) node_poll(&m->nodes[i / 7 & 1]);
+        post(&m->ranks[i & 1], 1 - (i & 1), random % 3 == 0 ? random % 400000 : random % 300);
+        if (i % 7 == 0) rank_poll(&m->ranks[i / 7 & 1]);
     }
     POLL_UNTIL(m, complete(m));
     mesh_close(m);
 }
 
-static void pieces(void) { payloads_piece_by_piece(false); }
-static void pieces_through_small_buffers(void) { payloads_piece_by_piece(true); }
+static void parts(void) { payloads_part_by_part(false); }
+static void parts_through_small_buffers(void) { payloads_part_by_part(true); }
 
 static void all_to_all(void) {
     mesh *m = mesh_open(MESH_MAX, 1, false, true);
     for (int round = 0; round < 5; round++) {
         for (int a = 0; a < m->world; a++) {
             for (int b = 0; b < m->world; b++) {
-                if (a != b) post(&m->nodes[a], b, (size_t)(a * 7919 + b * 104729 + round * 31) % 30000);
+                if (a != b) post(&m->ranks[a], b, (size_t)(a * 7919 + b * 104729 + round * 31) % 30000);
             }
         }
         if (round > 2) POLL_UNTIL(m, complete(m));
@@ -71,10 +71,11 @@ static void all_to_all(void) {
     mesh_close(m);
 }
 
-/* Both dial before either connection is there, and get them in opposite order: each sends on its own, reads both. */
+/* Both dial before either is connected, and get the connections in opposite order: each sends on its own, reads both.
+ */
 static void simultaneous_dial(void) {
     mesh *m = mesh_open(2, 1, false, false);
-    node *a = &m->nodes[0], *b = &m->nodes[1];
+    mesh_rank *a = &m->ranks[0], *b = &m->ranks[1];
     post(a, 1, 100);
     post(b, 0, 200000);
     CHECK_EQ(1, m->dials);
@@ -90,21 +91,21 @@ static void simultaneous_dial(void) {
     for (int i = 0; i < 50; i++) {
         post(a, 1, (size_t)i * 1001);
         post(b, 0, (size_t)i * 3001);
-        node_poll(i & 1 ? a : b);
+        rank_poll(i & 1 ? a : b);
     }
     POLL_UNTIL(m, complete(m));
     CHECK_EQ(2, m->dials);
     mesh_close(m);
 }
 
-/* One connection serves both, and so each segment acknowledges the other side's. */
+/* One connection serves both directions, so data segments carry the acknowledgements of the other side. */
 static void the_lower_rank_dials(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    post(&m->nodes[1], 0, 100);
-    CHECK(m->nodes[1].transport->ops->arm(m->nodes[1].transport, true)); /* not to sleep: it may have to dial itself */
-    node_poll(&m->nodes[1]);
+    post(&m->ranks[1], 0, 100);
+    CHECK(m->ranks[1].transport->ops->arm(m->ranks[1].transport, true)); /* not to sleep: it may have to dial itself */
+    rank_poll(&m->ranks[1]);
     CHECK_EQ(0, m->dials);
-    post(&m->nodes[0], 1, 100);
+    post(&m->ranks[0], 1, 100);
     POLL_UNTIL(m, complete(m));
     CHECK_EQ(1, m->dials);
     mesh_close(m);
@@ -113,11 +114,11 @@ static void the_lower_rank_dials(void) {
 static void peer_connects_first(void) {
     mesh *m = mesh_open(2, 1, false, false);
     join(m, 0, 1, 0, 0);
-    node_poll(&m->nodes[0]);
-    node_poll(&m->nodes[1]);
-    post(&m->nodes[1], 0, 5000);
-    CHECK_EQ(1, m->nodes[1].sent[0]); /* at once, from within send() */
-    post(&m->nodes[0], 1, 5000);
+    rank_poll(&m->ranks[0]);
+    rank_poll(&m->ranks[1]);
+    post(&m->ranks[1], 0, 5000);
+    CHECK_EQ(1, m->ranks[1].sent[0]); /* at once, from within send() */
+    post(&m->ranks[0], 1, 5000);
     POLL_UNTIL(m, complete(m));
     CHECK_EQ(0, m->dials);
     mesh_close(m);
@@ -126,21 +127,21 @@ static void peer_connects_first(void) {
 static void three_streams(void) {
     mesh *m = mesh_open(3, 3, true, true);
     for (int i = 0; i < 60; i++) {
-        for (int r = 0; r < 3; r++) post(&m->nodes[r], (r + 1) % 3, sizes[(size_t)i % (SIZES - 3)]);
-        node_poll(&m->nodes[i % 3]);
+        for (int r = 0; r < 3; r++) post(&m->ranks[r], (r + 1) % 3, sizes[(size_t)i % (SIZES - 3)]);
+        rank_poll(&m->ranks[i % 3]);
     }
     POLL_UNTIL(m, complete(m));
     CHECK_EQ(9, m->dials);
     mesh_close(m);
 }
 
-static void grant_more(node *n, int peer) { grant(n, peer, n->sent[peer], n->sent[peer], 0); }
+static void grant_more(mesh_rank *n, int peer) { grant(n, peer, n->sent[peer], n->sent[peer], 0); }
 
-/* A grant does not wait for data that has not begun to leave, nor does it tear data that has; also where it is sent
- * from within a callback, when the kernel has taken several small messages at once. */
+/* A grant overtakes data that is not partly sent, and does not split a message that is; also where it is sent from
+ * within a callback, when the kernel has taken several small messages at once. */
 static void grants_overtake_data(void) {
     mesh *m = mesh_open(2, 1, true, true);
-    node *a = &m->nodes[0], *b = &m->nodes[1];
+    mesh_rank *a = &m->ranks[0], *b = &m->ranks[1];
     for (int i = 0; i < 8; i++) post(a, 1, 1 << 20);
     POLL_UNTIL(m, b->arrived[0] == 1);
     grant(a, 1, 7, 7, 0);
@@ -154,32 +155,32 @@ static void grants_overtake_data(void) {
     mesh_close(m);
 }
 
-/* A peer that does not read holds up nobody else, and takes nothing more than the sockets hold. */
+/* A peer that does not read does not block the others, and takes no more than the sockets hold. */
 static void a_stuck_peer_holds_up_nobody(void) {
     mesh *m = mesh_open(3, 1, true, true);
-    node *stuck = &m->nodes[1];
-    for (int i = 0; i < 10; i++) post(&m->nodes[0], 1, 1 << 20);
-    for (int i = 0; i < 200; i++) post(&m->nodes[0], 2, 10000);
+    mesh_rank *stuck = &m->ranks[1];
+    for (int i = 0; i < 10; i++) post(&m->ranks[0], 1, 1 << 20);
+    for (int i = 0; i < 200; i++) post(&m->ranks[0], 2, 10000);
     gw_time end = gw_clock_now() + DEADLINE;
-    while (m->nodes[2].arrived[0] < 200 && gw_clock_now() < end) {
-        node_poll(&m->nodes[0]);
-        node_poll(&m->nodes[2]);
+    while (m->ranks[2].arrived[0] < 200 && gw_clock_now() < end) {
+        rank_poll(&m->ranks[0]);
+        rank_poll(&m->ranks[2]);
     }
-    CHECK_EQ(200, m->nodes[2].arrived[0]);
+    CHECK_EQ(200, m->ranks[2].arrived[0]);
     bool busy = true; /* until the sockets are full, on a slow machine a little later, and then sleeping is in order */
     while (busy && gw_clock_now() < end) {
-        node_poll(&m->nodes[0]);
-        busy = m->nodes[0].transport->ops->arm(m->nodes[0].transport, true);
+        rank_poll(&m->ranks[0]);
+        busy = m->ranks[0].transport->ops->arm(m->ranks[0].transport, true);
     }
     CHECK(!busy);
-    CHECK(m->nodes[0].sent[1] < 10 && stuck->arrived[0] == 0);
+    CHECK(m->ranks[0].sent[1] < 10 && stuck->arrived[0] == 0);
     POLL_UNTIL(m, complete(m));
     mesh_close(m);
 }
 
 static int depth; /* of callbacks: sent() within arrived() is as deep as it goes */
 
-static void post_next(node *n, int peer) {
+static void post_next(mesh_rank *n, int peer) {
     CHECK(++depth <= 2);
     if (n->posted[peer] < 3000) post(n, peer, n->posted[peer] % 50);
     depth--;
@@ -188,16 +189,16 @@ static void post_next(node *n, int peer) {
 /* send() from within sent() and arrived(). */
 static void sending_from_callbacks(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    for (int r = 0; r < 2; r++) m->nodes[r].on_sent = post_next;
-    m->nodes[1].on_arrived = post_next;
-    post(&m->nodes[0], 1, 9);
-    post(&m->nodes[1], 0, 9);
+    for (int r = 0; r < 2; r++) m->ranks[r].on_sent = post_next;
+    m->ranks[1].on_arrived = post_next;
+    post(&m->ranks[0], 1, 9);
+    post(&m->ranks[1], 0, 9);
     POLL_UNTIL(m, complete(m));
-    for (int r = 0; r < 2; r++) CHECK_EQ(3000, m->nodes[r].arrived[1 - r]);
+    for (int r = 0; r < 2; r++) CHECK_EQ(3000, m->ranks[r].arrived[1 - r]);
     mesh_close(m);
 }
 
-/* ---- with threads: pollers that sleep, and somebody else who connects ---- */
+/* ---- with threads: pollers that sleep, and another thread that connects ---- */
 
 #define TURNS 100
 
@@ -213,7 +214,7 @@ static void *connect_later(void *argument) {
     return NULL;
 }
 
-static void sleep_until_something(node *n) {
+static void sleep_until_something(mesh_rank *n) {
     const gw_transport_ops *ops = n->transport->ops;
     if (!ops->arm(n->transport, true)) {
         struct pollfd fd = {.fd = ops->wait_fd(n->transport), .events = POLLIN};
@@ -223,18 +224,18 @@ static void sleep_until_something(node *n) {
 }
 
 static void *play(void *argument) {
-    node *n = argument;
+    mesh_rank *n = argument;
     int peer = 1 - n->rank;
     gw_time end = gw_clock_now() + DEADLINE;
     for (uint64_t turn = 0; turn < TURNS && gw_clock_now() < end; turn++) {
         if (n->rank == 0) post(n, peer, turn * 1000);
         while (n->arrived[peer] <= turn && gw_clock_now() < end) {
-            if (!node_poll(n)) sleep_until_something(n);
+            if (!rank_poll(n)) sleep_until_something(n);
         }
         if (n->rank == 1) post(n, peer, turn * 500);
     }
     while (n->sent[peer] < TURNS && gw_clock_now() < end) {
-        if (!node_poll(n)) sleep_until_something(n);
+        if (!rank_poll(n)) sleep_until_something(n);
     }
     CHECK_EQ(TURNS, n->arrived[peer]);
     return NULL;
@@ -242,23 +243,23 @@ static void *play(void *argument) {
 
 static void sleepers_wake(void) {
     mesh *m = mesh_open(2, 1, true, false);
-    m->nodes[1].takes = true; /* and waits for the rest of a piece */
-    pthread_t players[2], gateways[2];
+    m->ranks[1].takes = true; /* and waits for the rest of a part */
+    pthread_t players[2], managers[2];
     dialler both[2] = {{m, 0, 1}, {m, 1, 0}};
-    for (int i = 0; i < 2; i++) pthread_create(&players[i], NULL, play, &m->nodes[i]);
-    for (int i = 0; i < 2; i++) pthread_create(&gateways[i], NULL, connect_later, &both[i]);
-    for (int i = 0; i < 2; i++) pthread_join(gateways[i], NULL);
+    for (int i = 0; i < 2; i++) pthread_create(&players[i], NULL, play, &m->ranks[i]);
+    for (int i = 0; i < 2; i++) pthread_create(&managers[i], NULL, connect_later, &both[i]);
+    for (int i = 0; i < 2; i++) pthread_join(managers[i], NULL);
     for (int i = 0; i < 2; i++) pthread_join(players[i], NULL);
     mesh_close(m);
 }
 
-/* An idle transport lets its poller sleep: a bell that is never hushed would not. */
+/* An idle transport lets its poller sleep: a doorbell that is never cleared would not. */
 static void idle_is_quiet(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    post(&m->nodes[0], 1, 10);
+    post(&m->ranks[0], 1, 10);
     POLL_UNTIL(m, complete(m));
     for (int r = 0; r < 2; r++) {
-        gw_transport *t = m->nodes[r].transport;
+        gw_transport *t = m->ranks[r].transport;
         struct pollfd fd = {.fd = t->ops->wait_fd(t), .events = POLLIN};
         CHECK(!t->ops->poll(t, 0) && !t->ops->arm(t, true));
         CHECK_EQ(0, poll(&fd, 1, 20));
@@ -289,7 +290,7 @@ static void congestion_of(int fd, char name[GW_CONGESTION_BYTES]) {
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0);
 }
 
-/* Later would be too late: the timer of bbr stays. */
+/* A change after connecting is too late: bbr's pacing timer stays. */
 static void connections_begin_without_bbr(void) {
     gw_address loopback, bound;
     int listener, dialled, accepted;
@@ -330,8 +331,8 @@ static void options_are_checked(void) {
     CHECK(t == NULL);
 }
 
-TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(pieces),
-          CASE(pieces_through_small_buffers), CASE(all_to_all), CASE(simultaneous_dial),
+TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(parts),
+          CASE(parts_through_small_buffers), CASE(all_to_all), CASE(simultaneous_dial),
           CASE(the_lower_rank_dials), CASE(peer_connects_first), CASE(three_streams), CASE(grants_overtake_data),
           CASE(a_stuck_peer_holds_up_nobody), CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet),
           CASE(socket_options), CASE(connections_begin_without_bbr), CASE(options_are_checked))

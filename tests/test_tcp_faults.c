@@ -1,18 +1,18 @@
-/* test_tcp_faults.c - the TCP transport when things go wrong: peers that leave, break off or talk nonsense, refusals,
- * and resets in the middle of a transfer (run it under the address sanitizer: nothing may be touched afterwards). */
+/* test_tcp_faults.c - faults of the TCP transport: peers that leave, break off or send nonsense, refusals, and resets
+ * in the middle of a transfer (run it under the address sanitizer: no memory may be touched afterwards). */
 #include "tcp_mesh.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 
-/* One node whose peer 1 is a plain socket in the test's hands. */
+/* One rank whose peer 1 is a plain socket that the test controls. */
 static int lone(mesh **m) {
     int fds[2];
     socket_pair(fds, false);
     *m = mesh_open(2, 1, false, false);
-    gw_tcp_adopt((*m)->nodes[0].transport, 1, 0, 0, fds[0], false);
-    node_close(&(*m)->nodes[1]);
-    node_poll(&(*m)->nodes[0]);
+    gw_tcp_adopt((*m)->ranks[0].transport, 1, 0, 0, fds[0], false);
+    rank_close(&(*m)->ranks[1]);
+    rank_poll(&(*m)->ranks[0]);
     return fds[1];
 }
 
@@ -37,9 +37,9 @@ static size_t encode(uint8_t *out, gw_frame_kind kind, uint64_t index, size_t by
 }
 
 static void expect_loss(mesh *m, gw_status status, const char *detail) {
-    node *n = &m->nodes[0];
+    mesh_rank *n = &m->ranks[0];
     POLL_UNTIL(m, n->lost[1] > 0);
-    for (int i = 0; i < 100; i++) node_poll(n);
+    for (int i = 0; i < 100; i++) rank_poll(n);
     CHECK_EQ(1, n->lost[1]);
     CHECK_EQ(status, n->lost_status);
     if (!strstr(n->lost_detail, detail)) {
@@ -48,7 +48,7 @@ static void expect_loss(mesh *m, gw_status status, const char *detail) {
     }
 }
 
-/* However the bytes are cut, and whatever is read together with what. */
+/* Any cut of the byte stream, and any frames read together. */
 static void fragments(void) {
     static const size_t lengths[] = {0, 5, 20000, 0, 0, 33000, 1, 64, 16384, 700, 50000, 0};
     uint8_t *wire = malloc(200000);
@@ -59,49 +59,49 @@ static void fragments(void) {
         int fd = lone(&m);
         for (size_t at = 0; at < total; at += step) {
             write_all(fd, wire + at, total - at < step ? total - at : step, step);
-            if (step > 20 || at % 7 == 0) node_poll(&m->nodes[0]);
+            if (step > 20 || at % 7 == 0) rank_poll(&m->ranks[0]);
         }
-        POLL_UNTIL(m, m->nodes[0].arrived[1] == count);
+        POLL_UNTIL(m, m->ranks[0].arrived[1] == count);
         close(fd);
         mesh_close(m);
     }
     free(wire);
 }
 
-static void last_words_then_closed(void) {
+static void last_message_then_closed(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    node *a = &m->nodes[0], *b = &m->nodes[1];
+    mesh_rank *a = &m->ranks[0], *b = &m->ranks[1];
     post(a, 1, 10);
     POLL_UNTIL(m, complete(m));
     for (int i = 0; i < 20; i++) post(b, 0, 1000);
-    post(a, 1, 77); /* b never reads it: a plain close would be a reset */
-    node_close(b);
+    post(a, 1, 77); /* b never reads it, so a plain close would reset the connection */
+    rank_close(b);
     for (int i = 0; i < 3; i++) post(a, 1, 33);
     expect_loss(m, GW_PEER_LOST, "");
     CHECK_EQ(20, a->arrived[1]);
     uint64_t sent = a->sent[1];
     post(a, 1, 5);
-    for (int i = 0; i < 10; i++) node_poll(a);
+    for (int i = 0; i < 10; i++) rank_poll(a);
     CHECK_EQ(sent, a->sent[1]); /* it stays with the engine */
     mesh_close(m);
 }
 
-/* What the kernel took before close() arrives, though the closer has left something unread. */
+/* Data that the kernel took before close() arrives, though the closing rank has unread data. */
 static void close_is_no_reset(void) {
     mesh *m = mesh_open(2, 1, false, true);
-    node *a = &m->nodes[0], *b = &m->nodes[1];
+    mesh_rank *a = &m->ranks[0], *b = &m->ranks[1];
     post(a, 1, 10);
     POLL_UNTIL(m, complete(m));
     for (int i = 0; i < 20; i++) post(b, 0, 50000);
     post(a, 1, 77);
     uint64_t taken = b->sent[0];
-    node_close(b);
+    rank_close(b);
     expect_loss(m, GW_PEER_LOST, "closed by the peer");
     CHECK_EQ(taken, a->arrived[1]);
     mesh_close(m);
 }
 
-static void closed_says_so(void) {
+static void close_is_reported(void) {
     mesh *m;
     close(lone(&m));
     expect_loss(m, GW_PEER_LOST, "connection closed by the peer");
@@ -131,11 +131,11 @@ static void reset_by_peer(void) {
     mesh_close(m);
 }
 
-/* The peer answered, then broke off; sending notices first, but the answer is still delivered. */
+/* The peer answered, then broke the connection; sending notices first, but the answer is still delivered. */
 static void answer_before_reset(void) {
     mesh *m;
     int fd = lone(&m);
-    node *n = &m->nodes[0];
+    mesh_rank *n = &m->ranks[0];
     uint8_t wire[512];
     struct linger hard = {1, 0};
     write_all(fd, wire, encode(wire, GW_FRAME_DATA, 0, 100), 512);
@@ -151,12 +151,12 @@ static void answer_before_reset(void) {
 static void one_of_two_closed(void) {
     mesh *m;
     int fd = lone(&m), more[2];
-    node *n = &m->nodes[0];
+    mesh_rank *n = &m->ranks[0];
     socket_pair(more, false);
     gw_tcp_adopt(n->transport, 1, 0, 0, more[0], true);
-    node_poll(n);
+    rank_poll(n);
     close(fd);
-    for (int i = 0; i < 100; i++) node_poll(n);
+    for (int i = 0; i < 100; i++) rank_poll(n);
     CHECK_EQ(0, n->lost[1]);
     uint8_t wire[512];
     write_all(more[1], wire, encode(wire, GW_FRAME_DATA, 0, 100), 512);
@@ -173,10 +173,10 @@ static void nonsense(void) {
         int fd = lone(&m);
         size_t bytes = encode(wire, way == 1 ? GW_FRAME_GRANT : GW_FRAME_DATA, 0, 100);
         if (way == 0) memset(wire, 'G', GW_FRAME_BYTES);
-        m->nodes[0].deaf = way == 2;
+        m->ranks[0].deaf = way == 2;
         write_all(fd, wire, bytes, bytes);
         expect_loss(m, GW_PROTOCOL, way == 2 ? "no place here" : "");
-        CHECK_EQ(0, m->nodes[0].arrived[1]);
+        CHECK_EQ(0, m->ranks[0].arrived[1]);
         close(fd);
         mesh_close(m);
     }
@@ -184,12 +184,12 @@ static void nonsense(void) {
 
 static void refusals(void) {
     mesh *m = mesh_open(3, 1, false, false);
-    node *n = &m->nodes[0];
+    mesh_rank *n = &m->ranks[0];
     gw_tcp_refused(n->transport, 2, 0, GW_PEER_LOST, "nobody asked");
     post(n, 1, 10);
     CHECK_EQ(1, m->dials);
     join(m, 2, 0, 0, 0);
-    node_poll(n);
+    rank_poll(n);
     post(n, 2, 10);
     gw_tcp_refused(n->transport, 2, 0, GW_PEER_LOST, "it has connected to us meanwhile");
     gw_tcp_refused(n->transport, 1, 0, GW_DENIED, "it does not know the job token");
@@ -197,35 +197,35 @@ static void refusals(void) {
     CHECK_EQ(0, n->lost[2]);
     CHECK_EQ(0, n->sent[1]);
     n->transport->ops->reset(n->transport, 1);
-    node_forget(n);
+    rank_forget(n);
     post(n, 1, 10);
     gw_tcp_refused(n->transport, 1, 0, GW_DENIED, "of the old generation");
-    for (int i = 0; i < 10; i++) node_poll(n);
+    for (int i = 0; i < 10; i++) rank_poll(n);
     CHECK_EQ(0, n->lost[1]);
     mesh_close(m);
 }
 
-/* Stops both in the middle of large messages, frees everything that was lent, and goes on. */
+/* Stops both in the middle of large messages, frees all posted memory, and continues. */
 static void reset_in_mid_transfer(void) {
     mesh *m = mesh_open(2, 1, true, true);
     for (uint32_t generation = 1; generation <= 8; generation++) {
         for (int i = 0; i < 6; i++) {
-            for (int r = 0; r < 2; r++) post(&m->nodes[r], 1 - r, 300000);
+            for (int r = 0; r < 2; r++) post(&m->ranks[r], 1 - r, 300000);
         }
-        for (uint32_t i = 0; i < generation * 3; i++) node_poll(&m->nodes[i & 1]);
+        for (uint32_t i = 0; i < generation * 3; i++) rank_poll(&m->ranks[i & 1]);
         CHECK(!complete(m));
         for (int r = 0; r < 2; r++) {
-            node *n = &m->nodes[r];
+            mesh_rank *n = &m->ranks[r];
             n->transport->ops->reset(n->transport, generation);
-            node_forget(n);
+            rank_forget(n);
         }
-        for (int r = 0; r < 2; r++) m->nodes[r].freed = true;
-        for (int i = 0; i < 50; i++) node_poll(&m->nodes[i & 1]);
-        for (int r = 0; r < 2; r++) m->nodes[r].freed = false;
+        for (int r = 0; r < 2; r++) m->ranks[r].freed = true;
+        for (int i = 0; i < 50; i++) rank_poll(&m->ranks[i & 1]);
+        for (int r = 0; r < 2; r++) m->ranks[r].freed = false;
     }
-    for (int r = 0; r < 2; r++) post(&m->nodes[r], 1 - r, 300000);
+    for (int r = 0; r < 2; r++) post(&m->ranks[r], 1 - r, 300000);
     POLL_UNTIL(m, complete(m));
-    CHECK_EQ(0, m->nodes[0].lost[1] + m->nodes[1].lost[0]);
+    CHECK_EQ(0, m->ranks[0].lost[1] + m->ranks[1].lost[0]);
     mesh_close(m);
 }
 
@@ -239,7 +239,7 @@ static bool is_closed(int fd) {
 
 static void generations(void) {
     mesh *m = mesh_open(2, 1, false, false);
-    node *n = &m->nodes[0];
+    mesh_rank *n = &m->ranks[0];
     int old[2], current[2], later[2];
     socket_pair(old, false);
     socket_pair(current, false);
@@ -248,12 +248,12 @@ static void generations(void) {
     gw_tcp_adopt(n->transport, 1, 0, 4, old[0], true);
     gw_tcp_adopt(n->transport, 1, 0, 6, later[0], false);
     gw_tcp_adopt(n->transport, 1, 0, 5, current[0], true);
-    node_poll(n);
+    rank_poll(n);
     CHECK(is_closed(old[1]));
     uint8_t wire[512];
     size_t bytes = encode(wire, GW_FRAME_DATA, 0, 100);
     write_all(later[1], wire, bytes, bytes);
-    for (int i = 0; i < 100; i++) node_poll(n);
+    for (int i = 0; i < 100; i++) rank_poll(n);
     CHECK_EQ(0, n->arrived[1]); /* not yet */
     n->transport->ops->reset(n->transport, 6);
     CHECK(is_closed(current[1]));
@@ -265,17 +265,18 @@ static void generations(void) {
     mesh_close(m);
 }
 
-/* Letters nobody fetched, a stream that does not exist, and connections kept for later: closed, not leaked. */
+/* Messages that were not polled, a stream that does not exist, and connections of a later generation: closed, not
+ * leaked. */
 static void close_takes_everything(void) {
     mesh *m = mesh_open(2, 1, false, false);
     int fds[3][2];
     for (int i = 0; i < 3; i++) {
         socket_pair(fds[i], false);
-        gw_tcp_adopt(m->nodes[0].transport, 1, i == 2 ? 7 : 0, i == 0 ? 3 : 0, fds[i][0], true);
-        if (i == 0) node_poll(&m->nodes[0]);
+        gw_tcp_adopt(m->ranks[0].transport, 1, i == 2 ? 7 : 0, i == 0 ? 3 : 0, fds[i][0], true);
+        if (i == 0) rank_poll(&m->ranks[0]);
     }
-    gw_tcp_refused(m->nodes[0].transport, 1, 0, GW_DENIED, "too late");
-    node_close(&m->nodes[0]);
+    gw_tcp_refused(m->ranks[0].transport, 1, 0, GW_DENIED, "too late");
+    rank_close(&m->ranks[0]);
     for (int i = 0; i < 3; i++) {
         CHECK(is_closed(fds[i][1]));
         close(fds[i][1]);
@@ -283,6 +284,6 @@ static void close_takes_everything(void) {
     mesh_close(m);
 }
 
-TEST_MAIN(CASE(fragments), CASE(last_words_then_closed), CASE(close_is_no_reset), CASE(closed_says_so),
+TEST_MAIN(CASE(fragments), CASE(last_message_then_closed), CASE(close_is_no_reset), CASE(close_is_reported),
           CASE(closed_in_a_message), CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed),
           CASE(nonsense), CASE(refusals), CASE(reset_in_mid_transfer), CASE(generations), CASE(close_takes_everything))

@@ -1,5 +1,5 @@
 /* test_token.c - where the token comes from, and which files are refused. */
-#include "transport/token.h"
+#include "bootstrap/token.h"
 
 #include "test.h"
 

@@ -51,34 +51,34 @@ static void smallest_and_largest_host(void) {
     CHECK(least == 1 && most == 1);
 }
 
-/* Segments follow each other without gaps, are not empty, and their pieces are no larger than a message. */
+/* Windows follow each other without gaps, are not empty, and their chunks are no larger than a message. */
 static void check_cut(size_t count, uint64_t ways, size_t chunk, int depth) {
-    gw_segments cut = gw_segments_cut(count, ways, chunk, depth);
+    gw_pipeline_cut cut = gw_pipeline_cut_make(count, ways, chunk, depth);
     size_t next = 0;
     uint64_t step = 0;
-    for (uint64_t number = 0; number < cut.segments; number++) {
-        gw_segment segment = gw_segment_number(&cut, number);
-        gw_range range = gw_segment_range(&cut, &segment);
+    for (uint64_t number = 0; number < cut.windows; number++) {
+        gw_pipeline_window window = gw_pipeline_window_at(&cut, number);
+        gw_range range = gw_pipeline_window_range(&cut, &window);
         CHECK_EQ(next, range.from);
         CHECK(range.to > range.from);
-        CHECK(segment.columns >= 1 && segment.columns <= (uint64_t)depth);
-        gw_range piece = gw_piece_of(range, ways * segment.columns, 0);
-        CHECK(piece.to - piece.from <= cut.piece && cut.piece <= chunk);
-        for (uint64_t i = 0; i < 3 * segment.columns; i++, step++) {
-            gw_segment found = gw_segment_of_step(&cut, 3, step);
-            CHECK(found.number == number && found.within == i && found.before == segment.before);
+        CHECK(window.columns >= 1 && window.columns <= (uint64_t)depth);
+        gw_range piece = gw_range_part(range, ways * window.columns, 0);
+        CHECK(piece.to - piece.from <= cut.chunk && cut.chunk <= chunk);
+        for (uint64_t i = 0; i < 3 * window.columns; i++, step++) {
+            gw_pipeline_window found = gw_pipeline_window_of_step(&cut, 3, step);
+            CHECK(found.number == number && found.within == i && found.before == window.before);
         }
         next = range.to;
     }
     CHECK_EQ(count, next);
 }
 
-static void segments_cover(void) {
+static void windows_cover(void) {
     for (size_t count = 0; count < 400; count += 7)
         for (uint64_t ways = 1; ways < 6; ways++)
             for (size_t chunk = 1; chunk < 70; chunk += 11)
                 for (int depth = 1; depth < 5; depth++) check_cut(count, ways, chunk, depth);
 }
 
-TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(segments_cover),
+TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(windows_cover),
           CASE(smallest_and_largest_host))

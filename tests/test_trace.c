@@ -1,16 +1,16 @@
-/* test_trace.c - recording and reading back: the ring, the capture however it ends, the timeline, and what is found out
- * from scenes whose answers are known. */
+/* test_trace.c - recording and reading: the event ring, captures that end anywhere, the timeline, and the analysis of
+ * recordings whose answers are known. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
 #include "base/rng.h"
-#include "insight/mend.h"
+#include "insight/analyses.h"
 #include "insight/page.h"
-#include "insight/view.h"
+#include "insight/timeline_repair.h"
 #include "test.h"
 #include "trace/chrome.h"
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 #include "trace/trace.h"
 
 static char folder[] = "/tmp/gradwire-trace-XXXXXX";
@@ -49,7 +49,7 @@ static void *produce(void *argument) {
     return NULL;
 }
 
-/* Whatever is taken was put, once, in its producer's order and unmixed; what is missing was counted. */
+/* Every event taken was put, once, whole and in its producer's order; missing ones are counted. */
 static void many_threads_put(void) {
     pthread_t threads[PRODUCERS];
     uint64_t next[PRODUCERS] = {0}, taken = 0, wrong = 0;
@@ -232,7 +232,7 @@ static void a_cut_at_every_byte(void) {
         gw_error error = {.rank = -1};
         size_t expected = 0;
         while (expected < 60 && ends[expected] <= cut) expected++;
-        uint8_t *copy = malloc(cut); /* so that a sanitizer sees what is read behind it */
+        uint8_t *copy = malloc(cut); /* so that a sanitizer sees reads beyond it */
         memcpy(copy, bytes, cut);
         gw_status status = gw_insight_parse(copy, cut, "cut", &in, &error);
         if (status == GW_OK) {
@@ -249,7 +249,7 @@ static void a_cut_at_every_byte(void) {
     free(bytes);
 }
 
-/* A rank that is killed leaves half a block in the middle of what others go on to write. */
+/* A killed rank leaves half a block, and others continue to write behind it. */
 static void a_hole_in_the_middle(void) {
     size_t size, ends[200], hole = 0;
     char warning[GW_ERROR_TEXT_BYTES];
@@ -299,26 +299,26 @@ static void write_text(const char *name, const char *text) {
     fclose(file);
 }
 
-static void a_torn_timeline_is_mended(void) {
+static void a_torn_timeline_is_repaired(void) {
     size_t size;
     write_text("t.json", "[\n{\"a\":1},\n{\"b\":2},\n{\"c\":,\n{\"d\":4},\n{\"e\":\"hal");
-    CHECK(gw_timeline_mend(place("t.json")));
+    CHECK(gw_timeline_repair(place("t.json")));
     char *text = (char *)slurp("t.json", &size);
     CHECK_STR("[\n{\"a\":1},\n{\"b\":2},\n{\"d\":4}\n]\n", text);
     free(text);
-    CHECK(gw_timeline_mend(place("t.json"))); /* whole: left alone */
+    CHECK(gw_timeline_repair(place("t.json"))); /* whole: left alone */
     text = (char *)slurp("t.json", &size);
     CHECK_STR("[\n{\"a\":1},\n{\"b\":2},\n{\"d\":4}\n]\n", text);
     free(text);
     write_text("t.json", "somebody else's");
-    CHECK(gw_timeline_mend(place("t.json")));
+    CHECK(gw_timeline_repair(place("t.json")));
     text = (char *)slurp("t.json", &size);
     CHECK_STR("somebody else's", text);
     free(text);
     CHECK(access(place("t.json.mending"), F_OK) != 0);
 }
 
-/* ---- what is found out ---- */
+/* ---- analysis ---- */
 
 #define US 1000
 
@@ -356,7 +356,7 @@ static void write_scene(void) {
 
 static void a_known_scene(void) {
     gw_error error = {.rank = -1};
-    gw_path path;
+    gw_critical_path path;
     write_scene();
     gw_view v = look();
     CHECK_EQ(2, v.messages.count);
@@ -387,7 +387,7 @@ static void a_known_scene(void) {
         at = path.list[i].end;
     }
     CHECK_EQ(path.end, at);
-    gw_path_free(&path);
+    gw_critical_path_free(&path);
     CHECK_EQ(2, v.links.count);
     CHECK_EQ(50 * US, v.links.list[0].busy);
     double bytes = 0;
@@ -399,7 +399,7 @@ static void a_known_scene(void) {
 /* Without messages, through shared memory, the path goes over to the rank that came last. */
 static void a_scene_without_messages(void) {
     gw_error error = {.rank = -1};
-    gw_path path;
+    gw_critical_path path;
     gw_trace *a = begin(0, 2, 0, false, 0), *b = begin(1, 2, 0, false, 0);
     span(a, GW_TRACE_BACKWARD, "x", 0, 100);
     put(a, GW_TRACE_OPERATION, -1, 7, 100, 320);
@@ -418,7 +418,7 @@ static void a_scene_without_messages(void) {
     CHECK_EQ(GW_OK, gw_view_path(&v, &v.steps.list[0], &path, &error));
     CHECK_EQ(300 * US, path.total[GW_PATH_BACKWARD]);
     CHECK_EQ(20 * US, path.total[GW_PATH_MEMORY]);
-    gw_path_free(&path);
+    gw_critical_path_free(&path);
     gw_view_free(&v);
 }
 
@@ -447,5 +447,5 @@ static void in_a_folder(void) { CHECK(mkdtemp(folder) != NULL); }
 
 TEST_MAIN(CASE(in_a_folder), CASE(many_threads_put), CASE(a_full_ring_drops), CASE(events_survive_packing),
           CASE(two_ranks_one_file), CASE(what_does_not_fit_is_counted), CASE(a_cut_at_every_byte),
-          CASE(a_hole_in_the_middle), CASE(a_wrong_byte_costs_a_block), CASE(a_torn_timeline_is_mended),
+          CASE(a_hole_in_the_middle), CASE(a_wrong_byte_costs_a_block), CASE(a_torn_timeline_is_repaired),
           CASE(a_known_scene), CASE(a_scene_without_messages), CASE(the_page_is_one_file), CASE(clean_up))

@@ -1,4 +1,4 @@
-/* test_tune.c - the search for a schedule's sizes: the Gaussian process against what can be computed by hand, expected
+/* test_tune.c - the search for a schedule's sizes: the Gaussian process against results by hand, expected
  * improvement against an integral, and the search on functions with and without noise, and on steps in virtual time. */
 #include "test.h"
 
@@ -8,7 +8,7 @@
 #include "schedule/lapack.h"
 #include "schedule/schedule.h"
 #include "schedule/tune.h"
-#include "sim/training.h"
+#include "sim/reducer_sim.h"
 
 static const gw_lapack *lapack(void) {
     const gw_lapack *found = NULL;
@@ -81,9 +81,9 @@ typedef double landscape(const double *bytes);
 #define K 1024.0
 #define M (1024.0 * 1024.0)
 
-/* Start-ups for each piece, and a tail that grows with the piece. */
+/* Start-up costs for each slice, and a tail that grows with the slice. */
 static double fusing(const double *b) { return 1000 + 200 * M / b[0] + b[0] / M * 12; }
-/* Small slices pay start-ups, large ones cannot be overtaken; little credit leaves gaps, much is in the way. */
+/* Small slices cost start-ups, large ones cannot be overtaken; little credit leaves gaps, much delays urgent slices. */
 static double slicing(const double *b) {
     double in_flight = b[1] > b[0] ? b[1] / b[0] : 1;
     return 1000 + 60 * M / b[0] / in_flight + 20 * M / b[0] + b[0] / M * 60 + b[1] / M * 15;
@@ -92,7 +92,7 @@ static double flat(const double *b) {
     (void)b;
     return 1000;
 }
-/* The preset is the best there is. */
+/* The preset is the optimum. */
 static double preset_best(const double *b) { return 1000 + 100 * pow(log2(b[0] / (4 * M)), 2); }
 
 static double gaussian(gw_rng *rng) {
@@ -114,7 +114,7 @@ static found search(landscape *f, const gw_tune_axis *axes, int count, double no
     while (gw_tuner_next(tuner, result.values)) {
         double us[4];
         for (int i = 0; i < 4; i++) us[i] = f(result.values) * (1 + noise * fabs(gaussian(&rng)));
-        gw_tuner_told(tuner, us, 4);
+        gw_tuner_observe(tuner, us, 4);
         for (int i = 0; i < count; i++)
             CHECK((result.values[i] >= axes[i].lowest && result.values[i] <= axes[i].highest) ||
                   result.values[i] == axes[i].preset);
@@ -183,7 +183,7 @@ static void stays_where_nothing_is_better(void) {
     CHECK(search(flat, one, 1, 0, 1).gain == 1);
 }
 
-static void has_no_chance_in_it(void) {
+static void is_deterministic(void) {
     for (int seed = 1; seed <= 5; seed++) {
         found a = search(slicing, two, 2, 0.05, (uint64_t)seed), b = search(slicing, two, 2, 0.05, (uint64_t)seed);
         CHECK(memcmp(&a, &b, sizeof a) == 0);
@@ -203,7 +203,7 @@ static void odd_axes(void) {
     CHECK_EQ(GW_OK, gw_tuner_open(&tuner, point, 1, &error));
     for (int i = 0; gw_tuner_next(tuner, values) && i < 100; i++) {
         CHECK(values[0] >= 100 && values[0] <= 200);
-        gw_tuner_told(tuner, (double[]){5}, 1);
+        gw_tuner_observe(tuner, (double[]){5}, 1);
     }
     CHECK(gw_tuner_trials(tuner) <= GW_TUNE_TRIALS);
     gw_tuner_close(tuner);
@@ -223,17 +223,17 @@ static const struct {
 };
 
 static double step_us(const char *schedule) {
-    gw_training t = {.seed = 1, .world = 4, .layers = 16, .steps = 4, .host_of = {0, 1, 2, 3},
+    gw_reducer_sim t = {.seed = 1, .world = 4, .layers = 16, .steps = 4, .host_of = {0, 1, 2, 3},
                      .latency = 20000, .bytes_per_second = 77e6};
-    gw_training_outcome outcome;
+    gw_reducer_sim_outcome outcome;
     gw_error error = {.rank = -1};
     char line[200];
     for (int i = 0; i < 16; i++)
-        t.layer[i] = (gw_training_layer){.count = vgg[i].count, .forward = (gw_time)vgg[i].forward * 1000,
+        t.layer[i] = (gw_reducer_sim_layer){.count = vgg[i].count, .forward = (gw_time)vgg[i].forward * 1000,
                                          .backward = (gw_time)vgg[i].backward * 1000};
     snprintf(line, sizeof line, "transport=sim arch=ring schedule=%s", schedule);
     CHECK_EQ(GW_OK, gw_strategy_parse(line, &t.strategy, &error));
-    CHECK_EQ(GW_OK, gw_training_run(&t, &outcome, &error));
+    CHECK_EQ(GW_OK, gw_reducer_sim_run(&t, &outcome, &error));
     CHECK(outcome.ok);
     return (double)(outcome.began[3] - outcome.began[1]) / 2e3;
 }
@@ -261,5 +261,5 @@ static void tunes_a_step_in_virtual_time(void) {
 
 TEST_MAIN(CASE(solves), CASE(goes_through_what_was_seen), CASE(one_observation_by_hand),
           CASE(improvement_is_the_integral), CASE(finds_the_best_without_noise), CASE(finds_it_in_noise),
-          CASE(stays_where_nothing_is_better), CASE(has_no_chance_in_it), CASE(odd_axes),
+          CASE(stays_where_nothing_is_better), CASE(is_deterministic), CASE(odd_axes),
           CASE(tunes_a_step_in_virtual_time))

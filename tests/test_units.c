@@ -1,4 +1,4 @@
-/* test_units.c - numbers as people write and read them. */
+/* test_units.c - parsing and printing of sizes, rates and durations. */
 #include "base/units.h"
 
 #include <math.h>

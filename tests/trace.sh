@@ -20,7 +20,7 @@ has() { [[ $2 =~ $3 ]] || printf '%s is %s\nand does not match %s\n' "$1" "$2" "
 of() { timeout 20 "$gradwire" trace "$@" 2>&1; }
 field() { of summary "$1" --json 2>/dev/null | python3 -c "import json, sys; d = json.loads(sys.stdin.read().splitlines()[-1]); print($2)"; }
 
-# A job whose ranks leave their process numbers, and go on until something ends them.
+# A job whose ranks leave their process numbers, and continue until something ends them.
 endless() { # CAPTURE TIMELINE
     # shellcheck disable=SC2016  # the ranks' shells are to expand it
     timeout -k 1 40 "$gradwire" run -n 3 --no-prefix --strategy 'arch=ring transport=tcp' --capture "$1" --timeline "$2" -- \
@@ -124,7 +124,7 @@ a_fit_of_the_training() {
     [ -f train.gwt ] || return 0
     has fit "$("$gradwire" fit train.gwt --layers layers.csv -o train.model 2>&1)" 'layers written to layers.csv'
     has "a layer" "$(cat layers.csv)" 'dense1,layer,[1-9][0-9]*,[0-9.]+,[0-9.]+'
-    has prediction "$("$gradwire" predict --profile ./layers.csv --model train.model --ranks 2 2>&1)" 'step .* of computing'
+    has prediction "$("$gradwire" predict --profile ./layers.csv --model train.model --ranks 2 2>&1)" 'step .* of compute,'
     timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=2000 --epochs 1 --quiet --capture coded.gwt \
         --strategy compress=onebit >coded.out 2>&1
     "$gradwire" fit coded.gwt -o coded.model >/dev/null
@@ -141,7 +141,7 @@ const errors = [];
 window.addEventListener('error', e => errors.push(e.message));
 const key = (element, name) => element.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true }));
 const pixels = canvas => new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size;
-const lanesCanvas = document.getElementById('lanes');
+const lanesCanvas = document.getElementById('tracks');
 lanesCanvas.focus();
 const before = JSON.stringify(view);
 key(lanesCanvas, '+');
@@ -152,7 +152,7 @@ const fitted = view.from === 0;
 key(lanesCanvas, 'n');
 key(lanesCanvas, 'n');
 key(lanesCanvas, 'j');
-const told = document.getElementById('lanes-detail').textContent;
+const told = document.getElementById('tracks-detail').textContent;
 const first = document.documentElement.dataset.theme;
 key(document.body, 't');
 key(document.body, 't');
@@ -184,7 +184,7 @@ clocks_of_several_hosts() {
     is "links" "$(awk '/[MG]B\/s$/ { links++ } END { print (links >= 3) }' lab.fit)" 1 # a ring uses three of six
     is "what a ring makes of them" "$(awk '$1 == "arch" && $2 == "ring" { print ($3 > 1e-6 && $3 < 0.01 && $4 > 3e7 && $4 < 1e9) }' lab.model)" 1
     is "sums" "$(awk '$1 == "reduce" { print ($2 != 5e9 && $2 > 1e7) }' lab.model)" 1
-    has prediction "$("$gradwire" predict --profile resnet50 --ranks 3 --model lab.model --strategy arch=ring 2>&1)" 'step .* of computing'
+    has prediction "$("$gradwire" predict --profile resnet50 --ranks 3 --model lab.model --strategy arch=ring 2>&1)" 'step .* of compute,'
     # 1 Gbit/s is 119 MB/s of payload, but messages as short as these pass in the shaper's bursts.
     is "rate" "$(awk '$1 == "rate" { print ($2 > 3e7) }' lab.model)" 1
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # train.sh - gradwire train seen from outside: train.sh BUILD_DIRECTORY [KILLS [CASE]]
 #
-# The loss does not depend on the number of workers, runs repeat bit for bit, checkpoints go on bit for bit, and a
+# The loss does not depend on the number of workers, runs repeat bit for bit, checkpoints resume bit for bit, and a
 # worker that is killed (KILLS times, at random steps; default 1) is named at once.
 set -uo pipefail
 build=$(cd "${1:?usage: train.sh BUILD_DIRECTORY [KILLS [CASE]]}" && pwd) || exit 2
@@ -62,7 +62,7 @@ same_loss_for_any_number_of_stages() {
         near alone "way$way" 100
     done
     is "weights of 2 and 4 stages" "$(last way2:2 weights)" "$(last way4:4 weights)"
-    has way4:2.err 'stage 1: [a-z]+[0-9] to dense2, [0-9]+ % of the measured work'
+    has way4:2.err 'stage 1: [a-z]+[0-9] to dense2, [0-9]+ % of the measured time'
 }
 a_pipeline_goes_on() { # bit for bit with the same stages; the file does not mind others
     local same=(--model ./deep.model --data synthetic:count=600 --batch 24 --epochs 2 --optimizer adam --clip 1)
@@ -73,7 +73,7 @@ a_pipeline_goes_on() { # bit for bit with the same stages; the file does not min
     train second "${stages[@]}" "${same[@]}" --checkpoint line.gw --resume
     is "resumed" "$(last second weights)" "$(last whole weights)"
     train third -n 2 "${same[@]}" --checkpoint other.gw --resume || echo "without stages: exit code $?"
-    has third.err 'going on from other.gw: epoch 2, update 33'
+    has third.err 'resuming from other.gw: epoch 2, update 33'
     holds "loss without stages" "($(last third loss) - $(last second loss)) ^ 2 < 1e-6"
 }
 uneven_shares_and_accumulation() {
@@ -112,12 +112,12 @@ resume_is_bit_for_bit() {
         train whole "${same[@]}" --checkpoint whole.$optimiser
         train first "${same[@]}" --checkpoint part.$optimiser --steps 66
         train second "${same[@]}" --checkpoint part.$optimiser --resume
-        has second.err 'going on from part.*: epoch 2, update 66'
+        has second.err 'resuming from part.*: epoch 2, update 66'
         is "$optimiser, resumed" "$(last second weights)" "$(last whole weights)"
         is "its accuracy" "$(last second test_accuracy)" "$(last whole test_accuracy)"
     done
     train third -n 3 "${same[@]:2}" --checkpoint part.adam --resume
-    has third.err 'written by 2 workers, now there are 3'
+    has third.err '2 workers wrote it, now there are 3'
     train other "${same[@]}" --checkpoint part.adam --resume --seed 9
     is "exit code of another run" $? 2
     has other.err 'part.adam is of another run, of --model ./norm.model'
@@ -137,17 +137,17 @@ strategies_resume_bit_for_bit() {
         is "$strategy, resumed" "$(last second weights)" "$(last whole weights)"
     done
     train another -n 3 --model lenet --data synthetic:count=1200 --batch 60 --steps 32 --checkpoint coded.part --resume
-    has another.err 'kept from step to step begins anew'
+    has another.err 'codecs and synchronization is reset'
     train fewer -n 2 --model lenet --data synthetic:count=1200 --batch 60 --strategy 'compress=topk' --steps 10 \
         --checkpoint coded.few
     train fewer -n 3 --model lenet --data synthetic:count=1200 --batch 60 --strategy 'compress=topk' --steps 12 \
         --checkpoint coded.few --resume || echo "other workers: exit code $?"
-    has fewer.err 'what codecs had still to send is shared out evenly'
+    has fewer.err 'residuals of codecs are spread evenly'
     train refused -n 2 --model lenet --data synthetic:count=1200 --strategy 'sync=periodic' --clip 1
     has refused.err 'clipping by the norm of all gradients needs sync=bsp'
 }
 
-unwritable_checkpoint_is_told_first() {
+unwritable_checkpoint_is_reported_first() {
     train nowhere -n 2 --model mlp --data synthetic:count=600 --epochs 1 --checkpoint "$top/nowhere/x.gw"
     is "exit code" $? 1
     has nowhere.err 'nowhere/x.gw.writing cannot be written: No such file'
@@ -168,7 +168,7 @@ what_a_person_sees() {
     timeout 300 "$gradwire" train -n 2 --model mlp --data synthetic:count=600 --epochs 2 >plain.txt 2>&1 </dev/null
     has plain.txt '^mlp \(235146 parameters\) on synthetic:count=600: 600 examples, 2 epochs, batch 128 over 2 workers'
     has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*exposed .*sent '
-    has plain.txt '^sent by a worker +0 B in all: gradients are reduced in shared memory; between hosts 919 KiB'
+    has plain.txt '^sent per worker +0 B in total: gradients are reduced in shared memory; over a network 919 KiB'
     grep -q $'\r' plain.txt && echo "a pipe gets a line that moves"
     if command -v script >/dev/null; then
         timeout 300 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
@@ -210,7 +210,7 @@ await_steps() { # COUNT: until the job that writes k.json has made so many; at m
         sleep 0.01
     done
 }
-killed_worker() { # the job ends long before the deadline of 30 s, names the rank, and goes on to the same bits
+killed_worker() { # the job ends long before the deadline of 30 s, names the rank, and resumes to the same bits
     local options=(-n 3 --model ./conv.model --data synthetic:count=9600 --batch 24 --epochs 2 --checkpoint-every 10)
     train undisturbed "${options[@]}" --checkpoint "$top/undisturbed.gw"
     for ((k = 1; k <= kills; k++)); do
@@ -235,7 +235,7 @@ killed_worker() { # the job ends long before the deadline of 30 s, names the ran
 
 for case in same_loss_for_any_number_of_workers same_loss_for_any_number_of_stages a_pipeline_goes_on \
     uneven_shares_and_accumulation same_bits_again every_optimiser_learns resume_is_bit_for_bit \
-    strategies_resume_bit_for_bit unwritable_checkpoint_is_told_first target_stops text_trains what_a_person_sees \
+    strategies_resume_bit_for_bit unwritable_checkpoint_is_reported_first target_stops text_trains what_a_person_sees \
     asked_wrongly killed_worker; do
     [[ $case == *"$only"* ]] || continue
     began=$(now_ms)

@@ -29,8 +29,8 @@ part() { # NAME COMMAND...: its closing line is added up
 }
 
 usable() { # TRANSPORT: as the doctor sees it
-    grep -qF "\"transport\": \"$1\"" <(grep '"usable": true' <<<"$carriers") && return
-    echo "     $1 is left out: $(grep -F "\"transport\": \"$1\"" <<<"$carriers" | sed 's/.*"detail": //; s/}$//')"
+    grep -qF "\"transport\": \"$1\"" <(grep '"usable": true' <<<"$transports") && return
+    echo "     $1 is left out: $(grep -F "\"transport\": \"$1\"" <<<"$transports" | sed 's/.*"detail": //; s/}$//')"
     return 1
 }
 
@@ -38,11 +38,11 @@ cases_but() { # PROGRAM PATTERN: the cases of a test program without those
     grep -oP 'CASE\(\K\w+' "$here/$1.c" | grep -vE "$2" | tr '\n' ' '
 }
 
-carriers=$("$build/gradwire" doctor -n 1 --json)
+transports=$("$build/gradwire" doctor -n 1 --json)
 for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     usable "$transport" || continue
     part "$transport, product" "$build/tests/helper_product" "$extent" -o "$transport"
-    # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it goes on: docs/transports.md.
+    # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it continues: docs/transports.md.
     left_out='^$'
     [ "$transport" = rdma:provider=shm ] && left_out='stopped_until_the_deadline|too_few'
     read -ra faults <<<"$(cases_but test_faults "$left_out")"
@@ -75,7 +75,7 @@ killed_job() {
     echo "$result"
 }
 
-mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it goes on when a rank has died, for the CASES of test_faults
+mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it continues when a rank has died, for the CASES of test_faults
     local name=$1 cases
     read -ra cases <<<"$2"
     shift 2

@@ -1,8 +1,8 @@
 #!/bin/sh
 # lab_shell.sh ADDRESS COMMAND... - runs a command on a host of a lab, for launchers that want a remote shell.
 #
-# The last number of the address tells the host; GRADWIRE_LAB_PREFIX is what the names of the lab's namespaces begin
-# with. Each host has a name of its own, because MPI libraries take ranks with the same host name to share memory.
+# The last number of the address is the host; GRADWIRE_LAB_PREFIX is the prefix of the lab's namespaces. Each host has a
+# name of its own, because MPI libraries assume that ranks with the same host name share memory.
 while [ "${1#-}" != "$1" ]; do shift; done # options for a real remote shell
 number=${1##*.}
 shift

@@ -1,5 +1,5 @@
-/* native_mpi.c - what gradwire's arch=mpi costs beside bare MPI_Allreduce and MPI_Iallreduce, in the same processes, in
- * turns: run by native.sh under mpirun. Prints the median over the rounds of the slowest rank's time, and its ratio to
+/* native_mpi.c - the cost of arch=mpi beside bare MPI_Allreduce and MPI_Iallreduce, in the same processes, in turns:
+ * native.sh runs it under mpirun. Prints the median over the rounds of the slowest rank's time, and its ratio to
  * both. */
 #include "gradwire.h"
 
@@ -76,8 +76,8 @@ int main(int argc, char **argv) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (rank == 0)
-        printf("%10s  %13s  %14s  %13s  %6s  %6s\n", "bytes", "Allreduce, us", "Iallreduce, us", "arch=mpi, us", "ratio",
-               "ratio");
+        printf("%10s  %13s  %14s  %13s  %6s  %6s\n", "bytes", "Allreduce, us", "Iallreduce, us", "arch=mpi, us",
+               "ratio", "ratio");
     for (size_t bytes = 4096; bytes <= largest; bytes *= 4) meet(&c, bytes, ranks, rank);
     gw_finalize(c.comm);
     MPI_Finalize();

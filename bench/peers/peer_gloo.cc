@@ -1,5 +1,5 @@
-// peer_gloo.cc - Gloo over TCP as the library that is measured: what `gradwire bench --against gloo` starts, with the
-// name of a network interface. The ranks find each other through files beside the side channel. Only f32 sums.
+// peer_gloo.cc - Gloo over TCP as a baseline: `gradwire bench --against gloo` starts it, with the name of a network
+// interface. The ranks find each other through files beside the side channel. Only f32 sums.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -21,7 +21,7 @@
 #include <vector>
 
 extern "C" {
-#include "bench/side.h"
+#include "bench/side_channel.h"
 }
 
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
@@ -119,7 +119,7 @@ static int serve(const std::string &directory, const char *interface, int rank, 
     Context context = std::make_shared<gloo::rendezvous::Context>(rank, world);
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
     context->connectFullMesh(store, device);
-    gw_status status = gw_side_serve(directory.c_str(), &library, &context, rank, world, &error);
+    gw_status status = gw_side_channel_run(directory.c_str(), &library, &context, rank, world, &error);
     if (status) fprintf(stderr, "%s\n", error.text);
     return status != GW_OK;
 }

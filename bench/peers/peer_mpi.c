@@ -1,10 +1,10 @@
-/* peer_mpi.c - an MPI library as the one that is measured: what `gradwire bench --against` starts under mpirun. Built
+/* peer_mpi.c - an MPI library as a baseline: `gradwire bench --against` starts it under mpirun. Built
  * once with each library's mpicc. Only f32 sums. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/side.h"
+#include "bench/side_channel.h"
 
 static int carry_out(const gw_bench_case *c, const gw_bench_buffers *b, int rank) {
     int count = (int)c->count;
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         fputs("this program is started by gradwire bench --against\n", stderr);
         return 2;
     }
-    gw_status status = gw_side_serve(directory, &library, &rank, rank, world, &error);
+    gw_status status = gw_side_channel_run(directory, &library, &rank, rank, world, &error);
     if (status) fprintf(stderr, "%s\n", error.text);
     MPI_Finalize();
     return status != GW_OK;

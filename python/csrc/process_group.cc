@@ -27,7 +27,7 @@ using Base = c10d::ProcessGroup;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/* What the library is told: how many elements, of which type, and how they are combined. */
+/* A buffer for the library: number of elements, their type, and the reduction. */
 struct Elements {
     size_t count;
     gw_dtype dtype;
@@ -81,7 +81,7 @@ static Elements combined(const at::Tensor &tensor, const char *call, const c10d:
     return {(size_t)tensor.numel(), dtype, operation(op, tensor, call)};
 }
 
-/* One call: its requests, and what is to be done when all are complete. */
+/* One call: its requests, and a function to run when all are complete. */
 class Work : public c10d::Work {
   public:
     Work(c10d::OpType type, Tensors results)
@@ -98,7 +98,7 @@ class Work : public c10d::Work {
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
     Tensors result() override { return results_; }
 
-    /* By the waiting thread: all requests, whatever becomes of the first. */
+    /* The waiting thread calls it. It waits for all requests, also after an error. */
     void finish(gw_comm *comm) {
         std::string sentence;
         for (gw_request *request : requests)
@@ -137,8 +137,8 @@ class ProcessGroupGradwire : public Base {
         if (comm_ && !forked()) gw_abort(comm_, reason.c_str());
     }
 
-    /* Completes what was started and leaves the job. The waiting thread may need the interpreter's lock, for callbacks
-     * and to let tensors go, which a destructor holds. */
+    /* Completes all calls and leaves the job. The waiting thread may need the interpreter's lock, for callbacks and to
+     * release tensors, and the caller (a destructor) may hold it. */
     void shutdown() {
         if (!comm_ || forked()) return;
         if (!PyGILState_Check()) {
@@ -215,7 +215,7 @@ class ProcessGroupGradwire : public Base {
         usable(outputs[0], "scatter");
         at::Tensor whole = root ? flat(inputs[0]) : at::empty({0}, outputs[0].options());
         auto work = make(c10d::OpType::SCATTER, outputs, {whole});
-        at::Tensor mine = landing(work, outputs[0]);
+        at::Tensor mine = contiguous_output(work, outputs[0]);
         Elements e = moved(mine);
         return started(work, [&](gw_request **request) {
             return gw_scatter_start(comm_, whole.data_ptr(), mine.data_ptr(), e.count, e.dtype, (int)options.rootRank,
@@ -236,7 +236,7 @@ class ProcessGroupGradwire : public Base {
         at::Tensor whole = flat(inputs[0]);
         check_parts("reduce-scatter", whole, outputs[0]);
         auto work = make(c10d::OpType::REDUCE_SCATTER, outputs, {whole});
-        return scattered(work, whole, landing(work, outputs[0]), options.reduceOp);
+        return scattered(work, whole, contiguous_output(work, outputs[0]), options.reduceOp);
     }
 
     WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &come, std::vector<int64_t> &go,
@@ -306,8 +306,8 @@ class ProcessGroupGradwire : public Base {
         for (size_t i = 0; i < out.size() && i < parts.size(); i++) out[i].copy_(parts[i].view_as(out[i]));
     }
 
-    /* Where what comes in the order of elements is put: the tensor itself, if it lies so. */
-    static at::Tensor landing(const WorkOfOurs &work, const at::Tensor &out) {
+    /* A contiguous buffer to receive into: the tensor itself, if it is contiguous. */
+    static at::Tensor contiguous_output(const WorkOfOurs &work, const at::Tensor &out) {
         if (out.is_contiguous()) return out;
         at::Tensor line = at::empty(out.sizes(), out.options());
         work->then = [line, out] { out.copy_(line); };
@@ -386,7 +386,7 @@ class ProcessGroupGradwire : public Base {
             return;
         }
         std::string sentence = gw_last_error(comm_);
-        if (!work->requests.empty()) await(work); /* what has begun is waited for all the same */
+        if (!work->requests.empty()) await(work); /* wait for the requests that have begun */
         TORCH_CHECK(false, "gradwire: ", sentence);
     }
 
@@ -409,7 +409,7 @@ class ProcessGroupGradwire : public Base {
         }
     }
 
-    /* A forked child has a copy of this object, but not the thread, and the lock as it was: it leaves all as it is. */
+    /* A forked child has a copy of this object, but not the thread, and a lock in an unknown state: it touches nothing. */
     bool forked() const { return getpid() != pid_; }
 
     void check_process() const {
@@ -427,7 +427,7 @@ class ProcessGroupGradwire : public Base {
     gw_comm *comm_;
     pid_t pid_;                     /* of the process that joined */
     gw_request *request_ = nullptr; /* the one just started; under the lock */
-    Calls *calls_;                  /* not destroyed in a child: nobody would answer */
+    Calls *calls_;                  /* not destroyed in a child, whose thread does not exist */
 };
 
 } // namespace gradwire

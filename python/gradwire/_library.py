@@ -1,4 +1,4 @@
-"""Finds libgradwire, checks that it is the one this package was written for, and declares its calls.
+"""Finds libgradwire, checks that its version matches this package, and declares its calls.
 
 The first of these that exists is taken: $GRADWIRE_LIBRARY; a file beside this package; the build tree of the
 repository that the package lies in; the prefix that the package was installed under; what the loader finds."""
@@ -13,8 +13,8 @@ SONAME = "libgradwire.so.0"
 
 
 class GradwireError(RuntimeError):
-    """What libgradwire has to say, in its own sentence. `status` is the name of the gw_status, "PEER_LOST" say; `lost`:
-    it means that a rank was lost, and the others can go on without it (gradwire.torch.shrink)."""
+    """An error of libgradwire, with its sentence. `status` is the name of the gw_status, such as "PEER_LOST"; `lost`
+    is true if a rank was lost and the others can continue without it (gradwire.torch.shrink)."""
 
     def __init__(self, sentence, status="INVALID"):
         super().__init__(sentence)
@@ -35,38 +35,38 @@ class Options(ctypes.Structure):
         super().__init__(**{"rank": -1, "world": -1, "master_port": -1, **given})
 
 
-class StepTensor(ctypes.Structure):
-    """gw_step_tensor."""
+class ReducerTensor(ctypes.Structure):
+    """gw_reducer_tensor."""
     _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
                 ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool), ("batch", c_size_t)]
 
 
-class StepUpdate(ctypes.Structure):
-    """gw_step_update."""
+class ReducerUpdate(ctypes.Structure):
+    """gw_reducer_update."""
     _fields_ = [("tensor", c_int), ("first", c_size_t), ("count", c_size_t), ("weights", c_void_p),
-                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("local", c_bool)]
+                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("temporary", c_bool)]
 
 
-UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(StepUpdate))
+UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(ReducerUpdate))
 
 
-class StepOptions(ctypes.Structure):
-    """gw_step_options."""
+class ReducerOptions(ctypes.Structure):
+    """gw_reducer_options."""
     _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
                 ("state", c_void_p), ("rate", c_void_p)]
 
 
-class StepCounters(ctypes.Structure):
-    """gw_step_counters."""
+class ReducerCounters(ctypes.Structure):
+    """gw_reducer_counters."""
     _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
-                ("wait_ns", c_uint64), ("pieces", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
-                ("local", c_bool), ("agrees", c_bool), ("tuning", c_bool), ("trials", c_int),
+                ("wait_ns", c_uint64), ("buckets", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
+                ("local_optimisers", c_bool), ("weights_agree", c_bool), ("tuning", c_bool), ("trials", c_int),
                 ("first_step", c_uint64), ("step", c_uint64)]
 
 
 def candidates():
-    """Files that may be the library, in the order in which they are tried."""
+    """Files that may be the library, in the order of preference."""
     package = pathlib.Path(__file__).resolve().parent
     given = os.environ.get("GRADWIRE_LIBRARY")
     if given:
@@ -111,7 +111,7 @@ COLLECTIVES = {
 
 
 def declare(library):
-    comm, request, step = c_void_p, c_void_p, c_void_p
+    comm, request, reducer = c_void_p, c_void_p, c_void_p
     calls = {
         "gw_init": (c_int, [POINTER(comm), POINTER(Options)]),
         "gw_finalize": (c_int, [comm]),
@@ -130,20 +130,20 @@ def declare(library):
         "gw_trace_stop": (c_int, [comm]),
         "gw_trace_runs": (c_bool, [comm]),
         "gw_trace_layer": (None, [comm, c_char_p, c_bool, c_uint64, c_uint64, c_uint64]),
-        "gw_step_commit": (c_int, [POINTER(step), comm, POINTER(StepTensor), c_int, POINTER(StepOptions)]),
-        "gw_step_ready": (c_int, [step, c_int]),
-        "gw_step_wait": (c_int, [step, c_int]),
-        "gw_step_end": (c_int, [step]),
-        "gw_step_flush": (c_int, [step]),
-        "gw_step_move": (c_int, [step, comm]),
-        "gw_step_close": (None, [step]),
-        "gw_step_count": (StepCounters, [step]),
-        "gw_step_strategy": (c_int, [step, c_char_p, c_size_t]),
-        "gw_step_state_bytes": (c_size_t, [step]),
-        "gw_step_state_save": (c_int, [step, c_void_p]),
-        "gw_step_state_restore": (c_int, [step, c_void_p, c_size_t]),
+        "gw_reducer_commit": (c_int, [POINTER(reducer), comm, POINTER(ReducerTensor), c_int, POINTER(ReducerOptions)]),
+        "gw_reducer_ready": (c_int, [reducer, c_int]),
+        "gw_reducer_wait": (c_int, [reducer, c_int]),
+        "gw_reducer_end": (c_int, [reducer]),
+        "gw_reducer_flush": (c_int, [reducer]),
+        "gw_reducer_resume": (c_int, [reducer, comm]),
+        "gw_reducer_close": (None, [reducer]),
+        "gw_reducer_read_counters": (ReducerCounters, [reducer]),
+        "gw_reducer_strategy": (c_int, [reducer, c_char_p, c_size_t]),
+        "gw_reducer_state_bytes": (c_size_t, [reducer]),
+        "gw_reducer_state_save": (c_int, [reducer, c_void_p]),
+        "gw_reducer_state_restore": (c_int, [reducer, c_void_p, c_size_t]),
     }
-    for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size", "gw_round"):
+    for name in ("gw_rank", "gw_size", "gw_local_rank", "gw_local_size", "gw_generation"):
         calls[name] = (c_int, [comm])
     for name, arguments in COLLECTIVES.items():
         calls[f"gw_{name}"] = (c_int, [comm] + arguments)
@@ -157,14 +157,14 @@ library_path, lib = load()
 
 
 def check(status, comm=None, doing=""):
-    """Raises what went wrong in the calling thread's last call."""
+    """Raises the error of the calling thread's last call, if there is one."""
     if status:
         sentence = lib.gw_last_error(comm).decode(errors="replace")
         raise GradwireError(f"{doing}: {sentence}" if doing else sentence, STATUSES[status])
 
 
 def test(request):
-    """Whether a request is complete; it is freed then."""
+    """Whether a request is complete; if so, it is freed."""
     done = c_bool(False)
     status = lib.gw_test(request, byref(done))
     return done.value, status

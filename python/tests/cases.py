@@ -1,5 +1,5 @@
-"""The tests of one file: every rank runs all functions whose names begin with test_; rank 0 tells. A failure is an
-exception, which ends all ranks. TESTS names some of them, if not all are wanted."""
+"""The tests of one file: every rank runs all functions whose names begin with test_; rank 0 reports. A failure is an
+exception, which ends all ranks. TESTS selects some of them by name."""
 import os
 import sys
 
@@ -25,7 +25,7 @@ def run(names, **options):
 
 
 def refused(text, function, *arguments, **options):
-    """The call raises a GradwireError, or what torch has made of one, whose sentence holds the text."""
+    """The call raises a GradwireError, or torch's error made from one, whose sentence contains the text."""
     try:
         function(*arguments, **options)
     except RuntimeError as error:

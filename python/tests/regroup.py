@@ -1,6 +1,6 @@
-"""A job of `gradwire run --elastic` or `--restarts`: the process with seat 1 is killed in step 6, in the middle of a
-forward pass, and at the end all ranks hold the same bits. Started again, it gets its state from the others. Arguments:
-a strategy, and how many ranks there are at the end."""
+"""A job of `gradwire run --elastic` or `--restarts`: the process with member id 1 is killed in step 6, in the middle of
+a forward pass, and at the end all ranks hold the same bits. A restarted process gets its state from the others.
+Arguments: a strategy, and the number of ranks at the end."""
 import os
 import signal
 import sys
@@ -14,7 +14,7 @@ LAST = 14
 
 
 def made():
-    torch.manual_seed(int(os.environ.get("GRADWIRE_ROUND", "0")))  # who comes back has other weights at first
+    torch.manual_seed(int(os.environ.get("GRADWIRE_GENERATION", "0")))  # a restarted rank has other weights at first
     model = torch.nn.Sequential(torch.nn.Linear(12, 100), torch.nn.ReLU(), torch.nn.Linear(100, 100), torch.nn.ReLU(),
                                 torch.nn.Linear(100, 5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -22,7 +22,7 @@ def made():
 
 
 def die(model):
-    if os.environ["GRADWIRE_SEAT"] == "1" and os.environ.get("GRADWIRE_ROUND", "0") == "0":
+    if os.environ["GRADWIRE_MEMBER"] == "1" and os.environ.get("GRADWIRE_GENERATION", "0") == "0":
         model[2].register_forward_pre_hook(lambda module, inputs: os.kill(os.getpid(), signal.SIGKILL))
 
 
@@ -36,7 +36,7 @@ def train(model, optimizer, step):
 
 
 def share(model, optimizer, newest):
-    """All that a rank which was started again needs; returns the next step."""
+    """Broadcasts all state that a restarted rank needs; returns the next step."""
     gw.broadcast_parameters(model.state_dict(), newest)
     gw.broadcast_optimizer_state(optimizer, newest)
     return optimizer.step_number()
@@ -45,7 +45,7 @@ def share(model, optimizer, newest):
 def main():
     newest = gw.init()
     model, optimizer = made()
-    comes_back = gw.size() == int(sys.argv[2])  # else nobody does, and survivors have all that they need
+    comes_back = gw.size() == int(sys.argv[2])  # else no rank is restarted, and survivors have all state
     step, shared, losses = 0, False, 0
     while step < LAST:
         try:
@@ -64,7 +64,7 @@ def main():
     for other in gw.allgather_object(held):
         assert all(torch.equal(a, b) for a, b in zip(held, other)), "ranks differ"
     assert gw.size() == int(sys.argv[2]) and optimizer.step_number() == LAST, (gw.size(), optimizer.step_number())
-    assert losses == (os.environ.get("GRADWIRE_ROUND", "0") == "0"), losses
+    assert losses == (os.environ.get("GRADWIRE_GENERATION", "0") == "0"), losses
 
 
 main()

@@ -1,4 +1,4 @@
-"""Every call against what it must give, computed from the same seeds on every rank."""
+"""Every call against its expected result, computed from the same seeds on every rank."""
 import os
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What training loops do besides forward, backward and step, and what scripts for Horovod say."""
+"""Unusual training loops, and names and arguments of Horovod's scripts."""
 import contextlib
 
 import torch

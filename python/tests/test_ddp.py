@@ -48,7 +48,7 @@ def part():
 
 
 def group(backend):
-    """Torch's store of the group before has to go first, on all ranks: another rank might meet it."""
+    """Torch's store of the previous group must be closed first, on all ranks: another rank might connect to it."""
     gc.collect()
     gw.barrier()
     dist.init_process_group(backend, rank=gw.rank(), world_size=gw.size())
@@ -154,7 +154,7 @@ def test_calls_of_the_process_group():
 
 
 def test_a_group_that_goes_while_calls_are_under_way():
-    """The thread that waits for them needs the interpreter, to let a tensor go and for callbacks."""
+    """The thread that waits for them needs the interpreter, to release tensors and for callbacks."""
     group("gradwire")
     called, x = [], torch.ones(1000000)
     if dist.get_rank() == 1:

@@ -39,8 +39,8 @@ class Network(torch.nn.Module):
 
 
 class Case:
-    """ranks; victim and slow: ranks of the first job; moment: what the victim is killed in, and the slow one waits in
-    until that has happened, "any": at some time; again: the rank that is killed while the others come together."""
+    """ranks; victim and slow: ranks of the first job; moment: the call in which the victim is killed and in which the
+    slow one waits until then, "any": at a random time; again: the rank that is killed while the others regroup."""
 
     def __init__(self, name, strategy, kind="sgd", moment="any", ranks=3, victim=2, slow=-1, again=-1, at=3, delay=0):
         self.name, self.strategy, self.kind, self.moment, self.ranks = name, strategy, kind, moment, ranks
@@ -85,11 +85,11 @@ class Rank:
     # ---- the fault ----
 
     def strike(self):
-        """The victim dies; the slow one goes on when the others must know."""
+        """The victim dies; the slow one continues when the others must have noticed."""
         if self.struck or self.step != self.case.at:
             return
         if self.me == self.case.victim:
-            time.sleep(0.15)  # the others go as far as they can
+            time.sleep(0.15)  # the others progress as far as they can
             open(self.sign, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.me == self.case.slow:
@@ -145,12 +145,12 @@ class Rank:
             self.step += 1
 
     def held(self):
-        """Bits of all parameters, and of what the optimiser keeps of them."""
+        """Bits of all parameters, and of the optimiser's state of them."""
         state = self.optimizer.state
         return {name: (digest(p), digest(state.get(p, {}))) for name, p in self.model.named_parameters()}
 
     def check_handle(self):
-        """A call of the lost job is complete or has failed; it does not hang, and touches nothing of the new one."""
+        """A call of the lost job is complete or has failed; it does not hang, and does not affect the new job."""
         try:
             self.handle is None or gw.synchronize(self.handle)
         except gw.GradwireError as error:
@@ -205,7 +205,7 @@ def free_port():
 
 
 def job(case, directory):
-    """Whether ranks differed before they came together."""
+    """Runs the case; returns whether ranks differed before they regrouped."""
     port, sign = free_port(), os.path.join(directory, case.name.replace(" ", "-"))
     pids = []
     for rank in range(case.ranks):

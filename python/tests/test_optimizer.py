@@ -1,4 +1,4 @@
-"""DistributedOptimizer against one process that has the joined batch, over the strategies and over what models do."""
+"""DistributedOptimizer against one process that has the joined batch, over strategies and unusual models."""
 import copy
 import itertools
 import os
@@ -56,7 +56,7 @@ def sgd(parameters):
 
 
 def train(model, optimizer, steps=range(STEPS), whole=False, scheduler=None, passes=1):
-    """passes: the batch comes in so many parts, each of which weighs as much as it has examples."""
+    """passes: the batch is cut into so many parts, each weighted by its number of examples."""
     for step in steps:
         pair = batch(step)
         pair = pair if whole else torch.stack([part(pair[0]), part(pair[1])])
@@ -213,7 +213,7 @@ def test_parameters_that_are_not_used():
             plain.step()
             optimizer.step()
         optimizer.flush()
-        equal(single, model)  # weight decay has not touched what nobody used
+        equal(single, model)  # weight decay has not changed unused parameters
         agree(model)
 
 
@@ -313,7 +313,7 @@ def test_codecs_learn_and_ranks_stay_the_same():
             assert sum(loss_of(model, batch(s)).item() for s in range(STEPS)) < 0.98 * start, codec
 
 
-def test_state_carries_the_residuals():
+def test_state_holds_the_residuals():
     lines = ("compress=topk:ratio=0.05 schedule=wfbp", "compress=onebit schedule=p3", "schedule=dear",
              "sync=periodic:every=3,outer=0.7")
     for line in lines:
@@ -391,18 +391,18 @@ def test_servers_that_keep_the_weights():
     single = reference(plain_sgd, dtype=torch.float32)
     for servers in {1, gw.size()}:
         model = made(dtype=torch.float32)
-        optimizer = wrapped(model, f"arch=ps:servers={servers} sync=ssp:lead=0", plain_sgd)
+        optimizer = wrapped(model, f"arch=ps:servers={servers} sync=ssp:staleness=0", plain_sgd)
         train(model, optimizer)
         optimizer.flush()
         equal(single, model, 1e-4)  # a push of each worker is as good as one of their mean
         agree(model)
-        for line in ("sync=asp", "sync=ssp:lead=2 schedule=p3", "sync=backup" if gw.size() > 1 else "sync=asp"):
+        for line in ("sync=asp", "sync=ssp:staleness=2 schedule=p3", "sync=backup" if gw.size() > 1 else "sync=asp"):
             model = made(dtype=torch.float32)
             optimizer = wrapped(model, f"arch=ps:servers={servers} {line}", plain_sgd)
             for _ in range(4):
                 train(model, optimizer)
             optimizer.flush()
-            optimizer.detach()  # one that backup left behind has steps to make, and waits no longer for who has none
+            optimizer.detach()  # a rank that backup left behind must not wait for ranks that have no more steps
             assert sum(loss_of(model, batch(s)).item() for s in range(STEPS)) < 0.98 * start, line
 
 
@@ -411,7 +411,7 @@ class Whole(torch.optim.SGD):
 
 
 def test_state_of_servers():
-    """All ranks have the same data, so that it does not matter who comes first. The matrix is cut between servers."""
+    """All ranks have the same data, so that their order does not matter. The matrix is cut between servers."""
     def go(model, optimizer, steps):
         for step in steps:
             optimizer.zero_grad()
@@ -424,7 +424,7 @@ def test_state_of_servers():
         torch.manual_seed(3)
         return torch.nn.Linear(200, 200, bias=False)
 
-    line, straight, broken = f"arch=ps:servers={gw.size()} sync=ssp:lead=0", matrix(), matrix()
+    line, straight, broken = f"arch=ps:servers={gw.size()} sync=ssp:staleness=0", matrix(), matrix()
     go(straight, wrapped(straight, line), range(6))
     first = wrapped(broken, line)
     go(broken, first, range(3))
@@ -477,7 +477,7 @@ def test_refusals_name_the_parameter():
     half = torch.nn.Linear(2, 2).to(torch.bfloat16)
     odd = wrapped(half, "sync=periodic")
     half(torch.ones(2, dtype=torch.bfloat16)).sum().backward()
-    cases.refused("a step updates only f32 weights", odd.step)
+    cases.refused("a reducer updates only f32 weights", odd.step)
     strange = wrapped(torch.nn.Linear(2, 2), "schedule=daer")
     cases.refused('did you mean "dear"', strange.step)
 

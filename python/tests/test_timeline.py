@@ -44,8 +44,8 @@ def hooked():
 
 
 def recorded(strategy, again=None, early=False):
-    """The events of all ranks of a training run; early: the recording begins before the optimiser is made. What was
-    hooked is not afterwards."""
+    """The events of all ranks of a training run; early: the recording begins before the optimiser is made. All hooks
+    are removed afterwards."""
     model, before = network(), hooked()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(gw.broadcast_object(directory), "timeline.json")
@@ -85,8 +85,8 @@ def test_layers_by_their_names():
             for step in range(STEPS):
                 assert named(events, rank, "forward", step) == ["0", "1", "2", "2.norm", "2.wide", "3"], (rank, step)
                 assert named(events, rank, "backward", step) == ["3", "2.wide", "2.norm", "1", "0"], (rank, step)
-            lane = sorted((e for e in events if e["pid"] == rank and e["cat"] != "waited"), key=lambda e: e["ts"])
-            assert all(end(a) <= b["ts"] + 0.01 for a, b in zip(lane, lane[1:]))  # one thing at a time
+            track = sorted((e for e in events if e["pid"] == rank and e["cat"] != "waited"), key=lambda e: e["ts"])
+            assert all(end(a) <= b["ts"] + 0.01 for a, b in zip(track, track[1:]))  # one thing at a time
 
 
 def test_waiting_is_no_layers_work():

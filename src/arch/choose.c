@@ -5,84 +5,79 @@
 
 #include "arch/cost.h"
 
-/* A plan further down its list must be better than those before it by this much: they are kinder to networks. */
+#define CANDIDATES_MAX 32
+/* Plans of lower preference congest less; a later one must be 3 % faster to be chosen. */
 #define WORTH 0.97
 
-static bool carries(const gw_plan_builder *builder, const gw_plan_request *request) {
+typedef struct candidate {
+    const gw_plan_builder *builder;
+    int preference;
+    double seconds;
+} candidate;
+
+static bool supports(const gw_plan_builder *builder, const gw_plan_request *request) {
     return builder->refuses(request) == NULL;
 }
 
-static const gw_plan_builder *least(const gw_plan_builder *const *plans, const gw_plan_request *request,
-                                    const gw_scene *scene) {
-    const gw_plan_builder *best = NULL;
-    double least_seconds = 0;
-    for (; *plans; plans++) {
-        if (!carries(*plans, request)) continue;
-        gw_work work = gw_work_of(*plans, scene);
-        double seconds = gw_work_seconds(&work, scene);
-        if (best && seconds > WORTH * least_seconds) continue;
-        best = *plans;
-        least_seconds = seconds;
-    }
-    return best;
+static candidate candidate_of(const gw_plan_builder *builder, const gw_cost_inputs *scene) {
+    gw_cost_terms work = gw_cost_terms_of(builder, scene);
+    return (candidate){builder, work.preference, gw_cost_seconds(&work, scene)};
+}
+
+/* The fastest of `count` > 0 plans; sorts them by preference. */
+static const gw_plan_builder *fastest(candidate *list, int count) {
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && list[j].preference < list[j - 1].preference; j--) {
+            candidate swapped = list[j];
+            list[j] = list[j - 1];
+            list[j - 1] = swapped;
+        }
+    const candidate *best = list;
+    for (int i = 1; i < count; i++)
+        if (list[i].seconds <= WORTH * best->seconds) best = &list[i];
+    return best->builder;
 }
 
 static const gw_plan_builder *by_cost(const gw_plan_request *request, size_t element_bytes) {
-    static const gw_plan_builder *const reduced[] = {&gw_plan_ring, &gw_plan_halving, &gw_plan_exchange,
-                                                     &gw_plan_doubling, &gw_plan_oneshot, &gw_plan_tree, NULL};
-    static const gw_plan_builder *const in_hosts[] = {&gw_plan_hierarchical, &gw_plan_ring, &gw_plan_halving,
-                                                      &gw_plan_exchange, &gw_plan_doubling, &gw_plan_oneshot,
-                                                      &gw_plan_tree, NULL};
-    static const gw_plan_builder *const parts[] = {&gw_plan_ring, &gw_plan_halving, &gw_plan_exchange, NULL};
-    static const gw_plan_builder *const rooted[] = {&gw_plan_tree, &gw_plan_exchange, NULL};
-    gw_scene scene = gw_scene_of(request, element_bytes);
-    if (request->collective == GW_COLL_REDUCE || request->collective == GW_COLL_BROADCAST)
-        return least(rooted, request, &scene);
-    if (request->collective != GW_COLL_ALLREDUCE) return least(parts, request, &scene);
-    return least(scene.hosts > 1 && scene.per_host > 1 ? in_hosts : reduced, request, &scene);
+    const gw_plan_builder *able[CANDIDATES_MAX];
+    candidate list[CANDIDATES_MAX];
+    int count = 0, listed = 0;
+    for (int i = 0; gw_plan_builders[i] && count < CANDIDATES_MAX; i++)
+        if (gw_plan_builders[i]->work && supports(gw_plan_builders[i], request)) able[count++] = gw_plan_builders[i];
+    if (count < 2) return count ? able[0] : NULL;
+    gw_cost_inputs scene = gw_cost_inputs_of(request, element_bytes);
+    for (int i = 0; i < count; i++) {
+        list[listed] = candidate_of(able[i], &scene);
+        listed += list[listed].preference >= 0;
+    }
+    return listed ? fastest(list, listed) : NULL;
 }
 
 static const gw_plan_builder *automatic(const gw_plan_request *request, size_t element_bytes) {
-    if (request->topology.world == 1) return &gw_plan_exchange;
-    if (carries(&gw_plan_direct, request)) return &gw_plan_direct;
-    switch (request->collective) {
-    case GW_COLL_ALLREDUCE:
-    case GW_COLL_REDUCE_SCATTER:
-    case GW_COLL_ALLGATHER:
-    case GW_COLL_REDUCE:
-    case GW_COLL_BROADCAST: return by_cost(request, element_bytes);
-    case GW_COLL_GATHER:
-    case GW_COLL_SCATTER:
-    case GW_COLL_ALLTOALL: return &gw_plan_exchange;
-    case GW_COLL_BARRIER: return &gw_plan_dissemination;
-    case GW_COLL_SEND:
-    case GW_COLL_RECV: return &gw_plan_pair;
-    case GW_COLLECTIVES: break;
-    }
-    return NULL;
+    if (request->topology.world == 1) return &gw_plan_pairwise;
+    for (int i = 0; gw_plan_builders[i]; i++)
+        if (gw_plan_builders[i]->preferred && supports(gw_plan_builders[i], request)) return gw_plan_builders[i];
+    return by_cost(request, element_bytes);
 }
 
-/* Of two plans with the same bits, one for much data and one for little. */
-static const gw_plan_builder *either(const gw_plan_builder *much, const gw_plan_builder *little,
-                                     const gw_plan_request *request, size_t element_bytes) {
-    const gw_plan_builder *const plans[] = {much, little, NULL};
-    gw_scene scene = gw_scene_of(request, element_bytes);
-    return least(plans, request, &scene);
+/* Returns a builder, or its `small` one (the same bits) if that is faster for this request. */
+static const gw_plan_builder *or_small(const gw_plan_builder *builder, const gw_plan_request *request,
+                                       size_t element_bytes) {
+    if (!builder->small || request->topology.world == 1 || !supports(builder->small, request)) return builder;
+    gw_cost_inputs scene = gw_cost_inputs_of(request, element_bytes);
+    candidate both[] = {candidate_of(builder, &scene), candidate_of(builder->small, &scene)};
+    return fastest(both, 2);
 }
 
 const gw_plan_builder *gw_arch_choose(const char *arch, const gw_plan_request *request, size_t element_bytes) {
-    /* Servers and factors carry training steps; a plain collective has nobody to keep its result, and no layers. */
+    /* ps and sfb are for training steps: a plain collective has no result to keep on a server, and no layers. */
     if (strcmp(arch, "auto") == 0 || strcmp(arch, "ps") == 0 || strcmp(arch, "sfb") == 0)
         return automatic(request, element_bytes);
     const gw_plan_builder *builder = gw_plan_find(arch);
     if (!builder) return NULL;
-    if (builder == &gw_plan_halving && carries(builder, request) && request->topology.world > 1)
-        return either(builder, &gw_plan_doubling, request, element_bytes);
-    if (carries(builder, request)) return builder;
-    /* Direct without shared memory. */
-    if (builder == &gw_plan_direct && carries(&gw_plan_exchange, request))
-        return either(&gw_plan_exchange, &gw_plan_oneshot, request, element_bytes);
-    return automatic(request, element_bytes);
+    if (!supports(builder, request)) builder = builder->fallback;
+    if (!builder || !supports(builder, request)) return automatic(request, element_bytes);
+    return or_small(builder, request, element_bytes);
 }
 
 int gw_arch_ranges(gw_collective collective, const gw_topology *topology, gw_arch_range ranges[GW_ARCH_RANGES_MAX]) {

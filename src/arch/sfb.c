@@ -1,7 +1,7 @@
 /* sfb.c - see sfb.h. */
 #include "arch/sfb.h"
 
-#define PANEL 1024 /* columns: a row's part of the sum stays in the first cache while examples go over it */
+#define PANEL 1024 /* columns: the part of a row stays in the L1 cache while all examples are added */
 
 double gw_sfb_full(const gw_sfb_layer *l, int workers, int servers) {
     return 2.0 * (double)l->rows * (double)l->cols * (workers + servers - 2) / servers;
@@ -15,12 +15,12 @@ bool gw_sfb_chosen(const gw_sfb_layer *l, int workers, int servers) {
     return workers > 1 && gw_sfb_factors(l, workers) <= gw_sfb_full(l, workers, servers);
 }
 
-/* Four values at once, wherever they stand. */
+/* Four values at any address. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 #define LANES 4
-#define EXAMPLES 4 /* that a value of the sum is loaded and stored for once */
+#define EXAMPLES 4 /* examples added for each load and store of a value of the sum */
 
-/* One example after the other for every value, so that the bits do not depend on how many are taken together. */
+/* Each value adds one example after the other, so the bits do not depend on how many are handled together. */
 static void add_rows(float *sum, const float *right, size_t stride, const float by[EXAMPLES], size_t count) {
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {

@@ -14,16 +14,17 @@ typedef struct gw_sfb_layer {
     size_t batch;      /* K: examples of one worker */
 } gw_sfb_layer;
 
-/* Numbers that a node sends and receives in a step, with P1 workers and P2 servers beside some of them:
- * 2 M N (P1 + P2 - 2) / P2. An all-reduce costs what as many servers as workers do: 4 M N (P1 - 1) / P1. */
+/* Numbers that a process sends and receives in a step if the whole matrix is sent. With P1 workers, and P2 servers in
+ * the processes of some of them: 2 M N (P1 + P2 - 2) / P2. An all-reduce costs as much as P2 = P1 servers:
+ * 4 M N (P1 - 1) / P1. */
 double gw_sfb_full(const gw_sfb_layer *layer, int workers, int servers);
-/* 2 K (P1 - 1) (M + N). */
+/* The same if factors are sent: 2 K (P1 - 1) (M + N). */
 double gw_sfb_factors(const gw_sfb_layer *layer, int workers);
 /* Whether factors are the cheaper form. */
 bool gw_sfb_chosen(const gw_sfb_layer *layer, int workers, int servers);
 
 /* sum (rows x cols, row major) += scale * the outer products of left (batch x rows) and right (batch x cols), one
- * example after the other: the same bits however examples are handed over. */
+ * example after the other: the bits do not depend on how examples are grouped. */
 void gw_sfb_add(float *sum, const gw_sfb_layer *layer, const float *left, const float *right, float scale);
 
 #endif

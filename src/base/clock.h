@@ -1,19 +1,19 @@
-/* clock.h - the monotonic clock. Only drivers (progress loops, benchmarks, the launcher) read it; rooms are given the
- * time as an argument. */
+/* clock.h - the monotonic clock. Only drivers (progress loops, benchmarks, the launcher) read it; all other modules get
+ * the time as an argument. */
 #ifndef GW_BASE_CLOCK_H
 #define GW_BASE_CLOCK_H
 
 #include <stdint.h>
 
-typedef uint64_t gw_time; /* nanoseconds; the origin is the driver's */
+typedef uint64_t gw_time; /* nanoseconds; the driver chooses the origin */
 
 #define GW_SECOND UINT64_C(1000000000)
 #define GW_MILLISECOND UINT64_C(1000000)
 
 gw_time gw_clock_now(void);
-/* As of the kernel's last tick, some milliseconds ago: costs a tenth. */
+/* The time of the kernel's last tick, a few milliseconds old; costs a tenth of gw_clock_now. */
 gw_time gw_clock_coarse(void);
-/* How long poll(2) is to wait until then: 0 where it has passed, -1 (for ever) where it is beyond what poll takes. */
+/* The timeout for poll(2) that ends at `when`: 0 if that has passed, -1 (no timeout) if it is beyond poll's range. */
 int gw_clock_poll_ms(gw_time when);
 
 #endif

@@ -13,7 +13,7 @@ static const char *const level_names[] = {"plain", "avx2", "avx512"};
 
 static _Atomic int level_in_force = -1; /* -1: not decided yet */
 
-/* The compiler's builtin also asks whether the operating system saves the registers; it does not know f16c. */
+/* The compiler's builtin also checks that the operating system saves the registers. It does not know f16c. */
 static gw_cpu_level hardware_level(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;

@@ -44,14 +44,14 @@ static gw_status write_whole(const char *path, gw_file_writer *write, const void
 gw_status gw_file_replace(const char *path, gw_file_writer *write, const void *ctx, gw_error *error) {
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return write_whole(path, write, ctx, path, error);
-    char *beside = NULL;
-    /* The process in the name: two that write the same file do not write into each other's. */
-    if (asprintf(&beside, "%s.%d.part", path, (int)getpid()) < 0)
+    char *temporary = NULL;
+    /* The pid in the name keeps apart two processes that replace the same file. */
+    if (asprintf(&temporary, "%s.%d.part", path, (int)getpid()) < 0)
         return gw_fail(error, GW_MEMORY, "no memory to write %s", path);
-    gw_status status = write_whole(beside, write, ctx, path, error);
-    if (status == GW_OK && rename(beside, path) != 0)
+    gw_status status = write_whole(temporary, write, ctx, path, error);
+    if (status == GW_OK && rename(temporary, path) != 0)
         status = gw_fail(error, GW_SYSTEM, "cannot write %s: %s", path, strerror(errno));
-    if (status) unlink(beside);
-    free(beside);
+    if (status) unlink(temporary);
+    free(temporary);
     return status;
 }

@@ -1,5 +1,5 @@
-/* half.c - see half.h. Arrays are converted by the reduction kernels: widening is a sum of one operand that is not
- * finished, rounding one that is. */
+/* half.c - see half.h. The reduction kernels convert arrays, as sums of one operand: an unfinished sum widens, a
+ * finished one rounds. */
 #include "base/half.h"
 
 #include "base/half_bits.h"

@@ -10,7 +10,7 @@ uint16_t gw_f32_to_f16(float value);
 float gw_bf16_to_f32(uint16_t bits);
 uint16_t gw_f32_to_bf16(float value);
 
-/* Whole arrays, by the fastest way the CPU has; the same bits as the scalar ones. */
+/* Whole arrays, by the CPU's fastest kernel; the same bits as the scalar conversions. */
 void gw_f16_to_f32_array(float *dst, const uint16_t *src, size_t count);
 void gw_f32_to_f16_array(uint16_t *dst, const float *src, size_t count);
 void gw_bf16_to_f32_array(float *dst, const uint16_t *src, size_t count);

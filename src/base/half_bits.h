@@ -1,5 +1,5 @@
-/* half_bits.h - the scalar conversions of half.h, to be inlined where they are used in loops. The same bits as the
- * F16C instructions give, NaN payloads included. */
+/* half_bits.h - the scalar conversions of half.h, inlined for use in loops. They give the same bits as the F16C
+ * instructions, NaN payloads included. */
 #ifndef GW_BASE_HALF_BITS_H
 #define GW_BASE_HALF_BITS_H
 
@@ -29,7 +29,7 @@ static inline uint16_t gw_f16_round(float value) {
     uint32_t bits = gw_float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (size >> 13 & 0x3ff));
     if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* from 65520 on, infinity is nearest */
-    if (size < 0x38800000) { /* subnormal: the last bit of a number near 0.5 is worth 2^-24, as is that of the result */
+    if (size < 0x38800000) { /* subnormal: the last bit of a float near 0.5 is worth 2^-24, like the result's */
         return (uint16_t)(sign | (gw_float_bits(gw_bits_float(size) + 0.5f) - 0x3f000000));
     }
     return (uint16_t)(sign | (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13);

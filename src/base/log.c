@@ -20,7 +20,7 @@ bool gw_log_level_parse(const char *name, gw_log_level *level) {
     return false;
 }
 
-/* The environment is read once; an unknown name counts as the default (gw_init refuses it with a sentence). */
+/* The environment is read once; an unknown name counts as the default (gw_init rejects it with an error). */
 static gw_log_level threshold(void) {
     static _Atomic int cached = -1;
     int level = atomic_load_explicit(&cached, memory_order_relaxed);
@@ -49,5 +49,5 @@ void gw_log(gw_log_level level, int rank, const char *format, ...) {
     size_t length = strlen(line);
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* nowhere to complain to */
+    (void)written; /* there is nowhere to report an error */
 }

@@ -1,7 +1,6 @@
 /* log.h - messages to standard error, filtered by GRADWIRE_LOG=error|warn|info|debug|trace (default warn).
  *
- * The library never prints anything but through here. Lines are written with one write each, so that those of several
- * ranks do not mix. */
+ * The library prints only through here. Each line is one write, so that lines of several ranks do not mix. */
 #ifndef GW_BASE_LOG_H
 #define GW_BASE_LOG_H
 
@@ -12,7 +11,7 @@ typedef enum gw_log_level { GW_LOG_ERROR, GW_LOG_WARN, GW_LOG_INFO, GW_LOG_DEBUG
 /* False for an unknown name. */
 bool gw_log_level_parse(const char *name, gw_log_level *level);
 bool gw_log_enabled(gw_log_level level);
-/* rank -1: none is named. */
+/* rank -1: the line names no rank. */
 void gw_log(gw_log_level level, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

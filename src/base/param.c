@@ -7,36 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "base/units.h"
-#include "base/words.h"
 
 const char *gw_param_kind_name(gw_param_kind kind) {
     static const char *const names[] = {"integer", "bytes", "number", "choice", "flag"};
     return names[kind];
 }
 
-/* Strategies are read and written with a decimal point, whatever the language of the program that holds us. */
-static locale_t point_on(void) { return uselocale(newlocale(LC_ALL_MASK, "C", NULL)); }
+/* Strategies use a decimal point, whatever the locale of the host program. */
+static locale_t use_c_locale(void) { return uselocale(newlocale(LC_ALL_MASK, "C", NULL)); }
 
-static void point_off(locale_t before) { freelocale(uselocale(before)); }
+static void restore_locale(locale_t before) { freelocale(uselocale(before)); }
 
 static bool number_parse(const char *text, double *value) {
     if (text[strspn(text, "0123456789.eE+-")] != '\0') return false;
     char *end;
-    locale_t before = point_on();
+    locale_t before = use_c_locale();
     *value = strtod(text, &end);
-    point_off(before);
+    restore_locale(before);
     return end != text && *end == '\0';
 }
 
 /* The shortest digits that read back as the same number; 1000, not 1e+03. */
 static void number_print(double value, char text[GW_PARAM_TEXT_BYTES]) {
-    locale_t before = point_on();
+    locale_t before = use_c_locale();
     for (int digits = value == trunc(value) ? 6 : 1; digits <= 17; digits++) {
         snprintf(text, GW_PARAM_TEXT_BYTES, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    point_off(before);
+    restore_locale(before);
 }
 
 static bool choice_parse(const char *const *choices, const char *text, double *value) {
@@ -72,13 +72,13 @@ static bool value_parse(const gw_param *param, const char *text, double *value) 
 
 static gw_status value_wrong(const gw_param *param, const char *owner, const char *text, gw_error *error) {
     char allowed[GW_PARAM_ALLOWED_BYTES], quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    gw_words_quote(text, quoted);
+    gw_suggest_quote(text, quoted);
     if (param->kind == GW_PARAM_FLAG)
         return gw_fail(error, GW_INVALID, "%s: %s is a flag and takes no value, but %s is given", owner, param->name,
                        quoted);
     if (param->kind == GW_PARAM_CHOICE)
         return gw_fail(error, GW_INVALID, "%s: %s cannot be %s (%s)", owner, param->name, quoted,
-                       gw_words_hint(text, param->choices, hint));
+                       gw_suggest_hint(text, param->choices, hint));
     return gw_fail(error, GW_INVALID, "%s: %s cannot be %s (allowed: %s)", owner, param->name, quoted,
                    gw_param_allowed(param, allowed));
 }

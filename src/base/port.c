@@ -9,7 +9,7 @@
 
 enum { FIRST = 20000, LAST = 31999, HIGHEST = 65535 };
 
-/* What is not the kernel's own. Where it has been given everything from FIRST up, there is no better choice. */
+/* Ports outside the kernel's ephemeral range. If that covers everything from FIRST up, there is no better choice. */
 static void choose_range(int *first, int *last) {
     int low = LAST + 1, high = HIGHEST;
     FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
@@ -28,7 +28,7 @@ static bool is_free(int port) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
-    /* As a listener takes it: what is left of closed connections does not hold it. */
+    /* As a listener does: connections in TIME_WAIT do not block the port. */
     int yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     bool listens = bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0;

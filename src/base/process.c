@@ -1,7 +1,7 @@
 /* process.c - see process.h. */
 #include "base/process.h"
 
-#include "base/descriptor.h"
+#include "base/fork_descriptors.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #define SYS_pidfd_open 434 /* on all architectures */
 #endif
 
-#define FIELDS_BEFORE 19 /* of stat, between the name, which may have spaces in it, and the time */
+#define FIELDS_BEFORE 19 /* of stat, between the name (which may contain spaces) and the start time */
 
 static ssize_t read_stat(int pid, char *text, size_t room) {
     char path[32];
@@ -37,10 +37,11 @@ uint64_t gw_process_started(int pid) {
     return at && sscanf(at, " %" SCNu64, &started) == 1 ? started : 0;
 }
 
-/* The time is read while the descriptor is held: who was started then has had the number ever since. */
+/* The start time is read after pidfd_open. If it matches, that process has had the pid ever since, so the descriptor is
+ * its own. */
 int gw_process_watch(int pid, uint64_t started) {
     if (!started) return -1;
-    int fd = gw_fd_keep((int)syscall(SYS_pidfd_open, pid, 0));
+    int fd = gw_fd_register((int)syscall(SYS_pidfd_open, pid, 0));
     if (fd < 0 || gw_process_started(pid) == started) return fd;
     gw_fd_close(fd);
     return -1;

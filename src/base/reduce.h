@@ -1,14 +1,14 @@
 /* reduce.h - the arithmetic of reductions, at memory speed, for every type and operation.
  *
- * Two types occur in one reduction: the `raw` type of the user's buffers and the `wide` type gw_accumulator gives
- * (often the same). Each function takes the raw type and the operation, and a flag for each operand that may be wide.
+ * A reduction has two types: the `raw` type of the user's buffers and the `wide` type that gw_accumulator gives (often
+ * the same). Each function takes the raw type and the operation, and a flag for each operand that may be wide.
  * Summation order is the order of the arguments, element by element, so results do not depend on how a range is cut.
  * Results are the same bits at every CPU level. Buffers need only the alignment of their element.
  *
- * Corners, the same everywhere: the minimum or maximum of numbers among which there is a NaN is a NaN; of equal
- * numbers (0 and -0) the earlier one is taken. That a result is a NaN is certain, its sign and payload are not.
- * Integers wrap (an average of i64 in its sum). Averages of f32 and f64 are the sum divided once; those of f16 and
- * bf16 are divided in f32 before they are rounded. */
+ * Corner cases are the same everywhere. A minimum or maximum is a NaN if any operand is; of equal numbers (0 and -0)
+ * the earlier one is taken. The sign and payload of a NaN result are not specified. Integers wrap (an average of i64
+ * wraps in its sum). Averages of f32 and f64 are the sum divided once; those of f16 and bf16 are divided in f32 before
+ * they are rounded. */
 #ifndef GW_BASE_REDUCE_H
 #define GW_BASE_REDUCE_H
 
@@ -17,12 +17,12 @@
 typedef struct gw_reduction {
     gw_dtype dtype; /* of the user's buffers */
     gw_redop op;
-    int world;      /* GW_AVG divides by it where a result is finished */
+    int world;      /* GW_AVG divides by it when a result is finished */
 } gw_reduction;
 
-/* dst = a op b. dst may be a or b (the same address, if dst is not the wider one of the two), or, where dst is wide
- * and b is raw, b may lie in the last count*raw bytes of dst's range (a landing slot that is widened in place).
- * finish: dst is raw, and averages are divided. Without finish dst is wide. */
+/* dst = a op b. dst may be a or b (the same address, if dst is not the wider one of the two). If dst is wide and b is
+ * raw, b may also lie in the last count*raw bytes of dst's range (a receive buffer that is widened in place). finish:
+ * dst is raw, and averages are divided. Without finish dst is wide. */
 void gw_reduce_pair(gw_reduction r, void *dst, const void *a, bool a_wide, const void *b, bool b_wide, size_t count,
                     bool finish);
 
@@ -37,7 +37,7 @@ void gw_reduce_push(gw_reduction r, void *const *dst, int destinations, const vo
 /* dst = finish(src), raw, for one operand: copies, divides averages, converts. dst may be src. */
 void gw_reduce_finish(gw_reduction r, void *dst, const void *src, bool src_wide, size_t count);
 
-/* Plain references, one element after the other: what the tests compare with. */
+/* Plain scalar references, for the tests to compare with. */
 void gw_reduce_pair_reference(gw_reduction r, void *dst, const void *a, bool a_wide, const void *b, bool b_wide,
                               size_t count, bool finish);
 void gw_reduce_many_reference(gw_reduction r, void *dst, const void *const *src, int sources, size_t count);

@@ -24,7 +24,7 @@ INLINE void f16_store(char *to, vec value) {
     _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Packing works within each half of the register; the two results are then brought together. */
+/* Packing works within each half of the register; the permutation then joins the two results. */
 INLINE void u16_store(char *to, vec value) {
     __m256i packed = _mm256_packus_epi32((__m256i)value, (__m256i)value);
     _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));

@@ -3,8 +3,8 @@
  * The including file sets VECTOR_BYTES, TABLE (the name of the table of kernels) and the target, and defines what
  * intrinsics do better than vector arithmetic (declared below). A group of four vectors is accumulated in registers
  * over all sources and then stored to all destinations: each element is read once and written once. A job's last,
- * shorter group goes through a padded copy. Stores are ordinary ones: streaming past the cache hurts whoever reads
- * the result next.
+ * shorter group goes through a padded copy. Stores are ordinary ones: non-temporal stores slow down the next reader of
+ * the result.
  *
  * Functions are always inlined with constant types and operations, so that each kernel keeps one arm of every
  * switch. */
@@ -17,7 +17,7 @@
 #define VECTORS 4 /* of a group: enough independent work to hide the latency of an addition */
 #define VECTOR(type, bytes) typedef type __attribute__((vector_size(bytes)))
 
-/* vec carries any type; arithmetic casts it, which costs nothing. */
+/* vec holds any type; arithmetic casts it, which costs nothing. */
 VECTOR(uint8_t, VECTOR_BYTES) vec;
 VECTOR(float, VECTOR_BYTES) vec_f32;
 VECTOR(double, VECTOR_BYTES) vec_f64;
@@ -32,7 +32,7 @@ typedef struct group {
     vec v[VECTORS];
 } group;
 
-/* What each level does in its own way. Loads and stores convert between a vector of 32-bit elements and as many
+/* What each CPU level implements itself. Loads and stores convert between a vector of 32-bit elements and as many
  * narrower ones; stores of integers keep the low bits. */
 INLINE vec f16_load(const char *from);            /* to f32 */
 INLINE void f16_store(char *to, vec value);       /* from f32, to nearest even */
@@ -41,8 +41,9 @@ INLINE void u16_store(char *to, vec value);       /* from u32 below 65536 */
 INLINE vec i8_load(const char *from);             /* to i32 */
 INLINE vec u8_load(const char *from);             /* to i32 */
 INLINE void u8_store(char *to, vec value);        /* from i32 */
-INLINE vec divide_i32(vec value, double divisor); /* towards zero; a double's quotient never rounds up to the next
-                                                     whole number, from which the true one is 1/divisor away */
+/* Rounds towards zero. A double quotient never rounds up to the next integer, because the exact quotient is at least
+ * 1/divisor below that integer. */
+INLINE vec divide_i32(vec value, double divisor);
 
 INLINE size_t size_of(gw_dtype dtype) {
     switch (dtype) {
@@ -104,13 +105,13 @@ INLINE vec combine(gw_dtype type, gw_redop op, vec a, vec b) {
     return (a & ~take_b) | (b & take_b);
 }
 
-/* Towards zero: negative numbers are lifted before the shift, which is made of a logical one because AVX2 has no
- * arithmetic shift of 64 bits. */
+/* Towards zero: negative numbers are biased before the shift. The arithmetic shift is made of a logical one, because
+ * AVX2 has none for 64 bits. */
 INLINE vec divide_i64_power(vec value, int divisor) {
     int shift = __builtin_ctz((unsigned)divisor);
     vec_u64 negative = (vec_u64)((vec_i64)value < 0), sign = (vec_u64){0} + (UINT64_C(1) << 63 >> shift);
-    vec_u64 lifted = (vec_u64)value + (negative & (uint64_t)(divisor - 1));
-    return (vec)((lifted >> shift ^ sign) - sign);
+    vec_u64 biased = (vec_u64)value + (negative & (uint64_t)(divisor - 1));
+    return (vec)((biased >> shift ^ sign) - sign);
 }
 
 INLINE vec divide_i64(vec value, int divisor) {
@@ -194,14 +195,15 @@ INLINE void store_group(gw_dtype stored, gw_dtype compute, void *destination, si
     if (!whole) memcpy(to, padded, count * size_of(stored));
 }
 
-/* wide is raw where the accumulator is no wider; the job's flags then mean nothing. */
+/* wide equals raw if the accumulator is no wider; the job's flags are then ignored. */
 INLINE group load_operand(gw_dtype raw, gw_dtype wide, gw_dtype compute, bool is_wide, const void *source, size_t at,
                           size_t count) {
     if (raw != wide && is_wide) return load_group(wide, compute, source, at, count);
     return load_group(raw, compute, source, at, count);
 }
 
-/* What a kernel works on, in registers: a job's own arrays might be what it writes, for all that the compiler knows. */
+/* A copy of the first operands, which the compiler can keep in registers. It cannot do so with the job's own arrays: as
+ * far as it knows, the kernel's stores might change them. */
 typedef struct operands {
     const void *src[2]; /* the first two */
     void *dst[2];
@@ -232,8 +234,8 @@ INLINE void reduce_group(gw_dtype raw, gw_dtype wide, gw_dtype compute, gw_redop
     }
 }
 
-/* As many whole groups as there are, for a number of sources and destinations that is known: half the time of any
- * number, where the data is in the cache. */
+/* All whole groups, for constant numbers of sources and destinations: half the time of the general loop if the data is
+ * in the cache. */
 INLINE size_t reduce_few(gw_dtype type, gw_redop op, const gw_reduce_job *job, int sources, int destinations) {
     const size_t elements = VECTORS * VECTOR_BYTES / size_of(type), end = job->count / elements * elements;
     const operands held = {.src = {job->src[0], sources > 1 ? job->src[1] : NULL},

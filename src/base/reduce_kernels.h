@@ -5,9 +5,9 @@
 
 #include "gradwire.h"
 
-/* dst[..] = (src[0] op src[1] op ...) / divisor. Wide is the accumulator type of (dtype, op); where that is dtype
- * itself the three flags mean nothing. Elements are taken in ascending groups, and of a group everything is read
- * before anything is written: a dst may therefore lie where the reading has already been. */
+/* dst[..] = (src[0] op src[1] op ...) / divisor. Wide is the accumulator type of (dtype, op); if that is dtype itself,
+ * the three flags are ignored. Elements are processed in ascending groups, and each group is read completely before it
+ * is written: a dst may therefore overlap source elements that have been read already. */
 typedef struct gw_reduce_job {
     const void *const *src;
     int sources; /* at least 1 */
@@ -28,7 +28,7 @@ extern gw_reduce_kernel *const gw_reduce_avx2[GW_DTYPES][GW_REDOPS];
 extern gw_reduce_kernel *const gw_reduce_avx512[GW_DTYPES][GW_REDOPS];
 #endif
 
-/* By the fastest kernel that the CPU has. */
+/* Runs the fastest kernel that the CPU has. */
 void gw_reduce_run(gw_dtype dtype, gw_redop op, const gw_reduce_job *job);
 
 #endif

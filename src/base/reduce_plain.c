@@ -1,4 +1,4 @@
-/* reduce_plain.c - the reduction kernels for any CPU: vectors of 16 bytes, which the compiler maps to what there is. */
+/* reduce_plain.c - the reduction kernels for any CPU: vectors of 16 bytes, which the compiler maps to the CPU's own. */
 #define VECTOR_BYTES 16
 #define TABLE gw_reduce_plain
 #include "base/half_bits.h"

@@ -1,12 +1,12 @@
-/* reduce_reference.c - reductions one element after the other: slow, plain, and what the kernels are compared with. */
+/* reduce_reference.c - reductions one element at a time: slow and simple; the tests compare the kernels with them. */
 #include "base/dtype.h"
 #include "base/half.h"
 #include "base/reduce.h"
 
 #include <string.h>
 
-/* A number on its way: f for f32, f16 and bf16, d for f64, i for the integers (of all sizes: sums are wrapped when
- * they are stored). */
+/* A number between load and store: f for f32, f16 and bf16, d for f64, i for integers of all sizes (sums wrap when they
+ * are stored). */
 typedef struct number {
     float f;
     double d;

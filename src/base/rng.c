@@ -28,7 +28,7 @@ void gw_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32
     out[3] = x3;
 }
 
-/* A stream has a key of its own, drawn from a part of the seed's counters that sequences never reach. */
+/* Each stream has its own key, drawn from counters of the seed that no sequence reaches. */
 gw_rng gw_rng_make(uint64_t seed, uint64_t stream) {
     uint32_t drawn[4];
     gw_philox(seed, stream, UINT64_MAX, drawn);
@@ -50,7 +50,7 @@ uint64_t gw_rng_u64(gw_rng *rng) {
 
 uint64_t gw_rng_below(gw_rng *rng, uint64_t bound) {
     assert(bound > 0);
-    uint64_t surplus = -bound % bound; /* 2^64 mod bound: so many numbers would make the first ones likelier */
+    uint64_t surplus = -bound % bound; /* 2^64 mod bound: draws below it are rejected, else low results are likelier */
     uint64_t drawn;
     do drawn = gw_rng_u64(rng);
     while (drawn < surplus);

@@ -8,7 +8,7 @@
 
 typedef struct gw_error {
     gw_status status;                /* GW_OK: there is none, and text is empty */
-    int rank;                        /* the rank that caused it, -1 where none did */
+    int rank;                        /* the rank that caused it, -1 if none did */
     char text[GW_ERROR_TEXT_BYTES];  /* one sentence, no newline */
 } gw_error;
 
@@ -18,8 +18,8 @@ gw_status gw_fail(gw_error *error, gw_status status, const char *format, ...) __
 gw_status gw_fail_rank(gw_error *error, gw_status status, int rank, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* What a rank gets that hears of another's loss, at once or by what does not come any more. */
-static inline bool gw_status_of_loss(gw_status status) {
+/* The statuses that a rank gets when another is lost, whether it is notified or waits in vain. */
+static inline bool gw_status_is_loss(gw_status status) {
     return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
 }
 

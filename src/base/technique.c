@@ -1,15 +1,24 @@
-/* technique.c - see technique.h. Nothing is allocated, and every refusal is one sentence that names the word and what
- * is allowed instead. */
+/* technique.c - see technique.h. Nothing is allocated. Every error is one sentence that names the wrong word and the
+ * allowed ones. */
 #include "base/technique.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/suggest.h"
 
 void gw_technique_default(const gw_technique *technique, double values[GW_TECHNIQUE_PARAMS_MAX]) {
     memset(values, 0, GW_TECHNIQUE_PARAMS_MAX * sizeof *values);
     for (int i = 0; technique->params && technique->params[i].name; i++) values[i] = technique->params[i].preset;
+}
+
+const char *gw_technique_example(const gw_technique *technique, int index, char text[GW_TECHNIQUE_TEXT_BYTES]) {
+    static const char *const presets[] = {"", NULL};
+    const char *const *examples = technique->examples ? technique->examples : presets;
+    for (int i = 0; i <= index; i++)
+        if (!examples[i]) return NULL;
+    snprintf(text, GW_TECHNIQUE_TEXT_BYTES, "%s%s%s", technique->name, *examples[index] ? ":" : "", examples[index]);
+    return text;
 }
 
 int gw_technique_param(const gw_technique *technique, const char *name) {
@@ -18,7 +27,7 @@ int gw_technique_param(const gw_technique *technique, const char *name) {
     return -1;
 }
 
-/* NULL with the reason where there is none of that name. */
+/* NULL and an error if there is none of that name. */
 static const gw_technique *technique_find(const gw_technique *const *table, const char *axis, const char *name,
                                           gw_error *error) {
     const char *names[GW_TECHNIQUES_MAX + 1] = {NULL};
@@ -27,11 +36,11 @@ static const gw_technique *technique_find(const gw_technique *const *table, cons
         if (strcmp(name, names[i]) == 0) return table[i];
     }
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    gw_words_hint(name, names, hint);
+    gw_suggest_hint(name, names, hint);
     if (*name == '\0')
         gw_fail(error, GW_INVALID, "%s= names no technique (%s)", axis, hint);
     else
-        gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_words_quote(name, quoted), hint);
+        gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_suggest_quote(name, quoted), hint);
     return NULL;
 }
 
@@ -39,19 +48,19 @@ static gw_status param_unknown(const gw_technique *technique, const char *owner,
     const char *names[GW_TECHNIQUE_PARAMS_MAX + 1] = {NULL};
     for (int i = 0; technique->params[i].name; i++) names[i] = technique->params[i].name;
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    gw_words_hint(name, names, hint);
+    gw_suggest_hint(name, names, hint);
     if (*name == '\0') return gw_fail(error, GW_INVALID, "%s: a parameter without a name (%s)", owner, hint);
-    return gw_fail(error, GW_INVALID, "%s has no parameter %s (%s)", owner, gw_words_quote(name, quoted), hint);
+    return gw_fail(error, GW_INVALID, "%s has no parameter %s (%s)", owner, gw_suggest_quote(name, quoted), hint);
 }
 
-/* text is what follows the colon; it is taken apart in place. */
+/* text: the part after the colon; modified in place. */
 static gw_status params_parse(const gw_technique *technique, const char *owner, char *text, double *values,
                               gw_error *error) {
     char quoted[GW_QUOTE_BYTES];
     unsigned seen = 0;
     if (!technique->params)
         return gw_fail(error, GW_INVALID, "%s takes no parameters, but %s is given", owner,
-                       gw_words_quote(text, quoted));
+                       gw_suggest_quote(text, quoted));
     for (char *next = text; next;) {
         char *name = strsep(&next, ",");
         char *value = name;

@@ -10,7 +10,7 @@ typedef struct unit {
     double size;
 } unit;
 
-/* Reads digits at *text into *value and moves *text behind them; false where there are none, or on overflow. */
+/* Reads digits at *text into *value and moves *text behind them; false if there are none, or on overflow. */
 static bool take_digits(const char **text, uint64_t *value) {
     const char *at = *text;
     uint64_t sum = 0;
@@ -88,7 +88,7 @@ bool gw_integer_parse(const char *text, int64_t low, int64_t high, int64_t *valu
     return true;
 }
 
-/* Three significant digits before a unit; trim: without zeros at the end of the fraction. */
+/* Three significant digits and a unit; trim: without trailing zeros in the fraction. */
 static const char *format(double value, const char *unit_name, bool trim, char text[GW_UNIT_TEXT]) {
     double size = fabs(value);
     int decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
@@ -107,7 +107,7 @@ static const char *format(double value, const char *unit_name, bool trim, char t
     return text;
 }
 
-/* The unit before which value has no four digits in front of the point once it is rounded. */
+/* Divides value by step until it is below limit, and returns the index of that unit. */
 static size_t scale(double *value, double step, double limit, size_t units) {
     size_t at = 0;
     for (; at + 1 < units && fabs(*value) >= limit; at++) *value /= step;

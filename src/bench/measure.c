@@ -14,9 +14,9 @@ struct gw_bench_work {
     gw_bench_case of;
     size_t total, element_bytes;
     void *large; /* total elements */
-    void *small; /* a second buffer, where the collective does not work in place; of total elements for alltoall */
+    void *small; /* a second buffer, if the collective does not work in place; for alltoall of total elements */
     gw_pattern own, root, all;
-    gw_pattern *others; /* of each rank, where parts of all ranks come together */
+    gw_pattern *others; /* of each rank, if the collective gathers parts of all ranks */
 };
 
 typedef struct gw_bench_work work;
@@ -67,7 +67,7 @@ static uint8_t *part(const work *w, void *buffer, int rank) {
 
 static bool is_root(const work *w) { return w->rank->rank == w->of.root; }
 
-/* Every byte of every buffer is rewritten, so that caches are as after a backward pass and nothing old is right. */
+/* Rewrites every byte of every buffer, so that caches are as after a backward pass and no old value is correct. */
 static void fill(const work *w, int salt) {
     const gw_bench_case *c = &w->of;
     int rank = w->rank->rank;
@@ -103,8 +103,8 @@ static size_t wrong_in_parts(const work *w, void *buffer, bool transposed, int s
     return wrong;
 }
 
-/* A compressed all-reduce of f32: wrong altogether if it is further from the sum than five times what nothing at all
- * would be; with feedback a call may lose more than came in, and makes up for it later. */
+/* A compressed all-reduce of f32. All elements count as wrong if the error is more than five times the norm of the sum.
+ * Error feedback may lose more than that norm in one call, and returns it in later calls. */
 static size_t far_off(const work *w, int salt) {
     float expected[GW_PATTERN_PERIOD];
     const float *got = w->large;
@@ -202,6 +202,6 @@ gw_status gw_bench_measure(gw_bench_work *w, const gw_bench_case *c, uint64_t *t
         if (i >= 0) times[i] = after - before;
         if (!status && (i < 0 || c->check)) *wrong += count_wrong(w, salt);
     }
-    /* Nobody frees its buffers, or goes on to another size, while others are still at work. */
+    /* No rank may free its buffers, or go on to another size, while others still run the call. */
     return status ? status : rank->meet(rank->meet_ctx, error);
 }

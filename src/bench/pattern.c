@@ -69,16 +69,15 @@ void gw_pattern_free(gw_pattern *pattern) {
     pattern->block = NULL;
 }
 
-/* Where in the block the element stands. */
-static const uint8_t *place(const gw_pattern *pattern, size_t index, int salt) {
+static const uint8_t *element_at(const gw_pattern *pattern, size_t index, int salt) {
     return pattern->block + (index + (size_t)salt * 509) % GW_PATTERN_PERIOD * pattern->element_bytes;
 }
 
 void gw_pattern_fill(const gw_pattern *pattern, void *memory, size_t first, size_t count, int salt) {
-    const uint8_t *from = place(pattern, first, salt);
+    const uint8_t *from = element_at(pattern, first, salt);
     uint8_t *to = memory;
-    size_t piece_bytes = GW_PATTERN_PERIOD * pattern->element_bytes, left = count * pattern->element_bytes;
-    for (; left > piece_bytes; left -= piece_bytes, to += piece_bytes) memcpy(to, from, piece_bytes);
+    size_t period_bytes = GW_PATTERN_PERIOD * pattern->element_bytes, left = count * pattern->element_bytes;
+    for (; left > period_bytes; left -= period_bytes, to += period_bytes) memcpy(to, from, period_bytes);
     memcpy(to, from, left);
 }
 
@@ -89,13 +88,13 @@ static size_t count_wrong(const uint8_t *got, const uint8_t *wanted, size_t coun
 }
 
 size_t gw_pattern_wrong(const gw_pattern *pattern, const void *memory, size_t first, size_t count, int salt) {
-    const uint8_t *wanted = place(pattern, first, salt), *got = memory;
+    const uint8_t *wanted = element_at(pattern, first, salt), *got = memory;
     size_t bytes = pattern->element_bytes, wrong = 0;
     while (count) {
-        size_t piece = count < GW_PATTERN_PERIOD ? count : GW_PATTERN_PERIOD;
-        if (memcmp(got, wanted, piece * bytes) != 0) wrong += count_wrong(got, wanted, piece, bytes);
-        got += piece * bytes;
-        count -= piece;
+        size_t part = count < GW_PATTERN_PERIOD ? count : GW_PATTERN_PERIOD;
+        if (memcmp(got, wanted, part * bytes) != 0) wrong += count_wrong(got, wanted, part, bytes);
+        got += part * bytes;
+        count -= part;
     }
     return wrong;
 }

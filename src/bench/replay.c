@@ -8,12 +8,12 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define BLOCKED (20 * GW_MILLISECOND / 1000) /* a call that took longer has waited, and compute starts late */
-#define RATE 1.0f                            /* of the update, where a synchrony wants one */
+#define BLOCKED (20 * GW_MILLISECOND / 1000) /* a longer call has blocked, and compute resumes late */
+#define RATE 1.0f                            /* learning rate, if the synchronization runs the update */
 enum { TRIALS = 5, TRIALS_MAX = 30 };
 
 typedef struct replay_layer {
-    int tensor;                      /* -1: it has no parameters */
+    int tensor;                      /* -1: the layer has no parameters */
     double forward_us, backward_us;  /* as recorded */
 } replay_layer;
 
@@ -21,15 +21,15 @@ struct gw_replay {
     gw_comm *comm;
     replay_layer *layers;
     int layer_count;
-    gw_step_tensor *tensors;
+    gw_reducer_tensor *tensors;
     char (*names)[GW_PROFILE_NAME_BYTES + 16];
     int tensor_count;
-    float *gradients;  /* all, side by side; of gw_alloc */
+    float *gradients;  /* of all tensors, contiguous; from gw_alloc */
     float *weights;
     size_t count;      /* floats */
     double scale;
-    bool fresh;        /* gradients are written anew in this step */
-    int number;        /* of checked steps: values differ */
+    bool fresh;        /* this step writes new gradients */
+    int number;        /* of the checked step: each has other values */
 };
 
 /* Memory. */
@@ -52,7 +52,7 @@ static gw_status lay_out(gw_replay *r, const gw_profile *profile, double shrink,
         if (!from->parameter_bytes) continue;
         r->layers[i].tensor = r->tensor_count;
         snprintf(r->names[r->tensor_count], sizeof *r->names, "%d.%s", i, from->name);
-        r->tensors[r->tensor_count] = (gw_step_tensor){.name = r->names[r->tensor_count], .dtype = GW_F32,
+        r->tensors[r->tensor_count] = (gw_reducer_tensor){.name = r->names[r->tensor_count], .dtype = GW_F32,
                                                        .count = shrunk(from->parameter_bytes, shrink)};
         r->count += r->tensors[r->tensor_count++].count;
     }
@@ -74,7 +74,7 @@ gw_status gw_replay_open(gw_replay **out, gw_comm *comm, const gw_profile *profi
         r->tensors[t].weights = r->weights + at;
         at += r->tensors[t].count;
     }
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* 50 us for each of hundreds of sleeps would show */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default of 50 us would add up over hundreds of sleeps */
     if (status) gw_replay_close(r);
     else *out = r;
     return status;
@@ -114,7 +114,8 @@ double gw_replay_bound_us(const gw_replay *r, double communication_us) {
     return bound;
 }
 
-static gw_status told(gw_replay *r, gw_status status, gw_error *error) {
+/* Copies the last error of the library. */
+static gw_status checked(gw_replay *r, gw_status status, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(r->comm)) : GW_OK;
 }
 
@@ -126,15 +127,15 @@ static gw_status time_exchange(gw_replay *r, double *us) {
     return status ? status : gw_allreduce(r->comm, us, us, 1, GW_F64, GW_MAX);
 }
 
-/* Links are made in the first, and connections find their pace in the next few. */
+/* The first all-reduce sets up connections, which reach their full speed in the next few. */
 gw_status gw_replay_communication_us(gw_replay *r, double *us, gw_error *error) {
-    int since = 0; /* the last that was clearly faster than all before */
+    int since = 0; /* trials since the last that was at least 1 % faster than all before */
     *us = INFINITY;
     memset(r->gradients, 0, gw_replay_bytes(r));
     for (int i = 0; i < TRIALS_MAX && since < TRIALS; i++) {
         double took;
         gw_status status = time_exchange(r, &took);
-        if (status) return told(r, status, error);
+        if (status) return checked(r, status, error);
         since = took < *us * 0.99 ? 0 : since + 1;
         if (took < *us) *us = took;
     }
@@ -143,19 +144,19 @@ gw_status gw_replay_communication_us(gw_replay *r, double *us, gw_error *error) 
 
 /* A step. */
 
-static void update(void *ctx, const gw_step_update *u) {
+static void update(void *ctx, const gw_reducer_update *u) {
     (void)ctx;
     float *weights = u->weights;
     const float *gradient = u->gradient;
     for (size_t i = 0; i < u->count; i++) weights[i] -= RATE * gradient[i];
 }
 
-gw_status gw_replay_commit(gw_replay *r, const char *strategy, gw_replayed *replayed, gw_error *error) {
-    gw_step_options options = GW_STEP_OPTIONS_DEFAULT;
+gw_status gw_replay_commit(gw_replay *r, const char *strategy, gw_replay_strategy *replayed, gw_error *error) {
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = strategy;
     options.tune = replayed->tuned ? "on" : "off";
     if (replayed->updates) options.update = update;
-    return told(r, gw_step_commit(&replayed->step, r->comm, r->tensors, r->tensor_count, &options), error);
+    return checked(r, gw_reducer_commit(&replayed->reducer, r->comm, r->tensors, r->tensor_count, &options), error);
 }
 
 /* Small whole numbers, whose sums are exact in any order. */
@@ -175,39 +176,40 @@ static void sleep_until(gw_time at) {
     }
 }
 
-/* Makes a call of the step at a time. Compute goes on from there, later if the call had to wait: a thread that wakes up
- * late does not add to the time of its layer. */
-static gw_status call_at(gw_replay *r, gw_step *step, int tensor, gw_status (*call)(gw_step *, int), double *at_us) {
+/* Makes a call of the step at time *at_us. The next compute starts at that time, so a late wake-up of this thread does
+ * not lengthen the layer. If the call blocked, compute starts when the call returns. */
+static gw_status call_at(gw_replay *r, gw_reducer *reducer, int tensor, gw_status (*call)(gw_reducer *, int),
+                         double *at_us) {
     gw_time at = (gw_time)(*at_us * 1e3), begun, ended;
     sleep_until(at);
-    if (call == gw_step_ready && r->fresh) fill(r, tensor);
+    if (call == gw_reducer_ready && r->fresh) fill(r, tensor);
     begun = gw_clock_now();
-    gw_status status = call(step, tensor);
+    gw_status status = call(reducer, tensor);
     ended = gw_clock_now();
     if (ended - begun > BLOCKED) *at_us = (double)ended / 1e3;
     return status;
 }
 
-static gw_status run_step(gw_replay *r, gw_step *step, gw_error *error) {
+static gw_status run_step(gw_replay *r, gw_reducer *reducer, gw_error *error) {
     double at = (double)gw_clock_now() / 1e3;
     gw_status status = GW_OK;
     for (int i = 0; i < r->layer_count && !status; i++) {
-        if (r->layers[i].tensor >= 0) status = call_at(r, step, r->layers[i].tensor, gw_step_wait, &at);
+        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, gw_reducer_wait, &at);
         at += r->layers[i].forward_us * r->scale;
     }
     for (int i = r->layer_count - 1; i >= 0 && !status; i--) {
         at += r->layers[i].backward_us * r->scale;
-        if (r->layers[i].tensor >= 0) status = call_at(r, step, r->layers[i].tensor, gw_step_ready, &at);
+        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, gw_reducer_ready, &at);
     }
     sleep_until((gw_time)(at * 1e3));
-    if (!status) status = gw_step_end(step);
-    return told(r, status, error);
+    if (!status) status = gw_reducer_end(reducer);
+    return checked(r, status, error);
 }
 
-gw_status gw_replay_run(gw_replay *r, const gw_replayed *replayed, int steps, gw_time *ended, gw_error *error) {
+gw_status gw_replay_run(gw_replay *r, const gw_replay_strategy *replayed, int steps, gw_time *ended, gw_error *error) {
     gw_status status = GW_OK;
     for (int i = 0; i < steps && !status; i++) {
-        status = run_step(r, replayed->step, error);
+        status = run_step(r, replayed->reducer, error);
         if (ended) ended[i] = gw_clock_now();
     }
     return status;
@@ -227,14 +229,14 @@ static uint64_t count_wrong(const gw_replay *r, bool updates) {
     return wrong;
 }
 
-gw_status gw_replay_check(gw_replay *r, const gw_replayed *replayed, uint64_t *wrong, gw_error *error) {
-    gw_step *step = replayed->step;
-    gw_status status = told(r, gw_step_flush(step), error);
+gw_status gw_replay_check(gw_replay *r, const gw_replay_strategy *replayed, uint64_t *wrong, gw_error *error) {
+    gw_reducer *reducer = replayed->reducer;
+    gw_status status = checked(r, gw_reducer_flush(reducer), error);
     memset(r->weights, 0, gw_replay_bytes(r));
     r->fresh = true;
     r->number++;
-    if (!status) status = run_step(r, step, error);
-    if (!status) status = told(r, gw_step_flush(step), error);
+    if (!status) status = run_step(r, reducer, error);
+    if (!status) status = checked(r, gw_reducer_flush(reducer), error);
     r->fresh = false;
     if (!status) *wrong += count_wrong(r, replayed->updates);
     return status;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/suggest.h"
 #include "cli/cli.h"
 #include "gradwire.h"
 
@@ -37,7 +37,7 @@ static void help(FILE *out) {
           "usage: gradwire COMMAND [ARGUMENTS]\n       gradwire --version\n\ncommands:\n",
           out);
     for (size_t i = 0; i < COMMANDS; i++) fprintf(out, "  %-*s  %s\n", width, commands[i]->name, commands[i]->about);
-    fputs("\ngradwire COMMAND --help explains a command and gives an example.\n", out);
+    fputs("\ngradwire COMMAND --help explains a command and shows an example.\n", out);
 }
 
 static int unknown(const char *word) {
@@ -48,7 +48,7 @@ static int unknown(const char *word) {
     names[count++] = "--help";
     names[count] = "--version";
     fprintf(stderr, "gradwire: unknown %s %s (%s)\n", word[0] == '-' ? "option" : "command",
-            gw_words_quote(word, quoted), gw_words_hint(word, names, hint));
+            gw_suggest_quote(word, quoted), gw_suggest_hint(word, names, hint));
     return GW_EXIT_USAGE;
 }
 

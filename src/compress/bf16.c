@@ -1,6 +1,6 @@
 /* bf16.c - the upper half of an f32, 2 bytes each, rounded to nearest even.
  *
- * The range of f32, three significant digits. NaN and infinities travel as such. */
+ * The range of f32, three significant digits. NaN and infinities arrive unchanged. */
 #include "base/half.h"
 
 #define TO_F32 gw_bf16_to_f32
@@ -24,6 +24,9 @@ const gw_codec gw_codec_bf16 = {
     .technique = {.name = "bf16",
                   .about = "bfloat16, 2 bytes a value",
                   .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE))},
+    .significand = 8,
+    .encode_rate = 11e9,
+    .decode_rate = 10.7e9,
     .block = 1,
     .merge_unit = sizeof(uint16_t),
     .bound = bound,

@@ -1,4 +1,4 @@
-/* codec.c - the calls of compress.h: arguments are checked here, once, and codecs rely on it. */
+/* codec.c - the calls of compress.h: they check arguments once, and codecs rely on it. */
 #include "compress/codec.h"
 
 #include <inttypes.h>

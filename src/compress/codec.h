@@ -1,4 +1,4 @@
-/* codec.h - what the files of this room share: keys, blocks, bytes. */
+/* codec.h - helpers that the files of this folder share: keys, blocks, bytes. */
 #ifndef GW_COMPRESS_CODEC_H
 #define GW_COMPRESS_CODEC_H
 
@@ -10,12 +10,12 @@
 /* A magnitude below this is sent as zero by the quantisers: its reciprocal would overflow. */
 #define GW_QUANT_TINY 0x1p-100f
 
-/* What follows a codec's own parameters in its table: who keeps what encoding lost, unless told otherwise; and, where
- * payloads are not always reduced in flight, the limit of the guard. */
+/* Parameters that follow the own parameters of a codec in its table. FEEDBACK(default): which ranks keep a residual.
+ * LIMIT, if payloads are not always reduced in flight: the limit of the accuracy guard. */
 #define GW_CODEC_FEEDBACK(who)                                                                                         \
     {                                                                                                                  \
         .name = "feedback", .kind = GW_PARAM_CHOICE, .preset = (who), .choices = GW_CHOICES("none", "worker", "both"), \
-        .about = "who keeps what encoding lost"                                                                        \
+        .about = "ranks that keep a residual"                                                                          \
     }
 #define GW_CODEC_LIMIT                                                                                                 \
     {                                                                                                                  \
@@ -23,11 +23,11 @@
         .about = "relative error beyond which a tensor is sent exact, 0: never"                                        \
     }
 
-/* doublesqueeze.c: no codec of its own, but another one with feedback on both passes. */
+/* doublesqueeze.c: not a codec itself, but another codec with feedback on both passes. */
 extern const gw_technique gw_doublesqueeze;
 gw_codec_setup gw_doublesqueeze_setup(const double *values);
 
-/* The key of the random numbers of a tensor in a step. by_rank: every rank and pass draws its own. */
+/* The key of the random numbers of a tensor in a step. by_rank: every rank and pass draws its own numbers. */
 uint64_t gw_codec_random_key(const gw_codec_call *call, const gw_codec_tensor *tensor, bool by_rank);
 
 static inline uint64_t gw_blocks(uint64_t count, uint32_t block) { return (count + block - 1) / block; }
@@ -45,17 +45,17 @@ static inline float gw_get_f32(const uint8_t *at) {
     return x;
 }
 
-/* The error of a payload that has not the only length it could have. */
+/* The error for a payload that does not have the only possible length. */
 gw_status gw_codec_length_error(const gw_codec *codec, gw_codec_range range, size_t bytes, size_t expected,
                                 gw_error *error);
-/* The error of a payload whose contents make no sense; what ends a sentence. */
+/* The error for a payload whose content is invalid; `what` ends the sentence. */
 gw_status gw_codec_payload_error(const gw_codec *codec, gw_codec_range range, const char *what, gw_error *error);
 
 /* feedback.c: e += g, encode e, e -= decoded. report may be NULL. */
 gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                              gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
                              size_t *bytes, gw_codec_report *report, gw_error *error);
-/* feedback.c: encodes without a residual, but measures what was lost. */
+/* feedback.c: encodes without a residual, and measures the loss. */
 gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                              const float *gradient, void *payload, size_t capacity, size_t *bytes,
                              gw_codec_report *report, gw_error *error);

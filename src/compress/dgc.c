@@ -1,15 +1,15 @@
 /* dgc.c - deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018).
  *
- * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of
- * v is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
+ * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of v
+ * is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
  * state.own.
- *   - Local clipping: g is scaled so that the tensor's norm is at most clip/sqrt(world).
- *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (a fifth of them each), never
- *     below
- *     the ratio. The paper estimates the threshold from a sample; here the choice is exact in each block of 65,536
- *     (select.c). Payload: sparse.h. An owner encodes the sum with topk: momentum has been applied.
+ *   - Local clipping: g is scaled so that the norm of the tensor is at most clip/sqrt(world).
+ *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (each for a fifth of these steps),
+ *     never below the ratio.
+ * The paper estimates the threshold from a sample; here the selection is exact in each block of 65,536 (largest_k.c).
+ * Payload: sparse.h. An owner encodes the sum with topk: momentum has been applied.
  *
- * NaN and infinities are the largest of all, so they are sent, and forgotten in u and v where sent. */
+ * NaN and infinities count as the largest, so they are sent, and cleared in u and v where sent. */
 #include "compress/sparse.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ enum { PARAM_RATIO, PARAM_MOMENTUM, PARAM_CLIP, PARAM_WARMUP };
 static const gw_param params[] = {
     {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.001,
      .lowest = 1e-5, .highest = 1},
-    {.name = "momentum", .about = "of the local accumulation", .kind = GW_PARAM_NUMBER, .preset = 0.9, .highest = 1},
+    {.name = "momentum", .about = "momentum of the local accumulation", .kind = GW_PARAM_NUMBER, .preset = 0.9,
+     .highest = 1},
     {.name = "clip", .about = "largest norm of a gradient over all ranks, 0: off", .kind = GW_PARAM_NUMBER,
      .highest = 1e9},
     {.name = "warmup", .about = "steps with a higher density", .kind = GW_PARAM_INTEGER, .highest = 1e12},
@@ -56,7 +57,7 @@ static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
     return range.count;
 }
 
-/* A norm that is not finite is not clipped: the NaN or infinity in it is to be seen. */
+/* A norm that is not finite is not clipped: the NaN or infinity in it must stay visible. */
 static void prepare(const gw_codec_setup *setup, gw_codec_call *call, const gw_codec_tensor *tensor,
                     gw_codec_state *state, const float *gradient) {
     (void)state;
@@ -87,7 +88,10 @@ static gw_codec_setup second(const gw_codec_setup *first) {
 const gw_codec gw_codec_dgc = {
     .technique = {.name = "dgc",
                   .about = "top values with momentum correction (deep gradient compression)",
-                  .params = params},
+                  .params = params,
+                  .examples = GW_CHOICES("ratio=0.001")},
+    .encode_rate = 4.4e9,
+    .decode_rate = 60e9,
     .compensates = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,

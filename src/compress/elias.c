@@ -62,7 +62,7 @@ static bool get_bit(bit_reader *r, unsigned *bit) {
     return true;
 }
 
-/* A value costs most where none is zero: gamma(1), sign, gamma(levels). Zeros instead of it cost less. */
+/* The worst case has no zeros: gamma(1), sign, gamma(levels) for each value. A zero in its place costs less. */
 size_t gw_elias_bound(size_t count, int levels) {
     size_t each = 1 + 1 + 2 * (size_t)log2_floor((uint32_t)levels) + 1;
     return (count * each + 7) / 8;

@@ -1,17 +1,16 @@
-/* feedback.c - error compensation around any codec (Seide et al. 2014; Karimireddy et al. 2019, "Error feedback
- * fixes SignSGD"): v = g + e is encoded, e = v - decode(encode(v)) waits for the next step, so nothing is lost for
- * good.
+/* feedback.c - error compensation around any codec (Seide et al. 2014; Karimireddy et al. 2019, "Error feedback fixes
+ * SignSGD"): v = g + e is encoded, and e = v - decode(encode(v)) waits for the next step, so nothing is lost for good.
  *
- * Where the learning rate changes, e is multiplied by the old rate over the new (Zheng, Huang, Kwok: "Communication-
- * efficient distributed blockwise momentum SGD with error-feedback", NeurIPS 2019): a gradient of the first steps of a
- * warm-up would otherwise arrive later with many times its weight.
+ * Where the learning rate changes, e is multiplied by the old rate over the new (Zheng, Huang, Kwok:
+ * "Communication-efficient distributed blockwise momentum SGD with error-feedback", NeurIPS 2019). Otherwise a gradient
+ * from the first steps of a warm-up would arrive later with many times its weight.
  *
- * The residual buffer serves as v. It is worked on in chunks of whole codec blocks that stay in cache from the
- * addition to the subtraction: memory sees g and e read once and e written once. Between the rounds of one step
- * (terngrad:shared, powersgd) the buffer holds v: it is added to in round 0 and taken off after the last.
+ * The residual buffer holds v. It is processed in chunks of whole codec blocks that stay in cache from the addition to
+ * the subtraction: memory traffic is g and e read once and e written once. Between the rounds of one step
+ * (terngrad:shared, powersgd) the buffer holds v: round 0 adds to it, and the last round subtracts.
  *
- * DoubleSqueeze (Tang et al. 2019) is this on both passes: a worker's state covers its tensors, an owner's covers
- * the ranges it owns, and both go through the same function, the owner with the sum as its gradient. */
+ * DoubleSqueeze (Tang et al. 2019) is this on both passes: the state of a worker covers its tensors, that of an owner
+ * covers the ranges it owns. Both use the same function, the owner with the sum as its gradient. */
 #include "compress/codec.h"
 
 #define CHUNK 8192u /* elements; 32 KiB */
@@ -34,7 +33,7 @@ static gw_codec_call chunk_call(const gw_codec_setup *setup, const gw_codec_call
     return mine;
 }
 
-/* What a chunk may use of the room that is left: enough stays for the blocks after it. */
+/* The bytes that a chunk may use: enough must stay for the blocks after it. */
 static size_t chunk_capacity(const gw_codec *codec, size_t room, uint64_t elements_after) {
     return codec->least ? room - codec->least * gw_blocks(elements_after, codec->block) : room;
 }
@@ -45,14 +44,15 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_add(state->residual + (first - state->first), gradient, length);
 }
 
-/* e -= decoded; *norm2 is the sum of squares before and after it. Where values were not finite they have arrived as
- * such, and are forgotten; a codec that sends a choice keeps those that it did not choose. */
+/* e -= decoded; *norm2 is the sum of squares of e: before the subtraction on entry, after it on return. Values that
+ * were not finite have arrived as such and are set to 0; a codec that sends a selection keeps the values that it did
+ * not select. */
 static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                           gw_codec_state *state, float *e, const void *payload, size_t bytes, double *norm2,
                           gw_error *error) {
     if (setup->codec->take_off) {
         double left = *norm2 - setup->codec->take_off(setup, range, state, payload);
-        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of what came in */
+        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of the input */
         return GW_OK;
     }
     gw_status status = setup->codec->decode_add(setup, call, range, payload, bytes, -1.0f, e, error);

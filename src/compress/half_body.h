@@ -1,6 +1,6 @@
-/* half_body.h - what fp16.c and bf16.c have in common: a payload is one u16 a value. The including file sets TO_F32,
- * TO_F32_ARRAY and FROM_F32_ARRAY (base/half.h), and on x86-64 HALF_AVX2, the target, with widen8, which makes 8 floats
- * of 8 values.
+/* half_body.h - the common part of fp16.c and bf16.c: a payload has one u16 per value. The including file sets TO_F32,
+ * TO_F32_ARRAY and FROM_F32_ARRAY (base/half.h), and on x86-64 also HALF_AVX2 (the target attribute) and widen8, which
+ * widens 8 values to 8 floats.
  *
  * Reduced in flight: each merge widens, adds in f32 and rounds again. */
 #include "base/cpu.h"
@@ -50,12 +50,12 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 
 static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes) {
     (void)setup, (void)call;
-    enum { PIECE = 1024 };
+    enum { STRETCH = 1024 };
     uint16_t *to = into;
     const uint16_t *x = from;
-    float a[PIECE], b[PIECE];
-    for (size_t at = 0, count = bytes / sizeof *to; at < count; at += PIECE) {
-        size_t length = gw_block_length(count, at, PIECE);
+    float a[STRETCH], b[STRETCH];
+    for (size_t at = 0, count = bytes / sizeof *to; at < count; at += STRETCH) {
+        size_t length = gw_block_length(count, at, STRETCH);
         TO_F32_ARRAY(a, to + at, length);
         TO_F32_ARRAY(b, x + at, length);
         gw_kernel_axpy(a, b, 1.0f, length);

@@ -5,7 +5,7 @@
 
 #define LANES 16
 #define STRETCH 4096 /* elements summed in f32 before going to f64 */
-#define PREFETCH 512 /* elements ahead: two streams and more outrun the hardware's own */
+#define PREFETCH 512 /* elements ahead: the hardware prefetcher does not keep up with two streams or more */
 
 static double lanes_sum(const float lane[LANES]) {
     double sum = 0;
@@ -65,7 +65,7 @@ static void axpy_plain(float *sum, const uint8_t *x, float scale, size_t from, s
 
 #define AVX2 __attribute__((target("avx2")))
 
-/* Each of these does whole groups of LANES elements and says how many elements that was. */
+/* Each of these handles whole groups of LANES elements and returns how many elements that was. */
 
 AVX2 static size_t dot_avx2(float lane[LANES], const float *x, const float *y, size_t count) {
     __m256 low = _mm256_loadu_ps(lane), high = _mm256_loadu_ps(lane + 8);
@@ -216,7 +216,7 @@ static bool fast(void) {
 #define FAST(done, call) (void)fast
 #endif
 
-/* One stretch after the other, so that f32 sums stay short. */
+/* One stretch after the other, so that each f32 sum is short. */
 #define STRETCHES(count, sum, fast_call, plain_call)                                                                   \
     double sum = 0;                                                                                                    \
     for (size_t at = 0; at < count; at += STRETCH) {                                                                   \

@@ -22,16 +22,16 @@ static inline float gw_float_of_bits(uint32_t bits) {
     return x;
 }
 
-/* Sums of squares are taken in 16 lanes of f32 over 4,096 elements, and those in f64. Not finite where they overflow or
- * the data is not. */
+/* Squares are summed in 16 lanes of f32 over 4,096 elements, and these sums are added in f64. The result is not finite
+ * if a sum overflows or the data is not finite. */
 double gw_kernel_norm2(const float *x, size_t count);
 double gw_kernel_dot(const float *x, const float *y, size_t count);
 /* e += g; returns the sum of squares of the new e. */
 double gw_kernel_add(float *e, const float *g, size_t count);
 /* e *= factor. */
 void gw_kernel_scale(float *e, float factor, size_t count);
-/* A residual after the decoded values were taken off: what is not finite has arrived as such and is forgotten (0).
- * Returns the sum of squares. */
+/* A residual after the decoded values were subtracted: values that are not finite have arrived as such and are set to
+ * 0. Returns the sum of squares. */
 double gw_kernel_sanitise(float *e, size_t count);
 /* The largest |x| as bits, so a NaN beats infinity and both beat numbers; 0 for no elements. */
 uint32_t gw_kernel_peak(const float *x, size_t count);

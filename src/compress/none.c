@@ -1,5 +1,5 @@
-/* none.c - values as they are, 4 bytes each. Exact; reduced in flight by addition. NaN and infinities travel as
- * such. */
+/* none.c - values as they are, 4 bytes each. Exact; reduced in flight by addition. NaN and infinities arrive unchanged.
+ */
 #include "compress/codec.h"
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
@@ -30,7 +30,11 @@ static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *
 }
 
 const gw_codec gw_codec_none = {
-    .technique = {.name = "none", .about = "values travel as they are"},
+    .technique = {.name = "none", .about = "values are sent unchanged"},
+    .identity = true,
+    .significand = 24,
+    .encode_rate = 7.8e9,
+    .decode_rate = 8.1e9,
     .block = 1,
     .merge_unit = sizeof(float),
     .bound = bound,

@@ -1,19 +1,19 @@
 /* onebit.c - one bit a value (Seide, Fu, Droppo, Li, Yu: "1-bit stochastic gradient descent", Interspeech 2014).
  *
- * In each block of 2,048 a bit says whether a value is at or above a threshold t (0, or the block's mean); each side
- * decodes to one value. The owner encodes the sum again, as in the paper with a residual of its own. Payload of a
+ * In each block of 2,048 a bit tells whether a value is at or above a threshold t (0, or the mean of the block); each
+ * side decodes to one value. The owner encodes the sum again, as in the paper with its own residual. Payload of a
  * block: f32 value of the lower side, f32 of the upper, then the bits, first value lowest: 264 bytes for 2,048 values,
  * 1/31 of f32.
  *
- * With d = x - t, a side decodes to t + mean(d) without feedback, which loses least. With feedback it is
- * t + sum(d^3) / sum(d^2), the mean in which each value has its square as weight. Gradients are sparse: their plain
- * mean is far below the few values that matter, which then take many steps to leave the residual and do harm when they
- * arrive. What the larger step does wrong to small values is taken back in the next one, and a residual stays bounded:
- * values spread over [-s, s] have 3/4 s as that mean (docs/compression.md has the accuracies).
+ * With d = x - t, a side decodes to t + mean(d) without feedback, which loses least. With feedback it is t + sum(d^3) /
+ * sum(d^2), the mean weighted by squares. Gradients are sparse: their plain mean is far below the few large values that
+ * matter. With it, these values would take many steps to leave the residual, and would do harm when they arrive. The
+ * next step corrects the error that the larger step makes in small values, and the residual stays bounded: for values
+ * spread evenly over [-s, s] that mean is 3/4 s (docs/compression.md has the accuracies).
  *
- * A NaN counts as low, and makes the value of its side a NaN; an infinity makes it infinite: so they arrive, on that
- * side of the block. Finite values whose sum overflows do the same. Where cubes leave the range of f32 (a block
- * all below 1e-13, values above 1e12) the plain mean serves. */
+ * A NaN counts as low and makes the value of its side a NaN; an infinity makes it infinite. So they arrive, on that
+ * side of the block. Finite values whose sum overflows do the same. Where cubes leave the range of f32 (a block all
+ * below 1e-13, values above 1e12) the plain mean is used. */
 #include "base/cpu.h"
 #include "compress/codec.h"
 
@@ -25,14 +25,14 @@
 
 enum { PARAM_THRESHOLD };
 static const gw_param params[] = {
-    {.name = "threshold", .about = "what divides the two sides", .kind = GW_PARAM_CHOICE,
+    {.name = "threshold", .about = "value that divides the two sides", .kind = GW_PARAM_CHOICE,
      .choices = GW_CHOICES("zero", "mean")},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
     GW_CODEC_LIMIT,
     {.name = NULL},
 };
 
-/* Of the values of one side, what they are above the threshold. */
+/* Sums over the values of one side, relative to the threshold. */
 typedef struct side {
     float sum[LANES], squares[LANES], cubes[LANES]; /* the lane of a value is its number modulo LANES */
     size_t count;
@@ -126,7 +126,7 @@ static float total(const float lane[LANES]) {
     return sum;
 }
 
-/* What a side decodes to, above the threshold. */
+/* The decoded value of a side, relative to the threshold. */
 static float value_of(const side *s, bool weighted) {
     float sum = total(s->sum), squares = total(s->squares), cubes = total(s->cubes);
     if (weighted && isnormal(squares) && isnormal(cubes)) return cubes / squares;
@@ -183,6 +183,8 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 
 const gw_codec gw_codec_onebit = {
     .technique = {.name = "onebit", .about = "one bit a value, two levels per 2,048 (1-bit SGD)", .params = params},
+    .encode_rate = 4e9,
+    .decode_rate = 11.3e9,
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

@@ -1,11 +1,11 @@
 /* powersgd.c - a matrix as the product of two thin ones (Vogels, Karimireddy, Jaggi: "PowerSGD", NeurIPS 2019).
  *
- * One step of power iteration, warm-started: round 0 sends P = M Q (rows x r) and sums it over the ranks; with the
- * columns of the sum made orthonormal, round 1 sends Q = Mt P (cols x r) and sums it; the result is P Qt. Payloads
- * are f32, one column after the other, and reduced in flight by addition. The summed Q is kept for the next step
- * (settle). Always with feedback: each rank keeps M - P (its own Q)t.
+ * One step of power iteration, warm-started. Round 0 sends P = M Q (rows x r) and sums it over the ranks; the columns
+ * of the sum are made orthonormal. Round 1 sends Q = Mt P (cols x r) and sums it; the result is P Qt. Payloads are f32,
+ * one column after the other, and reduced in flight by addition. The summed Q is kept for the next step (settle).
+ * Always with feedback: each rank keeps M - P (its own Q)t.
  *
- * Orthonormal columns are P T, where T (r x r, f64) comes from PtP: so a decoder needs no room for them. A column
+ * Orthonormal columns are P T, where T (r x r, f64) comes from PtP: so a decoder needs no memory for them. A column
  * that depends on those before it is left out.
  *
  * A NaN or an infinity anywhere makes the whole result NaN; the next step starts from new columns of Q. */
@@ -50,7 +50,7 @@ static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
     return columns(setup, range.tensor) * range.tensor->cols;
 }
 
-/* Any column that is not degenerate will do; the same on all ranks. */
+/* Any non-degenerate column works, if it is the same on all ranks. */
 static void fresh_column(const gw_codec_call *call, const gw_codec_tensor *tensor, gw_codec_state *state, size_t c) {
     gw_codec_call first = *call;
     first.step = 0;
@@ -95,7 +95,7 @@ static void orthonormalise(transform *x, double g[RANK_MAX][RANK_MAX]) {
         for (size_t k = 0; k <= c; k++) {
             for (size_t l = 0; l <= c; l++) norm2 += column[k] * g[k][l] * column[l];
         }
-        bool depends = norm2 <= 1e-12 * g[c][c]; /* a NaN does not: it is to be seen */
+        bool depends = norm2 <= 1e-12 * g[c][c]; /* false for a NaN, which must stay visible */
         for (size_t k = 0; k < x->r; k++) x->t[k][c] = depends ? 0 : column[k] / sqrt(norm2);
     }
 }
@@ -187,7 +187,10 @@ static gw_status settle(const gw_codec_setup *setup, const gw_codec_call *call, 
 }
 
 const gw_codec gw_codec_powersgd = {
-    .technique = {.name = "powersgd", .about = "matrices as the product of two thin ones", .params = params},
+    .technique = {.name = "powersgd", .about = "matrices as the product of two thin ones", .params = params,
+                  .examples = GW_CHOICES("rank=4")},
+    .encode_rate = 1.7e9,
+    .decode_rate = 8.1e9,
     .compensates = true,
     .block = 0,
     .merge_unit = sizeof(float),

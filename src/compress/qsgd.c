@@ -6,13 +6,13 @@
  * level 0: x becomes N with probability (1 + x/N)/2, else -N. Payload of a block: f32 N/s, then codes as in quant.h.
  *
  * elias: the norm is the 2-norm, most levels are zero, and they are coded as in the paper's theorem: runs of zeros,
- * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. Pays where s is
+ * signs and levels in Elias gamma (elias.h). Payload of a block: f32 N/s, then whole bytes of bits. It pays if s is
  * much smaller than sqrt(512).
  *
  * With feedback N/s is replaced by the unit that loses least (gw_quant_fit): that is biased, and does not diverge.
  *
- * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes
- * to NaN as a whole; one whose norm is below 2^-100 to zero. */
+ * Variance at most min(n/s^2, sqrt(n)/s) times the squared norm, n = 512. A block with a NaN or an infinity decodes to
+ * NaN as a whole; a block whose norm is below 2^-100 decodes to zero. */
 #include "compress/codec.h"
 #include "compress/elias.h"
 #include "compress/quant.h"
@@ -23,7 +23,7 @@
 
 enum { PARAM_BITS, PARAM_ELIAS };
 static const gw_param params[] = {
-    {.name = "bits", .about = "a value, sign included", .kind = GW_PARAM_CHOICE, .preset = 2,
+    {.name = "bits", .about = "bits of a value, sign included", .kind = GW_PARAM_CHOICE, .preset = 2,
      .choices = GW_CHOICES("1", "2", "4", "8")},
     {.name = "elias", .about = "variable length codes", .kind = GW_PARAM_FLAG},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE),
@@ -147,7 +147,10 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 }
 
 const gw_codec gw_codec_qsgd = {
-    .technique = {.name = "qsgd", .about = "random rounding to 1, 2, 4 or 8 bits, unbiased", .params = params},
+    .technique = {.name = "qsgd", .about = "random rounding to 1, 2, 4 or 8 bits, unbiased", .params = params,
+                  .examples = GW_CHOICES("bits=1", "bits=2", "bits=4", "bits=8", "bits=2,elias")},
+    .encode_rate = 6.7e9,
+    .decode_rate = 11.2e9,
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

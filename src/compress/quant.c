@@ -1,6 +1,5 @@
-/* quant.c - see quant.h. Adding the coin is done by placing its bits in the mantissa of a float in [2^(b-1),
- * 2^(b-1)+1): that is the offset of the code and a uniform number in [0, 1) at once, so one addition and one
- * truncation round. */
+/* quant.c - see quant.h. The bits of the coin are placed in the mantissa of a float in [2^(b-1), 2^(b-1)+1). This adds
+ * the offset of the code and a uniform number in [0, 1) at once, so one addition and one truncation do the rounding. */
 #include "compress/quant.h"
 
 #include "base/cpu.h"
@@ -85,7 +84,7 @@ AVX2 static void spread_keys(round_keys *keys, uint64_t key) {
     }
 }
 
-/* The state of Philox for four counters, one in each 64-bit lane; only the lower halves mean something. */
+/* The state of Philox for four counters, one in each 64-bit lane; only the lower halves are used. */
 typedef struct philox4 {
     __m256i x0, x1, x2, x3;
 } philox4;
@@ -108,7 +107,7 @@ INLINE __m256i interleaved(__m256i even, __m256i odd) {
     return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
 }
 
-/* word[w]: word w of the group's eight counters. Written out: as loops, rounds would wait for each other. */
+/* word[w]: word w of the eight counters of the group. Unrolled by hand: in loops, rounds would wait for each other. */
 INLINE void group_words(const round_keys *keys, uint64_t group, __m256i word[4]) {
     __m256i base = _mm256_set1_epi64x((long long)(group * LANES));
     philox4 even = philox4_start(_mm256_add_epi64(base, _mm256_setr_epi64x(0, 2, 4, 6)));
@@ -166,7 +165,7 @@ INLINE void store_codes(int bits, const __m256i q[8], uint8_t *out) {
     }
 }
 
-/* The caller has just been over these elements; the block after them is next. */
+/* The caller has just read these elements; prefetch the next block. */
 INLINE void fetch_ahead(const float *x) {
     _mm_prefetch((const char *)x, _MM_HINT_T0);
     _mm_prefetch((const char *)(x + 16), _MM_HINT_T0);

@@ -2,7 +2,7 @@
  *
  * The coin of element i (its number in the tensor) is 16 bits of Philox: group i/64 uses counters 8*(i/64) to +7;
  * the element's counter is i%8 of those, its word (i%64)/16, the half of the word (i/8)%2. So it depends on nothing
- * but the key and i, and a group of 64 is eight blocks side by side, which is what vectors want. A coin has a
+ * but the key and i, and a group of 64 is eight blocks side by side, which suits vector registers. A coin has a
  * resolution of 2^-16, rounded to the middle: a probability is off by at most 2^-17.
  *
  * Packing of a group of m <= 64 elements: with s = ceil(m*bits/8), byte j holds elements j, j+s, j+2s, ... of the
@@ -33,9 +33,9 @@ void gw_quant_unpack_add(int bits, const uint8_t *codes, size_t count, float uni
 
 #define GW_QUANT_FIT_MAX 2048 /* elements */
 
-/* Under feedback a codec must not lose more than there was, or residuals grow without end, and unbiased rounding to
- * few levels does. The unit that loses least with the given levels never does: dot(x, level) / dot(level, level).
- * unit where that is no number. */
+/* Under feedback a codec must not lose more than the input, or residuals grow without bound; unbiased rounding to few
+ * levels does lose more. The unit of least loss for the given levels never does: dot(x, level) / dot(level, level).
+ * Returns `unit` where that is not a number. */
 float gw_quant_fit(const float *x, const float *level, size_t count, float unit);
 float gw_quant_fit_codes(int bits, const float *x, const uint8_t *codes, size_t count, float unit);
 

@@ -33,7 +33,7 @@ size_t gw_sparse_bound(size_t count, size_t k) {
     return GW_SPARSE_HEAD + k * (sizeof(float) + 1) + (k < 511 ? k : 511) + (k < 3 ? k : 3);
 }
 
-/* A payload on its way: gaps grow upwards from the head, and there must be room for as many values after them. */
+/* A payload being written: gaps grow upwards from the head, and there must be room for as many values after them. */
 typedef struct sparse_writer {
     const float *x;
     uint8_t *out;
@@ -70,13 +70,13 @@ static bool scan_plain(sparse_writer *w, size_t from, size_t count) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Elements at or above the threshold, of 8. */
+/* A bit for each of 8 elements: 1 if it is at or above the threshold. */
 __attribute__((target("avx2"))) static inline unsigned hits8(const float *x, __m256i below) {
     __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi32(0x7fffffff));
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, below)));
 }
 
-/* Most stretches of 32 have none, and cost four comparisons. SIZE_MAX: no more fits. */
+/* Most runs of 32 have no hit, and cost four comparisons. SIZE_MAX: no more fits. */
 __attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t count) {
     const __m256i below = _mm256_set1_epi32((int)w->above - 1);
     size_t i = 0;
@@ -137,7 +137,7 @@ size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float 
     size_t used = 0;
     for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
         size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
-        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK); /* for those after it */
+        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK); /* for heads after it */
         gw_selection selection;
         gw_select_largest(v + at, length, gw_sparse_k(ratio, length), &selection);
         used += gw_sparse_write(v + at, length, &selection, payload + used, capacity - used - kept);
@@ -145,7 +145,7 @@ size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float 
     return used;
 }
 
-/* The bytes of a block at the beginning of `bytes` bytes; 0: it makes no sense. */
+/* The length of the block at the start of `bytes` bytes; 0: it is invalid. */
 static size_t checked_block(const uint8_t *in, size_t bytes, size_t count) {
     if (bytes < GW_SPARSE_HEAD) return 0;
     size_t values = get_count(in), at = GW_SPARSE_HEAD, index = 0;

@@ -1,9 +1,9 @@
-/* sparse.h - a few values of a block and where they stand: the payload of topk, threshold and dgc.
+/* sparse.h - a few values of a block and their positions: the payload of topk, threshold and dgc.
  *
- * Payload of a block of up to 65,536 elements: u24 how many (n), then n gaps, then n values as f32. A gap is how
- * many elements lie between a value and the one before it (the first: between it and the block's start), in bytes of
- * 7 bits, lowest first, the high bit set on all but the last: one byte up to 127, two up to 16,383. At 1 % a value
- * costs about 5.3 bytes, at 0.1 % 6. */
+ * Payload of a block of up to 65,536 elements: u24 number of values n, then n gaps, then n values as f32. A gap is the
+ * number of elements between a value and the one before it (the first: the start of the block), in bytes of 7 bits,
+ * lowest first, the high bit set on all but the last: one byte up to 127, two up to 16,383. At 1 % a value costs about
+ * 5.3 bytes, at 0.1 % 6. */
 #ifndef GW_COMPRESS_SPARSE_H
 #define GW_COMPRESS_SPARSE_H
 
@@ -13,7 +13,7 @@
 
 #define GW_SELECTION_LIST 4096u
 
-/* What values are ordered by: |x| as bits, with everything that is not finite equal at the top. */
+/* The order of values: |x| as bits, with everything that is not finite equal at the top. */
 static inline uint32_t gw_rank_bits(float x) {
     uint32_t bits = gw_magnitude_bits(x);
     return bits < GW_INFINITY_BITS ? bits : GW_INFINITY_BITS;
@@ -30,7 +30,7 @@ typedef struct gw_selection {
 
 /* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. */
 void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection);
-/* The same without the fast way. */
+/* The same without the fast path. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);
 
 /* The most bytes that k of count values take. */
@@ -39,13 +39,13 @@ size_t gw_sparse_bound(size_t count, size_t k);
  * GW_SPARSE_HEAD. */
 size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity);
 
-/* How many of count values a ratio means: rounded, at least one. */
+/* The number of values that is `ratio` of count: rounded, at least one. */
 static inline size_t gw_sparse_k(double ratio, size_t count) {
     size_t k = (size_t)(ratio * (double)count + 0.5);
     return k > 1 ? k : 1;
 }
 
-/* The most bytes of a range of which each block sends that ratio. */
+/* The most bytes of a range whose blocks each send that ratio. */
 size_t gw_sparse_range_bound(gw_codec_range range, double ratio);
 /* Sends the largest `ratio` of each block of a range; returns the bytes. */
 size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float *v, uint8_t *payload, size_t capacity);
@@ -53,7 +53,7 @@ size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float 
 /* The decode_add of sparse codecs: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                                const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
-/* Sets to 0 what a payload names, one that gw_sparse_write has written. Returns the sum of squares that went. */
+/* Sets the elements that a payload of gw_sparse_write names to 0. Returns the sum of squares that was removed. */
 double gw_sparse_clear(gw_codec_range range, const void *payload, float *x);
 /* The take_off of sparse codecs: the residual is cleared where it was sent. */
 double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,

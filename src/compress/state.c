@@ -1,4 +1,4 @@
-/* state.c - what codecs keep of a tensor, by its name: made, saved, restored, dropped.
+/* state.c - the state that a codec keeps for a tensor, identified by the name of the tensor: make, save, restore, drop.
  *
  * Saved form (little endian): magic u64, key u64, tensor count u64, first u64, count u64, residual floats u64, own
  * floats u64, born u64, then the floats of both. */
@@ -101,7 +101,7 @@ gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_
     return GW_OK;
 }
 
-/* An owner's part has no more than a residual; what a worker's codec keeps for itself is of the whole tensor. */
+/* The part of an owner has only a residual; the own state of a worker's codec covers the whole tensor. */
 static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
     uint64_t end = saved->first + saved->count;
     bool residual = saved->residual_count == (state->residual ? saved->count : 0);

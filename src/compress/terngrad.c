@@ -9,11 +9,11 @@
  * f32 s of each block, merged by the larger. Round 1: codes as two's complement numbers of 4 bits (up to 7 ranks) or
  * 8 (up to 127), merged by addition of each.
  *
- * With feedback s is replaced by the unit that loses least (gw_quant_fit), or shared by s/2, on which all agree:
- * three levels at full size would lose more than there was, and residuals would grow.
+ * With feedback s is replaced by the unit that loses least (gw_quant_fit); with shared, by s/2, because all ranks must
+ * agree on it. Three levels at full size would lose more than the input, and residuals would grow.
  *
- * A block with a NaN or an infinity has s = NaN and decodes to NaN as a whole (shared: on every rank); one whose s
- * is below 2^-100 to zero. */
+ * A block with a NaN or an infinity has s = NaN and decodes to NaN as a whole (shared: on every rank); a block whose s
+ * is below 2^-100 decodes to zero. */
 #include "base/cpu.h"
 #include "compress/codec.h"
 #include "compress/quant.h"
@@ -112,7 +112,7 @@ static float scale_of(const float *x, size_t count, double clip) {
     return cut < largest && cut >= GW_QUANT_TINY ? cut : largest; /* all equal: no deviation, nothing to cut */
 }
 
-/* All codes are 0 where there is nothing to divide by. The packer cuts what is above the scale. */
+/* All codes are 0 where the scale is 0. The packer clips values above the scale. */
 static void codes_of(int bits, const float *x, size_t count, float scale, uint64_t key, uint64_t first, uint8_t *out) {
     bool usable = isfinite(scale) && scale >= GW_QUANT_TINY;
     gw_quant_pack(bits, x, count, usable ? 1.0f / scale : 0.0f, 1.0f, key, first, out);
@@ -141,7 +141,7 @@ static size_t encode_scales(const gw_codec_setup *setup, gw_codec_range range, c
     return (size_t)(out - payload);
 }
 
-/* The sign bit of each code, by which a code with an offset and a two's complement number differ. */
+/* The sign bits of the codes in a byte. A code with an offset and a two's complement number differ only in this bit. */
 static uint8_t sign_bits(int bits) { return bits == 4 ? 0x88 : 0x80; }
 
 static size_t encode_shared(const gw_codec_call *call, int bits, uint64_t key, gw_codec_range range, const float *v,
@@ -232,7 +232,7 @@ static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *
         merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
 }
 
-/* The sum at an owner is encoded with its own scale: nobody adds to that. */
+/* An owner encodes the sum with its own scale, since nothing is added to that payload. */
 static gw_codec_setup second(const gw_codec_setup *first) {
     gw_codec_setup alone = *first;
     alone.value[PARAM_SHARED] = 0;
@@ -242,7 +242,10 @@ static gw_codec_setup second(const gw_codec_setup *first) {
 const gw_codec gw_codec_terngrad = {
     .technique = {.name = "terngrad",
                   .about = "three levels, two bits a value, unbiased without clipping",
-                  .params = params},
+                  .params = params,
+                  .examples = GW_CHOICES("", "clip=0", "shared")},
+    .encode_rate = 6.7e9,
+    .decode_rate = 11.4e9,
     .block = BLOCK,
     .merge_unit = sizeof(float),
     .refuses = refuses,

@@ -1,11 +1,11 @@
 /* topk.c - the values of largest magnitude (Aji, Heafield: "Sparse communication for distributed gradient descent",
  * EMNLP 2017; Stich, Cordonnier, Jaggi 2018).
  *
- * Of each block of 65,536 elements of the tensor the largest `ratio` are sent, at least one, never zeros; of equals
- * the first. Blocks make the choice independent of how a tensor is cut, and keep it in cache. Payload: sparse.h.
- * Needs feedback. Where the caller's room is short, the values that do not fit stay in the residual.
+ * Each block of 65,536 elements of the tensor sends its largest `ratio` values, at least one, never zeros; of equal
+ * values the first. With blocks the selection does not depend on how a tensor is cut, and stays in cache. Payload:
+ * sparse.h. Needs feedback. Where the payload has too little room, the values that do not fit stay in the residual.
  *
- * NaN and infinities are the largest of all, so they are sent; more than fit wait in the residual. */
+ * NaN and infinities count as the largest, so they are sent; those that do not fit wait in the residual. */
 #include "compress/sparse.h"
 
 enum { PARAM_RATIO };
@@ -31,7 +31,10 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
 }
 
 const gw_codec gw_codec_topk = {
-    .technique = {.name = "topk", .about = "the largest values of each 65,536, and where they stand", .params = params},
+    .technique = {.name = "topk", .about = "the largest values of each 65,536, with their positions", .params = params,
+                  .examples = GW_CHOICES("ratio=0.01", "ratio=0.001")},
+    .encode_rate = 4.2e9,
+    .decode_rate = 14.8e9,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .bound = bound,

@@ -1,12 +1,11 @@
-/* archive.c - the archives of Debian's bible-kjv-text: a text cut into windows of 64 KiB, each compressed on its own as
- * compress(1) does it (Welch 1984, "A technique for high-performance data compression", codes of 9 to 16 bits, 256
- * clears the table).
+/* archive.c - the archives of Debian's bible-kjv-text: a text cut into windows of 64 KiB, each compressed separately
+ * with the LZW of compress(1) (Welch 1984, "A technique for high-performance data compression", codes of 9 to 16 bits,
+ * 256 clears the table).
  *
- * All numbers are big-endian. At 0 the words below; at 84 the bytes of a window; at 88 the number n of windows; at 92
- * n + 1 offsets: where each window begins and the last ends. Before the first window stand the three bytes with which a
- * file of compress(1) begins.
+ * All numbers are big-endian. Offset 0: MAGIC; 84: bytes of a window; 88: number n of windows; 92: n + 1 offsets: the
+ * start of each window, and the end of the last. The three-byte header of compress(1) precedes the first window.
  *
- * A string of the table is always a piece of what has been written already, so the table holds places, not letters. */
+ * Each string of the table occurs in the text decoded so far, so the table holds offsets into it, not copies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +26,7 @@ typedef struct string {
 } string;
 
 typedef struct code_reader {
-    const uint8_t *bytes; /* where the present group of eight codes of one width begins, or an earlier one did */
+    const uint8_t *bytes; /* start of the current (or an earlier) group of eight codes of one width */
     size_t size;
     size_t bit; /* of the next code */
     int width;  /* bits of a code */
@@ -37,7 +36,7 @@ static uint32_t big_endian(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-/* Codes are written in groups of eight; when the width changes the rest of a group is left empty. */
+/* Codes come in groups of eight; when the width changes, the rest of the group is padding. */
 static void set_width(code_reader *reader, int width) {
     size_t group = (size_t)reader->width * 8;
     size_t skip = (reader->bit + group - 1) / group * (size_t)reader->width;
@@ -48,7 +47,7 @@ static void set_width(code_reader *reader, int width) {
     reader->width = width;
 }
 
-/* -1: no whole code is left. */
+/* -1: no complete code is left. */
 static int next_code(code_reader *reader) {
     if (reader->bit + (size_t)reader->width > reader->size * 8) return -1;
     size_t byte = reader->bit / 8;
@@ -59,7 +58,7 @@ static int next_code(code_reader *reader) {
     return code;
 }
 
-/* One window into text (window bytes long); gives what it came to, or -1 for a damaged one. */
+/* Decodes one window into text (window bytes long); returns the decoded bytes, or -1 if the window is damaged. */
 static int64_t decode_window(code_reader reader, string *table, uint8_t *text, size_t window) {
     size_t used = 0;
     int free_code = CODE_CLEAR + 1;
@@ -80,7 +79,7 @@ static int64_t decode_window(code_reader reader, string *table, uint8_t *text, s
         if (last.length > window - used) return -1;
         if (code < CODE_CLEAR)
             text[used] = (uint8_t)code;
-        else /* byte by byte: a string may end with the first letter it is about to write */
+        else /* byte by byte, because source and destination may overlap by one byte */
             for (uint32_t i = 0; i < last.length; i++) text[used + i] = text[last.start + i];
         last.start = (uint32_t)used;
         used += last.length;
@@ -91,7 +90,7 @@ bool gw_archive_is(const uint8_t *bytes, size_t size) {
     return size >= OFFSETS_AT && memcmp(bytes, MAGIC, strlen(MAGIC)) == 0;
 }
 
-/* The header makes sense: gives the number of windows, 0 if not. */
+/* The number of windows; 0: the header is not valid. */
 static uint32_t windows_of(const uint8_t *bytes, size_t size) {
     uint32_t count = big_endian(bytes + COUNT_AT), window = big_endian(bytes + WINDOW_AT);
     if (window == 0 || window > WINDOW_BYTES_MAX || count > (size - OFFSETS_AT) / 4) return 0;

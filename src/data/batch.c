@@ -1,13 +1,13 @@
-/* batch.c - examples out of a data set, as a model takes them. */
+/* batch.c - batches of examples as the input of a model. */
 #include <assert.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "data/dataset_internal.h"
 
-#define AUGMENT_STREAM (UINT64_C(2) << 62) /* away from the streams of other uses of a seed */
+#define AUGMENT_STREAM (UINT64_C(2) << 62) /* distinct from the streams of other uses of a seed */
 
-/* How an image is moved: its pixel (y, x) comes from (y + down, x + right), of a mirrored image where flip. */
+/* The shift of an image: output pixel (y, x) comes from (y + down, x + right), of the mirrored image if flip. */
 typedef struct image_move {
     int down, right;
     bool flip;
@@ -20,7 +20,7 @@ static int64_t example(const gw_dataset *dataset, const uint32_t *order, int64_t
     return index;
 }
 
-/* A number from 0 to bound - 1 out of a random word. */
+/* Maps a random word to 0 .. bound - 1. */
 static int scaled(uint32_t word, int bound) { return (int)((uint64_t)word * (uint64_t)bound >> 32); }
 
 static image_move draw(const gw_augment *augment, int64_t index) {
@@ -32,7 +32,7 @@ static image_move draw(const gw_augment *augment, int64_t index) {
                         .flip = augment->flip && (drawn[2] & 1)};
 }
 
-/* count pixels in a row. */
+/* Normalises `count` consecutive pixels. */
 static void normalise(const gw_dataset *dataset, const uint8_t *pixels, int64_t count, float *out) {
     int channels = dataset->info.channels;
     for (int c = 0; c < channels; c++) {

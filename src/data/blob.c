@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define DEFLATE_RATIO_MAX 1032        /* no deflate stream grows by more */
+#define DEFLATE_RATIO_MAX 1032        /* largest expansion of a deflate stream */
 #define CHUNK_BYTES ((size_t)1 << 30) /* zlib counts in 32 bits */
 
 gw_status gw_blob_allocate(size_t size, gw_blob *blob, gw_error *error) {
@@ -40,7 +40,7 @@ static gw_status map(int file, const char *path, gw_blob *blob, gw_error *error)
 }
 
 gw_status gw_blob_map(const char *path, gw_blob *blob, gw_error *error) {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe by that name must not hold us up */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO must not block */
     if (file < 0) return gw_fail(error, GW_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
     gw_status status = map(file, path, blob, error);
     close(file);
@@ -56,10 +56,10 @@ static gw_status grow(gw_blob *blob, size_t used, gw_error *error) {
     return GW_OK;
 }
 
-/* What zlib may take next of what is left. */
+/* Bytes for the next call of zlib. */
 static uInt chunk(size_t left) { return (uInt)(left < CHUNK_BYTES ? left : CHUNK_BYTES); }
 
-/* All members into blob, whose size ends as what was unpacked. */
+/* Decompresses all members into blob and sets its size. */
 static gw_status inflate_all(z_stream *stream, size_t size, const char *name, gw_blob *blob, gw_error *error) {
     const uint8_t *end = stream->next_in + size;
     size_t used = 0;
@@ -84,7 +84,7 @@ static gw_status inflate_all(z_stream *stream, size_t size, const char *name, gw
     return GW_OK;
 }
 
-/* The last four bytes of a gzip file are the unpacked size; a hint, and no more than deflate can make of it. */
+/* The last four bytes of a gzip file are the unpacked size. It is only a hint, bounded by deflate's largest ratio. */
 static size_t size_hint(const uint8_t *packed, size_t size) {
     if (size < 18) return 64;
     const uint8_t *tail = packed + size - 4;

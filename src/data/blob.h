@@ -1,5 +1,5 @@
-/* blob.h - the bytes of a file: mapped where the file is plain, so that the ranks of a host share them and each touches
- * only the pages of its own examples; unpacked into memory where it is compressed with gzip. */
+/* blob.h - the bytes of a file. A plain file is mapped: the ranks of a host share its pages, and each reads only those
+ * of its own examples. A gzip file is decompressed into memory. */
 #ifndef GW_DATA_BLOB_H
 #define GW_DATA_BLOB_H
 
@@ -12,20 +12,20 @@
 #define GW_BLOB_BYTES_MAX ((size_t)8 << 30) /* of one unpacked file */
 
 typedef struct gw_blob {
-    uint8_t *data; /* read only where mapped */
+    uint8_t *data; /* read-only if mapped */
     size_t size;
     bool mapped; /* else malloced */
 } gw_blob;
 
-/* The file as it is. Refused with a sentence: a missing one, one that is not a plain file, an empty one. */
+/* Maps the file. Errors: it is missing, it is not a regular file, it is empty. */
 gw_status gw_blob_map(const char *path, gw_blob *blob, gw_error *error);
-/* The file, unpacked if it begins as a gzip file does. */
+/* Maps the file, or decompresses it if it has the gzip magic. */
 gw_status gw_blob_open(const char *path, gw_blob *blob, gw_error *error);
-/* Unpacks gzip members one after the other; name is the file's, for the sentence. blob is a new one. */
+/* Decompresses all gzip members into a new blob; name: of the file, for errors. */
 gw_status gw_gunzip(const uint8_t *packed, size_t size, const char *name, gw_blob *blob, gw_error *error);
-/* Memory of its own. */
+/* A new blob in malloced memory. */
 gw_status gw_blob_allocate(size_t size, gw_blob *blob, gw_error *error);
-/* Fine for one that is all zero. */
+/* A zeroed blob is fine. */
 void gw_blob_free(gw_blob *blob);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/words.h"
+#include "base/suggest.h"
 #include "data/dataset_internal.h"
 #include "data/sources.h"
 #include "data/text.h"
@@ -13,7 +13,7 @@
 #define NAMES_MAX 16
 #define SYNTHETIC "synthetic"
 
-/* For sets of which nothing is known; close enough for any, and the same for both splits. */
+/* For data sets with unknown statistics: a rough value for any images, the same for both splits. */
 #define COMMON_MEAN 0.5f
 #define COMMON_DEVIATION 0.25f
 
@@ -84,8 +84,8 @@ static gw_status unknown(const char *name, gw_error *error) {
     for (const gw_source *source = gw_sources; source->name && count < NAMES_MAX - 2; source++)
         names[count++] = source->name;
     names[count] = SYNTHETIC;
-    return gw_fail(error, GW_INVALID, "%s is neither a data set nor a path (%s)", gw_words_quote(name, quoted),
-                   gw_words_hint(name, names, hint));
+    return gw_fail(error, GW_INVALID, "%s is neither a data set nor a path (%s)", gw_suggest_quote(name, quoted),
+                   gw_suggest_hint(name, names, hint));
 }
 
 static gw_status open_source(const gw_dataset_request *request, gw_dataset *dataset, gw_error *error) {

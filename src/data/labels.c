@@ -12,7 +12,7 @@ static void skip_space(text_cursor *text) {
         text->at++;
 }
 
-/* Takes the letter if it comes next. */
+/* Consumes the character if it is next. */
 static bool take(text_cursor *text, char letter) {
     skip_space(text);
     if (text->at == text->end || *text->at != (uint8_t)letter) return false;
@@ -45,7 +45,7 @@ static bool parse(text_cursor *text, gw_blob *labels) {
 
 gw_status gw_labels_parse(const uint8_t *text, size_t size, const char *name, gw_blob *labels, gw_error *error) {
     gw_blob parsed;
-    gw_status status = gw_blob_allocate(size / 2 + 1, &parsed, error); /* a label has a letter, and one before it */
+    gw_status status = gw_blob_allocate(size / 2 + 1, &parsed, error); /* a label takes at least two characters */
     if (status != GW_OK) return status;
     parsed.size = 0;
     text_cursor cursor = {.at = text, .end = text + size};

@@ -1,4 +1,4 @@
-/* prepare.c - raw sets into the plain files of the cache. */
+/* prepare.c - converts raw data sets to the uncompressed files of the cache. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static bool write_all(int file, const uint8_t *bytes, size_t size) {
     return true;
 }
 
-/* A file of header and data, on the disk when this returns. */
+/* Writes header and data to a file, and syncs it to disk. */
 static gw_status write_file(const char *path, const uint8_t *header, size_t header_size, const uint8_t *data,
                             size_t size, gw_error *error) {
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

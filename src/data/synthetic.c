@@ -1,16 +1,16 @@
-/* synthetic.c - made-up images that can be learnt: each class has a picture of its own, an example is that picture
- * under noise. Everything follows from the seed; an example does not depend on how many others there are. */
+/* synthetic.c - generated images that a model can learn: each class has one picture, and an example is this picture
+ * plus noise. The seed determines everything; an example does not depend on the number of examples. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/suggest.h"
 #include "base/units.h"
-#include "base/words.h"
 #include "data/images.h"
 
 #define BYTES_MAX ((uint64_t)4 << 30)
-#define PICTURE_STREAM 1 /* the picture of a class */
+#define PICTURE_STREAM 1 /* random numbers of the class pictures */
 #define EXAMPLE_STREAM 2 /* + split */
 
 typedef struct image_recipe {
@@ -34,10 +34,10 @@ static gw_status set(const setting *settings, const char *word, gw_error *error)
         if (word[length] == '=' && gw_integer_parse(word + length + 1, one->lowest, one->highest, one->value))
             return GW_OK;
         return gw_fail(error, GW_INVALID, "synthetic: %s is not a whole number from %lld to %lld",
-                       gw_words_quote(word, quoted), (long long)one->lowest, (long long)one->highest);
+                       gw_suggest_quote(word, quoted), (long long)one->lowest, (long long)one->highest);
     }
-    return gw_fail(error, GW_INVALID, "synthetic: unknown setting %s (%s)", gw_words_quote(word, quoted),
-                   gw_words_hint(word, names, hint));
+    return gw_fail(error, GW_INVALID, "synthetic: unknown setting %s (%s)", gw_suggest_quote(word, quoted),
+                   gw_suggest_hint(word, names, hint));
 }
 
 static gw_status parse(const char *spec, image_recipe *recipe, gw_error *error) {
@@ -67,7 +67,7 @@ static void random_bytes(uint64_t key, uint64_t index, uint8_t *bytes, size_t si
     }
 }
 
-/* Three quarters noise. */
+/* pixels has noise; the result is 3/4 noise and 1/4 picture. */
 static void blend(uint8_t *pixels, const uint8_t *picture, size_t size) {
     for (size_t i = 0; i < size; i++) pixels[i] = (uint8_t)((pixels[i] * 3 + picture[i]) / 4);
 }

@@ -14,7 +14,7 @@ static int is_text(const struct dirent *entry) {
     return entry->d_name[0] != '.' && length > 4 && strcmp(entry->d_name + length - 4, ".txt") == 0;
 }
 
-/* Bytes alone, in every locale: the joined text must not depend on it. */
+/* Byte order, not the locale's: the joined text must not depend on the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 static gw_status append(const char *path, gw_blob *text, gw_error *error) {

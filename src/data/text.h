@@ -8,7 +8,7 @@
 
 gw_status gw_text_load(const char *path, gw_blob *text, gw_error *error);
 
-/* An archive of compressed windows; name is the file's, for the sentence. */
+/* An archive of compressed windows; name: of the file, for errors. */
 bool gw_archive_is(const uint8_t *bytes, size_t size);
 gw_status gw_archive_decode(const uint8_t *bytes, size_t size, const char *name, gw_blob *text, gw_error *error);
 

@@ -9,8 +9,8 @@
 
 enum { COPIES = 3, UDP_HEADER = 8, IPV4_HEADER = 20, IPV6_HEADER = 40 };
 
-/* The kernel must neither cut packets nor remember what it learned of the path. */
-static bool forbid_cutting(int fd, bool v6) {
+/* The kernel must neither fragment packets nor use a cached path MTU. */
+static bool forbid_fragments(int fd, bool v6) {
     int probe4 = IP_PMTUDISC_PROBE, probe6 = IPV6_PMTUDISC_PROBE;
     return v6 ? setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe6, sizeof probe6) == 0
               : setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe4, sizeof probe4) == 0;
@@ -26,7 +26,7 @@ bool gw_datagrams_open(gw_datagrams *d, int connection, const uint8_t cookie[GW_
     gw_address_set_port(&own, 0);
     d->bytes = calloc(1, GW_PACKET_MAX);
     d->fd = socket(own.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->bytes && d->fd >= 0 && forbid_cutting(d->fd, v6) && bind(d->fd, &own.any, gw_address_bytes(&own)) == 0 &&
+    if (d->bytes && d->fd >= 0 && forbid_fragments(d->fd, v6) && bind(d->fd, &own.any, gw_address_bytes(&own)) == 0 &&
         gw_socket_own(d->fd, &own)) {
         *port = gw_address_port(&own);
         return true;
@@ -44,11 +44,11 @@ bool gw_datagrams_connect(gw_datagrams *d, int connection, int port) {
 
 void gw_datagrams_send(const gw_datagrams *d, int size) {
     memcpy(d->bytes, d->cookie, sizeof d->cookie);
-    for (int i = 0; i < COPIES; i++) /* one that cannot be sent is one that does not arrive */
+    for (int i = 0; i < COPIES; i++) /* a failed send counts as a lost packet */
         if (send(d->fd, d->bytes, (size_t)(size - d->headers), MSG_NOSIGNAL) < 0) continue;
 }
 
-bool gw_datagrams_heard(const gw_datagrams *d, int size, gw_time deadline) {
+bool gw_datagrams_arrived(const gw_datagrams *d, int size, gw_time deadline) {
     do {
         ssize_t got;
         while ((got = recv(d->fd, d->bytes, GW_PACKET_MAX, 0)) >= 0)

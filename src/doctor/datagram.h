@@ -1,5 +1,5 @@
-/* datagram.h - packets of a chosen size that no router may cut, between the two ends of a TCP connection. Only those
- * that begin with the cookie agreed upon over that connection count. */
+/* datagram.h - UDP packets of a chosen size that must not be fragmented, between the two ends of a TCP connection. A
+ * packet counts only if it begins with the cookie that was agreed over that connection. */
 #ifndef GW_DOCTOR_DATAGRAM_H
 #define GW_DOCTOR_DATAGRAM_H
 
@@ -16,14 +16,14 @@ typedef struct gw_datagrams {
     char *bytes; /* GW_PACKET_MAX, owned */
 } gw_datagrams;
 
-/* Bound to the connection's own address; *port is what the other side has to know. */
+/* Opens a UDP socket at the connection's local address. The caller must send *port to the other side. */
 bool gw_datagrams_open(gw_datagrams *d, int connection, const uint8_t cookie[GW_COOKIE_BYTES], int *port);
-/* Towards the other end of the connection, at its port; packets from elsewhere are not received. */
+/* Connects to the other end of the connection, at its UDP port. Packets from elsewhere are not received. */
 bool gw_datagrams_connect(gw_datagrams *d, int connection, int port);
-/* A few packets of this size, headers included. */
+/* Sends a few packets of this size, headers included. */
 void gw_datagrams_send(const gw_datagrams *d, int size);
-/* Whether a packet of this size comes before the deadline. */
-bool gw_datagrams_heard(const gw_datagrams *d, int size, gw_time deadline);
+/* Whether a packet of this size arrives before the deadline. */
+bool gw_datagrams_arrived(const gw_datagrams *d, int size, gw_time deadline);
 void gw_datagrams_close(gw_datagrams *d);
 
 #endif

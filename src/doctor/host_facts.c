@@ -11,7 +11,7 @@
 
 enum { NAMES_MAX = 16, COPY_BYTES = 64 << 20, COPIES = 5 };
 
-/* Hosts whose name means nothing to them (namespaces, containers) have an address all the same. */
+/* A host that cannot resolve the master's name (in a namespace or container) picks an interface without it. */
 static gw_status choose(const char *master, const char *selection, const gw_interface *list, int count,
                         gw_address *chosen, gw_error *error) {
     gw_address masters[NAMES_MAX];
@@ -79,7 +79,7 @@ double gw_facts_memory(void) {
         for (int i = 0; i < COPIES; i++) {
             gw_time start = gw_clock_now();
             memcpy(to, from, COPY_BYTES);
-            __asm__ volatile("" : : "r"(to) : "memory"); /* or the copy is found to be useless */
+            __asm__ volatile("" : : "r"(to) : "memory"); /* keeps the compiler from removing the copy */
             gw_time took = gw_clock_now() - start;
             if (took < best) best = took;
         }

@@ -1,10 +1,10 @@
-/* judge.c - see judge.h. The rules blame a host where everything to or from it suffers, and a pair otherwise; what one
- * finding explains is not told again by another. Those about figures are in judge_figures.c. */
+/* judge.c - see judge.h. The rules blame a host if all links to or from it are bad, otherwise a pair of hosts. A fault
+ * is reported once. The rules about figures are in judge_figures.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/judge_inside.h"
+#include "doctor/judge_internal.h"
 
 void gw_find(gw_findings *findings, gw_finding_kind kind, int host, int peer, const char *format, ...) {
     if (findings->count == GW_FINDINGS_MAX) {
@@ -57,7 +57,7 @@ static const char *port_list(const gw_doctor_host *host, uint32_t closed, char t
     return text;
 }
 
-/* The ports of a host that no other host reached; *witness is one of those. */
+/* The ports of a host that no other host reached; *witness: one of those other hosts. */
 static uint32_t closed_to_all(const gw_doctor_report *r, int host, int *witness) {
     uint32_t closed = UINT32_MAX;
     *witness = -1;
@@ -74,7 +74,7 @@ static bool unreached(const gw_doctor_report *r, int from, int to) {
     return (gw_doctor_link_of(r, from, to)->closed & all) == all;
 }
 
-/* It reaches no port of anybody, though others do. */
+/* The host reaches no port of any other host. */
 static bool shut_in(const gw_doctor_report *r, int host) {
     for (int i = 0; i < r->count; i++)
         if (i != host && gw_alive(r, i) && !unreached(r, host, i)) return false;
@@ -122,9 +122,9 @@ void gw_judge_ports(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-/* ---- conversations that broke off ---- */
+/* ---- connections that broke ---- */
 
-/* They reach each other, and yet nothing could be measured between them. */
+/* The two hosts reach each other, but nothing could be measured between them. */
 static bool broken(const gw_doctor_report *r, int a, int b) {
     return a != b && gw_alive(r, a) && gw_alive(r, b) && !gw_doctor_link_of(r, a, b)->measured &&
            !(unreached(r, a, b) && unreached(r, b, a));
@@ -152,7 +152,7 @@ void gw_judge_broken(const gw_doctor_report *r, gw_findings *findings) {
 
 /* ---- packet sizes ---- */
 
-/* What most hosts have; 0 where none has a majority. */
+/* The MTU of most hosts; 0 if no MTU has a majority. */
 static int usual_mtu(const gw_doctor_report *r) {
     for (int i = 0; i < r->count; i++) {
         int same = 0;
@@ -179,7 +179,7 @@ static void judge_own_mtu(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-/* Every link in this direction whose packet size is known is holed: the smallest that passes, else 0. */
+/* The smallest path MTU in this direction, if every link with a known path MTU loses large packets; otherwise 0. */
 static int hole_of(const gw_doctor_report *r, int host, bool inward) {
     int passes = 0;
     for (int i = 0; i < r->count; i++) {
@@ -260,7 +260,7 @@ void gw_judge_addresses(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all rules ---- */
 
 void gw_doctor_judge(const gw_doctor_report *r, gw_findings *findings) {
     findings->count = findings->left_out = 0;

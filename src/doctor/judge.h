@@ -1,4 +1,4 @@
-/* judge.h - what the figures of a report mean: pure rules, each finding one sentence that names the host. */
+/* judge.h - finds faults in a report: pure rules; each finding is one sentence that names the host. */
 #ifndef GW_DOCTOR_JUDGE_H
 #define GW_DOCTOR_JUDGE_H
 
@@ -10,8 +10,8 @@
 typedef enum gw_finding_kind {
     GW_FINDING_HOST,    /* could not be examined */
     GW_FINDING_PORT,    /* not reached */
-    GW_FINDING_MTU,     /* other than the others', or large packets vanish */
-    GW_FINDING_STALL,   /* connections open but carry nothing, or break off */
+    GW_FINDING_MTU,     /* differs from the others', or large packets vanish */
+    GW_FINDING_STALL,   /* connections open but transfer nothing, or break */
     GW_FINDING_SLOW,    /* bandwidth */
     GW_FINDING_LATENCY,
     GW_FINDING_CLOCK,
@@ -22,8 +22,8 @@ typedef enum gw_finding_kind {
 
 typedef struct gw_finding {
     gw_finding_kind kind;
-    int host; /* to blame, or the receiver of a pair that is */
-    int peer; /* the sender of that pair, -1: the host alone is to blame */
+    int host; /* the faulty host, or the receiver of a faulty pair */
+    int peer; /* the sender of that pair; -1: the host alone */
     char text[GW_FINDING_BYTES];
 } gw_finding;
 
@@ -34,10 +34,10 @@ typedef struct gw_findings {
 } gw_findings;
 
 void gw_doctor_judge(const gw_doctor_report *report, gw_findings *findings);
-/* A bandwidth between the two, in either direction, that is worth a second look. */
-bool gw_doctor_suspect(const gw_doctor_report *report, int a, int b);
+/* Whether the bandwidth between two hosts, in either direction, should be measured again. */
+bool gw_doctor_link_suspect(const gw_doctor_report *report, int a, int b);
 /* The same for the memory of a host. */
-bool gw_doctor_forgetful(const gw_doctor_report *report, int host);
+bool gw_doctor_memory_suspect(const gw_doctor_report *report, int host);
 const char *gw_finding_name(gw_finding_kind kind); /* "port", "mtu", ... */
 
 /* "94 Mbit/s", "1.2 Gbit/s". Returns text. */

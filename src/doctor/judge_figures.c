@@ -1,18 +1,18 @@
 /* judge_figures.c - the rules about figures: bandwidth, latency, clocks, memory. A host is compared with the median of
- * the others. What a host can receive is the best that anybody sent it, what it can send the best that anybody got, so
- * that one slow host does not spoil the figures of the rest; a pair is compared with what both its ends can do. */
+ * the others. The bandwidth of a host, in each direction, is the best of its links, so that one slow host does not
+ * spoil the figures of the rest. A pair is compared with the bandwidths of both its ends. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "doctor/judge_inside.h"
+#include "doctor/judge_internal.h"
 
-#define SLOW_SHARE 0.5          /* of what the others reach: less is a finding */
-#define SLOW_PAIR_SHARE 0.33    /* the same for one pair, a single measurement against the best of several */
+#define SLOW_SHARE 0.5          /* of the others' bandwidth: less is a finding */
+#define SLOW_PAIR_SHARE 0.33    /* the same for a pair: a single measurement against the best of several */
 #define SUSPECT_SHARE 0.6       /* less is measured again before it is judged */
-#define STALLED 10e3            /* bytes per second: connections that carry no more than this carry nothing */
-#define LATENCY_FACTOR 10.0     /* times that of the others, */
-#define LATENCY_MARGIN 1e-3     /* and seconds more */
+#define STALLED 10e3            /* bytes per second: a connection with less is stalled */
+#define LATENCY_FACTOR 10.0     /* a finding: more than this many times the latency of the others, */
+#define LATENCY_MARGIN 1e-3     /* and more than the others by this many seconds */
 #define SKEW_TOLERATED 0.1      /* seconds */
 
 const char *gw_doctor_rate(double bytes_per_second, char text[GW_RATE_TEXT]) {
@@ -29,7 +29,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of those that are not NAN and not `except`'s; NAN where there are none. */
+/* The median without NANs and without the value at `except`; NAN if nothing is left. */
 static double median_of_others(const double *values, int count, int except) {
     double sorted[GW_DOCTOR_HOSTS_MAX];
     int used = 0;
@@ -60,7 +60,7 @@ static void find_abilities(const gw_doctor_report *r, abilities *can) {
     }
 }
 
-/* NAN < x is false: what is not known is not slow. */
+/* NAN < x is false: an unknown value is not slow. */
 static bool lags(double value, double others) { return value < SLOW_SHARE * others; }
 
 static void judge_host_speed(const gw_doctor_report *r, const abilities *can, int host, gw_findings *findings) {
@@ -68,7 +68,7 @@ static void judge_host_speed(const gw_doctor_report *r, const abilities *can, in
     char own_text[GW_RATE_TEXT], others_text[GW_RATE_TEXT], more_text[GW_RATE_TEXT];
     bool slow[2] = {lags(can->in[host], others[0]) && can->in[host] > STALLED,
                     lags(can->out[host], others[1]) && can->out[host] > STALLED};
-    if (gw_alive_count(r) == 2) slow[1] = false; /* the one sends as slowly as the other receives: told once */
+    if (gw_alive_count(r) == 2) slow[1] = false; /* one sends as slowly as the other receives: report it once */
     const char *name = r->hosts[host].name;
     if (slow[0] && slow[1])
         gw_find(findings, GW_FINDING_SLOW, host, -1,
@@ -114,13 +114,13 @@ static bool doubtful(const gw_doctor_report *r, int from, int to, const abilitie
     return gw_link_fair(r, from, to) && bandwidth < SUSPECT_SHARE * usual;
 }
 
-bool gw_doctor_suspect(const gw_doctor_report *r, int a, int b) {
+bool gw_doctor_link_suspect(const gw_doctor_report *r, int a, int b) {
     abilities can;
     find_abilities(r, &can);
     return doubtful(r, a, b, &can) || doubtful(r, b, a, &can);
 }
 
-/* ---- the rest ---- */
+/* ---- latency, clocks, memory ---- */
 
 void gw_judge_latency(const gw_doctor_report *r, gw_findings *findings) {
     double best[GW_DOCTOR_HOSTS_MAX];
@@ -139,7 +139,7 @@ void gw_judge_latency(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-/* A clock is wrong that disagrees with most others. */
+/* A clock is wrong if it disagrees with most others. */
 void gw_judge_clocks(const gw_doctor_report *r, gw_findings *findings) {
     bool many = gw_alive_count(r) > 2;
     for (int i = many ? 0 : 1; i < r->count; i++) {
@@ -159,7 +159,7 @@ void gw_judge_clocks(const gw_doctor_report *r, gw_findings *findings) {
     }
 }
 
-/* What hosts of other machines reach; NAN where there are none. */
+/* The median of hosts on other machines; NAN if there are none. */
 static double memory_of_others(const gw_doctor_report *r, int host) {
     double memory[GW_DOCTOR_HOSTS_MAX];
     for (int i = 0; i < r->count; i++) {
@@ -174,7 +174,7 @@ static bool copies_below(const gw_doctor_report *r, int host, double share) {
     return gw_alive(r, host) && own > 0 && own < share * memory_of_others(r, host);
 }
 
-bool gw_doctor_forgetful(const gw_doctor_report *r, int host) { return copies_below(r, host, SUSPECT_SHARE); }
+bool gw_doctor_memory_suspect(const gw_doctor_report *r, int host) { return copies_below(r, host, SUSPECT_SHARE); }
 
 void gw_judge_memory(const gw_doctor_report *r, gw_findings *findings) {
     for (int i = 0; i < r->count; i++)

@@ -1,5 +1,5 @@
-/* probe.c - see probe.h. One thread takes orders and lets peers in; measurements and their serving ends, which block,
- * and the asking for names, have threads of their own that end with their work, at the latest with the process. */
+/* probe.c - see probe.h. One thread takes commands and accepts peers. Measurements, their serving ends and name lookups
+ * block, so each has a thread of its own, which ends with its work or with the process. */
 #include "doctor/probe.h"
 
 #include <poll.h>
@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "doctor/carriers.h"
+#include "bootstrap/connection_manager.h"
 #include "doctor/host_facts.h"
-#include "doctor/line.h"
-#include "doctor/peer.h"
+#include "doctor/probe_peer.h"
+#include "doctor/report_line.h"
+#include "doctor/transport_probe.h"
 #include "launch/buffer.h"
-#include "transport/gateway.h"
 
-enum { GENERATION_REACH = 0 }; /* of connections that only try a port; measurements count from 1 */
+enum { GENERATION_REACH = 0 }; /* for connections that only test a port; measurements count from 1 */
 
 static const char job_name[] = "doctor";
 
@@ -26,28 +26,28 @@ typedef struct peer {
     char name[GW_DOCTOR_NAME_BYTES];
     gw_address address;
     int ports[GW_DOCTOR_PORTS_MAX], port_count;
-    int awaited;     /* ports that were dialled and have not answered */
+    int awaited;     /* dialled ports without a result */
     uint32_t closed; /* bit i: ports[i] was not reached */
     char why[GW_DOCTOR_WHY_BYTES];
 } peer;
 
-/* The measurement whose connections are being made. */
-typedef struct meeting {
-    uint32_t generation; /* of the last one */
+/* A measurement that is being connected. */
+typedef struct setup {
+    uint32_t generation; /* of the last measurement */
     bool open;
     int peer, mtu, have;
     int fds[GW_PEER_STREAMS];
-} meeting;
+} setup;
 
 typedef struct probe {
     int in, out;
     int rank, world;
-    gw_gateway *gateways[GW_DOCTOR_PORTS_MAX]; /* one a port */
+    gw_connections *managers[GW_DOCTOR_PORTS_MAX]; /* one per port */
     int ports[GW_DOCTOR_PORTS_MAX], count;
     gw_address address;
     peer *peers; /* world, owned; NULL until opened */
-    meeting meeting;
-    gw_buffer orders;
+    setup setup;
+    gw_buffer commands;
 } probe;
 
 /* ---- reports ---- */
@@ -65,7 +65,7 @@ static void report(int out, const char *format, ...) {
     for (int i = 0; i < length; i++)
         if ((unsigned char)line[i] < ' ') line[i] = '?';
     line[length++] = '\n';
-    if (write(out, line, (size_t)length) < 0) return; /* the doctor is gone, which the orders' end tells too */
+    if (write(out, line, (size_t)length) < 0) return; /* the doctor is gone: the commands end, too */
 }
 
 static bool detach(void *(*run)(void *), void *ctx) {
@@ -95,7 +95,8 @@ static gw_status dial(probe *p, int number, int port, uint32_t generation, uint3
     gw_address address = p->peers[number].address;
     gw_error ignored = {0};
     gw_address_set_port(&address, p->peers[number].ports[port]);
-    return gw_gateway_dial(p->gateways[0], &address, 1, &mine, gw_clock_now() + (gw_time)seconds * GW_SECOND, &ignored);
+    return gw_connections_dial(p->managers[0], &address, 1, &mine, gw_clock_now() + (gw_time)seconds * GW_SECOND,
+                               &ignored);
 }
 
 static void reach(probe *p) {
@@ -133,8 +134,8 @@ static void *run_task(void *ctx) {
     return NULL;
 }
 
-static void drop_meeting(probe *p, const char *why) {
-    meeting *m = &p->meeting;
+static void drop_setup(probe *p, const char *why) {
+    setup *m = &p->setup;
     if (!m->open) return;
     m->open = false;
     for (int i = 0; i < GW_PEER_STREAMS; i++)
@@ -143,21 +144,21 @@ static void drop_meeting(probe *p, const char *why) {
 }
 
 static void measure(probe *p, const char *line) {
-    meeting *m = &p->meeting;
+    setup *m = &p->setup;
     int number, port, mtu;
-    if (!gw_line_integer(line, "peer", 0, p->world - 1, &number) || number == p->rank ||
-        !gw_line_integer(line, "port", 0, p->peers[number].port_count - 1, &port) ||
-        !gw_line_integer(line, "mtu", 0, INT32_MAX, &mtu))
+    if (!gw_report_line_integer(line, "peer", 0, p->world - 1, &number) || number == p->rank ||
+        !gw_report_line_integer(line, "port", 0, p->peers[number].port_count - 1, &port) ||
+        !gw_report_line_integer(line, "mtu", 0, INT32_MAX, &mtu))
         return;
-    drop_meeting(p, "another measurement was ordered");
-    *m = (meeting){.generation = m->generation + 1, .open = true, .peer = number, .mtu = mtu, .fds = {-1, -1, -1}};
+    drop_setup(p, "another measurement was ordered");
+    *m = (setup){.generation = m->generation + 1, .open = true, .peer = number, .mtu = mtu, .fds = {-1, -1, -1}};
     for (int i = 0; i < GW_PEER_STREAMS; i++)
         if (dial(p, number, port, m->generation, (uint32_t)i, GW_PROBE_DIAL_SECONDS) != GW_OK)
-            drop_meeting(p, "no memory");
+            drop_setup(p, "no memory");
 }
 
 static void begin_task(probe *p) {
-    meeting *m = &p->meeting;
+    setup *m = &p->setup;
     task *t = malloc(sizeof *t);
     if (t) *t = (task){.out = p->out, .peer = m->peer, .mtu = m->mtu};
     if (t) memcpy(t->fds, m->fds, sizeof t->fds);
@@ -166,10 +167,10 @@ static void begin_task(probe *p) {
         return;
     }
     free(t);
-    drop_meeting(p, "no memory");
+    drop_setup(p, "no memory");
 }
 
-/* ---- the gateway's callbacks ---- */
+/* ---- callbacks of the connection manager ---- */
 
 static void *serve(void *fd) {
     gw_peer_serve((int)(intptr_t)fd);
@@ -178,7 +179,7 @@ static void *serve(void *fd) {
 
 static void established(void *ctx, const gw_intro *intro, int fd, bool dialled) {
     probe *p = ctx;
-    meeting *m = &p->meeting;
+    setup *m = &p->setup;
     if (!dialled) {
         if (intro->generation == GENERATION_REACH || !detach(serve, (void *)(intptr_t)fd)) close(fd);
     } else if (intro->generation == GENERATION_REACH) {
@@ -196,22 +197,22 @@ static void failed(void *ctx, const gw_intro *mine, gw_status status, const char
     probe *p = ctx;
     (void)status;
     if (mine->generation == GENERATION_REACH) unreached(p, mine->to, (int)mine->stream, detail);
-    else if (mine->generation == p->meeting.generation) drop_meeting(p, detail);
+    else if (mine->generation == p->setup.generation) drop_setup(p, detail);
 }
 
-/* ---- the other orders ---- */
+/* ---- the other commands ---- */
 
 static void listen_at(probe *p, int port, const gw_token *token, gw_error *error) {
-    const gw_gateway_room room = {.ctx = p, .established = established, .failed = failed};
-    gw_gateway *gateway;
-    if (gw_gateway_open(&gateway, p->rank, p->world, token, job_name, error) != GW_OK) return;
-    if (gw_gateway_listen(gateway, &p->address, port, port, error) != GW_OK) {
-        gw_gateway_close(gateway);
+    const gw_connection_handler handler = {.ctx = p, .established = established, .failed = failed};
+    gw_connections *connections;
+    if (gw_connections_open(&connections, p->rank, p->world, token, job_name, error) != GW_OK) return;
+    if (gw_connections_listen(connections, &p->address, port, port, error) != GW_OK) {
+        gw_connections_close(connections);
         return;
     }
-    gw_gateway_serve(gateway, GW_PURPOSE_DATA, &room);
-    p->ports[p->count] = gw_address_port(gw_gateway_address(gateway, 0));
-    p->gateways[p->count++] = gateway;
+    gw_connections_serve(connections, GW_PURPOSE_DATA, &handler);
+    p->ports[p->count] = gw_address_port(gw_connections_address(connections, 0));
+    p->managers[p->count++] = connections;
 }
 
 static void report_opened(probe *p, const char *interface, int mtu) {
@@ -223,18 +224,18 @@ static void report_opened(probe *p, const char *interface, int mtu) {
            interface, mtu, ports);
 }
 
-/* A port that somebody else has is left out, as a rank would leave it out. */
+/* A port in use is skipped, as a rank would skip it. */
 static void open_up(probe *p, const char *line) {
     char master[GW_DOCTOR_NAME_BYTES], selection[256] = "", interface[IF_NAMESIZE];
     gw_token token = {0};
     gw_error error = {0};
     int ports[GW_DOCTOR_PORTS_MAX], mtu = 0;
-    int count = gw_line_list(line, "ports", 0, 65535, ports, GW_DOCTOR_PORTS_MAX);
-    gw_line_text(line, "interface", selection, sizeof selection);
-    if (p->peers || !count || !gw_line_integer(line, "world", 1, GW_DOCTOR_HOSTS_MAX, &p->world) ||
-        !gw_line_integer(line, "rank", 0, p->world - 1, &p->rank) ||
-        !gw_line_text(line, "master", master, sizeof master) ||
-        !gw_line_text(line, "token", token.text, sizeof token.text))
+    int count = gw_report_line_list(line, "ports", 0, 65535, ports, GW_DOCTOR_PORTS_MAX);
+    gw_report_line_text(line, "interface", selection, sizeof selection);
+    if (p->peers || !count || !gw_report_line_integer(line, "world", 1, GW_DOCTOR_HOSTS_MAX, &p->world) ||
+        !gw_report_line_integer(line, "rank", 0, p->world - 1, &p->rank) ||
+        !gw_report_line_text(line, "master", master, sizeof master) ||
+        !gw_report_line_text(line, "token", token.text, sizeof token.text))
         gw_fail(&error, GW_PROTOCOL, "this is not the doctor of the same version on the other side");
     if (!error.status && !(p->peers = calloc((size_t)p->world, sizeof *p->peers)))
         gw_fail(&error, GW_MEMORY, "no memory for %d peers", p->world);
@@ -247,26 +248,26 @@ static void open_up(probe *p, const char *line) {
     else report_opened(p, interface, mtu);
 }
 
-static void meet(probe *p, const char *line) {
+static void add_peer(probe *p, const char *line) {
     peer other = {0};
     char address[GW_ADDRESS_TEXT];
     int number;
-    if (!gw_line_integer(line, "rank", 0, p->world - 1, &number) ||
-        !gw_line_text(line, "address", address, sizeof address) || !gw_address_literal(address, &other.address))
+    if (!gw_report_line_integer(line, "rank", 0, p->world - 1, &number) ||
+        !gw_report_line_text(line, "address", address, sizeof address) || !gw_address_literal(address, &other.address))
         return;
-    other.port_count = gw_line_list(line, "ports", 1, 65535, other.ports, GW_DOCTOR_PORTS_MAX);
-    gw_line_text(line, "text", other.name, sizeof other.name);
+    other.port_count = gw_report_line_list(line, "ports", 1, 65535, other.ports, GW_DOCTOR_PORTS_MAX);
+    gw_report_line_text(line, "text", other.name, sizeof other.name);
     p->peers[number] = other;
 }
 
-/* A copy of its own: the resolver takes the time it likes. */
-typedef struct question {
+/* A copy of the peers, because the resolver may take long. */
+typedef struct name_lookup {
     int out, rank, world;
     peer peers[];
-} question;
+} name_lookup;
 
-static void *run_question(void *ctx) {
-    question *q = ctx;
+static void *run_lookup(void *ctx) {
+    name_lookup *q = ctx;
     for (int i = 0; i < q->world; i++) {
         char text[GW_DOCTOR_ADDRESS_BYTES];
         if (i == q->rank || !q->peers[i].port_count) continue;
@@ -279,54 +280,54 @@ static void *run_question(void *ctx) {
 
 static void resolve(const probe *p) {
     size_t bytes = (size_t)p->world * sizeof p->peers[0];
-    question *q = malloc(sizeof *q + bytes);
+    name_lookup *q = malloc(sizeof *q + bytes);
     if (!q) return;
-    *q = (question){.out = p->out, .rank = p->rank, .world = p->world};
+    *q = (name_lookup){.out = p->out, .rank = p->rank, .world = p->world};
     memcpy(q->peers, p->peers, bytes);
-    if (!detach(run_question, q)) free(q);
+    if (!detach(run_lookup, q)) free(q);
 }
 
-static void report_carriers(int out) {
-    gw_carrier list[GW_CARRIERS_MAX];
-    int count = gw_carriers_find(list);
+static void report_transports(int out) {
+    gw_transport_probe list[GW_TRANSPORT_PROBES_MAX];
+    int count = gw_transport_probes_find(list);
     for (int i = 0; i < count; i++)
-        report(out, "carrier more=%d usable=%d name=%s text=%s", i + 1 < count, list[i].usable, list[i].name,
+        report(out, "transport more=%d usable=%d name=%s text=%s", i + 1 < count, list[i].usable, list[i].name,
                list[i].detail);
 }
 
-static void obey(probe *p, const char *line) {
-    if (gw_line_is(line, "open")) open_up(p, line);
+static void run_command(probe *p, const char *line) {
+    if (gw_report_line_is(line, "open")) open_up(p, line);
     else if (!p->peers || !p->count) return;
-    else if (gw_line_is(line, "peer")) meet(p, line);
-    else if (gw_line_is(line, "resolve")) resolve(p);
-    else if (gw_line_is(line, "memory")) report(p->out, "memory rate=%.6g", gw_facts_memory());
-    else if (gw_line_is(line, "carriers")) report_carriers(p->out);
-    else if (gw_line_is(line, "reach")) reach(p);
-    else if (gw_line_is(line, "measure")) measure(p, line);
+    else if (gw_report_line_is(line, "peer")) add_peer(p, line);
+    else if (gw_report_line_is(line, "resolve")) resolve(p);
+    else if (gw_report_line_is(line, "memory")) report(p->out, "memory rate=%.6g", gw_facts_memory());
+    else if (gw_report_line_is(line, "transports")) report_transports(p->out);
+    else if (gw_report_line_is(line, "reach")) reach(p);
+    else if (gw_report_line_is(line, "measure")) measure(p, line);
 }
 
 /* ---- the loop ---- */
 
-static void take_orders(probe *p) {
+static void take_commands(probe *p) {
     char line[GW_DOCTOR_LINE_BYTES];
     size_t size;
-    while ((size = gw_buffer_size(&p->orders))) {
-        const char *head = gw_buffer_head(&p->orders), *newline = memchr(head, '\n', size);
+    while ((size = gw_buffer_size(&p->commands))) {
+        const char *head = gw_buffer_head(&p->commands), *newline = memchr(head, '\n', size);
         if (!newline) return;
         size_t length = (size_t)(newline - head);
         if (length < sizeof line) {
             memcpy(line, head, length);
             line[length] = 0;
-            obey(p, line);
+            run_command(p, line);
         }
-        gw_buffer_take(&p->orders, length + 1);
+        gw_buffer_take(&p->commands, length + 1);
     }
 }
 
 static int until_next_deadline(const probe *p) {
     gw_time next = UINT64_MAX, now = gw_clock_now();
     for (int i = 0; i < p->count; i++) {
-        gw_time own = gw_gateway_next_deadline(p->gateways[i]);
+        gw_time own = gw_connections_next_deadline(p->managers[i]);
         if (own < next) next = own;
     }
     if (next <= now) return 0;
@@ -342,16 +343,16 @@ gw_status gw_probe_run(int in, int out, gw_error *error) {
     for (;;) {
         struct pollfd polls[1 + GW_DOCTOR_PORTS_MAX] = {{.fd = in, .events = POLLIN}};
         for (int i = 0; i < p.count; i++)
-            polls[1 + i] = (struct pollfd){.fd = gw_gateway_fd(p.gateways[i]), .events = POLLIN};
+            polls[1 + i] = (struct pollfd){.fd = gw_connections_fd(p.managers[i]), .events = POLLIN};
         if (poll(polls, (nfds_t)(1 + p.count), until_next_deadline(&p)) < 0) continue;
-        for (int i = 0; i < p.count; i++) gw_gateway_poll(p.gateways[i], gw_clock_now());
+        for (int i = 0; i < p.count; i++) gw_connections_poll(p.managers[i], gw_clock_now());
         if (!polls[0].revents) continue;
-        if (gw_buffer_read(&p.orders, in) == 0) break;
-        take_orders(&p);
+        if (gw_buffer_read(&p.commands, in) == 0) break;
+        take_commands(&p);
     }
-    for (int i = 0; i < p.count; i++) gw_gateway_close(p.gateways[i]);
-    gw_status status = p.orders.failed ? gw_fail(error, GW_MEMORY, "no memory for the doctor's orders") : GW_OK;
-    gw_buffer_free(&p.orders);
+    for (int i = 0; i < p.count; i++) gw_connections_close(p.managers[i]);
+    gw_status status = p.commands.failed ? gw_fail(error, GW_MEMORY, "no memory for the doctor's commands") : GW_OK;
+    gw_buffer_free(&p.commands);
     free(p.peers);
     return status;
 }

@@ -1,5 +1,5 @@
-/* report.h - what an examination of the hosts of a job found out, as plain figures: what was asked of each host, and of
- * each ordered pair of them. Filled by conduct.c, judged by judge.c, printed by the command. */
+/* report.h - the result of an examination, as plain figures: one record for each host and for each ordered pair of
+ * hosts. Filled by doctor_driver.c, judged by judge.c, printed by the command. */
 #ifndef GW_DOCTOR_REPORT_H
 #define GW_DOCTOR_REPORT_H
 
@@ -7,48 +7,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/transport_registry.h"
+
 #define GW_DOCTOR_HOSTS_MAX 128
 #define GW_DOCTOR_PORTS_MAX 16   /* probed on one host */
 #define GW_DOCTOR_NAME_BYTES 256
 #define GW_DOCTOR_ADDRESS_BYTES 48
 #define GW_DOCTOR_WHY_BYTES 256
 
-#define GW_CARRIERS_MAX 24
-
-/* A transport, or one of its providers, on one host. */
-typedef struct gw_carrier {
-    char name[48]; /* as in a strategy */
-    bool usable;
-    char detail[512]; /* by what, or why not */
-} gw_carrier;
-
 typedef struct gw_doctor_host {
     char name[GW_DOCTOR_NAME_BYTES]; /* as the user wrote it */
-    bool lost;                       /* it could not be examined; complaint says why, and nothing else holds */
+    bool lost;                       /* it could not be examined; complaint says why, and all else is invalid */
     char complaint[GW_DOCTOR_WHY_BYTES];
-    char address[GW_DOCTOR_ADDRESS_BYTES]; /* the one it would use in a job */
+    char address[GW_DOCTOR_ADDRESS_BYTES]; /* that it would use in a job */
     char interface[IF_NAMESIZE];           /* that has this address */
     int mtu;                               /* bytes, of that interface */
-    int ports[GW_DOCTOR_PORTS_MAX];        /* at which it listened */
+    int ports[GW_DOCTOR_PORTS_MAX];        /* ports on which it listened */
     int port_count;
     double memory; /* memcpy, bytes per second; 0: unknown */
-    gw_carrier carriers[GW_CARRIERS_MAX]; /* of the first host of a machine; none for the others on it */
-    int carrier_count;
-    int machine;   /* number of the first host on the same machine: several may be namespaces or processes of one */
+    gw_transport_probe
+        transports[GW_TRANSPORT_PROBES_MAX]; /* only of the first host of a machine */
+    int transport_count;
+    int machine;   /* number of the first host on the same machine (hosts may be namespaces or processes) */
 } gw_doctor_host;
 
 /* From one host to another. */
 typedef struct gw_doctor_link {
     uint32_t closed;                       /* bit i: the receiver's ports[i] was not reached */
-    char why[GW_DOCTOR_WHY_BYTES];         /* of the first that was not; if none, why nothing was measured */
-    bool measured;                         /* the figures below hold */
+    char why[GW_DOCTOR_WHY_BYTES];         /* reason for the first closed port, else why nothing was measured */
+    bool measured;                         /* the figures below are valid */
     double latency, latency_best;          /* seconds one way: half a round trip, median and shortest */
-    double bandwidth;                      /* bytes per second of TCP payload; 0: data stalls */
+    double bandwidth;                      /* bytes per second of TCP payload; 0: stalled */
     int path_mtu;                          /* largest packet that passes, at most the MTU of both ends; 0: unknown */
     double skew;                           /* seconds that the receiver's clock is ahead of the sender's */
     char local[GW_DOCTOR_ADDRESS_BYTES];   /* the sender's own address of the connection */
     char seen[GW_DOCTOR_ADDRESS_BYTES];    /* the sender's address as the receiver sees it */
-    /* What the receiver's name means to the sender; "": nothing, or it was not asked. */
+    /* The addresses to which the sender resolves the receiver's name; "": none, or not tried. */
     char resolved[GW_DOCTOR_ADDRESS_BYTES];
 } gw_doctor_link;
 
@@ -62,7 +56,7 @@ static inline gw_doctor_link *gw_doctor_link_of(const gw_doctor_report *report, 
     return &report->links[from * report->count + to];
 }
 
-/* False where there is no memory. */
+/* False: no memory. */
 bool gw_doctor_report_init(gw_doctor_report *report, int count);
 void gw_doctor_report_free(gw_doctor_report *report);
 

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 #include "base/clock.h"
-#include "transport/address.h"
+#include "bootstrap/address.h"
 
-/* Until the socket has one of the events, an error included. False: not before the deadline. */
+/* Waits for one of the events, or an error. False: the deadline has passed. */
 bool gw_socket_await(int fd, short events, gw_time deadline);
 /* False: the peer is gone or the deadline has passed. */
 bool gw_socket_send(int fd, const void *data, size_t bytes, gw_time deadline);

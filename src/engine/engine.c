@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/tracing.h"
+#include "engine/engine_trace.h"
 
 gw_status gw_engine_open(gw_engine **out, const gw_engine_config *config, gw_error *error) {
     gw_engine *engine = calloc(1, sizeof *engine);
@@ -31,7 +31,7 @@ static void free_ops(gw_op *op) {
     while (op) {
         gw_op *next = op->next;
         free(op->counts);
-        free(op->lanes);
+        free(op->streams);
         free(op->work);
         free(op);
         op = next;
@@ -41,7 +41,7 @@ static void free_ops(gw_op *op) {
 void gw_engine_close(gw_engine *engine) {
     if (!engine) return;
     for (int r = 0; r < engine->config.world; r++) {
-        for (int i = 0; i < GW_EAGER_SLOTS; i++) free(engine->peers[r].stash[i].bytes);
+        for (int i = 0; i < GW_EAGER_SLOTS; i++) free(engine->peers[r].unexpected[i].bytes);
         free(engine->peers[r].early);
     }
     free_ops(engine->active);
@@ -79,15 +79,16 @@ void gw_engine_fail(gw_engine *engine, const gw_error *error) {
         op->active = false;
         op->done = true;
         op->status = error->status;
-        if (engine->trace) gw_tracing_ended(op);
+        if (engine->trace) gw_engine_trace_ended(op);
         engine->pending--;
     }
     gw_flow_discard(engine);
-    /* The driver resets the links: what comes from now on is of the next generation, and may come early. */
+    /* The driver resets the links. Later messages belong to the next generation, and may arrive before it begins
+     * here. */
     engine->halted = false;
 }
 
-void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) {
+void gw_engine_peer_gone(gw_engine *engine, int rank, bool left, const char *detail) {
     gw_peer *peer = &engine->peers[rank];
     if (peer->transport && peer->transport->ops->gone) peer->transport->ops->gone(peer->transport, rank);
     if (engine->halted || !peer->transport) return;
@@ -95,14 +96,17 @@ void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail) 
     peer->died = !left;
     peer->lost_status = GW_PEER_LOST;
     snprintf(peer->why_lost, sizeof peer->why_lost, "%s", detail);
-    /* What it sent before it left must still be taken: the link says when that is all, or it is all here already. */
+    /* Receive the messages that it sent before it left. A link that hangs up reports its end after them; on other
+     * transports they are here already, and polling delivers them. */
     if (left && peer->transport->ops->hangs_up) return;
     while (left && peer->transport->ops->poll(peer->transport, engine->now)) {}
     peer->lost = true;
     for (gw_op *op = engine->active; op; op = op->next) gw_op_mark(op);
 }
 
-void gw_engine_returned(gw_engine *engine, int rank) { engine->peers[rank].lost = engine->peers[rank].died = false; }
+void gw_engine_peer_returned(gw_engine *engine, int rank) {
+    engine->peers[rank].lost = engine->peers[rank].died = false;
+}
 
 const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error; }
 
@@ -123,13 +127,10 @@ void gw_engine_forgive(gw_engine *engine, gw_time gap) {
 }
 
 void gw_engine_trace(gw_engine *engine, struct gw_trace *trace) {
-    int builders = 0;
-    while (gw_plan_builders[builders]) builders++;
-    assert(builders <= GW_TRACED_BUILDERS);
     memset(engine->trace_names, 0, sizeof engine->trace_names);
-    for (gw_op *op = engine->active; op; op = op->next) /* under way: when its messages were handed over is not known */
+    for (gw_op *op = engine->active; op; op = op->next) /* no send times are known of operations in progress */
         for (uint32_t s = 0; s < op->plan.streams; s++)
-            memset(op->lanes[s].handed_at, 0, sizeof op->lanes[s].handed_at);
+            memset(op->streams[s].handed_at, 0, sizeof op->streams[s].handed_at);
     engine->trace = trace;
 }
 
@@ -149,7 +150,7 @@ static void release(gw_team *team) {
 }
 
 gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members,
-                       const gw_topology *topology, struct gw_board *board, gw_error *error) {
+                       const gw_topology *topology, struct gw_shm_coll *coll, gw_error *error) {
     int size = topology->world;
     size_t n = (size_t)size;
     gw_team *team = calloc(1, sizeof *team);
@@ -166,9 +167,9 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     team->id = id;
     team->rank = rank;
     team->size = size;
-    team->board = board;
+    team->coll = coll;
     team->topology = (gw_topology){.world = size, .host_of = team->host_of, .wire = topology->wire,
-                                   .crowded = topology->crowded, .board = board != NULL};
+                                   .oversubscribed = topology->oversubscribed, .coll = coll != NULL};
     if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
     team->next = engine->teams;
     engine->teams = team;

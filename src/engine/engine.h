@@ -1,16 +1,15 @@
 /* engine.h - runs plans: one engine for each rank, one executor for every plan, over any transport.
  *
- * The engine is a polled state machine. It never blocks, sleeps or reads a clock; the driver (engine/node.c in
- * production, sim/world.c in the simulator) gives it the time and polls it. All functions are called by one thread at
- * a time.
+ * The engine is a polled state machine. It never blocks, sleeps or reads a clock; the driver (runtime/context.c in
+ * production, sim/fault_sim.c in the simulator) passes the time in and polls it. One thread at a time may call it.
  *
- * Flow control. A message larger than GW_EAGER_BYTES is sent only when its receiver has granted it: a grant says that
- * the receiving step's landing space is free. Smaller ones may go ahead of the grant, one credit each; a receiver has
- * GW_EAGER_SLOTS places for each peer to keep such a message until its operation is started. A collective
- * that its caller waits for may send chunks of up to GW_AHEAD_BYTES in that way; of a training step the receiver knows
- * better what it needs first, and of messages between two when there is room for them (mail.h). Credits come back with
- * the next frame. When all places of a peer are taken the receiver grants explicitly even small messages that it is
- * ready for, so operations started early can never block those that others wait for. */
+ * Flow control. A message larger than GW_EAGER_BYTES waits for a grant (clear-to-send): the receiver sends one when the
+ * receive buffer of the matching action is free. A smaller message is sent eagerly, without a grant, for one credit.
+ * The receiver has GW_EAGER_SLOTS slots per peer, the unexpected queue, where such a message waits until its operation
+ * is started. A blocking collective may send chunks of up to GW_EAGER_COLLECTIVE_BYTES eagerly. Training steps and
+ * active messages (active_message.h) may not: there the receiver decides what comes first, and when it has room.
+ * Credits return with the next frame. When all slots of a peer are in use, the receiver also grants small messages that
+ * it is ready for, so operations started early can never block those that other ranks wait for. */
 #ifndef GW_ENGINE_H
 #define GW_ENGINE_H
 
@@ -21,23 +20,25 @@
 #include "transport/transport.h"
 
 #define GW_EAGER_BYTES (64 * 1024)
-#define GW_AHEAD_BYTES (256 * 1024)
-#define GW_EAGER_SLOTS 10 /* credits go back by fives: for a call of four chunks they go with the next one */
-#define GW_PIPELINE 8           /* messages of a stream in flight */
-#define GW_CHUNK_BYTES (256 * 1024) /* of a message at most, if nobody asks for another size */
+#define GW_EAGER_COLLECTIVE_BYTES (256 * 1024)
+/* Half of the credits (5) or more return in a frame of their own. A call of four chunks owes only four, which return
+ * with the frames of the next call. */
+#define GW_EAGER_SLOTS 10
+#define GW_PIPELINE 8 /* messages of a stream in flight */
+#define GW_CHUNK_BYTES (256 * 1024) /* default limit of one message */
 #define GW_TEXT_BYTES 160
 
 typedef struct gw_engine gw_engine;
 typedef struct gw_team gw_team;
 typedef struct gw_op gw_op;
 struct gw_trace;
-struct gw_board;
+struct gw_shm_coll;
 struct gw_op_brief;
 
-/* The largest message of a collective, in elements of unit bytes. asked: bytes, 0: the engine's choice. */
+/* The largest message of a collective, in elements of unit bytes. asked: bytes, 0: GW_CHUNK_BYTES. */
 size_t gw_chunk_count(size_t asked, size_t unit);
 
-/* What is asked of a team. The pointers stay the caller's and must stay valid until the operation is done. */
+/* The request of an operation. The caller owns the pointers and keeps them valid until the operation is done. */
 typedef struct gw_op_spec {
     gw_collective collective;
     const gw_plan_builder *builder;
@@ -53,58 +54,58 @@ typedef struct gw_op_spec {
     size_t unit_bytes;
     void (*merge)(void *ctx, void *into, const void *from, size_t bytes);
     void *merge_ctx;
-    uint32_t label;       /* what a recording calls the data: of gw_trace_name; 0: nothing */
-    /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place, where count is
-     * the room of a part. in_lengths: bytes for each destination (all-to-all); out_lengths: what came, by source; an
-     * all-gather's own entry is given by the caller. NULL: parts are full. size entries, the caller's until done. */
+    uint32_t label;       /* name of the data in a recording, from gw_trace_name; 0: none */
+    /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place; count is then the
+     * capacity of a part. in_lengths: bytes for each destination (all-to-all). out_lengths: bytes received from each
+     * source; the caller fills in its own entry for an all-gather. NULL: parts are full. size entries each, lent until
+     * the operation is done. */
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
-    uint64_t allowed; /* of a receive: how many of its messages may come until gw_op_allow says more; 0: all */
-    uint64_t number; /* of a receive: what gw_team_reserve gave; 0: the next from that peer */
-    uint8_t urgency; /* its messages may overtake those to the same peer that have less; under GW_URGENT_SIGNAL */
-    bool ahead; /* its messages of up to GW_AHEAD_BYTES need no grant; alike on all ranks */
-    bool patient; /* nobody waits for it: its deadline runs only after gw_op_expect */
+    uint64_t allowed; /* receive: messages to accept until gw_op_allow raises it; 0: all */
+    uint64_t number; /* receive: from gw_team_reserve; 0: the next number of that peer */
+    uint8_t urgency; /* its messages may overtake less urgent ones to the same peer; below GW_URGENT_SIGNAL */
+    bool eager; /* messages of up to GW_EAGER_COLLECTIVE_BYTES need no grant; the same on all ranks */
+    bool patient; /* nothing waits for it yet: its deadline starts with gw_op_expect */
 } gw_op_spec;
 
-/* They differ in nothing that a plan is made by. Uneven ones are never said to. */
+/* True if both give the same plan. Uneven requests never compare equal. */
 static inline bool gw_op_same_kind(const gw_op_spec *a, const gw_op_spec *b) {
     return a->collective == b->collective && a->count == b->count && a->dtype == b->dtype && a->redop == b->redop &&
            a->root == b->root && !a->counts && !b->counts;
 }
 
-/* What the engine tells its driver, from within its functions. */
+/* Callbacks to the driver, made from within the engine's functions. */
 typedef struct gw_engine_events {
     void *ctx;
-    /* Something went wrong here and nothing moves any more: the driver is to spread the news and then call
-     * gw_engine_fail. */
+    /* A local error; the engine has halted. The driver informs the other ranks, then calls gw_engine_fail. */
     void (*failed)(void *ctx, const gw_error *error);
-    /* An operation has made no progress for a third of the deadline, and awaits these job ranks (and again when it goes
-     * on: none, ""). what is a clause about the first of them. */
+    /* An operation has made no progress for a third of the deadline and waits for these job ranks. Called again when it
+     * continues, with no ranks and an empty `what`. what: a clause about the first rank. */
     void (*waiting)(void *ctx, const int *awaited, int count, const char *what);
-    /* The deadline passed. The driver decides whom to blame, spreads the news and calls gw_engine_fail. */
+    /* The deadline passed. The driver finds the culprit, informs the other ranks and calls gw_engine_fail. */
     void (*overdue)(void *ctx, const int *awaited, int count, const char *what);
 } gw_engine_events;
 
 typedef struct gw_engine_config {
     int rank, world;     /* in the job */
-    gw_time deadline;    /* longest time without progress of an operation, ns */
+    gw_time deadline;    /* longest time that an operation may make no progress, ns */
     gw_engine_events events;
     const char *(*host_name)(void *ctx, int rank); /* for messages; ctx is events.ctx */
 } gw_engine_config;
 
 gw_status gw_engine_open(gw_engine **engine, const gw_engine_config *config, gw_error *error);
 void gw_engine_close(gw_engine *engine);
-/* The sink to open a transport with. */
+/* The sink (receiver's callbacks) to open a transport with. */
 gw_sink gw_engine_sink(gw_engine *engine);
-/* Frames to and from this peer go by this transport (which the engine does not own). */
+/* Use this transport for this peer. The engine does not own it. */
 void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
 
-/* A team is a communicator as the engine knows it: some ranks in an order. members (topology->world entries, job ranks)
- * and the topology's arrays (host_of must be given) are copied. board may be NULL, and says whether there is one. */
+/* A team is the engine's view of a communicator: an ordered set of ranks. members (topology->world entries, job ranks)
+ * and the topology's arrays are copied; host_of must not be NULL. coll: the shm collective of this host; NULL: none. */
 gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members,
-                       const gw_topology *topology, struct gw_board *board, gw_error *error);
-/* Its all-reduces may be handed to the library under this transport (gw_plan_native). Only for one team with all ranks
- * of the job in their order: such operations are matched by nothing else. */
+                       const gw_topology *topology, struct gw_shm_coll *coll, gw_error *error);
+/* Lets this team run all-reduces in the library under this transport (gw_plan_transport_allreduce). Only for one team,
+ * which must hold all ranks of the job in job order: the library matches calls by their order alone. */
 void gw_team_native(gw_team *team, gw_transport *transport);
 /* All its operations must have been released. */
 void gw_team_close(gw_team *team);
@@ -114,35 +115,37 @@ int gw_team_size(const gw_team *team);
 int gw_team_member(const gw_team *team, int rank); /* job rank */
 const gw_topology *gw_team_topology(const gw_team *team);
 
-/* The number of the next receive from that team rank, which is then started later than others, or not at all. */
+/* Reserves the number of the next receive from that team rank, to start it later (spec.number), or never. */
 uint64_t gw_team_reserve(gw_team *team, int peer);
 
-/* Starts an operation. *op is the caller's until gw_op_release. Fails without side effects on a request that the
- * builder refuses, or when the engine has failed. */
+/* Starts an operation. The caller owns *op until gw_op_release. Fails without side effects if the builder refuses the
+ * request or the engine has failed. */
 gw_status gw_op_start(gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
-/* A blocking call may first be tried without an operation: false if it cannot be, and nothing has happened. Once true,
- * gw_quick_done is asked a few times: true ends the call; after that much patience the same spec is given to
- * gw_op_start, which takes over what is under way (and tells what went wrong). watch: a board is looked at for half a
- * microsecond each time, for who has a core. gw_quick_note: what the call under way is. */
-bool gw_quick_start(gw_team *team, const gw_op_spec *spec);
-void gw_quick_note(const gw_team *team, struct gw_op_brief *brief);
-bool gw_quick_done(gw_team *team, bool watch);
-/* The same for who shares a core, and has given it away since it started: if all others of that core have come as well,
- * it stays for some microseconds. To give it away again would only let each of them see that something is missing
- * still (eight ranks on two cores: 4 KiB in 11 us instead of 17). But not at once: who goes first is back first. */
-bool gw_quick_done_here(gw_team *team);
-/* From now on its deadline runs, or rests. */
+/* Fast path: tries a blocking call without an operation. False: not possible, and nothing has happened. If true, call
+ * gw_fast_path_done a few times: true ends the call. Else pass the same spec to gw_op_start, which takes over the
+ * running task and reports its errors. watch: poll the shm collective for half a microsecond each time; for ranks with
+ * a core of their own. gw_fast_path_note describes the running call. */
+bool gw_fast_path_start(gw_team *team, const gw_op_spec *spec);
+void gw_fast_path_note(const gw_team *team, struct gw_op_brief *brief);
+bool gw_fast_path_done(gw_team *team, bool watch);
+/* The same for a rank that shares its core and has yielded since the start: if all other ranks of that core wait too,
+ * it polls for a few microseconds. Another yield would only let each of them find the data still missing (eight ranks
+ * on two cores: 4 KiB in 11 us instead of 17). Do not call it before the first yield: the rank that yields first is
+ * also the first to run again. */
+bool gw_fast_path_done_shared_core(gw_team *team);
+/* Starts the operation's deadline, or suspends it. */
 void gw_op_expect(gw_op *op, bool expected, gw_time now);
-/* Of a point-to-point receive that was started with spec.allowed: now so many may come; and how many have. */
+/* For a point-to-point receive with spec.allowed. allow: raises the limit. received: counts the messages received so
+ * far. */
 void gw_op_allow(gw_op *op, uint64_t messages);
-uint64_t gw_op_came(const gw_op *op);
+uint64_t gw_op_received(const gw_op *op);
 bool gw_op_done(const gw_op *op);
 gw_status gw_op_status(const gw_op *op); /* once done */
 void gw_op_release(gw_op *op);           /* done, or the engine has failed */
 
-/* What ranks must agree on. */
+/* The arguments that all ranks of a call must agree on. */
 typedef struct gw_signature {
-    uint8_t collective, dtype, redop, builder;
+    uint8_t collective, dtype, redop, builder; /* builder: gw_plan_id */
     int32_t root;
     uint64_t count;
 } gw_signature;
@@ -159,35 +162,35 @@ void gw_op_note(const gw_op *op, gw_op_brief *brief);
 /* "collective #12, allreduce of 1024 x f32, sum, by ring" */
 const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]);
 
-/* Moves everything that can move, of all operations. True if anything did. */
+/* Advances all operations as far as possible. True if anything moved. */
 bool gw_engine_poll(gw_engine *engine, gw_time now);
 /* Operations not yet done. */
 int gw_engine_pending(const gw_engine *engine);
-/* Ends every operation with this error and refuses later ones, until gw_engine_renew. The driver resets transports. */
+/* Ends every operation with this error; new ones fail until gw_engine_renew. The driver resets the transports. */
 void gw_engine_fail(gw_engine *engine, const gw_error *error);
 const gw_error *gw_engine_error(const gw_engine *engine);
-/* Why an operation ended with that status: the failure of its generation, even if the next has begun since. What
- * *error holds already is kept; GW_OK changes nothing. */
+/* Sets *error to the reason why an operation ended with this status: the failure of its generation, even if the next
+ * one has begun. An error already in *error stays; GW_OK changes nothing. */
 void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *error);
-/* A rank is gone (or left in order): operations that still need something of it fail. What it sent before is taken
- * first. */
-void gw_engine_gone(gw_engine *engine, int rank, bool left, const char *detail);
-/* It was thought to be gone, and is in the generation that begins. */
-void gw_engine_returned(gw_engine *engine, int rank);
-/* Forgets the failure: a new generation of teams begins, with links that the driver has reset at the failure. What has
- * come by them since then is kept. */
+/* A rank died, or left in order (gw_finalize). Messages it sent before are received first; operations that need more of
+ * it fail. */
+void gw_engine_peer_gone(gw_engine *engine, int rank, bool left, const char *detail);
+/* A rank that was reported gone is a member of the generation that begins. */
+void gw_engine_peer_returned(gw_engine *engine, int rank);
+/* Clears the failure: a new generation of teams begins, over links that the driver reset at the failure. Messages that
+ * arrived since then are kept. */
 void gw_engine_renew(gw_engine *engine);
 
-/* Records what happens from now on; NULL: no longer. The recording is the driver's. */
+/* Records events from now on; NULL: stops. The driver owns the recording. */
 void gw_engine_trace(gw_engine *engine, struct gw_trace *trace);
 struct gw_trace *gw_engine_tracing(const gw_engine *engine);
 
-/* The process did not run for a while: that time does not count against the deadlines of its peers. */
+/* This process was stopped for gap ns: excludes that time from all deadlines. */
 void gw_engine_forgive(gw_engine *engine, gw_time gap);
 
 typedef struct gw_engine_counters {
     uint64_t messages_sent, bytes_sent; /* DATA frames and their payload */
-    uint64_t grants_sent, stashed;      /* stashed: messages that came before their operation was started */
+    uint64_t grants_sent, unexpected; /* unexpected: messages that went through the unexpected queue */
 } gw_engine_counters;
 
 gw_engine_counters gw_engine_count(const gw_engine *engine);

@@ -1,23 +1,23 @@
-/* engine_internal.h - what flow.c (peers, grants, credits) and executor.c (operations) share. */
+/* engine_internal.h - types and functions that the engine's files share. */
 #ifndef GW_ENGINE_INTERNAL_H
 #define GW_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
-#include "transport/board.h"
+#include "shm/shm_coll.h"
 
-#define GW_PAIR_OP (UINT64_C(1) << 63) /* point-to-point operations are numbered apart, by pair and direction */
-#define GW_TRACED_BUILDERS 32          /* plans there may be; checked when recording begins */
+#define GW_PAIR_OP (UINT64_C(1) << 63) /* flag: a point-to-point operation, numbered per pair and direction */
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
-/* A message that came before its operation was started here. */
-typedef struct gw_stashed {
+/* A slot of the unexpected queue: a message that came before its operation was started here. */
+typedef struct gw_unexpected {
     bool used;
-    bool complete; /* the payload is here */
-    gw_time begun, arrived; /* while recording: its first byte and its last */
+    bool complete; /* the whole payload is here */
+    gw_time begun, arrived; /* while recording: time of its first byte and of its last */
     gw_frame frame;
-    uint8_t *bytes; /* GW_AHEAD_BYTES, allocated when it is first needed */
-} gw_stashed;
+    uint8_t *bytes; /* GW_EAGER_COLLECTIVE_BYTES, allocated on first use */
+} gw_unexpected;
 
+/* A grant for an operation that is not started here yet. */
 typedef struct gw_early_grant {
     uint32_t comm, channel;
     uint64_t op, granted;
@@ -27,92 +27,93 @@ typedef struct gw_early_grant {
 typedef struct gw_peer {
     gw_transport *transport;
     bool lost;
-    bool died; /* so says the control plane */
-    bool left; /* by gw_finalize: what it sent before is still good */
+    bool died; /* reported by the control plane */
+    bool left; /* it called gw_finalize: messages that it sent before are still valid */
     gw_status lost_status;
-    char why_lost[96]; /* a clause */
-    uint16_t credits; /* small messages that may be sent without a grant */
-    uint16_t owed;    /* credits to give back */
-    int stash_used;
-    gw_stashed stash[GW_EAGER_SLOTS];
-    gw_early_grant *early; /* grants for operations not yet started here; grows to the peer's pending operations */
-    int early_count, early_room;
+    char why_lost[96]; /* the reason, as a clause */
+    uint16_t credits; /* messages that may be sent to it eagerly */
+    uint16_t owed;    /* credits to return to it */
+    int unexpected_used;
+    gw_unexpected unexpected[GW_EAGER_SLOTS];
+    gw_early_grant *early; /* grows to the number of the peer's pending operations */
+    int early_count, early_capacity;
     gw_packet credit_packet;
     bool credit_queued;
 } gw_peer;
 
-typedef struct gw_landing {
-    uint8_t *at;       /* where the payload is put */
-    uint64_t bytes;    /* its exact length */
-    bool taken;        /* promised to a connection: no other may bring this message */
+/* A posted receive: the buffer of one message. */
+typedef struct gw_posted_recv {
+    uint8_t *buffer;
+    uint64_t bytes;    /* exact length of the payload */
+    bool taken;        /* a connection writes to it: no other may deliver this message */
     bool arrived;
-    gw_time begun;     /* while recording: its first byte; 0: not seen */
-    bool acted;        /* already reduced or copied, in part at least, straight from where it came */
-} gw_landing;
+    gw_time begun;     /* while recording: time of the first byte; 0: not seen */
+    bool acted;        /* reduced or copied from the transport's memory already, at least in part */
+} gw_posted_recv;
 
 /* Execution state of one stream of a plan. */
-typedef struct gw_lane {
-    gw_stream stream;
+typedef struct gw_stream_state {
+    gw_stream desc;
     int peer;         /* job rank, -1 for local streams */
-    uint64_t posted;  /* receive: steps with landing space; send: handed to the transport */
-    uint64_t done;    /* steps complete, in order */
-    uint64_t granted; /* receive: told to the sender; send: told by the receiver */
-    uint64_t large_to; /* receive: one past the last posted step that is too large to come without a grant */
-    gw_landing land[GW_PIPELINE]; /* receive: by index modulo GW_PIPELINE */
-    bool left[GW_PIPELINE];       /* send: the packet's data has left */
-    bool grant_queued;            /* receive */
-    bool board_running;           /* local: the board works on step `done` */
-    gw_native_task *native;       /* local: what the library under the transport does for step `done`; NULL: nothing */
-    uint64_t board_ticket;        /* local: its number among the team's board tasks */
-    gw_time board_at;             /* local, while recording: when the board began with it */
-    gw_time refused_at;           /* send, while recording: since when the next message waits; 0: it does not */
-    uint8_t refusals;             /* send, while recording: how often it was refused */
-    /* Filled when used; what stands above is cleared when an operation starts. */
+    uint64_t posted;  /* receive: actions with a posted receive; send: messages handed to the transport */
+    uint64_t done;    /* actions completed, in order */
+    uint64_t granted; /* messages granted: to the sender (receive), by the receiver (send) */
+    uint64_t large_to; /* receive: one past the last posted action whose message is too large to be eager */
+    gw_posted_recv recvs[GW_PIPELINE]; /* receive: by index modulo GW_PIPELINE */
+    bool left[GW_PIPELINE];           /* send: the transport is done with the packet */
+    bool grant_queued;                /* receive: grant_packet is with the transport */
+    bool coll_running;                /* local: the shm collective runs action `done` */
+    gw_native_task *native;           /* local: the library's task for action `done`; NULL: none */
+    uint64_t coll_ticket;             /* local: its number among the team's shm tasks */
+    gw_time coll_at;                  /* local, while recording: start of the shm task */
+    gw_time refused_at;               /* send, while recording: since when the next message waits; 0: not waiting */
+    uint8_t refusals;                 /* send, while recording: how often it was refused */
+    /* The fields above are cleared when an operation starts; those below are set before each use. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
     gw_packet grant_packet;        /* receive */
-    gw_time handed_at[GW_PIPELINE];    /* send, while recording: by index modulo GW_PIPELINE, as the packets */
+    gw_time handed_at[GW_PIPELINE];    /* send, while recording: indexed as packet */
     uint32_t queued_for[GW_PIPELINE];  /* ns */
     uint8_t retries[GW_PIPELINE];
-} gw_lane;
+} gw_stream_state;
 
 struct gw_op {
     gw_engine *engine;
     gw_team *team;
     gw_op *next;      /* in the engine's list of active, or free, operations */
     uint64_t number;
-    int pair_peer;    /* job rank of the other side, -1 for collectives */
+    int pair_peer;    /* job rank of the peer; -1: a collective */
     gw_op_spec spec;
     size_t *counts;   /* own copy, NULL: even */
-    size_t counts_room;
+    size_t counts_capacity;
     gw_signature signature;
     gw_reduction reduction;
     size_t raw, wide; /* bytes of an element */
     gw_plan plan;
-    gw_lane *lanes;   /* plan.streams in use of lane_room */
-    size_t lane_room;
+    gw_stream_state *streams;   /* plan.streams in use of stream_capacity */
+    size_t stream_capacity;
     uint8_t *work;
-    size_t work_room; /* bytes */
-    uint64_t board_steps, board_started; /* of the plan on this rank */
-    uint64_t board_due; /* the team's board tasks up to the last one of this operation */
-    uint64_t native_due; /* calls of the library under the transport that are still to be made */
-    bool dirty;       /* something happened that may let a step go on */
+    size_t work_capacity; /* bytes */
+    uint64_t coll_actions, coll_started; /* shm tasks of the plan on this rank; started so far */
+    uint64_t coll_due; /* ticket of this operation's last shm task */
+    uint64_t native_due; /* calls of the transport's library still to be made */
+    bool dirty;       /* something happened that may let an action run */
     bool active, done;
     gw_status status;
-    gw_time progress_at; /* when a step last completed */
+    gw_time progress_at; /* when an action last completed */
     gw_time started_at;  /* while recording; else 0 */
     bool warned;
 };
 
-/* A call that is tried without an operation (quick.c). */
-typedef struct gw_quick {
-    gw_op_spec of;    /* the last kind of call; its buffers mean nothing */
+/* A call that is tried without an operation (fast_path.c). */
+typedef struct gw_fast_path {
+    gw_op_spec of;    /* the last kind of call; its buffers are stale */
     bool made;        /* signature and task are for that kind */
-    bool running;     /* the board, or the library, has the task, and no operation has taken it over */
-    gw_error error;   /* of the running one */
+    bool running;     /* the task runs, and no operation has taken it over */
+    gw_error error;   /* of the running task */
     gw_signature signature;
-    gw_board_op task;
-    gw_native_task *native; /* what the library under the transport does; NULL: nothing */
-} gw_quick;
+    gw_shm_coll_op task;
+    gw_native_task *native; /* running task of the transport's library; NULL: none */
+} gw_fast_path;
 
 struct gw_team {
     gw_engine *engine;
@@ -120,15 +121,15 @@ struct gw_team {
     uint32_t id;
     int rank, size;
     int *members;      /* team rank -> job rank */
-    int *host_of;      /* and behind it the order: what topology points to */
+    int *host_of;      /* topology.host_of, followed by topology.order */
     gw_topology topology;
-    struct gw_board *board; /* not owned */
-    gw_transport *native;   /* whose library may carry out this team's all-reduces; NULL: none */
-    uint64_t board_tickets; /* board tasks started so far */
-    uint64_t board_planned; /* those of all operations started so far */
+    struct gw_shm_coll *coll; /* not owned */
+    gw_transport *native;   /* its library may run this team's all-reduces; NULL: none */
+    uint64_t coll_tickets; /* shm tasks started so far */
+    uint64_t coll_planned; /* shm tasks of all operations started so far */
     uint64_t next_op;
-    gw_quick quick;
-    const void **sources; /* size entries, scratch of fold steps */
+    gw_fast_path fast;
+    const void **sources; /* size entries, scratch of fold actions */
     uint64_t *sent_to, *received_from; /* point-to-point operations started so far, by team rank */
     gw_signature history[GW_HISTORY];  /* of finished collectives, by number modulo GW_HISTORY */
 };
@@ -141,69 +142,73 @@ struct gw_engine {
     gw_team *teams;
     gw_op *active, *spare;
     int pending;
-    bool halted;         /* something went wrong: nothing moves until the driver has called gw_engine_fail */
+    bool halted;         /* after an error nothing moves until the driver calls gw_engine_fail */
     gw_error error;      /* OK: none yet */
-    gw_time now;         /* of the poll or start under way */
+    gw_time now;         /* time of the current poll or start */
     gw_engine_counters counters;
-    bool board_moved;    /* a board did something in this poll */
-    int *awaited;        /* world entries, scratch of waiting.c */
+    bool coll_moved;     /* a shm collective made progress in this poll */
+    int *awaited;        /* world entries, scratch of wait_diagnosis.c */
     struct gw_trace *trace; /* where events are recorded; NULL: nowhere */
-    uint32_t trace_names[GW_COLLECTIVES][GW_TRACED_BUILDERS]; /* of kinds of operations; 0: not asked for yet */
+    uint32_t trace_names[GW_COLLECTIVES][GW_PLAN_IDS]; /* of kinds of operations; 0: not looked up yet */
 };
 
-/* flow.c */
+/* flow_control.c */
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
-uint64_t gw_flow_eager_bytes(const gw_op *op, int peer); /* a larger message needs a grant of this job rank's */
-void gw_flow_claim_early(gw_op *op);                   /* a started operation takes over early grants */
-uint64_t gw_flow_stashed(const gw_op *op, const gw_lane *lane); /* early messages of a receiving lane */
-bool gw_flow_unstash(gw_op *op, gw_lane *lane, uint64_t index); /* an early message, if there is one, lands */
-void gw_flow_grant(gw_op *op, gw_lane *lane);          /* tells the sender what may come, where it needs to know */
-void gw_flow_grant_all(gw_op *op, gw_lane *lane);      /* tells it in any case */
-bool gw_flow_send(gw_op *op, gw_lane *lane, const void *data, uint64_t bytes); /* false: no grant and no credit yet */
-void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: credits that peers may need */
-void gw_flow_discard(gw_engine *engine);               /* after a failure: empties stashes, credits anew */
+uint64_t gw_flow_eager_bytes(const gw_op *op, int peer); /* larger messages to this job rank need a grant */
+void gw_flow_claim_early(gw_op *op);                   /* gives a started operation its early grants */
+uint64_t gw_flow_unexpected(const gw_op *op, const gw_stream_state *stream); /* count of its unexpected messages */
+bool gw_flow_take_unexpected(gw_op *op, gw_stream_state *stream,
+                             uint64_t index);           /* copies an unexpected message into its receive buffer */
+void gw_flow_grant(gw_op *op, gw_stream_state *stream); /* grants posted receives where the sender needs it */
+void gw_flow_grant_all(gw_op *op, gw_stream_state *stream);      /* grants all posted receives */
+bool gw_flow_send(gw_op *op, gw_stream_state *stream, const void *data,
+                  uint64_t bytes);                     /* false: no grant and no credit yet */
+void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: returns credits that peers may need */
+void gw_flow_discard(gw_engine *engine);               /* after a failure: empties unexpected queues, resets credits */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 gw_signature gw_signature_unpack(const uint64_t packed[2]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
-/* That job rank called something else: reports both. */
+/* Reports that this job rank made another call: names both calls. */
 void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
                         const gw_signature *mine);
 void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine);
-void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
+void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
 
 /* executor.c */
-/* A message for a posted step; bytes: what came, less than the landing has room for only where parts vary. */
-void gw_op_arrived(gw_op *op, gw_lane *lane, uint64_t index, const void *data, uint64_t bytes);
-/* Reduces from a part of a message for a posted step: false if the step's turn has not come, or needs all of it. */
-bool gw_op_piece(gw_op *op, gw_lane *lane, uint64_t index, uint64_t at, const void *data, uint64_t bytes);
-bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a point-to-point send to job rank peer */
-bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_STEP_WAITS]);
+/* A message for a posted action arrived. bytes: its length; shorter than the buffer only where parts vary. */
+void gw_op_arrived(gw_op *op, gw_stream_state *stream, uint64_t index, const void *data, uint64_t bytes);
+/* Reduces from a part of a message for a posted action. False: it is not that action's turn, or it needs the whole
+ * message. */
+bool gw_op_reduce_part(gw_op *op, gw_stream_state *stream, uint64_t index, uint64_t at, const void *data,
+                       uint64_t bytes);
+bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a send to job rank peer is over */
+bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_ACTION_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
-bool gw_op_advance(gw_op *op); /* does all that can be done; true if anything was */
+bool gw_op_advance(gw_op *op); /* runs all actions that can run; true if any moved */
 void gw_op_mark(gw_op *op);
-gw_lane *gw_op_lane(gw_op *op, gw_flow flow, int peer, uint32_t channel);
+gw_stream_state *gw_op_stream(gw_op *op, gw_stream_kind kind, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
 
-void gw_op_board_begun(gw_op *op, gw_lane *lane); /* the board has this lane's task */
-gw_board_op gw_op_board_task(const gw_action *step, const gw_signature *signature, gw_reduction reduction);
-void gw_op_report_board(gw_op *op, const gw_error *error);
+void gw_op_coll_begun(gw_op *op, gw_stream_state *stream); /* the shm collective has started its task */
+gw_shm_coll_op gw_op_coll_task(const gw_action *action, const gw_signature *signature, gw_reduction reduction);
+void gw_op_report_coll(gw_op *op, const gw_error *error);
 
-/* Messages of a receiving lane that may come for now. */
-static inline uint64_t gw_op_allowed(const gw_op *op, const gw_lane *lane) {
+/* Messages that a receive stream accepts for now. */
+static inline uint64_t gw_op_allowed(const gw_op *op, const gw_stream_state *stream) {
     uint64_t allowed = op->spec.allowed;
-    return allowed && allowed < lane->stream.steps ? allowed : lane->stream.steps;
+    return allowed && allowed < stream->desc.actions ? allowed : stream->desc.actions;
 }
 
 /* operation.c */
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec);
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide); /* wide: accumulator bytes */
 
-/* quick.c */
-void gw_quick_hand_over(gw_op *op); /* the operation, just started, takes over its team's running task */
+/* fast_path.c */
+void gw_fast_path_hand_over(gw_op *op); /* the new operation takes over its team's running task */
 
-/* waiting.c */
+/* wait_diagnosis.c */
 void gw_op_check_deadline(gw_op *oldest);
 
 /* engine.c */

@@ -1,5 +1,5 @@
-/* operation.c - an operation from its request to its first step: signature, plan, memory, number. Operations are kept
- * and reused, so that in the long run nothing is allocated. */
+/* operation.c - starts operations: signature, plan, memory, number. Operations are pooled, so nothing is allocated in
+ * the steady state. */
 #include "engine/engine_internal.h"
 
 #include <inttypes.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "engine/tracing.h"
+#include "engine/engine_trace.h"
 
-static bool room(void **memory, size_t *have, size_t need, size_t size) {
+static bool reserve(void **memory, size_t *have, size_t need, size_t size) {
     if (need <= *have) return true;
     void *grown = realloc(*memory, need * size);
     if (!grown) return false;
@@ -26,17 +26,11 @@ static uint64_t count_hash(const size_t *counts, int world) {
     return hash;
 }
 
-static uint8_t builder_number(const gw_plan_builder *builder) {
-    uint8_t number = 0;
-    while (gw_plan_builders[number] && gw_plan_builders[number] != builder) number++;
-    return number;
-}
-
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
     bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
     return (gw_signature){
         .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
-        .redop = (uint8_t)spec->redop, .builder = builder_number(spec->builder), .root = pair ? -1 : spec->root,
+        .redop = (uint8_t)spec->redop, .builder = gw_plan_id(spec->builder), .root = pair ? -1 : spec->root,
         .count = spec->counts ? count_hash(spec->counts, team->size) : spec->count};
 }
 
@@ -51,17 +45,17 @@ gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
     request.chunk_count = gw_chunk_count(spec->chunk_bytes, wide);
-    request.topology.board = team->board != NULL;
-    request.topology.native = team->native && team->native->ops->native->carries(spec->dtype, spec->redop);
+    request.topology.coll = team->coll != NULL;
+    request.topology.native = team->native && team->native->ops->native->supports(spec->dtype, spec->redop);
     return request;
 }
 
-static uint64_t board_steps(const gw_op *op, uint32_t stream) {
+static uint64_t count_coll_actions(const gw_op *op, uint32_t stream) {
     uint64_t count = 0;
-    for (uint64_t i = 0; i < op->lanes[stream].stream.steps; i++) {
-        gw_action step;
-        gw_plan_step(&op->plan, stream, i, &step);
-        count += step.kind == GW_STEP_BOARD;
+    for (uint64_t i = 0; i < op->streams[stream].desc.actions; i++) {
+        gw_action action;
+        gw_plan_action(&op->plan, stream, i, &action);
+        count += action.kind == GW_ACTION_SHM;
     }
     return count;
 }
@@ -70,7 +64,7 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
     gw_team *team = op->team;
     op->spec = *spec;
     op->spec.counts = NULL;
-    op->board_steps = op->board_started = 0;
+    op->coll_actions = op->coll_started = 0;
     op->reduction = (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size};
     op->raw = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(spec->dtype);
     op->wide = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
@@ -80,31 +74,31 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
     }
     op->signature = gw_op_sign(team, spec);
     if (spec->counts) {
-        if (!room((void **)&op->counts, &op->counts_room, (size_t)team->size, sizeof *op->counts)) goto memory;
+        if (!reserve((void **)&op->counts, &op->counts_capacity, (size_t)team->size, sizeof *op->counts)) goto memory;
         memcpy(op->counts, spec->counts, (size_t)team->size * sizeof *op->counts);
         op->spec.counts = op->counts;
     }
     gw_plan_request request = gw_op_request(team, &op->spec, op->wide);
     gw_status status = gw_plan_make(&op->plan, spec->builder, &request, error);
     if (status) return status;
-    if (!room((void **)&op->lanes, &op->lane_room, op->plan.streams, sizeof *op->lanes)) goto memory;
-    if (!room((void **)&op->work, &op->work_room, op->plan.work_count * op->wide, 1)) goto memory;
+    if (!reserve((void **)&op->streams, &op->stream_capacity, op->plan.streams, sizeof *op->streams)) goto memory;
+    if (!reserve((void **)&op->work, &op->work_capacity, op->plan.work_count * op->wide, 1)) goto memory;
     for (uint32_t s = 0; s < op->plan.streams; s++) {
-        gw_lane *lane = &op->lanes[s];
-        memset(lane, 0, offsetof(gw_lane, packet));
-        gw_plan_stream(&op->plan, s, &lane->stream);
-        lane->peer = lane->stream.peer < 0 ? -1 : team->members[lane->stream.peer];
-        if (team->board && lane->stream.flow == GW_FLOW_LOCAL) op->board_steps += board_steps(op, s);
+        gw_stream_state *stream = &op->streams[s];
+        memset(stream, 0, offsetof(gw_stream_state, packet));
+        gw_plan_stream(&op->plan, s, &stream->desc);
+        stream->peer = stream->desc.peer < 0 ? -1 : team->members[stream->desc.peer];
+        if (team->coll && stream->desc.kind == GW_STREAM_LOCAL) op->coll_actions += count_coll_actions(op, s);
     }
-    op->board_due = team->board_planned += op->board_steps;
-    op->native_due = op->plan.builder == &gw_plan_native ? op->lanes[0].stream.steps : 0;
+    op->coll_due = team->coll_planned += op->coll_actions;
+    op->native_due = op->plan.builder == &gw_plan_transport_allreduce ? op->streams[0].desc.actions : 0;
     return GW_OK;
 memory:
     return gw_fail(error, GW_MEMORY, "out of memory for %s of %zu elements", gw_collective_name(spec->collective),
                    spec->count);
 }
 
-/* Point-to-point operations of a pair are numbered for each direction. */
+/* Point-to-point operations are numbered per pair and direction. */
 static uint64_t pair_number(const gw_team *team, gw_collective collective, int peer) {
     bool sends = collective == GW_COLL_SEND;
     int sender = sends ? team->rank : peer, receiver = sends ? peer : team->rank;
@@ -169,9 +163,9 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     engine->pending++;
     engine->now = op->progress_at = now;
     op->started_at = 0;
-    if (engine->trace) gw_tracing_started(op);
+    if (engine->trace) gw_engine_trace_started(op);
     gw_flow_claim_early(op);
-    if (team->quick.running) gw_quick_hand_over(op);
+    if (team->fast.running) gw_fast_path_hand_over(op);
     if (!engine->halted) gw_op_advance(op);
     *out = op;
     return GW_OK;
@@ -182,7 +176,7 @@ void gw_op_allow(gw_op *op, uint64_t messages) {
     gw_op_mark(op);
 }
 
-uint64_t gw_op_came(const gw_op *op) { return op->lanes[0].done; }
+uint64_t gw_op_received(const gw_op *op) { return op->streams[0].done; }
 bool gw_op_done(const gw_op *op) { return op->done; }
 gw_status gw_op_status(const gw_op *op) { return op->status; }
 

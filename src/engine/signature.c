@@ -1,4 +1,4 @@
-/* signature.c - what a rank has called: as it stands in frames, on boards, and in sentences. */
+/* signature.c - the signature of a call: in frames, in shm collectives, as text, and in mismatch errors. */
 #include "engine/engine_internal.h"
 
 #include <inttypes.h>
@@ -29,9 +29,7 @@ gw_signature gw_signature_unpack(const uint64_t packed[2]) {
 }
 
 void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
-    int builders = 0;
-    while (gw_plan_builders[builders]) builders++;
-    const char *builder = s->builder < builders ? gw_plan_builders[s->builder]->name : "unknown plan";
+    const gw_plan_builder *builder = gw_plan_by_id(s->builder);
     const char *name = s->collective < GW_COLLECTIVES ? gw_collective_name((gw_collective)s->collective) : "unknown";
     const char *dtype = s->dtype < GW_DTYPES ? gw_dtype_name((gw_dtype)s->dtype) : "unknown type";
     const char *redop = s->redop < GW_REDOPS ? gw_redop_name((gw_redop)s->redop) : "unknown operation";
@@ -42,7 +40,8 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
     if (s->root >= 0 && s->collective < GW_COLL_SEND && used < GW_TEXT_BYTES)
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
-    if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s", builder);
+    if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s",
+                                        builder ? builder->technique.name : "unknown plan");
 }
 
 /* Ranks that disagree. */
@@ -68,8 +67,8 @@ void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame
     gw_engine_mismatch(engine, peer, frame->comm, frame->op, &theirs, mine);
 }
 
-/* The board names who differs from most; on that rank itself, show what another one called. */
-void gw_flow_board_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
+/* The shm collective names the rank that differs from most; on that rank itself, show another rank's call. */
+void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
     gw_signature theirs = gw_signature_unpack(packed);
     gw_engine_mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
 }

@@ -6,7 +6,7 @@
 #define ORDER(a, b)                                                                                                    \
     if ((a) != (b)) return (a) < (b) ? -1 : 1
 
-/* Sent and arrived of the same message are neighbours, the sent one first. */
+/* Puts the sent and the arrived event of a message next to each other, the sent one first. */
 static int by_identity(const void *a, const void *b) {
     const gw_message *x = a, *y = b;
     ORDER(x->src, y->src);
@@ -48,7 +48,7 @@ static gw_message one_end(const gw_insight_event *e) {
     return m;
 }
 
-/* Clocks are only known to within the uncertainty: nothing arrives before it was sent. */
+/* Corrects clock errors within the uncertainty: no message arrives before it is sent. */
 static void join(gw_message *sent, const gw_message *arrived) {
     sent->seen_arrived = true;
     sent->first = arrived->first > sent->handed ? arrived->first : sent->handed;
@@ -113,7 +113,7 @@ void gw_messages_free(gw_messages *messages) {
 const gw_message *gw_messages_last(const gw_messages *messages, int rank, uint32_t comm, uint64_t number, gw_time by) {
     gw_message wanted = {.dst = rank, .comm = comm, .number = number, .arrived = by};
     size_t low = 0, high = messages->count;
-    while (low < high) { /* the first that comes after */
+    while (low < high) { /* finds the first later one */
         size_t middle = (low + high) / 2, zero = 0;
         const gw_message *m = &messages->list[messages->arrivals[middle]];
         gw_message pair[2] = {*m, wanted};

@@ -88,7 +88,7 @@ const gw_operation *gw_operations_awaited(const gw_operations *ops, int rank, co
     if (wait->comm) return gw_operations_find(ops, wait->comm, wait->number);
     size_t low = 0, high = ops->event_count;
     if (by > wait->end) by = wait->end;
-    while (low < high) { /* the first that ended later */
+    while (low < high) { /* finds the first that ended later */
         size_t middle = (low + high) / 2;
         const gw_insight_event *e = ops->ended[middle];
         if (e->rank < rank || (e->rank == rank && e->is.end <= by)) low = middle + 1;

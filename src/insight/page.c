@@ -1,9 +1,8 @@
-/* page.c - see page.h. The page's markup, style and script are files of their own (page/), embedded when the program is
- * built; here the numbers are written that the script draws. Names are clean (trace/capture.h): none can end a string
- * or a script.
+/* page.c - see page.h. The page's markup, style and script are in page/ and embedded by the build; this file writes the
+ * data that the script draws. Names are clean (trace/capture.h): none can end a string or a script.
  *
- * Pages stay small enough for a browser: the timeline holds whole steps around the median one, as many as fit into
- * EVENTS_MAX; curves and columns of more than POINTS_MAX steps are thinned out. */
+ * Pages stay small enough for a browser: the timeline has whole steps around the median one, as many as fit into
+ * EVENTS_MAX; curves and columns of more than POINTS_MAX steps are sampled. */
 #include "insight/page.h"
 
 #include <inttypes.h>
@@ -16,14 +15,14 @@ enum { EVENTS_MAX = 40000, POINTS_MAX = 2000, PATH_MAX_PARTS = 4000, TOTALS_MAX 
 
 static double us(gw_time ns) { return (double)ns / 1e3; }
 
-/* A text that is not a name of a capture: the title. */
+/* For texts that are not clean, such as the title. */
 static void quoted(FILE *out, const char *text) {
     fputc('"', out);
     for (; *text; text++) fputc((unsigned char)*text < 0x20 || strchr("\"\\<>&", *text) ? '?' : *text, out);
     fputc('"', out);
 }
 
-/* ---- who and what ---- */
+/* ---- ranks and names ---- */
 
 static void write_ranks(const gw_view *v, FILE *out) {
     const gw_insight *in = v->insight;
@@ -47,7 +46,8 @@ static void write_names(const gw_insight *in, FILE *out) {
     for (int k = 0; k < GW_TRACE_KINDS; k++)
         fprintf(out, "%s\"%s\"", k ? "," : "", gw_trace_kind_name((gw_trace_kind)k));
     fputs("],\n\"pathKinds\":[", out);
-    for (int k = 0; k < GW_PATH_KINDS; k++) fprintf(out, "%s\"%s\"", k ? "," : "", gw_path_name((gw_path_kind)k));
+    for (int k = 0; k < GW_PATH_KINDS; k++)
+        fprintf(out, "%s\"%s\"", k ? "," : "", gw_critical_path_name((gw_critical_path_kind)k));
     fputs("],\n", out);
 }
 
@@ -110,7 +110,7 @@ static size_t events_between(const gw_insight *in, gw_time begin, gw_time end) {
     return count;
 }
 
-/* Whole steps around the median one, as many as may be; without steps the beginning. */
+/* Whole steps around the median one, as many as fit; without steps, the beginning. */
 static void choose_window(const gw_view *v, gw_time *begin, gw_time *end) {
     const gw_insight *in = v->insight;
     const gw_steps *steps = &v->steps;
@@ -151,17 +151,17 @@ static void write_spans(const gw_insight *in, gw_time begin, gw_time end, FILE *
     fputs("],\n", out);
 }
 
-/* ---- traffic, waiting, the path ---- */
+/* ---- traffic, waits, the critical path ---- */
 
 static void write_links(const gw_view *v, FILE *out) {
-    const gw_links *l = &v->links;
+    const gw_traffic *l = &v->links;
     fprintf(out, "\"bin\":%.3f,\"links\":[", us(l->bin));
     for (size_t i = 0; i < l->count; i++) {
-        const gw_link *link = &l->list[i];
+        const gw_pair_traffic *link = &l->list[i];
         fprintf(out, "%s{\"src\":%d,\"dst\":%d,\"bytes\":%" PRIu64 ",\"messages\":%" PRIu64
                 ",\"busy\":%.3f,\"queued\":%.3f,\"retries\":%" PRIu64 ",\"peak\":%.0f,\"bins\":[", i ? ",\n" : "",
                 link->src, link->dst, link->bytes, link->messages, us(link->busy), us(link->queued), link->retries,
-                gw_link_peak(l, i));
+                gw_traffic_peak(l, i));
         for (size_t b = 0; b < l->bin_count; b++)
             fprintf(out, "%s%.0f", b ? "," : "", l->bins[i * l->bin_count + b]);
         fputs("]}", out);
@@ -173,7 +173,7 @@ static void write_links(const gw_view *v, FILE *out) {
 }
 
 static void write_path(const gw_view *v, gw_time window, FILE *out) {
-    gw_path path;
+    gw_critical_path path;
     gw_error error = {.rank = -1};
     const gw_step_times *median = gw_steps_median(&v->steps);
     fputs("\"path\":", out);
@@ -188,17 +188,17 @@ static void write_path(const gw_view *v, gw_time window, FILE *out) {
     for (int k = 0; k < GW_PATH_KINDS; k++) fprintf(out, "%s%.3f", k ? "," : "", us(path.total[k]));
     fputs("],\"parts\":[", out);
     for (size_t i = 0; i < path.count && i < PATH_MAX_PARTS; i++) {
-        const gw_path_part *p = &path.list[i];
+        const gw_critical_path_part *p = &path.list[i];
         fprintf(out, "%s[%d,%d,%d,%u,%.3f,%.3f]", i ? "," : "", p->kind, p->rank, p->from, p->name,
                 ((double)p->begin - (double)window) / 1e3, us(p->end - p->begin));
     }
     fputs("]},\n", out);
-    gw_path_free(&path);
+    gw_critical_path_free(&path);
 }
 
 /* ---- curves and totals ---- */
 
-/* One value a step: the mean over all ranks that recorded one. */
+/* One value per step: the mean over the ranks that recorded one. */
 typedef struct point {
     uint64_t step;
     double sum;
@@ -300,7 +300,7 @@ static bool write_data(const gw_view *v, const char *title, FILE *out) {
 
 /* ---- the page ---- */
 
-/* Up to the mark, which is left out; returns what comes behind it. */
+/* Writes up to the mark; returns the text after it. */
 static const char *write_until(const char *from, const char *mark, FILE *out) {
     const char *at = strstr(from, mark);
     fwrite(from, 1, (size_t)(at - from), out);

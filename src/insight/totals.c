@@ -11,9 +11,9 @@ static int by_time(const void *a, const void *b) {
 }
 
 gw_status gw_totals_make(const gw_insight *in, bool by_name, gw_totals *totals, gw_error *error) {
-    size_t names = by_name ? in->name_count : 1, places = names * GW_TRACE_KINDS, kept = 0;
-    gw_total *list = calloc(places + 1, sizeof *list);
-    if (!list) return gw_fail(error, GW_MEMORY, "no memory for %zu totals", places);
+    size_t names = by_name ? in->name_count : 1, cells = names * GW_TRACE_KINDS, kept = 0;
+    gw_total *list = calloc(cells + 1, sizeof *list);
+    if (!list) return gw_fail(error, GW_MEMORY, "no memory for %zu totals", cells);
     for (size_t i = 0; i < in->event_count; i++) {
         const gw_trace_event *is = &in->events[i].is;
         uint32_t name = is->kind == GW_TRACE_OPERATION && is->index ? is->index : is->name;
@@ -25,7 +25,7 @@ gw_status gw_totals_make(const gw_insight *in, bool by_name, gw_totals *totals, 
         total->time += is->end - is->begin;
         if (is->end - is->begin > total->longest) total->longest = is->end - is->begin;
     }
-    for (size_t i = 0; i < places; i++)
+    for (size_t i = 0; i < cells; i++)
         if (list[i].count) list[kept++] = list[i];
     qsort(list, kept, sizeof *list, by_time);
     *totals = (gw_totals){.list = list, .count = kept};

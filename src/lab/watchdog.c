@@ -12,8 +12,8 @@
 
 enum { CLOSE_MS = 30000 };
 
-/* Descriptors of the parent are let go: whoever waits for their end must not wait for the watchdog. The two it keeps
- * may be numbered like those that they move to. */
+/* Closes the parent's descriptors: otherwise the reader of a pipe of the parent would wait for the watchdog too. Keeps
+ * `alive` as 3 and `done` as 4; `done` moves to 10 or above first, because it may be 3 itself. */
 static void become_watchdog(int alive, int done, void (*last)(void *ctx), void *ctx) {
     const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     char byte;
@@ -28,7 +28,7 @@ static void become_watchdog(int alive, int done, void (*last)(void *ctx), void *
     _exit(0);
 }
 
-/* By way of a process that ends at once. */
+/* Forks twice; the process in between exits at once, so the watchdog is not our child. */
 static bool start(const int alive[2], const int done[2], void (*last)(void *ctx), void *ctx) {
     int status = 0;
     pid_t between = fork();

@@ -1,5 +1,5 @@
-/* console.c - see console.h. One queue for both streams keeps their order, and keeps a line whole where both are the
- * same terminal. */
+/* console.c - see console.h. Both streams share one queue. This keeps their order, and keeps lines whole if both are
+ * the same terminal. */
 #include "launch/console.h"
 
 #include <errno.h>
@@ -8,22 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct segment {
+/* Consecutive bytes of the queue that go to one stream. */
+typedef struct run {
     int stream;
-    size_t bytes; /* of the queue */
-} segment;
+    size_t bytes;
+} run;
 
 static void put(gw_console *c, int stream, const char *data, size_t bytes) {
     if (bytes == 0 || c->closed[stream]) return;
     gw_buffer_add(&c->bytes, data, bytes);
-    segment last = {.stream = -1};
-    if (gw_buffer_size(&c->segments)) memcpy(&last, c->segments.data + c->segments.end - sizeof last, sizeof last);
+    run last = {.stream = -1};
+    if (gw_buffer_size(&c->runs)) memcpy(&last, c->runs.data + c->runs.end - sizeof last, sizeof last);
     if (last.stream == stream) {
         last.bytes += bytes;
-        memcpy(c->segments.data + c->segments.end - sizeof last, &last, sizeof last);
+        memcpy(c->runs.data + c->runs.end - sizeof last, &last, sizeof last);
     } else {
-        last = (segment){stream, bytes};
-        gw_buffer_add(&c->segments, &last, sizeof last);
+        last = (run){stream, bytes};
+        gw_buffer_add(&c->runs, &last, sizeof last);
     }
 }
 
@@ -50,8 +51,8 @@ static void put_line(gw_console *c, int stream, int rank, const char *name, cons
     if (label && last != '\n' && !(last == '\r' && c->options.terminal[stream])) put(c, stream, "\n", 1);
 }
 
-/* Bytes up to and with the end of the first line; 0: it has not come yet. */
-static size_t line_bytes(const gw_line *line, bool terminal) {
+/* Bytes of the first line, its end included; 0: the line is not complete yet. */
+static size_t line_bytes(const gw_console_line *line, bool terminal) {
     const char *data = gw_buffer_head(&line->bytes);
     size_t size = gw_buffer_size(&line->bytes);
     const char *from = data + line->searched;
@@ -63,8 +64,8 @@ static size_t line_bytes(const gw_line *line, bool terminal) {
     return size > GW_LINE_MAX_BYTES ? GW_LINE_MAX_BYTES : 0;
 }
 
-void gw_console_lines(gw_console *console, gw_line *line, int stream, int rank, const char *name, const char *data,
-                      size_t bytes) {
+void gw_console_lines(gw_console *console, gw_console_line *line, int stream, int rank, const char *name,
+                      const char *data, size_t bytes) {
     bool terminal = console->options.terminal[stream];
     gw_buffer_add(&line->bytes, data, bytes);
     for (size_t length; gw_buffer_size(&line->bytes) && (length = line_bytes(line, terminal));) {
@@ -73,10 +74,10 @@ void gw_console_lines(gw_console *console, gw_line *line, int stream, int rank, 
         line->searched = 0;
     }
     size_t size = gw_buffer_size(&line->bytes);
-    line->searched = terminal && size ? size - 1 : size; /* a last \r is looked at again, with what follows it */
+    line->searched = terminal && size ? size - 1 : size; /* a last \r is checked again with the next byte */
 }
 
-void gw_console_flush_line(gw_console *console, gw_line *line, int stream, int rank, const char *name) {
+void gw_console_flush_line(gw_console *console, gw_console_line *line, int stream, int rank, const char *name) {
     size_t size = gw_buffer_size(&line->bytes);
     if (size) put_line(console, stream, rank, name, gw_buffer_head(&line->bytes), size);
     gw_buffer_take(&line->bytes, size);
@@ -90,27 +91,27 @@ void gw_console_say(gw_console *console, const char *text) {
 }
 
 int gw_console_fd(const gw_console *console) {
-    if (gw_buffer_size(&console->segments) == 0) return -1;
-    segment first;
-    memcpy(&first, gw_buffer_head(&console->segments), sizeof first);
+    if (gw_buffer_size(&console->runs) == 0) return -1;
+    run first;
+    memcpy(&first, gw_buffer_head(&console->runs), sizeof first);
     return console->options.fd[first.stream];
 }
 
-static void drop(gw_console *c, segment *first, size_t bytes) {
+static void drop(gw_console *c, run *first, size_t bytes) {
     gw_buffer_take(&c->bytes, bytes);
     first->bytes -= bytes;
-    memcpy(c->segments.data + c->segments.start, first, sizeof *first);
-    if (first->bytes == 0) gw_buffer_take(&c->segments, sizeof *first);
+    memcpy(c->runs.data + c->runs.start, first, sizeof *first);
+    if (first->bytes == 0) gw_buffer_take(&c->runs, sizeof *first);
 }
 
 int gw_console_write(gw_console *console) {
-    if (console->bytes.failed || console->segments.failed) {
+    if (console->bytes.failed || console->runs.failed) {
         gw_console_free(console);
         console->closed[0] = console->closed[1] = true;
         return ENOMEM;
     }
-    segment first;
-    memcpy(&first, gw_buffer_head(&console->segments), sizeof first);
+    run first;
+    memcpy(&first, gw_buffer_head(&console->runs), sizeof first);
     size_t bytes = first.bytes < PIPE_BUF ? first.bytes : PIPE_BUF;
     ssize_t written = write(console->options.fd[first.stream], gw_buffer_head(&console->bytes), bytes);
     if (written >= 0) {
@@ -126,5 +127,5 @@ int gw_console_write(gw_console *console) {
 
 void gw_console_free(gw_console *console) {
     gw_buffer_free(&console->bytes);
-    gw_buffer_free(&console->segments);
+    gw_buffer_free(&console->runs);
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
-#include "launch/wire.h"
+#include "launch/launch_protocol.h"
 
 static bool same_machine(const char *name) {
     static const char *const loopback[] = {"localhost", "127.0.0.1", "::1"};
@@ -22,7 +22,7 @@ static bool same_machine(const char *name) {
     return strcasecmp(name, own) == 0;
 }
 
-/* What ssh would take for an option, or a shell for more than a word, is no host. */
+/* Refuses names that ssh would read as an option, or a shell as more than one word. */
 static bool good_name(const char *name, size_t length) {
     if (length == 0 || length >= GW_HOST_NAME_BYTES || name[0] == '-') return false;
     for (size_t i = 0; i < length; i++)
@@ -34,8 +34,8 @@ static gw_status add_host(gw_hosts *hosts, const char *name, size_t length, int 
     for (int i = 0; i < hosts->count; i++) {
         gw_host *host = &hosts->list[i];
         if (strlen(host->name) != length || memcmp(host->name, name, length) != 0) continue;
-        if (slots > GW_WIRE_MAX_RANKS - host->slots)
-            return gw_fail(error, GW_INVALID, "host %s has more than %d slots", host->name, GW_WIRE_MAX_RANKS);
+        if (slots > GW_LAUNCH_MAX_RANKS - host->slots)
+            return gw_fail(error, GW_INVALID, "host %s has more than %d slots", host->name, GW_LAUNCH_MAX_RANKS);
         host->slots += slots;
         return GW_OK;
     }
@@ -49,7 +49,7 @@ static gw_status add_host(gw_hosts *hosts, const char *name, size_t length, int 
     return GW_OK;
 }
 
-/* One "host", "host:N" or "[address]:N"; `slots` is an N that stood elsewhere, or NULL. */
+/* One "host", "host:N" or "[address]:N"; `slots` is the N of a host file's "slots=N", or NULL. */
 static gw_status add_item(gw_hosts *hosts, const char *item, const char *slots, const char *where, gw_error *error) {
     const char *name = item;
     size_t length = strlen(item);
@@ -72,9 +72,9 @@ static gw_status add_item(gw_hosts *hosts, const char *item, const char *slots, 
     int64_t count = 1;
     if (colon && slots) return gw_fail(error, GW_INVALID, "\"%s\" in %s gives its slots twice", item, where);
     if (colon) slots = colon + 1;
-    if (slots && !gw_integer_parse(slots, 1, GW_WIRE_MAX_RANKS, &count))
+    if (slots && !gw_integer_parse(slots, 1, GW_LAUNCH_MAX_RANKS, &count))
         return gw_fail(error, GW_INVALID, "\"%s\" is not a number of slots for host %.*s in %s; allowed are 1 to %d",
-                       slots, (int)length, name, where, GW_WIRE_MAX_RANKS);
+                       slots, (int)length, name, where, GW_LAUNCH_MAX_RANKS);
     return add_host(hosts, name, length, (int)count, error);
 }
 

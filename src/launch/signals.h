@@ -1,13 +1,13 @@
-/* signals.h - signals as a descriptor, for the poll loops of the launcher and of its outposts. */
+/* signals.h - signals as a descriptor, for the poll loops of the launcher and the supervisors. */
 #ifndef GW_LAUNCH_SIGNALS_H
 #define GW_LAUNCH_SIGNALS_H
 
 #include <signal.h>
 #include <stdbool.h>
 
-/* A signalfd for SIGCHLD and what asks a program to end, which are blocked from now on; SIGPIPE is ignored. A launcher
- * leaves a signal that is ignored already (nohup, a background job) as it is, and takes SIGTSTP too. before: the mask
- * as it was, NULL: not wanted. -1: errno says why. */
+/* Returns a signalfd for SIGCHLD, SIGINT, SIGTERM and SIGHUP, and blocks these; ignores SIGPIPE. launcher: also takes
+ * SIGTSTP, and leaves out signals that are already ignored (nohup, a background job). before: receives the old mask;
+ * may be NULL. -1: see errno. */
 int gw_signals_open(bool launcher, sigset_t *before);
 
 #endif

@@ -1,7 +1,7 @@
 /* silence.c - see silence.h. */
 #include "launch/silence.h"
 
-enum { LOOKS = 16, COUNTED = 4 }; /* in a whole silence; of them, at most, between two looks */
+enum { LOOKS = 16, COUNTED = 4 }; /* checks per limit; maximum of periods that count for a gap between two checks */
 
 gw_time gw_silence_limit(gw_time deadline) {
     gw_time limit = deadline / 8 * 7;

@@ -53,14 +53,14 @@ void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host,
                        who, strerror(number));
 }
 
-/* Why a host that had answered was lost. */
-static void lose_host(gw_verdict *verdict, const gw_outpost *outpost, const char *what, int code) {
-    const gw_host *host = outpost->host;
+/* The cause for a host that had answered before. */
+static void lose_host(gw_verdict *verdict, const gw_host_connection *connection, const char *what, int code) {
+    const gw_host *host = connection->host;
     char why[96];
-    if (outpost->silent)
+    if (connection->silent)
         snprintf(why, sizeof why, "it has not answered for %.1f s",
-                 (double)outpost->silence.lasted / (double)GW_SECOND);
-    else if (outpost->cut)
+                 (double)connection->silence.lasted / (double)GW_SECOND);
+    else if (connection->cut)
         snprintf(why, sizeof why, "its ranks and those of the other hosts do not reach each other");
     else
         snprintf(why, sizeof why, "its %s ended with exit code %d", what, code);
@@ -69,16 +69,16 @@ static void lose_host(gw_verdict *verdict, const gw_outpost *outpost, const char
                    host->first_rank + host->ranks - 1, why);
 }
 
-void gw_verdict_host_lost(gw_verdict *verdict, const gw_outpost *outpost, const char *remote_path) {
-    const gw_host *host = outpost->host;
-    int code = WIFEXITED(outpost->status) ? WEXITSTATUS(outpost->status) : 128 + WTERMSIG(outpost->status);
+void gw_verdict_host_lost(gw_verdict *verdict, const gw_host_connection *connection, const char *remote_path) {
+    const gw_host *host = connection->host;
+    int code = WIFEXITED(connection->status) ? WEXITSTATUS(connection->status) : 128 + WTERMSIG(connection->status);
     const char *what = host->local ? "supervisor" : "remote shell";
-    if (outpost->greeted)
-        lose_host(verdict, outpost, what, code);
+    if (connection->greeted)
+        lose_host(verdict, connection, what, code);
     else if (!host->local && (code == 127 || code == 126))
         gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "cannot start %s on host %s (the remote shell ended with exit code %d); install gradwire there "
-                       "or name its place with --remote-path",
+                       "or name its path with --remote-path",
                        remote_path, host->name, code);
     else
         gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,

@@ -1,5 +1,5 @@
 /* direct.c - one host: every rank reduces its slice straight from all buffers in shared memory, in rank order, and
- * pushes the result into all. The plan is one BOARD step; how it is done is the executor's.
+ * pushes the result into all. The plan is one SHM step; the executor decides how it is done.
  *
  * Cost: no message; all-reduce reads p*n and writes p*n elements over all ranks together. */
 #include "plan/build.h"
@@ -13,37 +13,37 @@ static const char *refuses(const gw_plan_request *request) {
     case GW_COLL_BARRIER:
         break;
     default:
-        return "carries only allreduce, reduce_scatter, allgather, broadcast and barrier";
+        return "supports only allreduce, reduce_scatter, allgather, broadcast and barrier";
     }
-    if (!request->topology.board) return "needs ranks that share memory";
+    if (!request->topology.coll) return "needs ranks that share memory";
     if (gw_topology_hosts(&request->topology) > 1) return "needs all ranks on one host";
-    return request->counts ? "carries only even parts" : NULL;
+    return request->counts ? "supports only even parts" : NULL;
 }
 
 static void lay_out(gw_plan *plan) { plan->streams = 1; }
 
-/* The board pushes an all-gather's part from OUT, so it is copied there first. */
+/* An SHM all-gather pushes its part from OUT, so IN is copied there first. */
 static uint64_t copies(const gw_plan_request *request) {
     return request->collective == GW_COLL_ALLGATHER ? gw_ceil_div(request->count, request->chunk_count) : 0;
 }
 
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     (void)index;
-    *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = copies(&plan->request) + 1};
+    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1, .actions = copies(&plan->request) + 1};
 }
 
-static gw_board_task task_of(gw_collective collective) {
+static gw_shm_task task_of(gw_collective collective) {
     switch (collective) {
     case GW_COLL_ALLREDUCE:
-        return GW_BOARD_ALLREDUCE;
+        return GW_SHM_TASK_ALLREDUCE;
     case GW_COLL_REDUCE_SCATTER:
-        return GW_BOARD_REDUCE_SCATTER;
+        return GW_SHM_TASK_REDUCE_SCATTER;
     case GW_COLL_ALLGATHER:
-        return GW_BOARD_ALLGATHER;
+        return GW_SHM_TASK_ALLGATHER;
     case GW_COLL_BROADCAST:
-        return GW_BOARD_BROADCAST;
+        return GW_SHM_TASK_BROADCAST;
     default:
-        return GW_BOARD_BARRIER;
+        return GW_SHM_TASK_BARRIER;
     }
 }
 
@@ -53,43 +53,46 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     if (i < copies(request)) {
         gw_range at = gw_chunk_of((gw_range){0, request->count}, request->chunk_count, i);
         size_t count = at.to - at.from, own = gw_plan_part(request, request->rank).from;
-        *out = (gw_action){.kind = GW_STEP_COPY,
+        *out = (gw_action){.kind = GW_ACTION_COPY,
                          .src = gw_slot_at(GW_SPACE_IN, at.from, count),
                          .dst = gw_slot_at(GW_SPACE_OUT, own + at.from, count)};
         return;
     }
     gw_slot in = gw_slot_at(GW_SPACE_IN, 0, gw_plan_in_count(request));
     gw_slot dst = gw_slot_at(GW_SPACE_OUT, 0, gw_plan_out_count(request));
-    *out = (gw_action){.kind = GW_STEP_BOARD,
+    *out = (gw_action){.kind = GW_ACTION_SHM,
                      .src = request->collective == GW_COLL_ALLGATHER ? dst : in,
                      .dst = dst,
                      .task = task_of(request->collective),
                      .lanes = request->topology.world,
-                     .board_root = request->root};
+                     .coll_root = request->root};
 }
 
 static gw_cost cost(const gw_plan_request *request) {
     uint64_t p = (uint64_t)request->topology.world, n = gw_plan_total(request);
     switch (request->collective) {
     case GW_COLL_ALLREDUCE:
-        return (gw_cost){.board_elements = 2 * p * n};
+        return (gw_cost){.coll_elements = 2 * p * n};
     case GW_COLL_REDUCE_SCATTER:
-        return (gw_cost){.board_elements = (p + 1) * n};
+        return (gw_cost){.coll_elements = (p + 1) * n};
     case GW_COLL_ALLGATHER:
-        return (gw_cost){.board_elements = p * n};
+        return (gw_cost){.coll_elements = p * n};
     case GW_COLL_BROADCAST:
-        return (gw_cost){.board_elements = (p + 1) * n};
+        return (gw_cost){.coll_elements = (p + 1) * n};
     default:
         return (gw_cost){0};
     }
 }
 
 const gw_plan_builder gw_plan_direct = {
-    .name = "direct",
-    .about = "one host: slices are reduced in shared memory from all buffers and pushed into all",
+    .technique = {.name = "direct", .about = "each rank reduces its slice from all others",
+                  .params = GW_PARAMS(GW_PARAM_CHUNK)},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .preferred = true,
+    .local = true,
+    .fallback = &gw_plan_pairwise,
 };

@@ -1,12 +1,12 @@
-/* dissemination.c - the dissemination barrier (Hensgen, Finkel and Manber 1988): in round k every rank tells the rank
- * 2^k further on and hears from the rank 2^k before it; after ceil(log2 p) rounds it has heard, at one remove or more,
- * from everybody.
+/* dissemination.c - the dissemination barrier (Hensgen, Finkel and Manber 1988): in round k every rank signals the rank
+ * 2^k after it and waits for the one 2^k before it. After ceil(log2 p) rounds it has heard from all, directly or
+ * through others.
  *
  * Cost: p * ceil(log2 p) empty messages, ceil(log2 p) in a row. */
 #include "plan/build.h"
 
 static const char *refuses(const gw_plan_request *request) {
-    return request->collective == GW_COLL_BARRIER ? NULL : "carries only barrier";
+    return request->collective == GW_COLL_BARRIER ? NULL : "supports only barrier";
 }
 
 static uint32_t rounds(int world) {
@@ -21,17 +21,17 @@ static void lay_out(gw_plan *plan) { plan->streams = 2 * rounds(plan->request.to
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     int world = plan->request.topology.world, hop = 1 << index / 2, rank = plan->request.rank;
     bool sends = index % 2 == 0;
-    *out = (gw_stream){.flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV,
+    *out = (gw_stream){.kind = sends ? GW_STREAM_SEND : GW_STREAM_RECV,
                        .peer = (int)(((int64_t)rank + (sends ? hop : world - hop)) % world),
                        .channel = index / 2,
-                       .steps = 1};
+                       .actions = 1};
 }
 
-/* A round's message counts only after those of the rounds before, so one wait stands for all of them. */
+/* A round completes only after the rounds before it, so one wait covers all of them. */
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)plan, (void)i;
-    *out = (gw_action){.kind = index % 2 == 0 ? GW_STEP_SEND : GW_STEP_RECV};
-    if (index >= 2) out->ready[0] = gw_after((index | 1) - 2, 1);
+    *out = (gw_action){.kind = index % 2 == 0 ? GW_ACTION_SEND : GW_ACTION_RECV};
+    if (index >= 2) out->ready[0] = gw_post_op((index | 1) - 2, 1);
 }
 
 static gw_cost cost(const gw_plan_request *request) {
@@ -40,11 +40,11 @@ static gw_cost cost(const gw_plan_request *request) {
 }
 
 const gw_plan_builder gw_plan_dissemination = {
-    .name = "dissemination",
-    .about = "barrier in log2 p rounds of empty messages",
+    .technique = {.name = "dissemination", .about = "barrier in log2 p rounds of empty messages"},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .preferred = true,
 };

@@ -1,37 +1,39 @@
-/* hierarchical.c - an all-reduce in three stages: inside each host to the owners of slices, around the hosts in one
- * ring per slice ("lane"), and back inside each host. Hosts may have different numbers of ranks; there are as many
- * lanes as the smallest host has ranks, and local rank l < lanes owns slice l of every segment.
+/* hierarchical.c - an all-reduce in three phases: ranks of a host reduce to the owners of slices, the owners of one
+ * slice on all hosts run a ring (a "lane"), and the results go back to all ranks of each host. Hosts may have different
+ * numbers of ranks; there are as many lanes as the smallest host has ranks, and local rank l < lanes owns slice l of
+ * every window.
  *
- * Inside a host: by shared memory where there is a board (BOARD steps, rank order), else by messages: the owner adds
- * the other ranks' pieces to its own in rank order as they land. Partial sums stay wide until the last hop, so results
- * are rounded once. The stages of a segment follow each other piece by piece (by messages) or segment by segment
- * (board); with a board the next segment's first stage goes before this one's last, so both networks are busy.
+ * Inside a host: by shared memory where the ranks have it (SHM steps, rank order), else by messages: the owner adds the
+ * chunks of the other ranks to its own in rank order as they arrive. Partial sums stay in the accumulator type ("wide")
+ * until the last hop, so results are rounded once. The phases of a window follow each other chunk by chunk (by
+ * messages) or window by window (SHM steps); with SHM steps the first phase of the next window runs before the last
+ * phase of this one, so memory and network are both busy.
  *
- * In place: every element of IN is read once on each rank, and comes back finished only after that.
+ * In place: every element of IN is read once on each rank, and its result is written only after that.
  *
  * Cost of an all-reduce of n elements over h hosts of m ranks: between hosts h * 2 (h-1)/h n in 2 (h-1) rounds; by
  * messages inside hosts 2 (m-1) n for each host and two rounds more (fewer where hosts have one rank only). */
-#include "plan/around.h"
+#include "plan/ring_walk.h"
 
-/* Streams: the ring's four, the board, and by messages inside the host one per peer: pieces to the lanes' owners and
- * from the other ranks, results to the others and from the owners. */
+/* Streams: four of the ring and one of SHM steps. If ranks of a host use messages, each group has one stream per peer:
+ * chunks to the owners of lanes, chunks from the other ranks, results to the others, results from the owners. */
 enum group { TO_OWNERS, FROM_OTHERS, TO_OTHERS, FROM_OWNERS, GROUPS };
-#define BOARD_STREAM 4
+#define COLL_STREAM 4
 #define FIRST_LOCAL 5
 
 typedef struct shape {
-    gw_around ring;
+    gw_ring_walk ring;
     uint16_t lanes, local, locals; /* number of lanes; own rank in the host; ranks in the host */
     uint16_t first[GROUPS + 1];    /* stream numbers of the groups */
-    bool board, previous_wide;     /* a board is used; what the previous host sends first is a partial sum */
+    bool coll, previous_wide;     /* SHM steps are used; the previous host sends a partial sum first */
     int next, previous;            /* ranks of this lane on the neighbouring hosts */
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
     int least, most;
-    if (request->collective != GW_COLL_ALLREDUCE) return "carries only allreduce";
+    if (request->collective != GW_COLL_ALLREDUCE) return "supports only allreduce";
     gw_topology_local_sizes(&request->topology, &least, &most);
-    return most > 8192 ? "carries at most 8192 ranks on a host" : NULL;
+    return most > 8192 ? "supports at most 8192 ranks on a host" : NULL;
 }
 
 static int lanes_of(const gw_topology *topology) {
@@ -40,28 +42,29 @@ static int lanes_of(const gw_topology *topology) {
     return lanes;
 }
 
-static gw_segments cut_of(const gw_plan_request *request) {
+static gw_pipeline_cut cut_of(const gw_plan_request *request) {
     uint64_t ways = (uint64_t)lanes_of(&request->topology) * (uint64_t)gw_topology_hosts(&request->topology);
-    return gw_segments_cut(request->count, ways, request->chunk_count, request->pipeline);
+    return gw_pipeline_cut_make(request->count, ways, request->chunk_count, request->pipeline);
 }
 
 static bool is_lane(const shape *s) { return s->local < s->lanes; }
-/* One host with a board does everything in one step. */
-static bool is_one_board(const shape *s) { return s->board && s->ring.size == 1; }
-static bool by_messages(const shape *s) { return !s->board && s->locals > 1; }
-static uint64_t board_buffers(const shape *s) { return s->ring.cut.segments > 1 ? 2 : 1; }
+/* One host with shared memory does everything in one step. */
+static bool is_one_coll(const shape *s) { return s->coll && s->ring.size == 1; }
+static bool by_messages(const shape *s) { return !s->coll && s->locals > 1; }
+static uint64_t coll_buffers(const shape *s) { return s->ring.cut.windows > 1 ? 2 : 1; }
 
 static size_t slice_max(const shape *s, int depth) {
     uint64_t columns = gw_min_size((size_t)s->ring.cut.columns, (size_t)depth);
-    return (size_t)(s->ring.size * columns) * s->ring.cut.piece;
+    return (size_t)(s->ring.size * columns) * s->ring.cut.chunk;
 }
 
-/* After the ring's slots in WORK: two buffers of partial sums from the board, or a window for each local peer. */
+/* After the slots of the ring in WORK: two buffers of partial sums of SHM steps, or a window of slots for each local
+ * peer. */
 static size_t work_of(const shape *s, int depth) {
-    size_t ring = s->ring.slots * s->ring.cut.piece;
-    if (!is_lane(s) || is_one_board(s)) return 0;
-    if (s->board) return ring + (size_t)board_buffers(s) * slice_max(s, depth);
-    return ring + (size_t)(s->locals - 1) * 2 * (size_t)depth * s->ring.cut.piece;
+    size_t ring = s->ring.slots * s->ring.cut.chunk;
+    if (!is_lane(s) || is_one_coll(s)) return 0;
+    if (s->coll) return ring + (size_t)coll_buffers(s) * slice_max(s, depth);
+    return ring + (size_t)(s->locals - 1) * 2 * (size_t)depth * s->ring.cut.chunk;
 }
 
 static void count_local_streams(shape *s) {
@@ -88,10 +91,10 @@ static void lay_out(gw_plan *plan) {
                .local = (uint16_t)gw_topology_local_rank(topology, request->rank),
                .locals = (uint16_t)gw_topology_local_size(topology, host)};
     int before = (host + hosts - 1) % hosts;
-    s.board = topology->board && s.locals > 1;
+    s.coll = topology->coll && s.locals > 1;
     s.previous_wide = gw_topology_local_size(topology, before) > 1;
     if (is_lane(&s) && hosts > 1) {
-        s.ring.slots = gw_around_slots(&s.ring.cut, s.ring.size, request->pipeline);
+        s.ring.slots = gw_ring_walk_slots(&s.ring.cut, s.ring.size, request->pipeline);
         s.next = gw_topology_rank(topology, (host + 1) % hosts, s.local);
         s.previous = gw_topology_rank(topology, before, s.local);
     }
@@ -107,7 +110,7 @@ static enum group group_of(const shape *s, uint32_t index) {
     return (enum group)group;
 }
 
-/* The local rank a stream inside the host is with. */
+/* The local rank at the other end of a stream inside the host. */
 static int local_peer(const shape *s, uint32_t index) {
     enum group group = group_of(s, index);
     int member = (int)(index - s->first[group]);
@@ -115,169 +118,171 @@ static int local_peer(const shape *s, uint32_t index) {
     return member + (skips_self && member >= s->local);
 }
 
-static uint64_t board_steps(const shape *s) {
-    if (!s->board || s->ring.cut.segments == 0) return 0;
-    return is_one_board(s) ? 1 : 2 * s->ring.cut.segments;
+static uint64_t coll_steps(const shape *s) {
+    if (!s->coll || s->ring.cut.windows == 0) return 0;
+    return is_one_coll(s) ? 1 : 2 * s->ring.cut.windows;
 }
 
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
-    *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1};
-    if (index == BOARD_STREAM) {
-        out->steps = board_steps(&s);
+    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1};
+    if (index == COLL_STREAM) {
+        out->actions = coll_steps(&s);
     } else if (index >= FIRST_LOCAL) {
         enum group group = group_of(&s, index);
         int host = (int)s.ring.member;
-        out->flow = group == TO_OWNERS || group == TO_OTHERS ? GW_FLOW_SEND : GW_FLOW_RECV;
+        out->kind = group == TO_OWNERS || group == TO_OTHERS ? GW_STREAM_SEND : GW_STREAM_RECV;
         out->peer = gw_topology_rank(&plan->request.topology, host, local_peer(&s, index));
         out->channel = group < TO_OTHERS ? 2 : 3;
-        out->steps = s.ring.cut.columns * s.ring.size;
+        out->actions = s.ring.cut.columns * s.ring.size;
     } else if (is_lane(&s) && s.ring.size > 1) {
         bool sends = index % 2 == 0;
-        *out = (gw_stream){.flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV,
+        *out = (gw_stream){.kind = sends ? GW_STREAM_SEND : GW_STREAM_RECV,
                            .peer = sends ? s.next : s.previous,
                            .channel = index / 2,
-                           .steps = gw_around_steps(&s.ring)};
+                           .actions = gw_ring_walk_steps(&s.ring)};
     }
 }
 
-static gw_range slice_of(const shape *s, const gw_segment *segment, int lane) {
-    return gw_piece_of(gw_segment_range(&s->ring.cut, segment), s->lanes, (uint64_t)lane);
+static gw_range slice_of(const shape *s, const gw_pipeline_window *window, int lane) {
+    return gw_range_part(gw_pipeline_window_range(&s->ring.cut, window), s->lanes, (uint64_t)lane);
 }
 
-static gw_range piece_of(const shape *s, const gw_segment *segment, int lane, uint32_t block, uint64_t column) {
-    return gw_piece_of(slice_of(s, segment, lane), s->ring.size * segment->columns, block * segment->columns + column);
+static gw_range chunk_at(const shape *s, const gw_pipeline_window *window, int lane, uint32_t block, uint64_t column) {
+    return gw_range_part(slice_of(s, window, lane), s->ring.size * window->columns, block * window->columns + column);
 }
 
 static gw_slot user_slot(gw_space space, gw_range at) { return gw_slot_at(space, at.from, at.to - at.from); }
 
-/* The board alternates: the next segment is reduced inside the host before this one is spread. */
-static uint64_t board_reduce_index(uint64_t segment) { return segment ? 2 * segment - 1 : 0; }
+/* SHM steps alternate: the next window is reduced inside the host before the result of this one is sent to its
+ * ranks. */
+static uint64_t coll_reduce_index(uint64_t window) { return window ? 2 * window - 1 : 0; }
 
-static bool board_reduces(uint64_t segments, uint64_t index, uint64_t *segment) {
-    bool reduces = index == 0 || (index % 2 == 1 && (index + 1) / 2 < segments);
-    *segment = reduces ? (index + 1) / 2 : index % 2 == 1 ? segments - 1 : index / 2 - 1;
+static bool coll_reduces(uint64_t windows, uint64_t index, uint64_t *window) {
+    bool reduces = index == 0 || (index % 2 == 1 && (index + 1) / 2 < windows);
+    *window = reduces ? (index + 1) / 2 : index % 2 == 1 ? windows - 1 : index / 2 - 1;
     return reduces;
 }
 
-static size_t board_buffer(const gw_plan *plan, const shape *s, uint64_t segment) {
-    size_t ring = s->ring.slots * s->ring.cut.piece;
-    return ring + (size_t)(segment % board_buffers(s)) * slice_max(s, plan->request.pipeline);
+static size_t coll_buffer(const gw_plan *plan, const shape *s, uint64_t window) {
+    size_t ring = s->ring.slots * s->ring.cut.chunk;
+    return ring + (size_t)(window % coll_buffers(s)) * slice_max(s, plan->request.pipeline);
 }
 
 static gw_waits ring_done(const shape *s, uint32_t stream, uint64_t number) {
     if (!is_lane(s)) return (gw_waits){0};
-    gw_segment segment = gw_segment_number(&s->ring.cut, number);
-    return gw_after(stream, gw_around_through(&s->ring, &segment, s->ring.size - 2, segment.columns - 1));
+    gw_pipeline_window window = gw_pipeline_window_at(&s->ring.cut, number);
+    return gw_post_op(stream, gw_ring_walk_through(&s->ring, &window, s->ring.size - 2, window.columns - 1));
 }
 
-static void board(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    *out = (gw_action){.kind = GW_STEP_BOARD, .lanes = is_one_board(s) ? s->locals : s->lanes};
-    if (is_one_board(s)) {
-        out->task = GW_BOARD_ALLREDUCE;
+static void coll(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
+    *out = (gw_action){.kind = GW_ACTION_SHM, .lanes = is_one_coll(s) ? s->locals : s->lanes};
+    if (is_one_coll(s)) {
+        out->task = GW_SHM_TASK_ALLREDUCE;
         out->src = gw_slot_at(GW_SPACE_IN, 0, plan->request.count);
         out->dst = gw_slot_at(GW_SPACE_OUT, 0, plan->request.count);
         return;
     }
     uint64_t number;
-    bool reduces = board_reduces(s->ring.cut.segments, index, &number);
-    gw_segment segment = gw_segment_number(&s->ring.cut, number);
-    gw_range all = gw_segment_range(&s->ring.cut, &segment);
+    bool reduces = coll_reduces(s->ring.cut.windows, index, &number);
+    gw_pipeline_window window = gw_pipeline_window_at(&s->ring.cut, number);
+    gw_range all = gw_pipeline_window_range(&s->ring.cut, &window);
     if (!reduces) {
-        out->task = GW_BOARD_ALLGATHER;
+        out->task = GW_SHM_TASK_ALLGATHER;
         out->src = out->dst = user_slot(GW_SPACE_OUT, all);
         out->ready[0] = ring_done(s, s->ring.rs_recv, number);
         out->ready[1] = ring_done(s, s->ring.ag_recv, number);
         return;
     }
-    out->task = GW_BOARD_REDUCE_SCATTER;
+    out->task = GW_SHM_TASK_REDUCE_SCATTER;
     out->dst_wide = true;
     out->src = user_slot(GW_SPACE_IN, all);
     if (is_lane(s)) {
-        gw_range slice = slice_of(s, &segment, s->local);
-        out->dst = gw_slot_at(GW_SPACE_WORK, board_buffer(plan, s, number), slice.to - slice.from);
+        gw_range slice = slice_of(s, &window, s->local);
+        out->dst = gw_slot_at(GW_SPACE_WORK, coll_buffer(plan, s, number), slice.to - slice.from);
     }
-    /* What read this buffer before has been waited for by the steps before this one, but for sends that linger. */
+    /* The steps before this one have waited for the readers of this buffer, except for pending sends. */
     if (number >= 2) out->ready[0] = ring_done(s, s->ring.rs_send, number - 2);
 }
 
 static uint64_t window(const gw_plan *plan) { return 2 * (uint64_t)plan->request.pipeline; }
 
-/* The landing slot of piece i from the peer-th of the other local ranks; the last peer's ends up with the host's sum.
- */
+/* The slot where chunk i of the peer-th other local rank lands; the slot of the last peer ends up with the sum of the
+ * host. */
 static gw_slot window_slot(const gw_plan *plan, const shape *s, uint32_t peer, uint64_t i, size_t count) {
     uint64_t slot = s->ring.slots + peer * window(plan) + i % window(plan);
-    return gw_slot_at(GW_SPACE_WORK, (size_t)slot * s->ring.cut.piece, count);
+    return gw_slot_at(GW_SPACE_WORK, (size_t)slot * s->ring.cut.chunk, count);
 }
 
-/* The host's sum of a piece, which the ring meets in turn `turn` of the segment (see from_others). */
-static gw_slot host_sum(const gw_plan *plan, const shape *s, const gw_pass *pass, uint64_t turn, gw_range at,
+/* The host's sum of a chunk, which the ring needs in turn `turn` of the window (see from_others). */
+static gw_slot host_sum(const gw_plan *plan, const shape *s, const gw_ring_hop *pass, uint64_t turn, gw_range at,
                         bool *wide, gw_waits *ready) {
     *wide = s->locals > 1;
     if (!*wide) return user_slot(GW_SPACE_IN, at);
-    if (s->board) {
-        uint64_t number = pass->segment.number;
-        size_t offset = at.from - slice_of(s, &pass->segment, s->local).from;
-        *ready = gw_after(BOARD_STREAM, board_reduce_index(number) + 1);
-        return gw_slot_at(GW_SPACE_WORK, board_buffer(plan, s, number) + offset, at.to - at.from);
+    if (s->coll) {
+        uint64_t number = pass->window.number;
+        size_t offset = at.from - slice_of(s, &pass->window, s->local).from;
+        *ready = gw_post_op(COLL_STREAM, coll_reduce_index(number) + 1);
+        return gw_slot_at(GW_SPACE_WORK, coll_buffer(plan, s, number) + offset, at.to - at.from);
     }
-    uint64_t i = pass->segment.before * s->ring.size + turn * pass->segment.columns + pass->column;
-    *ready = gw_after((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
+    uint64_t i = pass->window.before * s->ring.size + turn * pass->window.columns + pass->column;
+    *ready = gw_post_op((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
     return window_slot(plan, s, s->locals - 2u, i, at.to - at.from);
 }
 
 static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_rs_send(&s->ring, index, out);
-    gw_range at = piece_of(s, &pass.segment, s->local, pass.block, pass.column);
+    gw_ring_hop pass = gw_ring_walk_rs_send(&s->ring, index, out);
+    gw_range at = chunk_at(s, &pass.window, s->local, pass.block, pass.column);
     out->wide = true;
     if (pass.first)
         out->src = host_sum(plan, s, &pass, 0, at, &out->wide, &out->ready[1]);
     else
-        out->src = gw_around_slot(&s->ring, index - pass.segment.columns, at.to - at.from);
+        out->src = gw_ring_walk_slot(&s->ring, index - pass.window.columns, at.to - at.from);
 }
 
 static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_rs_recv(&s->ring, index, out);
-    gw_range at = piece_of(s, &pass.segment, s->local, pass.block, pass.column);
+    gw_ring_hop pass = gw_ring_walk_rs_recv(&s->ring, index, out);
+    gw_range at = chunk_at(s, &pass.window, s->local, pass.block, pass.column);
     out->wide = !pass.first || s->previous_wide;
     out->src = host_sum(plan, s, &pass, pass.round + 1, at, &out->src_wide, &out->ready[1]);
-    out->land = gw_around_slot(&s->ring, index, at.to - at.from);
+    out->land = gw_ring_walk_slot(&s->ring, index, at.to - at.from);
     out->dst = pass.last ? user_slot(GW_SPACE_OUT, at) : out->land;
 }
 
 static void ag_send(const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_ag_send(&s->ring, index, out);
-    out->src = user_slot(GW_SPACE_OUT, piece_of(s, &pass.segment, s->local, pass.block, pass.column));
+    gw_ring_hop pass = gw_ring_walk_ag_send(&s->ring, index, out);
+    out->src = user_slot(GW_SPACE_OUT, chunk_at(s, &pass.window, s->local, pass.block, pass.column));
     if (pass.first)
         out->ready[0] =
-            gw_after(s->ring.rs_recv, gw_around_through(&s->ring, &pass.segment, s->ring.size - 2, pass.column));
+            gw_post_op(s->ring.rs_recv, gw_ring_walk_through(&s->ring, &pass.window, s->ring.size - 2, pass.column));
 }
 
 static void ag_recv(const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_ag_recv(&s->ring, index, out);
-    out->land = out->dst = user_slot(GW_SPACE_OUT, piece_of(s, &pass.segment, s->local, pass.block, pass.column));
+    gw_ring_hop pass = gw_ring_walk_ag_recv(&s->ring, index, out);
+    out->land = out->dst = user_slot(GW_SPACE_OUT, chunk_at(s, &pass.window, s->local, pass.block, pass.column));
 }
 
-/* Who frees the slot of piece `index` from a peer: the next peer's sum, or, for the host's sum, the ring. */
+/* The stream that frees the slot of chunk `index` of a peer: the sum of the next peer, or, for the sum of the host, the
+ * ring. */
 static gw_waits window_user(const shape *s, uint32_t stream, uint64_t index) {
-    if (stream + 1 < s->first[FROM_OTHERS + 1]) return gw_after(stream + 1, index + 1);
-    if (s->ring.size == 1) return gw_after(stream, index + 1);
-    gw_segment segment = gw_segment_of_step(&s->ring.cut, s->ring.size, index);
-    uint64_t turn = segment.within / segment.columns, column = segment.within % segment.columns;
-    return turn ? gw_after(s->ring.rs_recv, gw_around_through(&s->ring, &segment, turn - 1, column))
-                : gw_after(s->ring.rs_send, gw_around_through(&s->ring, &segment, 0, column));
+    if (stream + 1 < s->first[FROM_OTHERS + 1]) return gw_post_op(stream + 1, index + 1);
+    if (s->ring.size == 1) return gw_post_op(stream, index + 1);
+    gw_pipeline_window window = gw_pipeline_window_of_step(&s->ring.cut, s->ring.size, index);
+    uint64_t turn = window.within / window.columns, column = window.within % window.columns;
+    return turn ? gw_post_op(s->ring.rs_recv, gw_ring_walk_through(&s->ring, &window, turn - 1, column))
+                : gw_post_op(s->ring.rs_send, gw_ring_walk_through(&s->ring, &window, 0, column));
 }
 
 static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_range at, gw_action *out) {
     uint32_t peer = stream - s->first[FROM_OTHERS];
     size_t count = at.to - at.from;
-    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE, .src = user_slot(GW_SPACE_IN, at)};
+    *out = (gw_action){.kind = GW_ACTION_RECV_REDUCE, .src = user_slot(GW_SPACE_IN, at)};
     out->land = out->dst = window_slot(plan, s, peer, i, count);
     if (peer > 0) {
         out->src = window_slot(plan, s, peer - 1, i, count);
         out->src_wide = true;
-        out->ready[0] = gw_after(stream - 1, i + 1);
+        out->ready[0] = gw_post_op(stream - 1, i + 1);
     }
     if (s->ring.size == 1 && stream + 1 == s->first[FROM_OTHERS + 1]) {
         out->finish = true;
@@ -286,40 +291,41 @@ static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, ui
     if (i >= window(plan)) out->free[0] = window_user(s, stream, i - window(plan));
 }
 
-/* Results go to the other local ranks as they appear: own block after the last reduction, the others as they come
- * around. */
-static void to_others(const shape *s, uint64_t i, const gw_segment *segment, uint64_t turn, uint64_t column,
+/* Results go to the other local ranks as they complete: the own block after the last reduction, the other blocks as the
+ * ring delivers them. */
+static void to_others(const shape *s, uint64_t i, const gw_pipeline_window *window, uint64_t turn, uint64_t column,
                       gw_range at, gw_action *out) {
-    *out = (gw_action){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_OUT, at)};
+    *out = (gw_action){.kind = GW_ACTION_SEND, .src = user_slot(GW_SPACE_OUT, at)};
     if (s->ring.size == 1)
-        out->ready[0] = gw_after((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
+        out->ready[0] = gw_post_op((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
     else if (turn == 0)
-        out->ready[0] = gw_after(s->ring.rs_recv, gw_around_through(&s->ring, segment, s->ring.size - 2, column));
+        out->ready[0] = gw_post_op(s->ring.rs_recv, gw_ring_walk_through(&s->ring, window, s->ring.size - 2, column));
     else
-        out->ready[0] = gw_after(s->ring.ag_recv, gw_around_through(&s->ring, segment, turn - 1, column));
+        out->ready[0] = gw_post_op(s->ring.ag_recv, gw_ring_walk_through(&s->ring, window, turn - 1, column));
 }
 
-/* On the way in pieces go in the order in which the ring needs them, on the way out in that in which it has them. */
+/* Chunks to the owners go in the order in which the ring needs them; results come back in the order in which it
+ * completes them. */
 static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uint64_t i, gw_action *out) {
     enum group group = group_of(s, stream);
-    gw_segment segment = gw_segment_of_step(&s->ring.cut, s->ring.size, i);
-    uint64_t turn = segment.within / segment.columns, column = segment.within % segment.columns;
+    gw_pipeline_window window = gw_pipeline_window_of_step(&s->ring.cut, s->ring.size, i);
+    uint64_t turn = window.within / window.columns, column = window.within % window.columns;
     uint64_t back = group < TO_OTHERS ? turn + 1 : turn;
     uint32_t block = (uint32_t)((s->ring.member + s->ring.size - back) % s->ring.size);
     int lane = group == TO_OWNERS || group == FROM_OWNERS ? local_peer(s, stream) : s->local;
-    gw_range at = piece_of(s, &segment, lane, block, column);
+    gw_range at = chunk_at(s, &window, lane, block, column);
     switch (group) {
     case TO_OWNERS:
-        *out = (gw_action){.kind = GW_STEP_SEND, .src = user_slot(GW_SPACE_IN, at)};
+        *out = (gw_action){.kind = GW_ACTION_SEND, .src = user_slot(GW_SPACE_IN, at)};
         break;
     case FROM_OTHERS:
         from_others(plan, s, stream, i, at, out);
         break;
     case TO_OTHERS:
-        to_others(s, i, &segment, turn, column, at, out);
+        to_others(s, i, &window, turn, column, at, out);
         break;
     default:
-        *out = (gw_action){.kind = GW_STEP_RECV};
+        *out = (gw_action){.kind = GW_ACTION_RECV};
         out->land = out->dst = user_slot(GW_SPACE_OUT, at);
     }
 }
@@ -329,8 +335,8 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     GW_PLAN_RECALL(plan, &s);
     if (index >= FIRST_LOCAL)
         local_step(plan, &s, index, i, out);
-    else if (index == BOARD_STREAM)
-        board(plan, &s, i, out);
+    else if (index == COLL_STREAM)
+        coll(plan, &s, i, out);
     else if (index == s.ring.rs_send)
         rs_send(plan, &s, i, out);
     else if (index == s.ring.rs_recv)
@@ -341,15 +347,15 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
         ag_recv(&s, i, out);
 }
 
-/* Elements of a host's first block to be sent, over all lanes: whole columns, and its pieces of the last segment. */
-static uint64_t first_block(const gw_segments *cut, int lanes, int hosts, int host) {
-    gw_segment last = gw_segment_number(cut, cut->segments - 1);
-    uint64_t elements = last.before * (uint64_t)lanes * cut->piece, block = (uint64_t)((host + hosts - 1) % hosts);
+/* Elements of the first block that a host sends, over all lanes: whole columns, and its chunks of the last window. */
+static uint64_t first_block(const gw_pipeline_cut *cut, int lanes, int hosts, int host) {
+    gw_pipeline_window last = gw_pipeline_window_at(cut, cut->windows - 1);
+    uint64_t elements = last.before * (uint64_t)lanes * cut->chunk, block = (uint64_t)((host + hosts - 1) % hosts);
     for (int lane = 0; lane < lanes; lane++) {
-        gw_range slice = gw_piece_of(gw_segment_range(cut, &last), (uint64_t)lanes, (uint64_t)lane);
+        gw_range slice = gw_range_part(gw_pipeline_window_range(cut, &last), (uint64_t)lanes, (uint64_t)lane);
         for (uint64_t column = 0; column < last.columns; column++) {
-            gw_range piece = gw_piece_of(slice, (uint64_t)hosts * last.columns, block * last.columns + column);
-            elements += piece.to - piece.from;
+            gw_range chunk = gw_range_part(slice, (uint64_t)hosts * last.columns, block * last.columns + column);
+            elements += chunk.to - chunk.from;
         }
     }
     return elements;
@@ -359,31 +365,41 @@ static gw_cost cost(const gw_plan_request *request) {
     const gw_topology *topology = &request->topology;
     uint64_t n = request->count, hosts = (uint64_t)gw_topology_hosts(topology), lanes = (uint64_t)lanes_of(topology);
     if (n == 0) return (gw_cost){0};
-    gw_segments cut = cut_of(request);
-    uint64_t pieces = lanes * hosts * cut.columns, raw_first = 0, inside = 0;
-    gw_cost cost = {.messages = 2 * (hosts - 1) * pieces, .elements = (hosts - 1) * n};
+    gw_pipeline_cut cut = cut_of(request);
+    uint64_t chunks = lanes * hosts * cut.columns, raw_first = 0, inside = 0;
+    gw_cost cost = {.messages = 2 * (hosts - 1) * chunks, .elements = (hosts - 1) * n};
     for (uint64_t host = 0; host < hosts; host++) {
         uint64_t locals = (uint64_t)gw_topology_local_size(topology, (int)host);
         if (locals == 1)
             raw_first += hosts > 1 ? first_block(&cut, (int)lanes, (int)hosts, (int)host) : 0;
-        else if (topology->board)
-            cost.board_elements += hosts == 1 ? 2 * locals * n : (2 * locals + 1) * n;
+        else if (topology->coll)
+            cost.coll_elements += hosts == 1 ? 2 * locals * n : (2 * locals + 1) * n;
         else
             inside += locals - 1;
     }
-    cost.messages += 2 * inside * pieces;
+    cost.messages += 2 * inside * chunks;
     cost.elements += 2 * inside * n + raw_first;
     cost.wide_elements = hosts > 1 ? (hosts - 1) * n - raw_first : 0;
     cost.start_ups = 2 * (hosts - 1) + (inside ? 2 : 0);
     return cost;
 }
 
+static gw_cost_terms work(const gw_cost_inputs *s) {
+    double others = s->hosts - 1, local = s->per_host > 1 ? 2 : 0;
+    return (gw_cost_terms){.rounds = 2 * others + local, .bytes = 2 * others * s->bytes / s->hosts,
+                     .messages = 2 * others + local, .crowd = 1, .reduced = s->bytes,
+                     .preference = s->hosts > 1 && s->per_host > 1 ? 0 : -1};
+}
+
 const gw_plan_builder gw_plan_hierarchical = {
-    .name = "hierarchical",
-    .about = "inside hosts by shared memory, between hosts by one ring for each slice",
+    .technique = {.name = "hierarchical", .about = "shared memory within a host, ring across hosts",
+                  .params = GW_PARAMS(GW_PARAM_CHUNK)},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .work = work,
+    .local = true,
+    .symmetric = true,
 };

@@ -1,7 +1,7 @@
-/* oneshot.c - an all-reduce in one round: everybody sends all of its data to everybody, and everybody folds all of it
- * in rank order (the same bits as direct and exchange have). For little data, where a round costs more than bytes do.
+/* oneshot.c - an all-reduce in one round: every rank sends all of its data to every other, and each folds all of it in
+ * rank order (the same bits as direct and pairwise). For little data, where a round costs more than the bytes.
  *
- * In place: a chunk of IN is written over only when it has gone to all others.
+ * In place: a chunk of IN is overwritten only after it has been sent to all others.
  *
  * Cost of n elements: p (p-1) messages of n, one in a row; each rank sends (p-1) n. */
 #include "plan/build.h"
@@ -13,7 +13,7 @@ typedef struct shape {
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
-    return request->collective == GW_COLL_ALLREDUCE ? NULL : "carries only allreduce";
+    return request->collective == GW_COLL_ALLREDUCE ? NULL : "supports only allreduce";
 }
 
 static void lay_out(gw_plan *plan) {
@@ -28,16 +28,16 @@ static void lay_out(gw_plan *plan) {
     GW_PLAN_KEEP(plan, &s);
 }
 
-/* Sends begin with the next rank, receives with the one before, so that not everybody begins with rank 0. */
+/* Sends begin with the next rank and receives with the one before, so that not all ranks begin with rank 0. */
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     int world = plan->request.topology.world, rank = plan->request.rank;
-    *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = s.chunks};
+    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1, .actions = s.chunks};
     if (index == 2 * s.others) return;
     bool sends = index < s.others;
     int distance = 1 + (int)(sends ? index : index - s.others);
-    out->flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV;
+    out->kind = sends ? GW_STREAM_SEND : GW_STREAM_RECV;
     out->peer = sends ? (rank + distance) % world : (rank - distance + world) % world;
 }
 
@@ -45,14 +45,14 @@ static void recv_chunk(const gw_plan *plan, const shape *s, uint32_t index, uint
     gw_stream from;
     stream(plan, index, &from);
     uint64_t before = (uint64_t)(from.peer < plan->request.rank ? from.peer : from.peer - 1);
-    *out = (gw_action){.kind = GW_STEP_RECV};
+    *out = (gw_action){.kind = GW_ACTION_RECV};
     out->land = out->dst =
         gw_slot_at(GW_SPACE_WORK, (size_t)((before * s->window + i % s->window) * s->slot), count);
-    if (i >= s->window) out->free[0] = gw_after(2 * s->others, i - s->window + 1);
+    if (i >= s->window) out->free[0] = gw_post_op(2 * s->others, i - s->window + 1);
 }
 
 static void fold(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_action *out) {
-    *out = (gw_action){.kind = GW_STEP_FOLD,
+    *out = (gw_action){.kind = GW_ACTION_FOLD,
                        .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from),
                        .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from),
                        .finish = true,
@@ -71,7 +71,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     else if (index >= s.others)
         recv_chunk(plan, &s, index, i, at.to - at.from, out);
     else
-        *out = (gw_action){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
+        *out = (gw_action){.kind = GW_ACTION_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
 }
 
 static gw_cost cost(const gw_plan_request *request) {
@@ -80,12 +80,20 @@ static gw_cost cost(const gw_plan_request *request) {
                      .start_ups = request->count ? 1 : 0};
 }
 
+static gw_cost_terms work(const gw_cost_inputs *s) {
+    double others = s->ranks - 1;
+    return (gw_cost_terms){.rounds = 1, .bytes = others * s->bytes, .messages = others, .reduced = others * s->bytes,
+                     .crowd = gw_cost_congestion(s, GW_CONGESTION_PAIRWISE), .preference = 5};
+}
+
 const gw_plan_builder gw_plan_oneshot = {
-    .name = "oneshot",
-    .about = "everybody's data straight to everybody, summed in rank order: one round, for little data",
+    .technique = {.name = "oneshot",
+                  .about = "all data straight to all ranks, summed in rank order: one round, for little data"},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .work = work,
+    .symmetric = true,
 };

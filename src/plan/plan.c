@@ -1,15 +1,32 @@
 /* plan.c - the table of builders, the check of a request, and the sizes that follow from it. */
 #include "plan/build.h"
 
-const gw_plan_builder *const gw_plan_builders[] = {
-    &gw_plan_ring,          &gw_plan_halving, &gw_plan_tree, &gw_plan_direct, &gw_plan_exchange, &gw_plan_hierarchical,
-    &gw_plan_dissemination, &gw_plan_pair,    &gw_plan_native, &gw_plan_oneshot,
-    &gw_plan_doubling,      NULL,
-};
+#define POINTER(name, id) &gw_plan_##name,
+const gw_plan_builder *const gw_plan_builders[] = {GW_PLANS(POINTER, POINTER) NULL};
+
+#define ID(name, id) id,
+static const uint8_t ids[] = {GW_PLANS(ID, ID)};
+
+#define UNIQUE(name, id) ID_##id = id,
+enum { GW_PLANS(UNIQUE, UNIQUE) }; /* an id that is used twice does not compile */
+#define IN_RANGE(name, id) static_assert(id > 0 && id < GW_PLAN_IDS, "the id of a plan");
+GW_PLANS(IN_RANGE, IN_RANGE)
 
 const gw_plan_builder *gw_plan_find(const char *name) {
     for (int i = 0; gw_plan_builders[i]; i++)
-        if (strcmp(gw_plan_builders[i]->name, name) == 0) return gw_plan_builders[i];
+        if (strcmp(gw_plan_builders[i]->technique.name, name) == 0) return gw_plan_builders[i];
+    return NULL;
+}
+
+uint8_t gw_plan_id(const gw_plan_builder *builder) {
+    for (int i = 0; gw_plan_builders[i]; i++)
+        if (gw_plan_builders[i] == builder) return ids[i];
+    return 0;
+}
+
+const gw_plan_builder *gw_plan_by_id(uint8_t id) {
+    for (int i = 0; gw_plan_builders[i]; i++)
+        if (ids[i] == id) return gw_plan_builders[i];
     return NULL;
 }
 
@@ -144,9 +161,9 @@ gw_status gw_plan_make(gw_plan *plan, const gw_plan_builder *builder, const gw_p
     if (status != GW_OK) return status;
     const char *refusal = builder->refuses(request);
     if (refusal && request->topology.world > 1)
-        return gw_fail(error, GW_UNSUPPORTED, "%s cannot be carried by %s, which %s",
-                       gw_collective_name(request->collective), builder->name, refusal);
-    *plan = (gw_plan){.builder = request->topology.world == 1 ? &gw_plan_alone : builder, .request = *request};
+        return gw_fail(error, GW_UNSUPPORTED, "%s is not supported by %s, which %s",
+                       gw_collective_name(request->collective), builder->technique.name, refusal);
+    *plan = (gw_plan){.builder = request->topology.world == 1 ? &gw_plan_single_rank : builder, .request = *request};
     plan->builder->lay_out(plan);
     return GW_OK;
 }
@@ -156,9 +173,9 @@ void gw_plan_stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     plan->builder->stream(plan, index, out);
 }
 
-void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out) {
+void gw_plan_action(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out) {
     assert(stream < plan->streams);
-    plan->builder->step(plan, stream, index, out);
+    plan->builder->action(plan, stream, index, out);
 }
 
 gw_cost gw_plan_cost(const gw_plan_builder *builder, const gw_plan_request *request) {

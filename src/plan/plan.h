@@ -1,31 +1,35 @@
 /* plan.h - collectives as data.
  *
  * A plan says what one rank does in one collective. It is a pure function: given a request (collective, world, rank,
- * count, ...) a builder lays out *streams*, and the i-th step of a stream can be asked for at any time; nothing is
- * stored per step, so a thousand ranks and a terabyte fit.
+ * count, ...) a builder lays out *streams*, and computes the i-th step of a stream (gw_action) whenever it is asked
+ * for. Nothing is stored per step, so a plan for a thousand ranks and a terabyte needs little memory. In this folder a
+ * step is one action of a stream, not a training step.
  *
  * A stream is a first-in first-out sequence of steps of one sort with one peer: messages sent to it, messages received
- * from it, or local work. The i-th message of a send stream (to peer q, channel c) meets the i-th step of q's receive
+ * from it, or local work. The i-th message of a send stream (to peer q, channel c) is for the i-th step of q's receive
  * stream (from this rank, channel c). Streams run side by side; the only order between them is what a step's waits
  * say: "stream s has completed at least n steps".
  *
- * A message has landing space of its own: a receive step may be granted to its sender as soon as its `free` waits
- * hold, and the result is formed (reduced, copied) when its `ready` waits hold too. A plan must never need a message
- * to be received before an earlier one of the same stream.
+ * Every message has its own receive buffer (`land`). The receiver grants it to the sender (clear to send) as soon as
+ * the `free` waits of the step hold; the result is reduced or copied when its `ready` waits hold too. A plan must never
+ * need a message to be received before an earlier one of the same stream.
  *
  * Units are elements of the user's type. Buffers: IN and OUT are the user's (they may be one and the same: a plan must
- * be right in place), WORK is scratch of `work_count` elements of the accumulator type (gw_accumulator), on every rank
- * its own. A slot in WORK is addressed in accumulator elements, whatever is stored there; what is stored raw begins
- * where the slot begins (but for the landing of RECV_REDUCE, whose place inside its slot is the executor's choice).
+ * be correct in place), WORK is scratch of `work_count` elements of the accumulator type (gw_accumulator), private to
+ * each rank. A slot in WORK is addressed in accumulator elements, whatever its content. Raw content (elements of the
+ * user's type) begins where the slot begins. Only the message of a RECV_REDUCE may land anywhere inside its slot: the
+ * executor chooses.
  *
  * Invariants that the tests check for every builder and world up to 17: sends and receives pair up one to one with the
- * same count and width; the graph of waits has no cycle; no two steps that may run at the same time write the same
- * place, nor one writes what the other reads; the result equals the reference; messages and bytes equal cost(). */
+ * same count and width; the graph of waits has no cycle; of two steps that may run at the same time, neither writes an
+ * element that the other reads or writes; the result equals the reference; messages and bytes equal cost(). */
 #ifndef GW_PLAN_H
 #define GW_PLAN_H
 
-#include "base/board_task.h"
+#include "base/shm_task.h"
 #include "base/status.h"
+#include "base/technique.h"
+#include "plan/plan_registry.h"
 
 typedef enum gw_collective {
     GW_COLL_ALLREDUCE,
@@ -45,26 +49,26 @@ typedef enum gw_collective {
 const char *gw_collective_name(gw_collective collective);
 bool gw_collective_parse(const char *name, gw_collective *collective);
 
-/* What a message costs: alpha seconds, and beta for each byte of it. */
-typedef struct gw_wire {
+/* The cost of a message: alpha seconds, and beta seconds for each of its bytes. */
+typedef struct gw_link_cost {
     double alpha, beta;
-} gw_wire;
+} gw_link_cost;
 
-/* Which ranks share a host, and in which order rings go around. host_of[r] numbers the hosts 0, 1, ... in the order in
+/* Which ranks share a host, and the order of the ranks in rings. host_of[r] numbers the hosts 0, 1, ... in the order in
  * which they appear in `order`: rings of hosts go around by number. */
 typedef struct gw_topology {
     int world;
     const int *host_of; /* world entries; NULL: every rank alone on its host */
     const int *order;   /* world entries: every rank once, those of a host together, its leaders first; NULL: by rank */
-    gw_wire wire;       /* of the worst link from one host to the next in that order; beta 0: not measured */
-    bool crowded;       /* somewhere ranks outnumber the cores of their machine */
-    bool board;         /* the ranks of a host share memory (see GW_STEP_BOARD) */
-    bool native;        /* the transport can carry out the whole of it (see GW_STEP_NATIVE) */
+    gw_link_cost wire;       /* of the worst link from one host to the next in that order; beta 0: not measured */
+    bool oversubscribed; /* on some host ranks outnumber the cores */
+    bool coll;           /* the ranks of a host share memory (see GW_ACTION_SHM) */
+    bool native;         /* the transport runs the whole collective (see GW_ACTION_NATIVE) */
 } gw_topology;
 
-/* What is asked for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the others the part
- * of one rank (gather, scatter, alltoall, even allgather and reduce-scatter). counts: world entries, only for uneven
- * all-gather and reduce-scatter (count is then 0), NULL otherwise; must outlive the plan. */
+/* The collective that a plan is for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the
+ * others the part of one rank (gather, scatter, alltoall, even allgather and reduce-scatter). counts: world entries,
+ * only for uneven all-gather and reduce-scatter (count is then 0), NULL otherwise; must outlive the plan. */
 typedef struct gw_plan_request {
     gw_collective collective;
     gw_topology topology;
@@ -75,7 +79,7 @@ typedef struct gw_plan_request {
     size_t chunk_count; /* the largest message, in elements; > 0 */
     int pipeline;       /* messages of a stream that may be in flight at once (landing slots); > 0 */
     bool apart;         /* on this rank IN and OUT do not overlap, so that messages may land in OUT before IN is read;
-                           false is always right, and ranks need not agree */
+                           false is always correct, and ranks may differ */
 } gw_plan_request;
 
 typedef enum gw_space { GW_SPACE_NONE, GW_SPACE_IN, GW_SPACE_OUT, GW_SPACE_WORK } gw_space;
@@ -83,55 +87,56 @@ typedef enum gw_space { GW_SPACE_NONE, GW_SPACE_IN, GW_SPACE_OUT, GW_SPACE_WORK 
 typedef struct gw_slot {
     gw_space space;
     size_t offset; /* elements (of the accumulator type in WORK) */
-    size_t count;  /* elements; what travels may be shorter, never longer */
+    size_t count;  /* elements; the message may be shorter, never longer */
 } gw_slot;
 
 typedef enum gw_action_kind {
-    GW_STEP_SEND,        /* send src */
-    GW_STEP_RECV,        /* receive into dst; land is the same slot */
-    GW_STEP_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
-    GW_STEP_COPY,        /* dst = src, raw */
-    GW_STEP_FOLD,  /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
+    GW_ACTION_SEND,        /* send src */
+    GW_ACTION_RECV,        /* receive into dst; land is the same slot */
+    GW_ACTION_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
+    GW_ACTION_COPY,        /* dst = src, raw */
+    GW_ACTION_FOLD,  /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
                       (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
                       the other ranks in rank order */
-    GW_STEP_BOARD, /* the part of the collective inside one host, by shared memory: see gw_board_task */
-    GW_STEP_NATIVE, /* an all-reduce of src into dst by the library under the transport; started in the same order on
+    GW_ACTION_SHM, /* the part of the collective inside one host, by shared memory: see gw_shm_task */
+    GW_ACTION_NATIVE, /* an all-reduce of src into dst by the library under the transport; started in the same order on
                        all ranks, each when the one before it is done */
 } gw_action_kind;
 
-/* At least `steps` steps of each of the streams first .. first+streams-1 are complete. streams 0: nothing. */
+/* A wait until each of the streams first .. first+streams-1 has completed at least `steps` steps. streams 0: no
+ * wait. */
 typedef struct gw_waits {
     uint32_t first, streams;
-    uint64_t steps;
+    uint64_t actions;
 } gw_waits;
 
-#define GW_STEP_WAITS 3
+#define GW_ACTION_WAITS 3
 
 typedef struct gw_action {
     gw_action_kind kind;
     gw_slot src, dst;
-    gw_slot land;      /* receives: where the message lands; its count is what travels */
-    bool wide;         /* what travels is of the accumulator type (SEND from WORK; RECV_REDUCE of a partial result) */
+    gw_slot land;      /* receives: where the message lands; its count is the length of the message */
+    bool wide;         /* the message is of the accumulator type (SEND from WORK; RECV_REDUCE of a partial result) */
     bool src_wide;     /* RECV_REDUCE: src is of the accumulator type */
-    bool landed_first; /* RECV_REDUCE: dst = landed op src, so that operands stand in rank order. Shows only in the bits
-                          of zeros and NaNs; where raw lands in a wider slot the operands may stay exchanged. */
+    bool landed_first; /* RECV_REDUCE: dst = landed op src, so that operands are in rank order. Affects only the bits of
+                          zeros and NaNs; may be ignored for a raw message in a wider slot. */
     bool finish;       /* RECV_REDUCE: the result is final: averages are divided, and it is stored raw */
-    bool dst_wide;     /* BOARD reduce-scatter: the result is partial: not finished, of the accumulator type, in WORK */
+    bool dst_wide;     /* SHM reduce-scatter: the result is partial: not finished, of the accumulator type, in WORK */
     size_t fold_base, fold_stride; /* FOLD: accumulator elements */
-    gw_board_task task;            /* BOARD: on src (IN) and dst (OUT) */
-    int lanes;                     /* BOARD: local ranks 0..lanes-1 own a part each */
-    int board_root;                /* BOARD broadcast: local rank */
-    gw_waits free[GW_STEP_WAITS];  /* receives: before landing space may be granted */
-    gw_waits ready[GW_STEP_WAITS]; /* before the step may act */
+    gw_shm_task task;            /* SHM: on src (IN) and dst (OUT) */
+    int lanes;                     /* SHM: local ranks 0..lanes-1 own a part each */
+    int coll_root;                /* SHM broadcast: local rank */
+    gw_waits free[GW_ACTION_WAITS];  /* receives: before landing space may be granted */
+    gw_waits ready[GW_ACTION_WAITS]; /* before the step may act */
 } gw_action;
 
-typedef enum gw_flow { GW_FLOW_SEND, GW_FLOW_RECV, GW_FLOW_LOCAL } gw_flow;
+typedef enum gw_stream_kind { GW_STREAM_SEND, GW_STREAM_RECV, GW_STREAM_LOCAL } gw_stream_kind;
 
 typedef struct gw_stream {
-    gw_flow flow;
+    gw_stream_kind kind;
     int peer;         /* -1 for local streams */
     uint32_t channel; /* tells streams with the same peer and direction apart; the same number on both sides */
-    uint64_t steps;   /* how many; may be 0 */
+    uint64_t actions;   /* how many; may be 0 */
 } gw_stream;
 
 typedef struct gw_plan_builder gw_plan_builder;
@@ -144,52 +149,82 @@ typedef struct gw_plan {
     uint64_t own[16];  /* the builder's own numbers, computed once in lay_out */
 } gw_plan;
 
-/* What a collective costs all ranks together over the network, headers aside (a chunked message counts once for each
- * chunk), and the longest chain of messages that follow each other when every message is one chunk. */
+/* The network cost of a collective, summed over all ranks, without headers; a chunked message counts once for each
+ * chunk. start_ups is the longest chain of messages that follow each other when every message is one chunk. */
 typedef struct gw_cost {
     uint64_t messages;
     uint64_t elements;       /* sent raw, summed over ranks */
     uint64_t wide_elements;  /* sent in the accumulator type */
     uint64_t start_ups;      /* messages on the critical path */
-    uint64_t board_elements; /* read or written by BOARD steps, summed over ranks */
+    uint64_t coll_elements; /* read or written by SHM steps, summed over ranks */
 } gw_cost;
 
+/* The inputs of the closed-form cost of a plan. */
+typedef struct gw_cost_inputs {
+    gw_collective collective;
+    int ranks, hosts;
+    int per_host;   /* ranks of the largest host */
+    double bytes;   /* of the whole collective: the buffer, or all parts together */
+    double message; /* seconds of a rank's time for one message */
+    gw_link_cost wire;
+} gw_cost_inputs;
+
+/* The cost of a plan in closed form (Hockney 1994; Thakur, Rabenseifner and Gropp 2005), of the busiest rank. */
+typedef struct gw_cost_terms {
+    double rounds;   /* messages that follow each other; < 0: not known */
+    double bytes;    /* sent or received */
+    double messages; /* handled */
+    double reduced;  /* bytes added up */
+    double crowd;    /* factor by which sharing slows the bytes: the ranks of a host share a wire, and many senders
+                        share one receiver */
+    int preference;  /* among plans whose costs differ by less than 3 % "auto" takes the one with the lowest preference:
+                        it congests less. < 0: "auto" does not take the plan here */
+} gw_cost_terms;
+
 struct gw_plan_builder {
-    const char *name;
-    const char *about; /* one line for `gradwire list` */
-    /* NULL if this builder can carry the request, else why not, as the end of a sentence ("carries only ..."). */
+    gw_technique technique; /* its name; it is a technique of the arch axis if plan_registry.h says ARCH */
+    /* NULL if this builder supports the request, else why not, as the end of a sentence ("supports only ..."). */
     const char *(*refuses)(const gw_plan_request *request);
     /* Fills plan->streams, work_count and own. Never fails for a request it does not refuse. */
     void (*lay_out)(gw_plan *plan);
     void (*stream)(const gw_plan *plan, uint32_t index, gw_stream *out);
-    void (*step)(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
+    void (*action)(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
     gw_cost (*cost)(const gw_plan_request *request); /* request->rank is ignored */
+
+    /* For "auto" and the simulator. */
+    gw_cost_terms (*work)(const gw_cost_inputs *scene); /* constant time; NULL: "auto" takes it only if `preferred` */
+    bool preferred; /* "auto" takes it for every request that it supports, whatever others cost */
+    bool local;     /* its steps inside a host go through shared memory */
+    bool symmetric; /* hosts of equal size all do the same, so a simulation runs one of them for all */
+    const gw_plan_builder *small;    /* gives the same bits in fewer rounds, for little data; NULL: none */
+    const gw_plan_builder *fallback; /* gives the same bits; tried if this one refuses; NULL: none */
 };
 
-extern const gw_plan_builder gw_plan_ring;          /* allreduce, reduce_scatter, allgather */
-extern const gw_plan_builder gw_plan_halving;       /* allreduce, reduce_scatter, allgather */
-extern const gw_plan_builder gw_plan_doubling;      /* the same bits in half the rounds: allreduce */
-extern const gw_plan_builder gw_plan_tree;          /* allreduce, reduce, broadcast */
-extern const gw_plan_builder gw_plan_direct;        /* one host with a board: allreduce, even reduce_scatter and
-                                                       allgather, broadcast, barrier */
-extern const gw_plan_builder gw_plan_exchange;      /* direct by messages, same bits: allreduce, reduce_scatter,
-                                                       allgather, alltoall, gather, scatter, reduce, broadcast */
-extern const gw_plan_builder gw_plan_oneshot;       /* the same bits in one round: allreduce */
-extern const gw_plan_builder gw_plan_hierarchical;  /* allreduce */
-extern const gw_plan_builder gw_plan_dissemination; /* barrier */
-extern const gw_plan_builder gw_plan_pair;          /* send, recv */
-extern const gw_plan_builder gw_plan_native;        /* allreduce, where the transport can: "mpi" */
-extern const gw_plan_builder gw_plan_alone;         /* world 1, whatever was asked for: IN is copied to OUT */
+/* The parameter of every plan that a strategy may ask for. */
+#define GW_PARAM_CHUNK                                                                                                 \
+    {                                                                                                                  \
+        .name = "chunk", .kind = GW_PARAM_BYTES, .automatic = true, .lowest = 64, .highest = 1024.0 * 1024 * 1024,     \
+        .about = "the largest message"                                                                                 \
+    }
 
-/* All of them, NULL at the end: the one table. */
+#define GW_PLAN_DECLARE(name, id) extern const gw_plan_builder gw_plan_##name;
+GW_PLANS(GW_PLAN_DECLARE, GW_PLAN_DECLARE)
+extern const gw_plan_builder
+    gw_plan_single_rank; /* not in the table: world 1, whatever was asked for; IN is copied to OUT */
+
+#define GW_PLAN_IDS 64 /* ids are 1 to 63 */
+uint8_t gw_plan_id(const gw_plan_builder *builder); /* 0: not in the table */
+const gw_plan_builder *gw_plan_by_id(uint8_t id);   /* NULL: none, as from a peer that has other plans */
+
+/* All builders in the order of the table, NULL at the end. */
 extern const gw_plan_builder *const gw_plan_builders[];
 const gw_plan_builder *gw_plan_find(const char *name);
 
 /* Checks the request (world, rank, root, counts) and lays the plan out. In a world of one plan->builder becomes
- * gw_plan_alone. The request's arrays (host_of, counts) must outlive the plan. */
+ * gw_plan_single_rank. The request's arrays (host_of, counts) must outlive the plan. */
 gw_status gw_plan_make(gw_plan *plan, const gw_plan_builder *builder, const gw_plan_request *request, gw_error *error);
 void gw_plan_stream(const gw_plan *plan, uint32_t index, gw_stream *out);
-void gw_plan_step(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
+void gw_plan_action(const gw_plan *plan, uint32_t stream, uint64_t index, gw_action *out);
 
 /* The request's cost, zero in a world of one. */
 gw_cost gw_plan_cost(const gw_plan_builder *builder, const gw_plan_request *request);
@@ -201,7 +236,7 @@ size_t gw_plan_out_count(const gw_plan_request *request);
 /* Part `index` of count elements cut into `parts` nearly equal parts (the first count % parts have one more). */
 void gw_part(size_t count, int parts, int index, size_t *offset, size_t *length);
 
-/* The rank at a place of a ring around all ranks, and where a rank is. */
+/* The rank at a place of the ring around all ranks, and the place of a rank. */
 int gw_topology_at(const gw_topology *topology, int place);
 int gw_topology_place(const gw_topology *topology, int rank);
 /* A rank's host, and its number among the ranks there, in the topology's order. */
@@ -209,7 +244,7 @@ int gw_topology_host(const gw_topology *topology, int rank);
 int gw_topology_hosts(const gw_topology *topology);
 int gw_topology_local_rank(const gw_topology *topology, int rank);
 int gw_topology_local_size(const gw_topology *topology, int host);
-/* Ranks of the smallest and of the largest host. Linear where the ranks of a host follow each other. */
+/* Ranks of the smallest and of the largest host. Takes linear time if the ranks of each host are adjacent. */
 void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most);
 int gw_topology_rank(const gw_topology *topology, int host, int local_rank);
 

@@ -1,32 +1,32 @@
 /* ring.c - reduce-scatter and all-gather around a ring of all ranks (Patarasuk and Yuan 2009; Gibiansky 2017).
  *
- * Every rank sends to the next one of the topology's order only. The data is worked through in segments of a few
- * messages per rank, so partial sums stay in cache and the next segment follows without a pause. Each element is summed
- * around the ring, beginning behind its owner.
+ * Every rank sends only to the next one in the order of the topology. Data is processed in windows of a few messages
+ * per rank, so partial sums stay in cache and the next window follows without a pause. Each element is summed around
+ * the ring, starting behind its owner.
  *
- * In place: a rank reads each element of IN once, as it passes the partial sum on, and the finished value returns only
- * after all have done so; OUT is never written too early.
+ * In place: a rank reads each element of IN once, when it passes the partial sum on. The finished value returns only
+ * after all ranks have done so; OUT is never written too early.
  *
  * Cost of an all-reduce of n elements: each rank sends 2 (p-1)/p n, which is the least possible, in 2 (p-1) rounds. */
-#include "plan/around.h"
+#include "plan/ring_walk.h"
 
 typedef struct shape {
-    gw_around ring;
+    gw_ring_walk ring;
     uint32_t copy;      /* stream number, all-gather only */
     int next, previous; /* ranks */
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
-    bool carries = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE_SCATTER ||
+    bool supported = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE_SCATTER ||
                    request->collective == GW_COLL_ALLGATHER;
-    return carries ? NULL : "carries only allreduce, reduce_scatter and allgather";
+    return supported ? NULL : "supports only allreduce, reduce_scatter and allgather";
 }
 
-static gw_segments cut_of(const gw_plan_request *request) {
+static gw_pipeline_cut cut_of(const gw_plan_request *request) {
     if (request->collective == GW_COLL_ALLREDUCE)
-        return gw_segments_cut(request->count, (uint64_t)request->topology.world, request->chunk_count,
+        return gw_pipeline_cut_make(request->count, (uint64_t)request->topology.world, request->chunk_count,
                                request->pipeline);
-    return gw_segments_cut(gw_plan_part_max(request), 1, request->chunk_count, request->pipeline);
+    return gw_pipeline_cut_make(gw_plan_part_max(request), 1, request->chunk_count, request->pipeline);
 }
 
 static void lay_out(gw_plan *plan) {
@@ -44,8 +44,8 @@ static void lay_out(gw_plan *plan) {
                .copy = 2,
                .next = gw_topology_at(topology, (place + 1) % world),
                .previous = gw_topology_at(topology, (place + world - 1) % world)};
-    s.ring.slots = scatters ? gw_around_slots(&s.ring.cut, s.ring.size, request->pipeline) : 0;
-    plan->work_count = s.ring.slots * s.ring.cut.piece;
+    s.ring.slots = scatters ? gw_ring_walk_slots(&s.ring.cut, s.ring.size, request->pipeline) : 0;
+    plan->work_count = s.ring.slots * s.ring.cut.chunk;
     plan->streams = request->collective == GW_COLL_ALLREDUCE ? 4 : scatters ? 2 : 3;
     GW_PLAN_KEEP(plan, &s);
 }
@@ -58,77 +58,77 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
     if (is_copy(plan, &s, index)) {
-        *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1, .steps = s.ring.cut.columns};
+        *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1, .actions = s.ring.cut.columns};
         return;
     }
     bool sends = index % 2 == 0;
-    *out = (gw_stream){.flow = sends ? GW_FLOW_SEND : GW_FLOW_RECV,
+    *out = (gw_stream){.kind = sends ? GW_STREAM_SEND : GW_STREAM_RECV,
                        .peer = sends ? s.next : s.previous,
                        .channel = index / 2,
-                       .steps = gw_around_steps(&s.ring)};
+                       .actions = gw_ring_walk_steps(&s.ring)};
 }
 
-/* Where a block's piece lies in the large buffer. */
-static gw_range piece_at(const gw_plan *plan, const gw_segments *cut, const gw_segment *segment, uint32_t block,
-                         uint64_t column) {
+/* Where a chunk of a block lies in the large buffer. */
+static gw_range chunk_at(const gw_plan *plan, const gw_pipeline_cut *cut, const gw_pipeline_window *window,
+                         uint32_t block, uint64_t column) {
     if (plan->request.collective == GW_COLL_ALLREDUCE)
-        return gw_piece_of(gw_segment_range(cut, segment), cut->ways * segment->columns,
-                           block * segment->columns + column);
+        return gw_range_part(gw_pipeline_window_range(cut, window), cut->ways * window->columns,
+                           block * window->columns + column);
     gw_range part = gw_plan_part(&plan->request, gw_topology_at(&plan->request.topology, (int)block));
-    size_t offset = (size_t)(segment->before + column) * cut->piece;
+    size_t offset = (size_t)(window->before + column) * cut->chunk;
     size_t from = part.from + gw_min_size(offset, part.to - part.from);
-    return (gw_range){from, from + gw_min_size(cut->piece, part.to - from)};
+    return (gw_range){from, from + gw_min_size(cut->chunk, part.to - from)};
 }
 
-static gw_range pass_at(const gw_plan *plan, const shape *s, const gw_pass *pass) {
-    return piece_at(plan, &s->ring.cut, &pass->segment, pass->block, pass->column);
+static gw_range pass_at(const gw_plan *plan, const shape *s, const gw_ring_hop *pass) {
+    return chunk_at(plan, &s->ring.cut, &pass->window, pass->block, pass->column);
 }
 
-/* The large buffer's range as a slot of the buffer that holds only this rank's part. */
+/* A range of the large buffer as a slot of the buffer that holds only this rank's part. */
 static gw_slot own_slot(const gw_plan *plan, gw_space space, gw_range at) {
     return gw_slot_at(space, at.from - gw_plan_part(&plan->request, plan->request.rank).from, at.to - at.from);
 }
 
 static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_rs_send(&s->ring, index, out);
+    gw_ring_hop pass = gw_ring_walk_rs_send(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->wide = !pass.first;
     out->src = pass.first ? gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)
-                          : gw_around_slot(&s->ring, index - pass.segment.columns, at.to - at.from);
+                          : gw_ring_walk_slot(&s->ring, index - pass.window.columns, at.to - at.from);
 }
 
 static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_rs_recv(&s->ring, index, out);
+    gw_ring_hop pass = gw_ring_walk_rs_recv(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->wide = !pass.first;
     out->src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from);
-    out->land = out->dst = gw_around_slot(&s->ring, index, at.to - at.from);
+    out->land = out->dst = gw_ring_walk_slot(&s->ring, index, at.to - at.from);
     if (pass.last)
         out->dst = plan->request.collective == GW_COLL_ALLREDUCE ? gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)
                                                                  : own_slot(plan, GW_SPACE_OUT, at);
 }
 
 static void ag_send(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_ag_send(&s->ring, index, out);
+    gw_ring_hop pass = gw_ring_walk_ag_send(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     bool from_in = pass.first && plan->request.collective == GW_COLL_ALLGATHER;
     out->src = from_in ? own_slot(plan, GW_SPACE_IN, at) : gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
     if (pass.first && !from_in) {
-        uint64_t result = gw_around_through(&s->ring, &pass.segment, s->ring.size - 2, pass.column);
-        out->ready[0] = gw_after(s->ring.rs_recv, result);
+        uint64_t result = gw_ring_walk_through(&s->ring, &pass.window, s->ring.size - 2, pass.column);
+        out->ready[0] = gw_post_op(s->ring.rs_recv, result);
     }
 }
 
 static void ag_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_pass pass = gw_around_ag_recv(&s->ring, index, out);
+    gw_ring_hop pass = gw_ring_walk_ag_recv(&s->ring, index, out);
     gw_range at = pass_at(plan, s, &pass);
     out->land = out->dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
 }
 
 static void copy(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
-    gw_segment segment = gw_segment_of_step(&s->ring.cut, 1, index);
-    gw_range at = piece_at(plan, &s->ring.cut, &segment, s->ring.member, segment.within);
-    *out = (gw_action){.kind = GW_STEP_COPY,
+    gw_pipeline_window window = gw_pipeline_window_of_step(&s->ring.cut, 1, index);
+    gw_range at = chunk_at(plan, &s->ring.cut, &window, s->ring.member, window.within);
+    *out = (gw_action){.kind = GW_ACTION_COPY,
                      .src = own_slot(plan, GW_SPACE_IN, at),
                      .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
 }
@@ -158,12 +158,20 @@ static gw_cost cost(const gw_plan_request *request) {
                      .start_ups = n ? phases * (p - 1) : 0};
 }
 
+static gw_cost_terms work(const gw_cost_inputs *s) {
+    double others = s->ranks - 1, rounds = gw_cost_directions(s) * others;
+    return (gw_cost_terms){.rounds = rounds, .bytes = rounds * s->bytes / s->ranks, .messages = rounds, .crowd = 1,
+                     .reduced = others * s->bytes / s->ranks, .preference = 1};
+}
+
 const gw_plan_builder gw_plan_ring = {
-    .name = "ring",
-    .about = "reduce-scatter and all-gather around a ring: the fewest bytes, 2(p-1) rounds",
+    .technique = {.name = "ring", .about = "around a ring in 2(n-1) steps, fewest bytes",
+                  .params = GW_PARAMS(GW_PARAM_CHUNK)},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .work = work,
+    .symmetric = true,
 };

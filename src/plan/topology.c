@@ -1,5 +1,4 @@
-/* topology.c - who shares a host with whom. Linear in the number of ranks: asked when a plan is laid out, not per step.
- */
+/* topology.c - which ranks share a host. Linear in the number of ranks: used when a plan is laid out, not per step. */
 #include "plan/plan.h"
 
 int gw_topology_at(const gw_topology *topology, int place) {

@@ -1,11 +1,11 @@
-/* tree.c - two binary trees (Sanders, Speck and Träff 2009): each carries half of the data, and a rank that has
+/* tree.c - two binary trees (Sanders, Speck and Träff 2009): each moves half of the data, and a rank that has
  * children in one is a leaf in the other, so that all links are busy both ways.
  *
  * The root ("head"; rank 0 for an all-reduce) feeds both trees, which span the other p-1 ranks in order: label x in
  * 1..p-1 has as many levels below it as x has trailing zero bits. The second tree shifts the labels by one, which turns
  * odd ones (leaves) into even ones. Data that fits one chunk goes through the first tree only.
  *
- * A node computes (own op first child) op second child, the same in every run.
+ * A rank computes (own op first child) op second child, the same in every run.
  *
  * Cost of an all-reduce: each tree 2 (p-1) messages for each chunk, 2 (1 + floor(log2(p-1))) in a row. */
 #include "plan/build.h"
@@ -20,9 +20,9 @@ typedef struct node {
 } node;
 
 static const char *refuses(const gw_plan_request *request) {
-    bool carries = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE ||
+    bool supported = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE ||
                    request->collective == GW_COLL_BROADCAST;
-    return carries ? NULL : "carries only allreduce, reduce and broadcast";
+    return supported ? NULL : "supports only allreduce, reduce and broadcast";
 }
 
 static int head_of(const gw_plan_request *request) {
@@ -42,7 +42,7 @@ static int rank_of(const gw_plan_request *request, int tree, int label) {
 
 static int root_label(int labels) { return 1 << (31 - __builtin_clz((unsigned)labels)); }
 
-/* Labels beyond the end are skipped: their place is taken by what hangs below them on the left. */
+/* Labels beyond the last one are skipped: their left subtree takes their place. */
 static int parent_label(int label, int labels) {
     if (label == root_label(labels)) return 0;
     do {
@@ -115,10 +115,10 @@ static int peer_of(const node *n, enum role role) {
 
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     const gw_plan_request *request = &plan->request;
-    *out = (gw_stream){.flow = GW_FLOW_LOCAL, .peer = -1};
+    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1};
     if (index == COPY_STREAM) {
         bool copies = request->collective == GW_COLL_BROADCAST && request->rank == request->root;
-        out->steps = copies ? gw_ceil_div(request->count, request->chunk_count) : 0;
+        out->actions = copies ? gw_ceil_div(request->count, request->chunk_count) : 0;
         return;
     }
     int tree = (int)index / ROLES;
@@ -128,10 +128,10 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
     int peer = peer_of(&n, role);
     if (peer == NOBODY || (up ? request->collective == GW_COLL_BROADCAST : request->collective == GW_COLL_REDUCE))
         return;
-    *out = (gw_stream){.flow = role == UP_SEND || role >= DOWN_FIRST ? GW_FLOW_SEND : GW_FLOW_RECV,
+    *out = (gw_stream){.kind = role == UP_SEND || role >= DOWN_FIRST ? GW_STREAM_SEND : GW_STREAM_RECV,
                        .peer = peer,
                        .channel = (uint32_t)(2 * tree + (up ? 0 : 1)),
-                       .steps = chunks_of(request, tree)};
+                       .actions = chunks_of(request, tree)};
 }
 
 static gw_slot window_slot(const gw_plan *plan, int tree, int which, uint64_t i, size_t count) {
@@ -144,19 +144,19 @@ static bool is_leaf(const gw_plan_request *request, int tree, int rank) {
     return rank != head_of(request) && label_of(request, tree, rank) % 2 == 1;
 }
 
-/* A slot is free when the second child's sum, the message up or the result has taken over what it holds. */
+/* A slot is free when its content has been used: by the second child's sum, the message up, or the result. */
 static gw_waits slot_free(const gw_plan *plan, const node *n, int tree, int which, uint64_t i) {
     uint64_t depth = (uint64_t)plan->request.pipeline;
     if (i < depth) return (gw_waits){0};
     enum role user = n->head ? UP_FIRST : which == 0 && n->child[1] != NOBODY ? UP_SECOND : UP_SEND;
-    return gw_after((uint32_t)(tree * ROLES + user), i - depth + 1);
+    return gw_post_op((uint32_t)(tree * ROLES + user), i - depth + 1);
 }
 
 static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     size_t count = at.to - at.from;
     gw_slot slot = window_slot(plan, tree, which, i, count);
-    *out = (gw_action){.kind = GW_STEP_RECV_REDUCE,
+    *out = (gw_action){.kind = GW_ACTION_RECV_REDUCE,
                      .src = gw_slot_at(GW_SPACE_IN, at.from, count),
                      .dst = n->head ? gw_slot_at(GW_SPACE_OUT, at.from, count) : slot,
                      .land = slot,
@@ -166,24 +166,24 @@ static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uin
     if (which == 1) {
         out->src = window_slot(plan, tree, 0, i, count);
         out->src_wide = true;
-        out->ready[0] = gw_after((uint32_t)(tree * ROLES + UP_FIRST), i + 1);
+        out->ready[0] = gw_post_op((uint32_t)(tree * ROLES + UP_FIRST), i + 1);
     }
 }
 
 static void up_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_action *out) {
-    *out = (gw_action){.kind = GW_STEP_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
+    *out = (gw_action){.kind = GW_ACTION_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
     if (n->child[0] == NOBODY) return;
     int last = n->child[1] != NOBODY;
     out->src = window_slot(plan, tree, last, i, at.to - at.from);
     out->wide = true;
-    out->ready[0] = gw_after((uint32_t)(tree * ROLES + (last ? UP_SECOND : UP_FIRST)), i + 1);
+    out->ready[0] = gw_post_op((uint32_t)(tree * ROLES + (last ? UP_SECOND : UP_FIRST)), i + 1);
 }
 
 static void down_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_action *out) {
     bool from_in = n->head && plan->request.collective == GW_COLL_BROADCAST;
-    *out = (gw_action){.kind = GW_STEP_SEND,
+    *out = (gw_action){.kind = GW_ACTION_SEND,
                      .src = gw_slot_at(from_in ? GW_SPACE_IN : GW_SPACE_OUT, at.from, at.to - at.from)};
-    if (!from_in) out->ready[0] = gw_after((uint32_t)(tree * ROLES + (n->head ? UP_FIRST : DOWN_RECV)), i + 1);
+    if (!from_in) out->ready[0] = gw_post_op((uint32_t)(tree * ROLES + (n->head ? UP_FIRST : DOWN_RECV)), i + 1);
 }
 
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
@@ -195,7 +195,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     gw_slot result = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from);
     if (copies) {
         gw_slot in = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from);
-        *out = (gw_action){.kind = GW_STEP_COPY, .src = in, .dst = result};
+        *out = (gw_action){.kind = GW_ACTION_COPY, .src = in, .dst = result};
         return;
     }
     node n = node_of(request, tree);
@@ -210,7 +210,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
         up_send(plan, &n, tree, i, at, out);
         break;
     case DOWN_RECV:
-        *out = (gw_action){.kind = GW_STEP_RECV, .dst = result, .land = result};
+        *out = (gw_action){.kind = GW_ACTION_RECV, .dst = result, .land = result};
         break;
     default:
         down_send(plan, &n, tree, i, at, out);
@@ -228,12 +228,26 @@ static gw_cost cost(const gw_plan_request *request) {
                      .start_ups = n ? phases * depth : 0};
 }
 
+/* The first chunk costs a round and all its bytes at each level; the next chunks follow in a pipeline. A rank handles
+ * few messages on average, but between hosts each message waits for the one before it. */
+static gw_cost_terms work(const gw_cost_inputs *s) {
+    double ways = gw_cost_directions(s), edges = s->ranks - 1, depth = 1 + gw_floor_log2(s->ranks - 1);
+    double chunk = s->bytes < GW_COST_CHUNK_BYTES ? s->bytes : GW_COST_CHUNK_BYTES;
+    return (gw_cost_terms){.rounds = ways * depth,
+                     .bytes = ways * (depth * chunk + s->bytes - chunk),
+                     .messages = ways * (s->hosts > 1 ? 1 : edges / s->ranks),
+                     .reduced = 2 * s->bytes,
+                     .crowd = s->per_host,
+                     .preference = gw_cost_rooted(s) ? 1 : 6};
+}
+
 const gw_plan_builder gw_plan_tree = {
-    .name = "tree",
-    .about = "two binary trees with half the data each, up and down in a pipeline",
+    .technique = {.name = "tree", .about = "double binary tree, few start-ups at any size",
+                  .params = GW_PARAMS(GW_PARAM_CHUNK)},
     .refuses = refuses,
     .lay_out = lay_out,
     .stream = stream,
-    .step = step,
+    .action = step,
     .cost = cost,
+    .work = work,
 };

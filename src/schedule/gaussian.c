@@ -8,7 +8,7 @@
 
 #define JITTER 1e-10 /* keeps a covariance of repeated points positive */
 
-/* What the fit chooses from. Values are logarithms of times: 0.1 is a tenth. */
+/* The grid of the fit. Values are logarithms of times: 0.1 is a tenth. */
 static const double lengths[] = {0.15, 0.3, 0.6, 1.2};
 static const double signals[] = {0.02, 0.06, 0.2, 0.6};
 enum { LENGTHS = sizeof lengths / sizeof lengths[0], SIGNALS = sizeof signals / sizeof signals[0] };
@@ -37,7 +37,7 @@ static void weigh(gw_gaussian *g) {
     gw_lapack_solve(g->lapack, g->factor, g->count, g->weights);
 }
 
-/* Logarithm, but for a constant. Few points fit almost any length: one in the middle of the grid is believed first. */
+/* Log-likelihood, up to a constant. Few points fit almost any length: the prior prefers the middle of the grid. */
 static double likelihood(gw_gaussian *g) {
     double sum = 0;
     weigh(g);

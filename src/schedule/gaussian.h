@@ -1,9 +1,9 @@
-/* gaussian.h - a Gaussian process over points of the unit cube: from a few noisy observations, what to expect elsewhere
- * and how surely. Matern 5/2 kernel; length scales and signal are those of largest likelihood on a small grid. The
- * linear algebra is LAPACKE's, which is loaded when it is asked for.
+/* gaussian.h - a Gaussian process over points of the unit cube: from a few noisy observations it predicts mean and
+ * variance elsewhere. Matern 5/2 kernel; length scales and signal are those of largest likelihood on a small grid.
+ * LAPACKE does the linear algebra; it is loaded on demand.
  *
  * Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), chapters 2 and 5. O(n^3) for each grid point
- * of the fit, O(n^2) for each expectation; n is a handful. */
+ * of the fit, O(n^2) for each expectation; n is small. */
 #ifndef GW_SCHEDULE_GAUSSIAN_H
 #define GW_SCHEDULE_GAUSSIAN_H
 
@@ -36,15 +36,15 @@ typedef struct gw_expectation {
     double mean, deviation;
 } gw_expectation;
 
-/* The library. GW_UNSUPPORTED, with what to install, where it is not there. It stays loaded. */
+/* Loads the library. GW_UNSUPPORTED, with what to install, where it is missing. It stays loaded. */
 gw_status gw_lapack_load(const gw_lapack **lapack, gw_error *error);
 
-/* Fits to `count` observations (1 to GW_GAUSSIAN_POINTS), which stay where they are. False where no kernel of the grid
- * gives a covariance that can be factored. */
+/* Fits to `count` observations (1 to GW_GAUSSIAN_POINTS), which must outlive *process. False where no kernel of the
+ * grid gives a covariance that can be factored. */
 bool gw_gaussian_fit(gw_gaussian *process, const gw_lapack *lapack, const gw_observation *seen, int count, int axes);
 gw_expectation gw_gaussian_at(const gw_gaussian *process, const double *at);
 
-/* How much below `best` a value there is expected to come (0 where it comes out above). */
+/* How much below `best` the value there is expected to be (0 where it is above). */
 double gw_expected_improvement(gw_expectation there, double best);
 
 #endif

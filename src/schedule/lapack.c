@@ -1,4 +1,5 @@
-/* lapack.c - LAPACKE (Debian: liblapacke), loaded when a tuner asks for it: nobody else pays for it at start. */
+/* lapack.c - LAPACKE (Debian: liblapacke), loaded when a tuner needs it, so that no other program pays for it at start.
+ */
 #include "schedule/lapack.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
 /* mgwfbp.c - MG-WFBP (Shi et al. 2019): wait-free backpropagation that merges a tensor with the one produced after it
- * whenever waiting for that one costs less than the start-up saved. Wants alpha, beta and the backward times; until
- * they are measured every tensor travels alone.
+ * whenever waiting for that one costs less than the start-up saved. Needs alpha, beta and the backward times; until
+ * they are measured every tensor is sent alone.
  *
  * From the last tensor on: an exchange begins when its gradient is ready and the wire is free. If the next gradient
- * will be ready within alpha of that moment, merging the two saves a start-up and delays nothing by more. */
+ * will be ready within alpha of that moment, merging the two saves a start-up and delays nothing by more than that. */
 #include "schedule/schedule_internal.h"
 
 static gw_schedule_settings settings(const double *values) {
@@ -15,7 +15,8 @@ static bool merges(const gw_schedule *s, double begins, double next_ready) {
     return next_ready < begins + s->facts.alpha_us;
 }
 
-/* Walks through backward. A piece is closed at the tensor (its lowest) after which the next one comes too late. */
+/* Walks through the backward pass. Closes a bucket if the next tensor comes too late; the tensor before that is the
+ * lowest of the bucket. */
 static void cut(gw_schedule *s) {
     bool known = s->facts.backward_us && s->facts.alpha_us > 0;
     double ready = 0, wire_free = 0;
@@ -39,5 +40,5 @@ const gw_policy gw_policy_mgwfbp = {
     .technique = {.name = "mgwfbp", .about = "wfbp; tensors merge where waiting costs less than a start-up"},
     .settings = settings,
     .cut = cut,
-    .next = gw_order_produced,
+    .next = gw_next_by_produced,
 };

@@ -1,6 +1,6 @@
 /* p3.c - priority-based parameter propagation (Jayarajan et al. 2019): tensors are cut into slices of about 50,000
- * parameters, one slice travels at a time, and the one nearest the input goes first, so that the next forward pass can
- * begin. A more urgent gradient waits for one slice at most. */
+ * parameters. One slice is in flight at a time, and the one nearest the input goes first, so that the next forward pass
+ * can begin. A more urgent gradient waits for one slice at most. */
 #include "schedule/schedule_internal.h"
 
 static gw_schedule_settings settings(const double *values) {
@@ -9,12 +9,13 @@ static gw_schedule_settings settings(const double *values) {
 
 static void cut(gw_schedule *s) { gw_cut_by_bytes(s, s->settings.slice_bytes, s->settings.slice_bytes); }
 
-static int next(const gw_schedule *s) { return gw_order_priority(s, 0); }
+static int next(const gw_schedule *s) { return gw_next_by_priority(s, 0); }
 
 const gw_policy gw_policy_p3 = {
     .technique = {.name = "p3",
                   .about = "slices, one at a time, those needed first by the next forward pass first",
-                  .params = GW_PARAMS(GW_PARAM_SLICE(200e3))},
+                  .params = GW_PARAMS(GW_PARAM_SLICE(200e3)),
+                  .examples = GW_CHOICES("slice=16K")},
     .reorders = true,
     .settings = settings,
     .cut = cut,

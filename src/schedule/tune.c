@@ -6,12 +6,12 @@
 #include <string.h>
 
 enum {
-    CONTEST = 4,      /* trials in the end, of the best and the preset in turns */
-    STEPS_MAX = 16,   /* of a trial that count */
+    CONTEST = 4,      /* trials at the end, of the best and the preset in turns */
+    STEPS_MAX = 16,   /* timed steps of a trial that are used, at most */
     SEARCH = GW_TUNE_TRIALS - CONTEST,
 };
-#define WORTH 0.004      /* the search ends where no more than this part of a step is to be expected */
-#define NOISE_LEAST 1e-3 /* of a trial, as a part of a step: what a median cannot be surer of */
+#define WORTH 0.004      /* the search ends when the expected improvement is less than this part of a step */
+#define NOISE_LEAST 1e-3 /* of a trial, as a part of a step: the least error of a median */
 
 typedef enum stage { SEARCHING, COMPARING, OVER } stage;
 
@@ -22,7 +22,7 @@ struct gw_tuner {
     gw_tune_trial trials[GW_TUNE_TRIALS];
     gw_observation seen[GW_TUNE_TRIALS]; /* of the same trials */
     int told;
-    double next[GW_TUNE_AXES]; /* in the unit cube: what was given last */
+    double next[GW_TUNE_AXES]; /* in the unit cube: the point given last */
     double values[GW_TUNE_AXES]; /* the same as sizes */
     stage stage;
     int best;                  /* COMPARING, OVER: the trial that the search found */
@@ -38,7 +38,7 @@ static double to_unit(const gw_tune_axis *axis, double value) {
     return log(value / axis->lowest) / log(axis->highest / axis->lowest);
 }
 
-/* Whole KiB below a MiB, whole 64 KiB above: nothing is gained by more, and people can read it. */
+/* Whole KiB below a MiB, whole 64 KiB above: finer steps gain nothing, and these are readable. */
 static double from_unit(const gw_tune_axis *axis, double at) {
     double bytes = axis->lowest * pow(axis->highest / axis->lowest, at), unit = bytes < 1 << 20 ? 1 << 10 : 1 << 16;
     bytes = floor(bytes / unit + 0.5) * unit;
@@ -83,7 +83,7 @@ void gw_tuner_close(gw_tuner *t) { free(t); }
 
 /* The search. */
 
-/* The digits of i in a base, behind the point and backwards: spreads points evenly however many there are. */
+/* The Halton sequence: the digits of i in a base, reversed behind the point. It spreads any number of points evenly. */
 static double halton(int i, int base) {
     double value = 0, part = 1;
     for (; i > 0; i /= base) {
@@ -100,7 +100,7 @@ static void spread_point(gw_tuner *t, int number) {
     go_to(t, at);
 }
 
-static int first_points(const gw_tuner *t) { return 3 + t->count; } /* the preset among them */
+static int first_points(const gw_tuner *t) { return 3 + t->count; } /* including the preset */
 
 static int candidates_of_axis(const gw_tuner *t) { return t->count == 1 ? 65 : t->count == 2 ? 25 : 13; }
 
@@ -113,7 +113,7 @@ static double least_expected(const gw_tuner *t) {
     return least;
 }
 
-/* Where most is to be gained; false: nowhere enough. */
+/* The point of largest expected improvement; false: none is worth a trial. */
 static bool promising_point(gw_tuner *t) {
     if (!gw_gaussian_fit(&t->process, t->lapack, t->seen, t->told, t->count)) return false;
     int side = candidates_of_axis(t), total = 1;
@@ -140,7 +140,7 @@ static bool search_on(gw_tuner *t) {
     return true;
 }
 
-/* By what is expected where it was tried, so that a lucky trial does not win alone. */
+/* Compares the means that the Gaussian process expects at the trials, so that one lucky trial does not win. */
 static int best_of_search(gw_tuner *t) {
     bool fits = gw_gaussian_fit(&t->process, t->lapack, t->seen, t->told, t->count);
     int best = 0;
@@ -160,7 +160,8 @@ static bool same_point(const gw_observation *a, const gw_observation *b) {
     return memcmp(a->at, b->at, sizeof a->at) == 0;
 }
 
-/* The mean over trials of a point, and its variance: as noisy as the trials differ, if that is more than their own. */
+/* The mean over the trials of a point, and the variance of that mean: from the spread between the trials or from their
+ * own variances, whichever is larger. */
 static void of_point(const gw_tuner *t, int point, double *mean, double *variance) {
     double sum = 0, squares = 0, own = 0;
     int n = 0;
@@ -204,7 +205,7 @@ bool gw_tuner_next(gw_tuner *t, double values[GW_TUNE_AXES]) {
     return t->stage != OVER;
 }
 
-/* What was seen. */
+/* Observations. */
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -216,8 +217,8 @@ static double median(double *values, int count) {
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* All trials are about as noisy as most of them: a handful of steps says little of its own noise, and one that was
- * disturbed would say too much. */
+/* Gives all trials about the median noise: the few steps of one trial estimate their own noise badly, most of all in a
+ * disturbed trial. */
 static void share_noise(gw_tuner *t) {
     double spreads[GW_TUNE_TRIALS];
     for (int i = 0; i < t->told; i++) spreads[i] = t->trials[i].spread;
@@ -226,7 +227,7 @@ static void share_noise(gw_tuner *t) {
         t->seen[i].variance = spread * spread / t->trials[i].steps + NOISE_LEAST * NOISE_LEAST;
 }
 
-void gw_tuner_told(gw_tuner *t, const double *us, int count) {
+void gw_tuner_observe(gw_tuner *t, const double *us, int count) {
     double sorted[STEPS_MAX], mean = 0, squares = 0;
     gw_tune_trial *trial = &t->trials[t->told];
     if (count > STEPS_MAX) count = STEPS_MAX;

@@ -1,30 +1,31 @@
-/* tune.h - looks for the settings of a schedule that make a step shortest: Bayesian optimisation by a Gaussian process
- * with expected improvement, as ByteScheduler (Peng et al. 2019) and DeAR (Zhang et al. 2023) do.
+/* tune.h - searches for the settings of a schedule that make a step shortest: Bayesian optimisation by a Gaussian
+ * process with expected improvement, as in ByteScheduler (Peng et al. 2019) and DeAR (Zhang et al. 2023).
  *
- * It is asked what to try and told what a step took; it has no clock, no chance in it, and knows nothing of schedules:
- * an axis is a size in bytes between two limits, searched by its logarithm. The first trial is the preset, a few spread
- * points follow, then those of which most is expected. In the end the best and the preset are tried again in turns, and
- * the preset stays unless the other is faster by more than the noise. One thread. */
+ * The caller asks what to try and reports how long steps took. The tuner has no clock and no randomness, and knows
+ * nothing of schedules: an axis is a size in bytes between two limits, searched by its logarithm. The first trial is
+ * the preset, a few spread points follow, then those with the largest expected improvement. At the end the best and the
+ * preset are tried again in turns, and the preset stays unless the other is faster by more than the noise. One thread.
+ */
 #ifndef GW_SCHEDULE_TUNE_H
 #define GW_SCHEDULE_TUNE_H
 
 #include "schedule/gaussian.h"
 
 #define GW_TUNE_AXES GW_GAUSSIAN_AXES
-#define GW_TUNE_TRIALS 15 /* at most, those that compare the best with the preset included */
+#define GW_TUNE_TRIALS 15 /* at most, including those that compare the best with the preset */
 
 typedef struct gw_tuner gw_tuner;
 
 typedef struct gw_tune_axis {
     double lowest, highest; /* bytes, > 0 */
-    double preset;          /* may lie outside */
+    double preset;          /* may lie outside the limits */
 } gw_tune_axis;
 
 typedef struct gw_tune_trial {
     double values[GW_TUNE_AXES];
-    double us;     /* a step: the median */
+    double us;     /* of a step: the median */
     double spread; /* of the logarithm of a step: standard deviation */
-    int steps;     /* that were timed */
+    int steps;     /* timed steps */
 } gw_tune_trial;
 
 /* GW_UNSUPPORTED without LAPACKE. 1 to GW_TUNE_AXES axes. */
@@ -33,13 +34,13 @@ void gw_tuner_close(gw_tuner *tuner); /* NULL is fine */
 
 /* What to try next. False: the search is over, and these are the values to keep. */
 bool gw_tuner_next(gw_tuner *tuner, double values[GW_TUNE_AXES]);
-/* What steps took under what gw_tuner_next gave last; `count` > 0 times. */
-void gw_tuner_told(gw_tuner *tuner, const double *us, int count);
+/* The times of steps under the values that gw_tuner_next gave last; `count` > 0 of them. */
+void gw_tuner_observe(gw_tuner *tuner, const double *us, int count);
 
 int gw_tuner_axes(const gw_tuner *tuner);
-int gw_tuner_trials(const gw_tuner *tuner); /* told so far */
+int gw_tuner_trials(const gw_tuner *tuner); /* observed so far */
 const gw_tune_trial *gw_tuner_trial(const gw_tuner *tuner, int trial);
-/* By how much the values to keep are faster than the preset, as found; 1: no faster. */
+/* Measured speed-up of the values to keep over the preset; 1: no faster. */
 double gw_tuner_gain(const gw_tuner *tuner);
 
 #endif

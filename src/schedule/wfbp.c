@@ -1,5 +1,5 @@
-/* wfbp.c - wait-free backpropagation (Poseidon, Zhang et al. 2017): a layer's gradient leaves the moment it is
- * complete. With tensor fusion as in DDP and Horovod, without which many small tensors pay one start-up each. */
+/* wfbp.c - wait-free backpropagation (Poseidon, Zhang et al. 2017): the gradient of a layer is sent as soon as it is
+ * complete. With tensor fusion as in DDP and Horovod: otherwise each of many small tensors pays a start-up. */
 #include "schedule/schedule_internal.h"
 
 static gw_schedule_settings settings(const double *values) {
@@ -11,8 +11,9 @@ static void cut(gw_schedule *s) { gw_cut_by_bytes(s, s->settings.fuse_bytes, 0);
 const gw_policy gw_policy_wfbp = {
     .technique = {.name = "wfbp",
                   .about = "each gradient as soon as backward has produced it",
-                  .params = GW_PARAMS(GW_PARAM_FUSE(25e6))},
+                  .params = GW_PARAMS(GW_PARAM_FUSE(25e6)),
+                  .examples = GW_CHOICES("", "fuse=1K")},
     .settings = settings,
     .cut = cut,
-    .next = gw_order_produced,
+    .next = gw_next_by_produced,
 };

@@ -1,13 +1,13 @@
-/* fabric.c - see fabric.h. Links 0 .. 3*hosts-1 are each host's memory, way up and way down; then come those of the
- * topology. */
+/* fabric.c - see fabric.h. Links 0 .. 3*hosts-1 are each host's memory, uplink and downlink. The links of the topology
+ * follow, then slow pairs. */
 #include "sim/fabric.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "base/units.h"
-#include "base/words.h"
 
 enum { MEMORY, UP, DOWN, HOST_LINKS };
 
@@ -21,10 +21,10 @@ static const char *const kinds[] = {"switch", "fattree", "ring", "torus", "sites
 
 static gw_status wrong(gw_error *error, const char *text, const char *wanted) {
     char quoted[GW_QUOTE_BYTES];
-    return gw_fail(error, GW_INVALID, "topology %s: %s", gw_words_quote(text, quoted), wanted);
+    return gw_fail(error, GW_INVALID, "topology %s: %s", gw_suggest_quote(text, quoted), wanted);
 }
 
-/* The value of "name=" in "a=1,b=2"; false where it is not there or too long. */
+/* The value of "name=" in "a=1,b=2"; false: missing, or too long. */
 static bool value_of(const char *params, const char *name, char value[GW_UNIT_TEXT]) {
     size_t length = strlen(name);
     for (const char *at = params; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
@@ -73,7 +73,7 @@ gw_status gw_fabric_parse(const char *text, gw_fabric_spec *spec, gw_error *erro
     char hint[GW_HINT_BYTES];
     int kind = 0;
     while (kinds[kind] && (strlen(kinds[kind]) != length || strncmp(kinds[kind], text, length) != 0)) kind++;
-    if (!kinds[kind]) return wrong(error, text, gw_words_hint(text, kinds, hint));
+    if (!kinds[kind]) return wrong(error, text, gw_suggest_hint(text, kinds, hint));
     gw_fabric_spec made = {.kind = (gw_fabric_kind)kind, .sides = {1, 1, 1}};
     if ((made.kind == GW_FABRIC_SWITCH || made.kind == GW_FABRIC_RING) && colon)
         return wrong(error, text, "it has no parameters");
@@ -109,9 +109,9 @@ gw_status gw_fabric_make(gw_fabric *f, const gw_fabric_spec *spec, int hosts, gw
         return gw_fail(error, GW_INVALID, "a torus of %dx%dx%d has %d hosts, not %d", spec->sides[0], spec->sides[1],
                        spec->sides[2], cells, hosts);
     int turns = spec->kind == GW_FABRIC_RING ? hosts / 2 : (spec->sides[0] + spec->sides[1] + spec->sides[2]) / 2;
-    if (turns > GW_WAY_MAX)
-        return gw_fail(error, GW_INVALID, "a %s of %d hosts has ways of more than %d links; use a smaller one",
-                       kinds[spec->kind], hosts, GW_WAY_MAX);
+    if (turns > GW_ROUTE_LINKS_MAX)
+        return gw_fail(error, GW_INVALID, "a %s of %d hosts has routes of more than %d links; use a smaller one",
+                       kinds[spec->kind], hosts, GW_ROUTE_LINKS_MAX);
     f->spec = *spec;
     f->hosts = hosts;
     f->links = first_inner(f) + inner_links(f);
@@ -134,37 +134,37 @@ double gw_fabric_link_burst(const gw_fabric *f, int link) {
     return link < first_inner(f) && link % HOST_LINKS != MEMORY ? f->burst : 0;
 }
 
-/* Ways. */
+/* Routes. */
 
-static int over_spine(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], double *latency) {
+static int over_spine(const gw_fabric *f, int from, int to, int route[GW_ROUTE_LINKS_MAX], double *latency) {
     int leaf = from / f->spec.leaf_hosts, other = to / f->spec.leaf_hosts, up = f->spec.leaf_up, spine = to % up;
-    way[0] = host_link(from, UP);
+    route[0] = host_link(from, UP);
     *latency = f->latency;
     if (leaf == other) {
-        way[1] = host_link(to, DOWN);
+        route[1] = host_link(to, DOWN);
         return 2;
     }
-    way[1] = first_inner(f) + 2 * (leaf * up + spine);
-    way[2] = first_inner(f) + 2 * (other * up + spine) + 1;
-    way[3] = host_link(to, DOWN);
+    route[1] = first_inner(f) + 2 * (leaf * up + spine);
+    route[2] = first_inner(f) + 2 * (other * up + spine) + 1;
+    route[3] = host_link(to, DOWN);
     *latency = 2 * f->latency;
     return 4;
 }
 
-/* Around a circle of `size` from a to b the shorter way: steps, and whether forwards. */
+/* The shorter direction from a to b around a circle of `size`: returns the steps. */
 static int around(int a, int b, int size, bool *forwards) {
     int ahead = (b - a + size) % size;
     *forwards = ahead <= size - ahead;
     return *forwards ? ahead : size - ahead;
 }
 
-/* Link `which` (forwards, backwards) of a host in a dimension. */
+/* The link of a host in a dimension, forwards or backwards. */
 static int grid_link(const gw_fabric *f, int host, int dimension, bool forwards) {
     int dimensions = f->spec.kind == GW_FABRIC_RING ? 1 : GW_TORUS_DIMENSIONS;
     return first_inner(f) + 2 * (dimensions * host + dimension) + !forwards;
 }
 
-static int over_grid(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], double *latency) {
+static int over_grid(const gw_fabric *f, int from, int to, int route[GW_ROUTE_LINKS_MAX], double *latency) {
     bool ring = f->spec.kind == GW_FABRIC_RING;
     int sides[GW_TORUS_DIMENSIONS] = {ring ? f->hosts : f->spec.sides[0], ring ? 1 : f->spec.sides[1],
                                       ring ? 1 : f->spec.sides[2]};
@@ -173,7 +173,7 @@ static int over_grid(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], 
         bool forwards;
         int a = at / stride % sides[d], b = to / stride % sides[d];
         for (int left = around(a, b, sides[d], &forwards); left > 0; left--) {
-            way[hops++] = grid_link(f, at, d, forwards);
+            route[hops++] = grid_link(f, at, d, forwards);
             int next = (a + (forwards ? 1 : sides[d] - 1)) % sides[d];
             at += (next - a) * stride;
             a = next;
@@ -183,31 +183,31 @@ static int over_grid(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], 
     return hops;
 }
 
-static int over_switch(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], double *latency) {
+static int over_switch(const gw_fabric *f, int from, int to, int route[GW_ROUTE_LINKS_MAX], double *latency) {
     int half = (f->hosts + 1) / 2, hops = 0;
     bool thin = f->spec.kind == GW_FABRIC_SITES && (from < half) != (to < half);
     *latency = f->latency + (thin ? f->spec.thin_latency : 0);
-    way[hops++] = host_link(f->folded ? 0 : from, UP);
-    if (thin) way[hops++] = first_inner(f) + (from < half);
+    route[hops++] = host_link(f->folded ? 0 : from, UP);
+    if (thin) route[hops++] = first_inner(f) + (from < half);
     for (int i = 0; i < f->pair_count; i++) {
         if (f->pairs[i].from != from || f->pairs[i].to != to) continue;
         *latency = f->pairs[i].latency;
-        way[hops++] = f->links - f->pair_count + i;
+        route[hops++] = f->links - f->pair_count + i;
     }
-    way[hops++] = host_link(f->folded ? 0 : to, DOWN);
+    route[hops++] = host_link(f->folded ? 0 : to, DOWN);
     return hops;
 }
 
-int gw_fabric_way(const gw_fabric *f, int from, int to, int way[GW_WAY_MAX], double *latency) {
+int gw_fabric_route(const gw_fabric *f, int from, int to, int route[GW_ROUTE_LINKS_MAX], double *latency) {
     if (from == to) {
-        way[0] = gw_fabric_memory(f, from);
+        route[0] = gw_fabric_memory(f, from);
         *latency = f->memory_latency;
         return 1;
     }
     switch (f->spec.kind) {
-    case GW_FABRIC_FATTREE: return over_spine(f, from, to, way, latency);
+    case GW_FABRIC_FATTREE: return over_spine(f, from, to, route, latency);
     case GW_FABRIC_RING:
-    case GW_FABRIC_TORUS: return over_grid(f, from, to, way, latency);
-    default: return over_switch(f, from, to, way, latency);
+    case GW_FABRIC_TORUS: return over_grid(f, from, to, route, latency);
+    default: return over_switch(f, from, to, route, latency);
     }
 }

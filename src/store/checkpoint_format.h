@@ -1,4 +1,4 @@
-/* checkpoint_format.h - the places in a checkpoint file (see checkpoint.h), and digests. */
+/* checkpoint_format.h - offsets in a checkpoint file (see checkpoint.h), byte order, and digests. */
 #ifndef GW_STORE_CHECKPOINT_FORMAT_H
 #define GW_STORE_CHECKPOINT_FORMAT_H
 
@@ -11,7 +11,7 @@
 #define GW_CHECKPOINT_ALIGN 64
 #define GW_DIGEST_BYTES 32
 
-enum { /* of the header */
+enum { /* offsets in the header */
        GW_AT_MAGIC = 0,
        GW_AT_SECTIONS = 8,
        GW_AT_TABLE = 16,
@@ -20,7 +20,7 @@ enum { /* of the header */
        GW_HEADER_BYTES = 64
 };
 
-enum { /* of an entry of the table */
+enum { /* offsets in an entry of the table */
        GW_AT_ENTRY_NAME = 0,
        GW_AT_ENTRY_SIZE = 64,
        GW_AT_ENTRY_DIGEST = 72,
@@ -49,7 +49,7 @@ static inline uint64_t gw_get_u64(const uint8_t *at) {
     return le64toh(value);
 }
 
-/* SHA-256 of two pieces, of which the second may be empty. False: libcrypto has no memory or no SHA-256. */
+/* SHA-256 of two buffers; the second may be empty. False: libcrypto has no memory or no SHA-256. */
 _Bool gw_digest(const void *first, size_t first_bytes, const void *second, size_t second_bytes,
                 uint8_t digest[GW_DIGEST_BYTES]);
 

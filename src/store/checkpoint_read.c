@@ -16,7 +16,7 @@ struct gw_checkpoint {
     char *path;
     uint8_t *bytes; /* the whole file, aligned to 64 */
     const uint8_t *table;
-    const uint8_t **sections; /* where each begins in bytes */
+    const uint8_t **sections; /* pointers into bytes */
     uint32_t count;
 };
 
@@ -53,7 +53,7 @@ static gw_status verify_header(const uint8_t *bytes, size_t size, const char *na
     return GW_OK;
 }
 
-/* The section that begins at *at, and the zeros behind it; *at moves to the next. */
+/* Verifies the section at *at and its zero padding; *at moves to the next. */
 static gw_status verify_section(const uint8_t *bytes, uint64_t *at, uint64_t end, const uint8_t *entry,
                                 const char *name, gw_error *error) {
     uint64_t size = gw_get_u64(entry + GW_AT_ENTRY_SIZE);
@@ -87,7 +87,7 @@ static gw_status verify(gw_checkpoint *checkpoint, size_t size, gw_error *error)
     return GW_OK;
 }
 
-/* Room for size bytes, to be filled and verified. */
+/* Allocates a checkpoint of size bytes, to be filled and verified. */
 static gw_status make(const char *path, size_t size, gw_checkpoint **checkpoint, gw_error *error) {
     gw_checkpoint *made = calloc(1, sizeof *made);
     if (made) {
@@ -120,7 +120,7 @@ static bool read_all(int file, uint8_t *bytes, size_t size) {
     while (size > 0) {
         ssize_t got = read(file, bytes, size);
         if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = EIO; /* it has become shorter */
+        if (got == 0) errno = EIO; /* the file has become shorter */
         if (got <= 0) return false;
         bytes += got;
         size -= (size_t)got;
@@ -146,7 +146,7 @@ static gw_status read_file(int file, const char *path, gw_checkpoint **checkpoin
 }
 
 gw_status gw_checkpoint_open_only(const char *path, gw_checkpoint **checkpoint, gw_error *error) {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe by that name must not hold us up */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block here */
     if (file < 0) return gw_fail(error, GW_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
     gw_status status = read_file(file, path, checkpoint, error);
     close(file);

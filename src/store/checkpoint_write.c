@@ -11,16 +11,16 @@
 #include "store/checkpoint_format.h"
 
 struct gw_checkpoint_writer {
-    char path[PATH_MAX], beside[PATH_MAX], previous[PATH_MAX];
+    char path[PATH_MAX], writing[PATH_MAX], previous[PATH_MAX];
     int file;
-    uint64_t at;          /* where the next section begins */
-    uint8_t *table;       /* as it will be in the file */
-    uint32_t count, room; /* sections in the table, and for how many it is */
+    uint64_t at;    /* offset of the next section */
+    uint8_t *table; /* in file format */
+    uint32_t count, capacity; /* sections in the table */
     bool failed;
 };
 
 static gw_status cannot(const gw_checkpoint_writer *writer, const char *what, gw_error *error) {
-    return gw_fail(error, GW_SYSTEM, "%s cannot be %s: %s", writer->beside, what, strerror(errno));
+    return gw_fail(error, GW_SYSTEM, "%s cannot be %s: %s", writer->writing, what, strerror(errno));
 }
 
 gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, gw_error *error) {
@@ -30,11 +30,11 @@ gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, g
     made->file = -1;
     gw_status status = GW_OK;
     if (snprintf(made->path, PATH_MAX, "%s", path) >= PATH_MAX ||
-        snprintf(made->beside, PATH_MAX, "%s.writing", path) >= PATH_MAX ||
+        snprintf(made->writing, PATH_MAX, "%s.writing", path) >= PATH_MAX ||
         snprintf(made->previous, PATH_MAX, "%s.previous", path) >= PATH_MAX)
         status = gw_fail(error, GW_INVALID, "the path of a checkpoint is too long: %.100s...", path);
     if (status == GW_OK) {
-        made->file = open(made->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        made->file = open(made->writing, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (made->file < 0) status = cannot(made, "written", error);
     }
     if (status == GW_OK)
@@ -68,19 +68,19 @@ static gw_status check_name(const gw_checkpoint_writer *writer, const char *name
     return GW_OK;
 }
 
-static gw_status table_room(gw_checkpoint_writer *writer, gw_error *error) {
-    if (writer->count < writer->room) return GW_OK;
-    uint32_t room = writer->room ? writer->room * 2 : 16;
-    uint8_t *table = realloc(writer->table, (size_t)room * GW_ENTRY_BYTES);
+static gw_status grow_table(gw_checkpoint_writer *writer, gw_error *error) {
+    if (writer->count < writer->capacity) return GW_OK;
+    uint32_t capacity = writer->capacity ? writer->capacity * 2 : 16;
+    uint8_t *table = realloc(writer->table, (size_t)capacity * GW_ENTRY_BYTES);
     if (!table) return gw_fail(error, GW_MEMORY, "no memory to write %s", writer->path);
     writer->table = table;
-    writer->room = room;
+    writer->capacity = capacity;
     return GW_OK;
 }
 
 static gw_status add(gw_checkpoint_writer *writer, const char *name, const void *data, size_t bytes, gw_error *error) {
     gw_status status = check_name(writer, name, error);
-    if (status == GW_OK) status = table_room(writer, error);
+    if (status == GW_OK) status = grow_table(writer, error);
     if (status != GW_OK) return status;
     uint8_t *entry = writer->table + (size_t)writer->count * GW_ENTRY_BYTES;
     memset(entry, 0, GW_ENTRY_BYTES);
@@ -89,7 +89,7 @@ static gw_status add(gw_checkpoint_writer *writer, const char *name, const void 
     if (!gw_digest(data, bytes, NULL, 0, entry + GW_AT_ENTRY_DIGEST))
         return gw_fail(error, GW_SYSTEM, "libcrypto gives no SHA-256 for %s", writer->path);
     if (!write_at(writer->file, data, bytes, writer->at)) return cannot(writer, "written", error);
-    /* The zeros between sections are what the file system gives for bytes nobody has written. */
+    /* The padding is a hole in the file, which reads as zeros. */
     writer->at = (writer->at + bytes + GW_CHECKPOINT_ALIGN - 1) / GW_CHECKPOINT_ALIGN * GW_CHECKPOINT_ALIGN;
     writer->count++;
     return GW_OK;
@@ -102,7 +102,7 @@ gw_status gw_checkpoint_add(gw_checkpoint_writer *writer, const char *name, cons
     return status;
 }
 
-/* Table, then header, then everything to the disk. */
+/* Writes the table, then the header, then syncs the file. */
 static gw_status finish(gw_checkpoint_writer *writer, gw_error *error) {
     uint8_t header[GW_HEADER_BYTES] = {0};
     size_t table_bytes = (size_t)writer->count * GW_ENTRY_BYTES;
@@ -122,7 +122,7 @@ static gw_status finish(gw_checkpoint_writer *writer, gw_error *error) {
     return close(file) == 0 ? GW_OK : cannot(writer, "written", error);
 }
 
-/* A rename is on the disk when the directory is. */
+/* A rename is durable once its directory is synced. */
 static gw_status sync_directory(const char *path, gw_error *error) {
     char directory[PATH_MAX];
     snprintf(directory, sizeof directory, "%s", path);
@@ -130,13 +130,13 @@ static gw_status sync_directory(const char *path, gw_error *error) {
     if (slash) slash[slash == directory] = '\0';
     const char *name = slash ? directory : ".";
     int file = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool good = file >= 0 && (fsync(file) == 0 || errno == EINVAL); /* EINVAL: a file system that cannot */
+    bool good = file >= 0 && (fsync(file) == 0 || errno == EINVAL); /* EINVAL: cannot sync a directory here */
     int cause = errno;
     if (file >= 0) close(file);
     return good ? GW_OK : gw_fail(error, GW_SYSTEM, "%s cannot be brought to the disk: %s", name, strerror(cause));
 }
 
-/* Keeps NAME as NAME.previous, unless it is not worth keeping. */
+/* Renames NAME to NAME.previous, unless it is damaged. */
 static gw_status keep_previous(const gw_checkpoint_writer *writer, gw_error *error) {
     gw_checkpoint *present;
     gw_error damage = {.status = GW_OK};
@@ -153,12 +153,12 @@ static gw_status keep_previous(const gw_checkpoint_writer *writer, gw_error *err
 gw_status gw_checkpoint_commit(gw_checkpoint_writer *writer, gw_error *error) {
     gw_status status = finish(writer, error);
     if (status == GW_OK) status = keep_previous(writer, error);
-    if (status == GW_OK && rename(writer->beside, writer->path) != 0)
+    if (status == GW_OK && rename(writer->writing, writer->path) != 0)
         status =
-            gw_fail(error, GW_SYSTEM, "%s cannot be renamed to %s: %s", writer->beside, writer->path, strerror(errno));
+            gw_fail(error, GW_SYSTEM, "%s cannot be renamed to %s: %s", writer->writing, writer->path, strerror(errno));
     if (status == GW_OK) {
         status = sync_directory(writer->path, error);
-        writer->beside[0] = '\0'; /* it is no more */
+        writer->writing[0] = '\0'; /* it has been renamed */
     }
     gw_checkpoint_abandon(writer);
     return status;
@@ -167,7 +167,7 @@ gw_status gw_checkpoint_commit(gw_checkpoint_writer *writer, gw_error *error) {
 void gw_checkpoint_abandon(gw_checkpoint_writer *writer) {
     if (!writer) return;
     if (writer->file >= 0) close(writer->file);
-    if (writer->beside[0] != '\0') unlink(writer->beside);
+    if (writer->writing[0] != '\0') unlink(writer->writing);
     free(writer->table);
     free(writer);
 }

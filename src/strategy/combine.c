@@ -1,5 +1,5 @@
-/* combine.c - which techniques go together in training steps, and why the others do not. docs/combinations.md is
- * written from here (gradwire explain --all). */
+/* combine.c - which techniques combine in training steps, and why others do not. docs/combinations.md is written from
+ * here (gradwire explain --all). */
 #include "strategy/combine.h"
 
 #include <string.h>
@@ -13,6 +13,11 @@ int gw_strategy_servers(const gw_strategy *s) {
     return has ? (int)gw_strategy_integer(s, GW_AXIS_ARCH, "servers") : 0;
 }
 
+bool gw_strategy_compresses(const gw_strategy *s) {
+    const gw_codec *codec = gw_codec_find(gw_strategy_name(s, GW_AXIS_COMPRESS));
+    return !codec || !codec->identity;
+}
+
 static void set(gw_strategy *s, gw_axis axis, const gw_technique *technique) {
     s->axes[axis] = (gw_setting){.technique = technique};
     gw_technique_default(technique, s->axes[axis].values);
@@ -24,7 +29,7 @@ static const gw_technique *arch_ps(void) {
     return *archs;
 }
 
-gw_status gw_strategy_serve(gw_strategy *s, int processes, gw_error *error) {
+gw_status gw_strategy_apply_servers(gw_strategy *s, int processes, gw_error *error) {
     if (processes == 0) return GW_OK;
     const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
     const gw_technique *ps = arch_ps();
@@ -42,12 +47,12 @@ gw_status gw_strategy_serve(gw_strategy *s, int processes, gw_error *error) {
     return GW_OK;
 }
 
-/* Servers that are processes of their own. */
+/* Checks a strategy whose servers run in their own processes. */
 static gw_status check_apart(const gw_strategy *s, const gw_policy *policy, gw_error *error) {
     if (policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "schedule=%s with server processes (--servers): they do not take part when pieces are cut anew "
-                       "by what workers have measured; servers beside workers (arch=ps:servers=N) do",
+                       "schedule=%s with server processes (--servers): they do not take part when buckets are cut "
+                       "again by what workers have measured; servers beside workers (arch=ps:servers=N) do",
                        policy->technique.name);
     if (gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") && gw_strategy_servers(s) < 2)
         return gw_fail(error, GW_UNSUPPORTED, "arch=ps:replicas=1: the second server needs a second server process "
@@ -55,7 +60,7 @@ static gw_status check_apart(const gw_strategy *s, const gw_policy *policy, gw_e
     return GW_OK;
 }
 
-static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync,
+static gw_status check_servers(const gw_strategy *s, const gw_reducer_facts *facts, const gw_sync *sync,
                                const gw_policy *policy, gw_error *error) {
     const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
     int servers = gw_strategy_servers(s);
@@ -77,8 +82,8 @@ static gw_status check_servers(const gw_strategy *s, const gw_step_facts *facts,
     return GW_OK;
 }
 
-/* What is kept of a server for its loss. */
-static gw_status check_kept(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync,
+/* Checks replicas and snapshots of servers. */
+static gw_status check_kept(const gw_strategy *s, const gw_reducer_facts *facts, const gw_sync *sync,
                             const gw_policy *policy, gw_error *error) {
     const gw_technique *codec = s->axes[GW_AXIS_COMPRESS].technique;
     bool copies = gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") > 0;
@@ -90,20 +95,20 @@ static gw_status check_kept(const gw_strategy *s, const gw_step_facts *facts, co
                        "arch=ps:snapshot with sync=%s: servers only add up, the workers have the weights: write a "
                        "checkpoint of theirs",
                        sync->technique.name);
-    if ((copies || writes) && strcmp(codec->name, "none") != 0)
+    if ((copies || writes) && gw_strategy_compresses(s))
         return gw_fail(error, GW_UNSUPPORTED,
                        "arch=ps:%s with compress=%s: what codecs leave for later lies on both sides, and one side's "
                        "alone does not fit the other's after a loss: use compress=none",
                        copies ? "replicas" : "snapshot", codec->name);
     if ((copies || writes) && policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=ps:%s with schedule=%s: pieces are cut anew when they have been measured, and what was "
+                       "arch=ps:%s with schedule=%s: buckets are cut again when they have been measured, and what was "
                        "kept of a server before would not fit",
                        copies ? "replicas" : "snapshot", policy->technique.name);
     return GW_OK;
 }
 
-static gw_status check_sync(const gw_strategy *s, const gw_step_facts *facts, const gw_sync *sync, gw_error *error) {
+static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts, const gw_sync *sync, gw_error *error) {
     const char *name = sync->technique.name;
     if (sync->rule && !gw_strategy_is(s, GW_AXIS_ARCH, "ps"))
         return gw_fail(error, GW_UNSUPPORTED,
@@ -115,14 +120,14 @@ static gw_status check_sync(const gw_strategy *s, const gw_step_facts *facts, co
                        "sync=%s works on weights: the step has to be given them and an update function", name);
     if (sync->needs_update && !sync->rule && facts->sums)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s averages over the ranks: GW_SUM has no meaning with it", name);
-    if (facts->clips && (sync != &gw_sync_bsp || !facts->updates))
+    if (facts->clips && (!sync->synchronous || !facts->updates))
         return gw_fail(error, GW_UNSUPPORTED,
                        "clipping by the norm of all gradients needs sync=bsp and an update function (it is sync=%s)",
                        name);
     return GW_OK;
 }
 
-gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *facts, gw_error *error) {
+gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *facts, gw_error *error) {
     const gw_sync *sync = gw_sync_of(s->axes[GW_AXIS_SYNC].technique);
     const gw_policy *policy = gw_policy_of(s->axes[GW_AXIS_SCHEDULE].technique);
     const gw_setting *compress = &s->axes[GW_AXIS_COMPRESS];
@@ -141,9 +146,9 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_step_facts *fact
     return GW_OK;
 }
 
-gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
+gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
                            gw_strategy *line, gw_error *error) {
-    gw_step_facts facts = {.world = world, .updates = true};
+    gw_reducer_facts facts = {.world = world, .updates = true};
     gw_strategy s;
     gw_strategy_default(&s);
     set(&s, a, first);

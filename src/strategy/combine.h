@@ -1,29 +1,33 @@
-/* combine.h - which techniques go together in training steps. */
+/* combine.h - which techniques combine in training steps. */
 #ifndef GW_STRATEGY_COMBINE_H
 #define GW_STRATEGY_COMBINE_H
 
 #include "strategy/strategy.h"
 
-/* What a step is committed with, as far as it decides what is possible. */
-typedef struct gw_step_facts {
+/* The facts about a step that decide which strategies are possible. */
+typedef struct gw_reducer_facts {
     int world;
     bool updates; /* it has weights and an update function */
-    bool sums;    /* GW_SUM rather than the mean */
+    bool sums;    /* the result is the sum (GW_SUM), not the mean */
     bool clips;
-    bool apart;   /* servers are processes of their own */
-} gw_step_facts;
+    bool apart;   /* servers run in their own processes */
+} gw_reducer_facts;
 
-/* GW_UNSUPPORTED with the reason where a training step cannot be made this way. */
-gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_step_facts *facts, gw_error *error);
-/* Parameter servers that its steps go through; 0: none. */
+/* GW_UNSUPPORTED with the reason where no training step can use this strategy. */
+gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_reducer_facts *facts, gw_error *error);
+/* True if training steps with this strategy encode their values; false for compress=none, which sends them
+ * unchanged. */
+bool gw_strategy_compresses(const gw_strategy *strategy);
+/* The number of parameter servers that the strategy uses; 0: none. */
 int gw_strategy_servers(const gw_strategy *strategy);
-/* In a job with that many server processes (0: none) an architecture that is not said is ps, with as many servers;
- * another is refused. */
-gw_status gw_strategy_serve(gw_strategy *strategy, int processes, gw_error *error);
+/* Adapts a strategy to a job with that many server processes. 0: changes nothing. Otherwise arch=auto and arch=ps
+ * become arch=ps with as many servers, and any other architecture is refused. */
+gw_status gw_strategy_apply_servers(gw_strategy *strategy, int processes, gw_error *error);
 
-/* A line in which two techniques of different axes meet and that can be stepped, with as little else as possible: the
- * defaults, or the architecture that the synchrony needs. GW_UNSUPPORTED with the reason where there is none. */
-gw_status gw_strategy_pair(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
+/* Builds a strategy from two techniques of different axes, such that training steps can use it. The other axes are at
+ * their default, except that arch is the one that the synchronization needs. GW_UNSUPPORTED with the reason if there is
+ * no such strategy. */
+gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
                            gw_strategy *line, gw_error *error);
 
 #endif

@@ -1,12 +1,12 @@
 /* parse.c - from text to a strategy. A word is `axis=technique` or `axis=technique:name=value,name=value,flag`.
- * What follows the = is read by base/technique.h. */
+ * base/technique.h reads the text after the =. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/suggest.h"
 #include "strategy/strategy.h"
 
-#define WORD_BYTES 512 /* of the longest word, with its NUL */
+#define WORD_BYTES 512 /* the longest word, with its NUL */
 #define BLANKS " \t\n\v\f\r"
 
 void gw_strategy_default(gw_strategy *strategy) {
@@ -20,11 +20,11 @@ void gw_strategy_default(gw_strategy *strategy) {
 static gw_status axis_find(const char *name, gw_axis *axis, gw_error *error) {
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
     if (gw_axis_parse(name, axis)) return GW_OK;
-    return gw_fail(error, GW_INVALID, "unknown axis %s (%s)", gw_words_quote(name, quoted),
-                   gw_words_hint(name, gw_axis_names, hint));
+    return gw_fail(error, GW_INVALID, "unknown axis %s (%s)", gw_suggest_quote(name, quoted),
+                   gw_suggest_hint(name, gw_axis_names, hint));
 }
 
-/* Sets the axis that a word names; the word is taken apart in place. */
+/* Sets the axis that a word names; changes the word in place. */
 static gw_status word_parse(gw_strategy *strategy, unsigned *seen, char *word, gw_error *error) {
     char quoted[GW_QUOTE_BYTES];
     gw_axis axis;
@@ -33,7 +33,7 @@ static gw_status word_parse(gw_strategy *strategy, unsigned *seen, char *word, g
         return gw_fail(error, GW_INVALID,
                        "%s is not axis=technique, such as arch=ring; the axes are arch, sync, "
                        "compress, schedule and transport",
-                       gw_words_quote(word, quoted));
+                       gw_suggest_quote(word, quoted));
     *technique++ = '\0';
     gw_status status = axis_find(word, &axis, error);
     if (status) return status;
@@ -60,7 +60,7 @@ static gw_status words_parse(gw_strategy *strategy, const char *text, int *line,
         snprintf(word, sizeof word, "%.*s", (int)length, text);
         if (length >= sizeof word)
             return gw_fail(error, GW_INVALID, "the word that begins %s has %zu bytes, more than the %d allowed",
-                           gw_words_quote(word, quoted), length, WORD_BYTES - 1);
+                           gw_suggest_quote(word, quoted), length, WORD_BYTES - 1);
         gw_status status = word_parse(strategy, &seen, word, error);
         if (status) return status;
     }
@@ -71,7 +71,7 @@ gw_status gw_strategy_overlay(gw_strategy *strategy, const char *text, const cha
     gw_strategy next = *strategy;
     gw_error cause = {.status = GW_OK};
     char where[GW_QUOTE_BYTES] = "";
-    int line = 0; /* 0: of the whole text */
+    int line = 0; /* 0: the error is about the whole text */
     if (strnlen(text, GW_STRATEGY_INPUT_MAX + 1) > GW_STRATEGY_INPUT_MAX)
         gw_fail(&cause, GW_INVALID, "a strategy of more than %d bytes is not read", GW_STRATEGY_INPUT_MAX);
     else if (words_parse(&next, text, &line, &cause) == GW_OK)

@@ -1,4 +1,4 @@
-/* resolve.c - where a strategy comes from: a file, the environment, a line given; the later overrides the earlier, axis
+/* resolve.c - where a strategy comes from: a file, the environment, a given line. Each overrides the ones before, axis
  * by axis. */
 #include <errno.h>
 #include <fcntl.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/words.h"
+#include "base/suggest.h"
 #include "strategy/strategy.h"
 
-/* Reads at most size bytes; -1 and errno on failure. Non-blocking, so that a pipe nobody writes to cannot hold us. */
+/* Reads at most size bytes; -1 and errno on failure. Non-blocking, so that a pipe without a writer does not block. */
 static ssize_t file_read(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
@@ -28,7 +28,7 @@ static ssize_t file_read(const char *path, char *text, size_t size) {
 
 static gw_status file_overlay(gw_strategy *strategy, const char *path, gw_error *error) {
     char text[GW_STRATEGY_INPUT_MAX + 2], quoted[GW_QUOTE_BYTES], source[GW_QUOTE_BYTES + 32];
-    snprintf(source, sizeof source, "GRADWIRE_STRATEGY_FILE %s", gw_words_quote(path, quoted));
+    snprintf(source, sizeof source, "GRADWIRE_STRATEGY_FILE %s", gw_suggest_quote(path, quoted));
     ssize_t length = file_read(path, text, sizeof text - 1);
     if (length < 0) return gw_fail(error, GW_SYSTEM, "%s cannot be read: %s", source, strerror(errno));
     text[length] = '\0';

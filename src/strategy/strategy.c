@@ -1,12 +1,14 @@
-/* strategy.c - a strategy that has been read: what it holds, whether it is possible, how it is written. */
+/* strategy.c - reads the settings of a parsed strategy, checks whether a job can use it, and prints it. */
 #include "strategy/strategy.h"
+
+#include "transport/transport_registry.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Appends to text as snprintf would, at *used, which counts what did not fit too. */
+/* Appends to text at *used, as snprintf does; *used also counts the characters that did not fit. */
 __attribute__((format(printf, 4, 5))) static void append(char *text, size_t size, size_t *used, const char *format,
                                                          ...) {
     va_list args;
@@ -49,27 +51,51 @@ bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b) {
     return true;
 }
 
+#define ALLOWED_BYTES 256
+
+static bool fits(const gw_technique *technique, const gw_strategy_facts *facts) {
+    const gw_transport_type *type = gw_transport_type_of(technique);
+    if (facts->simulated) return type->simulated || technique == gw_transport_techniques[0];
+    return !type->simulated && !(type->single_host && facts->hosts > 1);
+}
+
+/* Lists the transports that a job with these facts can use, separated by commas. */
+static const char *allowed(const gw_strategy_facts *facts, char text[ALLOWED_BYTES]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (const gw_technique *const *at = gw_transport_techniques; *at; at++)
+        if (fits(*at, facts)) append(text, ALLOWED_BYTES, &used, "%s%s", used ? ", " : "", (*at)->name);
+    return text;
+}
+
+static const char *allowed_native(char text[ALLOWED_BYTES]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (const gw_transport_type *const *at = gw_transport_types; *at; at++)
+        if ((*at)->native_allreduce)
+            append(text, ALLOWED_BYTES, &used, "%stransport=%s", used ? ", " : "", (*at)->technique.name);
+    return text;
+}
+
 gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts *facts, gw_error *error) {
-    const char *transport = gw_strategy_name(strategy, GW_AXIS_TRANSPORT);
-    bool sim = strcmp(transport, "sim") == 0;
-    if (sim && !facts->simulated)
+    const gw_transport_type *type = gw_strategy_transport(strategy);
+    const char *transport = type->technique.name;
+    char list[ALLOWED_BYTES];
+    if (type->simulated && !facts->simulated)
+        return gw_fail(error, GW_UNSUPPORTED, "transport=%s exists only in the simulator (allowed here: %s)", transport,
+                       allowed(facts, list));
+    if (facts->simulated && !fits(&type->technique, facts))
         return gw_fail(error, GW_UNSUPPORTED,
-                       "transport=sim exists only in the simulator (allowed here: auto, tcp, rdma, shm, zmq, mpi)");
-    if (!sim && facts->simulated && strcmp(transport, "auto") != 0)
+                       "transport=%s is not possible in the simulator, whose links are simulated (allowed here: %s)",
+                       transport, allowed(facts, list));
+    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "mpi") && !type->native_allreduce)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "transport=%s is not possible in the simulator, whose links are simulated (allowed here: "
-                       "auto, sim)",
-                       transport);
-    if (gw_strategy_is(strategy, GW_AXIS_ARCH, "mpi") && strcmp(transport, "mpi") != 0)
+                       "arch=mpi hands the all-reduce to MPI, and transport=%s has none (allowed with it: %s)",
+                       transport, allowed_native(list));
+    if (type->single_host && facts->hosts > 1)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=mpi hands the all-reduce to MPI, and transport=%s has none (allowed with it: "
-                       "transport=mpi)",
-                       transport);
-    if (strcmp(transport, "shm") == 0 && facts->hosts > 1)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "transport=shm reaches only ranks of one host, and this job has %d hosts (allowed here: auto, "
-                       "tcp, rdma, zmq, mpi)",
-                       facts->hosts);
+                       "transport=%s reaches only ranks of one host, and this job has %d hosts (allowed here: %s)",
+                       transport, facts->hosts, allowed(facts, list));
     return GW_OK;
 }
 
@@ -81,7 +107,7 @@ bool gw_strategy_is(const gw_strategy *strategy, gw_axis axis, const char *techn
 
 #define ONE(kind) (1u << GW_PARAM_##kind)
 
-/* Where the value of a parameter stands; kinds is a set of ONE(...). */
+/* The value of a parameter; kinds is a set of ONE(...). */
 static const double *find(const gw_setting *setting, const char *name, unsigned kinds) {
     int i = gw_technique_param(setting->technique, name);
     assert(i >= 0 && "the technique has a parameter of this name");
@@ -106,4 +132,13 @@ const char *gw_strategy_choice(const gw_strategy *strategy, gw_axis axis, const 
     const gw_setting *setting = &strategy->axes[axis];
     const double *value = find(setting, param, ONE(CHOICE));
     return setting->technique->params[value - setting->values].choices[(int)*value];
+}
+
+const gw_transport_type *gw_strategy_transport(const gw_strategy *strategy) {
+    return gw_transport_type_of(strategy->axes[GW_AXIS_TRANSPORT].technique);
+}
+
+bool gw_strategy_shares_memory(const gw_strategy *strategy) {
+    const gw_transport_type *type = gw_strategy_transport(strategy);
+    return type->within_host || type->simulated; /* simulated hosts have shared memory too */
 }

@@ -2,12 +2,12 @@
  *
  *     arch=ring:chunk=256K sync=bsp compress=none schedule=wfbp transport=tcp:streams=4,congestion=bbr
  *
- * Words stand apart by blanks or line ends, in any order; an axis that is not named takes its default; a word that
- * begins with # makes the rest of its line a comment. The same text is used on the command line, in the environment,
- * in files and in every API. What gw_strategy_print writes parses to the same strategy.
+ * Words are separated by blanks or line ends, in any order; an axis that is not named takes its default; a word that
+ * begins with # makes the rest of its line a comment. The same text is used on the command line, in the environment, in
+ * files and in every API. The output of gw_strategy_print parses to the same strategy.
  *
- * A technique is one entry of one table: registry.c has those of arch and transport, and takes the tables of the other
- * axes from the rooms that carry them out. Nothing else has to know of it here. */
+ * A technique is one entry of one table. The tables of plans, codecs, schedules and synchronizations are in the folders
+ * that implement them; axis_registry.c puts them together. */
 #ifndef GW_STRATEGY_H
 #define GW_STRATEGY_H
 
@@ -20,7 +20,7 @@ typedef enum gw_axis {
     GW_AXIS_COMPRESS,
     GW_AXIS_SCHEDULE,
     GW_AXIS_TRANSPORT,
-    GW_AXES /* how many there are */
+    GW_AXES /* the number of axes */
 } gw_axis;
 
 const char *gw_axis_name(gw_axis axis);
@@ -34,50 +34,56 @@ const gw_technique *const *gw_techniques(gw_axis axis);
 #define GW_STRATEGY_INPUT_MAX 16384  /* bytes of a line or file */
 #define GW_STRATEGY_PRINT_BYTES 1024 /* room for any printed strategy */
 
-/* What one axis is set to. */
+/* The setting of one axis. */
 typedef struct gw_setting {
-    const gw_technique *technique;          /* of the registry, lives for ever */
+    const gw_technique *technique;          /* of the registry, static */
     double values[GW_TECHNIQUE_PARAMS_MAX]; /* in the order of technique->params, 0 past them */
 } gw_setting;
 
-/* A plain value: copy it, throw it away. Valid once one of the next functions has filled it in. */
+/* A plain value: it can be copied and needs no clean-up. One of the next functions fills it in. */
 typedef struct gw_strategy {
     gw_setting axes[GW_AXES];
 } gw_strategy;
 
 void gw_strategy_default(gw_strategy *strategy);
-/* The default, with the axes that text names set as it says. On failure *strategy is untouched. */
+/* Starts with the default strategy and sets the axes that text names. On failure *strategy is untouched. */
 gw_status gw_strategy_parse(const char *text, gw_strategy *strategy, gw_error *error);
-/* Lays text over a strategy: axes it names are replaced, parameters included; the others stay. source is what an
- * error names as the origin (a variable, a file), or NULL. On failure *strategy is untouched. */
+/* Applies text to a strategy: it replaces the axes that it names, parameters included; the others stay. source is the
+ * origin that an error names (a variable, a file), or NULL. On failure *strategy is untouched. */
 gw_status gw_strategy_overlay(gw_strategy *strategy, const char *text, const char *source, gw_error *error);
-/* What the user asked for: the default, under the file that GRADWIRE_STRATEGY_FILE names, under GRADWIRE_STRATEGY,
- * under line (a flag or gw_options.strategy; NULL: not given). On failure *strategy is untouched. */
+/* The strategy that the user asked for. Each source overrides those before it, axis by axis: the default, the file that
+ * GRADWIRE_STRATEGY_FILE names, GRADWIRE_STRATEGY, line (a flag or gw_options.strategy; NULL: not given). On failure
+ * *strategy is untouched. */
 gw_status gw_strategy_resolve(const char *line, gw_strategy *strategy, gw_error *error);
 
-/* What a job offers, as far as it decides what is possible. */
+/* The facts about a job that decide which strategies are possible. */
 typedef struct gw_strategy_facts {
     int hosts;
     bool simulated;
 } gw_strategy_facts;
 
-/* GW_UNSUPPORTED with the reason where this strategy cannot work in such a job. sync, compress and schedule are about
- * training steps, which check them; plain collectives do not look at them. */
+/* GW_UNSUPPORTED with the reason where this strategy cannot work in such a job. sync, compress and schedule concern
+ * only training steps and are checked there; plain collectives ignore them. */
 gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts *facts, gw_error *error);
 
-/* Writes all five axes and the parameters that differ from their defaults, as snprintf does: the length is returned,
- * and what does not fit is cut. */
+/* Writes all five axes and the parameters that differ from their defaults, as snprintf does: returns the full length,
+ * and cuts off text that does not fit. */
 int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
 bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b);
 
 const char *gw_strategy_name(const gw_strategy *strategy, gw_axis axis);
 /* Whether the axis is set to the technique of this name. */
 bool gw_strategy_is(const gw_strategy *strategy, gw_axis axis, const char *technique);
-/* A parameter of the technique an axis is set to. Asking for one it does not have, or of another kind, is a mistake of
- * the programmer and ends in an assertion. Integers and bytes: 0 is auto where auto is allowed. */
+/* The value of a parameter of the technique that an axis is set to. Asserts that the technique has this parameter, and
+ * that it is of this kind. Integers and bytes: 0 is auto where auto is allowed. */
 int64_t gw_strategy_integer(const gw_strategy *strategy, gw_axis axis, const char *param);
 double gw_strategy_number(const gw_strategy *strategy, gw_axis axis, const char *param);
 bool gw_strategy_flag(const gw_strategy *strategy, gw_axis axis, const char *param);
 const char *gw_strategy_choice(const gw_strategy *strategy, gw_axis axis, const char *param);
+
+/* The transport's entry in the table (transport/transport_registry.h). */
+const struct gw_transport_type *gw_strategy_transport(const gw_strategy *strategy);
+/* Ranks of one host exchange through shared memory, by host-local collectives where they can. */
+bool gw_strategy_shares_memory(const gw_strategy *strategy);
 
 #endif

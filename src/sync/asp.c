@@ -1,22 +1,22 @@
-/* asp.c - asynchronous (Hogwild over servers, Downpour SGD: Dean et al. 2012): a push is applied when it comes and
- * answered at once with the weights as they are. Nobody waits for anybody; gradients are as old as their worker is
+/* asp.c - asynchronous (Hogwild over servers, Downpour SGD: Dean et al. 2012): a server applies a push when it arrives
+ * and answers at once with the current weights. No worker waits for another; gradients are as stale as their worker is
  * slow. */
 #include "sync/sync.h"
 
 static gw_sync_rule rule(const double *values) {
     (void)values;
-    return (gw_sync_rule){.at_once = true, .lead = UINT64_MAX};
+    return (gw_sync_rule){.at_once = true, .staleness = UINT64_MAX};
 }
 
-void gw_sync_pulled(const double *values, uint64_t step, gw_sync_tensor *t) {
+void gw_sync_arrive_pulled(const double *values, uint64_t step, gw_sync_tensor *t) {
     (void)values;
     (void)step;
     (void)t;
 }
 
 const gw_sync gw_sync_asp = {
-    .technique = {.name = "asp", .about = "nobody waits: servers apply each push when it comes (arch=ps)"},
+    .technique = {.name = "asp", .about = "nobody waits: servers apply each push when it arrives (arch=ps)"},
     .rule = rule,
     .needs_update = true,
-    .arrive = gw_sync_pulled,
+    .arrive = gw_sync_arrive_pulled,
 };

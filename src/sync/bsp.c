@@ -9,5 +9,6 @@ static void arrive(const double *values, uint64_t step, gw_sync_tensor *t) {
 
 const gw_sync gw_sync_bsp = {
     .technique = {.name = "bsp", .about = "every rank waits for all in every step"},
+    .synchronous = true,
     .arrive = arrive,
 };

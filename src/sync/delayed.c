@@ -1,6 +1,6 @@
 /* delayed.c - OD-SGD (Xu et al. 2020): after a synchronous warm-up a worker sends its gradient, updates a local copy of
- * the weights with it at once and computes the next step on that copy; the weights that all ranks share (the anchor
- * here) replace it one step later. A step takes as long as the longer of compute and communication, not their sum. */
+ * the weights with it at once and computes the next step on that copy. The weights that all ranks share (the anchor
+ * here) replace the copy one step later. A step takes the longer of compute and communication, not their sum. */
 #include "sync/sync.h"
 
 #include <string.h>
@@ -36,7 +36,8 @@ const gw_sync gw_sync_delayed = {
                                                 .lowest = 0,
                                                 .highest = 1e9,
                                                 .about = "synchronous steps first"},
-                                               {.name = NULL}}},
+                                               {.name = NULL}},
+                  .examples = GW_CHOICES("warmup=0", "warmup=2")},
     .needs_update = true,
     .keeps_anchor = true,
     .travels_apart = true,

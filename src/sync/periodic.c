@@ -1,7 +1,7 @@
-/* periodic.c - local SGD (Stich 2019): every worker takes `every` steps of its own, then the models are averaged: what
- * travels is the difference to the last average (the anchor). from: synchronous until that step, local afterwards
+/* periodic.c - local SGD (Stich 2019): every worker makes `every` steps of its own, then the models are averaged.
+ * Workers send the difference to the last average (the anchor). from: synchronous until that step, local afterwards
  * (post-local SGD, Lin et al. 2020). outer: the averaged difference drives a Nesterov step (DiLoCo, Douillard et al.
- * 2023) of that rate and momentum. The optimiser's own momentum stays local. */
+ * 2023) with the given rate and momentum. The momentum of the optimiser itself stays local. */
 #include "sync/sync.h"
 
 #include <string.h>
@@ -70,8 +70,9 @@ const gw_sync gw_sync_periodic = {
                                                 .preset = 0.9,
                                                 .lowest = 0,
                                                 .highest = 1,
-                                                .about = "of the outer step"},
-                                               {.name = NULL}}},
+                                                .about = "momentum of the outer step"},
+                                               {.name = NULL}},
+                  .examples = GW_CHOICES("every=2", "every=3,from=1")},
     .needs_update = true,
     .local = true,
     .keeps_anchor = true,

@@ -1,22 +1,23 @@
-/* ssp.c - stale synchronous (Ho et al. 2013): as asp, but the answer to a worker that leads the slowest by more than
- * `lead` steps is held back until the slowest has caught up. lead=0 waits as bsp does. */
+/* ssp.c - stale synchronous (Ho et al. 2013): as asp, but a worker that is ahead of the slowest by more than
+ * `staleness` steps gets its answer only when the slowest has caught up. staleness=0 waits as bsp does. */
 #include "sync/sync.h"
 
 static gw_sync_rule rule(const double *values) {
-    return (gw_sync_rule){.at_once = true, .lead = (uint64_t)values[0]};
+    return (gw_sync_rule){.at_once = true, .staleness = (uint64_t)values[0]};
 }
 
 const gw_sync gw_sync_ssp = {
     .technique = {.name = "ssp",
-                  .about = "as asp, but nobody leads the slowest by more than so many steps (arch=ps)",
-                  .params = (const gw_param[]){{.name = "lead",
+                  .about = "as asp, but no worker leads the slowest by more than the staleness (arch=ps)",
+                  .params = (const gw_param[]){{.name = "staleness",
                                                 .kind = GW_PARAM_INTEGER,
                                                 .preset = 3,
                                                 .lowest = 0,
                                                 .highest = 1e6,
                                                 .about = "steps that a worker may be ahead"},
-                                               {.name = NULL}}},
+                                               {.name = NULL}},
+                  .examples = GW_CHOICES("staleness=0", "staleness=1", "staleness=3")},
     .rule = rule,
     .needs_update = true,
-    .arrive = gw_sync_pulled,
+    .arrive = gw_sync_arrive_pulled,
 };

@@ -14,7 +14,7 @@ static uint32_t crc_step(uint32_t crc, const uint8_t *bytes, size_t count) {
     return crc;
 }
 
-uint32_t gw_capture_sum(const uint8_t *block, size_t payload) {
+uint32_t gw_capture_checksum(const uint8_t *block, size_t payload) {
     uint32_t crc = crc_step(UINT32_MAX, block, GW_CAPTURE_HEADER - 4);
     return ~crc_step(crc, block + GW_CAPTURE_HEADER, payload);
 }
@@ -24,7 +24,7 @@ void gw_capture_seal(uint8_t *block, gw_capture_block kind, uint32_t rank, size_
     gw_pack_fixed(block + 8, (uint32_t)payload);
     gw_pack_fixed(block + 12, rank);
     gw_pack_fixed(block + 16, (uint32_t)kind);
-    gw_pack_fixed(block + 20, gw_capture_sum(block, payload));
+    gw_pack_fixed(block + 20, gw_capture_checksum(block, payload));
 }
 
 uint8_t *gw_capture_put_text(uint8_t *at, const char *text) {
@@ -38,7 +38,7 @@ uint8_t *gw_capture_put_rank(uint8_t *at, const gw_capture_rank *rank) {
     at = gw_pack(at, GW_CAPTURE_VERSION);
     at = gw_pack(at, (uint64_t)rank->world);
     at = gw_pack(at, (uint64_t)rank->host_number);
-    at = gw_pack(at, gw_fold_sign(rank->offset));
+    at = gw_pack(at, gw_zigzag(rank->offset));
     at = gw_pack(at, rank->uncertainty);
     at = gw_pack(at, rank->origin);
     at = gw_pack(at, rank->wall);
@@ -48,7 +48,7 @@ uint8_t *gw_capture_put_rank(uint8_t *at, const gw_capture_rank *rank) {
 
 uint8_t *gw_capture_put_event(uint8_t *at, const gw_trace_event *e, gw_time *before) {
     *at++ = e->kind;
-    at = gw_pack(at, gw_fold_sign((int64_t)(e->begin - *before)));
+    at = gw_pack(at, gw_zigzag((int64_t)(e->begin - *before)));
     at = gw_pack(at, e->end - e->begin);
     at = gw_pack(at, e->name);
     at = gw_pack(at, e->number);
@@ -79,7 +79,7 @@ bool gw_capture_get_text(gw_unpacker *from, char text[GW_CAPTURE_TEXT_MAX + 1]) 
     return true;
 }
 
-/* A number that has to fit; makes the unpacker short of it otherwise. */
+/* A number of at most `highest`; sets short_of if it is larger. */
 static uint64_t bounded(gw_unpacker *from, uint64_t highest) {
     uint64_t value = gw_unpack(from);
     if (value > highest) from->short_of = true;
@@ -90,7 +90,7 @@ bool gw_capture_get_rank(gw_unpacker *from, gw_capture_rank *rank) {
     uint64_t version = gw_unpack(from);
     rank->world = (int)bounded(from, INT_MAX);
     rank->host_number = (int)bounded(from, INT_MAX);
-    rank->offset = gw_unfold_sign(gw_unpack(from));
+    rank->offset = gw_unzigzag(gw_unpack(from));
     rank->uncertainty = gw_unpack(from);
     rank->origin = gw_unpack(from);
     rank->wall = gw_unpack(from);
@@ -101,7 +101,7 @@ bool gw_capture_get_rank(gw_unpacker *from, gw_capture_rank *rank) {
 bool gw_capture_get_event(gw_unpacker *from, gw_trace_event *e, gw_time *before) {
     *e = (gw_trace_event){.kind = GW_TRACE_KINDS};
     if (from->at < from->end) e->kind = *from->at++;
-    e->begin = *before + (uint64_t)gw_unfold_sign(gw_unpack(from));
+    e->begin = *before + (uint64_t)gw_unzigzag(gw_unpack(from));
     e->end = e->begin + gw_unpack(from);
     e->name = (uint32_t)bounded(from, UINT32_MAX);
     e->number = gw_unpack(from);

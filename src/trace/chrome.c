@@ -1,4 +1,4 @@
-/* chrome.c - see chrome.h. Formatted by hand: this runs beside a training on the same cores. */
+/* chrome.c - see chrome.h. Formats by hand, for speed: this runs beside the training on the same cores. */
 #include "trace/chrome.h"
 
 #include <stdbool.h>
@@ -12,20 +12,20 @@ const char gw_chrome_head[] = "[\n"
                               "{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":0,\"args\":{\"labels\":\"gradwire\"}}";
 const char gw_chrome_tail[] = "\n]\n";
 
-enum { LANE_STEP = 1, LANE_LAYERS, LANE_WAITING, LANE_TENSORS, LANE_WORK, LANE_BOARD, LANE_PEERS = 16 };
+enum { TRACK_STEP = 1, TRACK_LAYERS, TRACK_WAITING, TRACK_TENSORS, TRACK_WORK, TRACK_COLL, TRACK_PEERS = 16 };
 
 bool gw_chrome_open(gw_chrome *chrome, int rank, int world, int64_t shift) {
     *chrome = (gw_chrome){.rank = rank, .world = world, .shift = shift};
-    chrome->lane_end = calloc((size_t)LANE_PEERS + 2 * (size_t)world, sizeof *chrome->lane_end);
-    return chrome->lane_end != NULL;
+    chrome->track_end = calloc((size_t)TRACK_PEERS + 2 * (size_t)world, sizeof *chrome->track_end);
+    return chrome->track_end != NULL;
 }
 
 void gw_chrome_close(gw_chrome *chrome) {
-    free(chrome->lane_end);
-    chrome->lane_end = NULL;
+    free(chrome->track_end);
+    chrome->track_end = NULL;
 }
 
-/* ---- letters ---- */
+/* ---- text ---- */
 
 static char *text(char *at, const char *what) {
     size_t length = strlen(what);
@@ -42,7 +42,7 @@ static char *number(char *at, uint64_t value) {
     return at;
 }
 
-/* Nanoseconds as microseconds with three places. */
+/* Nanoseconds as microseconds with three decimals. */
 static char *micro(char *at, uint64_t ns) {
     at = number(at, ns / 1000);
     *at++ = '.';
@@ -83,7 +83,7 @@ static char *word(char *at, const char *key, const char *value) {
     return at;
 }
 
-/* ---- lanes ---- */
+/* ---- tracks ---- */
 
 char *gw_chrome_rank(gw_chrome *c, const char *host, char *at) {
     at += sprintf(at, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d on %s\"}}",
@@ -92,35 +92,35 @@ char *gw_chrome_rank(gw_chrome *c, const char *host, char *at) {
                         c->rank, c->rank);
 }
 
-static char *name_lane(const gw_chrome *c, char *at, int lane) {
-    static const char *const names[LANE_PEERS] = {[LANE_STEP] = "steps", [LANE_LAYERS] = "layers",
-                                                  [LANE_WAITING] = "waiting", [LANE_TENSORS] = "tensors",
-                                                  [LANE_WORK] = "encode, reduce, decode, apply",
-                                                  [LANE_BOARD] = "shared memory"};
+static char *name_track(const gw_chrome *c, char *at, int track) {
+    static const char *const names[TRACK_PEERS] = {[TRACK_STEP] = "steps", [TRACK_LAYERS] = "layers",
+                                                  [TRACK_WAITING] = "waiting", [TRACK_TENSORS] = "tensors",
+                                                  [TRACK_WORK] = "encode, reduce, decode, apply",
+                                                  [TRACK_COLL] = "shared memory"};
     char peer[48];
-    int other = lane - LANE_PEERS;
+    int other = track - TRACK_PEERS;
     if (other >= 0) snprintf(peer, sizeof peer, "%s rank %d", other % 2 ? "from" : "to", other / 2);
     at += sprintf(at, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                  c->rank, lane, other >= 0 ? peer : names[lane]);
+                  c->rank, track, other >= 0 ? peer : names[track]);
     return at + sprintf(at, ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                            "\"args\":{\"sort_index\":%d}}", c->rank, lane, lane);
+                            "\"args\":{\"sort_index\":%d}}", c->rank, track, track);
 }
 
-static int lane_of(const gw_chrome *c, const gw_trace_event *e) {
+static int track_of(const gw_chrome *c, const gw_trace_event *e) {
     int peer = e->peer >= 0 && e->peer < c->world ? e->peer : 0;
     switch ((gw_trace_kind)e->kind) {
-    case GW_TRACE_STEP: return LANE_STEP;
+    case GW_TRACE_STEP: return TRACK_STEP;
     case GW_TRACE_FORWARD:
-    case GW_TRACE_BACKWARD: return LANE_LAYERS;
-    case GW_TRACE_WAITED: return LANE_WAITING;
+    case GW_TRACE_BACKWARD: return TRACK_LAYERS;
+    case GW_TRACE_WAITED: return TRACK_WAITING;
     case GW_TRACE_ENCODED:
     case GW_TRACE_REDUCED:
     case GW_TRACE_DECODED:
-    case GW_TRACE_APPLIED: return LANE_WORK;
-    case GW_TRACE_SENT: return LANE_PEERS + 2 * peer;
-    case GW_TRACE_ARRIVED: return LANE_PEERS + 2 * peer + 1;
-    case GW_TRACE_BOARD: return LANE_BOARD;
-    default: return LANE_TENSORS;
+    case GW_TRACE_APPLIED: return TRACK_WORK;
+    case GW_TRACE_SENT: return TRACK_PEERS + 2 * peer;
+    case GW_TRACE_ARRIVED: return TRACK_PEERS + 2 * peer + 1;
+    case GW_TRACE_COLL: return TRACK_COLL;
+    default: return TRACK_TENSORS;
     }
 }
 
@@ -137,7 +137,7 @@ static char *asynchronous(const gw_chrome *c, const gw_trace_event *e, const cha
             at = text(at, ",\"args\":{\"number\":");
             at = field(number(at, e->number), "bytes", e->bytes);
             at = field(at, "communicator", e->comm & ~GW_TRACE_PAIR);
-            if (*label) at = word(at, "carries", label);
+            if (*label) at = word(at, "data", label);
             if (e->channel) at = word(at, "error", gw_status_text((gw_status)e->channel));
             *at++ = '}';
         }
@@ -149,7 +149,7 @@ static char *asynchronous(const gw_chrome *c, const gw_trace_event *e, const cha
 static char *value(const gw_chrome *c, const gw_trace_event *e, const char *name, char *at) {
     double number_of;
     memcpy(&number_of, &e->bytes, sizeof number_of);
-    if (!(number_of > -1e300 && number_of < 1e300)) number_of = 0; /* JSON knows no other numbers */
+    if (!(number_of > -1e300 && number_of < 1e300)) number_of = 0; /* JSON has no infinity or NaN */
     at = begin(c, at, name, "C", e->begin);
     return at + sprintf(at, ",\"args\":{\"value\":%.9g}}", number_of);
 }
@@ -174,9 +174,9 @@ static char *arguments(const gw_chrome *c, const gw_trace_event *e, char *at) {
 char *gw_chrome_event(gw_chrome *c, const gw_trace_event *e, const char *name, const char *label, char *at) {
     if (e->kind == GW_TRACE_OPERATION || e->kind == GW_TRACE_QUEUED) return asynchronous(c, e, name, label, at);
     if (e->kind == GW_TRACE_VALUE) return value(c, e, name, at);
-    int lane = lane_of(c, e);
-    gw_time from = e->begin, *last = &c->lane_end[lane];
-    if (!*last) at = name_lane(c, at, lane);
+    int track = track_of(c, e);
+    gw_time from = e->begin, *last = &c->track_end[track];
+    if (!*last) at = name_track(c, at, track);
     if (from < *last) from = *last < e->end ? *last : e->end;
     if (*last < e->end || !*last) *last = e->end ? e->end : 1;
     bool instant = e->kind == GW_TRACE_READY || e->kind == GW_TRACE_FUSED;
@@ -184,7 +184,7 @@ char *gw_chrome_event(gw_chrome *c, const gw_trace_event *e, const char *name, c
     if (e->kind == GW_TRACE_STEP) snprintf(step, sizeof step, "step %llu", (unsigned long long)e->number);
     at = begin(c, at, e->kind == GW_TRACE_STEP ? step : *name ? name : gw_trace_kind_name((gw_trace_kind)e->kind),
                instant ? "i" : "X", from);
-    at = field(at, "tid", (uint64_t)lane);
+    at = field(at, "tid", (uint64_t)track);
     if (!instant) {
         at = text(at, ",\"dur\":");
         at = micro(at, e->end - from);

@@ -1,5 +1,5 @@
-/* pack.h - numbers in a capture: seven bits a byte, lowest first, the top bit says that more follow; signed numbers as
- * 2n or -2n-1. Fixed ones are little-endian. */
+/* pack.h - numbers in a capture: varints (LEB128), seven bits per byte, lowest first; the top bit means that more bytes
+ * follow. Signed numbers are zigzag-coded: 2n or -2n-1. Fixed-size numbers are little-endian. */
 #ifndef GW_TRACE_PACK_H
 #define GW_TRACE_PACK_H
 
@@ -16,8 +16,8 @@ static inline uint8_t *gw_pack(uint8_t *at, uint64_t value) {
     return at;
 }
 
-static inline uint64_t gw_fold_sign(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
-static inline int64_t gw_unfold_sign(uint64_t value) { return (int64_t)(value >> 1 ^ (~(value & 1) + 1)); }
+static inline uint64_t gw_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
+static inline int64_t gw_unzigzag(uint64_t value) { return (int64_t)(value >> 1 ^ (~(value & 1) + 1)); }
 
 static inline void gw_pack_fixed(uint8_t *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (8 * i));
@@ -27,7 +27,7 @@ static inline uint32_t gw_unpack_fixed(const uint8_t *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Bytes that are being read; `short_of` once they did not suffice, or a number had too many of them. */
+/* The bytes to read. short_of: there were too few bytes, or a number was too long. */
 typedef struct gw_unpacker {
     const uint8_t *at, *end;
     bool short_of;

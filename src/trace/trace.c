@@ -9,22 +9,22 @@
 #include <string.h>
 #include <time.h>
 
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 #include "trace/writer.h"
 
-enum { PLACES = 65536, NAMES_FIRST = 64, PERIOD_MS = 50 };
+enum { SLOTS = 65536, NAMES_FIRST = 64, PERIOD_MS = 50 };
 
 struct gw_trace {
     gw_trace_ring ring;
     gw_time (*clock)(void *ctx);
     void *clock_ctx;
     gw_time opened;
-    pthread_mutex_t lock; /* guards the names; a name that has been given stays where it is */
+    pthread_mutex_t lock; /* guards the names; the text of a name never moves */
     char **names;         /* names[0] is "" */
-    uint32_t name_count, name_room;
-    gw_trace_writer writer; /* the thread's, after the start */
+    uint32_t name_count, name_capacity;
+    gw_trace_writer writer; /* the writer thread's, once started */
     uint32_t names_written; /* likewise */
-    uint64_t dropped;       /* likewise: as the file says */
+    uint64_t dropped;       /* likewise: as written to the file */
     pthread_t thread;
     bool threaded;
     _Atomic bool stop;
@@ -46,11 +46,11 @@ void gw_trace_put(gw_trace *trace, const gw_trace_event *event) {
     if (gw_trace_ring_put(&trace->ring, event)) sem_post(&trace->bell);
 }
 
-void gw_trace_span(gw_trace *trace, gw_trace_kind kind, uint64_t step, uint32_t name, uint32_t piece, uint64_t bytes,
+void gw_trace_span(gw_trace *trace, gw_trace_kind kind, uint64_t step, uint32_t name, uint32_t part, uint64_t bytes,
                    gw_time begin, gw_time end) {
     if (!trace) return;
     gw_trace_put(trace, &(gw_trace_event){.begin = begin, .end = end, .number = step, .bytes = bytes, .name = name,
-                                          .peer = -1, .index = piece, .kind = (uint8_t)kind});
+                                          .peer = -1, .index = part, .kind = (uint8_t)kind});
 }
 
 void gw_trace_value(gw_trace *trace, uint64_t step, uint32_t name, double value) {
@@ -65,12 +65,12 @@ void gw_trace_value(gw_trace *trace, uint64_t step, uint32_t name, double value)
 
 /* The lock is held. */
 static uint32_t add_name(gw_trace *trace, const char *text) {
-    if (trace->name_count == trace->name_room) {
-        uint32_t room = trace->name_room ? 2 * trace->name_room : NAMES_FIRST;
-        char **grown = realloc(trace->names, room * sizeof *grown);
+    if (trace->name_count == trace->name_capacity) {
+        uint32_t capacity = trace->name_capacity ? 2 * trace->name_capacity : NAMES_FIRST;
+        char **grown = realloc(trace->names, capacity * sizeof *grown);
         if (!grown) return 0;
         trace->names = grown;
-        trace->name_room = room;
+        trace->name_capacity = capacity;
     }
     char *copy = strndup(text, GW_CAPTURE_TEXT_MAX);
     if (!copy) return 0;
@@ -89,9 +89,9 @@ uint32_t gw_trace_name(gw_trace *trace, const char *text) {
     return found;
 }
 
-/* ---- the thread ---- */
+/* ---- the writer thread ---- */
 
-/* Given names do not move, so their texts may be used without the lock. */
+/* The text of a name never moves, so it may be used without the lock. */
 static const char *look_up(gw_trace *trace, uint32_t name) {
     pthread_mutex_lock(&trace->lock);
     const char *text = name < trace->name_count ? trace->names[name] : "";
@@ -116,7 +116,7 @@ static void drain(gw_trace *trace) {
     gw_trace_writer_flush(&trace->writer);
 }
 
-static void *write_on(void *argument) {
+static void *write_events(void *argument) {
     gw_trace *trace = argument;
     while (!atomic_load(&trace->stop)) {
         struct timespec until;
@@ -132,12 +132,12 @@ static void *write_on(void *argument) {
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Blocks all signals in the writer thread: they are for the program's threads. */
 static int start_thread(gw_trace *trace) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&trace->thread, NULL, write_on, trace);
+    int failure = pthread_create(&trace->thread, NULL, write_events, trace);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     trace->threaded = failure == 0;
     return failure;
@@ -154,7 +154,7 @@ gw_status gw_trace_open(gw_trace **out, const gw_trace_config *config, gw_error 
     pthread_mutex_init(&trace->lock, NULL);
     sem_init(&trace->bell, 0, 0);
     gw_status status = GW_OK;
-    if (!gw_trace_ring_open(&trace->ring, config->places ? config->places : PLACES))
+    if (!gw_trace_ring_open(&trace->ring, config->places ? config->places : SLOTS))
         status = gw_fail(error, GW_MEMORY, "out of memory for a recording");
     gw_trace_name(trace, "");
     trace->names_written = 1;

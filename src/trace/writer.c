@@ -1,5 +1,5 @@
-/* writer.c - see writer.h. Every write appends whole blocks, or whole objects: writes of several ranks to one file do
- * not mix, because the kernel appends each of them in one piece. */
+/* writer.c - see writer.h. Every write appends whole blocks or whole objects. Writes of several ranks to one file do
+ * not mix: the kernel appends each write atomically. */
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -10,14 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/fork_descriptors.h"
 #include "base/log.h"
 
 /* ---- files ---- */
 
 static gw_status create(const char *path, const char *head, gw_error *error) {
     if (!path) return GW_OK;
-    unlink(path); /* somebody may still be looking at the old one */
+    unlink(path); /* a reader may still have the old one open */
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     size_t length = strlen(head);
     bool written = fd >= 0 && write(fd, head, length) == (ssize_t)length;
@@ -31,11 +31,11 @@ gw_status gw_trace_create(const char *timeline, const char *capture, gw_error *e
     return status ? status : create(capture, "", error);
 }
 
-/* A shared lock is held as long as the file is: who gets it alone at the end is the last. (A forked child would hold it
- * too, so it is among the descriptors that are closed there.) */
+/* Each rank holds a shared lock while the file is open: the rank that gets an exclusive lock at the end is the last
+ * one. (gw_fd_register: a forked child closes the descriptor; else it would hold the lock too.) */
 static gw_status open_shared(const char *path, int *fd, gw_error *error) {
     if (!path) return GW_OK;
-    *fd = gw_fd_keep(open(path, O_RDWR | O_APPEND | O_CLOEXEC));
+    *fd = gw_fd_register(open(path, O_RDWR | O_APPEND | O_CLOEXEC));
     if (*fd < 0) return gw_fail(error, GW_SYSTEM, "the recording %s cannot be opened: %s", path, strerror(errno));
     flock(*fd, LOCK_SH | LOCK_NB);
     return GW_OK;
@@ -72,7 +72,7 @@ gw_status gw_trace_writer_open(gw_trace_writer *w, const gw_trace_config *config
     return GW_OK;
 }
 
-/* ---- what is written ---- */
+/* ---- contents ---- */
 
 static void flush_block(gw_trace_writer *w, gw_capture_block kind) {
     if (w->block_used) {
@@ -122,12 +122,12 @@ static void state(gw_trace_writer *w, uint64_t dropped, bool ended) {
 
 void gw_trace_writer_dropped(gw_trace_writer *w, uint64_t dropped) { state(w, dropped, false); }
 
-/* Two that close at the same moment may both find themselves alone, one after the other. */
+/* Two ranks that close at the same time may both get the exclusive lock, one after the other: check for the end. */
 static void complete_timeline(gw_trace_writer *w) {
     struct stat file;
     char last = 0;
     if (flock(w->timeline, LOCK_EX | LOCK_NB) != 0 || fstat(w->timeline, &file) != 0) return;
-    off_t at = file.st_size - 2; /* of the closing bracket, if there is one */
+    off_t at = file.st_size - 2; /* of the closing bracket, if present */
     if (at >= 0 && pread(w->timeline, &last, 1, at) == 1 && last != ']')
         append(w, &w->timeline, gw_chrome_tail, strlen(gw_chrome_tail));
 }

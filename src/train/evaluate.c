@@ -1,5 +1,5 @@
-/* evaluate.c - where ranks meet between steps: evaluation, sums of their work, and whether they still agree. See
- * trainer.h. */
+/* evaluate.c - collective calls between steps: evaluation, sums of the ranks' work, and a comparison of their weights.
+ * See trainer.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,23 +8,23 @@
 
 enum { LIST_BYTES = 96 };
 
-/* ---- do they agree ---- */
+/* ---- comparing weights ---- */
 
-static uint64_t stir(uint64_t hash, uint64_t bits) {
+static uint64_t mix(uint64_t hash, uint64_t bits) {
     hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 32;
 }
 
-/* Not against malice: any changed bit changes it, by multiplication with odd numbers. */
+/* Not cryptographic. Any changed bit changes the hash, because each step is a bijection (odd multiplier). */
 static uint64_t hash_of(const float *values, size_t count, uint64_t seed) {
     enum { LANES = 4 };
     uint64_t lanes[LANES] = {1, 2, 3, 4}, hash = seed;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, values + i, sizeof bits);
-        lanes[i % LANES] = stir(lanes[i % LANES], bits);
+        lanes[i % LANES] = mix(lanes[i % LANES], bits);
     }
-    for (int k = 0; k < LANES; k++) hash = stir(hash, lanes[k]);
+    for (int k = 0; k < LANES; k++) hash = mix(hash, lanes[k]);
     return hash;
 }
 
@@ -39,7 +39,7 @@ uint64_t gw_trainer_hash(const gw_trainer *t) {
 gw_status gw_trainer_hash_whole(gw_trainer *t, uint64_t *hash, gw_error *error) {
     *hash = gw_trainer_hash(t);
     if (!t->pipeline) return GW_OK;
-    return gw_trainer_told(t, gw_allreduce(t->pipeline->line, hash, hash, 1, GW_I64, GW_SUM), error);
+    return gw_trainer_check(t, gw_allreduce(t->pipeline->stage_comm, hash, hash, 1, GW_I64, GW_SUM), error);
 }
 
 /* Ranks of the same stage with this hash. */
@@ -49,7 +49,7 @@ static int holders(const uint64_t *hashes, int world, int stages, int rank) {
     return count;
 }
 
-/* The rank of this stage whose weights most others have too. */
+/* A rank of this stage with the most common weights. */
 static int common(const uint64_t *hashes, int world, int stages, int stage) {
     int best = stage;
     for (int i = stage + stages; i < world; i += stages)
@@ -83,34 +83,35 @@ typedef struct rank_report {
     uint64_t hash;
 } rank_report;
 
-/* Whether all ranks are to hold the same weights now. */
-static bool agrees(const gw_trainer *t) { return !t->step || gw_step_count(t->step).agrees; }
+/* Whether the strategy keeps the weights of all ranks the same. */
+static bool agrees(const gw_trainer *t) { return !t->reducer || gw_reducer_read_counters(t->reducer).weights_agree; }
 
-/* What each worker did, and who waited for whom at the servers, if there are any. */
-static gw_status note_workers(gw_trainer *t, const rank_report *reports, gw_error *error) {
+/* Adds each worker's times. With servers it also reads their counters: time that others waited for the worker, and late
+ * pushes. */
+static gw_status update_workers(gw_trainer *t, const rank_report *reports, gw_error *error) {
     uint64_t pushes = 0;
     for (int i = 0; i < t->world; i++) {
         t->workers[i].compute += reports[i].work.compute;
         t->workers[i].exposed += reports[i].work.exposed;
     }
-    if (!t->step || t->pipeline) return GW_OK;
-    gw_status status = gw_trainer_told(t, gw_step_workers(t->step, t->at_servers), error);
-    for (int i = 0; i < t->world; i++) pushes += t->at_servers[i].pushes;
+    if (!t->reducer || t->pipeline) return GW_OK;
+    gw_status status = gw_trainer_check(t, gw_reducer_workers(t->reducer, t->server_counts), error);
+    for (int i = 0; i < t->world; i++) pushes += t->server_counts[i].pushes;
     if (!pushes) gw_train_workers_compare(t->workers, t->world);
     for (int i = 0; pushes && i < t->world; i++) {
-        t->workers[i].awaited = t->at_servers[i].held_others_ns;
-        t->workers[i].late = t->at_servers[i].late;
+        t->workers[i].awaited = t->server_counts[i].held_others_ns;
+        t->workers[i].late = t->server_counts[i].late;
     }
     return status;
 }
 
-gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) {
+gw_status gw_trainer_gather_work(gw_trainer *t, gw_train_work *total, gw_error *error) {
     gw_status status = gw_trainer_flush(t, error);
     if (status != GW_OK) return status;
-    rank_report own = {.work = t->work, .hash = gw_trainer_hash(t)}, *reports = (rank_report *)(void *)t->gathered;
+    rank_report own = {.work = t->work, .hash = gw_trainer_hash(t)}, *reports = (rank_report *)(void *)t->reports;
     gw_time begun = gw_clock_now();
     status = gw_allgather(t->comm, &own, reports, sizeof own, GW_U8);
-    if (status != GW_OK) return gw_trainer_told(t, status, error);
+    if (status != GW_OK) return gw_trainer_check(t, status, error);
     *total = (gw_train_work){.bytes = own.work.bytes, .dense = own.work.dense};
     for (int i = 0; i < t->world; i++) {
         total->loss_sum += reports[i].work.loss_sum;
@@ -120,7 +121,7 @@ gw_status gw_trainer_meet(gw_trainer *t, gw_train_work *total, gw_error *error) 
         total->exposed += reports[i].work.exposed / (uint64_t)t->world;
         t->hashes[i] = reports[i].hash;
     }
-    status = note_workers(t, reports, error);
+    status = update_workers(t, reports, error);
     if (status != GW_OK) return status;
     t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
     if (!agrees(t)) return GW_OK;
@@ -131,10 +132,10 @@ gw_status gw_trainer_average(gw_trainer *t, int have, gw_error *error) {
     size_t count = t->model->buffer_count;
     float *buffers = t->model->buffers, more = (float)t->replicas / (float)have;
     if (count == 0) return GW_OK;
-    float *mean = malloc(count * sizeof *mean); /* what fails in place leaves sums of some ranks */
+    float *mean = malloc(count * sizeof *mean); /* not in place: a failed all-reduce leaves partial sums */
     if (!mean) return gw_fail(error, GW_MEMORY, "no memory for the mean of %zu running statistics", count);
     if (t->lacks_statistics) memset(buffers, 0, count * sizeof *buffers);
-    gw_status status = gw_trainer_told(t, gw_allreduce(t->peers, buffers, mean, count, GW_F32, GW_AVG), error);
+    gw_status status = gw_trainer_check(t, gw_allreduce(t->peers, buffers, mean, count, GW_F32, GW_AVG), error);
     for (size_t i = 0; status == GW_OK && i < count; i++) buffers[i] = mean[i] * more;
     free(mean);
     return status;
@@ -142,37 +143,37 @@ gw_status gw_trainer_average(gw_trainer *t, int have, gw_error *error) {
 
 /* ---- evaluation ---- */
 
-static gw_status evaluate_share(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *sum, gw_error *error) {
-    gw_share share = gw_share_cut(gw_dataset_describe(t->test)->count, t->replica, t->replicas);
-    if (t->pipeline) return gw_pipeline_test(t, share, tick, ctx, sum, error);
-    for (int64_t done = 0; done < share.count;) {
-        int64_t left = share.count - done, count = left < GW_TRAIN_TEST_BATCH ? left : GW_TRAIN_TEST_BATCH;
+static gw_status evaluate_shard(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *sum, gw_error *error) {
+    gw_data_shard shard = gw_data_shard_cut(gw_dataset_describe(t->test)->count, t->replica, t->replicas);
+    if (t->pipeline) return gw_pipeline_test(t, shard, tick, ctx, sum, error);
+    for (int64_t done = 0; done < shard.count;) {
+        int64_t left = shard.count - done, count = left < GW_TRAIN_TEST_BATCH ? left : GW_TRAIN_TEST_BATCH;
         gw_pass *pass = NULL;
         gw_status status = gw_trainer_pass(t, count, false, &pass, error);
         if (status != GW_OK) return status;
-        gw_trainer_load(t, pass, false, share.first + done);
+        gw_trainer_load(t, pass, false, shard.first + done);
         status = gw_pass_forward(pass, false, NULL, error);
         if (status != GW_OK) return status;
         gw_loss part = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, count * t->rows,
                                              gw_model_output(t->model).channels, 1, NULL);
         *sum = (gw_loss){sum->sum + part.sum, sum->correct + part.correct, sum->counted + part.counted};
         done += count;
-        if (tick) tick(ctx, done, share.count);
+        if (tick) tick(ctx, done, shard.count);
     }
     return GW_OK;
 }
 
-/* Where the ranks' weights differ the mean of them is tested: kept holds a rank's own meanwhile. */
-static gw_status stand_on_mean(gw_trainer *t, float **kept, gw_error *error) {
+/* If the ranks' weights may differ, the test uses their mean. *kept saves this rank's own. */
+static gw_status use_mean_weights(gw_trainer *t, float **kept, gw_error *error) {
     size_t count = t->model->count;
     if (agrees(t)) return GW_OK;
     *kept = malloc(count * sizeof **kept);
     if (!*kept) return gw_fail(error, GW_MEMORY, "no memory for the mean of %zu weights", count);
     memcpy(*kept, t->model->weights, count * sizeof **kept);
-    return gw_trainer_told(t, gw_allreduce(t->peers, *kept, t->model->weights, count, GW_F32, GW_AVG), error);
+    return gw_trainer_check(t, gw_allreduce(t->peers, *kept, t->model->weights, count, GW_F32, GW_AVG), error);
 }
 
-static void stand_on_own(gw_trainer *t, float *kept) {
+static void restore_own_weights(gw_trainer *t, float *kept) {
     if (kept) memcpy(t->model->weights, kept, t->model->count * sizeof *kept);
     free(kept);
 }
@@ -182,12 +183,12 @@ gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_
     float *kept = NULL;
     gw_status status = gw_trainer_flush(t, error);
     if (status == GW_OK) status = gw_trainer_average(t, t->replicas, error);
-    if (status == GW_OK) status = stand_on_mean(t, &kept, error);
-    if (status == GW_OK) status = evaluate_share(t, tick, ctx, &own, error);
-    stand_on_own(t, kept);
+    if (status == GW_OK) status = use_mean_weights(t, &kept, error);
+    if (status == GW_OK) status = evaluate_shard(t, tick, ctx, &own, error);
+    restore_own_weights(t, kept);
     if (status != GW_OK) return status;
     double sums[3] = {own.sum, (double)own.correct, (double)own.counted};
-    status = gw_trainer_told(t, gw_allreduce(t->comm, sums, sums, 3, GW_F64, GW_SUM), error);
+    status = gw_trainer_check(t, gw_allreduce(t->comm, sums, sums, 3, GW_F64, GW_SUM), error);
     if (status == GW_OK) *total = (gw_loss){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
     return status;
 }

@@ -1,20 +1,20 @@
-/* trainer.c - making a trainer, and its steps. See trainer.h. */
+/* trainer.c - creates a trainer and runs its steps. See trainer.h. */
 #include "train/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/recording.h"
-#include "train/vectors.h"
+#include "nn/vectors.h"
+#include "runtime/recording.h"
 
 enum { MOVE_PIXELS = 4, STEP_PARTS = 3 };
 
-gw_status gw_trainer_told(const gw_trainer *t, gw_status status, gw_error *error) {
+gw_status gw_trainer_check(const gw_trainer *t, gw_status status, gw_error *error) {
     return status == GW_OK ? GW_OK : gw_fail(error, status, "%s", gw_last_error(t->comm));
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
 static gw_status open_data(gw_trainer *t, gw_error *error) {
     gw_dataset_request request = {.source = t->settings.data, .split = GW_SPLIT_TRAIN};
@@ -29,7 +29,7 @@ static gw_status make_sampler(gw_trainer *t, gw_error *error) {
                              t->replicas, &t->sampler, error);
 }
 
-/* A model by name takes the shape of the data; one from a file has to fit it. */
+/* A built-in model takes the shape of the data; a model from a file must match it. */
 static gw_status read_model(gw_trainer *t, gw_error *error) {
     const gw_dataset_info *data = gw_dataset_describe(t->train);
     gw_model_size size = t->settings.size;
@@ -49,7 +49,7 @@ static gw_status read_model(gw_trainer *t, gw_error *error) {
             held = text ? data->window : (int64_t)data->height * data->width * data->channels;
     if (wanted != held || out.channels < data->classes)
         return gw_fail(error, GW_INVALID,
-                       "the model %s takes examples of %lld values and tells %d classes, but those of %s have %lld and "
+                       "the model %s takes examples of %lld values and has %d classes, but those of %s have %lld and "
                        "%d classes",
                        model, (long long)wanted, out.channels, t->settings.data, (long long)held, data->classes);
     t->rows = gw_shape_positions(out);
@@ -58,7 +58,7 @@ static gw_status read_model(gw_trainer *t, gw_error *error) {
 
 static void plan_rate(gw_trainer *t) {
     uint64_t windows = (uint64_t)gw_trainer_windows(t), total = windows * (uint64_t)t->settings.epochs;
-    t->rate = (gw_rate){.kind = t->settings.schedule,
+    t->rate = (gw_learning_rate){.kind = t->settings.schedule,
                         .peak = t->settings.rate,
                         .warmup = t->settings.warmup,
                         .total = total,
@@ -66,10 +66,10 @@ static void plan_rate(gw_trainer *t) {
                         .factor = 0.1};
 }
 
-static gw_status make_parts(gw_trainer *t, gw_error *error) {
+static gw_status allocate(gw_trainer *t, gw_error *error) {
     const gw_train_settings *s = &t->settings;
-    int64_t share = t->elastic ? s->batch : (s->batch - 1) / t->replicas + 1; /* there may be fewer ranks later */
-    int64_t largest = share > GW_TRAIN_TEST_BATCH ? share : GW_TRAIN_TEST_BATCH;
+    int64_t shard = t->elastic ? s->batch : (s->batch - 1) / t->replicas + 1; /* elastic: one rank may be left */
+    int64_t largest = shard > GW_TRAIN_TEST_BATCH ? shard : GW_TRAIN_TEST_BATCH;
     gw_model_options options = {.seed = s->seed, .end = t->spec->node_count};
     if (t->pipeline) {
         options.first = t->pipeline->first[t->pipeline->stage];
@@ -81,11 +81,11 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
     else if (!posix_memalign((void **)&t->gradients, 4096, bytes)) memset(t->gradients, 0, bytes);
     options.gradients = t->gradients;
     t->labels = calloc((size_t)(largest * t->rows), sizeof *t->labels);
-    t->gathered = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
+    t->reports = calloc((size_t)t->world, sizeof(gw_train_work) + sizeof(uint64_t));
     t->hashes = calloc((size_t)t->world, sizeof *t->hashes);
     t->workers = calloc((size_t)t->world, sizeof *t->workers);
-    t->at_servers = calloc((size_t)t->world, sizeof *t->at_servers);
-    if (!t->gradients || !t->labels || !t->gathered || !t->hashes || !t->workers || !t->at_servers)
+    t->server_counts = calloc((size_t)t->world, sizeof *t->server_counts);
+    if (!t->gradients || !t->labels || !t->reports || !t->hashes || !t->workers || !t->server_counts)
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
     gw_status status = gw_model_create(t->spec, &options, &t->model, error);
     if (status == GW_OK)
@@ -94,8 +94,8 @@ static gw_status make_parts(gw_trainer *t, gw_error *error) {
     return status;
 }
 
-/* Who holds the same weights, and which share of a batch is ours. */
-static gw_status take_place(gw_trainer *t, gw_status so_far, gw_error *error) {
+/* Sets the communicator of the replicas, and which replica this rank belongs to. */
+static gw_status open_pipeline(gw_trainer *t, gw_status so_far, gw_error *error) {
     if (!t->settings.pipeline.stages) return so_far;
     gw_status status = gw_pipeline_open(t, so_far, &t->pipeline, error);
     if (status != GW_OK) return status;
@@ -115,9 +115,9 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
     t->replicas = t->world;
     gw_status status = open_data(t, error);
     if (status == GW_OK) status = read_model(t, error);
-    status = take_place(t, status, error);
+    status = open_pipeline(t, status, error);
     if (status == GW_OK) status = make_sampler(t, error);
-    if (status == GW_OK) status = make_parts(t, error);
+    if (status == GW_OK) status = allocate(t, error);
     if (status != GW_OK) {
         gw_trainer_destroy(t);
         return status;
@@ -130,8 +130,8 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
 void gw_trainer_destroy(gw_trainer *t) {
     if (!t) return;
     gw_passes_destroy(&t->passes);
-    gw_step_close(t->step);
-    free(t->handed_over);
+    gw_reducer_close(t->reducer);
+    free(t->submitted);
     gw_pipeline_close(t->pipeline);
     gw_optimiser_destroy(t->optimiser);
     gw_model_destroy(t->model);
@@ -142,10 +142,10 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
     gw_train_tracing_free(&t->tracing);
-    free(t->at_servers);
+    free(t->server_counts);
     free(t->workers);
     free(t->hashes);
-    free(t->gathered);
+    free(t->reports);
     free(t->labels);
     free(t);
 }
@@ -164,7 +164,7 @@ typedef struct window_range {
 static window_range range_of(const gw_trainer *t) {
     int64_t steps = gw_sampler_steps(&t->sampler), first = t->window * t->settings.accumulate;
     int64_t end = first + t->settings.accumulate < steps ? first + t->settings.accumulate : steps;
-    gw_share from = gw_sampler_batch(&t->sampler, first), to = gw_sampler_batch(&t->sampler, end - 1);
+    gw_data_shard from = gw_sampler_batch(&t->sampler, first), to = gw_sampler_batch(&t->sampler, end - 1);
     return (window_range){first, end, to.first + to.count - from.first};
 }
 
@@ -192,16 +192,16 @@ static void layer_done(void *ctx, int node, bool backward) {
     gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
 }
 
-/* This rank's share of one batch of the window, which it computes alone. */
-static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_loss *loss, gw_error *error) {
+/* This rank's shard of one batch of the window, without a pipeline. */
+static gw_status run_shard(gw_trainer *t, const gw_pipeline_batch *batch, gw_loss *loss, gw_error *error) {
     gw_pass *pass = NULL;
-    gw_status status = gw_trainer_pass(t, batch->share.count, true, &pass, error);
+    gw_status status = gw_trainer_pass(t, batch->shard.count, true, &pass, error);
     if (status != GW_OK) return status;
-    gw_trainer_load(t, pass, true, batch->share.first);
+    gw_trainer_load(t, pass, true, batch->shard.first);
     gw_train_tracing_pass(&t->tracing);
     status = gw_pass_forward(pass, true, batch->hooks, error);
     if (status != GW_OK) return status;
-    *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->share.count * t->rows,
+    *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->shard.count * t->rows,
                                   gw_model_output(t->model).channels, batch->scale, gw_pass_output_gradient(pass));
     gw_pass_hooks hooks = *batch->hooks;
     if (!batch->last) hooks.gradient_ready = NULL;
@@ -210,22 +210,23 @@ static gw_status run_share(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
 }
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
-    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_needed, .gradient_ready = gw_trainer_gradient_ready,
+    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_wait_parameters, .gradient_ready = gw_trainer_gradient_ready,
                            .wants_factors = gw_trainer_wants_factors, .factors_ready = gw_trainer_factors_ready,
                            .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
-    gw_pipeline_batch batch = {.share = gw_sampler_share(&t->sampler, number),
-                               /* The mean over replicas is to be the mean over the window's examples. */
+    gw_pipeline_batch batch = {.shard = gw_sampler_shard(&t->sampler, number),
+                               /* So that the reducer's mean over replicas is the mean over the window's examples. */
                                .scale = (float)((double)t->replicas / (double)(range->examples * t->rows)),
                                .accumulates = number > range->first,
                                .last = number == range->end - 1,
                                .hooks = &hooks};
     gw_loss loss = {0};
-    if (batch.share.count == 0) {
-        gw_status status = gw_trainer_needed(t, 0, t->model->parameters, error); /* they are the step's until then */
+    if (batch.shard.count == 0) {
+        /* The reducer owns the gradients until this returns. */
+        gw_status status = gw_trainer_wait_parameters(t, 0, t->model->parameters, error);
         if (status == GW_OK && !batch.accumulates) memset(t->gradients, 0, t->model->count * sizeof(float));
         return status;
     }
-    gw_status status = (t->pipeline ? gw_pipeline_train : run_share)(t, &batch, &loss, error);
+    gw_status status = (t->pipeline ? gw_pipeline_train : run_shard)(t, &batch, &loss, error);
     t->work.loss_sum += loss.sum;
     t->work.correct += loss.correct;
     t->work.counted += loss.counted;
@@ -242,7 +243,7 @@ static void advance(gw_trainer *t) {
     gw_sampler_epoch(&t->sampler, ++t->epoch);
 }
 
-/* Waiting for other stages, and what was sent to them, since the last time. */
+/* Counts since the last call: adds the bytes sent to other stages to `work`, and returns the time waited for them. */
 static gw_time count_pipeline(gw_trainer *t) {
     if (!t->pipeline) return 0;
     gw_time waited = t->pipeline->waited;
@@ -251,18 +252,18 @@ static gw_time count_pipeline(gw_trainer *t) {
     return waited;
 }
 
-/* What the step has counted since the last time. */
+/* The same for the bytes and waits of the reducer. */
 static gw_time count_exchange(gw_trainer *t) {
-    gw_step_counters now = gw_step_count(t->step), before = t->counted;
+    gw_reducer_counters now = gw_reducer_read_counters(t->reducer), before = t->counted;
     t->work.bytes += now.bytes_sent - before.bytes_sent;
     t->work.dense += now.dense_bytes - before.dense_bytes;
     t->counted = now;
     return now.wait_ns - before.wait_ns;
 }
 
-static gw_status change_shares(gw_trainer *t, gw_error *error) {
-    if (!t->shares_change) return GW_OK;
-    t->shares_change = false;
+static gw_status reshard(gw_trainer *t, gw_error *error) {
+    if (!t->reshard) return GW_OK;
+    t->reshard = false;
     gw_sampler_destroy(&t->sampler);
     gw_status status = make_sampler(t, error);
     if (status == GW_OK) gw_sampler_epoch(&t->sampler, t->epoch);
@@ -270,17 +271,17 @@ static gw_status change_shares(gw_trainer *t, gw_error *error) {
 }
 
 gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
-    gw_status status = change_shares(t, error);
+    gw_status status = reshard(t, error);
     if (status != GW_OK) return status;
     window_range range = range_of(t);
-    if (!t->step) status = gw_trainer_commit(t, error);
+    if (!t->reducer) status = gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
     gw_trainer_begin_step(t);
-    t->work.exposed += count_pipeline(t) + count_exchange(t); /* of a test in between */
+    t->work.exposed += count_pipeline(t) + count_exchange(t); /* waits of an evaluation since the last step */
     gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
     gw_time begun = gw_clock_now();
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
-    if (status == GW_OK) status = gw_trainer_hand_over_rest(t, error);
+    if (status == GW_OK) status = gw_trainer_submit_rest(t, error);
     if (status == GW_OK) status = gw_trainer_finish_step(t, error);
     gw_train_tracing_end(&t->tracing);
     if (status != GW_OK) return status;

@@ -1,28 +1,28 @@
-/* trainer.h - training, one rank's part: batches, passes, exchange, optimiser, evaluation. Data-parallel; with a
- * pipeline (pipeline.h) a replica of the model is spread over several ranks.
+/* trainer.h - the training loop of one rank: batches, passes, gradient exchange, optimiser, evaluation. It is
+ * data-parallel; with a pipeline (pipeline.h) each replica of the model is spread over several ranks.
  *
- * A window is what one update of the weights is computed from: `accumulate` global batches one after the other, fewer
- * at the end of an epoch. Each rank takes its share of each batch and divides its loss by the examples of the whole
- * window, so the sum of all ranks' gradients is that of the joined window, however uneven the shares are.
+ * A window is the input of one weight update: `accumulate` global batches, fewer at the end of an epoch. Each rank
+ * takes its shard of each batch and divides its loss by the examples of the whole window, so the sum of all ranks'
+ * gradients is the gradient of the whole window, even if the shards differ in size.
  *
- * Batch norms see the statistics of their own rank's share only. The running ones are averaged over the ranks before
- * an evaluation and before a checkpoint (gw_trainer_average). */
+ * Batch norms use the statistics of their own rank's shard only. The running statistics are averaged over the ranks
+ * before each evaluation and checkpoint (gw_trainer_average). */
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "train/catalogue.h"
-#include "train/elastic.h"
-#include "train/exchange.h"
-#include "train/loss.h"
-#include "train/optimiser.h"
-#include "train/passes.h"
+#include "nn/loss.h"
+#include "nn/model_zoo.h"
+#include "nn/pass_cache.h"
+#include "optim/learning_rate.h"
+#include "optim/optimiser.h"
 #include "train/pipeline.h"
-#include "train/rate.h"
-#include "train/tracing.h"
-#include "train/workers.h"
+#include "train/stragglers.h"
+#include "train/train_elastic.h"
+#include "train/train_reducer.h"
+#include "train/train_trace.h"
 
 #define GW_TRAIN_TEST_BATCH 100
 
@@ -34,62 +34,63 @@ typedef struct gw_train_settings {
     int64_t epochs;
     const gw_optimiser_kind *optimiser;
     gw_optimiser_settings tuning;
-    gw_rate_kind schedule;
+    gw_learning_rate_kind schedule;
     double rate;
     uint64_t warmup; /* updates */
-    double clip;     /* largest norm of all gradients together; 0: any */
+    double clip;     /* limit of the norm of all gradients together; 0: no clipping */
     uint64_t seed;
-    bool augment; /* images are moved by up to 4 pixels and mirrored */
+    bool augment; /* shift images by up to 4 pixels and mirror them */
     gw_pipeline_settings pipeline;
 } gw_train_settings;
 
-/* What has happened since the last gw_trainer_meet, on this rank. */
+/* The work of this rank since the last gw_trainer_gather_work. */
 typedef struct gw_train_work {
     double loss_sum; /* nats */
     int64_t correct, counted; /* rows: examples, or tokens of a text */
-    uint64_t compute, exposed; /* ns: passes and optimiser; communication that was waited for */
-    uint64_t bytes;            /* sent, as counted; what is reduced in place in shared memory is not sent */
-    uint64_t dense;            /* what plain all-reduces would have made this rank send, and what other stages got */
+    uint64_t compute, exposed; /* ns: passes and optimiser; communication that the rank waited for */
+    uint64_t bytes;            /* sent; in-place reduction in shared memory counts as 0 */
+    uint64_t dense;            /* bytes that plain all-reduces would have sent, plus those sent to other stages */
 } gw_train_work;
 
 struct gw_trainer {
     gw_train_settings settings;
-    gw_comm *comm; /* the caller's; in an elastic job it may be another later, which takes its place */
+    gw_comm *comm; /* the caller's; in an elastic job each regroup replaces it */
     int rank, world;
     gw_pipeline *pipeline;  /* NULL: every rank has the whole model */
     gw_comm *peers;         /* ranks that have the same weights: `replicas` of them, this one is `replica` */
     int replica, replicas;
     gw_spec *spec;
     gw_model *model;        /* the whole, or this stage */
-    float *gradients; /* from gw_alloc; in an elastic job, where communicators come and go, from malloc */
-    bool elastic;           /* ranks that die are gone on without, or come back */
-    bool began;             /* it has taken its place among the others, and holds their weights */
-    bool served;            /* over servers: after a loss the interrupted step goes on; otherwise it is over */
-    bool shares_change;     /* ranks have changed: so do shares, from the next step on */
-    bool lacks_statistics;  /* it came back, and its running statistics are those of the beginning */
-    uint64_t point;         /* the last update at which all ranks met */
-    gw_loss tested;         /* the last test; counted 0: none yet */
-    gw_step *step;          /* NULL before gw_trainer_commit */
-    gw_step_counters counted; /* of it, so far in `work` */
-    bool *handed_over;      /* parameters whose gradients are on their way in this step */
-    gw_error step_error;    /* of the first hand-over in this step that failed */
-    bool timing;            /* exchanges are timed: nothing is updated */
+    float *gradients;       /* from gw_alloc; in an elastic job, which replaces communicators, from malloc */
+    bool elastic;           /* the job continues after lost ranks, and ranks may rejoin */
+    bool joined;            /* this rank takes part in the training and holds the current weights */
+    bool over_servers;      /* with servers an interrupted step continues after a loss; without, it is dropped */
+    bool reshard;           /* the number of ranks changed: the next step makes a new sampler */
+    bool lacks_statistics;  /* the rank rejoined; its running statistics are still the initial ones */
+    uint64_t sync_point;    /* the last update after which all ranks made collective calls (train_elastic.h) */
+    gw_loss last_test;      /* counted 0: no test yet */
+    gw_reducer *reducer;    /* NULL before gw_trainer_commit */
+    gw_reducer_counters counted; /* those of the reducer that `work` already includes */
+    bool *submitted;        /* parameters whose gradients this step has given to the reducer */
+    gw_error step_error;    /* of the first gradient in this step that the reducer refused */
+    bool timing;            /* measuring exchanges: the optimiser does nothing */
     gw_optimiser *optimiser;
-    gw_rate rate;
+    gw_learning_rate rate;
     gw_dataset *train, *test;
     gw_sampler sampler;
     gw_passes passes;
     int32_t *labels;
-    int64_t rows;         /* of one example: 1, or the tokens of a window */
-    uint64_t epoch;       /* position: the next window to be taken */
+    int64_t rows;         /* of one example: 1, or the tokens of a text example */
+    uint64_t epoch;       /* position: epoch and number of the next window */
     int64_t window;
     uint64_t updates;     /* done so far */
     gw_train_work work;
     gw_train_tracing tracing;
-    char *gathered;       /* reports of all ranks, for gw_trainer_meet */
-    uint64_t *hashes;     /* of all ranks' weights, likewise */
-    gw_train_worker *workers;  /* of all ranks, since the beginning, as of the last meeting */
-    gw_step_worker *at_servers; /* what servers know of each, likewise */
+    char *reports;        /* of all ranks, for gw_trainer_gather_work */
+    uint64_t *hashes;     /* of all ranks' weights, for gw_trainer_gather_work */
+    gw_train_worker *workers; /* of all ranks, since the start; updated by gw_trainer_gather_work */
+    gw_reducer_worker_stats
+        *server_counts; /* the servers' counters of each worker; updated by gw_trainer_gather_work */
 };
 
 /* On failure *trainer is untouched. */
@@ -97,33 +98,36 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
 void gw_trainer_destroy(gw_trainer *trainer); /* NULL is fine */
 
 int64_t gw_trainer_windows(const gw_trainer *trainer); /* of an epoch */
-/* Examples of all ranks in the window that comes next. */
+/* Examples of all ranks in the next window. */
 int64_t gw_trainer_window_examples(const gw_trainer *trainer);
-/* One update of the weights; moves the position on, over the end of an epoch too. */
+/* One update of the weights. Advances the position, also into the next epoch. */
 gw_status gw_trainer_step(gw_trainer *trainer, gw_error *error);
 
-/* The work of all ranks since the last time, summed, times averaged; bytes are one rank's. Collective. Fails where the
- * weights of the ranks are not the same bits, and names those that differ. */
-gw_status gw_trainer_meet(gw_trainer *trainer, gw_train_work *total, gw_error *error);
-/* Which ranks differ from most others of their stage (rank modulo stages); GW_OK: none. */
+/* The work of all ranks since the last call: losses and counts are summed, times averaged, bytes are this rank's.
+ * Collective. Fails if the ranks' weights are not bit-identical, and names the ranks that differ. */
+gw_status gw_trainer_gather_work(gw_trainer *trainer, gw_train_work *total, gw_error *error);
+/* Finds ranks whose hash differs from the majority of their stage (rank modulo stages); GW_OK: none. */
 gw_status gw_train_compare(const uint64_t *hashes, int world, int stages, uint64_t updates, gw_error *error);
-/* Of this rank's weights. Those of the stages add up to that of the whole. */
+/* Hash of this rank's weights. The hashes of all stages add up to that of the whole model. */
 uint64_t gw_trainer_hash(const gw_trainer *trainer);
-/* Of the whole. Collective. */
+/* Hash of the whole model. Collective. */
 gw_status gw_trainer_hash_whole(gw_trainer *trainer, uint64_t *hash, gw_error *error);
 
-/* The running statistics become the mean of all ranks', of which `have` have any (lacks_statistics). Collective. On
- * failure they stay as they are. */
+/* Replaces the running statistics by their mean over the `have` ranks that have any (see lacks_statistics). Collective.
+ * On failure they are unchanged. */
 gw_status gw_trainer_average(gw_trainer *trainer, int have, gw_error *error);
 
-/* Every rank takes its share of the test split. tick is called now and then with the share's progress; may be NULL. */
+/* Each rank evaluates its shard of the test split. tick reports the progress in this shard; may be NULL. */
 typedef void gw_train_tick(void *ctx, int64_t done, int64_t of);
 gw_status gw_trainer_evaluate(gw_trainer *trainer, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error);
 
-/* For the files of the trainer: a pass for that many examples. */
+/* ---- internal to src/train ---- */
+
+/* A pass for that many examples. */
 gw_status gw_trainer_pass(gw_trainer *trainer, int64_t batch, bool trains, gw_pass **pass, gw_error *error);
 /* Fills its input (in the first stage) and the trainer's labels. */
 void gw_trainer_load(gw_trainer *trainer, gw_pass *pass, bool trains, int64_t first);
-gw_status gw_trainer_told(const gw_trainer *trainer, gw_status status, gw_error *error);
+/* On failure of a call on the trainer's communicator: copies its last error to *error. Returns status. */
+gw_status gw_trainer_check(const gw_trainer *trainer, gw_status status, gw_error *error);
 
 #endif

@@ -3,10 +3,11 @@
  *     0 magic    4 kind, flags, collective, dtype    8 redop, builder    10 credits
  *    12 comm    16 channel    20 root    24 op    32 index    40 count    48 length    56 zeros
  *
- * The magic takes the place of `reserved`, so that a stream that has lost its step is noticed at the next header. */
+ * On the wire the magic takes the place of `reserved`: a receiver that has lost the frame boundaries notices it at the
+ * next header. */
 #include "transport/frame.h"
 
-#include "transport/wire.h"
+#include "base/little_endian.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,21 +20,21 @@ enum { AT_COMM = 12, AT_CHANNEL = 16, AT_ROOT = 20, AT_OP = 24, AT_INDEX = 32, A
 enum { AT_ZEROS = 56 };
 
 void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]) {
-    gw_put(bytes + AT_MAGIC, MAGIC, 4);
+    gw_le_put(bytes + AT_MAGIC, MAGIC, 4);
     bytes[AT_KIND] = frame->kind;
     bytes[AT_FLAGS] = frame->flags;
     bytes[AT_COLLECTIVE] = frame->collective;
     bytes[AT_DTYPE] = frame->dtype;
     bytes[AT_REDOP] = frame->redop;
     bytes[AT_BUILDER] = frame->builder;
-    gw_put(bytes + AT_CREDITS, frame->credits, 2);
-    gw_put(bytes + AT_COMM, frame->comm, 4);
-    gw_put(bytes + AT_CHANNEL, frame->channel, 4);
-    gw_put(bytes + AT_ROOT, (uint32_t)frame->root, 4);
-    gw_put(bytes + AT_OP, frame->op, 8);
-    gw_put(bytes + AT_INDEX, frame->index, 8);
-    gw_put(bytes + AT_COUNT, frame->count, 8);
-    gw_put(bytes + AT_LENGTH, frame->length, 8);
+    gw_le_put(bytes + AT_CREDITS, frame->credits, 2);
+    gw_le_put(bytes + AT_COMM, frame->comm, 4);
+    gw_le_put(bytes + AT_CHANNEL, frame->channel, 4);
+    gw_le_put(bytes + AT_ROOT, (uint32_t)frame->root, 4);
+    gw_le_put(bytes + AT_OP, frame->op, 8);
+    gw_le_put(bytes + AT_INDEX, frame->index, 8);
+    gw_le_put(bytes + AT_COUNT, frame->count, 8);
+    gw_le_put(bytes + AT_LENGTH, frame->length, 8);
     memset(bytes + AT_ZEROS, 0, GW_FRAME_BYTES - AT_ZEROS);
 }
 
@@ -59,8 +60,8 @@ gw_status gw_frame_check(const gw_frame *frame, gw_error *error) {
 }
 
 gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error) {
-    if (gw_get32(bytes + AT_MAGIC) != MAGIC) return wrong(error, "magic", gw_get32(bytes + AT_MAGIC));
-    if (gw_get64(bytes + AT_ZEROS) != 0) return wrong(error, "tail", gw_get64(bytes + AT_ZEROS));
+    if (gw_le_get32(bytes + AT_MAGIC) != MAGIC) return wrong(error, "magic", gw_le_get32(bytes + AT_MAGIC));
+    if (gw_le_get64(bytes + AT_ZEROS) != 0) return wrong(error, "tail", gw_le_get64(bytes + AT_ZEROS));
     gw_frame read = {
         .kind = bytes[AT_KIND],
         .flags = bytes[AT_FLAGS],
@@ -68,14 +69,14 @@ gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw
         .dtype = bytes[AT_DTYPE],
         .redop = bytes[AT_REDOP],
         .builder = bytes[AT_BUILDER],
-        .credits = gw_get16(bytes + AT_CREDITS),
-        .comm = gw_get32(bytes + AT_COMM),
-        .channel = gw_get32(bytes + AT_CHANNEL),
-        .op = gw_get64(bytes + AT_OP),
-        .index = gw_get64(bytes + AT_INDEX),
-        .count = gw_get64(bytes + AT_COUNT),
-        .root = (int32_t)gw_get32(bytes + AT_ROOT),
-        .length = gw_get64(bytes + AT_LENGTH),
+        .credits = gw_le_get16(bytes + AT_CREDITS),
+        .comm = gw_le_get32(bytes + AT_COMM),
+        .channel = gw_le_get32(bytes + AT_CHANNEL),
+        .op = gw_le_get64(bytes + AT_OP),
+        .index = gw_le_get64(bytes + AT_INDEX),
+        .count = gw_le_get64(bytes + AT_COUNT),
+        .root = (int32_t)gw_le_get32(bytes + AT_ROOT),
+        .length = gw_le_get64(bytes + AT_LENGTH),
     };
     gw_status status = gw_frame_check(&read, error);
     if (status == GW_OK) *frame = read;

@@ -1,7 +1,7 @@
-/* frame.h - the header in front of everything that crosses a link between ranks once both have proved the job token.
+/* frame.h - the header of every message between ranks, once both have proved the job token.
  *
- * 64 bytes, little-endian, fixed. It carries the signature of the collective (what, how many, of which type, by which
- * operation, to which root, by which plan), so that ranks that disagree find out from the first message. */
+ * 64 bytes, little-endian, fixed. It has the signature of the collective (which one, elements, type, operation, root,
+ * plan builder), so that ranks that disagree notice it at the first message. */
 #ifndef GW_TRANSPORT_FRAME_H
 #define GW_TRANSPORT_FRAME_H
 
@@ -12,7 +12,7 @@
 
 typedef enum gw_frame_kind {
     GW_FRAME_DATA = 1, /* message `index` of (comm, op, channel); length bytes follow */
-    GW_FRAME_GRANT,    /* the receiver has landing space for messages 0..index-1 of (comm, op, channel) */
+    GW_FRAME_GRANT,    /* clear-to-send: the receiver has buffers for messages 0..index-1 of (comm, op, channel) */
     GW_FRAME_CREDIT,   /* nothing but `credits` */
 } gw_frame_kind;
 
@@ -21,7 +21,7 @@ typedef enum gw_frame_kind {
 typedef struct gw_frame {
     uint8_t kind;
     uint8_t flags;
-    uint8_t collective, dtype, redop, builder; /* signature */
+    uint8_t collective, dtype, redop, builder; /* signature; builder: gw_plan_id */
     uint16_t credits;                          /* eager credits that the sender gives back to the receiver */
     uint32_t comm;
     uint32_t channel;
@@ -34,7 +34,7 @@ typedef struct gw_frame {
 } gw_frame;
 
 void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]);
-/* Kind, ranges, and that only DATA has a payload. On failure the sentence says which field was wrong. */
+/* Checks kind, ranges, and that only DATA has a payload. On failure the sentence says which field was wrong. */
 gw_status gw_frame_check(const gw_frame *frame, gw_error *error);
 /* Checks magic, kind, ranges. On failure the sentence says which field was wrong. */
 gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error);

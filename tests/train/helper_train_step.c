@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "train/catalogue.h"
-#include "train/loss.h"
-#include "train/pass.h"
+#include "nn/loss.h"
+#include "nn/model_zoo.h"
+#include "nn/pass.h"
 
 static FILE *open_in(const char *directory, const char *name) {
     char path[4096];

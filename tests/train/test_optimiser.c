@@ -1,10 +1,10 @@
 /* test_optimiser.c - every optimiser against its definition in double, in whole and in parts; learning rates; the loops
  * at every CPU level. */
 #include "base/cpu.h"
-#include "train/optimiser.h"
-#include "train/rate.h"
+#include "nn/vectors.h"
+#include "optim/learning_rate.h"
+#include "optim/optimiser.h"
 #include "train/train_test.h"
-#include "train/vectors.h"
 
 #define COUNT 1203
 #define STEPS 5
@@ -136,23 +136,27 @@ static void zero_gradients_and_weights(void) {
 static int near(double a, double b) { return fabs(a - b) <= 1e-12 * (1 + fabs(b)); }
 
 static void rates(void) {
-    gw_rate r = {.kind = GW_RATE_CONSTANT, .peak = 0.4, .start = 0.1, .warmup = 3};
-    CHECK(near(0.2, gw_rate_at(&r, 0)) && near(0.3, gw_rate_at(&r, 1)) && near(0.4, gw_rate_at(&r, 2)));
-    CHECK(near(0.4, gw_rate_at(&r, 1000000)));
-    r = (gw_rate){.kind = GW_RATE_STEP, .peak = 1, .every = 10, .factor = 0.1};
-    CHECK(near(1, gw_rate_at(&r, 9)) && near(0.1, gw_rate_at(&r, 10)) && near(0.01, gw_rate_at(&r, 29)));
-    r = (gw_rate){.kind = GW_RATE_COSINE, .peak = 1, .last = 0.2, .warmup = 10, .total = 110};
-    CHECK(near(1, gw_rate_at(&r, 10)) && near(0.6, gw_rate_at(&r, 60)) && near(0.2, gw_rate_at(&r, 110)));
-    CHECK(near(0.2, gw_rate_at(&r, 5000)));
-    r = (gw_rate){.kind = GW_RATE_LINEAR, .peak = 1, .total = 100};
-    CHECK(near(1, gw_rate_at(&r, 0)) && near(0.25, gw_rate_at(&r, 75)) && near(0, gw_rate_at(&r, 100)));
-    r = (gw_rate){.kind = GW_RATE_LINEAR, .peak = 1, .warmup = 10, .total = 5};
-    CHECK(near(0, gw_rate_at(&r, 10)));
-    CHECK(near(0.8, gw_rate_scaled(0.1, 64, 512)));
-    gw_rate_kind kind;
+    gw_learning_rate r = {.kind = GW_RATE_CONSTANT, .peak = 0.4, .start = 0.1, .warmup = 3};
+    CHECK(near(0.2, gw_learning_rate_at(&r, 0)) && near(0.3, gw_learning_rate_at(&r, 1)) &&
+          near(0.4, gw_learning_rate_at(&r, 2)));
+    CHECK(near(0.4, gw_learning_rate_at(&r, 1000000)));
+    r = (gw_learning_rate){.kind = GW_RATE_STEP, .peak = 1, .every = 10, .factor = 0.1};
+    CHECK(near(1, gw_learning_rate_at(&r, 9)) && near(0.1, gw_learning_rate_at(&r, 10)) &&
+          near(0.01, gw_learning_rate_at(&r, 29)));
+    r = (gw_learning_rate){.kind = GW_RATE_COSINE, .peak = 1, .last = 0.2, .warmup = 10, .total = 110};
+    CHECK(near(1, gw_learning_rate_at(&r, 10)) && near(0.6, gw_learning_rate_at(&r, 60)) &&
+          near(0.2, gw_learning_rate_at(&r, 110)));
+    CHECK(near(0.2, gw_learning_rate_at(&r, 5000)));
+    r = (gw_learning_rate){.kind = GW_RATE_LINEAR, .peak = 1, .total = 100};
+    CHECK(near(1, gw_learning_rate_at(&r, 0)) && near(0.25, gw_learning_rate_at(&r, 75)) &&
+          near(0, gw_learning_rate_at(&r, 100)));
+    r = (gw_learning_rate){.kind = GW_RATE_LINEAR, .peak = 1, .warmup = 10, .total = 5};
+    CHECK(near(0, gw_learning_rate_at(&r, 10)));
+    CHECK(near(0.8, gw_learning_rate_scaled(0.1, 64, 512)));
+    gw_learning_rate_kind kind;
     gw_error error = {0};
-    CHECK(gw_rate_kind_find("cosine", &kind, &error) == GW_OK && kind == GW_RATE_COSINE);
-    CHECK_EQ(GW_INVALID, gw_rate_kind_find("cosin", &kind, &error));
+    CHECK(gw_learning_rate_find("cosine", &kind, &error) == GW_OK && kind == GW_RATE_COSINE);
+    CHECK_EQ(GW_INVALID, gw_learning_rate_find("cosin", &kind, &error));
     CHECK(strstr(error.text, "did you mean \"cosine\"?") != NULL);
 }
 

@@ -1,21 +1,21 @@
-/* test_pipeline.c - where models can be cut, which cut is chosen, in what order stages work, and what they compute. */
+/* test_pipeline.c - possible cuts of a model, the chosen cut, the order of work of the stages, and their results. */
 #include "train/pipeline.h"
 
 #include <math.h>
 
 #include "base/rng.h"
 #include "small_job.h"
-#include "train/stages.h"
+#include "train/stage_cut.h"
 #include "train/trainer.h"
 
-/* ---- pieces ---- */
+/* ---- parts of a model ---- */
 
 static int pieces_of(const char *model) {
     gw_error error = {0};
     gw_spec *spec = NULL;
-    gw_pieces pieces = {0};
+    gw_model_blocks pieces = {0};
     CHECK_EQ(GW_OK, gw_model_spec(model, NULL, &spec, &error));
-    CHECK_EQ(GW_OK, gw_pieces_find(spec, &pieces, &error));
+    CHECK_EQ(GW_OK, gw_model_blocks_find(spec, &pieces, &error));
     for (int p = 0; p < pieces.count; p++) {
         bool computes = false;
         for (int n = pieces.first[p]; n < pieces.first[p + 1]; n++) computes |= !spec->nodes[n].kind->computes_nothing;
@@ -25,13 +25,13 @@ static int pieces_of(const char *model) {
     CHECK_EQ(0, pieces.first[0]);
     CHECK_EQ(spec->node_count, pieces.first[pieces.count]);
     int count = pieces.count;
-    gw_pieces_free(&pieces);
+    gw_model_blocks_free(&pieces);
     gw_spec_destroy(spec);
     return count;
 }
 
 static void cuts_are_where_one_tensor_crosses(void) {
-    CHECK_EQ(3, pieces_of("mlp")); /* three dense layers; the flatten before them is no piece */
+    CHECK_EQ(3, pieces_of("mlp")); /* three dense layers; the flatten before them is no part of its own */
     CHECK_EQ(6, pieces_of("cnn")); /* two convolutions, two pools, two dense layers */
     CHECK_EQ(13, pieces_of("resnet20")); /* conv, norm, nine blocks, pool, dense */
     CHECK_EQ(12, pieces_of("gpt")); /* embedding, positions, four times two blocks, norm, dense */
@@ -77,7 +77,7 @@ static void the_best_cut_is_chosen(void) {
 
 /* ---- order ---- */
 
-/* Plays all stages, a unit of time for each piece of work, and returns the time; -1: somebody waits for ever. */
+/* Simulates all stages, a unit of time for each task, and returns the time; -1: deadlock. */
 static int play(int stages, int micro) {
     static int forwards[GW_STAGES_MAX], backwards[GW_STAGES_MAX], at[GW_STAGES_MAX]; /* done, by stage */
     memset(forwards, 0, sizeof forwards);
@@ -106,7 +106,7 @@ static void no_stage_waits_for_ever(void) {
         for (int micro = 1; micro <= 20; micro++) CHECK_EQ(2 * (micro + stages - 1), play(stages, micro));
 }
 
-/* ---- what is computed ---- */
+/* ---- results ---- */
 
 static int port;
 static int stages_of_job, world_of_job;
@@ -133,7 +133,7 @@ static gw_trainer *open_trainer(gw_comm **comm, int rank, int world, int stages,
 static void train(gw_trainer *t, gw_train_work *work, gw_loss *test) {
     gw_error error = {0};
     for (int i = 0; i < 6; i++) CHECK_EQ(GW_OK, gw_trainer_step(t, &error));
-    CHECK_EQ(GW_OK, gw_trainer_meet(t, work, &error));
+    CHECK_EQ(GW_OK, gw_trainer_gather_work(t, work, &error));
     CHECK_EQ(GW_OK, gw_trainer_evaluate(t, NULL, NULL, test, &error));
     CHECK_STR("", error.text);
 }

@@ -1,6 +1,6 @@
-/* test_spec.c - models in words: shapes, parameters, and what is said about mistakes. */
-#include "train/catalogue.h"
-#include "train/lifetimes.h"
+/* test_spec.c - model descriptions: shapes, parameters, and errors. */
+#include "nn/activation_memory.h"
+#include "nn/model_zoo.h"
 #include "train/train_test.h"
 
 static gw_spec *read_good(const char *text) {
@@ -133,7 +133,7 @@ static void lifetimes(void) {
             for (int n = 0; n < spec->node_count; n++)
                 for (int k = 0; k < spec->nodes[n].input_count; k++)
                     if (spec->nodes[n].inputs[k] == a) last_reader_of_a = n;
-            const gw_node *maker = &spec->nodes[spec->tensors[b].producer];
+            const gw_graph_node *maker = &spec->nodes[spec->tensors[b].producer];
             int handed_on = maker->kind == &gw_add && maker->inputs[0] == a;
             CHECK(last_reader_of_a < spec->tensors[b].producer || handed_on);
         }

@@ -1,4 +1,4 @@
-/* test_trainer.c - a strategy changes no bit of what is learnt, and ranks that no longer agree are named. */
+/* test_trainer.c - a strategy changes no bit of the weights, and ranks whose weights differ are named. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static void schedules_change_no_bit(void) {
     char text[128];
     found = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int a = 0; a < 3; a++) {
-        int world = a == 2 ? 2 : 3; /* a ring of more sums in an order that depends on the place in a piece */
+        int world = a == 2 ? 2 : 3; /* a ring of more ranks sums in an order that depends on the position in a bucket */
         snprintf(text, sizeof text, "%s schedule=fifo", archs[a]);
         wanted = weights_by(text, world);
         for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
@@ -102,12 +102,12 @@ static void diverging_rank(int rank) {
     gw_train_work work;
     gw_trainer *t = open_trainer(&comm, rank, 3);
     for (int i = 0; i < 3; i++) CHECK_EQ(GW_OK, gw_trainer_step(t, &error));
-    CHECK_EQ(GW_OK, gw_trainer_meet(t, &work, &error));
+    CHECK_EQ(GW_OK, gw_trainer_gather_work(t, &work, &error));
     CHECK_EQ(72, work.counted);
     CHECK_EQ(3 * (2 * 2 * t->model->count * sizeof(float) / 3), work.dense);
     if (rank == 1) t->model->weights[t->model->count / 2] = nextafterf(t->model->weights[t->model->count / 2], 2);
     CHECK_EQ(GW_OK, gw_trainer_step(t, &error));
-    CHECK_EQ(GW_MISMATCH, gw_trainer_meet(t, &work, &error));
+    CHECK_EQ(GW_MISMATCH, gw_trainer_gather_work(t, &work, &error));
     CHECK_EQ(1, error.rank);
     close_trainer(t, comm);
 }

@@ -24,8 +24,8 @@ BATCH, NEAREST = 8, 8
 class Watched:
     """Stands for torch.nn.functional: keeps the inputs of relus and max-pools, and moves one value of one of them."""
 
-    def __init__(self, nudge):
-        self.nudge, self.inputs = nudge, []
+    def __init__(self, flip):
+        self.flip, self.inputs = flip, []
 
     def __getattr__(self, name):
         function = getattr(F, name)
@@ -33,16 +33,16 @@ class Watched:
 
     def see(self, name, x):
         self.inputs.append((name, x.detach()))
-        if self.nudge is None or self.nudge[0] != len(self.inputs) - 1:
+        if self.flip is None or self.flip[0] != len(self.inputs) - 1:
             return x
         moved = torch.zeros(x.numel(), dtype=x.dtype)
-        moved[self.nudge[1]] = self.nudge[2]
+        moved[self.flip[1]] = self.flip[2]
         return x + moved.view(x.shape)
 
 
-def gradients(directory, nudge):
+def gradients(directory, flip):
     """In double precision; and what relus and max-pools were given."""
-    torch_model.F = Watched(nudge)
+    torch_model.F = Watched(flip)
     parameters, _, _ = train_torch.repeat(directory, BATCH, torch.float64)
     watched, torch_model.F = torch_model.F, F
     return [t.grad for _, t in parameters], watched.inputs
@@ -67,7 +67,7 @@ def pool_ties(x):
 
 
 def nearest_ties(inputs):
-    """(gap, kind, nudge), the nearest first; max-pools of 2 x 2 only, as all named models have them."""
+    """(gap, kind, flip), the nearest first; max-pools of 2 x 2 only, as all named models have them."""
     found = [(gap, name, (k, place, delta)) for k, (name, x) in enumerate(inputs)
              for gap, place, delta in (relu_ties(x) if name == "relu" else pool_ties(x))]
     return sorted(found)[:NEAREST]
@@ -86,8 +86,8 @@ def look(helper, model, seed):
         print(f"{model}, seed {seed}: the worst gradient is off by {worst(theirs):.1e}", flush=True)
         if worst(theirs) <= train_torch.TOLERANCE:
             return
-        for gap, kind, nudge in nearest_ties(inputs):
-            print(f"     {kind:10} with a gap of {gap:.1e} turned round: {worst(gradients(directory, nudge)[0]):.1e}",
+        for gap, kind, flip in nearest_ties(inputs):
+            print(f"     {kind:10} with a gap of {gap:.1e} turned round: {worst(gradients(directory, flip)[0]):.1e}",
                   flush=True)
 
 

@@ -1,4 +1,4 @@
-/* train_test.h - what the trainer's tests share: a model from a text, random numbers, differences. */
+/* train_test.h - for tests of the trainer: a model from a text, random numbers, differences. */
 #ifndef GW_TRAIN_TEST_H
 #define GW_TRAIN_TEST_H
 
@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "test.h"
-#include "train/pass.h"
+#include "nn/pass.h"
 
 typedef struct bench {
     gw_spec *spec;
@@ -17,7 +17,7 @@ typedef struct bench {
 
 static inline float uniform(gw_rng *rng, float low, float high) { return low + (high - low) * (float)gw_rng_unit(rng); }
 
-/* Checks that everything can be made; false: no use going on. */
+/* Checks that everything can be created; false: the test cannot continue. */
 static inline int bench_open(bench *b, const char *text, int batch) {
     gw_error error = {0};
     *b = (bench){0};

@@ -1,8 +1,8 @@
 """torch.distributed.init_process_group("gradwire"): a process group over libgradwire.
 
-The group itself is a small C++ extension (python/csrc/process_group.cc), because torch has no other way in; where it
-has not been built, choosing the backend says how. Each group is a job of its own, whose ranks meet at a port that its
-first rank publishes in torch's store."""
+The group itself is a small C++ extension (python/csrc/process_group.cc), because torch offers no other interface; where
+it is not built, choosing the backend raises an error that says how. Each group is a job of its own, whose first rank
+writes the rendezvous address to torch's store."""
 import contextlib
 import importlib
 import ipaddress
@@ -19,7 +19,7 @@ HOW = ("the process group of gradwire is not built: `python3 setup.py build_ext 
        "directory does it where torch's headers are (Debian: libtorch-dev, pybind11-dev, python3-dev)")
 
 
-ANY_ROUTE = "192.0.2.1"  # of documents (RFC 5737): reached, if at all, by the interface of everything else
+ANY_ROUTE = "192.0.2.1"  # a documentation address (RFC 5737): the kernel routes it by the default interface
 
 
 def extension():
@@ -30,7 +30,7 @@ def extension():
 
 
 def is_name(host):
-    """Of a host, as the others of its network resolve it too."""
+    """Whether it is a host name that other hosts resolve too."""
     try:
         ipaddress.ip_address(host)
         return False
@@ -38,9 +38,10 @@ def is_name(host):
         return host != "localhost"
 
 
-def meeting_point():
-    """For the first rank of a group: how the others name its host, and the address and family to listen at. Debian gives
-    a host's own name the address 127.0.1.1: others resolve it to one that they can reach, and libgradwire knows."""
+def rendezvous_address():
+    """For the first rank of a group: the address of its host for the others, and the address and family to listen at.
+    Debian resolves a host's own name to 127.0.1.1; other hosts resolve it to a reachable address, and libgradwire knows
+    this case."""
     master = os.environ.get("MASTER_ADDR")
     family, kind, protocol, _, there = socket.getaddrinfo(master or ANY_ROUTE, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
@@ -74,10 +75,10 @@ def put(variables):
             os.environ[name] = value
 
 
-def meet(store, rank, size, deadline):
+def join_group(store, rank, size, deadline):
     """Joins the job of one group."""
     if rank == 0:
-        address, own, family = meeting_point()
+        address, own, family = rendezvous_address()
         listener = socket.create_server((own, 0), family=family, backlog=max(size, 16))
         port = listener.getsockname()[1]
         store.set("gradwire", f"{address} {port}")
@@ -92,10 +93,10 @@ def meet(store, rank, size, deadline):
 
 
 def create(store, rank, size, timeout):
-    """What torch calls for every new group, on its members."""
+    """torch calls it for every new group, on its members."""
     built = extension()
     deadline = 0 if timeout == default_pg_timeout else timeout.total_seconds()  # torch's own default is half an hour
-    group = built.ProcessGroupGradwire(rank, size, meet(store, rank, size, deadline).value)
+    group = built.ProcessGroupGradwire(rank, size, join_group(store, rank, size, deadline).value)
     worlds.watch(group)
     return group
 

@@ -1,12 +1,12 @@
-"""For those who stay with DistributedDataParallel:
+"""Communication hooks for DistributedDataParallel:
 
     model.register_comm_hook(None, gradwire.torch.ddp_hook)
     state = gradwire.torch.HookState("compress=topk", model.named_parameters())
     model.register_comm_hook(state, gradwire.torch.ddp_hook)
 
-DDP hands over its buckets in the order in which they fill. Without a state each is averaged where it lies; a thread
-waits for them, in that order, and completes the futures on which DDP waits. With one their gradients travel by its
-strategy, parameter by parameter: DDP may cut its buckets anew, but what a codec keeps belongs to a parameter."""
+DDP hands over its buckets in the order in which they fill. Without a state each is averaged in place; a thread waits
+for them, in that order, and completes the futures on which DDP waits. With a state, gradients travel by its strategy,
+parameter by parameter: DDP may rebuild its buckets, but a codec's residual belongs to a parameter."""
 import queue
 import threading
 
@@ -14,7 +14,7 @@ import torch
 
 from gradwire._library import GradwireError
 from gradwire.torch import collectives, gradients, objects
-from gradwire.torch.step import Step
+from gradwire.torch.reducer import Reducer
 from gradwire.torch.world import world
 
 
@@ -30,25 +30,26 @@ class Waiter:
             handle, future = self.calls.get()
             try:
                 future.set_result(handle.wait())
-            except Exception as error:  # whatever it is, it belongs to whoever waits for the future
+            except Exception as error:  # any error goes to the thread that waits for the future
                 future.set_exception(error)
 
 
 class HookState:
-    """The strategy of ddp_hook, and what it keeps from step to step. DDP waits for all buckets when the last one has
-    filled, so that is where this waits too. The first step travels then as a whole: nothing was known before."""
+    """The strategy of ddp_hook, and its state from step to step. DDP waits for all buckets when the last one has
+    filled, so this waits there too. The first step is sent as a whole at that point: before it, the parameters are not
+    known."""
 
     def __init__(self, strategy, named_parameters):
-        self.home, self.strategy = world(), strategy
+        self.job, self.strategy = world(), strategy
         self.slots = {p: gradients.Slot(name, p, 0) for name, p in named_parameters}
-        self.step, self.buffers = None, None
+        self.reducer, self.buffers = None, None
         self.filled = []  # (buffer, gradients, parameters, future) of this step's buckets
-        self.home.hooks.append(self)
+        self.job.hooks.append(self)
 
     def take(self, bucket):
         future = torch.futures.Future()
         self.filled.append((bucket.buffer(), bucket.gradients(), bucket.parameters(), future))
-        if self.step is not None:
+        if self.reducer is not None:
             self.send(*self.filled[-1])
         if bucket.is_last():
             self.complete()
@@ -58,16 +59,16 @@ class HookState:
         for part, parameter in zip(parts, parameters):
             slot = self.slots[parameter]
             slot.view.copy_(part)
-            self.step.ready(slot.index)
+            self.reducer.ready(slot.index)
 
     def complete(self):
         filled, self.filled = self.filled, []
-        if self.step is None:
+        if self.reducer is None:
             self.commit([p for _, _, parameters, _ in filled for p in parameters])
             for one in filled:
                 self.send(*one)
-        self.step.end()
-        self.step.flush()
+        self.reducer.end()
+        self.reducer.flush()
         for buffer, parts, parameters, future in filled:
             for part, parameter in zip(parts, parameters):
                 part.copy_(self.slots[parameter].view)
@@ -81,34 +82,34 @@ class HookState:
                                     "HookState: give those of the model that DistributedDataParallel has")
         used = [self.slots[p] for p in reversed(parameters)]
         objects.agree([(s.name, s.parameter) for s in used], "ddp_hook")
-        self.buffers = gradients.Buffers(self.home, used)
+        self.buffers = gradients.Buffers(self.job, used)
         for index, slot in enumerate(used):
             slot.index = index
-        self.step = Step(self.home, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
+        self.reducer = Reducer(self.job, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
                          collectives.Average, 0, None)
 
     def drop(self):
-        """Buckets of a step that was interrupted: DDP has told of it already."""
+        """Drops the buckets of an interrupted step: DDP has raised its error already."""
         self.filled = []
 
     def step_number(self):
-        return self.step.number() if self.step is not None else 0
+        return self.reducer.number() if self.reducer is not None else 0
 
     def close(self):
-        if self.step is not None:
-            self.step.close()
+        if self.reducer is not None:
+            self.reducer.close()
             self.buffers.free()
-            self.step = self.buffers = None
+            self.reducer = self.buffers = None
 
 
 def ddp_hook(state, bucket):
     """Averages a bucket of DistributedDataParallel over all ranks; `state` is None or a HookState."""
     if state is not None:
         return state.take(bucket)
-    home = world()
-    if not hasattr(home, "waiter"):
-        home.waiter = Waiter()
+    job = world()
+    if not hasattr(job, "waiter"):
+        job.waiter = Waiter()
     future = torch.futures.Future()
     handle = collectives.allreduce_async_(bucket.buffer(), f"bucket {bucket.index()}", collectives.Average)
-    home.waiter.calls.put((handle, future))
+    job.waiter.calls.put((handle, future))
     return future

@@ -1,12 +1,12 @@
-"""Where the gradients of an optimiser's parameters live: side by side in one buffer for each type, in the order of the
-forward pass, so that what travels together need not be copied together."""
+"""The memory of an optimiser's gradients: one buffer for each type, in the order of the forward pass, so that fused
+tensors are contiguous and need no copy."""
 import ctypes
 
 import torch
 
 from gradwire._library import GradwireError, lib
 from gradwire.torch import staging
-from gradwire.torch.step import memory
+from gradwire.torch.reducer import memory
 from gradwire.torch.tensors import DTYPES
 
 
@@ -15,22 +15,22 @@ class Slot:
 
     def __init__(self, name, parameter, group):
         self.name, self.parameter, self.group = name, parameter, group
-        self.index = -1        # of the step's tensor
-        self.place = -1        # in the flags
+        self.index = -1        # of the reducer's tensor
+        self.place = -1        # index in the flags
         self.view = None       # its part of the buffer, of the parameter's shape and strides
-        self.weights = None    # where the step writes the parameter, if it does
+        self.weights = None    # where the reducer writes the parameter, if it does
         self.kept = None       # hooks
-        self.staged = False    # the gradient is computed elsewhere than in `view`
-        self.outside = None    # staged: the device's tensor, to which the mean goes back
+        self.staged = False    # the gradient is computed outside of `view`
+        self.outside = None    # staged: the device's tensor, to which the mean is copied back
         self.passes = 0        # backward passes since the last step
-        self.ready = False     # handed to the step
-        self.used = False      # has had a gradient in this step, on this rank
+        self.ready = False     # handed to the reducer
+        self.used = False      # had a gradient in this step, on this rank
         self.pending = False   # the step is over, and its update has not been applied yet
-        self.updated = 0       # the number of the step after the last that the parameter was updated with
+        self.updated = 0       # number of the last step that updated the parameter, plus 1
 
 
 def lies_dense(tensor):
-    """Without holes or overlaps, in whatever order of dimensions."""
+    """Whether it has no holes or overlaps, in any order of dimensions."""
     expected = 1
     for stride, size in sorted((s, d) for s, d in zip(tensor.stride(), tensor.shape) if d != 1):
         if stride != expected:
@@ -49,15 +49,15 @@ def check_parameter(slot):
 
 
 def check_places(slots):
-    """Of parameters that the step writes by itself."""
+    """Refuses parameters whose memory has moved, where the reducer writes them itself."""
     for slot in slots:
         if slot.parameter.data_ptr() != slot.weights.data_ptr():
             raise GradwireError(f'parameter "{slot.name}" lies elsewhere than in the first step (its .data was '
-                                "replaced), and the synchrony works on weights: make a new DistributedOptimizer")
+                                "replaced), and the synchronization works on weights: make a new DistributedOptimizer")
 
 
 def named_slots(groups, named_parameters):
-    """A slot for every parameter of the optimiser, by the names given."""
+    """A slot for every parameter of the optimiser, with the given names."""
     names = {}
     for name, parameter in named_parameters or ():
         if name in names.values():
@@ -75,11 +75,11 @@ def named_slots(groups, named_parameters):
 
 
 class Buffers:
-    """The memory of all slots, taken from the communicator (or pinned, for a device), and `flags`: f32, how many ranks
-    take part in a step, then for each slot how many had a gradient (or their shares of all ranks)."""
+    """The memory of all slots, from gw_alloc (or pinned, for a device), and `flags` in f32: how many ranks take part in
+    a step, then for each slot how many had a gradient (or the fraction of all ranks)."""
 
-    def __init__(self, home, slots):
-        self.comm, self.taken = home.comm, []  # which stays that of the memory, also after a loss
+    def __init__(self, job, slots):
+        self.comm, self.taken = job.comm, []  # the memory stays with this communicator, also after a loss
         pinned = any(s.parameter.device.type != "cpu" for s in slots)
         counts = {torch.float32: len(slots) + 1}
         for slot in slots:
@@ -106,25 +106,25 @@ class Buffers:
         return memory(address, count, dtype)
 
     def write_flags(self, active, unused):
-        """What this rank has had; unused: places of slots."""
+        """Sets the flags of this rank; unused: places of slots without a gradient."""
         ctypes.memmove(self.flags, self.ones, len(self.ones))
         self.flags[0] = active
         for place in unused:
             self.flags[place] = 0
 
     def all_used(self):
-        """Whether every slot has had a gradient on some rank; mostly on all."""
+        """Whether every slot had a gradient on at least one rank."""
         return bytes(self.flags) == self.ones or 0 not in self.flags[1:]
 
     def free(self):
-        """Nothing of it may be used any more."""
+        """The memory must not be used afterwards."""
         for address in self.taken:
             lib.gw_free(self.comm, address)
         self.taken = []
 
 
 def entries(slots, flags):
-    """What Step is committed with; flags come first."""
+    """The tensors to commit a Reducer with; flags come first."""
     rows = [("gradwire.flags", flags, None, 0, True)]
     for slot in slots:
         p = slot.parameter

@@ -1,12 +1,12 @@
-"""What scripts for Horovod say beyond the names that gradwire.torch has: taken where it has a meaning here, else
-refused with a sentence that says what to write instead."""
+"""Names and arguments of Horovod beyond those of gradwire.torch: accepted where they have a meaning here, else refused
+with a sentence that says what to write instead."""
 from gradwire._library import GradwireError
 
 Sum, Average = 0, 1  # gw_redop
 
 
 class Compression:
-    """For DistributedOptimizer(compression=): words of a strategy. `none` leaves it to that of the job."""
+    """For DistributedOptimizer(compression=): parts of a strategy line. `none` leaves the choice to the job's line."""
     none, fp16, bf16 = "", "compress=fp16", "compress=bf16"
 
 
@@ -37,13 +37,13 @@ INSTEAD["mpi_threads_supported"] = INSTEAD["mpi_built"]
 
 
 def missing(name):
-    """What the module says of a name that it does not have."""
+    """The error for a name that the module does not have."""
     reason = f": {INSTEAD[name]}" if name in INSTEAD else ""
     return AttributeError(f"gradwire.torch has no {name}{reason}")
 
 
 def operation(doing, op, name, average=None, compression="", prescale_factor=1, postscale_factor=1, process_set=None):
-    """The op that Horovod's arguments of a reduction come to."""
+    """The op for Horovod's arguments of a reduction."""
     average = name if isinstance(name, bool) else average  # the second argument there
     if compression:
         raise GradwireError(f"{doing}: compression is for DistributedOptimizer; reduce tensor.half() instead")
@@ -57,8 +57,8 @@ def operation(doing, op, name, average=None, compression="", prescale_factor=1, 
 
 
 def strategy(given, compression, gradient_predivide_factor=1, num_groups=0, groups=None, process_set=None):
-    """The strategy that Horovod's arguments of a DistributedOptimizer come to. A mean does not depend on where it is
-    divided (half precision is summed in f32), and what travels together is the schedule's business."""
+    """The strategy for Horovod's arguments of a DistributedOptimizer. A mean does not depend on where it is divided
+    (half precision is summed in f32), and the schedule decides which tensors are fused."""
     if process_set is not None:
         raise GradwireError(f"DistributedOptimizer: there is no process_set: {GROUPS}")
     for words in (given, compression):

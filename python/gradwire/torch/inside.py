@@ -1,43 +1,43 @@
-"""The optimiser inside the step. Where the synchrony works on weights (periodic, delayed) or servers keep them (asp,
-ssp, backup), the library asks for each update: of a whole parameter, or of the part of it that this rank's server owns.
-It is called by whichever thread drives communication; an exception waits for the next call of the optimiser's."""
+"""The optimiser inside the reducer. Where the synchronization works on weights (periodic, delayed) or servers keep them
+(asp, ssp, backup), the library calls back for each update: of a whole parameter, or of the shard that this rank's
+server owns. The driver's thread makes the call; an exception is raised by the optimiser's next call."""
 import collections
 import weakref
 
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch.step import memory
+from gradwire.torch.reducer import memory
 
 
 def works_by_element(kind):
-    """Those of torch do; another one may need the whole parameter, for a norm of it say."""
+    """Optimisers of torch do; others may need the whole parameter, for its norm for example."""
     return kind.__module__.startswith("torch.optim")
 
 
 class Inside:
-    """`slots` by the numbers of the step's tensors (flags do not travel here). The state of a whole parameter is the
-    optimiser's own; that of parts is here: `parts` are parameters over the server's memory, by name, first element and
-    count, and `part_states` what the optimiser keeps of them."""
+    """`slots` are indexed by the reducer's tensors (flags are not sent in this mode). The optimiser keeps the state of
+    whole parameters; this object keeps that of parts: `parts` are parameters over the server's memory, by name, first
+    element and count, and `part_states` the optimiser's state of them."""
 
     def __init__(self, owner):
         self.owner, self.slots, self.error = weakref.ref(owner), {}, None
         self.forget()
 
     def begin(self, owner, slots, saved):
-        """Before the step is committed; saved: what state() gave."""
+        """Called before the reducer is committed; saved: a result of state()."""
         self.slots = dict(enumerate(slots))
         named = {slot.name: slot for slot in slots}
         for (name, first, count), state in saved:
             self.part_states[self.part(owner, named[name], first, count)] = state
 
     def forget(self):
-        """The memory of the step has gone."""
+        """The memory of the reducer is gone."""
         self.views, self.parts, self.part_states = {}, {}, collections.defaultdict(dict)
         self.readying = None  # the slot whose gradient is just being handed over
 
     def moved(self):
-        """The memory of the step is elsewhere."""
+        """The memory of the reducer has moved."""
         self.views, self.readying = {}, None
 
     def raise_error(self):
@@ -46,7 +46,7 @@ class Inside:
             try:
                 raise error
             finally:
-                del error  # whose traceback has this frame, and all that called it
+                del error  # its traceback refers to this frame and its callers
 
     def update(self, update):
         owner = self.owner()
@@ -68,7 +68,7 @@ class Inside:
             return
         weights, gradient = (self.view(slot, at) for at in (update.weights, update.gradient))
         gradient = gradient if update.scale == 1 else gradient * update.scale
-        if update.local:
+        if update.temporary:
             weights.add_(gradient, alpha=-settings["lr"])
         else:
             self.update_whole(owner, slot, weights, gradient, settings)
@@ -83,7 +83,8 @@ class Inside:
 
     @staticmethod
     def update_whole(owner, slot, weights, gradient, settings):
-        """With the parameter's own state, on weights that may be another copy: the forward pass may be using it."""
+        """Uses the parameter's own state, on weights that may be another copy: the forward pass may use the
+        parameter."""
         stand_in = torch.nn.Parameter(weights)
         stand_in.grad = gradient
         if slot.parameter in owner.state:
@@ -113,9 +114,9 @@ class Inside:
                                 "arch=ps:servers=1 with a schedule that does not slice", "UNSUPPORTED")
         for (other, begin, length), part in self.parts.items():
             if other == name and begin < first + count and first < begin + length and self.part_states.get(part):
-                raise GradwireError(f'parameter "{name}" has been cut anew, and what {kind.__name__} keeps belongs to '
-                                    "its old parts: use a schedule that is not tuned", "UNSUPPORTED")
+                raise GradwireError(f'parameter "{name}" has been cut again, and the state of {kind.__name__} belongs '
+                                    "to its old parts: use a schedule that is not tuned", "UNSUPPORTED")
 
     def state(self):
-        """What the optimiser keeps of parts, to be saved."""
+        """The optimiser's state of parts, to be saved."""
         return [(key, self.part_states[part]) for key, part in self.parts.items() if part in self.part_states]

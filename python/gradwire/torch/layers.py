@@ -1,8 +1,8 @@
-"""When the layers of a model compute, forward and backward: for timelines (timeline.py) and profiles (profiling.py).
+"""Forward and backward times of a model's layers: for timelines (timeline.py) and profiles (profiling.py).
 
-A layer is a module that has no others inside, or that owns parameters itself; what the latter's inner layers take is
-theirs alone. A layer's backward pass begins when the gradient of its output is there and lasts until the next layer's
-begins, so what lies between modules (an addition of two branches) counts with the layer after it."""
+A layer is a module without submodules, or one that owns parameters itself; the time of its inner layers is not counted
+for it. A layer's backward pass begins when the gradient of its output is complete and lasts until the next layer's
+begins, so computation between modules (an addition of two branches) counts with the layer after it."""
 import time
 
 import torch
@@ -16,7 +16,7 @@ def is_layer(module):
 
 
 def first_tensor(value):
-    """Of an output: the first that has a gradient."""
+    """The first tensor of an output that requires a gradient."""
     if isinstance(value, torch.Tensor):
         return value if value.requires_grad else None
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
@@ -24,30 +24,31 @@ def first_tensor(value):
 
 
 def before_backward(tensor, changed, function):
-    """function(gradient) when the gradient of a computed tensor is there, or of what it was changed to in place."""
+    """Calls function(gradient) when the gradient of a computed tensor, or of its value after in-place changes, is
+    complete."""
     if hasattr(tensor.grad_fn, "register_prehook"):  # torch 2
         tensor.grad_fn.register_prehook(function)
         return
     if changed:
-        tensor._backward_hooks = None  # these stay with the value that it was, and new ones would go to them
+        tensor._backward_hooks = None  # they belong to the value before the change, and new ones would join them
     tensor.register_hook(function)
 
 
 class Watch:
-    """Calls tell(layer, backward, began, ended), ns, for all that layers compute from now on, until remove(). Which
-    layer a module is layer_of(module) says; None: it is none."""
+    """Calls report(layer, backward, began, ended), in ns, for all computation of layers from now on, until remove().
+    layer_of(module) is the layer of a module, or None."""
 
-    def __init__(self, layer_of, tell):
-        self.layer_of, self.tell = layer_of, tell
-        self.stack = []  # (module, layer) whose forward is under way, the outermost first
-        self.since = 0   # when what is under way now began: the last of the stack, or else the layer going back
+    def __init__(self, layer_of, report):
+        self.layer_of, self.report = layer_of, report
+        self.stack = []  # (module, layer) in forward, the outermost first
+        self.since = 0   # when the present layer began: the last of the stack, or else the one in backward
         self.back = None
         self.last = None  # the output of the layer that ended last, and its version
         self.hooks = []
         self.hook()
 
     def hook(self):
-        """After all others: what these wait for is not the layer's."""
+        """Adds the hooks after all others, whose waiting does not count for the layer."""
         self.remove()
         self.hooks = [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
 
@@ -56,11 +57,11 @@ class Watch:
             hook.remove()
 
     def until(self, now):
-        """What was under way is told, and something else begins."""
+        """Reports the present layer up to now; another one begins."""
         if self.stack:
-            self.tell(self.stack[-1][1], False, self.since, now)
-        elif self.back is not None:  # whose backward pass computes something forward again
-            self.tell(self.back, True, self.since, now)
+            self.report(self.stack[-1][1], False, self.since, now)
+        elif self.back is not None:  # its backward pass recomputes a forward pass
+            self.report(self.back, True, self.since, now)
         self.since = now
 
     def before(self, module, inputs):
@@ -71,7 +72,7 @@ class Watch:
             self.stack.append((module, layer))
 
     def forget(self, module):
-        """Forward passes that an exception ended are still there."""
+        """Removes forward passes that an exception ended."""
         if any(module is one for one, _ in self.stack):
             while self.stack.pop()[0] is not module:
                 pass
@@ -84,10 +85,10 @@ class Watch:
         self.follow(first_tensor(output), layer)
 
     def follow(self, tensor, layer):
-        """Its gradient will be the beginning of the layer's backward pass."""
+        """The gradient of this tensor marks the beginning of the layer's backward pass."""
         again = tensor is not None and self.last is not None and tensor is self.last[0]
         if again and tensor._version == self.last[1]:
-            return  # an inner layer's, which has come through
+            return  # the unchanged output of an inner layer
         self.last = None if tensor is None else (tensor, tensor._version)
         if tensor is not None:
             before_backward(tensor, again, lambda gradient: self.goes_back(layer))

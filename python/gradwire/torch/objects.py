@@ -12,22 +12,22 @@ from gradwire.torch.world import world
 
 def broadcast_object(obj, root_rank=0, name=None):
     """The root's object on every rank. Objects are pickled: only for jobs whose ranks trust each other."""
-    home = world()
-    joining.announce(home, joining.OTHER, 0, 0, 0, "broadcast_object")
-    mine = bytearray(pickle.dumps(obj)) if home.rank == root_rank else bytearray()
-    length = home.gather(len(mine))[root_rank]
+    job = world()
+    joining.announce(job, joining.OTHER, 0, 0, 0, "broadcast_object")
+    mine = bytearray(pickle.dumps(obj)) if job.rank == root_rank else bytearray()
+    length = job.gather(len(mine))[root_rank]
     line = torch.frombuffer(mine, dtype=torch.uint8) if mine else torch.empty(length, dtype=torch.uint8)
     collectives.broadcast_(line, root_rank, name)
-    return obj if home.rank == root_rank else pickle.loads(line.numpy().tobytes())
+    return obj if job.rank == root_rank else pickle.loads(line.numpy().tobytes())
 
 
 def allgather_object(obj, name=None):
     """Every rank's object, in rank order."""
-    home, mine = world(), bytearray(pickle.dumps(obj))
-    joining.announce(home, joining.OTHER, 0, 0, 0, "allgather_object")
-    lengths = home.gather(len(mine))
+    job, mine = world(), bytearray(pickle.dumps(obj))
+    joining.announce(job, joining.OTHER, 0, 0, 0, "allgather_object")
+    lengths = job.gather(len(mine))
     whole = collectives.allgather(torch.frombuffer(mine, dtype=torch.uint8), name).numpy().tobytes()
-    ends = [sum(lengths[:r + 1]) for r in range(home.size)]
+    ends = [sum(lengths[:r + 1]) for r in range(job.size)]
     return [pickle.loads(whole[end - length:end]) for end, length in zip(ends, lengths)]
 
 
@@ -36,22 +36,22 @@ def described(named):
 
 
 def agree(named, what):
-    """All ranks have the same tensors in the same order; otherwise all learn the first difference."""
-    home, mine = world(), described(named)
-    joining.announce(home, joining.OTHER, 0, 0, 0, what)
+    """Checks that all ranks have the same tensors in the same order; otherwise raises the first difference on all."""
+    job, mine = world(), described(named)
+    joining.announce(job, joining.OTHER, 0, 0, 0, what)
     digest = int.from_bytes(hashlib.sha256(repr(mine).encode()).digest()[:7], "big")
-    if len(set(home.gather(digest))) == 1:
+    if len(set(job.gather(digest))) == 1:
         return
     lists = allgather_object(mine)
     for other, theirs in enumerate(lists):
         for index in range(max(len(theirs), len(lists[0]))):
             pair = [one[index] if index < len(one) else None for one in (lists[0], theirs)]
             if pair[0] != pair[1]:
-                raise GradwireError(f"{what}: ranks have different tensors at place {index}: rank 0 {told(pair[0])}, "
-                                    f"rank {other} {told(pair[1])}", "MISMATCH")
+                raise GradwireError(f"{what}: ranks have different tensors at place {index}: rank 0 "
+                                    f"{entry_text(pair[0])}, rank {other} {entry_text(pair[1])}", "MISMATCH")
 
 
-def told(entry):
+def entry_text(entry):
     return "no more" if entry is None else f'"{entry[0]}" ({entry[2]} of shape {list(entry[1])})'
 
 
@@ -64,22 +64,22 @@ def broadcast_parameters(params, root_rank=0):
 
 
 def broadcast_all(named, root_rank):
-    """In one group those that lie in host memory in one piece, which is most of them."""
-    home, together, alone = world(), [], []
+    """Contiguous tensors in host memory, which are most of them, go in one group."""
+    job, together, alone = world(), [], []
     for name, tensor in named:
         in_place = not tensor.is_sparse and not staging.needed(tensor) and tensor.is_contiguous()
         (together if in_place else alone).append((name, tensor))
-    with collectives.group(home, "broadcast_parameters"):
+    with collectives.group(job, "broadcast_parameters"):
         for name, tensor in together:
             at = tensor.data_ptr()
-            check(lib.gw_broadcast(home.comm, at, at, *moved_as(tensor), root_rank), home.comm,
+            check(lib.gw_broadcast(job.comm, at, at, *moved_as(tensor), root_rank), job.comm,
                   f'broadcast of "{name}"')
     for name, tensor in alone:
         collectives.broadcast_(tensor, root_rank, name)
 
 
 def taken_apart(value, tensors, path):
-    """The same structure with a place holder for every tensor, which go to the list."""
+    """The same structure with a placeholder for every tensor; the tensors are appended to the list."""
     if isinstance(value, torch.Tensor):
         tensors.append((path, value))
         return Place(len(tensors) - 1, tuple(value.shape), value.dtype)
@@ -114,8 +114,8 @@ def places(value):
 
 
 def broadcast_structure(value, root_rank):
-    """The root's value on every rank: what broadcast_object would give, but tensors are not pickled, and those of
-    another rank come in host memory."""
+    """The root's value on every rank, as from broadcast_object, but tensors are not pickled, and received ones are in
+    host memory."""
     tensors = []
     skeleton = broadcast_object(taken_apart(value, tensors, "state"), root_rank)
     if world().rank != root_rank:
@@ -128,5 +128,5 @@ def broadcast_structure(value, root_rank):
 def broadcast_optimizer_state(optimizer, root_rank=0):
     """The root's state on every rank, also where the others have none yet."""
     state = broadcast_structure(optimizer.state_dict(), root_rank)
-    if world().rank != root_rank or hasattr(optimizer, "synchronize"):  # whose step all ranks commit anew
+    if world().rank != root_rank or hasattr(optimizer, "synchronize"):  # all ranks commit its reducer again
         optimizer.load_state_dict(state)

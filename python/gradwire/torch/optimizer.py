@@ -3,12 +3,12 @@
     optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
                                         strategy="schedule=dear compress=topk:ratio=0.01")
 
-Hooks hand each gradient over when backward has completed it. Where the schedule sends what the next forward pass needs
-first, step() does not wait: each module waits for its own parameters before its forward and updates them then. Where
-the synchrony works on weights (periodic, delayed) the optimiser runs inside the step, tensor by tensor.
+Hooks hand each gradient over when backward has completed it. Where the schedule first sends what the next forward pass
+needs first, step() does not wait: each module waits for its own parameters before its forward and updates them then.
+Where the synchronization works on weights (periodic, delayed) the optimiser runs inside the reducer, tensor by tensor.
 
 From the moment a gradient is handed over until its update, parameter.grad is None. The first step only learns the order
-of the forward pass; it travels after backward."""
+of the forward pass; its gradients are sent after backward."""
 import contextlib
 import os
 import warnings
@@ -18,14 +18,14 @@ import torch
 
 from gradwire._library import GradwireError
 from gradwire.torch import collectives, gradients, horovod, inside, joining, objects, order, staging
-from gradwire.torch.step import Step, schedule_of, strategy_file
+from gradwire.torch.reducer import Reducer, schedule_of, strategy_file
 from gradwire.torch.world import world
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
 
 
 def accumulation(optimizer, slot):
-    """What is called when a gradient of the slot is complete; optimizer is a weak reference."""
+    """The hook for a complete gradient of the slot; optimizer is a weak reference."""
     def accumulated(*_):
         one = optimizer()
         if one is None:
@@ -36,7 +36,7 @@ def accumulation(optimizer, slot):
         if slot.passes > one._passes:
             raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
                                 f"one step(), but backward_passes_per_step is {one._passes}")
-        if slot.passes == one._passes and one._step is not None:
+        if slot.passes == one._passes and one._reducer is not None:
             one._send(slot)
     return accumulated
 
@@ -46,21 +46,21 @@ class Distributed:
 
     def _begin(self, inner, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
         named = None if named_parameters is None else list(named_parameters)
-        self._inner, self._home, self._strategy = inner, world(), strategy
+        self._inner, self._job, self._strategy = inner, world(), strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
         self._sparse_as_dense = sparse_as_dense
         self._slots = gradients.named_slots(self.param_groups, named)
         self._updated = 0  # as Slot.updated, of all of them
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
-        self._step = self._buffers = self._saved = None
+        self._reducer = self._buffers = self._saved = None
         self._inside = inside.Inside(self)
-        self._forward_first = schedule_of(strategy, self._home.strategy, os.environ.get("GRADWIRE_STRATEGY"),
+        self._forward_first = schedule_of(strategy, self._job.strategy, os.environ.get("GRADWIRE_STRATEGY"),
                                           strategy_file()) in FORWARD_FIRST
         self._learning, self._synchronized, self._ready, self._unused, self._pending = True, False, 0, 0, 0
         self._flags_known, self._all_used, self._snapshot = False, True, []
         self._descent = staging.Descent()
-        self._number = len(self._home.optimizers)
-        self._home.optimizers.append(weakref.ref(self))
+        self._number = len(self._job.optimizers)
+        self._job.optimizers.append(weakref.ref(self))
         me = weakref.ref(self)
 
         def before(module, inputs):
@@ -69,13 +69,13 @@ class Distributed:
                 one._before_forward(module)
 
         self._removals = [order.before_every_forward(before)]
-        if self._home.layers is not None:
-            self._home.layers.watch.hook()
+        if self._job.layers is not None:
+            self._job.layers.watch.hook()
         self._unhooked = self._slots
         self._hook()
 
     def _hook(self):
-        """Also parameters that have been unfrozen since."""
+        """Hooks parameters that are not hooked yet; some may have been unfrozen since."""
         for slot in self._unhooked:
             if slot.parameter.requires_grad:
                 slot.kept = order.after_accumulation(slot.parameter, accumulation(weakref.ref(self), slot))
@@ -84,7 +84,7 @@ class Distributed:
     # ---- backward ----
 
     def _send(self, slot):
-        """Hands the gradient of a slot over: from where it was computed, or zeros."""
+        """Hands the gradient of a slot, or zeros, to the reducer."""
         gradient, slot.parameter.grad = slot.parameter.grad, None
         if slot.pending:
             self._apply([slot])
@@ -97,7 +97,7 @@ class Distributed:
             return
         if gradient.is_sparse:
             gradient = self._made_dense(slot, gradient)
-        if gradient.requires_grad:  # backward(create_graph=True), whose graph must not reach the buffers
+        if gradient.requires_grad:  # from backward(create_graph=True): its graph must not include the buffers
             gradient = gradient.detach()
         if slot.staged:
             slot.outside = gradient
@@ -116,14 +116,14 @@ class Distributed:
                             "with sparse=False, or the optimiser with sparse_as_dense=True", "UNSUPPORTED")
 
     def _hand_over(self, slot):
-        self._inside.readying = slot  # whose update may be asked for before this returns
-        self._step.ready(slot.index)
+        self._inside.readying = slot  # its update may be called before this returns
+        self._reducer.ready(slot.index)
         self._inside.readying = None
 
     # ---- step ----
 
     def step(self, closure=None):
-        """Completes the exchange of this step's gradients and updates the parameters, or has them updated before the
+        """Completes the exchange of this step's gradients and updates the parameters, or defers the updates until the
         forward passes that use them."""
         loss = None
         if closure is not None:
@@ -136,7 +136,7 @@ class Distributed:
             return loss
         self._announce()
         self._exchange(1)
-        if self._step.updates or self._forward_first:
+        if self._reducer.updates or self._forward_first:
             self._defer()
         else:
             self._settle()
@@ -146,19 +146,19 @@ class Distributed:
 
     def _update_all(self):
         super().step()
-        self._updated = self._step.number()
+        self._updated = self._reducer.number()
 
     def set_backward_passes_per_step(self, passes):
         """From the next step on."""
         self._passes = passes
 
     def synchronize(self):
-        """Waits until every parameter.grad holds the average, for clipping and the like; step() then only updates."""
+        """Waits until every parameter.grad holds the average, for clipping for example; step() then only updates."""
         if not self._synchronized:
             self._announce()
             self._exchange(1)
-            if self._step.updates:
-                raise GradwireError("synchronize(): with a synchrony that works on weights there is no average "
+            if self._reducer.updates:
+                raise GradwireError("synchronize(): with a synchronization that works on weights there is no average "
                                     "gradient", "UNSUPPORTED")
             self._settle()
             self._synchronized = True
@@ -171,32 +171,33 @@ class Distributed:
         yield
 
     def _left_out(self):
-        """A step() after synchronize() that was not called, as a GradScaler does where a gradient is not finite. What
-        has been averaged and is added to can be averaged again, but not summed."""
+        """step() was not called after synchronize(), as with a GradScaler after a gradient that is not finite. The old
+        average plus the new gradient can be averaged again, but not summed."""
         if self._op == collectives.Sum:
             raise GradwireError("backward() after synchronize() and before step(): with op=Sum call zero_grad() of the "
                                 "optimiser before")
         self._synchronized = False
 
     def _announce(self):
-        if self._home.uneven:
-            joining.announce(self._home, joining.STEP, self._number, 0, 0, "step")
+        if self._job.uneven:
+            joining.announce(self._job, joining.STEP, self._number, 0, 0, "step")
 
     def flush(self):
-        """Completes every update: before evaluation by other means than a forward pass, before model.state_dict()."""
+        """Completes every update. Call it before parameters are used outside of a forward pass, as in
+        model.state_dict()."""
         if self._ready:
             raise GradwireError("after backward() step() or synchronize() has to come first: gradients are on their "
                                 "way already")
         self._apply([s for s in self._slots if s.pending])
-        if self._step is not None and self._step.updates:
-            self._step.flush()
+        if self._reducer is not None and self._reducer.updates:
+            self._reducer.flush()
         self._inside.raise_error()
 
     def _exchange(self, active):
-        """Every gradient is handed over, and the step is ended."""
-        if self._step is None:
+        """Hands over all remaining gradients and ends the step."""
+        if self._reducer is None:
             self._commit()
-        elif self._step.updates:
+        elif self._reducer.updates:
             gradients.check_places(self._slots)
         if self._ready < len(self._slots):
             for slot in self._slots:
@@ -204,18 +205,18 @@ class Distributed:
                     self._send(slot)
         for slot in self._descent.arrived(wait=True):
             self._hand_over(slot)
-        if not self._step.updates:
+        if not self._reducer.updates:
             self._buffers.write_flags(active, [s.place for s in self._slots if not s.used] if self._unused else ())
-            self._step.ready(0)
-        self._step.end()
+            self._reducer.ready(0)
+        self._reducer.end()
         self._ready, self._unused, self._flags_known = 0, 0, False
         for slot in self._slots:
             slot.ready, slot.passes = False, 0
         self._inside.raise_error()
 
     def _settle(self):
-        """All averages are there: into the parameters' gradients."""
-        self._step.flush()
+        """Waits for all averages and puts them into the parameters' gradients."""
+        self._reducer.flush()
         self._read_flags()
         for slot in self._slots:
             self._give_back(slot)
@@ -225,7 +226,7 @@ class Distributed:
         self._all_used = self._buffers.all_used()
 
     def _give_back(self, slot):
-        """A parameter that no rank has used keeps no gradient, as in a single process."""
+        """A parameter that no rank used has no gradient, as in a single process."""
         if not self._all_used and self._buffers.flags[slot.place] == 0:
             slot.parameter.grad = None
         elif slot.staged:
@@ -239,7 +240,7 @@ class Distributed:
     # ---- updates before the next forward pass ----
 
     def _defer(self):
-        """Settings of the groups hold as they are now, whatever a learning-rate schedule does until then."""
+        """Defers the updates, with the present settings of the groups: a learning-rate schedule may change them."""
         self._snapshot = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
         for slot in self._slots:
             slot.pending = True
@@ -258,12 +259,12 @@ class Distributed:
                 self._apply([self._slots[i] for i in mine if self._slots[i].pending])
 
     def _apply(self, slots):
-        """Waits for these and updates them: all of them, or, where waiting fails, none."""
+        """Waits for these slots and updates them; if waiting fails, it updates none."""
         if not slots:
             return
         for slot in slots:
-            self._step.wait(slot.index)
-        if not self._step.updates:
+            self._reducer.wait(slot.index)
+        if not self._reducer.updates:
             self._update_some(slots)
         for slot in slots:
             slot.pending = False
@@ -272,7 +273,7 @@ class Distributed:
 
     def _update_some(self, slots):
         if not self._flags_known:
-            self._step.wait(0)
+            self._reducer.wait(0)
             self._read_flags()
         parts = [[] for _ in self._snapshot]
         for slot in slots:
@@ -281,7 +282,7 @@ class Distributed:
         self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part],
                      self.state)
         for slot in slots:
-            slot.parameter.grad, slot.updated = None, self._step.number()
+            slot.parameter.grad, slot.updated = None, self._reducer.number()
 
     def _update(self, groups, state):
         """The wrapped optimiser on some parameters only."""
@@ -293,7 +294,7 @@ class Distributed:
     def _commit(self):
         """Collective: all ranks agree on the parameters, and take the first rank's order of them."""
         if self._number:
-            self._home.close_orphans()
+            self._job.close_orphans()
         named = [(s.name, s.parameter) for s in self._slots]
         objects.agree(named, "DistributedOptimizer")
         saved = self._saved or {}
@@ -302,25 +303,25 @@ class Distributed:
             names = saved["order"]
         names = objects.broadcast_object(names)
         self._reorder(names)
-        held = [s.parameter.grad for s in self._slots]  # gradients of this first step are computed already
-        self._buffers = gradients.Buffers(self._home, self._slots)
+        held = [s.parameter.grad for s in self._slots]  # gradients of this first step are already computed
+        self._buffers = gradients.Buffers(self._job, self._slots)
         rows = gradients.entries(self._slots, self._buffers.flag_tensor)
         mine = self._is_mine(saved)
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
-        self._step = Step(self._home, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update)
+        self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update)
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
-            slot.place, slot.index = place + 1, place + (not self._step.updates)
+            slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
-            slot.weights = slot.parameter.detach() if self._step.updates else None
+            slot.weights = slot.parameter.detach() if self._reducer.updates else None
         if self._learning:
             self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
         self._learning, self._saved = False, None
         if not self._forward_first:
             self._unhook_forward()
         if mine:
-            self._step.restore(saved["state"])
+            self._reducer.restore(saved["state"])
         if saved:
-            self._home.gather(0)  # nobody may push to a server that has not its weights yet
+            self._job.gather(0)  # no rank may push to a server that does not have its weights yet
 
     def _reorder(self, names):
         place = {name: i for i, name in enumerate(names)}
@@ -328,29 +329,29 @@ class Distributed:
         self._order.renumber([self._slots.index(s) for s in old])
 
     def _is_mine(self, saved):
-        """Whether it is what this rank has saved, and can go on with."""
+        """Whether this rank saved it and can continue from it."""
         if "state" not in saved:  # a step number, after a loss
             return False
-        if (saved["rank"], saved["size"]) == (self._home.rank, self._home.size):
+        if (saved["rank"], saved["size"]) == (self._job.rank, self._job.size):
             return True
         warnings.warn(f"the optimiser's state was saved by rank {saved['rank']} of {saved['size']}, and this is "
-                      f"rank {self._home.rank} of {self._home.size}: what the codec had kept begins anew")
+                      f"rank {self._job.rank} of {self._job.size}: the codec's residuals start from zero")
         return False
 
     def __del__(self):
-        """At any moment of this process, which may be one inside a call from the library: what closing waits for the
-        other ranks to do is done when the next step is committed."""
-        if hasattr(self, "_slots") and self._home.comm is not None:
-            if self._step is not None:
-                self._home.orphans[self._number] = self._step, self._buffers
-                self._step = self._buffers = None
+        """May run at any moment, also inside a callback of the library. Closing waits for other ranks, so it is
+        deferred until the next reducer is committed."""
+        if hasattr(self, "_slots") and self._job.comm is not None:
+            if self._reducer is not None:
+                self._job.orphans[self._number] = self._reducer, self._buffers
+                self._reducer = self._buffers = None
             self.detach()
 
     def detach(self):
-        """Ends its part in the job: hooks and memory are given back, and join() does not wait for it any more."""
+        """Ends its part in the job: removes hooks and frees memory; join() no longer waits for it."""
         self._close()
         self._unhook_forward()
-        self._home.optimizers[self._number] = lambda: None
+        self._job.optimizers[self._number] = lambda: None
         for slot in self._slots:
             if slot.kept is not None:
                 slot.kept[-1].remove()
@@ -363,20 +364,20 @@ class Distributed:
         self._removals = []
 
     def _close(self):
-        """The step is over for good; the next one would begin a new one."""
-        if self._step is not None:
+        """Closes the reducer; the next step commits a new one."""
+        if self._reducer is not None:
             self._drop()
-            self._step.close()
+            self._reducer.close()
             self._inside.forget()
-            self._step = None
-        if self._buffers is not None:  # also where committing the step has failed
+            self._reducer = None
+        if self._buffers is not None:  # also where committing the reducer has failed
             for slot in self._slots:
                 slot.view = slot.weights = None
             self._buffers.free()
             self._buffers = None
 
     def _drop(self):
-        """Gradients that are there or on their way are not used any more."""
+        """Drops gradients that are computed or in flight."""
         for slot in self._slots:
             slot.parameter.grad = slot.outside = None
             slot.passes, slot.ready, slot.pending = 0, False, False
@@ -384,15 +385,15 @@ class Distributed:
         self._synchronized, self._flags_known, self._descent = False, False, staging.Descent()
 
     def step_number(self):
-        """Of the training step under way, from 0, going on from the state that was loaded."""
-        return self._step.number() if self._step is not None else (self._saved or {}).get("steps", 0)
+        """Number of the present training step, from 0, or from the state that was loaded."""
+        return self._reducer.number() if self._reducer is not None else (self._saved or {}).get("steps", 0)
 
     def _shadow_step(self):
-        """One step without data, for join(); False when no rank had any."""
+        """One step without data, for join(); False when no rank had data."""
         self.zero_grad()
         self._exchange(0)
-        if self._step.updates:
-            raise GradwireError("join(): a synchrony that works on weights cannot go on without one of the ranks",
+        if self._reducer.updates:
+            raise GradwireError("join(): a synchronization that works on weights cannot go on without one of the ranks",
                                 "UNSUPPORTED")
         self._settle()
         if self._buffers.flags[0] == 0:
@@ -420,7 +421,7 @@ class Distributed:
     def add_param_group(self, group):
         if not hasattr(self, "_slots"):
             return super().add_param_group(group)
-        if self._step is not None:
+        if self._reducer is not None:
             raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer")
         super().add_param_group(group)
         try:
@@ -439,10 +440,10 @@ class Distributed:
         """That of the wrapped optimiser, and what this rank's step keeps (residuals of a codec)."""
         self.flush()
         state = super().state_dict()
-        if self._step is not None:
-            state["gradwire"] = {"rank": self._home.rank, "size": self._home.size, "state": self._step.save(),
+        if self._reducer is not None:
+            state["gradwire"] = {"rank": self._job.rank, "size": self._job.size, "state": self._reducer.save(),
                                  "parts": self._inside.state(),
-                                 "steps": self._step.number(),
+                                 "steps": self._reducer.number(),
                                  "order": [s.name for s in self._slots]}
         elif self._saved:
             state["gradwire"] = self._saved

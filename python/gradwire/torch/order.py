@@ -1,12 +1,12 @@
-"""In which order a forward pass uses parameters, and which module is the last moment to wait for each.
+"""The order in which a forward pass uses parameters, and the module that must wait for each.
 
-Learnt from the first forward pass by a hook before every module's forward. A parameter belongs to the module that owns
-it; where that one is never called (its weights are used by the module around it, as in attention) to the innermost
-called module around it. One that belongs to no called module is `loose`: nothing would wait for it in time."""
+A hook before every module's forward learns it in the first forward pass. A parameter belongs to the module that owns
+it; if that module is never called (the module around it uses its weights, as in attention), to the innermost called
+module around it. A parameter that belongs to no called module is `loose`: no module would wait for it in time."""
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-GROUP_BYTES = 256 << 10, 2 << 20  # the first modules are waited for in small groups, later ones in larger ones
+GROUP_BYTES = 256 << 10, 2 << 20  # smallest and largest group: the first modules form small groups, later ones larger
 
 
 class ForwardOrder:
@@ -21,7 +21,7 @@ class ForwardOrder:
             self.called[module] = None
 
     def settle(self):
-        """Makes the plan; returns all indices, loose ones first, the others as they are needed."""
+        """Makes the plan; returns all indices, loose ones first, the others in the order of use."""
         owner = {}
         for module in self.called:
             for parameter in module.parameters(recurse=False):
@@ -47,8 +47,8 @@ class ForwardOrder:
         self.loose = [to[i] for i in self.loose]
 
     def merge(self, sizes):
-        """Small neighbours are waited for together, by whichever of their modules comes first: what travels in such
-        pieces arrives together, and an update of many tensors at once costs less."""
+        """Groups small neighbours: the first of their modules waits for all of them. They arrive in one bucket, and one
+        update of many tensors costs less."""
         modules, gathered, total, before = [], [], 0, 0
         for module, mine in list(self.plan.items()) + [(None, ())]:
             size = sum(sizes[i] for i in mine)
@@ -63,12 +63,12 @@ class ForwardOrder:
 
 
 def before_every_forward(function):
-    """function(module, inputs) from now on, for every module of the process; the result has remove()."""
+    """Calls function(module, inputs) before every forward of the process; the result has remove()."""
     return register_module_forward_pre_hook(function)
 
 
 def after_accumulation(parameter, function):
-    """function(...) each time that a gradient has been added to parameter.grad. Returns what has to be kept; its last
+    """Calls function(...) each time a gradient has been added to parameter.grad. The caller keeps the result; its last
     part has remove()."""
     if hasattr(parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
         return (parameter.register_post_accumulate_grad_hook(function),)

@@ -1,4 +1,4 @@
-"""What a training step of a model computes and sends, layer by layer (layers.py): the file that `gradwire predict`
+"""Compute time and parameter bytes of a training step, layer by layer (layers.py): the file that `gradwire predict`
 reads. Parameters of a module that is never called belong to the layer around it."""
 import statistics
 
@@ -26,9 +26,9 @@ class Recorder:
     def __init__(self, model):
         self.layers = {m: Layer(name, m) for name, m in model.named_modules() if layers.is_layer(m)}
         self.called, self.step = [], -1
-        self.watch = layers.Watch(self.layers.get, self.tell)
+        self.watch = layers.Watch(self.layers.get, self.report)
 
-    def tell(self, layer, backward, began, ended):
+    def report(self, layer, backward, began, ended):
         if layer not in self.called:
             self.called.append(layer)
         while len(layer.steps) <= self.step:
@@ -56,7 +56,7 @@ def default_loss(output):
 
 
 def check_free(model):
-    """Nobody sends the gradients of its backward passes."""
+    """Refuses a model whose gradients a DistributedOptimizer sends."""
     sent = {s.parameter for o in worlds.world().living() for s in o._slots} if worlds.is_initialized() else ()
     for name, parameter in model.named_parameters():
         if parameter in sent:
@@ -76,7 +76,7 @@ def profile(model, batch, path="profile.csv", loss=default_loss, steps=5):
         recorder.watch.remove()
         model.zero_grad(set_to_none=True)
     if not recorder.called:
-        raise GradwireError(f"profile: {type(model).__name__} calls none of its modules: it has no layers to tell of")
+        raise GradwireError(f"profile: {type(model).__name__} calls none of its modules: it has no layers to report")
     recorder.own(model)
     with open(path, "w", encoding="utf-8") as out:
         out.write(f"# {type(model).__name__}, batch {samples(batch)}, {device_of(model)}, torch {torch.__version__}, "

@@ -1,12 +1,12 @@
-"""Tensors on an accelerator go through pinned host buffers, piece by piece: while one piece is on the network the next
-one comes down from the device, and the one before goes back up. Copies are torch's own, in the order of the current
-stream. GRADWIRE_STAGE=always takes tensors in host memory the same way, to test it."""
+"""Tensors on an accelerator go through pinned host buffers, chunk by chunk: while one chunk is on the network the next
+one is copied from the device, and the one before back to it. Copies are torch's own, in the order of the current
+stream. GRADWIRE_STAGE=always stages tensors in host memory too, for tests."""
 import collections
 import os
 
 import torch
 
-PIECE_BYTES = 4 << 20
+CHUNK_BYTES = 4 << 20
 
 
 def needed(tensor):
@@ -24,17 +24,17 @@ def event_after(device):
 
 
 class Stage:
-    """The host's copy of a dense tensor, cut into pieces."""
+    """The host's copy of a dense tensor, cut into chunks."""
 
     def __init__(self, tensor):
         self.device = tensor.device
-        self.there = tensor.view(-1).split(max(PIECE_BYTES // tensor.element_size(), 1))
+        self.there = tensor.view(-1).split(max(CHUNK_BYTES // tensor.element_size(), 1))
         self.ordered = event_after(self.device) is not None
         self.here = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=self.ordered)
-        self.here = self.here.split(max(PIECE_BYTES // tensor.element_size(), 1))
+        self.here = self.here.split(max(CHUNK_BYTES // tensor.element_size(), 1))
 
     def down(self):
-        """The host's pieces, each when it has arrived."""
+        """Yields the host's chunks, each when it has arrived."""
         arrivals = []
         for here, there in zip(self.here, self.there):
             here.copy_(there, non_blocking=self.ordered)
@@ -49,7 +49,7 @@ class Stage:
 
 
 class Descent:
-    """Gradients on their way down from a device, handed on in their order when they have arrived."""
+    """Gradients in flight from a device, handed on in order as they arrive."""
 
     def __init__(self):
         self.queue = collections.deque()
@@ -59,7 +59,7 @@ class Descent:
         self.queue.append((event_after(there.device), what))
 
     def arrived(self, wait=False):
-        """Those that have; all of them with wait."""
+        """Yields those that have arrived; with wait, all of them."""
         while self.queue:
             event, what = self.queue[0]
             if event is not None and not event.query():

@@ -1,4 +1,4 @@
-"""Tensors as libgradwire sees them: an address, a number of elements and their type."""
+"""Tensors for libgradwire: an address, a number of elements and their type."""
 import torch
 
 from gradwire._library import GradwireError
@@ -13,7 +13,7 @@ def called(call, name):
 
 
 def plain(tensor, doing):
-    """Without its history; refused where it is no block of memory."""
+    """The tensor without its autograd history; sparse tensors are refused."""
     if tensor.is_sparse:
         raise GradwireError(f"{doing}: the tensor is sparse; use to_dense() first", "UNSUPPORTED")
     return tensor.detach()
@@ -29,6 +29,6 @@ def number_type(tensor, doing):
 
 
 def moved_as(tensor):
-    """Elements and type of a tensor that is only moved: what the library does not know travels as bytes."""
+    """Elements and type of a tensor that is only moved: types that the library does not know travel as bytes."""
     code = DTYPES.get(tensor.dtype)
     return (tensor.numel(), code) if code is not None else (tensor.numel() * tensor.element_size(), U8)

@@ -1,7 +1,7 @@
-"""The job this process belongs to: joining and leaving it, who is where, and bad news by exception.
+"""The job of this process: joining and leaving it, ranks and sizes, and errors as exceptions.
 
-An exception that nobody catches ends all ranks: its last line reaches them through gw_abort, and the rank itself prints
-its traceback as always."""
+An uncaught exception ends all ranks: gw_abort sends them its last line, and the rank itself prints its traceback as
+always."""
 import atexit
 import ctypes
 import gc
@@ -13,15 +13,15 @@ import weakref
 from gradwire._library import GradwireError, Options, check, lib
 from gradwire.torch import timeline
 
-NEWS = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors of which all ranks know
-REASON_BYTES = 400  # what of a sentence's 512 bytes is left for the reason
+KNOWN_TO_ALL = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors that all ranks get
+REASON_BYTES = 400  # of a sentence's 512 bytes, for the reason
 
 
 class World:
-    """One communicator and what hangs on it. `pending` keeps the tensors of unfinished calls alive; `optimizers` are
-    weak references, in the order in which they were made; `orphans` are the steps and buffers of those that nobody has
-    any more, by their numbers; `hooks` are states of ddp_hook; `layers` tells a recording of the models' layers;
-    `former` are failed communicators whose memory or requests are still in use."""
+    """One communicator and the objects that use it. `pending` keeps the tensors of unfinished calls alive; `optimizers`
+    are weak references, in the order of creation; `orphans` are the reducers and buffers of deleted optimisers, by
+    their numbers; `hooks` are states of ddp_hook; `layers` reports the models' layers to a recording; `former` are
+    failed communicators whose memory or requests are still in use."""
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.uneven, self.strategy, self.pending = uneven, strategy, set()
@@ -37,7 +37,7 @@ class World:
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
 
     def change(self, call):
-        """Enters what gw_shrink or gw_regroup makes of the failed communicator."""
+        """Enters the communicator that gw_shrink or gw_regroup makes from the failed one."""
         comm = ctypes.c_void_p()
         check(call(self.comm, ctypes.byref(comm)))
         self.former.append(self.comm)
@@ -55,7 +55,7 @@ class World:
         return max(range(self.size), key=lambda r: (words[r * n:r * n + n], -r))
 
     def release(self):
-        """Finalises former communicators that nothing needs any more."""
+        """Finalises former communicators that are no longer in use."""
         users = [one._buffers for one in self.living()] + [hook.buffers for hook in self.hooks] + list(self.pending)
         needed = {user.comm.value for user in users if user is not None}
         for comm in [c for c in self.former if c.value not in needed]:
@@ -66,8 +66,8 @@ class World:
         lib.gw_abort(self.comm, reason.encode(errors="replace"))
 
     def forked(self):
-        """Whether this is a child of the process that joined (a worker of a DataLoader, say): it has no part in the
-        job, and its end means nothing to the others."""
+        """Whether this is a forked child of the process that joined (a DataLoader worker, for example): it is no rank,
+        and its end does not concern the others."""
         return self.pid != os.getpid()
 
     def shutdown(self):
@@ -84,24 +84,24 @@ class World:
             self.release()
 
     def living(self):
-        """The optimisers that are still there."""
+        """The optimisers that still exist."""
         return [o() for o in self.optimizers if o() is not None]
 
     def step_number(self):
-        """Of the training step that is under way."""
+        """Number of the present training step."""
         return next((one.step_number() for one in self.living() + self.hooks), 0)
 
     def close_orphans(self):
-        """Servers end when all ranks have closed a step: whatever is garbage here is so on every rank, and they close
-        it in the same order."""
+        """Servers end when all ranks have closed a reducer. What is garbage here is garbage on every rank, and all
+        close it in the same order."""
         gc.collect()
         for number in sorted(self.orphans):
-            step, buffers = self.orphans.pop(number)
-            step.close()
+            reducer, buffers = self.orphans.pop(number)
+            reducer.close()
             buffers.free()
 
     def cross(self):
-        """Place among the ranks that have the same local rank on their hosts, and how many these are."""
+        """Index among the ranks that have the same local rank on their hosts, and the number of these."""
         if self._cross is None:
             same = [r for r, local in enumerate(self.gather(self.local_rank)) if local == self.local_rank]
             self._cross = same.index(self.rank), len(same)
@@ -118,44 +118,44 @@ class World:
 I64 = 7  # GW_I64
 _world = None
 _watched = weakref.WeakSet()  # everything that has abort(reason) and shutdown()
-_hooked = 0  # the process whose exceptions and whose end are heard of
+_hooked = 0  # the process whose excepthook and atexit are set
 
 
 def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_port=-1, deadline=0):
-    """Joins the job; returns when all ranks have. Whatever is not given comes from the environment that gradwire run,
-    torchrun, mpirun or srun have set. `join` lets ranks run out of data at different times, see join(). Joining twice
-    is fine. Returns the rank that has the newest state: 0, unless this process was started again (regroup())."""
+    """Joins the job; returns when all ranks have. Defaults come from the environment that gradwire run, torchrun,
+    mpirun or srun set. `join` lets ranks run out of data at different times, see join(). Joining twice is fine. Returns
+    the rank that has the newest state: 0, unless this process was restarted (regroup())."""
     global _world
     if _world is not None and not _world.forked():
         return 0
     options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
                       master_port=master_port, deadline_s=deadline)
     _world = World(open_comm(options), join, strategy)
-    newest = first_meeting(_world)
+    newest = first_join(_world)
     watch(_world)
     timeline.watch(_world)
     return newest
 
 
-def first_meeting(home):
-    """Of a process that has no state yet. In a later round than the first it meets ranks that come from regroup()
-    (recovery.py), and makes the same collective calls. Others may be lost meanwhile."""
+def first_join(job):
+    """For a process that has no state yet. In a later generation than the first the other ranks are in regroup()
+    (recovery.py), and this one makes the same collective calls. Ranks may be lost meanwhile."""
     while True:
         try:
-            newest = meet_again(home) if lib.gw_round(home.comm) else 0
-            home.cross()
+            newest = join_regroup(job) if lib.gw_generation(job.comm) else 0
+            job.cross()
             return newest
         except GradwireError as error:
-            if not error.lost or not os.environ.get("GRADWIRE_ROLL"):
+            if not error.lost or not os.environ.get("GRADWIRE_ROSTER"):
                 raise
-            home.change(lib.gw_regroup)
-            home.release()
+            job.change(lib.gw_regroup)
+            job.release()
 
 
-def meet_again(home):
-    home.gather(1)
-    home.split(-1)
-    return home.furthest(-1, -1)
+def join_regroup(job):
+    job.gather(1)
+    job.split(-1)
+    return job.furthest(-1, -1)
 
 
 def encoded(text):
@@ -183,7 +183,7 @@ def start_timeline(path=None, capture=None):
 
 
 def stop_timeline():
-    """Ends the recording of this rank, whose files are complete then."""
+    """Ends the recording of this rank and completes its files."""
     timeline.stop(world())
 
 
@@ -214,7 +214,7 @@ def local_size():
 
 
 def cross_rank():
-    """Of this process's host, where all hosts have as many ranks."""
+    """The number of this process's host, where all hosts have the same number of ranks."""
     return world().cross()[0]
 
 
@@ -231,7 +231,7 @@ def last_line(kind, value, trace):
 
 
 def watch(group):
-    """Ends this group too when the process ends, in whatever way."""
+    """Ends this group when the process ends, normally or by an exception."""
     _watched.add(group)
     hook_exceptions()
 
@@ -243,7 +243,7 @@ def hook_exceptions():
     _hooked, before, mine = os.getpid(), sys.excepthook, os.getpid()
 
     def ended(kind, value, trace):
-        if os.getpid() == mine and getattr(value, "status", "") not in NEWS:
+        if os.getpid() == mine and getattr(value, "status", "") not in KNOWN_TO_ALL:
             for group in list(_watched):
                 group.abort(last_line(kind, value, trace))
         if isinstance(value, GradwireError) and value.status == "ABORTED":
@@ -256,7 +256,7 @@ def hook_exceptions():
 
 
 def leave_all(mine):
-    """At the end of the process that joined; forked children have this call in their lists too."""
+    """Leaves at the end of the process that joined; forked children inherit this atexit call, too."""
     if os.getpid() == mine:
         for group in list(_watched):
             group.shutdown()

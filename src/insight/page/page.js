@@ -1,11 +1,11 @@
-// page.js - draws what gradwire trace report found out. Times in the data are microseconds. Nothing is loaded.
+// page.js - draws the report of gradwire trace report. Times in the data are microseconds. Loads nothing.
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const K = Object.fromEntries(data.kinds.map((name, number) => [name, number]));
 const nameOf = number => data.names[number] || '';
 
-// ---- words ----
+// ---- units ----
 
 function time(us) {
   const steps = [[1e6, 's'], [1e3, 'ms'], [1, 'µs'], [1e-3, 'ns']];
@@ -20,7 +20,7 @@ function bytes(count) {
   return `${+count.toPrecision(3)} ${words[i]}`;
 }
 
-// The next of 1, 2, 5, 10, 20, ... that is no smaller.
+// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
 function niceTick(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map(factor => factor * power).find(tick => tick >= least * 0.999);
@@ -40,7 +40,7 @@ function element(tag, text, attributes = {}) {
   return made;
 }
 
-// ---- colours: the style sheet has them; canvases ask again when the theme changes ----
+// ---- colours: from the style sheet; canvases read them again when the theme changes ----
 
 const themes = ['system', 'light', 'dark'];
 let theme = 'system', colours = {};
@@ -52,7 +52,7 @@ function applyTheme() {
   document.documentElement.dataset.theme = dark ? 'dark' : 'light';
   $('theme').textContent = `Theme: ${theme}`;
   const style = getComputedStyle(document.documentElement);
-  const read = ['forward', 'backward', 'update', 'coding', 'exposed', 'waiting', 'other', 'operation', 'wire', 'board',
+  const read = ['forward', 'backward', 'update', 'coding', 'exposed', 'waiting', 'other', 'operation', 'wire', 'shm',
     'path', 'mark', 'text', 'soft', 'line', 'card', 'page', 'accent'];
   colours = Object.fromEntries(read.map(name => [name, style.getPropertyValue('--' + name).trim()]));
   redraws.forEach(draw => draw());
@@ -240,17 +240,17 @@ const groups = [
   { word: 'updates', rows: 1, kinds: ['applied'] },
   { word: 'coding, sums', rows: 2, kinds: ['encoded', 'reduced', 'decoded'] },
   { word: 'operations', rows: 4, kinds: ['operation'] },
-  { word: 'transport', rows: 3, kinds: ['sent', 'board'] },
+  { word: 'transport', rows: 3, kinds: ['sent', 'shm'] },
 ];
 const spanColour = { forward: 'forward', backward: 'backward', applied: 'update', waited: 'waiting', encoded: 'coding',
-  reduced: 'coding', decoded: 'coding', operation: 'operation', sent: 'wire', board: 'board' };
+  reduced: 'coding', decoded: 'coding', operation: 'operation', sent: 'wire', shm: 'shm' };
 const rowHeight = 15, ruler = 40, gutter = 134, gap = 12;
-const lanes = []; // { rank, word, y, spans: [{kind, name, begin, end, number, bytes, peer}] }
+const tracks = []; // { rank, word, y, spans: [{kind, name, begin, end, number, bytes, peer}] }
 const callerY = []; // by rank: where its first row is
-let lanesHeight = ruler, view = { from: 0, to: 1 }, selected = null;
+let tracksHeight = ruler, view = { from: 0, to: 1 }, selected = null;
 const full = { from: 0, to: Math.max(data.window[1] - data.window[0], 1e-3) };
 
-// Overlapping spans of a group go to rows of their own.
+// Overlapping spans of a group get rows of their own.
 function layOut() {
   data.spans.forEach((flat, rank) => {
     const spans = [];
@@ -258,7 +258,7 @@ function layOut() {
       spans.push({ kind: data.kinds[flat[i]], name: nameOf(flat[i + 1]), begin: flat[i + 2],
         end: flat[i + 2] + flat[i + 3], number: flat[i + 4], bytes: flat[i + 5], peer: flat[i + 6], rank });
     }
-    callerY[rank] = lanesHeight;
+    callerY[rank] = tracksHeight;
     for (const group of groups) {
       const members = spans.filter(s => group.kinds.includes(s.kind) && s.end > s.begin).sort((a, b) => a.begin - b.begin);
       if (!members.length) continue;
@@ -270,16 +270,16 @@ function layOut() {
         row.spans.push(span);
       }
       for (const row of rows) {
-        row.y = lanesHeight;
-        lanesHeight += rowHeight;
-        lanes.push(row);
+        row.y = tracksHeight;
+        tracksHeight += rowHeight;
+        tracks.push(row);
       }
     }
-    lanesHeight += gap;
+    tracksHeight += gap;
   });
 }
 
-const chart = () => $('lanes').clientWidth - gutter;
+const chart = () => $('tracks').clientWidth - gutter;
 const xOf = us => gutter + (us - view.from) / (view.to - view.from) * chart();
 const usOf = x => view.from + (x - gutter) / chart() * (view.to - view.from);
 
@@ -287,10 +287,10 @@ function drawRuler(g) {
   const tick = niceTick((view.to - view.from) / (chart() / 110));
   g.fillStyle = colours.soft; g.strokeStyle = colours.line; g.textAlign = 'left';
   for (let t = Math.ceil(view.from / tick) * tick; t < view.to; t += tick) {
-    g.beginPath(); g.moveTo(xOf(t), 0); g.lineTo(xOf(t), lanesHeight); g.stroke();
+    g.beginPath(); g.moveTo(xOf(t), 0); g.lineTo(xOf(t), tracksHeight); g.stroke();
     g.fillText(time(t), xOf(t) + 3, 8);
   }
-  let free = 0; // where a label does not cover the one before
+  let free = 0; // x from which a label does not cover the previous one
   for (const step of data.steps) {
     const begin = step[1] - data.window[0], end = step[2] - data.window[0];
     if (end < view.from || begin > view.to) continue;
@@ -303,19 +303,19 @@ function drawRuler(g) {
   }
 }
 
-function drawLane(g, lane, width) {
+function drawTrack(g, track, width) {
   let last = -1;
-  for (const span of lane.spans) {
+  for (const span of track.spans) {
     if (span.end < view.from || span.begin > view.to) continue;
     const x = Math.max(xOf(span.begin), gutter), right = Math.min(xOf(span.end), width);
-    if (right - last < 0.5) continue; // nothing to be seen of it
+    if (right - last < 0.5) continue; // too small to see
     g.fillStyle = colours[spanColour[span.kind]];
-    g.fillRect(x, lane.y + 1, Math.max(right - x - (right - x > 4 ? 1 : 0), 0.7), rowHeight - 3);
+    g.fillRect(x, track.y + 1, Math.max(right - x - (right - x > 4 ? 1 : 0), 0.7), rowHeight - 3);
     last = right;
-    if (right - x > 44) label(g, span, x, right - x, lane.y);
+    if (right - x > 44) label(g, span, x, right - x, track.y);
     if (span === selected) {
       g.strokeStyle = colours.text; g.lineWidth = 2;
-      g.strokeRect(x, lane.y + 1, Math.max(right - x - 1, 2), rowHeight - 3); g.lineWidth = 1;
+      g.strokeRect(x, track.y + 1, Math.max(right - x - 1, 2), rowHeight - 3); g.lineWidth = 1;
     }
   }
 }
@@ -335,7 +335,7 @@ function label(g, span, x, room, y) {
 function drawPath(g, width) {
   if (!data.path || !$('show-path').checked) return;
   g.save();
-  g.beginPath(); g.rect(gutter, 0, width - gutter, lanesHeight); g.clip();
+  g.beginPath(); g.rect(gutter, 0, width - gutter, tracksHeight); g.clip();
   g.strokeStyle = colours.path; g.lineWidth = 2;
   const y = rank => callerY[rank] - 3;
   let before = null;
@@ -354,18 +354,18 @@ function drawPath(g, width) {
 }
 
 function drawLanes() {
-  const canvas = $('lanes'), g = prepare(canvas, lanesHeight), width = canvas.clientWidth;
+  const canvas = $('tracks'), g = prepare(canvas, tracksHeight), width = canvas.clientWidth;
   drawRuler(g);
-  for (const lane of lanes) drawLane(g, lane, width);
-  g.fillStyle = colours.card; g.fillRect(0, 0, gutter, lanesHeight);
+  for (const track of tracks) drawTrack(g, track, width);
+  g.fillStyle = colours.card; g.fillRect(0, 0, gutter, tracksHeight);
   g.textAlign = 'left';
-  for (const lane of lanes) {
-    if (callerY[lane.rank] === lane.y) {
+  for (const track of tracks) {
+    if (callerY[track.rank] === track.y) {
       g.fillStyle = colours.text; g.font = '600 11px system-ui, sans-serif';
-      g.fillText(`rank ${lane.rank}`, 6, lane.y + rowHeight / 2);
+      g.fillText(`rank ${track.rank}`, 6, track.y + rowHeight / 2);
       g.font = '11px system-ui, sans-serif';
     }
-    g.fillStyle = colours.soft; g.fillText(lane.word, 56, lane.y + rowHeight / 2);
+    g.fillStyle = colours.soft; g.fillText(track.word, 56, track.y + rowHeight / 2);
   }
   drawPath(g, width);
 }
@@ -389,7 +389,7 @@ function showStep(number) {
   if (!step) return;
   const begin = step[1] - data.window[0], end = step[2] - data.window[0], margin = (end - begin) * 0.03;
   if (end < 0 || begin > full.to) { // pages hold only part of a long recording
-    $('lanes-detail').textContent = `Step ${number} is outside of the part of the recording that this page draws.`;
+    $('tracks-detail').textContent = `Step ${number} is outside of the part of the recording that this page draws.`;
     return;
   }
   $('step').value = number;
@@ -398,14 +398,14 @@ function showStep(number) {
 
 function describe(span) {
   const where = span.kind === 'sent' ? ` to rank ${span.peer}` : '';
-  const of = ['operation', 'sent', 'board', 'waited'].includes(span.kind) ? 'operation' : 'step';
+  const of = ['operation', 'sent', 'shm', 'waited'].includes(span.kind) ? 'operation' : 'step';
   return `Rank ${span.rank}, ${span.kind}${where}: ${span.name || 'no name'}, ${time(span.end - span.begin)} at ` +
     `${time(span.begin)}, ${of} ${span.number}` + (span.bytes ? `, ${bytes(span.bytes)}` : '');
 }
 
 function select(span, keepInView) {
   selected = span;
-  $('lanes-detail').textContent = span ? describe(span) : 'Nothing recorded there.';
+  $('tracks-detail').textContent = span ? describe(span) : 'Nothing recorded there.';
   if (span && keepInView && (span.begin < view.from || span.begin > view.to)) {
     const half = (view.to - view.from) / 2;
     look(span.begin - half, span.begin + half);
@@ -413,20 +413,20 @@ function select(span, keepInView) {
 }
 
 function spanAt(x, y) {
-  const lane = lanes.find(l => y >= l.y && y < l.y + rowHeight), us = usOf(x), slack = (view.to - view.from) / chart() * 2;
-  return lane && lane.spans.find(s => us >= s.begin - slack && us <= s.end + slack);
+  const track = tracks.find(l => y >= l.y && y < l.y + rowHeight), us = usOf(x), slack = (view.to - view.from) / chart() * 2;
+  return track && track.spans.find(s => us >= s.begin - slack && us <= s.end + slack);
 }
 
 function moveSelection(along, across) {
-  let lane = selected ? lanes.find(l => l.spans.includes(selected)) : null;
-  if (!lane) { lane = lanes[0]; if (lane) select(lane.spans.find(s => s.end >= view.from) || lane.spans[0], true); return; }
+  let track = selected ? tracks.find(l => l.spans.includes(selected)) : null;
+  if (!track) { track = tracks[0]; if (track) select(track.spans.find(s => s.end >= view.from) || track.spans[0], true); return; }
   if (across) {
-    lane = lanes[Math.max(0, Math.min(lanes.length - 1, lanes.indexOf(lane) + across))];
-    const near = lane.spans.reduce((a, b) =>
+    track = tracks[Math.max(0, Math.min(tracks.length - 1, tracks.indexOf(track) + across))];
+    const near = track.spans.reduce((a, b) =>
       Math.abs(b.begin - selected.begin) < Math.abs(a.begin - selected.begin) ? b : a);
     select(near, true);
   } else {
-    select(lane.spans[lane.spans.indexOf(selected) + along] || selected, true);
+    select(track.spans[track.spans.indexOf(selected) + along] || selected, true);
   }
 }
 
@@ -437,12 +437,12 @@ const keys = { ArrowLeft: 'left', ArrowRight: 'right', '+': 'in', '=': 'in', '-'
 
 function timeline() {
   layOut();
-  if (!lanes.length) { $('timeline').hidden = true; return; }
-  const drawn = new Set(lanes.flatMap(lane => lane.spans.map(span => spanColour[span.kind])).concat('path'));
+  if (!tracks.length) { $('timeline').hidden = true; return; }
+  const drawn = new Set(tracks.flatMap(track => track.spans.map(span => spanColour[span.kind])).concat('path'));
   legend('timeline-legend', [['forward', 'forward'], ['backward', 'backward'], ['update', 'update'],
     ['waiting', 'waiting'], ['coding, sums', 'coding'], ['operation', 'operation'], ['message', 'wire'],
-    ['shared memory', 'board'], ['critical path', 'path']].filter(([, colour]) => drawn.has(colour)));
-  const canvas = $('lanes');
+    ['shared memory', 'shm'], ['critical path', 'path']].filter(([, colour]) => drawn.has(colour)));
+  const canvas = $('tracks');
   document.querySelectorAll('[data-do]').forEach(button =>
     button.addEventListener('click', () => actions[button.dataset.do]()));
   $('show-path').addEventListener('change', drawLanes);
@@ -483,7 +483,7 @@ function timeline() {
 // The page opens on a few steps around the median one, or on the first few operations.
 function openOn() {
   if (!median) {
-    const seen = lanes.find(lane => lane.word === 'operations'), last = seen && seen.spans[Math.min(7, seen.spans.length - 1)];
+    const seen = tracks.find(track => track.word === 'operations'), last = seen && seen.spans[Math.min(7, seen.spans.length - 1)];
     if (last) view = { from: seen.spans[0].begin * 0.98, to: Math.min(full.to, last.end * 1.02) };
     return;
   }
@@ -496,7 +496,7 @@ function openOn() {
 // ---- the critical path ----
 
 const pathColour = { forward: 'forward', backward: 'backward', coding: 'coding', update: 'update', 'on the wire': 'wire',
-  'shared memory': 'board', handling: 'operation', other: 'other' };
+  'shared memory': 'shm', handling: 'operation', other: 'other' };
 
 function table(id, titles, rows) {
   const made = $(id), headRow = element('tr');
@@ -621,7 +621,7 @@ function totals() {
       us ? time(us) : '', us ? time(us / count) : '', longest ? time(longest) : '', size ? bytes(size) : '']));
 }
 
-// ---- all of it ----
+// ---- draw everything ----
 
 head();
 steps();

@@ -1,0 +1,118 @@
+"""gw_reducer: the tensors of a model, named once; in every step their gradients travel by the strategy."""
+import ctypes
+import os
+
+import torch
+
+from gradwire._library import UPDATE_FUNCTION, GradwireError, ReducerOptions, ReducerTensor, check, lib
+from gradwire.torch.tensors import DTYPES
+
+gw_reducer_ready, gw_reducer_wait = lib.gw_reducer_ready, lib.gw_reducer_wait  # called for every tensor of every step
+
+
+def memory(address, count, dtype):
+    """A flat tensor over memory that torch does not own."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    if not count:
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer((ctypes.c_char * (count * size)).from_address(address), dtype=dtype)
+
+
+def schedule_of(*lines):
+    """The schedule of the first line that names one; only a hint about when to wait."""
+    for line in lines:
+        for word in (line or "").split():
+            if word.startswith("schedule="):
+                return word[len("schedule="):].split(":")[0]
+    return ""
+
+
+def strategy_file():
+    try:
+        with open(os.environ["GRADWIRE_STRATEGY_FILE"], encoding="utf-8") as lines:
+            return " ".join(line.split("#")[0] for line in lines)
+    except (KeyError, OSError):
+        return None
+
+
+class Reducer:
+    """A committed gw_reducer over `entries`: (name, gradient, weights or None, rows, exact), in forward order. Where
+    the strategy runs the optimiser inside the reducer, it calls `update` with a ReducerUpdate. The first try leaves it
+    out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the first
+    entry, the flags, is left out. With update None such strategies are refused."""
+
+    def __init__(self, job, entries, strategy, op, first_step, update):
+        self.job, self.first_step, self.steps = job, first_step, 0
+        self.handle, self.updates = ctypes.c_void_p(), False
+        self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
+        try:
+            self.commit(entries, strategy, op, UPDATE_FUNCTION())
+        except GradwireError as error:
+            if error.status != "UNSUPPORTED" or update is None:
+                raise
+            for name, _, weights, _, _ in entries[1:]:
+                if weights is None:
+                    raise GradwireError(f'{error}; and that is possible only in host memory, where parameter "{name}" '
+                                        "is not", "UNSUPPORTED") from None
+            self.commit(entries[1:], strategy, op, self.callback)
+            self.updates = True
+
+    def commit(self, entries, strategy, op, update):
+        tensors = (ReducerTensor * len(entries))()
+        for tensor, (name, gradient, weights, rows, exact) in zip(tensors, entries):
+            tensor.name, tensor.count, tensor.dtype = name.encode(), gradient.numel(), DTYPES[gradient.dtype]
+            tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
+            tensor.weights = weights.data_ptr() if update else None
+        options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
+                              first_step=self.first_step, update=update)
+        check(lib.gw_reducer_commit(ctypes.byref(self.handle), self.job.comm, tensors, len(entries),
+                                 ctypes.byref(options)), self.job.comm)
+
+    def ready(self, tensor):
+        status = gw_reducer_ready(self.handle, tensor)
+        if status:
+            check(status, self.job.comm)
+
+    def wait(self, tensor):
+        status = gw_reducer_wait(self.handle, tensor)
+        if status:
+            check(status, self.job.comm)
+
+    def end(self):
+        check(lib.gw_reducer_end(self.handle), self.job.comm)
+        self.steps += 1
+
+    def number(self):
+        """Number of the present step."""
+        return self.first_step + self.steps
+
+    def flush(self):
+        check(lib.gw_reducer_flush(self.handle), self.job.comm)
+
+    def move(self):
+        """Moves to the communicator that the job has entered after a loss. Collective."""
+        check(lib.gw_reducer_resume(self.handle, self.job.comm))
+        self.first_step, self.steps = lib.gw_reducer_read_counters(self.handle).step, 0
+
+    def has_servers(self):
+        line = ctypes.create_string_buffer(1000)
+        lib.gw_reducer_strategy(self.handle, line, len(line))
+        return any(word.split(b":")[0] == b"arch=ps" for word in line.value.split())
+
+    def has_own_optimizers(self):
+        """Whether the optimisers of the ranks differ, as with sync=periodic."""
+        return lib.gw_reducer_read_counters(self.handle).local_optimisers
+
+    def close(self):
+        lib.gw_reducer_close(self.handle)
+        self.handle = None
+
+    def save(self):
+        """The state between steps, as bytes in a tensor."""
+        state = torch.empty(lib.gw_reducer_state_bytes(self.handle), dtype=torch.uint8)
+        check(lib.gw_reducer_state_save(self.handle, state.data_ptr()), self.job.comm)
+        return state
+
+    def restore(self, state):
+        state = state.cpu()
+        check(lib.gw_reducer_state_restore(self.handle, state.data_ptr(), state.numel()), self.job.comm)

@@ -1,0 +1,294 @@
+/* cmd_predict.c - gradwire predict: predicts the time of a training step, on machines that need not exist. */
+#include "cli/predict/predict_options.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/suggest.h"
+#include "base/units.h"
+#include "cli/common/args.h"
+#include "cli/common/json.h"
+#include "profile/builtin_profiles.h"
+
+#define QUIET (2 * GW_SECOND) /* shorter predictions show no progress */
+
+typedef struct progress {
+    gw_time begun;
+    bool shown;
+} progress;
+
+static void show_progress(void *ctx, int step, int steps) {
+    progress *s = ctx;
+    if (!isatty(STDERR_FILENO) || gw_clock_now() - s->begun < QUIET) return;
+    fprintf(stderr, "\rstep %d of %d ", step, steps);
+    s->shown = true;
+}
+
+bool gw_predict_one(const gw_predict_request *ask, const gw_strategy *strategy, int ranks, gw_prediction *prediction) {
+    gw_error error = {.rank = -1};
+    progress s = {.begun = gw_clock_now()};
+    gw_predict_config config = {.profile = &ask->profile, .strategy = strategy, .machine = &ask->machine,
+                                .fabric = ask->fabric, .ranks = ranks, .per_host = ask->per_host,
+                                .unfolded = ask->unfolded, .progress = show_progress, .ctx = &s};
+    gw_status status = gw_predict(&config, prediction, &error);
+    if (s.shown) fprintf(stderr, "\r%30s\r", "");
+    if (status) fprintf(stderr, "gradwire predict: %s\n", error.text);
+    return status == GW_OK;
+}
+
+const char *gw_predict_brief(const gw_strategy *strategy, char text[GW_STRATEGY_PRINT_BYTES]) {
+    gw_strategy usual;
+    char line[GW_STRATEGY_PRINT_BYTES], plain[GW_STRATEGY_PRINT_BYTES], *rest = line, *other = plain, *word;
+    gw_strategy_default(&usual);
+    gw_strategy_print(strategy, line, sizeof line);
+    gw_strategy_print(&usual, plain, sizeof plain);
+    size_t used = 0;
+    text[0] = 0;
+    while ((word = strsep(&rest, " "))) {
+        char *same = strsep(&other, " ");
+        bool always = strncmp(word, "schedule=", strlen("schedule=")) == 0;
+        if (!always && same && strcmp(word, same) == 0) continue;
+        used += (size_t)snprintf(text + used, GW_STRATEGY_PRINT_BYTES - used, "%s%s", used ? " " : "", word);
+    }
+    return text;
+}
+
+const char *gw_predict_link_text(const gw_machine *machine, char text[64]) {
+    double bits = machine->rate * 8;
+    char latency[GW_UNIT_TEXT];
+    bool giga = bits >= 1e9;
+    snprintf(text, 64, "%.4g %cbit/s, %s", giga ? bits / 1e9 : bits / 1e6, giga ? 'G' : 'M',
+             gw_duration_format(machine->latency, latency));
+    return text;
+}
+
+void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy, int ranks, const gw_prediction *p) {
+    char line[GW_STRATEGY_PRINT_BYTES];
+    gw_strategy_print(strategy, line, sizeof line);
+    printf("{\"profile\": ");
+    gw_json_string(stdout, ask->profile.name);
+    printf(", \"ranks\": %d, \"rate_bits\": %.9g, \"strategy\": ", ranks, ask->machine.rate * 8);
+    gw_json_string(stdout, line);
+    printf(", \"step_ms\": %.6f, \"samples_per_s\": %.3f, \"efficiency\": %.6f, \"exposed_ms\": %.6f, \"bytes\": %.0f, "
+           "\"messages\": %.1f, \"buckets\": %d, \"critical_path_ms\": {",
+           p->step_seconds * 1e3, p->samples_per_second, p->efficiency, p->exposed_seconds * 1e3, p->bytes, p->messages,
+           p->buckets);
+    for (int i = 0; i < GW_TIME_PARTS; i++)
+        printf("%s\"%s\": %.6f", i ? ", " : "", gw_time_part_name((gw_time_part)i), p->path.seconds[i] * 1e3);
+    printf("}}");
+}
+
+static void print_path(const gw_prediction *p) {
+    static const char *const about[GW_TIME_PARTS] = {
+        [GW_TIME_FORWARD] = "forward pass",
+        [GW_TIME_BACKWARD] = "backward pass",
+        [GW_TIME_LATENCY] = "latency of messages",
+        [GW_TIME_TRANSFER] = "transfer over links",
+        [GW_TIME_SHARING] = "extra time because links are shared",
+        [GW_TIME_QUEUE] = "queued behind other messages",
+        [GW_TIME_REDUCE] = "reductions and copies",
+        [GW_TIME_CODEC] = "encoding and decoding",
+    };
+    puts("critical path of a step");
+    for (int i = 0; i < GW_TIME_PARTS; i++) {
+        double seconds = p->path.seconds[i];
+        if (seconds < p->step_seconds * 5e-4) continue;
+        int bar = (int)lround(40 * seconds / p->step_seconds);
+        printf("  %-9s %9.3f ms %5.1f %%  %.*s  %s\n", gw_time_part_name((gw_time_part)i), seconds * 1e3,
+               100 * seconds / p->step_seconds, bar, "########################################", about[i]);
+    }
+}
+
+static void print_one(const gw_predict_request *ask, const gw_strategy *strategy, const gw_prediction *p) {
+    char line[GW_STRATEGY_PRINT_BYTES], bytes[GW_UNIT_TEXT];
+    gw_strategy_print(strategy, line, sizeof line);
+    printf("strategy    %s\n", line);
+    printf("step        %.3f ms: %.3f ms of compute, %.3f ms of exposed communication\n", p->step_seconds * 1e3,
+           p->compute_seconds * 1e3, p->exposed_seconds * 1e3);
+    if (ask->profile.batch) printf("throughput  %.1f samples/s\n", p->samples_per_second);
+    printf("efficiency  %.1f %%\n", 100 * p->efficiency);
+    printf("sent        %s per rank and step, in %.0f messages; %d buckets\n",
+           gw_bytes_format((uint64_t)p->bytes, bytes), p->messages, p->buckets);
+    print_path(p);
+}
+
+static int run_named(const gw_predict_request *ask) {
+    char link[64], bytes[GW_UNIT_TEXT];
+    const gw_profile *profile = &ask->profile;
+    if (!ask->json)
+        printf("%s, %d tensors, %s of gradients; %d ranks on %d hosts; %s\n", profile->name,
+               gw_profile_tensors(profile), gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks,
+               ask->ranks / ask->per_host, gw_predict_link_text(&ask->machine, link));
+    for (int i = 0; i < ask->strategy_count; i++) {
+        gw_prediction prediction;
+        if (!gw_predict_one(ask, &ask->strategies[i], ask->ranks, &prediction)) return GW_EXIT_FAILED;
+        if (ask->json) {
+            gw_predict_json(ask, &ask->strategies[i], ask->ranks, &prediction);
+            putchar('\n');
+        } else {
+            if (i) putchar('\n');
+            print_one(ask, &ask->strategies[i], &prediction);
+        }
+    }
+    return 0;
+}
+
+/* ---- the command line ---- */
+
+static bool read_link(const char *text, gw_machine *machine, gw_error *error) {
+    char rate[GW_UNIT_TEXT], quoted[GW_QUOTE_BYTES];
+    const char *comma = strchr(text, ',');
+    size_t length = comma ? (size_t)(comma - text) : strlen(text);
+    double bits, latency = machine->latency;
+    bool good = length < sizeof rate;
+    if (good) {
+        memcpy(rate, text, length);
+        rate[length] = 0;
+        good = gw_rate_parse(rate, &bits) && (!comma || gw_duration_parse(comma + 1, &latency)) && latency >= 0;
+    }
+    if (!good) {
+        gw_fail(error, GW_INVALID, "--link %s: write a rate and a latency, such as 10gbit,50us",
+                gw_suggest_quote(text, quoted));
+        return false;
+    }
+    machine->rate = bits / 8;
+    machine->latency = latency;
+    machine->arch_count = machine->link_count = 0; /* --link replaces all measured links and architectures */
+    return true;
+}
+
+static bool read_profile(const char *name, int batch, const char *throughput, gw_profile *profile, gw_error *error) {
+    double samples = 0;
+    char *end;
+    if (throughput && ((samples = strtod(throughput, &end)) <= 0 || *end || !isfinite(samples))) {
+        gw_fail(error, GW_INVALID, "--throughput is samples per second of one device, more than 0");
+        return false;
+    }
+    const gw_builtin_profile *builtin = gw_builtin_profile_find(name);
+    if (builtin) return gw_builtin_profile_make(builtin, batch, samples, profile, error) == GW_OK;
+    if (!strchr(name, '/') && !strchr(name, '.')) {
+        const char *names[32] = {NULL};
+        char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+        for (int i = 0; gw_builtin_profiles[i].name; i++) names[i] = gw_builtin_profiles[i].name;
+        gw_fail(error, GW_INVALID, "no profile is called %s (%s; or a file such as ./model.csv)",
+                gw_suggest_quote(name, quoted), gw_suggest_hint(name, names, hint));
+        return false;
+    }
+    if (gw_profile_read(name, profile, error)) return false;
+    if (batch) profile->batch = batch;
+    if (samples > 0 && profile->batch) {
+        double scale = profile->batch / samples / gw_profile_seconds(profile);
+        for (int i = 0; i < profile->count; i++) {
+            profile->layers[i].forward_us *= scale;
+            profile->layers[i].backward_us *= scale;
+        }
+    }
+    return true;
+}
+
+/* One or several lines, separated by semicolons. */
+static bool read_strategies(const char *text, gw_predict_request *ask, gw_error *error) {
+    char copy[4096], *rest = copy, *line;
+    if (!text) text = "";
+    if (strlen(text) >= sizeof copy) {
+        gw_fail(error, GW_INVALID, "--strategy is too long");
+        return false;
+    }
+    strcpy(copy, text);
+    while ((line = strsep(&rest, ";"))) {
+        if (ask->strategy_count == GW_PREDICT_STRATEGIES_MAX) {
+            gw_fail(error, GW_INVALID, "--strategy names more than %d strategies", GW_PREDICT_STRATEGIES_MAX);
+            return false;
+        }
+        if (gw_strategy_resolve(line, &ask->strategies[ask->strategy_count++], error)) return false;
+    }
+    return true;
+}
+
+typedef struct words {
+    const char *profile, *link, *strategy, *topology, *model, *throughput, *compare, *sweep, *svg;
+    int64_t ranks, per_host, batch;
+    bool json, unfolded;
+} words;
+
+static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
+    ask->machine = gw_machine_default();
+    ask->ranks = (int)w->ranks;
+    ask->per_host = (int)w->per_host;
+    ask->json = w->json;
+    ask->unfolded = w->unfolded;
+    if (!w->profile) {
+        gw_fail(error, GW_INVALID, "which model? --profile resnet50, or a file");
+        return false;
+    }
+    if (ask->ranks % ask->per_host) {
+        gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
+        return false;
+    }
+    if (w->model && gw_machine_read(w->model, &ask->machine, error)) return false;
+    if (w->link && !read_link(w->link, &ask->machine, error)) return false;
+    if (gw_fabric_parse(w->topology, &ask->fabric, error)) return false;
+    if (!read_strategies(w->strategy, ask, error)) return false;
+    return read_profile(w->profile, (int)w->batch, w->throughput, &ask->profile, error);
+}
+
+static int run(int argc, char **argv) {
+    words w = {.topology = "switch", .ranks = 64, .per_host = 1};
+    const gw_option options[] = {
+        {.name = "profile", .kind = GW_OPTION_STRING, .string = &w.profile, .value = "MODEL",
+         .about = "resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2, or a file"},
+        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
+         .highest = GW_PREDICT_RANKS_MAX, .about = "number of ranks (default: 64)"},
+        {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,
+         .about = "ranks on each host (default: 1)"},
+        {.name = "link", .kind = GW_OPTION_STRING, .string = &w.link, .value = "RATE,LATENCY",
+         .about = "link of each host (default: that of --model, else 10gbit,50us)"},
+        {.name = "topology", .kind = GW_OPTION_STRING, .string = &w.topology, .value = "SHAPE",
+         .about = "switch, fattree:hosts=16,up=4, ring, torus:8x8, sites:rate=1gbit,latency=5ms"},
+        {.name = "strategy", .kind = GW_OPTION_STRING, .string = &w.strategy, .value = "LINE",
+         .about = "strategy line; separate several by semicolons"},
+        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "FILE",
+         .about = "machine speeds, a file of gradwire fit"},
+        {.name = "batch", .kind = GW_OPTION_INTEGER, .integer = &w.batch, .lowest = 1, .highest = 1 << 24,
+         .about = "samples per step on one device"},
+        {.name = "throughput", .kind = GW_OPTION_STRING, .string = &w.throughput, .value = "SAMPLES",
+         .about = "samples per second of a single device, to scale the compute times"},
+        {.name = "compare", .kind = GW_OPTION_CHOICE, .string = &w.compare,
+         .choices = (const char *const[]){"all", NULL}, .about = "compare all sensible strategies, the best first"},
+        {.name = "sweep", .kind = GW_OPTION_STRING, .string = &w.sweep, .value = "RANGE",
+         .about = "ranks=2..1024 or rate=1gbit..100gbit: draw the efficiency over this range"},
+        {.name = "svg", .kind = GW_OPTION_STRING, .string = &w.svg, .value = "FILE",
+         .about = "with --sweep: also write the chart to this file"},
+        {.name = "unfolded", .kind = GW_OPTION_FLAG, .flag = &w.unfolded,
+         .about = "simulate every rank, even where one host can represent all"},
+        {.name = "json", .kind = GW_OPTION_FLAG, .flag = &w.json, .about = "print one JSON object per line"},
+        {.name = NULL},
+    };
+    int code = gw_args_parse(&gw_command_predict, options, &argc, argv);
+    if (code >= 0) return code;
+    gw_predict_request ask = {.ranks = 0};
+    gw_error error = {.rank = -1};
+    if (w.compare && w.sweep) return gw_usage_error(&gw_command_predict, "give only one of --compare and --sweep");
+    if (w.svg && !w.sweep) return gw_usage_error(&gw_command_predict, "--svg needs --sweep");
+    if (!read_ask(&w, &ask, &error)) {
+        gw_profile_free(&ask.profile);
+        return gw_usage_error(&gw_command_predict, "%s", error.text);
+    }
+    code = w.compare ? gw_predict_compare(&ask) : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg) : run_named(&ask);
+    gw_profile_free(&ask.profile);
+    return code;
+}
+
+const gw_command gw_command_predict = {
+    .name = "predict",
+    .about = "predicts the time of a training step on a cluster that need not exist",
+    .usage = "--profile MODEL [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
+    .example = "gradwire predict --profile resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
+               "gradwire predict --profile bert-base --ranks 32 --compare all\n"
+               "gradwire predict --profile vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg",
+    .run = run,
+};

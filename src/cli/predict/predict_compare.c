@@ -1,0 +1,185 @@
+/* predict_compare.c - gradwire predict --compare all: all sensible strategies, the best first, and whether
+ * compression would pay. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/common/table.h"
+#include "cli/predict/predict_options.h"
+#include "compress/compress.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+#include "strategy/combine.h"
+#include "sync/sync.h"
+
+#define SERVED_RANKS_MAX 64 /* with servers every rank is simulated; more ranks would take minutes */
+
+typedef struct candidate {
+    gw_strategy strategy;
+    gw_prediction prediction;
+    bool coded, relaxed; /* relaxed: not synchronous, so its result differs from bsp's */
+} candidate;
+
+typedef struct list {
+    candidate *candidates;
+    int count, room;
+    bool full; /* out of memory */
+} list;
+
+static candidate *new_candidate(list *l) {
+    if (l->count == l->room) {
+        int room = l->room ? 2 * l->room : 64;
+        candidate *grown = realloc(l->candidates, (size_t)room * sizeof *grown);
+        if (!grown) {
+            l->full = true;
+            return NULL;
+        }
+        l->candidates = grown;
+        l->room = room;
+    }
+    return &l->candidates[l->count];
+}
+
+__attribute__((format(printf, 3, 4))) static void add(list *l, const gw_predict_request *ask, const char *format, ...) {
+    char line[512];
+    gw_error error = {.rank = -1};
+    candidate *c = new_candidate(l);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (!c) return;
+    *c = (candidate){.strategy = ask->strategies[0]};
+    if (gw_strategy_overlay(&c->strategy, line, NULL, &error)) return;
+    c->coded = gw_strategy_compresses(&c->strategy);
+    c->relaxed = !gw_sync_of(c->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
+    l->count++;
+}
+
+/* Whether to list a plan: it must work over messages. If it also uses shared memory, hosts must have several ranks. */
+static bool supports(const gw_plan_builder *builder, const gw_predict_request *ask, gw_collective collective) {
+    int per_host[] = {0, 0};
+    gw_plan_request request = {.collective = collective, .topology = {.world = 2, .host_of = per_host}, .count = 2,
+                               .root = -1, .chunk_count = 1, .pipeline = 1};
+    return builder->refuses(&request) == NULL && !(builder->local && ask->per_host == 1);
+}
+
+/* Every architecture with every schedule. A schedule that splits the all-reduce needs a reduce-scatter plan. */
+static void add_dense(list *l, const gw_predict_request *ask) {
+    for (const gw_technique *const *a = gw_techniques(GW_AXIS_ARCH); *a; a++) {
+        const gw_plan_builder *builder = gw_plan_find((*a)->name);
+        if (!builder || !supports(builder, ask, GW_COLL_ALLREDUCE)) continue;
+        for (const gw_technique *const *s = gw_schedule_techniques; *s; s++) {
+            if (gw_policy_of(*s)->splits && !supports(builder, ask, GW_COLL_REDUCE_SCATTER)) continue;
+            add(l, ask, "arch=%s schedule=%s compress=none sync=bsp", (*a)->name, (*s)->name);
+        }
+    }
+}
+
+/* Every codec with the default schedule and with schedules that split the all-reduce. Other schedules cut tensors or
+ * wait for measured times. The form of a coded exchange does not depend on the architecture, so arch=auto is enough. */
+static void add_coded(list *l, const gw_predict_request *ask) {
+    for (const gw_codec *const *c = gw_codecs; *c; c++)
+        for (const gw_technique *const *s = gw_schedule_techniques; *s && !(*c)->identity; s++)
+            if (s == gw_schedule_techniques || gw_policy_of(*s)->splits)
+                add(l, ask, "arch=auto schedule=%s compress=%s sync=bsp", (*s)->name, (*c)->technique.name);
+}
+
+/* Servers with the default schedule and with schedules that limit the bytes in flight. */
+static void add_served(list *l, const gw_predict_request *ask) {
+    for (const gw_technique *const *s = gw_schedule_techniques; *s && ask->ranks <= SERVED_RANKS_MAX; s++) {
+        double values[GW_TECHNIQUE_PARAMS_MAX];
+        gw_technique_default(*s, values);
+        if (s == gw_schedule_techniques || gw_policy_of(*s)->settings(values).credit_bytes)
+            add(l, ask, "arch=ps:servers=%d schedule=%s compress=none sync=bsp", ask->ranks / ask->per_host,
+                (*s)->name);
+    }
+}
+
+static void add_all(list *l, const gw_predict_request *ask) {
+    add_dense(l, ask);
+    add_coded(l, ask);
+    add_served(l, ask);
+    for (const gw_technique *const *t = gw_sync_techniques + 1; *t; t++)
+        if (!gw_sync_of(*t)->rule) add(l, ask, "arch=ring schedule=wfbp compress=none sync=%s", (*t)->name);
+}
+
+static int faster(const void *a, const void *b) {
+    double x = ((const candidate *)a)->prediction.step_seconds, y = ((const candidate *)b)->prediction.step_seconds;
+    return x < y ? -1 : x > y;
+}
+
+static void print_rows(const list *l) {
+    gw_column columns[] = {{.title = "STEP ms", .right = true}, {.title = "SAMPLES/S", .right = true},
+                           {.title = "EFFICIENCY", .right = true}, {.title = "EXPOSED ms", .right = true},
+                           {.title = "SENT MB", .right = true}, {.title = "STRATEGY"}};
+    gw_table table;
+    gw_table_start(&table, stdout, columns, 6);
+    gw_table_header(&table);
+    for (int i = 0; i < l->count; i++) {
+        const gw_prediction *p = &l->candidates[i].prediction;
+        char cells[5][32], line[GW_STRATEGY_PRINT_BYTES];
+        snprintf(cells[0], sizeof cells[0], "%.2f", p->step_seconds * 1e3);
+        snprintf(cells[1], sizeof cells[1], "%.0f", p->samples_per_second);
+        snprintf(cells[2], sizeof cells[2], "%.1f %%", p->efficiency * 100);
+        snprintf(cells[3], sizeof cells[3], "%.2f", p->exposed_seconds * 1e3);
+        snprintf(cells[4], sizeof cells[4], "%.2f", p->bytes / 1e6);
+        const char *row[] = {cells[0], cells[1], cells[2], cells[3], cells[4],
+                             gw_predict_brief(&l->candidates[i].strategy, line)};
+        gw_table_row(&table, row);
+    }
+}
+
+static const candidate *best(const list *l, bool coded) {
+    for (int i = 0; i < l->count; i++)
+        if (l->candidates[i].coded == coded && !l->candidates[i].relaxed) return &l->candidates[i];
+    return NULL;
+}
+
+/* The list must be sorted. */
+static void print_verdict(const list *l) {
+    const candidate *dense = best(l, false), *coded = best(l, true);
+    char line[GW_STRATEGY_PRINT_BYTES];
+    if (!dense || !coded) return;
+    double gain = dense->prediction.step_seconds / coded->prediction.step_seconds - 1;
+    if (gain > 0.02)
+        printf("compression would pay: %s is %.0f %% faster than the best without (accuracy is not considered)\n",
+               gw_predict_brief(&coded->strategy, line), gain * 100);
+    else
+        printf("compression would not pay: the best codec gains %.1f %%, which does not justify a loss of accuracy\n",
+               gain > 0 ? gain * 100 : 0.0);
+}
+
+int gw_predict_compare(const gw_predict_request *ask) {
+    list made = {NULL}, *l = &made;
+    add_all(l, ask);
+    if (l->full) fputs("gradwire predict: out of memory: not every strategy is compared\n", stderr);
+    gw_time begun = gw_clock_now();
+    int kept = 0;
+    for (int i = 0; i < l->count; i++) {
+        if (isatty(STDERR_FILENO) && gw_clock_now() - begun > 2 * GW_SECOND)
+            fprintf(stderr, "\rstrategy %d of %d ", i + 1, l->count);
+        if (gw_predict_one(ask, &l->candidates[i].strategy, ask->ranks, &l->candidates[i].prediction))
+            l->candidates[kept++] = l->candidates[i];
+    }
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
+    l->count = kept;
+    if (kept) qsort(l->candidates, (size_t)l->count, sizeof l->candidates[0], faster);
+    for (int i = 0; ask->json && i < l->count; i++) {
+        gw_predict_json(ask, &l->candidates[i].strategy, ask->ranks, &l->candidates[i].prediction);
+        putchar('\n');
+    }
+    if (!ask->json) {
+        print_rows(l);
+        print_verdict(l);
+        if (ask->ranks > SERVED_RANKS_MAX)
+            printf("arch=ps is not compared above %d ranks: use --strategy arch=ps:servers=%d instead of --compare\n",
+                   SERVED_RANKS_MAX, ask->ranks / ask->per_host);
+    }
+    free(l->candidates);
+    return kept ? 0 : GW_EXIT_FAILED;
+}

@@ -1,0 +1,92 @@
+/* wait_diagnosis.c - finds the ranks that an operation waits for, and checks its deadline. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine/engine_internal.h"
+#include "shm/shm_coll.h"
+
+/* Size of the clause that says what is awaited. */
+#define WHAT_BYTES (GW_TEXT_BYTES + 80)
+
+#define ASK_AFTER (50 * GW_MILLISECOND)
+
+typedef struct awaited {
+    int *ranks; /* job ranks, world entries at most */
+    int count;
+    char what[WHAT_BYTES]; /* about the first rank */
+} awaited;
+
+/* True for the first rank: the caller then writes its clause. */
+static bool add(awaited *list, int rank) {
+    for (int i = 0; i < list->count; i++)
+        if (list->ranks[i] == rank) return false;
+    list->ranks[list->count++] = rank;
+    return list->count == 1;
+}
+
+static void add_senders(const gw_op *op, awaited *list, const char *text) {
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        const gw_stream_state *stream = &op->streams[s];
+        if (stream->desc.kind != GW_STREAM_RECV || stream->done == stream->posted) continue;
+        if (stream->recvs[stream->done % GW_PIPELINE].arrived) continue;
+        if (add(list, stream->peer))
+            snprintf(list->what, WHAT_BYTES, "message %" PRIu64 " of %" PRIu64 " from rank %d in %s", stream->done + 1,
+                     stream->desc.actions, stream->peer, text);
+    }
+}
+
+static void add_receivers(const gw_op *op, awaited *list, const char *text) {
+    for (uint32_t s = 0; s < op->plan.streams; s++) {
+        const gw_stream_state *stream = &op->streams[s];
+        if (stream->desc.kind != GW_STREAM_SEND || stream->done == stream->desc.actions) continue;
+        bool queued = stream->posted > stream->done;
+        gw_action action;
+        if (!queued) gw_plan_action(&op->plan, s, stream->posted, &action);
+        if (!queued && !gw_op_holds(op, action.ready)) continue; /* it waits for another stream of this rank */
+        if (add(list, stream->peer))
+            snprintf(list->what, WHAT_BYTES, "rank %d to %s message %" PRIu64 " of %" PRIu64 " in %s", stream->peer,
+                     queued ? "take" : "make room for", stream->done + 1, stream->desc.actions, text);
+    }
+}
+
+static void find_awaited(const gw_op *op, awaited *list) {
+    char text[GW_TEXT_BYTES];
+    gw_op_text(op, text);
+    *list = (awaited){.ranks = op->engine->awaited};
+    add_senders(op, list, text);
+    add_receivers(op, list, text);
+    int member = op->team->coll ? gw_shm_coll_awaited(op->team->coll) : -1;
+    if (member >= 0 && add(list, member)) snprintf(list->what, WHAT_BYTES, "rank %d to reach %s", member, text);
+    if (!list->count) snprintf(list->what, WHAT_BYTES, "%s", text);
+}
+
+/* Grants all posted receives. Two ranks that made different calls may wait for each other, and no message shows it. A
+ * grant contains this rank's signature, so the sender detects the mismatch. Receives that are granted already are
+ * skipped. */
+static void ask_senders(gw_op *op) {
+    for (uint32_t s = 0; s < op->plan.streams; s++)
+        if (op->streams[s].desc.kind == GW_STREAM_RECV && op->streams[s].done < op->streams[s].posted)
+            gw_flow_grant_all(op, &op->streams[s]);
+}
+
+/* Checks only the oldest operation that a caller waits for: the cause of its delay delays the later ones too. */
+void gw_op_check_deadline(gw_op *oldest) {
+    gw_engine *engine = oldest->engine;
+    gw_op *op = oldest;
+    while (op && op->spec.patient) op = op->next;
+    if (!op) return;
+    gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
+    if (waited >= ASK_AFTER) ask_senders(op);
+    bool overdue = waited >= engine->config.deadline;
+    if (waited < engine->config.deadline / 3 || (op->warned && !overdue)) return;
+    awaited list;
+    find_awaited(op, &list);
+    if (!op->warned) engine->config.events.waiting(engine->config.events.ctx, list.ranks, list.count, list.what);
+    op->warned = true;
+    if (overdue) engine->config.events.overdue(engine->config.events.ctx, list.ranks, list.count, list.what);
+}
+
+void gw_op_expect(gw_op *op, bool expected, gw_time now) {
+    if (expected && op->spec.patient) op->progress_at = now;
+    op->spec.patient = !expected;
+}

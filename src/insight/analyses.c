@@ -1,0 +1,64 @@
+/* analyses.c - see analyses.h. */
+#include "insight/analyses.h"
+
+#include <stdlib.h>
+
+gw_status gw_view_make(gw_insight *in, gw_view *view, gw_error *error) {
+    *view = (gw_view){.insight = in};
+    gw_status status = gw_messages_make(in, &view->messages, error);
+    if (!status) status = gw_operations_make(in, &view->operations, error);
+    if (!status) status = gw_steps_make(in, &view->operations, &view->steps, error);
+    if (!status) status = gw_traffic_make(&view->messages, in->end, GW_VIEW_BINS, &view->links, error);
+    if (!status) view->waits = gw_operations_waits(&view->operations, in->rank_count);
+    if (!status && !view->waits) status = gw_fail(error, GW_MEMORY, "no memory for %d ranks", in->rank_count);
+    if (status) gw_view_free(view);
+    return status;
+}
+
+gw_status gw_view_load(const char *path, gw_view *view, gw_error *error) {
+    gw_insight *in = NULL;
+    gw_status status = gw_insight_load(path, &in, error);
+    return status ? status : gw_view_make(in, view, error);
+}
+
+void gw_view_free(gw_view *view) {
+    gw_messages_free(&view->messages);
+    gw_operations_free(&view->operations);
+    gw_steps_free(&view->steps);
+    gw_traffic_free(&view->links);
+    free(view->waits);
+    gw_insight_close(view->insight);
+    *view = (gw_view){0};
+}
+
+/* The latest end of any event, and its rank. */
+static gw_time last_end(const gw_insight *in, int *rank) {
+    static const gw_trace_kind kinds[] = {GW_TRACE_STEP, GW_TRACE_WAITED, GW_TRACE_OPERATION};
+    gw_time end = 0;
+    for (int r = 0; r < in->rank_count; r++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            size_t last = in->first[(size_t)r * GW_TRACE_KINDS + kinds[k] + 1];
+            if (last == in->first[(size_t)r * GW_TRACE_KINDS + kinds[k]] || in->reach[last - 1] <= end) continue;
+            end = in->reach[last - 1];
+            *rank = r;
+        }
+    return end;
+}
+
+gw_status gw_view_path(const gw_view *view, const gw_step_times *step, gw_critical_path *path, gw_error *error) {
+    const gw_insight *in = view->insight;
+    int rank = 0;
+    gw_time begin = step ? step->begin : 0, end = step ? step->end : last_end(in, &rank);
+    for (int r = 0; step && r < in->rank_count; r++)
+        if (step->ranks[r].rank >= 0 && step->ranks[r].end == step->end) rank = r;
+    return gw_critical_path_find(in, &view->operations, &view->messages, rank, begin, end, path, error);
+}
+
+void gw_view_blame(const gw_view *view, int rank, gw_time *caused, gw_time *suffered) {
+    size_t ranks = (size_t)view->insight->rank_count;
+    *caused = *suffered = 0;
+    for (size_t r = 0; r < ranks; r++) {
+        *caused += view->waits[r * ranks + (size_t)rank];
+        *suffered += view->waits[(size_t)rank * ranks + r];
+    }
+}

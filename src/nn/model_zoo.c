@@ -1,0 +1,173 @@
+/* model_zoo.c - see model_zoo.h. */
+#include "nn/model_zoo.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+
+typedef struct writer {
+    char *text;
+    size_t bytes, used;
+} writer;
+
+static void put(writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(writer *w, const char *format, ...) {
+    if (w->used >= w->bytes) return;
+    va_list list;
+    va_start(list, format);
+    w->used += (size_t)vsnprintf(w->text + w->used, w->bytes - w->used, format, list);
+    va_end(list);
+}
+
+static writer image(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = {.text = text, .bytes = bytes};
+    put(&w, "input %d %d %d\n", s->height, s->width, s->channels);
+    return w;
+}
+
+static bool finish(const writer *w) { return w->used < w->bytes; }
+
+static bool write_mlp(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = image(s, text, bytes);
+    put(&w, "flatten\ndense 256 relu\ndense 128 relu\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
+static bool write_lenet(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = image(s, text, bytes);
+    put(&w,
+        "conv 6 5 relu\nmaxpool 2\nconv 16 5 pad 0 relu\nmaxpool 2\nflatten\n"
+        "dense 120 relu\ndense 84 relu\ndense %d\n",
+        s->classes);
+    return finish(&w);
+}
+
+static bool write_cnn(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = image(s, text, bytes);
+    put(&w, "conv 32 3 relu\nmaxpool 2\nconv 64 3 relu\nmaxpool 2\nflatten\ndense 128 relu\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
+/* Two convolutions and a shortcut; where the size changes, the shortcut is a 1x1 convolution. */
+static void residual_block(writer *w, int block, int channels, int stride) {
+    put(w, "conv %d 3 stride %d nobias from x%d\nbatchnorm relu\nconv %d 3 nobias\n", channels, stride, block,
+        channels);
+    if (stride == 1) {
+        put(w, "batchnorm\nadd x%d relu as x%d\n", block, block + 1);
+        return;
+    }
+    put(w, "batchnorm as y%d\nconv %d 1 stride %d nobias from x%d\nbatchnorm\nadd y%d relu as x%d\n", block, channels,
+        stride, block, block, block + 1);
+}
+
+static bool write_resnet20(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = image(s, text, bytes);
+    put(&w, "conv 16 3 nobias\nbatchnorm relu as x0\n");
+    for (int block = 0; block < 9; block++)
+        residual_block(&w, block, 16 << block / 3, block == 3 || block == 6 ? 2 : 1);
+    put(&w, "globalpool\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
+static bool write_vgg11(const gw_model_size *s, char *text, size_t bytes) {
+    static const int channels[] = {64, 128, 256, 256, 512, 512, 512, 512};
+    writer w = image(s, text, bytes);
+    for (int i = 0; i < 8; i++) {
+        put(&w, "conv %d 3 nobias\nbatchnorm relu\n", channels[i]);
+        if (i < 2 || i % 2) put(&w, "maxpool 2\n");
+    }
+    put(&w, "flatten\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
+static bool write_gpt(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = {.text = text, .bytes = bytes};
+    int width = s->embedding;
+    put(&w, "input tokens %d %d\nembedding %d\npositions as x0\n", s->context, s->classes, width);
+    for (int i = 0; i < s->layers; i++) {
+        put(&w, "layernorm\ndense %d\nattention %d\ndense %d\nadd x%d as y%d\n", 3 * width, s->heads, width, i, i);
+        put(&w, "layernorm\ndense %d\ngelu\ndense %d\nadd y%d as x%d\n", 4 * width, width, i, i + 1);
+    }
+    put(&w, "layernorm\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
+#define MNIST                                                                                                          \
+    { .height = 28, .width = 28, .channels = 1, .classes = 10 }
+#define CIFAR                                                                                                          \
+    { .height = 32, .width = 32, .channels = 3, .classes = 10 }
+
+static const gw_model_entry mlp = {"mlp", "three dense layers", MNIST, write_mlp};
+static const gw_model_entry lenet = {"lenet", "LeNet-5 with relu and max pooling", MNIST, write_lenet};
+static const gw_model_entry cnn = {"cnn", "two convolutions and two dense layers, for Fashion-MNIST", MNIST, write_cnn};
+static const gw_model_entry resnet20 = {"resnet20", "ResNet-20 for CIFAR-10 (He et al. 2016)", CIFAR, write_resnet20};
+static const gw_model_entry vgg11 = {"vgg11", "VGG-11 with batch norm, for CIFAR-10", CIFAR, write_vgg11};
+static const gw_model_entry gpt = {"gpt",
+                                   "a transformer that reads bytes",
+                                   {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64},
+                                   write_gpt};
+
+const gw_model_entry *const gw_models[] = {&mlp, &lenet, &cnn, &resnet20, &vgg11, &gpt, NULL};
+
+static const gw_model_entry *find(const char *name) {
+    for (int i = 0; gw_models[i]; i++)
+        if (strcmp(gw_models[i]->name, name) == 0) return gw_models[i];
+    return NULL;
+}
+
+static gw_status unknown(const char *name, gw_error *error) {
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    const char *names[sizeof gw_models / sizeof gw_models[0]] = {NULL};
+    for (int i = 0; gw_models[i]; i++) names[i] = gw_models[i]->name;
+    return gw_fail(error, GW_INVALID, "no model is called %s (%s; or a file, whose name has a / or a .)",
+                   gw_suggest_quote(name, quoted), gw_suggest_hint(name, names, hint));
+}
+
+static gw_status read_text(const char *path, char *text, gw_error *error) {
+    FILE *file = fopen(path, "r");
+    if (!file) return gw_fail(error, GW_SYSTEM, "the model %s cannot be read: %s", path, strerror(errno));
+    size_t used = fread(text, 1, GW_MODEL_TEXT_BYTES, file);
+    int failed = ferror(file) ? errno : 0;
+    fclose(file);
+    if (failed) return gw_fail(error, GW_SYSTEM, "the model %s cannot be read: %s", path, strerror(failed));
+    if (used == GW_MODEL_TEXT_BYTES)
+        return gw_fail(error, GW_INVALID, "the model %s is longer than %d bytes", path, GW_MODEL_TEXT_BYTES - 1);
+    text[used] = 0;
+    if (strlen(text) != used) return gw_fail(error, GW_INVALID, "the model %s is not a text", path);
+    return GW_OK;
+}
+
+static int either(int given, int otherwise) { return given ? given : otherwise; }
+
+gw_status gw_model_text(const char *name, const gw_model_size *size, char *text, gw_error *error) {
+    if (strpbrk(name, "./")) return read_text(name, text, error);
+    const gw_model_entry *entry = find(name);
+    if (!entry) return unknown(name, error);
+    const gw_model_size *d = &entry->size, none = {0}, *g = size ? size : &none;
+    gw_model_size full = {
+        .height = either(g->height, d->height),
+        .width = either(g->width, d->width),
+        .channels = either(g->channels, d->channels),
+        .classes = either(g->classes, d->classes),
+        .layers = either(g->layers, d->layers),
+        .heads = either(g->heads, d->heads),
+        .embedding = either(g->embedding, d->embedding),
+        .context = either(g->context, d->context),
+    };
+    if (!entry->write(&full, text, GW_MODEL_TEXT_BYTES))
+        return gw_fail(error, GW_INVALID, "a %s of %d layers is too long a description", name, full.layers);
+    return GW_OK;
+}
+
+gw_status gw_model_spec(const char *name, const gw_model_size *size, gw_spec **spec, gw_error *error) {
+    char *text = malloc(GW_MODEL_TEXT_BYTES);
+    if (!text) return gw_fail(error, GW_MEMORY, "no memory for a model");
+    gw_status status = gw_model_text(name, size, text, error);
+    if (status == GW_OK) status = gw_spec_parse(text, name, spec, error);
+    free(text);
+    return status;
+}

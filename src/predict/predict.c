@@ -1,0 +1,237 @@
+/* predict.c - see predict.h. Assembles the input of step_model.c: tensors, a schedule and its facts, the collectives of
+ * each bucket, the network. */
+#include "predict/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "arch/choose.h"
+#include "engine/engine.h"
+#include "predict/step_model.h"
+
+/* A link is slow if its rate is below, or its latency above, this many times the median; smaller differences are noise
+ * of the measurement. */
+#define SLOW_RATE 0.8
+#define SLOW_LATENCY 2
+
+typedef struct assembly {
+    const gw_predict_config *config;
+    gw_fabric fabric;
+    gw_topology topology;
+    int *host_of;
+    gw_dispatch_model dispatch_model;
+    gw_dispatch_tensors tensors;
+    gw_schedule *schedule;
+    gw_dispatch *dispatches;
+    double *forward_us, *backward_us;
+    gw_fabric_pair slow[GW_MACHINE_LINKS_MAX];
+    gw_plan_sim_config run;
+} assembly;
+
+/* Sets the slow links of the machine file, if they were measured between as many hosts as the job has. */
+static void set_slow_links(assembly *s, int hosts) {
+    const gw_machine *m = s->config->machine;
+    int count = 0;
+    if (s->fabric.spec.kind != GW_FABRIC_SWITCH || gw_machine_link_hosts(m) != hosts) return;
+    for (int i = 0; i < m->link_count; i++) {
+        bool slower = m->links[i].rate < SLOW_RATE * m->rate || m->links[i].latency > SLOW_LATENCY * m->latency;
+        gw_fabric_pair pair = m->links[i];
+        pair.latency = fmax(pair.latency, s->fabric.latency);
+        pair.rate = fmin(pair.rate, s->fabric.rate);
+        if (slower) s->slow[count++] = pair;
+    }
+    gw_fabric_set_pairs(&s->fabric, s->slow, count);
+}
+
+static gw_status set_network(assembly *s, gw_error *error) {
+    const gw_predict_config *c = s->config;
+    int hosts = c->ranks / c->per_host;
+    gw_status status = gw_fabric_make(&s->fabric, &c->fabric, hosts, error);
+    if (status) return status;
+    gw_arch_speed link = gw_machine_arch(c->machine, gw_strategy_name(c->strategy, GW_AXIS_ARCH));
+    s->fabric.rate = link.rate;
+    s->fabric.latency = link.latency;
+    set_slow_links(s, hosts);
+    s->fabric.burst = c->machine->burst;
+    s->fabric.memory_rate = c->machine->memory;
+    s->fabric.memory_latency = c->machine->memory_latency;
+    s->host_of = calloc((size_t)c->ranks, sizeof *s->host_of);
+    if (!s->host_of) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", c->ranks);
+    for (int rank = 0; rank < c->ranks; rank++) s->host_of[rank] = rank / c->per_host;
+    bool shm = gw_strategy_shares_memory(c->strategy);
+    s->topology = (gw_topology){.world = c->ranks, .host_of = s->host_of, .coll = shm && c->per_host > 1};
+    s->run = (gw_plan_sim_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
+                             .message_seconds = c->machine->message,
+                             .queue_bytes = c->machine->queue, .ahead_bytes = c->machine->ahead};
+    return GW_OK;
+}
+
+/* Facts for scheduling policies, derived from two all-reduces as the reducer measures them (reducer/step_timing.c). */
+
+typedef struct timing {
+    gw_plan_sim *sim;
+    double last;
+} timing;
+
+static void note_end(void *ctx, int rank, int tag) {
+    timing *t = ctx;
+    (void)rank;
+    (void)tag;
+    t->last = gw_plan_sim_now(t->sim);
+}
+
+static gw_status time_allreduce(const assembly *s, size_t count, double *us, gw_error *error) {
+    gw_plan_request request = {.collective = GW_COLL_ALLREDUCE, .topology = s->topology, .count = count, .root = -1,
+                               .chunk_count = 1, .pipeline = GW_PIPELINE};
+    const char *arch = gw_strategy_name(s->config->strategy, GW_AXIS_ARCH);
+    gw_plan_sim_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = gw_arch_choose(arch, &request, sizeof(float)),
+                        .count = count, .unit_bytes = sizeof(float), .root = -1};
+    timing t = {.sim = NULL};
+    gw_plan_sim_op *op;
+    gw_fabric fabric = s->fabric;
+    gw_plan_sim_config config = s->run;
+    fabric.folded =
+        fabric.spec.kind == GW_FABRIC_SWITCH && !fabric.pair_count && gw_plan_sim_folds(&spec, &s->topology);
+    config.fabric = &fabric;
+    config.done = note_end;
+    config.ctx = &t;
+    gw_status status = gw_plan_sim_open(&t.sim, &config, error);
+    if (!status) status = gw_plan_sim_prepare(t.sim, &spec, &op, error);
+    for (int rank = 0; !status && rank < gw_plan_sim_ranks(t.sim); rank++) gw_plan_sim_start(t.sim, op, rank);
+    while (!status && gw_plan_sim_run_next(t.sim, error)) continue;
+    *us = t.last * 1e6;
+    gw_plan_sim_close(t.sim);
+    return status;
+}
+
+/* Assigns a layer's compute to its last tensor, which is also the first that its backward pass completes. Compute of a
+ * layer without tensors is added to the closest earlier layer that has tensors. */
+static void spread_compute(assembly *s) {
+    const gw_profile *profile = s->config->profile;
+    int tensor = s->tensors.count - 1;
+    double waiting = 0;
+    for (int l = profile->count - 1; l >= 0; l--) {
+        waiting += profile->layers[l].backward_us;
+        if (tensor < 0 || s->tensors.layer[tensor] != l) continue;
+        s->backward_us[tensor] = waiting;
+        waiting = 0;
+        while (tensor >= 0 && s->tensors.layer[tensor] == l) tensor--;
+    }
+    int last = -1;
+    for (int l = 0, t = 0; l < profile->count; l++) {
+        while (t < s->tensors.count && s->tensors.layer[t] == l) last = t++;
+        if (last >= 0) s->forward_us[last] += profile->layers[l].forward_us;
+    }
+}
+
+static gw_status gather_facts(assembly *s, gw_schedule_facts *facts, gw_error *error) {
+    enum { SMALL = 1024, LARGE = 256 * 1024 };
+    double small = 0, large = 0;
+    size_t n = (size_t)s->tensors.count + 1;
+    s->forward_us = calloc(n, sizeof *s->forward_us);
+    s->backward_us = calloc(n, sizeof *s->backward_us);
+    if (!s->forward_us || !s->backward_us) return gw_fail(error, GW_MEMORY, "out of memory for times of tensors");
+    spread_compute(s);
+    gw_status status = time_allreduce(s, SMALL, &small, error);
+    if (!status) status = time_allreduce(s, LARGE, &large, error);
+    *facts = (gw_schedule_facts){.alpha_us = small, .forward_us = s->forward_us, .backward_us = s->backward_us,
+                                 .us_per_byte = (large - small) / ((LARGE - SMALL) * sizeof(float))};
+    return status;
+}
+
+static gw_status set_schedule(assembly *s, gw_error *error) {
+    const gw_setting *setting = &s->config->strategy->axes[GW_AXIS_SCHEDULE];
+    const gw_policy *policy = gw_policy_of(setting->technique);
+    gw_schedule_settings settings = policy->settings(setting->values);
+    settings.one_queue = s->config->machine->at_once == 1;
+    gw_status status =
+        gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
+    if (status || !settings.measured || s->config->ranks == 1) return status;
+    gw_schedule_facts facts;
+    status = gather_facts(s, &facts, error);
+    if (!status) gw_schedule_cut(s->schedule, &settings, &facts);
+    return status;
+}
+
+static bool all_fold(const assembly *s) {
+    if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH || s->fabric.pair_count) return false;
+    if (gw_strategy_is(s->config->strategy, GW_AXIS_ARCH, "ps")) return false; /* servers are not like workers */
+    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++)
+        for (int i = 0; i < s->dispatches[p].count; i++)
+            for (int k = 0; k < s->dispatches[p].stages[i].count; k++)
+                if (!gw_plan_sim_folds(&s->dispatches[p].stages[i].specs[k], &s->topology)) return false;
+    return true;
+}
+
+static gw_status set_dispatches(assembly *s, gw_error *error) {
+    int buckets = gw_schedule_buckets(s->schedule);
+    s->dispatches = calloc((size_t)buckets + 1, sizeof *s->dispatches);
+    if (!s->dispatches) return gw_fail(error, GW_MEMORY, "out of memory for %d buckets", buckets);
+    gw_status status = gw_dispatch_model_plan(&s->dispatch_model, &s->tensors, s->schedule, s->dispatches, error);
+    if (!status) s->fabric.folded = all_fold(s);
+    return status;
+}
+
+static gw_status set_up(assembly *s, gw_error *error) {
+    const gw_predict_config *c = s->config;
+    gw_status status = set_network(s, error);
+    gw_strategy_facts facts = {.hosts = c->ranks / c->per_host}; /* checked like a real job of this size */
+    if (!status) status = gw_strategy_check(c->strategy, &facts, error);
+    if (!status) status = gw_dispatch_model_make(&s->dispatch_model, c->strategy, c->machine, s->topology, error);
+    if (!status)
+        status =
+            gw_dispatch_tensors_make(&s->tensors, c->profile, !s->dispatch_model.setup.codec->identity, error);
+    if (!status) status = set_schedule(s, error);
+    return status ? status : set_dispatches(s, error);
+}
+
+static void take_down(assembly *s) {
+    for (int p = 0; s->dispatches && p < gw_schedule_buckets(s->schedule); p++) gw_dispatch_free(&s->dispatches[p]);
+    free(s->dispatches);
+    gw_schedule_close(s->schedule);
+    gw_dispatch_tensors_free(&s->tensors);
+    free(s->backward_us);
+    free(s->forward_us);
+    free(s->host_of);
+}
+
+/* Steps from one exchange to the next. */
+static int cycle_of(const gw_sync *sync, const double *values) {
+    enum { CYCLE_MAX = 1000 };
+    int first = -1;
+    for (int step = 0; sync->exchanges && step < CYCLE_MAX; step++) {
+        if (!sync->exchanges(values, GW_STEP_MODEL_FIRST + (uint64_t)step)) continue;
+        if (first >= 0) return step - first;
+        first = step;
+    }
+    return 1;
+}
+
+gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
+    const gw_setting *sync = &config->strategy->axes[GW_AXIS_SYNC];
+    assembly s = {.config = config};
+    gw_status status = set_up(&s, error);
+    gw_step_model_result result;
+    if (!status) {
+        int cycle = cycle_of(gw_sync_of(sync->technique), sync->values);
+        gw_step_model_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedule = s.schedule,
+                                 .dispatches = s.dispatches, .sync = gw_sync_of(sync->technique),
+                                 .sync_values = sync->values, .compute = config->machine->compute,
+                                 .at_once = (int)config->machine->at_once, .run = s.run,
+                                 .warm = 2 * cycle, .steps = 4 * cycle, .progress = config->progress,
+                                 .ctx = config->ctx};
+        status = gw_step_model_run(&steps, &result, error);
+    }
+    if (!status) {
+        double compute = gw_profile_seconds(config->profile) * config->machine->compute;
+        *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = compute,
+                                      .exposed_seconds = fmax(result.step_seconds - compute, 0),
+                                      .efficiency = compute / result.step_seconds, .bytes = result.bytes,
+                                      .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
+                                      .buckets = gw_schedule_buckets(s.schedule), .simulated = result.simulated,
+                                      .samples_per_second =
+                                          config->ranks * config->profile->batch / result.step_seconds};
+    }
+    take_down(&s);
+    return status;
+}

@@ -1,0 +1,440 @@
+/* step_model.c - see step_model.h. */
+#include "predict/step_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum phase { FORWARD_WAITS, FORWARD, BACKWARD, BACKWARD_WAITS, OVER } phase;
+
+/* The computing part of a rank. */
+typedef struct worker {
+    gw_plan_sim_timer timer; /* first member: a pointer to it is one to the worker */
+    int rank;
+    phase phase;
+    int layer;
+    int step;
+    int exchanged; /* steps whose gradients were all handed to the schedule */
+    int produced;  /* the lowest tensor handed over in this step */
+    int cursor;    /* entries of the order that it has started */
+    int known;     /* entries of the order that have reached it */
+} worker;
+
+/* A bucket in flight, on one rank. */
+typedef struct flight {
+    gw_plan_sim_timer timer; /* first */
+    int rank, bucket, entry;
+    int stage, stage_end;
+    int pending; /* unfinished collectives of the stage, or partitions */
+    int here;    /* partitions that have not been sent yet */
+    int uses;    /* finished exchanges */
+    bool half;   /* the first half of the next exchange is finished */
+} flight;
+
+/* One entry of the start order, for all ranks. */
+typedef struct entry {
+    int bucket;
+    bool second;
+    int use;              /* number of this exchange of the bucket, from 0 */
+    gw_plan_sim_op **ops; /* `tags` entries, each NULL until the first rank starts it; owned */
+} entry;
+
+typedef struct steps {
+    const gw_step_model_config *config;
+    gw_plan_sim *sim;
+    worker *workers;
+    flight *flights; /* [rank * buckets + bucket] */
+    int ranks, buckets;
+    int tags;          /* maximum operations of an entry: 2 per stage, or a push and a pull per partition */
+    int *first_tensor; /* of each layer, and the end */
+    entry *order;
+    int entries, entry_room;
+    int *started;  /* of each bucket: exchanges started */
+    int in_flight; /* entries that rank 0 has started and not finished */
+    double began;
+    gw_time_breakdown began_path;
+    double ended;
+    gw_time_breakdown ended_path;
+    gw_status status;
+    gw_error *error;
+} steps;
+
+static flight *flight_of(steps *s, int rank, int bucket) {
+    return &s->flights[(size_t)rank * (size_t)s->buckets + (size_t)bucket];
+}
+
+static void fail(steps *s, gw_status status) {
+    if (!s->status) s->status = status;
+}
+
+/* Results that a rank has. */
+
+static int uses_of(steps *s, int rank, int tensor) {
+    int first, count = gw_schedule_buckets_of(s->config->schedule, tensor, &first), least = INT32_MAX;
+    for (int p = first; p < first + count; p++) {
+        int uses = flight_of(s, rank, p)->uses;
+        if (uses < least) least = uses;
+    }
+    return least;
+}
+
+static bool settled(steps *s, const worker *w, int tensor) { return uses_of(s, w->rank, tensor) >= w->exchanged; }
+
+static bool exchanges(const steps *s, int step) {
+    const gw_sync *sync = s->config->sync;
+    return !sync->exchanges || sync->exchanges(s->config->sync_values, GW_STEP_MODEL_FIRST + (uint64_t)step);
+}
+
+static bool runs_ahead(const steps *s, int step) {
+    const gw_sync *sync = s->config->sync;
+    return sync->runs_ahead && sync->runs_ahead(s->config->sync_values, GW_STEP_MODEL_FIRST + (uint64_t)step);
+}
+
+static bool layer_settled(steps *s, const worker *w) {
+    for (int t = s->first_tensor[w->layer]; t < s->first_tensor[w->layer + 1]; t++)
+        if (!settled(s, w, t)) return false;
+    return true;
+}
+
+/* Buckets in flight. */
+
+static void follow(steps *s, int rank);
+static void pump(steps *s);
+static void go_on(steps *s, worker *w);
+static void begin_stage(steps *s, flight *f);
+
+static void flight_over(steps *s, flight *f) {
+    const entry *e = &s->order[f->entry];
+    bool splits = gw_schedule_policy(s->config->schedule)->splits;
+    if (splits && !e->second) {
+        f->half = true;
+    } else {
+        f->half = false;
+        f->uses++;
+    }
+    if (f->rank == 0) {
+        s->in_flight--;
+        gw_schedule_done(s->config->schedule, f->bucket);
+        pump(s);
+    }
+    follow(s, f->rank);
+    worker *w = &s->workers[f->rank];
+    if (w->phase == FORWARD_WAITS || w->phase == BACKWARD_WAITS) go_on(s, w);
+}
+
+static void next_stage(steps *s, flight *f) {
+    f->stage++;
+    begin_stage(s, f);
+}
+
+static void start_one(steps *s, const flight *f, gw_plan_sim_spec spec, int number) {
+    gw_plan_sim_op **op = &s->order[f->entry].ops[number];
+    spec.tag = f->entry * s->tags + number;
+    spec.urgency = gw_schedule_urgency(s->config->schedule, f->bucket, s->order[f->entry].second);
+    if (!*op) fail(s, gw_plan_sim_prepare(s->sim, &spec, op, s->error));
+    if (!s->status) gw_plan_sim_start(s->sim, *op, f->rank);
+}
+
+static void start_collectives(steps *s, flight *f) {
+    const gw_dispatch_stage *stage = &s->config->dispatches[f->bucket].stages[f->stage];
+    f->pending = stage->count;
+    for (int k = 0; k < stage->count && !s->status; k++) start_one(s, f, stage->specs[k], 2 * f->stage + k);
+    if (stage->count == 0) next_stage(s, f);
+}
+
+static void computed(gw_plan_sim_timer *timer, void *ctx) { start_collectives(ctx, (flight *)timer); }
+
+static void begin_stage(steps *s, flight *f) {
+    if (f->stage == f->stage_end) {
+        flight_over(s, f);
+        return;
+    }
+    double seconds = s->config->dispatches[f->bucket].stages[f->stage].seconds;
+    f->timer.act = computed;
+    if (seconds > 0) gw_plan_sim_busy(s->sim, f->rank, &f->timer, seconds, GW_TIME_CODEC);
+    else start_collectives(s, f);
+}
+
+/* Partitions of parameter servers. */
+
+static void start_partition(steps *s, const flight *f, int partition, bool pull) {
+    const gw_dispatch_partition *p = &s->config->dispatches[f->bucket].partitions[partition];
+    gw_plan_sim_spec spec = {.collective = pull ? GW_COLL_BROADCAST : GW_COLL_REDUCE, .builder = &gw_plan_pairwise,
+                        .count = p->bytes / sizeof(float), .unit_bytes = sizeof(float), .root = p->server,
+                        .announced = true};
+    start_one(s, f, spec, 2 * partition + pull);
+}
+
+/* Credit limits the bytes that wait to be sent; a server's own partitions are not sent. */
+static void all_left(steps *s, const flight *f) {
+    if (f->here > 0 || f->rank != 0) return;
+    gw_schedule_sent(s->config->schedule, f->bucket);
+    pump(s);
+}
+
+static void start_partitions(steps *s, flight *f) {
+    const gw_dispatch *dispatch = &s->config->dispatches[f->bucket];
+    f->pending = dispatch->partition_count;
+    f->here = 0;
+    for (int i = 0; i < dispatch->partition_count; i++) f->here += dispatch->partitions[i].server != f->rank;
+    for (int i = 0; i < dispatch->partition_count && !s->status; i++) start_partition(s, f, i, false);
+    all_left(s, f);
+}
+
+static void partition_moved(steps *s, flight *f, int number) {
+    int partition = number / 2;
+    if (number % 2) {
+        if (--f->pending == 0) flight_over(s, f);
+        return;
+    }
+    start_partition(s, f, partition, true);
+    if (s->config->dispatches[f->bucket].partitions[partition].server == f->rank) return;
+    f->here--;
+    all_left(s, f);
+}
+
+static void collective_over(void *ctx, int rank, int tag) {
+    steps *s = ctx;
+    flight *f = flight_of(s, rank, s->order[tag / s->tags].bucket);
+    if (s->config->dispatches[f->bucket].partitions) partition_moved(s, f, tag % s->tags);
+    else if (--f->pending == 0) next_stage(s, f);
+}
+
+/* The start order. */
+
+static bool startable(steps *s, const worker *w, const entry *e) {
+    const flight *f = flight_of(s, w->rank, e->bucket);
+    if (f->uses != e->use) return false;
+    if (e->second) return f->half;
+    int lowest = gw_schedule_ranges(s->config->schedule, e->bucket)[0].tensor;
+    return w->exchanged > e->use || w->produced <= lowest;
+}
+
+static void follow(steps *s, int rank) {
+    worker *w = &s->workers[rank];
+    while (w->cursor < w->known && !s->status && startable(s, w, &s->order[w->cursor])) {
+        int at = w->cursor++;
+        const entry *e = &s->order[at];
+        const gw_dispatch *dispatch = &s->config->dispatches[e->bucket];
+        flight *f = flight_of(s, rank, e->bucket);
+        f->entry = at;
+        f->stage = e->second ? dispatch->halfway : 0;
+        f->stage_end =
+            e->second || !gw_schedule_policy(s->config->schedule)->splits ? dispatch->count : dispatch->halfway;
+        if (dispatch->partitions) start_partitions(s, f);
+        else begin_stage(s, f);
+    }
+}
+
+static bool append(steps *s, int bucket, bool second) {
+    if (s->entries == s->entry_room) {
+        int room = s->entry_room ? 2 * s->entry_room : 256;
+        entry *grown = realloc(s->order, (size_t)room * sizeof *grown);
+        if (!grown) {
+            fail(s, gw_fail(s->error, GW_MEMORY, "out of memory for the order of %d buckets", room));
+            return false;
+        }
+        s->order = grown;
+        s->entry_room = room;
+    }
+    gw_plan_sim_op **ops = calloc((size_t)s->tags, sizeof(gw_plan_sim_op *));
+    if (!ops) {
+        fail(s, gw_fail(s->error, GW_MEMORY, "out of memory for the operations of a bucket"));
+        return false;
+    }
+    s->order[s->entries++] =
+        (entry){.bucket = bucket, .second = second, .use = s->started[bucket] - second, .ops = ops};
+    s->started[bucket] += !second;
+    return true;
+}
+
+/* Rank 0 knows the order at once, the others by a message. In a folded run, rank 0 represents other ranks too, so all
+ * wait for the message. */
+static void send_order(steps *s) {
+    enum { DECISION_BYTES = 64 };
+    const gw_plan_sim_config *run = &s->config->run;
+    int world = run->topology.world;
+    bool reorders = gw_schedule_policy(s->config->schedule)->reorders;
+    bool by_message = reorders && world > 1 && !s->config->dispatches[0].partitions;
+    if (by_message && run->fabric->folded) {
+        fail(s, gw_plan_sim_send_message(s->sim, 0, s->ranks, DECISION_BYTES, s->entries, s->error));
+        return;
+    }
+    for (int rank = 0; rank < s->ranks && !s->status; rank++) {
+        if (by_message && rank) {
+            fail(s, gw_plan_sim_send_message(s->sim, 0, rank, DECISION_BYTES, s->entries, s->error));
+        } else {
+            s->workers[rank].known = s->entries;
+            follow(s, rank);
+        }
+    }
+}
+
+static void order_arrived(void *ctx, int to, int entries) {
+    steps *s = ctx;
+    bool folded = s->config->run.fabric->folded;
+    for (int rank = folded ? 0 : to; rank < (folded ? s->ranks : to + 1); rank++) {
+        s->workers[rank].known = entries;
+        follow(s, rank);
+    }
+}
+
+/* Starts all buckets that rank 0's schedule lets start. */
+static void pump(steps *s) {
+    gw_schedule *schedule = s->config->schedule;
+    int before = s->entries, limit = s->config->at_once, bucket;
+    while (!s->status && (!limit || s->in_flight < limit) && (bucket = gw_schedule_next(schedule)) >= 0) {
+        if (!append(s, bucket, gw_schedule_bucket(schedule, bucket)->state == GW_BUCKET_HALFWAY)) return;
+        gw_schedule_start(schedule, bucket);
+        s->in_flight++;
+    }
+    if (before < s->entries) send_order(s);
+}
+
+/* Computing. */
+
+static void mark_step(steps *s, const worker *w) {
+    const gw_step_model_config *c = s->config;
+    if (w->step == c->warm) {
+        s->began = gw_plan_sim_now(s->sim);
+        s->began_path = *gw_plan_sim_path(s->sim);
+    }
+    s->ended = gw_plan_sim_now(s->sim);
+    s->ended_path = *gw_plan_sim_path(s->sim);
+    if (c->progress) c->progress(c->ctx, w->step, c->steps);
+}
+
+static void end_step(steps *s, worker *w) {
+    if (exchanges(s, w->step)) {
+        w->exchanged++;
+        if (w->rank == 0) {
+            gw_schedule_backward_done(s->config->schedule);
+            pump(s);
+        }
+        follow(s, w->rank);
+    }
+    w->step++;
+    w->produced = s->config->tensors->count;
+    w->layer = 0;
+    w->phase = w->step == s->config->steps ? OVER : FORWARD_WAITS;
+    if (w->rank == 0) mark_step(s, w);
+}
+
+static void hand_over(steps *s, worker *w) {
+    for (int t = s->first_tensor[w->layer + 1] - 1; t >= s->first_tensor[w->layer]; t--) {
+        w->produced = t;
+        if (w->rank != 0) continue;
+        gw_schedule_ready(s->config->schedule, t);
+        pump(s);
+    }
+    if (w->rank != 0) follow(s, w->rank);
+}
+
+static void compute(steps *s, worker *w, double us, gw_time_part kind) {
+    gw_plan_sim_after(s->sim, &w->timer, us * 1e-6 * s->config->compute, kind);
+}
+
+/* Advances a worker until it computes or waits. */
+static void go_on(steps *s, worker *w) {
+    const gw_profile *profile = s->config->profile;
+    for (;;) {
+        if (w->phase == FORWARD_WAITS) {
+            if (w->step > 0 && !layer_settled(s, w) && !runs_ahead(s, w->step - 1)) return;
+            w->phase = FORWARD;
+            compute(s, w, profile->layers[w->layer].forward_us, GW_TIME_FORWARD);
+            return;
+        }
+        if (w->phase != BACKWARD_WAITS) return;
+        bool travels = exchanges(s, w->step);
+        if (travels && !layer_settled(s, w)) return;
+        w->phase = BACKWARD; /* first, because hand_over may call go_on */
+        if (travels) hand_over(s, w);
+        if (w->layer-- > 0) {
+            compute(s, w, profile->layers[w->layer].backward_us, GW_TIME_BACKWARD);
+            return;
+        }
+        end_step(s, w);
+    }
+}
+
+static void layer_over(gw_plan_sim_timer *timer, void *ctx) {
+    steps *s = ctx;
+    worker *w = (worker *)timer;
+    const gw_profile *profile = s->config->profile;
+    if (w->phase == BACKWARD) {
+        w->phase = BACKWARD_WAITS;
+    } else if (w->layer + 1 < profile->count) {
+        w->layer++;
+        w->phase = FORWARD_WAITS;
+    } else {
+        w->phase = BACKWARD;
+        compute(s, w, profile->layers[w->layer].backward_us, GW_TIME_BACKWARD);
+        return;
+    }
+    go_on(s, w);
+}
+
+/* Setting up. */
+
+static gw_status take_memory(steps *s) {
+    const gw_step_model_config *c = s->config;
+    size_t ranks = (size_t)s->ranks, buckets = (size_t)s->buckets;
+    s->workers = calloc(ranks, sizeof *s->workers);
+    s->flights = calloc(ranks * buckets + 1, sizeof *s->flights);
+    s->started = calloc(buckets + 1, sizeof *s->started);
+    s->first_tensor = calloc((size_t)c->profile->count + 2, sizeof *s->first_tensor);
+    if (!s->workers || !s->flights || !s->started || !s->first_tensor)
+        return gw_fail(s->error, GW_MEMORY, "out of memory for %d ranks with %d buckets", s->ranks, s->buckets);
+    s->tags = 2 * GW_DISPATCH_STAGES;
+    for (int p = 0; p < s->buckets; p++)
+        if (2 * c->dispatches[p].partition_count > s->tags) s->tags = 2 * c->dispatches[p].partition_count;
+    for (int t = 0; t < c->tensors->count; t++) s->first_tensor[c->tensors->layer[t] + 1]++;
+    for (int l = 0; l < c->profile->count; l++) s->first_tensor[l + 1] += s->first_tensor[l];
+    for (int rank = 0; rank < s->ranks; rank++) {
+        s->workers[rank] = (worker){.timer = {.act = layer_over}, .rank = rank, .produced = c->tensors->count};
+        for (int p = 0; p < s->buckets; p++) *flight_of(s, rank, p) = (flight){.rank = rank, .bucket = p};
+    }
+    return GW_OK;
+}
+
+static gw_status check_all_over(steps *s) {
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (s->workers[rank].phase != OVER || s->workers[rank].cursor != s->entries)
+            return gw_fail(s->error, GW_INVALID, "the step of rank %d never ends under this strategy", rank);
+    return GW_OK;
+}
+
+static void sum_up(const steps *s, gw_step_model_result *result) {
+    const gw_step_model_config *c = s->config;
+    int measured = c->steps - c->warm;
+    *result = (gw_step_model_result){.step_seconds = (s->ended - s->began) / measured,
+                                .bytes = gw_plan_sim_bytes(s->sim) / s->ranks / c->steps,
+                                .messages = (double)gw_plan_sim_messages(s->sim) / s->ranks / c->steps,
+                                .simulated = gw_plan_sim_messages(s->sim)};
+    for (int i = 0; i < GW_TIME_PARTS; i++)
+        result->path.seconds[i] = (s->ended_path.seconds[i] - s->began_path.seconds[i]) / measured;
+}
+
+gw_status gw_step_model_run(const gw_step_model_config *config, gw_step_model_result *result, gw_error *error) {
+    steps s = {.config = config, .buckets = gw_schedule_buckets(config->schedule), .error = error};
+    gw_plan_sim_config run = config->run;
+    run.done = collective_over;
+    run.delivered = order_arrived;
+    run.ctx = &s;
+    gw_status status = gw_plan_sim_open(&s.sim, &run, error);
+    if (status) return status;
+    s.ranks = gw_plan_sim_ranks(s.sim);
+    fail(&s, take_memory(&s));
+    for (int rank = 0; rank < s.ranks && !s.status; rank++) go_on(&s, &s.workers[rank]);
+    while (!s.status && gw_plan_sim_run_next(s.sim, error)) continue;
+    if (!s.status && error->status) fail(&s, error->status);
+    if (!s.status) fail(&s, check_all_over(&s));
+    if (!s.status) sum_up(&s, result);
+    for (int i = 0; i < s.entries; i++) free(s.order[i].ops);
+    free(s.order);
+    free(s.first_tensor);
+    free(s.started);
+    free(s.flights);
+    free(s.workers);
+    gw_plan_sim_close(s.sim);
+    return s.status;
+}

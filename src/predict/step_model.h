@@ -1,0 +1,42 @@
+/* step_model.h - training steps of all ranks on the virtual clock: ranks compute layers, hand gradients to the
+ * production schedule, exchange buckets, and the next forward pass waits for the results that it needs.
+ *
+ * Rank 0's schedule decides for all; every rank starts the buckets in that order, each as soon as it has the gradients.
+ * If the policy reorders, rank 0 sends the order in messages, which queue behind those of gradients as in
+ * production. */
+#ifndef GW_PREDICT_STEP_MODEL_H
+#define GW_PREDICT_STEP_MODEL_H
+
+#include "predict/dispatch_model.h"
+#include "sync/sync.h"
+
+#define GW_STEP_MODEL_FIRST                                                                                            \
+    (UINT64_C(1) << 40) /* the number of the first step, as synchronization sees it: after any warm-up */
+
+typedef struct gw_step_model_config {
+    const gw_profile *profile;
+    const gw_dispatch_tensors *tensors;
+    gw_schedule *schedule;         /* borrowed and changed by gw_step_model_run; initially no bucket is ready */
+    const gw_dispatch *dispatches; /* of each bucket */
+    const gw_sync *sync;
+    const double *sync_values;
+    double compute;         /* factor on the profile's times */
+    int at_once;            /* buckets in flight at the same time; 0: as many as the schedule starts */
+    int steps, warm;        /* all steps, and those of them before the measurement */
+    gw_plan_sim_config run; /* gw_step_model_run sets its callbacks and ctx */
+    /* Called after each step of rank 0; may be NULL. */
+    void (*progress)(void *ctx, int step, int steps);
+    void *ctx;
+} gw_step_model_config;
+
+typedef struct gw_step_model_result {
+    double step_seconds;    /* between ends of backward passes, mean of the measured steps */
+    gw_time_breakdown path; /* critical path of such a step */
+    double bytes;           /* sent by one rank in a step, mean over ranks and steps */
+    double messages;        /* the same */
+    uint64_t simulated;     /* messages */
+} gw_step_model_result;
+
+gw_status gw_step_model_run(const gw_step_model_config *config, gw_step_model_result *result, gw_error *error);
+
+#endif

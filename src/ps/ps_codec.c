@@ -1,0 +1,336 @@
+/* ps_codec.c - partitions through a codec. See ps.h.
+ *
+ * Two forms. Where the codec's payloads can be merged and servers answer with means, the server merges what workers
+ * push, in worker order, and answers with that, round by round of the codec. Otherwise it decodes pushes, in worker
+ * order, into a sum (coded ranges as in coding.h). What comes back then depends on what an answer is:
+ *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze)
+ *   weights       as they are; where feedback=both the difference to what the worker holds is encoded. The server keeps
+ *                 a copy of what each worker holds (its view), so what an encoding lost is in the next difference.
+ *
+ * A partition's slot holds its payloads: one in the worker's memory, one for each worker in the server's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/ps_codec.h"
+
+#define ALIGNMENT 64
+
+static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static bool coded(const gw_ps *ps, int tensor) {
+    return ps->codec && ps->step_engine->tensors[tensor].what.dtype == GW_F32;
+}
+
+/* Set-up. */
+
+size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
+    if (!coded(ps, tensor) || ps->codec->tensors[tensor].exact) return grain;
+    size_t block = ps->codec->coding.setup.codec->block;
+    return block % grain ? block * grain : block;
+}
+
+/* So much that its payload is GW_PARTITION_BYTES, as far as that can be said of any tensor. */
+size_t gw_ps_codec_partition(const gw_ps *ps) {
+    if (!ps->codec) return GW_PARTITION_BYTES;
+    const gw_coding *coding = &ps->codec->coding;
+    gw_codec_tensor values = gw_codec_tensor_make("parcel", 1, GW_CODED_PARTITION_BYTES / sizeof(float));
+    const char *(*refuses)(const gw_codec_setup *, const gw_codec_tensor *, uint32_t) = coding->setup.codec->refuses;
+    if (refuses && refuses(&coding->setup, &values, coding->call.world)) return GW_CODED_PARTITION_BYTES;
+    size_t payload = gw_codec_bound(&coding->setup, &coding->call, gw_codec_whole(&values));
+    if (payload <= GW_PARTITION_BYTES) return GW_CODED_PARTITION_BYTES;
+    size_t bytes = (size_t)GW_CODED_PARTITION_BYTES / 1024 * GW_PARTITION_BYTES / payload * 1024;
+    return bytes > GW_PARTITION_BYTES ? bytes : GW_PARTITION_BYTES;
+}
+
+static gw_status name_tensors(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < c->count; i++) {
+        const gw_reducer_tensor *t = &ps->step_engine->tensors[i].what;
+        size_t rows = t->rows ? t->rows : 1;
+        gw_codec_tensor given = gw_codec_tensor_make(t->name, rows, t->count / rows);
+        status = gw_coding_name(&c->coding, &c->tensors[i], &given, t->exact || t->dtype != GW_F32, error);
+        bool pushes = !ps->step_engine->config.serves_only;
+        if (status || c->tensors[i].exact || !gw_codec_stateful(&c->coding.setup) || !pushes) continue;
+        gw_codec_range whole = gw_codec_whole(&c->tensors[i].what);
+        c->state_bytes += gw_codec_state_bytes(&c->coding.setup, whole);
+        status = gw_codec_state_make(&c->tensors[i].state, &c->coding.setup, whole, error);
+    }
+    return status;
+}
+
+gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
+    const gw_step_engine_config *config = &ps->step_engine->config;
+    if (config->codec.codec->identity) return GW_OK;
+    gw_ps_codec *c = ps->codec = calloc(1, sizeof *c);
+    if (!c) return gw_fail(error, GW_MEMORY, "out of memory for a codec");
+    c->count = config->count;
+    c->merges = gw_codec_merges(&config->codec) && !ps->weights_here;
+    c->differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
+    c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
+    if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
+    gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->workers, error);
+    return status ? status : name_tensors(ps, error);
+}
+
+/* What the server keeps of its shares; once these are known. */
+gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    gw_status status = GW_OK;
+    if (!c || ps->own < 0) return GW_OK;
+    for (int i = 0; !status && i < ps->shards.first_of[ps->shards.tensors]; i++) {
+        const gw_shard *share = &ps->shards.list[i];
+        gw_coded_tensor *t = &c->tensors[share->tensor];
+        if (share->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
+        if (ps->weights_here && !c->differences) continue;
+        gw_codec_range range = {&t->what, share->first, share->count};
+        c->state_bytes += gw_codec_state_bytes(&c->coding.second, range);
+        status = gw_codec_state_make(&t->second, &c->coding.second, range, error);
+    }
+    if (status || !c->differences) return status;
+    size_t bytes = ps->shards.space_bytes[ps->own];
+    c->views = calloc((size_t)ps->world, sizeof *c->views);
+    bool fits = c->views != NULL;
+    for (int w = 0; fits && w < ps->world; w++)
+        if (w != ps->rank && !ps->placement.members[w].serves_only) fits = (c->views[w] = malloc(bytes + 1)) != NULL;
+    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for what %d workers hold", ps->world);
+}
+
+void gw_ps_codec_close(gw_ps *ps) {
+    gw_ps_codec *c = ps->codec;
+    if (!c) return;
+    for (int i = 0; c->tensors && i < c->count; i++) gw_coding_tensor_free(&c->tensors[i]);
+    for (int w = 0; c->views && w < ps->world; w++) free(c->views[w]);
+    free(c->tensors);
+    free(c->views);
+    free(c->slots);
+    free(c->answers);
+    free(c->answer_bytes);
+    free(c->pushes);
+    free(c->known);
+    free(c);
+}
+
+/* Slots. */
+
+size_t gw_ps_codec_merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round) {
+    const gw_coding *coding = &ps->codec->coding;
+    if (gw_ps_tensor_of(ps, part)->exact) return round ? 0 : part->count * sizeof(float);
+    gw_codec_call call = coding->call;
+    call.round = round;
+    return gw_codec_bound(&coding->setup, &call, gw_ps_range_of(ps, part));
+}
+
+static void measure(gw_ps *ps, gw_partition *p) {
+    const gw_coding *coding = &ps->codec->coding;
+    size_t first = 0, second = 0;
+    p->rounds = 1;
+    p->coded = coded(ps, ps->segments[p->first].tensor);
+    p->slot_bytes = p->bytes;
+    if (!p->coded) return;
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        first += ps->codec->merges ? gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0))
+                                   : gw_coding_bound(coding, t, &coding->setup, gw_ps_range_of(ps, part));
+        second += gw_coding_bound(coding, t, &coding->second, gw_ps_range_of(ps, part));
+        if (ps->codec->merges && !t->exact) p->rounds = gw_codec_rounds(&coding->setup);
+    }
+    p->second_at = first;
+    if (ps->codec->merges) {
+        for (int i = 0; p->rounds > 1 && i < p->segments; i++)
+            first += gw_coding_padded(gw_ps_codec_merged_bytes(ps, &ps->segments[p->first + i], 1));
+        second = first;
+    }
+    p->push_bytes = first;
+    p->answer_bytes = second;
+    p->slot_bytes = first > second ? first : second;
+    if (ps->weights_here && p->bytes > p->slot_bytes) p->slot_bytes = p->bytes;
+}
+
+static bool again(void **memory, size_t bytes) {
+    void *grown = realloc(*memory, bytes + 1);
+    if (grown) *memory = grown;
+    return grown != NULL;
+}
+
+static bool serve_slots(gw_ps *ps, size_t bytes) {
+    gw_ps_codec *c = ps->codec;
+    size_t members = (size_t)ps->partition_count * (size_t)ps->world;
+    bool fits = again((void **)&c->answers, bytes) &&
+                again((void **)&c->answer_bytes, (size_t)ps->partition_count * sizeof *c->answer_bytes) &&
+                again((void **)&c->pushes, members * sizeof *c->pushes) &&
+                again((void **)&c->known, members * sizeof *c->known);
+    for (int w = 0; fits && w < ps->world; w++)
+        if (w != ps->rank && !ps->placement.members[w].serves_only) fits = again((void **)&ps->recv_buffer[w], bytes);
+    if (fits) memset(c->known, 0, members * sizeof *c->known);
+    ps->recv_buffer_bytes = bytes;
+    c->served_bytes = bytes + (c->differences ? ps->shards.space_bytes[ps->own] * ((size_t)ps->world - 1) : 0);
+    return fits;
+}
+
+gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
+    gw_ps_codec *c = ps->codec;
+    if (!c) return GW_OK;
+    size_t own = 0;
+    c->slots_bytes = 0;
+    for (int i = 0; i < ps->partition_count; i++) {
+        gw_partition *p = &ps->partitions[i];
+        measure(ps, p);
+        c->slots_bytes += padded(p->slot_bytes);
+    }
+    bool fits = again((void **)&c->slots, c->slots_bytes);
+    uint8_t *slot = c->slots;
+    for (int i = 0; fits && i < ps->partition_count; i++) {
+        gw_partition *p = &ps->partitions[i];
+        p->slot = slot;
+        slot += padded(p->slot_bytes);
+        p->slot_at = own;
+        if (p->server == ps->own) own += padded(p->slot_bytes);
+    }
+    if (fits && ps->own >= 0) fits = serve_slots(ps, own);
+    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed pushes", c->slots_bytes);
+}
+
+/* The worker's side. */
+
+void gw_ps_codec_at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
+    ps->codec->coding.call.step = step;
+    ps->codec->coding.call.pass = pass;
+    ps->codec->coding.call.rate_growth = growth;
+}
+
+void gw_ps_codec_begin(gw_ps *ps, int bucket, uint64_t step) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(ps->step_engine->schedule, bucket);
+    if (!ps->codec) return;
+    gw_ps_codec_at_step(ps, step, 0, 0);
+    for (int i = 0; i < gw_schedule_bucket(ps->step_engine->schedule, bucket)->ranges; i++)
+        if (coded(ps, ranges[i].tensor))
+            gw_coding_prepare(&ps->codec->coding, &ps->codec->tensors[ranges[i].tensor],
+                              ps->step_engine->tensors[ranges[i].tensor].view.travels);
+}
+
+void gw_ps_codec_begun(gw_ps *ps, int bucket) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(ps->step_engine->schedule, bucket);
+    for (int i = 0; ps->codec && i < gw_schedule_bucket(ps->step_engine->schedule, bucket)->ranges; i++)
+        if (coded(ps, ranges[i].tensor)) gw_coding_guard(&ps->codec->coding, &ps->codec->tensors[ranges[i].tensor]);
+}
+
+uint8_t *gw_ps_codec_slot(const gw_partition *p) { return p->slot + (p->round % p->rounds ? p->second_at : 0); }
+
+/* The merged payload of round 0 of a segment, and where this one's stands in a later round. */
+static gw_codec_call call_in_round(const gw_ps *ps, const gw_segment *part, uint32_t round, const uint8_t *before) {
+    gw_codec_call call = ps->codec->coding.call;
+    call.round = round;
+    call.clip = gw_ps_tensor_of(ps, part)->clip;
+    if (round == 0) return call;
+    call.reduced = before;
+    call.reduced_bytes = gw_ps_codec_merged_bytes(ps, part, round - 1);
+    return call;
+}
+
+static gw_status encode_merged(gw_ps *ps, const gw_partition *p, size_t *bytes, gw_error *error) {
+    const gw_codec_setup *setup = &ps->codec->coding.setup;
+    uint32_t round = (uint32_t)(p->round % p->rounds);
+    uint8_t *begin = gw_ps_codec_slot(p), *at = begin;
+    const uint8_t *before = p->slot;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        const uint8_t *values = gw_ps_tensor_at(ps, part, false);
+        size_t room = gw_ps_codec_merged_bytes(ps, part, round), used;
+        gw_codec_call call = call_in_round(ps, part, round, before);
+        if (t->exact) memcpy(at, values, room);
+        else status = gw_codec_encode(setup, &call, gw_ps_range_of(ps, part),
+                                      gw_codec_stateful(setup) ? &t->state : NULL, (const float *)(const void *)values,
+                                      at, room, &used, &t->report, error);
+        at += gw_coding_padded(room);
+        before += gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0));
+    }
+    *bytes = (size_t)(at - begin);
+    return status;
+}
+
+gw_status gw_ps_codec_encode(gw_ps *ps, const gw_partition *p, uint64_t step, size_t *bytes, gw_error *error) {
+    gw_coding *coding = &ps->codec->coding;
+    uint8_t *at = p->slot;
+    gw_status status = GW_OK;
+    gw_ps_codec_at_step(ps, step, 0, gw_dispatch_rate_growth(ps->step_engine, step));
+    if (ps->codec->merges) return encode_merged(ps, p, bytes, error);
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        status = gw_coding_encode(coding, t, &coding->setup, &t->state, gw_ps_range_of(ps, part),
+                               (const float *)(const void *)gw_ps_tensor_at(ps, part, false), &at, error);
+    }
+    *bytes = (size_t)(at - p->slot);
+    return status;
+}
+
+static gw_status decode_merged(gw_ps *ps, const gw_partition *p, float scale, gw_error *error) {
+    const gw_codec_setup *setup = &ps->codec->coding.setup;
+    const uint8_t *before = p->slot, *at = gw_ps_codec_slot(p);
+    uint32_t last = (uint32_t)p->rounds - 1;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+        float *to = (float *)(void *)gw_ps_tensor_at(ps, part, false);
+        size_t bytes = gw_ps_codec_merged_bytes(ps, part, last);
+        gw_codec_call call = call_in_round(ps, part, last, before);
+        memset(to, 0, part->count * sizeof *to);
+        if (t->exact) { /* in round 0, which may be before the last */
+            gw_codec_call plain = call_in_round(ps, part, 0, NULL);
+            status = gw_codec_decode_add(&ps->codec->coding.plain, &plain, gw_ps_range_of(ps, part), before,
+                                         part->count * sizeof *to, scale, to, error);
+        } else {
+            status = gw_codec_decode_add(setup, &call, gw_ps_range_of(ps, part), at, bytes, scale, to, error);
+            if (!status && gw_codec_stateful(setup))
+                status = gw_codec_settle(setup, &call, gw_ps_range_of(ps, part), &t->state, at, bytes, error);
+        }
+        at += gw_coding_padded(bytes);
+        before += gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0));
+    }
+    return status;
+}
+
+gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t *at,
+                      size_t bytes, float scale, float *space, gw_error *error) {
+    const uint8_t *end = at + bytes;
+    gw_status status = GW_OK;
+    for (int i = 0; !status && i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        float *to = space ? space : (float *)(void *)gw_ps_tensor_at(ps, part, ps->weights_here);
+        status = gw_coding_decode_add(&ps->codec->coding, gw_ps_tensor_of(ps, part), setup, gw_ps_range_of(ps, part),
+                                      from, &at, end, scale, to, error);
+        if (space) space += part->count;
+    }
+    return status;
+}
+
+gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *p, int from, size_t bytes, uint64_t step,
+                               gw_error *error) {
+    float scale = ps->step_engine->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
+    gw_ps_codec_at_step(ps, step, ps->codec->merges ? 0 : 1, 0);
+    const gw_codec_setup *setup = &ps->codec->coding.second;
+    if (ps->weights_here) return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, 1, NULL, error);
+    if (ps->codec->merges) return decode_merged(ps, p, scale, error);
+    for (int i = 0; i < p->segments; i++) {
+        const gw_segment *part = &ps->segments[p->first + i];
+        memset(gw_ps_tensor_at(ps, part, false), 0, part->count * sizeof(float));
+    }
+    return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, scale, NULL, error);
+}
+
+/* What it comes to. */
+
+size_t gw_ps_codec_memory(const gw_ps *ps) { return ps->codec ? ps->codec->slots_bytes + ps->codec->served_bytes : 0; }
+size_t gw_ps_codec_state_bytes(const gw_ps *ps) { return ps->codec ? ps->codec->state_bytes : 0; }
+
+gw_codec_state *gw_ps_codec_state(const gw_ps *ps, int tensor, bool owner) {
+    gw_ps_codec *c = ps->codec;
+    if (!c || c->tensors[tensor].exact) return NULL;
+    gw_codec_state *state = owner ? &c->tensors[tensor].second : &c->tensors[tensor].state;
+    return state->tensor.count && !(owner && ps->weights_here) ? state : NULL;
+}

@@ -1,0 +1,57 @@
+/* coding.h - encodes and decodes tensors with a codec, for exchanges (coded_exchange.c) and servers (ps_codec.c).
+ *
+ * A payload message is a sequence of coded ranges of tensors, in an order that both sides know. A coded range is a
+ * 32-bit word, then the payload, padded to 4 bytes. The word has the length in bytes; its top bit says that the range
+ * was sent exact. If a codec has several rounds and is not reduced in flight, all rounds run at once, each on the
+ * result of the previous one. The payloads of the rounds then follow each other. */
+#ifndef GW_REDUCER_CODING_H
+#define GW_REDUCER_CODING_H
+
+#include "compress/compress.h"
+
+#define GW_CODING_ROUNDS_MAX 2
+
+typedef struct gw_coding {
+    gw_codec_setup setup, second; /* of the worker's pass and the owner's */
+    gw_codec_setup exact; /* sends values and the residual of the coded pass */
+    gw_codec_setup plain; /* has no state: for tensors that are always exact, and for decoding exact ranges */
+    gw_codec_call call;
+} gw_coding;
+
+typedef struct gw_coded_tensor {
+    gw_codec_tensor what;  /* the name is a copy */
+    gw_codec_state state;  /* of the worker's pass, for the whole tensor */
+    gw_codec_state second; /* of the owner's pass, for the part that this rank owns */
+    gw_codec_report report;
+    gw_codec_guard guard;
+    float clip;            /* of the current step */
+    bool exact;            /* always sent exact */
+} gw_coded_tensor;
+
+gw_status gw_coding_open(gw_coding *coding, const gw_codec_setup *setup, uint64_t seed, int rank, int world,
+                         gw_error *error);
+
+/* exact: never encode it. Small tensors and those that the codec refuses are not encoded either. Makes no state. */
+gw_status gw_coding_name(const gw_coding *coding, gw_coded_tensor *tensor, const gw_codec_tensor *given, bool exact,
+                         gw_error *error);
+void gw_coding_tensor_free(gw_coded_tensor *tensor); /* frees its name and state */
+
+/* Once for each tensor and step, before its first range is encoded. gradient: of the whole tensor. */
+void gw_coding_prepare(gw_coding *coding, gw_coded_tensor *tensor, const float *gradient);
+/* Bytes that a coded range takes in a message at most, its length word included. */
+size_t gw_coding_bound(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
+                      gw_codec_range range);
+size_t gw_coding_padded(size_t bytes); /* to 4 bytes */
+
+/* Encodes one range at *at, and moves *at behind it. state: the worker's or the owner's. */
+gw_status gw_coding_encode(gw_coding *coding, gw_coded_tensor *tensor, const gw_codec_setup *setup,
+                           gw_codec_state *state, gw_codec_range range, const float *values, uint8_t **at,
+                           gw_error *error);
+/* Decodes one range at *at, from that rank, adds it to a sum, and moves *at behind it. */
+gw_status gw_coding_decode_add(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
+                         gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
+                         float *sum, gw_error *error);
+/* After a step: decides whether the tensor is sent exact from now on, and logs a change. */
+void gw_coding_guard(const gw_coding *coding, gw_coded_tensor *tensor);
+
+#endif

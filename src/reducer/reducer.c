@@ -1,0 +1,357 @@
+/* reducer.c - the reducer calls of gradwire.h: they check arguments and wait; step_engine.c does the work. commit.c
+ * makes a reducer, resume.c moves it to another communicator. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "ps/server_process.h"
+#include "reducer/reducer_internal.h"
+#include "runtime/recording.h"
+#include "strategy/combine.h"
+
+static gw_status report(gw_status status, const gw_error *error) {
+    return status ? gw_comm_set_last_error(error) : GW_OK;
+}
+
+/* Waiting. */
+
+typedef struct awaited {
+    const gw_reducer *reducer;
+    int tensor;
+    bool (*holds)(const gw_step_engine *step_engine, int tensor);
+} awaited;
+
+static bool failed(const gw_reducer *reducer) {
+    return atomic_load(&reducer->comm->failed) || gw_step_engine_error(reducer->step_engine)->status;
+}
+
+static bool over(void *ctx) {
+    const awaited *a = ctx;
+    return a->holds(a->reducer->step_engine, a->tensor) || failed(a->reducer);
+}
+
+static gw_status failure(const gw_reducer *reducer) {
+    if (atomic_load(&reducer->comm->failed)) return gw_comm_set_last_error(&reducer->comm->error);
+    return gw_comm_set_last_error(gw_step_engine_error(reducer->step_engine));
+}
+
+static gw_status wait_until(gw_reducer *reducer, int tensor, bool (*holds)(const gw_step_engine *, int)) {
+    awaited a = {reducer, tensor, holds};
+    if (failed(reducer)) return failure(reducer);
+    if (holds(reducer->step_engine, tensor)) return GW_OK;
+    gw_time begun = gw_clock_now();
+    gw_context_lock_to_drive(reducer->comm->context);
+    gw_context_drive_until(reducer->comm->context, over, &a);
+    gw_context_unlock(reducer->comm->context);
+    reducer->wait_ns += gw_clock_now() - begun;
+    gw_step_engine_trace_waited(reducer->step_engine, tensor, begun);
+    return holds(reducer->step_engine, tensor) ? GW_OK : failure(reducer);
+}
+
+/* A step is recorded from the end of the one before, or, after a flush, from its first call. */
+static void trace_begin(gw_reducer *reducer) {
+    gw_trace *trace = gw_comm_trace(reducer->comm);
+    if (trace && !reducer->step_began) reducer->step_began = gw_trace_now(trace);
+}
+
+static void trace_end(gw_reducer *reducer) {
+    gw_trace *trace = gw_comm_trace(reducer->comm);
+    gw_time now = trace ? gw_trace_now(trace) : 0;
+    if (trace && reducer->step_began)
+        gw_trace_span(trace, GW_TRACE_STEP, reducer->next_step, 0, 0, 0, reducer->step_began, now);
+    reducer->step_began = now;
+}
+
+/* The calls of a training step. */
+
+static gw_status check(const gw_reducer *reducer, int tensor, const char *call) {
+    gw_error error = {.rank = -1};
+    if (reducer && gw_comm_forked(reducer->comm)) return GW_INVALID;
+    if (reducer && tensor >= 0 && tensor < reducer->count) return GW_OK;
+    if (!reducer) gw_fail(&error, GW_INVALID, "%s: the reducer is NULL", call);
+    else gw_fail(&error, GW_INVALID, "%s: there is no tensor %d among %d", call, tensor, reducer->count);
+    return gw_comm_set_last_error(&error);
+}
+
+/* A bucket may wait for gradients that are not ready, and some schedules wait for the end of the step: a call that
+ * waited for them would deadlock its own caller. */
+static gw_status check_ended(const gw_reducer *reducer, int tensor, const char *call) {
+    gw_error error = {.rank = -1};
+    if (failed(reducer) || !gw_step_engine_begun(reducer->step_engine, tensor)) return GW_OK;
+    gw_fail(&error, GW_INVALID, "%s: %s is ready in a step that has not ended: call gw_reducer_end first", call,
+            gw_step_engine_name(reducer->step_engine, tensor));
+    return gw_comm_set_last_error(&error);
+}
+
+/* Called before a gradient is handed over, as a tensor or as factors. */
+static gw_status before_ready(gw_reducer *reducer, int tensor, const char *call) {
+    gw_status status = check(reducer, tensor, call);
+    if (!status) trace_begin(reducer);
+    /* A synchronization that runs ahead waits here for the previous step. */
+    if (!status && gw_step_engine_usable(reducer->step_engine, tensor) &&
+        !gw_step_engine_begun(reducer->step_engine, tensor))
+        status = wait_until(reducer, tensor, gw_step_engine_settled);
+    if (!status && failed(reducer)) return failure(reducer);
+    if (!status && gw_step_timing_runs(&reducer->timing))
+        gw_step_timing_ready(&reducer->timing, tensor, gw_clock_now());
+    return status;
+}
+
+gw_status gw_reducer_ready(gw_reducer *reducer, int tensor) {
+    gw_error error = {.rank = -1};
+    bool complete = false;
+    gw_status status = before_ready(reducer, tensor, "gw_reducer_ready");
+    if (!status) status = report(gw_step_engine_ready(reducer->step_engine, tensor, &complete, &error), &error);
+    if (complete) gw_context_notify(reducer->comm->context);
+    return status;
+}
+
+bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor) {
+    return reducer && tensor >= 0 && tensor < reducer->count &&
+           gw_step_engine_wants_factors(reducer->step_engine, tensor);
+}
+
+gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
+                                   size_t batch) {
+    gw_error error = {.rank = -1};
+    bool complete = false;
+    gw_status status = before_ready(reducer, tensor, "gw_reducer_ready_factors");
+    if (!status)
+        status = report(
+            gw_step_engine_ready_factors(reducer->step_engine, tensor, left, right, batch, &complete, &error), &error);
+    if (complete) gw_context_notify(reducer->comm->context);
+    return status;
+}
+
+gw_status gw_reducer_wait(gw_reducer *reducer, int tensor) {
+    gw_status status = check(reducer, tensor, "gw_reducer_wait");
+    if (!status) status = check_ended(reducer, tensor, "gw_reducer_wait");
+    bool timed = !status && gw_step_timing_runs(&reducer->timing);
+    if (!status) trace_begin(reducer);
+    gw_time asked = timed ? gw_clock_now() : 0;
+    if (!status) status = wait_until(reducer, tensor, gw_step_engine_usable);
+    if (timed) gw_step_timing_wait(&reducer->timing, tensor, asked, gw_clock_now());
+    return status;
+}
+
+/* Between two steps: cuts other buckets. Everything is flushed, and all ranks have the same settings. */
+static gw_status recut(gw_reducer *reducer, const gw_schedule_settings *settings, const gw_schedule_facts *facts) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_barrier(reducer->comm); /* a server's other workers may still push the old buckets */
+    if (status) return status;
+    gw_context_lock(reducer->comm->context);
+    status = gw_step_engine_recut(reducer->step_engine, settings, facts, &error);
+    gw_context_unlock(reducer->comm->context);
+    if (status) return report(status, &error);
+    gw_reducer_log_summary(reducer);
+    return gw_barrier(reducer->comm); /* no message of a new bucket may reach a rank that has only the old ones */
+}
+
+/* Gives rank 0's measurements to all ranks, and cuts buckets by them. */
+static gw_status recut_by_timing(gw_reducer *reducer) {
+    gw_status status = gw_reducer_flush(reducer);
+    if (!status) status = gw_step_timing_broadcast(&reducer->timing, reducer->comm);
+    if (status) return status;
+    gw_schedule_facts facts = gw_step_timing_facts(&reducer->timing);
+    gw_schedule_settings settings = *gw_schedule_current_settings(gw_step_engine_schedule(reducer->step_engine));
+    return recut(reducer, &settings, &facts);
+}
+
+/* A trial of the tuner is over: cuts the buckets of the next trial, or the final ones. */
+static gw_status recut_by_trial(gw_reducer *reducer) {
+    gw_status status = gw_reducer_flush(reducer);
+    if (!status) status = gw_tuning_end_trial(&reducer->tuning, reducer->comm, &reducer->strategy);
+    if (status) return status;
+    const gw_setting *schedule = &reducer->strategy.axes[GW_AXIS_SCHEDULE];
+    gw_schedule_settings settings = gw_policy_of(schedule->technique)->settings(schedule->values);
+    return recut(reducer, &settings, NULL);
+}
+
+gw_status gw_reducer_end(gw_reducer *reducer) {
+    gw_error error = {.rank = -1};
+    if (reducer && reducer->count == 0) return GW_OK;
+    gw_status status = check(reducer, 0, "gw_reducer_end");
+    if (!status && failed(reducer)) return failure(reducer);
+    if (!status) status = report(gw_step_engine_end(reducer->step_engine, &error), &error);
+    if (!status) {
+        trace_end(reducer);
+        reducer->steps++;
+        reducer->next_step++;
+        gw_context_notify(reducer->comm->context);
+    }
+    if (status) return status;
+    if (gw_tuning_runs(&reducer->tuning) && gw_tuning_step(&reducer->tuning, gw_clock_now()))
+        return recut_by_trial(reducer);
+    if (!gw_step_timing_runs(&reducer->timing)) return GW_OK;
+    gw_step_timing_end(&reducer->timing);
+    return gw_step_timing_runs(&reducer->timing) ? GW_OK : recut_by_timing(reducer);
+}
+
+gw_status gw_reducer_flush(gw_reducer *reducer) {
+    gw_status status = GW_OK;
+    if (!reducer) return check(reducer, 0, "gw_reducer_flush");
+    if (gw_comm_forked(reducer->comm)) return GW_INVALID;
+    for (int i = 0; i < reducer->count && !status; i++) status = check_ended(reducer, i, "gw_reducer_flush");
+    for (int i = 0; i < reducer->count && !status; i++) status = wait_until(reducer, i, gw_step_engine_settled);
+    if (!status) gw_step_engine_settle(reducer->step_engine);
+    reducer->step_began = 0;
+    return status;
+}
+
+static bool quiet(void *ctx) {
+    const gw_reducer *reducer = ctx;
+    return failed(reducer) || gw_step_engine_quiet(reducer->step_engine);
+}
+
+bool gw_reducer_has_servers(const gw_reducer *reducer) {
+    return reducer && gw_step_engine_servers(reducer->step_engine) != NULL;
+}
+
+bool gw_reducer_quiet(const gw_reducer *reducer) {
+    gw_context_lock(reducer->comm->context);
+    bool over = !failed(reducer) && gw_step_engine_quiet(reducer->step_engine);
+    gw_context_unlock(reducer->comm->context);
+    return over;
+}
+
+gw_status gw_reducer_leave(gw_reducer *reducer) {
+    gw_status status = gw_reducer_flush(reducer);
+    if (status) return status;
+    gw_step_engine_leave(reducer->step_engine);
+    gw_context_lock(reducer->comm->context);
+    gw_context_drive_until(reducer->comm->context, quiet, reducer);
+    gw_context_unlock(reducer->comm->context);
+    return failed(reducer) && !gw_step_engine_quiet(reducer->step_engine) ? failure(reducer) : GW_OK;
+}
+
+static bool idle(void *ctx) {
+    const gw_reducer *reducer = ctx;
+    return failed(reducer) || !gw_step_engine_in_flight(reducer->step_engine);
+}
+
+/* True if the reducer is closed in the middle of a step. It then calls gw_abort, since other ranks wait for gradients
+ * that will not come. */
+static bool broken_off(gw_reducer *reducer) {
+    int begun = 0;
+    while (begun < reducer->count && !gw_step_engine_begun(reducer->step_engine, begun)) begun++;
+    if (begun == reducer->count) return false;
+    char reason[GW_ERROR_TEXT_BYTES / 2];
+    snprintf(reason, sizeof reason, "it closed a reducer in a step that had not ended, in which %.100s was ready",
+             gw_step_engine_name(reducer->step_engine, begun));
+    if (reducer->comm->size > 1 && !failed(reducer)) gw_abort(reducer->comm, reason);
+    return true;
+}
+
+void gw_reducer_close(gw_reducer *reducer) {
+    if (!reducer || (reducer->comm && gw_comm_forked(reducer->comm))) return;
+    gw_context *context = reducer->comm ? reducer->comm->context : NULL;
+    if (reducer->attached) { /* else a commit or a resume failed */
+        bool broken = broken_off(reducer);
+        for (int i = 0; i < reducer->count && !broken; i++) wait_until(reducer, i, gw_step_engine_settled);
+        gw_step_engine_leave(reducer->step_engine);
+        gw_context_lock(context);
+        gw_context_drive_until(context, broken ? idle : quiet, reducer);
+        gw_reducer_detach(reducer);
+        gw_context_unlock(context);
+    }
+    if (reducer->step_engine) {
+        gw_context_lock(context);
+        gw_step_engine_close(reducer->step_engine);
+        gw_context_unlock(context);
+    }
+    gw_step_timing_close(&reducer->timing);
+    gw_tuning_close(&reducer->tuning);
+    gw_reducer_table_free(&reducer->table);
+    if (reducer->comm) {
+        gw_free(reducer->comm, reducer->flat);
+        gw_finalize(reducer->comm);
+    }
+    free(reducer->tune);
+    free(reducer);
+}
+
+/* Counters and state. */
+
+uint64_t gw_reducer_reached(const gw_reducer *reducer, int tensor) {
+    bool known = reducer && tensor >= 0 && tensor < reducer->count;
+    return known ? gw_step_engine_reached(reducer->step_engine, tensor) : 0;
+}
+
+gw_reducer_counters gw_reducer_read_counters(const gw_reducer *reducer) {
+    const gw_sync *sync = gw_sync_of(reducer->strategy.axes[GW_AXIS_SYNC].technique);
+    gw_context *context = reducer->comm->context;
+    if (gw_context_forked(context)) return (gw_reducer_counters){0};
+    gw_context_lock(context);
+    gw_engine_counters now = gw_engine_count(gw_core_engine(context->core));
+    gw_context_unlock(context);
+    return (gw_reducer_counters){.steps = reducer->steps,
+                              .first_step = reducer->first_step,
+                              .step = reducer->next_step,
+                              .bytes_sent = reducer->earlier.bytes_sent + now.bytes_sent - reducer->before.bytes_sent,
+                              .messages_sent = reducer->earlier.messages_sent + now.messages_sent -
+                                               reducer->before.messages_sent,
+                              .dense_bytes = reducer->dense_bytes * reducer->steps,
+                              .wait_ns = reducer->wait_ns,
+                              .buckets = gw_step_engine_buckets(reducer->step_engine),
+                              .memory_bytes = gw_step_engine_memory_bytes(reducer->step_engine),
+                              .codec_bytes = gw_step_engine_codec_bytes(reducer->step_engine),
+                              .local_optimisers = sync->local || sync->rule,
+                              .weights_agree = gw_step_engine_agrees(reducer->step_engine),
+                              .tuning = gw_tuning_runs(&reducer->tuning),
+                              .trials = reducer->tuning.trials};
+}
+
+int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size) {
+    return gw_strategy_print(&reducer->strategy, text, size);
+}
+
+/* Each server has times of all workers: take the largest. */
+gw_status gw_reducer_share_times(gw_reducer *reducer, gw_reducer_worker_stats *workers, gw_error *error) {
+    gw_comm *comm = reducer->comm;
+    gw_context_lock(comm->context);
+    for (int w = 0; w < reducer->workers; w++) {
+        gw_clock_table_times times = gw_step_engine_times(reducer->step_engine, w, gw_clock_now());
+        workers[w] = (gw_reducer_worker_stats){times.pushes, times.late, times.held, times.held_others};
+    }
+    gw_context_unlock(comm->context);
+    size_t numbers = (size_t)reducer->workers * (sizeof *workers / sizeof(int64_t));
+    gw_status status = gw_allreduce(comm, workers, workers, numbers, GW_I64, GW_MAX);
+    return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
+}
+
+gw_status gw_reducer_workers(gw_reducer *reducer, gw_reducer_worker_stats *workers) {
+    gw_error error = {.rank = -1};
+    gw_status status = GW_OK;
+    if (gw_comm_forked(reducer->comm)) return GW_INVALID;
+    if (reducer->table.bytes)
+        status =
+            gw_servers_call(reducer->comm->context->everyone, GW_SERVER_COMMAND_TIMES, reducer->number, NULL, &error);
+    if (!status) status = gw_reducer_share_times(reducer, workers, &error);
+    return report(status, &error);
+}
+
+size_t gw_reducer_state_bytes(const gw_reducer *reducer) { return gw_step_engine_state_bytes(reducer->step_engine); }
+
+gw_status gw_reducer_state_save(gw_reducer *reducer, void *memory) {
+    gw_status status = gw_reducer_flush(reducer);
+    if (!status) gw_step_engine_state_save(reducer->step_engine, memory);
+    return status;
+}
+
+gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size_t bytes) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_reducer_flush(reducer);
+    if (!status) status = report(gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error), &error);
+    return status;
+}
+
+gw_status gw_reducer_state_merge(gw_reducer *reducer, const void *memory, size_t bytes) {
+    gw_error error = {.rank = -1};
+    gw_status status = gw_reducer_flush(reducer);
+    if (!status) status = report(gw_step_engine_state_take_over(reducer->step_engine, memory, bytes, &error), &error);
+    return status;
+}

@@ -1,0 +1,138 @@
+/* step_engine.h - training steps as a polled state machine: the only module that knows the order of a step.
+ *
+ *     ready --> schedule --> bucket --> dispatch (all-reduce, codec and exchange, servers) --> arrive (sync) --> done
+ *
+ * A bucket is the data of one exchange: several fused tensors, or a slice of one tensor.
+ *
+ * Threads. The caller's thread makes the calls marked (C): it hands tensors over through a ring and reads how far each
+ * has come. The driver (the thread that polls the core) does everything else. A tensor's memory belongs to the driver
+ * from gw_step_engine_ready until its `done` count has risen.
+ *
+ * Matching. Every rank starts operations on the engine's team in the same order: as gradients become ready if that
+ * order is fixed, as rank 0 decides (start_order.h) if the schedule reorders. An exchange through a codec takes several
+ * operations and has a team of its own, so that operations of two exchanges may interleave differently on each rank.
+ * Parameter servers need no common order: every message says what it is. */
+#ifndef GW_REDUCER_STEP_ENGINE_H
+#define GW_REDUCER_STEP_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "compress/compress.h"
+#include "engine/rank_core.h"
+#include "ps/clock_table.h"
+#include "ps/placement.h"
+#include "reducer/coded_exchange.h"
+#include "schedule/schedule.h"
+#include "strategy/strategy.h"
+#include "sync/sync.h"
+
+typedef struct gw_step_engine gw_step_engine;
+
+typedef struct gw_step_engine_config {
+    gw_core *core;
+    gw_team *team;           /* only for the step engine */
+    uint32_t first_id;       /* of the teams it opens: gw_step_engine_teams of them, the same on all ranks */
+    const char *arch;        /* of the strategy line */
+    size_t chunk_bytes;
+    int servers;             /* parameter servers that reduce the buckets (ps.h); 0: collectives do */
+    bool serves_only;        /* this rank makes no steps: its tensors have no memory, only addresses */
+    bool factors;            /* fully connected layers may be sent as factors (factors.h) */
+    const gw_ps_member *members; /* with servers, one for each rank of the team; NULL: all ranks have just started and
+                                    are workers. Read only by open and rejoin */
+    int replicas;            /* of each server: 0 or 1 */
+    uint64_t snapshot_every; /* steps between two snapshots of a server; 0: none */
+    const char *snapshots;   /* the directory they are written to; outlives the engine. NULL: no snapshots */
+    const gw_policy *policy;
+    gw_schedule_settings settings;
+    gw_codec_setup codec;    /* gw_codec_none: values are sent as they are */
+    const gw_sync *sync;
+    const double *sync_values; /* the strategy's, which outlives the engine */
+    const gw_reducer_tensor *tensors;  /* copied, names too */
+    int count;
+    gw_reducer_options options;
+    float *flat;             /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
+} gw_step_engine_config;
+
+/* Fills config from the strategy: arch, chunk, policy, settings, codec and synchronization. The strategy outlives the
+ * engine. */
+gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *config, const gw_strategy *strategy,
+                                              gw_error *error);
+/* Bytes of the pack buffer config.flat; 0: tensors are contiguous and need no packing. */
+size_t gw_step_engine_flat_bytes(const gw_step_engine_config *config);
+/* How many team ids it needs at most. */
+uint32_t gw_step_engine_teams(const gw_step_engine_config *config);
+
+gw_status gw_step_engine_open(gw_step_engine **step_engine, const gw_step_engine_config *config, gw_error *error);
+void gw_step_engine_close(gw_step_engine *step_engine);
+
+/* (C) The calls of gradwire.h, without waiting. *complete: a bucket has all of its gradients, so the driver has work;
+ * else it need not be woken. */
+gw_status gw_step_engine_ready(gw_step_engine *step_engine, int tensor, bool *complete, gw_error *error);
+/* (C) For a tensor that is sent as factors, instead of gw_step_engine_ready. */
+bool gw_step_engine_wants_factors(const gw_step_engine *step_engine, int tensor);
+gw_status gw_step_engine_ready_factors(gw_step_engine *step_engine, int tensor, const float *left, const float *right,
+                                       size_t batch, bool *complete, gw_error *error);
+gw_status gw_step_engine_end(gw_step_engine *step_engine, gw_error *error);
+bool gw_step_engine_begun(const gw_step_engine *step_engine, int tensor); /* it is ready in a step that has not ended */
+/* One more than the last step whose mean or sum was applied to it; any thread. */
+uint64_t gw_step_engine_reached(const gw_step_engine *step_engine, int tensor);
+bool gw_step_engine_usable(const gw_step_engine *step_engine, int tensor);  /* the forward pass may use it */
+bool gw_step_engine_settled(const gw_step_engine *step_engine, int tensor); /* nothing of it is in flight */
+void gw_step_engine_settle(gw_step_engine *step_engine); /* all are settled: go back to the shared weights */
+
+/* (C) Records, if there is a recording, that the caller waited for it since `begun`. */
+void gw_step_engine_trace_waited(const gw_step_engine *step_engine, int tensor, gw_time begun);
+
+/* (C) Between two steps, all settled: cuts other buckets; the same on all ranks. */
+gw_status gw_step_engine_recut(gw_step_engine *step_engine, const gw_schedule_settings *settings,
+                               const gw_schedule_facts *facts, gw_error *error);
+
+/* The driver's. True if anything moved. */
+bool gw_step_engine_poll(gw_step_engine *step_engine, gw_time now);
+bool gw_step_engine_in_flight(const gw_step_engine *step_engine); /* a bucket is in flight */
+/* The driver has work: a bucket has all of its gradients and is not over. Tensors of an incomplete bucket wait in the
+ * ring. */
+bool gw_step_engine_busy(const gw_step_engine *step_engine);
+bool gw_step_engine_agrees(const gw_step_engine *step_engine); /* (C) settled: all ranks hold the same weights */
+/* (C) All settled: this rank makes no more steps. Its server continues until all ranks have said so. */
+void gw_step_engine_leave(gw_step_engine *step_engine);
+/* The driver's. A worker's times at the server of this rank; zeros if it runs none. */
+gw_clock_table_times gw_step_engine_times(const gw_step_engine *step_engine, int worker, gw_time now);
+/* No operation of its own is in flight: it can be closed. */
+bool gw_step_engine_quiet(const gw_step_engine *step_engine);
+const gw_error *gw_step_engine_error(const gw_step_engine *step_engine); /* GW_OK: none */
+
+const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
+const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
+int gw_step_engine_buckets(const gw_step_engine *step_engine);
+gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket); /* AUTO: not coded */
+size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine); /* by this rank in a step, at most */
+size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
+size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
+
+/* (C) Moves it to another team, while no thread drives it. part keeps this rank's state and releases the old team,
+ * which may then be closed. rejoin takes core, team, first_id, flat, settings and members (team size entries) from
+ * config. Then, with servers, their state is transferred (ps.h) and the interrupted step continues; without, the
+ * interrupted step is over, and ranks make their tensors equal with the calls below. resume ends the move. After a
+ * failure in between, begin with part again. */
+struct gw_ps *gw_step_engine_servers(gw_step_engine *step_engine); /* NULL: it has none */
+gw_status gw_step_engine_suspend(gw_step_engine *step_engine, gw_error *error);
+gw_status gw_step_engine_rejoin(gw_step_engine *step_engine, const gw_step_engine_config *config, gw_error *error);
+void gw_step_engine_resume(gw_step_engine *step_engine);
+/* One more than the last step that any tensor has made. */
+uint64_t gw_step_engine_furthest(const gw_step_engine *step_engine);
+/* If the reducer updates: the arrays of a tensor that ranks share (weights, outer momentum, the optimiser's arrays), by
+ * number `which`. Returns the number of floats, 0: no more arrays. gives: the array is read, to be sent to a rank that
+ * is behind. */
+size_t gw_step_engine_shared(const gw_step_engine *step_engine, int tensor, int which, bool gives, float **array);
+void gw_step_engine_caught_up(gw_step_engine *step_engine, int tensor, uint64_t step); /* all of it has been received */
+void gw_step_engine_begin_at(gw_step_engine *step_engine, uint64_t step); /* sets the number of its first step */
+
+/* (C) All settled: the state that is kept from step to step (residuals, anchors, outer momentum), bit by bit. */
+size_t gw_step_engine_state_bytes(const gw_step_engine *step_engine);
+void gw_step_engine_state_save(const gw_step_engine *step_engine, void *memory);
+gw_status gw_step_engine_state_restore(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
+gw_status gw_step_engine_state_take_over(gw_step_engine *step_engine, const void *memory, size_t bytes,
+                                         gw_error *error);
+
+#endif

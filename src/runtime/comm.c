@@ -1,0 +1,472 @@
+/* comm.c - communicators: opening and closing, shared memory, running operations. */
+#include "runtime/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arch/choose.h"
+#include "base/dtype.h"
+#include "base/log.h"
+#include "ps/server_process.h"
+#include "runtime/link_costs.h"
+#include "runtime/recording.h"
+#include "transport/shm/shm_transport.h"
+
+static _Thread_local gw_error last_error; /* of this thread's last failed call */
+
+gw_status gw_comm_set_last_error(const gw_error *error) {
+    last_error = *error;
+    return error->status;
+}
+
+const char *gw_last_error(const gw_comm *comm) {
+    if (comm && atomic_load(&comm->failed) && !gw_context_forked(comm->context)) return comm->error.text;
+    return last_error.text;
+}
+
+/* Opening and closing. */
+
+/* Waits until all members have attached to the shm collective. Polls: nothing can wake it yet. (L) is held. */
+static gw_status attach_coll(gw_comm *comm, gw_time until, gw_error *error) {
+    gw_context *context = comm->context;
+    for (useconds_t nap = 10;; nap = nap < 1000 ? nap * 2 : 1000) {
+        bool attached = false;
+        gw_status status = gw_shm_coll_attach(comm->coll, &attached, error);
+        if (status || attached) return status;
+        const gw_error *failed = gw_engine_error(gw_core_engine(context->core));
+        if (failed->status) {
+            *error = *failed;
+            return failed->status;
+        }
+        if (gw_clock_now() > until)
+            return gw_fail(error, GW_TIMEOUT, "not all ranks on %s joined a communicator before the deadline",
+                           context->endpoints[context->rank].host);
+        gw_context_unlock(context);
+        usleep(nap);
+        gw_context_lock(context);
+    }
+}
+
+/* Members of a shm collective are in the topology's order. */
+static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology,
+                           gw_time until, gw_error *error) {
+    gw_context *context = comm->context;
+    if (!context->use_shm_coll || comm->local_size < 2) return GW_OK;
+    int *local = malloc((size_t)comm->local_size * sizeof *local);
+    if (!local) return gw_fail(error, GW_MEMORY, "out of memory for a communicator");
+    int host = gw_topology_host(topology, comm->rank), place = gw_topology_local_rank(topology, comm->rank);
+    for (int i = 0; i < comm->local_size; i++) local[i] = members[gw_topology_rank(topology, host, i)];
+    uint64_t key = (uint64_t)comm->generation << 32 | (id + UINT64_C(1));
+    gw_status status =
+        gw_shm_coll_open(&comm->coll, gw_shm_peer_map(context->shm), local, comm->local_size, place, key, error);
+    free(local);
+    return status ? status : attach_coll(comm, until, error);
+}
+
+static void close_parts(gw_comm *comm) {
+    gw_shm_coll_close(comm->coll);
+    gw_team_close(comm->team);
+    for (int i = 0; i < comm->call_count; i++) free((void *)(uintptr_t)comm->calls[i].spec.counts);
+    free(comm->calls);
+    free(comm);
+}
+
+gw_status gw_comm_open_until(gw_comm **out, gw_context *context, uint32_t id, const int *members, int size, int rank,
+                             gw_time until, gw_error *error) {
+    gw_comm *comm = calloc(1, sizeof *comm);
+    int *host_of = malloc(2 * (size_t)size * sizeof *host_of), *order = host_of + size;
+    gw_topology topology;
+    gw_status status = GW_OK;
+    if (!comm || !host_of) status = gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+    if (!status) status = gw_comm_order_ring(context, members, size, order, host_of, &topology, error);
+    if (status) {
+        free(comm);
+        free(host_of);
+        return status;
+    }
+    gw_context_lock(context);
+    *comm = (gw_comm){.context = context, .rank = rank, .size = size, .error = {.rank = -1},
+                      .arch = gw_strategy_name(&context->strategy, GW_AXIS_ARCH),
+                      .chunk_bytes = (size_t)gw_strategy_integer(&context->strategy, GW_AXIS_ARCH, "chunk"),
+                      .generation = gw_control_generation(gw_core_control(context->core))};
+    if (!comm->chunk_bytes && context->net) comm->chunk_bytes = context->net->ops->chunk_bytes;
+    for (int r = 0; r < size; r++) {
+        comm->local_size += host_of[r] == host_of[rank];
+        comm->local_rank += host_of[r] == host_of[rank] && r < rank;
+    }
+    status = open_coll(comm, id, members, &topology, until, error);
+    if (!status)
+        status = gw_team_open(&comm->team, gw_core_engine(context->core), id, rank, members, &topology, comm->coll,
+                              error);
+    if (!status) {
+        const gw_error *failed = gw_engine_error(gw_core_engine(context->core));
+        if (failed->status) comm->error = *failed; /* the job failed after the members were agreed on */
+        atomic_store(&comm->failed, failed->status != GW_OK);
+        comm->next = context->comms;
+        context->comms = comm;
+        *out = comm;
+    } else {
+        close_parts(comm);
+    }
+    gw_context_unlock(context);
+    free(host_of);
+    return status;
+}
+
+gw_status gw_comm_open(gw_comm **out, gw_context *context, uint32_t id, const int *members, int size, int rank,
+                       gw_error *error) {
+    return gw_comm_open_until(out, context, id, members, size, rank, gw_clock_now() + context->deadline, error);
+}
+
+/* (L) is held. */
+static void release_memory(gw_context *context, void *memory) {
+    if (context->shm) gw_shm_free(context->shm, memory);
+    else free(memory);
+}
+
+/* True if it was the user's last communicator. On a worker `everyone` does not count: the user does not see it. */
+static bool unlink_comm(gw_comm *comm) {
+    gw_context *context = comm->context;
+    gw_comm **at = &context->comms;
+    while (*at != comm) at = &(*at)->next;
+    *at = comm->next;
+    if (context->everyone == comm) context->everyone = NULL;
+    bool hidden = context->everyone && context->rank < context->world - context->job_env.servers;
+    return !context->comms || (hidden && context->comms == context->everyone && !context->comms->next);
+}
+
+static void drop_everyone(gw_context *context) {
+    gw_comm *everyone = context->everyone;
+    gw_context_lock(context);
+    if (everyone) {
+        unlink_comm(everyone);
+        close_parts(everyone);
+    }
+    gw_context_unlock(context);
+}
+
+/* Rank 0 broadcasts its links file: `size` bytes, which all ranks know by now. */
+static gw_status spread_links(gw_context *context, gw_comm *world, char *bytes, size_t size, gw_error *error) {
+    char *text = context->rank == 0 ? bytes : malloc(size);
+    if (!text) return gw_fail(error, GW_MEMORY, "out of memory for the links of a job");
+    gw_op_spec spec = {.collective = GW_COLL_BROADCAST, .builder = &gw_plan_tree, .in = text, .out = text,
+                       .count = size, .dtype = GW_U8, .redop = GW_SUM, .root = 0};
+    gw_status status = gw_comm_run(world, &spec);
+    if (status) *error = last_error;
+    else status = gw_job_links_parse(context, text, size, error);
+    if (text != bytes) free(text);
+    return status;
+}
+
+/* All ranks must agree on shm collectives, recording, oversubscription and link costs. One small all-reduce by messages
+ * settles it; it includes the size of rank 0's links file, -1: cannot be read. */
+static gw_status agree(gw_context *context, gw_comm *world, gw_error *error) {
+    char *links = NULL;
+    size_t size = 0;
+    gw_error unread = {.rank = -1};
+    gw_job_links_read(context, &links, &size, &unread);
+    int32_t records = gw_trace_wanted(), length = context->rank ? INT32_MAX : unread.status ? -1 : (int32_t)size;
+    int32_t mine[5] = {context->shm_everywhere, records, -records, length, -context->spin_yield}, all[5] = {0};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
+                       .count = 5, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+    gw_status status = gw_comm_run(world, &spec);
+    if (status) *error = last_error;
+    else if (unread.status) status = gw_fail(error, unread.status, "GRADWIRE_LINKS: %s", unread.text);
+    else if (all[3] < 0)
+        status = gw_fail_rank(error, GW_INVALID, 0, "rank 0 on %s cannot use its file of GRADWIRE_LINKS; its own error "
+                                                    "says why", context->endpoints[0].host);
+    else if (all[3] > 0) status = spread_links(context, world, links, (size_t)all[3], error);
+    free(links);
+    if (status) return status;
+    if (all[1] != -all[2])
+        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
+                                            "set it "
+                         "for all ranks or for none", records ? "" : "not ", context->rank,
+                         records ? "not for all others" : "it is for others");
+    context->use_shm_coll = !status && all[0] == 1;
+    context->oversubscribed = all[4] < 0;
+    return status;
+}
+
+/* Only the job's first communicator may use the transport's library for all-reduces: with several, the order of calls
+ * could differ between ranks. */
+static void make_native(gw_comm *world) {
+    gw_context *context = world->context;
+    if (!context->net || !context->net->ops->native) return;
+    world->native = context->net->ops->native;
+    gw_team_native(world->team, context->net);
+}
+
+/* *comm is the communicator of all processes. On a worker, replaces it by a communicator of the workers. */
+static gw_status open_workers(gw_context *context, const int *members, gw_comm **comm, gw_error *error) {
+    int workers = context->world - context->job_env.servers;
+    uint32_t id = context->next_comm++;
+    context->everyone = *comm;
+    if (context->rank >= workers) return GW_OK;
+    gw_status status = gw_comm_open(comm, context, id, members, workers, context->rank, error);
+    if (status) drop_everyone(context);
+    return status;
+}
+
+gw_status gw_comm_open_world(gw_context *context, gw_comm **comm, gw_error *error) {
+    int *members = malloc((size_t)context->world * sizeof *members);
+    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a job of %d ranks", context->world);
+    for (int r = 0; r < context->world; r++) members[r] = r;
+    gw_comm *first = NULL;
+    gw_status status =
+        gw_comm_open(&first, context, context->next_comm++, members, context->world, context->rank, error);
+    if (!status && context->world > 1) {
+        status = agree(context, first, error);
+        gw_comm *bare = first; /* without shm collectives; needed only to agree */
+        if (!status)
+            status = gw_comm_open(&first, context, context->next_comm++, members, context->world, context->rank, error);
+        gw_context_lock(context);
+        unlink_comm(bare);
+        close_parts(bare);
+        gw_context_unlock(context);
+    }
+    if (!status && context->job_env.servers) status = open_workers(context, members, &first, error);
+    free(members);
+    if (!status) make_native(first);
+    if (!status) *comm = first;
+    return status;
+}
+
+gw_status gw_init(gw_comm **comm, const gw_options *options) {
+    gw_error error = {.rank = -1};
+    if (!comm) {
+        gw_fail(&error, GW_INVALID, "gw_init: the place for the communicator is NULL");
+        return gw_comm_set_last_error(&error);
+    }
+    *comm = NULL;
+    gw_status status = gw_world_join(comm, options, &error);
+    if (!status && gw_trace_wanted() &&
+        (status = gw_trace_wanted_start((*comm)->context->everyone ? (*comm)->context->everyone : *comm)) != GW_OK) {
+        gw_fail(&error, status, "%s", gw_last_error(*comm));
+        gw_finalize(*comm);
+        *comm = NULL;
+    }
+    return status ? gw_comm_set_last_error(&error) : GW_OK;
+}
+
+int gw_rank(const gw_comm *comm) { return comm->rank; }
+int gw_size(const gw_comm *comm) { return comm->size; }
+int gw_local_rank(const gw_comm *comm) { return comm->local_rank; }
+int gw_local_size(const gw_comm *comm) { return comm->local_size; }
+
+/* Running operations. */
+
+static gw_status set_failure(gw_comm *comm, const gw_error *error) {
+    return gw_comm_set_last_error(atomic_load(&comm->failed) ? &comm->error : error);
+}
+
+/* (L) is held. */
+static void plan(gw_comm *comm, gw_op_spec *spec) {
+    if (spec->builder) return;
+    if (!comm->planned.builder || !gw_op_same_kind(&comm->planned, spec)) {
+        gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
+                                   .rank = comm->rank, .count = spec->count, .counts = spec->counts,
+                                   .root = spec->root, .chunk_count = 1, .pipeline = GW_PIPELINE};
+        request.topology.native = comm->native && comm->native->supports(spec->dtype, spec->redop);
+        comm->planned = *spec;
+        comm->planned.builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
+        comm->planned.chunk_bytes = comm->chunk_bytes;
+        comm->planned.eager = true;
+    }
+    spec->builder = comm->planned.builder;
+    spec->chunk_bytes = comm->chunk_bytes;
+    spec->eager = true;
+}
+
+/* (L) is held. */
+static gw_status start(gw_comm *comm, const gw_op_spec *spec, gw_op **op, gw_error *error) {
+    gw_context *context = comm->context;
+    if (atomic_load(&comm->failed)) {
+        *error = comm->error;
+        return error->status;
+    }
+    gw_time now = gw_clock_now();
+    gw_status status = gw_core_start(context->core, op, comm->team, spec, now, error);
+    if (!status) gw_flight_begin(&context->flight, *op, now);
+    return status;
+}
+
+/* (L) is held; the operation is done. */
+static gw_status end(gw_context *context, gw_op *op) {
+    gw_status status = gw_op_status(op);
+    gw_flight_end(&context->flight, op, gw_clock_now());
+    gw_op_release(op);
+    return status;
+}
+
+/* (L) is held, and released. Separate from run, so that the fast path clears no gw_error: that takes a tenth of a
+ * fast-path call. */
+static gw_status run_planned(gw_comm *comm, const gw_op_spec *spec) {
+    gw_context *context = comm->context;
+    gw_error error = {.rank = -1};
+    gw_op *op = NULL;
+    gw_status status = start(comm, spec, &op, &error);
+    if (!status) {
+        gw_context_drive(context, op);
+        status = end(context, op);
+    }
+    gw_context_unlock(context);
+    return status ? set_failure(comm, &error) : GW_OK;
+}
+
+/* (L) is held, and released. */
+static gw_status run(gw_comm *comm, const gw_op_spec *spec) {
+    if (atomic_load(&comm->failed) || !gw_context_fast_path(comm->context, comm->team, spec))
+        return run_planned(comm, spec);
+    gw_context_unlock(comm->context);
+    return GW_OK;
+}
+
+gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec) {
+    gw_context_lock(comm->context);
+    plan(comm, spec);
+    return run(comm, spec);
+}
+
+bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
+                       gw_redop op, gw_status *status) {
+    gw_op_spec *last = &comm->planned;
+    gw_context_lock(comm->context);
+    if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
+        last->redop != op || last->counts) {
+        gw_context_unlock(comm->context);
+        return false;
+    }
+    last->in = in;
+    last->out = out;
+    *status = run(comm, last);
+    return true;
+}
+
+static void link_request(gw_comm *comm, gw_request *request) {
+    request->link = &comm->requests;
+    request->next = comm->requests;
+    if (request->next) request->next->link = &request->next;
+    comm->requests = request;
+}
+
+gw_status gw_comm_begin(gw_comm *comm, gw_op_spec *spec, gw_request **out) {
+    gw_context *context = comm->context;
+    gw_error error = {.rank = -1};
+    gw_context_lock(context);
+    plan(comm, spec);
+    gw_request *request = context->spare_requests;
+    if (request) context->spare_requests = request->next;
+    else request = calloc(1, sizeof *request);
+    gw_status status = request ? GW_OK : gw_fail(&error, GW_MEMORY, "out of memory for a request");
+    if (!status) status = start(comm, spec, &request->op, &error);
+    if (!status) {
+        request->comm = comm;
+        link_request(comm, request);
+        *out = request;
+        gw_context_started(context);
+    } else if (request) {
+        request->next = context->spare_requests;
+        context->spare_requests = request;
+    }
+    gw_context_unlock(context);
+    return status ? set_failure(comm, &error) : GW_OK;
+}
+
+static gw_status retire(gw_request *request) {
+    gw_context *context = request->comm->context;
+    gw_status status = end(context, request->op);
+    *request->link = request->next;
+    if (request->next) request->next->link = request->link;
+    request->next = context->spare_requests;
+    context->spare_requests = request;
+    return status;
+}
+
+gw_status gw_wait(gw_request *request) {
+    if (!request) return GW_OK;
+    gw_comm *comm = request->comm;
+    gw_context *context = comm->context;
+    gw_error error = {.rank = -1};
+    if (gw_comm_forked(comm)) return GW_INVALID;
+    gw_context_lock(context);
+    gw_context_drive(context, request->op);
+    gw_status status = retire(request);
+    gw_context_unlock(context);
+    return status ? set_failure(comm, &error) : GW_OK;
+}
+
+gw_status gw_test(gw_request *request, bool *done) {
+    gw_error error = {.rank = -1};
+    if (!done) {
+        gw_fail(&error, GW_INVALID, "gw_test: the place for the answer is NULL");
+        return gw_comm_set_last_error(&error);
+    }
+    *done = true;
+    if (!request) return GW_OK;
+    gw_comm *comm = request->comm;
+    gw_context *context = comm->context;
+    if (gw_comm_forked(comm)) return GW_INVALID;
+    gw_context_lock(context);
+    if (!gw_op_done(request->op) && !context->driven) gw_core_poll(context->core, gw_clock_now());
+    *done = gw_op_done(request->op);
+    gw_status status = *done ? retire(request) : GW_OK;
+    gw_context_unlock(context);
+    return status ? set_failure(comm, &error) : GW_OK;
+}
+
+gw_status gw_finalize(gw_comm *comm) {
+    if (!comm) return GW_OK;
+    if (gw_comm_forked(comm)) return GW_INVALID;
+    gw_context *context = comm->context;
+    gw_context_lock(context);
+    while (comm->requests) { /* operations that nobody waited for still write to the caller's memory */
+        gw_context_drive(context, comm->requests->op);
+        retire(comm->requests);
+    }
+    if (comm->fuse) release_memory(context, comm->fuse);
+    bool last = unlink_comm(comm);
+    gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
+    close_parts(comm);
+    gw_context_unlock(context);
+    if (last && context->everyone) {
+        gw_servers_dismiss(context->everyone);
+        drop_everyone(context);
+    }
+    if (last) gw_context_leave(context);
+    return status;
+}
+
+/* Memory. */
+
+void *gw_alloc(gw_comm *comm, size_t bytes) {
+    gw_error error = {.rank = -1};
+    if (!comm) {
+        gw_fail(&error, GW_INVALID, "gw_alloc: the communicator is NULL");
+        gw_comm_set_last_error(&error);
+        return NULL;
+    }
+    if (gw_comm_forked(comm)) return NULL;
+    gw_context *context = comm->context;
+    void *memory = NULL;
+    gw_context_lock(context);
+    if (context->shm) memory = gw_shm_alloc(context->shm, bytes, &error);
+    else if (posix_memalign(&memory, 4096, bytes ? bytes : 1) == 0) memset(memory, 0, bytes);
+    else memory = NULL;
+    gw_context_unlock(context);
+    if (!memory) {
+        gw_fail(&error, GW_MEMORY, "out of memory for %zu bytes", bytes);
+        gw_comm_set_last_error(&error);
+    }
+    return memory;
+}
+
+void gw_free(gw_comm *comm, void *memory) {
+    if (!comm || !memory || gw_comm_forked(comm)) return;
+    gw_context *context = comm->context;
+    gw_context_lock(context);
+    release_memory(context, memory);
+    gw_context_unlock(context);
+}

@@ -1,0 +1,71 @@
+/* bucket_cut.c - cuts tensors into buckets: fuses neighbours, slices large ones. */
+#include "schedule/schedule_internal.h"
+
+#include <assert.h>
+
+#define TAPER_BYTES_MIN ((size_t)64 << 10)
+
+static gw_bucket *open_bucket(gw_schedule *s) {
+    assert(s->bucket_count < s->bucket_room);
+    gw_bucket *bucket = &s->buckets[s->bucket_count++];
+    *bucket = (gw_bucket){.first_range = s->range_count, .state = GW_BUCKET_GATHERING};
+    return bucket;
+}
+
+static void add_range(gw_schedule *s, gw_bucket *bucket, int tensor, size_t first, size_t count) {
+    assert(s->range_count < s->range_room);
+    s->ranges[s->range_count++] = (gw_tensor_range){.tensor = tensor, .first = first, .count = count};
+    bucket->ranges++;
+}
+
+void gw_cut_run(gw_schedule *s, int first, int end) {
+    gw_bucket *bucket = NULL;
+    for (int t = first; t < end; t++) {
+        if (s->tensors[t].count == 0) continue;
+        if (!bucket) bucket = open_bucket(s);
+        add_range(s, bucket, t, 0, s->tensors[t].count);
+    }
+}
+
+static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
+    size_t count = s->tensors[tensor].count, bytes = gw_tensor_bytes(s, tensor);
+    size_t slices = (bytes + slice_bytes - 1) / slice_bytes;
+    if (slices > count) slices = count;
+    for (size_t i = 0; i < slices; i++) {
+        size_t first = count * i / slices, end = count * (i + 1) / slices;
+        add_range(s, open_bucket(s), tensor, first, end - first);
+    }
+}
+
+void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) {
+    size_t before = 0;
+    for (int t = 0; t < s->tensor_count; t++) before += gw_tensor_bytes(s, t);
+    for (int end = s->tensor_count; end > 0;) {
+        int first = end - 1;
+        size_t bytes = gw_tensor_bytes(s, first), half = before / 2 > TAPER_BYTES_MIN ? before / 2 : TAPER_BYTES_MIN;
+        size_t limit = half < fuse_bytes ? half : fuse_bytes;
+        while (first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
+               bytes + gw_tensor_bytes(s, first - 1) <= limit)
+            bytes += gw_tensor_bytes(s, --first);
+        gw_cut_run(s, first, end);
+        before -= bytes;
+        end = first;
+    }
+}
+
+void gw_cut_by_bytes(gw_schedule *s, size_t fuse_bytes, size_t slice_bytes) {
+    for (int end = s->tensor_count; end > 0;) {
+        int first = end - 1;
+        size_t bytes = gw_tensor_bytes(s, first);
+        if (slice_bytes && bytes > slice_bytes && !s->tensors[first].whole) {
+            slice(s, first, slice_bytes);
+            end = first;
+            continue;
+        }
+        while (first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
+               bytes + gw_tensor_bytes(s, first - 1) <= fuse_bytes)
+            bytes += gw_tensor_bytes(s, --first);
+        gw_cut_run(s, first, end);
+        end = first;
+    }
+}

@@ -1,0 +1,16 @@
+/* next_bucket.c - the two ways to choose the next bucket that policies share. */
+#include "schedule/schedule_internal.h"
+
+int gw_next_by_produced(const gw_schedule *s) {
+    if (s->bucket_count == 0) return -1;
+    return s->buckets[s->cursor].state == GW_BUCKET_READY ? s->cursor : -1;
+}
+
+int gw_next_by_priority(const gw_schedule *s, size_t credit) {
+    int best = -1;
+    for (int p = 0; p < s->bucket_count; p++)
+        if (s->buckets[p].state == GW_BUCKET_READY && (best < 0 || s->buckets[p].priority < s->buckets[best].priority))
+            best = p;
+    if (best >= 0 && s->in_flight && s->in_flight_bytes + s->buckets[best].bytes > credit) return -1;
+    return best;
+}

@@ -1,0 +1,195 @@
+/* shm_coll_begin.c - begins an operation at which all members have arrived: checks that they made the same call,
+ * chooses the mode, and maps the buffers of each into this process.
+ *
+ * Training repeats the same call on the same buffers. The results are kept, and hold for as long as every member
+ * publishes the same call as before and nothing has been unmapped. */
+#include "base/dtype.h"
+#include "shm/shm_coll_internal.h"
+
+static bool same_signature(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
+
+/* The member whose signature is the rarest among all members; in a tie, the last such member. */
+static int odd_member(gw_shm_coll *coll) {
+    int odd = 0, least = coll->members + 1;
+    for (int m = 0; m < coll->members; m++) {
+        const uint64_t *signature = coll_entry_of(coll, coll->finished, m)->call.signature;
+        int same = 0;
+        for (int n = 0; n < coll->members; n++)
+            same += same_signature(coll_entry_of(coll, coll->finished, n)->call.signature, signature);
+        if (same <= least) {
+            least = same;
+            odd = m;
+        }
+    }
+    return odd;
+}
+
+static gw_status compare_signatures(gw_shm_coll *coll, gw_error *error) {
+    const uint64_t *own = coll_head(coll)->signature;
+    bool agree = true;
+    for (int m = 0; m < coll->members; m++)
+        agree = agree && same_signature(coll_entry_of(coll, coll->finished, m)->call.signature, own);
+    if (agree) return GW_OK;
+    int odd = odd_member(coll);
+    return gw_fail_rank(error, GW_MISMATCH, coll->ranks[odd],
+                        "rank %d called operation %llu with another kind, count, type, operation or root than the "
+                        "other ranks of its host",
+                        coll->ranks[odd], (unsigned long long)coll_head(coll)->number);
+}
+
+/* Each arrival says how many operations the member had finished. */
+static void note_finished(gw_shm_coll *coll) {
+    uint64_t least = UINT64_MAX;
+    for (int m = 0; m < coll->members; m++) {
+        uint64_t count = coll_entry_of(coll, coll->finished, m)->finished;
+        least = count < least ? count : least;
+    }
+    if (least > coll->all_finished) coll->all_finished = least;
+}
+
+bool gw_shm_coll_needs_out(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset,
+                           size_t *bytes) {
+    size_t element = gw_dtype_bytes(op->reduction.dtype);
+    *offset = 0;
+    *bytes = op->count * element;
+    if (!coll_only_owner_gets(op)) return true;
+    if (op->dst_wide) element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
+    *offset = coll->sides[member].offset * element;
+    *bytes = coll->sides[member].length * element;
+    return *bytes != 0;
+}
+
+void gw_shm_coll_plan_chunks(gw_shm_coll *coll) {
+    if (coll->chunks_mode == coll->mode) return;
+    coll->chunks_mode = coll->mode;
+    size_t bytes = coll->mode == COLL_STAGED ? gw_shm_coll_chunk_bytes(coll->members) : COLL_DIRECT_BYTES;
+    size_t longest = 0;
+    for (int m = 0; m < coll->members; m++)
+        if (coll->sides[m].length > longest) longest = coll->sides[m].length;
+    coll->chunk_elements = bytes / coll->element;
+    coll->window_count = (longest + coll->chunk_elements - 1) / coll->chunk_elements;
+}
+
+/* Maps one buffer of a peer; *at stays NULL if it is private. */
+static gw_status reach(gw_shm_coll *coll, int member, gw_shm_ref where, uint64_t bytes_from, uint64_t bytes,
+                       gw_mapping **mapping, uint8_t **at, gw_error *error) {
+    if (!where.version || where.version == COLL_NOT_NEEDED) return GW_OK;
+    *mapping = gw_peer_map_pin(coll->peer_map, coll->ranks[member], where, error);
+    if (!*mapping) return error->status;
+    const gw_segment *segment = &(*mapping)->segment;
+    uint64_t from = where.offset + bytes_from;
+    if (from > segment->bytes || bytes > segment->bytes - from)
+        return gw_fail_rank(error, GW_PROTOCOL, coll->ranks[member],
+                            "rank %d published a buffer that does not lie in its shared memory", coll->ranks[member]);
+    *at = (uint8_t *)((uintptr_t)segment->base + where.offset);
+    return GW_OK;
+}
+
+static void resolve_own(gw_shm_coll *coll) {
+    coll_side *side = &coll->sides[coll->self];
+    side->in = coll_head(coll)->in;
+    side->out = coll_head(coll)->out;
+}
+
+static gw_status resolve_side(gw_shm_coll *coll, int member, gw_error *error) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    coll_side *side = &coll->sides[member];
+    const coll_call *call = &side->call;
+    size_t offset, bytes;
+    uint8_t *in_at = NULL;
+    side->in_private = !call->in.version;
+    side->out_private = !call->out.version;
+    if (member == coll->self) {
+        resolve_own(coll);
+        return GW_OK;
+    }
+    bool out = gw_shm_coll_needs_out(coll, op, member, &offset, &bytes);
+    side->out = NULL;
+    gw_status status = reach(coll, member, call->in, 0, op->count * coll->element, &side->in_mapping, &in_at, error);
+    if (!status && out) status = reach(coll, member, call->out, offset, bytes, &side->out_mapping, &side->out, error);
+    side->in = in_at;
+    return status;
+}
+
+/* One private buffer makes the operation staged, unless the data of all members is in the slots. */
+static void choose_mode(gw_shm_coll *coll) {
+    int in_slots = 0;
+    for (int m = 0; m < coll->members; m++) {
+        const coll_call *call = &coll->sides[m].call;
+        if (!call->in.version || !call->out.version) coll->mode = COLL_STAGED;
+        in_slots += !call->in.version && call->in.id == COLL_FITS_SLOTS;
+    }
+    if (in_slots == coll->members) coll->mode = COLL_SLOTS;
+}
+
+static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
+    gw_status status = GW_OK;
+    for (int m = 0; m < coll->members; m++) {
+        coll_side *side = &coll->sides[m];
+        side->call = coll_entry_of(coll, coll->finished, m)->call;
+        side->in_mapping = side->out_mapping = NULL;
+    }
+    choose_mode(coll);
+    gw_shm_coll_plan_chunks(coll);
+    coll->pinned = true;
+    for (int m = 0; m < coll->members && !status; m++) status = resolve_side(coll, m, error);
+    coll->resolved = !status;
+    coll->resolved_mode = coll->mode;
+    coll->unmapped = coll->peer_map->unmapped;
+    /* The others may have done this rank's part too, and have returned and freed their buffers before this rank mapped
+     * them. */
+    if (!status || coll->mode != COLL_DIRECT || !gw_shm_coll_direct_done(coll)) return status;
+    *error = (gw_error){.rank = -1};
+    return GW_OK;
+}
+
+static bool same_place(const gw_shm_ref *a, const gw_shm_ref *b) {
+    return a->version == b->version && a->id == b->id && a->offset == b->offset;
+}
+
+static bool same_call(const coll_call *a, const coll_call *b) {
+    return same_signature(a->signature, b->signature) && same_place(&a->in, &b->in) && same_place(&a->out, &b->out);
+}
+
+/* Reuses the results of the last operation, if all of them still hold. */
+static bool resolve_again(gw_shm_coll *coll) {
+    if (!coll->resolved || coll->unmapped != coll->peer_map->unmapped) return false;
+    for (int m = 0; m < coll->members; m++)
+        if (!same_call(&coll_entry_of(coll, coll->finished, m)->call, &coll->sides[m].call)) return false;
+    for (int m = 0; m < coll->members; m++) {
+        coll_side *side = &coll->sides[m];
+        if (side->in_mapping) side->in_mapping->pins++;
+        if (side->out_mapping) side->out_mapping->pins++;
+    }
+    coll->pinned = true;
+    coll->mode = coll->resolved_mode;
+    resolve_own(coll);
+    return true;
+}
+
+void gw_shm_coll_release(gw_shm_coll *coll) {
+    for (int m = 0; coll->pinned && m < coll->members; m++) {
+        gw_peer_map_unpin(coll->sides[m].in_mapping);
+        gw_peer_map_unpin(coll->sides[m].out_mapping);
+    }
+    coll->pinned = false;
+}
+
+gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error) {
+    uint32_t by = atomic_load_explicit(&coll->page->aborted, memory_order_acquire);
+    if (!by) return GW_OK;
+    int rank = coll->ranks[by - 1];
+    return gw_fail_rank(error, GW_ABORTED, rank, "rank %d gave up operation %llu among the ranks of its host", rank,
+                        (unsigned long long)coll_head(coll)->number);
+}
+
+gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error) {
+    gw_status status = gw_shm_coll_check_abort(coll, error);
+    if (!status && (coll->mode == COLL_INLINE || !resolve_again(coll))) {
+        status = compare_signatures(coll, error);
+        if (!status && coll->mode != COLL_INLINE) status = resolve_sides(coll, error);
+    }
+    if (!status) note_finished(coll);
+    coll->arrived = !status;
+    return status;
+}

@@ -1,0 +1,212 @@
+/* fault_sim_scenario.c - see fault_sim_scenario.h. */
+#include "sim/fault_sim_scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arch/choose.h"
+#include "base/dtype.h"
+#include "base/half.h"
+#include "base/rng.h"
+#include "sim/draw.h"
+
+static int pick(gw_rng *rng, int bound) { return (int)gw_rng_below(rng, (uint64_t)bound); }
+
+/* Replaces a call by a send from any rank to any other. */
+static gw_sim_call random_send(const gw_sim_scenario *s, gw_rng *rng, gw_sim_call call) {
+    call.collective = GW_COLL_SEND;
+    call.builder = &gw_plan_send_recv;
+    call.root = pick(rng, s->world);
+    call.peer = (call.root + 1 + pick(rng, s->world - 1)) % s->world;
+    return call;
+}
+
+static gw_sim_call random_call(const gw_sim_scenario *s, gw_rng *rng) {
+    static const size_t counts[] = {0, 1, 3, 17, 100, 1023, 5000, 20000};
+    gw_sim_call call = {.collective = (gw_collective)pick(rng, GW_COLL_BARRIER + 1),
+                        .dtype = (gw_dtype)pick(rng, GW_DTYPES), .redop = (gw_redop)pick(rng, GW_REDOPS),
+                        .count = counts[pick(rng, 8)], .root = -1};
+    if (s->world > 1 && pick(rng, 6) == 0) return random_send(s, rng, call);
+    if (pick(rng, 2)) call.collective = GW_COLL_ALLREDUCE;
+    bool large = call.collective == GW_COLL_ALLREDUCE || call.collective == GW_COLL_REDUCE ||
+                 call.collective == GW_COLL_BROADCAST;
+    if (!large || s->world > 64) call.count = call.count % 300;
+    if (call.collective == GW_COLL_BARRIER) call.count = 0;
+    call.in_place = call.collective == GW_COLL_ALLREDUCE && pick(rng, 2);
+    bool parts = call.collective == GW_COLL_ALLGATHER || call.collective == GW_COLL_REDUCE_SCATTER;
+    call.uneven = parts && s->world <= 64 && pick(rng, 2); /* checking takes world^3 */
+    bool rooted = call.collective == GW_COLL_REDUCE || call.collective == GW_COLL_BROADCAST ||
+                  call.collective == GW_COLL_GATHER || call.collective == GW_COLL_SCATTER;
+    if (rooted) call.root = pick(rng, s->world);
+    gw_plan_request request = {.collective = call.collective, .count = call.count, .root = call.root,
+                               .topology = {.world = s->world, .host_of = s->host_of}, .chunk_count = 1, .pipeline = 1};
+    size_t *uneven = call.uneven ? malloc((size_t)s->world * sizeof *uneven) : NULL;
+    for (int r = 0; uneven && r < s->world; r++) uneven[r] = gw_sim_part(&call, r);
+    call.uneven = uneven != NULL;
+    request.counts = uneven;
+    gw_plan plan;
+    call.builder = gw_arch_choose(gw_draw_technique(rng, GW_AXIS_ARCH)->name, &request, gw_dtype_bytes(call.dtype));
+    bool wide = gw_plan_make(&plan, call.builder, &request, NULL) == GW_OK && plan.streams > (uint32_t)s->world;
+    if (s->world > 64 && wide) /* every rank has streams to every peer: simulating them takes too long */
+        call.builder = gw_arch_choose("auto", &request, gw_dtype_bytes(call.dtype));
+    free(uneven);
+    return call;
+}
+
+static void random_hosts(gw_sim_scenario *s, gw_rng *rng) {
+    int per_host = 1 + pick(rng, 4), host = 0;
+    for (int r = 0, on_host = 0; r < s->world; r++, on_host++) {
+        if (on_host == per_host) {
+            host++;
+            on_host = 0;
+            if (pick(rng, 3) == 0) per_host = 1 + pick(rng, 4);
+        }
+        s->host_of[r] = host;
+    }
+}
+
+gw_status gw_sim_scenario_make(gw_sim_scenario *s, uint64_t seed, int world, gw_error *error) {
+    gw_rng rng = gw_rng_make(seed, 0);
+    *s = (gw_sim_scenario){.seed = seed, .deadline = 30 * GW_SECOND};
+    int drawn = 2 + pick(&rng, 16);
+    s->world = world ? world : drawn;
+    s->host_of = calloc((size_t)s->world, sizeof *s->host_of);
+    if (!s->host_of) return gw_fail(error, GW_MEMORY, "out of memory for %d simulated ranks", s->world);
+    random_hosts(s, &rng);
+    s->latency = 1000 + gw_rng_below(&rng, GW_MILLISECOND);
+    s->jitter = pick(&rng, 2) ? gw_rng_below(&rng, 5 * GW_MILLISECOND) + 1 : 0;
+    s->bytes_per_second = 1e7 * (double)(1 + pick(&rng, 1000));
+    s->calls = 4 + pick(&rng, GW_SIM_OPERATIONS_MAX - 4);
+    if (s->world > 64) s->calls = 3;
+    s->ahead = 1 + pick(&rng, 4);
+    s->fault = (gw_sim_fault)pick(&rng, GW_SIM_FAULTS);
+    s->fault_at = gw_rng_below(&rng, (uint64_t)s->calls * 8 * (s->latency + s->jitter) + 1);
+    s->victim = pick(&rng, s->world);
+    s->second_victim = (s->victim + 1 + pick(&rng, s->world)) % s->world;
+    s->mismatch_call = pick(&rng, s->calls);
+    for (int c = 0; c < s->calls; c++) s->call[c] = random_call(s, &rng);
+    if (s->fault == GW_SIM_MISMATCH) { /* a call in which every rank waits for every other */
+        gw_sim_call *call = &s->call[s->mismatch_call];
+        *call = (gw_sim_call){.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .dtype = call->dtype,
+                              .redop = call->redop, .count = call->count + (size_t)s->world, .root = -1};
+    }
+    return GW_OK;
+}
+
+void gw_sim_scenario_free(gw_sim_scenario *s) { free(s->host_of); }
+
+static bool many_in(gw_collective c) {
+    return c == GW_COLL_REDUCE_SCATTER || c == GW_COLL_ALLTOALL || c == GW_COLL_SCATTER;
+}
+static bool many_out(gw_collective c) {
+    return c == GW_COLL_ALLGATHER || c == GW_COLL_ALLTOALL || c == GW_COLL_GATHER;
+}
+
+bool gw_sim_reduces(gw_collective c) {
+    return c == GW_COLL_ALLREDUCE || c == GW_COLL_REDUCE || c == GW_COLL_REDUCE_SCATTER;
+}
+
+bool gw_sim_shrinks(const gw_sim_scenario *s) {
+    bool shrinkable = s->fault == GW_SIM_KILL || s->fault == GW_SIM_KILL_TWO || s->fault == GW_SIM_MISMATCH ||
+                      s->fault == GW_SIM_ABORT;
+    return shrinkable && s->world <= 64 && s->seed % 2; /* a shrink connects every rank with every other */
+}
+
+bool gw_sim_takes_part(const gw_sim_call *call, int rank) {
+    return call->collective != GW_COLL_SEND || rank == call->root || rank == call->peer;
+}
+
+size_t gw_sim_part(const gw_sim_call *call, int rank) {
+    return call->uneven ? (call->count + 1) * (size_t)(rank * 5 % 4) / 2 : call->count;
+}
+
+/* Offset of a rank's part; with rank = world, the length of all parts. */
+static size_t part_begins(const gw_sim_call *call, int rank) {
+    size_t at = 0;
+    if (!call->uneven) return call->count * (size_t)rank;
+    for (int r = 0; r < rank; r++) at += gw_sim_part(call, r);
+    return at;
+}
+
+size_t gw_sim_in_count(const gw_sim_scenario *s, const gw_sim_call *call, int rank) {
+    return many_in(call->collective) ? part_begins(call, s->world) : gw_sim_part(call, rank);
+}
+
+size_t gw_sim_out_count(const gw_sim_scenario *s, const gw_sim_call *call, int rank) {
+    return many_out(call->collective) ? part_begins(call, s->world) : gw_sim_part(call, rank);
+}
+
+/* The input of a rank at an index: small whole numbers; for products nearly all ones. */
+static int value(const gw_sim_scenario *s, int call, int rank, size_t index) {
+    if (s->call[call].redop == GW_PROD) return (size_t)rank == (index + (size_t)call) % (size_t)s->world ? 2 : 1;
+    return (int)((index * 7 + (size_t)rank * 3 + (size_t)call + s->seed % 5) % 4);
+}
+
+static void store(gw_dtype dtype, void *buffer, size_t i, double v) {
+    switch (dtype) {
+    case GW_F32: ((float *)buffer)[i] = (float)v; break;
+    case GW_F64: ((double *)buffer)[i] = v; break;
+    case GW_F16: ((uint16_t *)buffer)[i] = gw_f32_to_f16((float)v); break;
+    case GW_BF16: ((uint16_t *)buffer)[i] = gw_f32_to_bf16((float)v); break;
+    case GW_I8: ((int8_t *)buffer)[i] = (int8_t)(int64_t)v; break;
+    case GW_U8: ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)v; break;
+    case GW_I32: ((int32_t *)buffer)[i] = (int32_t)v; break;
+    case GW_I64: ((int64_t *)buffer)[i] = (int64_t)v; break;
+    case GW_DTYPES: break;
+    }
+}
+
+void gw_sim_fill(const gw_sim_scenario *s, int call, int rank, void *in) {
+    size_t count = gw_sim_in_count(s, &s->call[call], rank);
+    for (size_t i = 0; i < count; i++) store(s->call[call].dtype, in, i, value(s, call, rank, i));
+}
+
+static double reduced(const gw_sim_scenario *s, int call, size_t index) {
+    gw_redop op = s->call[call].redop;
+    double result = value(s, call, 0, index);
+    for (int r = 1; r < s->world; r++) {
+        double v = value(s, call, r, index);
+        if (op == GW_SUM || op == GW_AVG) result += v;
+        else if (op == GW_PROD) result *= v;
+        else if (op == GW_MIN) result = v < result ? v : result;
+        else result = v > result ? v : result;
+    }
+    return op == GW_AVG ? result / s->world : result;
+}
+
+/* Narrow integers may wrap in sums over many ranks; everything else is exact, or rounded once as `store` rounds. */
+static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
+    const gw_sim_call *c = &s->call[call];
+    size_t within = i;
+    int part = 0;
+    if (many_out(c->collective) && !c->uneven) {
+        part = (int)(i / c->count);
+        within = i % c->count;
+    }
+    while (c->uneven && many_out(c->collective) && within >= gw_sim_part(c, part)) within -= gw_sim_part(c, part++);
+    switch (c->collective) {
+    case GW_COLL_ALLREDUCE:
+    case GW_COLL_REDUCE: return reduced(s, call, i);
+    case GW_COLL_REDUCE_SCATTER: return reduced(s, call, part_begins(c, rank) + i);
+    case GW_COLL_ALLGATHER:
+    case GW_COLL_GATHER: return value(s, call, part, within);
+    case GW_COLL_SEND:
+    case GW_COLL_BROADCAST: return value(s, call, c->root, i);
+    case GW_COLL_SCATTER: return value(s, call, c->root, (size_t)rank * c->count + i);
+    case GW_COLL_ALLTOALL: return value(s, call, part, (size_t)rank * c->count + within);
+    default: return 0;
+    }
+}
+
+int64_t gw_sim_check(const gw_sim_scenario *s, int call, int rank, const void *out) {
+    const gw_sim_call *c = &s->call[call];
+    if ((c->collective == GW_COLL_REDUCE || c->collective == GW_COLL_GATHER) && rank != c->root) return -1;
+    if (c->collective == GW_COLL_SEND && rank != c->peer) return -1;
+    size_t bytes = gw_dtype_bytes(c->dtype), count = gw_sim_out_count(s, c, rank);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t right = 0;
+        store(c->dtype, &right, 0, expected(s, call, rank, i));
+        if (memcmp((const uint8_t *)out + i * bytes, &right, bytes) != 0) return (int64_t)i;
+    }
+    return -1;
+}

@@ -1,0 +1,70 @@
+/* reducer_sim_internal.h - shared by reducer_sim.c (a rank's program, checks) and reducer_sim_fault.c (faults and
+ * recovery). */
+#ifndef GW_SIM_REDUCER_SIM_INTERNAL_H
+#define GW_SIM_REDUCER_SIM_INTERNAL_H
+
+#include "base/rng.h"
+#include "reducer/step_engine.h"
+#include "sim/control_sim.h"
+#include "sim/policy_check.h"
+#include "sim/reducer_sim.h"
+
+#define FIRST_TEAM 1
+#define TRAINING_DEADLINE (2 * GW_SECOND) /* in runs with a fault */
+#define STEPS_AFTER 3                     /* of the survivors */
+
+/* WAIT: the forward pass waits for a layer. HAND_OVER: the gradient is handed over once the layer's last exchange is
+ * settled. SHRINK: a call has failed, and the survivors agree on the members. RESUME: they wait for each other. OUT:
+ * the rank may not go on. */
+typedef enum phase { WAIT, FORWARD, BACKWARD, HAND_OVER, FLUSH, OVER, SHRINK, RESUME, OUT } phase;
+
+typedef struct training_sim training_sim;
+
+typedef struct training_rank {
+    gw_control_sim_rank base; /* first */
+    training_sim *sim;
+    gw_team *team;
+    bool in[GW_REDUCER_SIM_WORLD_MAX]; /* by rank: it is in the team */
+    gw_step_engine *step_engine;
+    gw_progress_callback callback;
+    float *gradients, *weights, *flat;
+    size_t at[GW_REDUCER_SIM_LAYERS_MAX]; /* offset of each layer in gradients and weights */
+    uint8_t applied[GW_REDUCER_SIM_LAYERS_MAX][GW_REDUCER_SIM_STEPS_MAX];
+    phase phase;
+    bool waits;                        /* a call is blocked */
+    int first, step, end, layer;       /* steps: the first in this team, the current, the one after the last */
+    gw_time until;                     /* end of its compute */
+    gw_rng rng;
+    gw_policy_check policy_check;
+    bool moved;                        /* it went on after a loss */
+    bool failed;                       /* the generation has failed, and so does every further call */
+    gw_time shrink_until;              /* SHRINK: the deadline */
+    uint32_t shrink_generation;        /* SHRINK: the generation that has failed */
+    char why[200];                     /* OUT: the error */
+} training_rank;
+
+struct training_sim {
+    gw_control_sim base; /* first */
+    const gw_reducer_sim *training;
+    training_rank ranks[GW_REDUCER_SIM_WORLD_MAX];
+    gw_reducer_sim_outcome *outcome;
+    bool exact;                        /* results are means, not merely the same on all ranks */
+    bool fault_injected, second_injected; /* second: of KILL_TWO */
+    /* Hash of the first rank's result, for the others to compare with; 0: none yet. */
+    uint64_t hash[GW_REDUCER_SIM_LAYERS_MAX][GW_REDUCER_SIM_STEPS_MAX];
+};
+
+/* reducer_sim.c */
+#define broken(sim, ...) gw_control_sim_broken(&(sim)->base, __VA_ARGS__)
+uint64_t gw_reducer_sim_hash(const float *values, size_t count);
+gw_status gw_reducer_sim_team(training_rank *self, uint32_t id, const bool *in, gw_error *error);
+void gw_reducer_sim_begin(training_rank *self, phase next, gw_time duration);
+
+/* reducer_sim_fault.c */
+void gw_reducer_sim_inject_fault(training_sim *sim); /* if it is due */
+void gw_reducer_sim_call_failed(training_rank *self);
+bool gw_reducer_sim_shrink(training_rank *self);     /* false: it still waits */
+bool gw_reducer_sim_resume(training_rank *self);     /* false: it still waits */
+bool gw_reducer_sim_averages_weights(const training_sim *sim);
+
+#endif

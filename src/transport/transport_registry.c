@@ -1,0 +1,23 @@
+/* transport_registry.c - see transport_registry.h. */
+#include "transport/transport_registry.h"
+
+#include <string.h>
+
+#define TYPE(name) &gw_transport_##name,
+const gw_transport_type *const gw_transport_types[] = {GW_TRANSPORTS(TYPE) NULL};
+
+#define TECHNIQUE(name) &gw_transport_##name.technique,
+const gw_technique *const gw_transport_techniques[] = {GW_TRANSPORTS(TECHNIQUE) TECHNIQUE(sim) NULL};
+
+const gw_transport_type *gw_transport_type_of(const gw_technique *technique) {
+    return (const gw_transport_type *)(const void *)technique;
+}
+
+const gw_transport_type *gw_transport_type_find(const char *name) {
+    size_t length = strcspn(name, ":");
+    for (int i = 0; gw_transport_types[i]; i++) {
+        const char *own = gw_transport_types[i]->technique.name;
+        if (strlen(own) == length && memcmp(own, name, length) == 0) return gw_transport_types[i];
+    }
+    return NULL;
+}

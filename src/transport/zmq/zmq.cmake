@@ -1,0 +1,1 @@
+gw_transport_needs(zmq libzmq3-dev zmq.h zmq)

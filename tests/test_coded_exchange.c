@@ -1,0 +1,318 @@
+/* test_coded_exchange.c - codecs through plans: every codec and form over the simulated network: results, bytes on the
+ * wire, conservation, and invalid payloads. */
+#include "test.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "reducer/coded_exchange.h"
+#include "transport/sim_transport.h"
+
+#define WORLD_MAX 9
+
+typedef struct rank_state {
+    struct mini *mini;
+    gw_core *core;
+    gw_team *team;
+    gw_coded_exchange *exchange;
+    gw_status status;
+    gw_error error;
+    bool over;
+    float *gradient[2], *result[2];
+} rank_state;
+
+typedef struct mini {
+    gw_sim_net *net;
+    int world;
+    rank_state ranks[WORLD_MAX];
+} mini;
+
+static const char *host_name(void *ctx, int rank) { (void)ctx; (void)rank; return "host"; }
+static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
+    (void)ctx; (void)neighbour; (void)message;
+}
+static void failed(void *ctx, const gw_error *error) { ((rank_state *)ctx)->error = *error; }
+static void slow(void *ctx, const char *sentence) { (void)ctx; (void)sentence; }
+
+static void step_rank(mini *m, int r) {
+    rank_state *self = &m->ranks[r];
+    gw_op *op;
+    if (!self->over)
+        self->over = gw_coded_exchange_next(self->exchange, gw_sim_now(m->net), &op, &self->status, &self->error);
+}
+
+static void on_moved(void *ctx, int rank) {
+    mini *m = ctx;
+    gw_core_poll(m->ranks[rank].core, gw_sim_now(m->net));
+    step_rank(m, rank);
+}
+static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
+    (void)ctx; (void)from; (void)to; (void)bytes; (void)length;
+}
+static void on_hang_up(void *ctx, int rank, int gone) { (void)ctx; (void)rank; (void)gone; }
+static void on_timer(void *ctx, int rank) { on_moved(ctx, rank); }
+
+static const gw_codec_tensor *tensors(size_t count) {
+    static gw_codec_tensor two[2];
+    two[0] = gw_codec_tensor_make("layer.weight", 64, count / 64);
+    two[1] = gw_codec_tensor_make("layer.bias", 1, 33);
+    return two;
+}
+
+static void open_mini(mini *m, int world, const char *codec, size_t count, gw_coded_form form) {
+    gw_error error = {0};
+    *m = (mini){.world = world};
+    gw_sim_config net = {.world = world, .latency = 20000, .bytes_per_second = 1e9, .jitter = 50000, .seed = 7};
+    gw_sim_events events = {.ctx = m, .message = on_message, .hang_up = on_hang_up, .timer = on_timer,
+                            .moved = on_moved};
+    CHECK_EQ(GW_OK, gw_sim_open(&m->net, &net, &events, &error));
+    int members[WORLD_MAX], hosts[WORLD_MAX];
+    for (int r = 0; r < world; r++) members[r] = hosts[r] = r;
+    gw_topology topology = {.world = world, .host_of = hosts};
+    gw_coded_exchange_config config = {.tensors = tensors(count), .count = 2, .seed = 42, .form = form};
+    CHECK_EQ(GW_OK, gw_codec_parse(codec, &config.setup, &error));
+    for (int r = 0; r < world; r++) {
+        rank_state *self = &m->ranks[r];
+        self->mini = m;
+        gw_core_config core = {.rank = r, .world = world, .deadline = 30 * GW_SECOND, .ctx = self,
+                               .host_name = host_name, .send = send_control, .failed = failed, .slow = slow};
+        CHECK_EQ(GW_OK, gw_core_open(&self->core, &core, 0, &error));
+        gw_engine *engine = gw_core_engine(self->core);
+        gw_transport *transport = gw_sim_transport(m->net, r, gw_engine_sink(engine));
+        for (int q = 0; q < world; q++)
+            if (q != r) gw_engine_route(engine, q, transport);
+        CHECK_EQ(GW_OK, gw_team_open(&self->team, engine, 1, r, members, &topology, NULL, &error));
+        CHECK_EQ(GW_OK, gw_coded_exchange_open(&self->exchange, self->core, self->team, &config, &error));
+        for (int t = 0; t < 2; t++) {
+            self->gradient[t] = calloc(config.tensors[t].count, sizeof(float));
+            self->result[t] = calloc(config.tensors[t].count, sizeof(float));
+        }
+    }
+    if (error.text[0]) printf("    %s\n", error.text);
+}
+
+static void close_mini(mini *m) {
+    for (int r = 0; r < m->world; r++) {
+        rank_state *self = &m->ranks[r];
+        gw_coded_exchange_close(self->exchange);
+        gw_team_close(self->team);
+        gw_core_close(self->core);
+        for (int t = 0; t < 2; t++) free(self->gradient[t]), free(self->result[t]);
+    }
+    gw_sim_close(m->net);
+}
+
+/* Heavy-tailed values, as gradients are. */
+static void fill(mini *m, const gw_codec_tensor *what, uint64_t step) {
+    for (int r = 0; r < m->world; r++) {
+        gw_rng rng = gw_rng_make(step * 100 + (uint64_t)r, 3);
+        for (int t = 0; t < 2; t++) {
+            for (uint64_t i = 0; i < what[t].count; i++) {
+                double u = gw_rng_unit(&rng) * 2 - 1;
+                m->ranks[r].gradient[t][i] = (float)(u * u * u);
+            }
+        }
+    }
+}
+
+static void run_step(mini *m, uint64_t step) {
+    for (int r = 0; r < m->world; r++) {
+        rank_state *self = &m->ranks[r];
+        self->over = false;
+        gw_coded_exchange_begin(self->exchange, step, (const float *const *)self->gradient, self->result, true);
+        gw_sim_timer(m->net, r, gw_sim_now(m->net) + 1);
+    }
+    for (bool all = false; !all;) {
+        if (!gw_sim_step(m->net)) break;
+        all = true;
+        for (int r = 0; r < m->world; r++) all &= m->ranks[r].over;
+    }
+    for (int r = 0; r < m->world; r++) {
+        CHECK(m->ranks[r].over);
+        CHECK_EQ(GW_OK, m->ranks[r].status);
+        if (m->ranks[r].status && test_failures < 5) printf("    %s\n", m->ranks[r].error.text);
+    }
+}
+
+static double relative_error(mini *m, const gw_codec_tensor *what, int t) {
+    double error = 0, norm = 0;
+    for (uint64_t i = 0; i < what[t].count; i++) {
+        double mean = 0;
+        for (int r = 0; r < m->world; r++) mean += m->ranks[r].gradient[t][i];
+        mean /= m->world;
+        error += (m->ranks[0].result[t][i] - mean) * (m->ranks[0].result[t][i] - mean);
+        norm += mean * mean;
+    }
+    return sqrt(error / norm);
+}
+
+static void all_ranks_agree(mini *m, const gw_codec_tensor *what) {
+    for (int r = 1; r < m->world; r++)
+        for (int t = 0; t < 2; t++)
+            CHECK(memcmp(m->ranks[0].result[t], m->ranks[r].result[t], what[t].count * sizeof(float)) == 0);
+}
+
+/* What one step may lose at most of the mean's norm; LOSS_MAX where a codec is not named here. */
+#define LOSS_MAX 20 /* unbiased codecs with few bits: a large variance */
+static const struct {
+    const char *codec;
+    double loss;
+} losses[] = {{"none", 1e-6}, {"fp16", 2e-3}, {"bf16", 2e-2}, {"int8", 2e-2}, {"onebit", 3}, {"qsgd:bits=4", 1},
+              {"qsgd:bits=8", 0.2}, {"terngrad", 4}, {"topk", 1}, {"randomk", 6}, {"threshold", 1}, {"dgc", 1.1},
+              {"powersgd", 1.1}, {"doublesqueeze:codec=topk", 1.1}, {"doublesqueeze", 3}};
+
+/* Of the first that the text begins with. */
+static double loss_max(const char *text) {
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++)
+        if (strncmp(text, losses[i].codec, strlen(losses[i].codec)) == 0) return losses[i].loss;
+    return LOSS_MAX;
+}
+
+static void gives_all_ranks_the_same_near_mean(const char *text, int world) {
+    size_t count = 64 * 200;
+    const gw_codec_tensor *what = tensors(count);
+    mini m;
+    open_mini(&m, world, text, count, GW_FORM_AUTO);
+    double loss = 0;
+    for (uint64_t step = 0; step < 3; step++) {
+        fill(&m, what, step);
+        run_step(&m, step);
+        all_ranks_agree(&m, what);
+        if (step == 0) loss = relative_error(&m, what, 0); /* before residuals join in */
+    }
+    if (!(loss <= loss_max(text))) printf("    %s, world %d: loses %g\n", text, world, loss);
+    CHECK(loss <= loss_max(text));
+    CHECK(relative_error(&m, what, 1) < 1e-6); /* too small to be worth coding: sent exact */
+    close_mini(&m);
+}
+
+static void every_codec_gives_all_ranks_the_same_near_mean(void) {
+    char text[GW_TECHNIQUE_TEXT_BYTES];
+    for (const gw_technique *const *t = gw_compress_techniques; *t; t++)
+        for (int i = 0; gw_technique_example(*t, i, text); i++)
+            for (int world = 1; world <= WORLD_MAX; world += world < 4 ? 1 : 5)
+                gives_all_ranks_the_same_near_mean(text, world);
+}
+
+static void two_pass_and_one_pass_both_work(void) {
+    size_t count = 64 * 200;
+    const gw_codec_tensor *what = tensors(count);
+    for (int form = GW_FORM_TWO_PASS; form <= GW_FORM_ONE_PASS; form++) {
+        mini m;
+        open_mini(&m, 5, "int8", count, (gw_coded_form)form);
+        CHECK_EQ(form, gw_coded_exchange_chosen(m.ranks[0].exchange));
+        fill(&m, what, 1);
+        run_step(&m, 1);
+        all_ranks_agree(&m, what);
+        CHECK(relative_error(&m, what, 0) < 0.03);
+        close_mini(&m);
+    }
+}
+
+static uint64_t bytes_of_step(const char *codec, int world, size_t count, gw_coded_form form,
+                              gw_coded_form *chosen) {
+    mini m;
+    open_mini(&m, world, codec, count, form);
+    *chosen = gw_coded_exchange_chosen(m.ranks[0].exchange);
+    fill(&m, tensors(count), 1);
+    run_step(&m, 1);
+    uint64_t most = 0;
+    for (int r = 0; r < world; r++) {
+        gw_engine_counters counters = gw_engine_count(gw_core_engine(m.ranks[r].core));
+        if (counters.bytes_sent > most) most = counters.bytes_sent;
+    }
+    close_mini(&m);
+    return most;
+}
+
+/* The busiest rank's bytes against dense 2n(p-1)/p, which also is what is promised for each form. */
+static void bytes_on_the_wire(void) {
+    size_t count = 64 * 32768;
+    gw_coded_form chosen;
+    for (int world = 2; world <= WORLD_MAX; world++) {
+        double dense = 2.0 * (double)(count * 4) * (world - 1) / world;
+        double onebit = (double)bytes_of_step("onebit", world, count, GW_FORM_TWO_PASS, &chosen) / dense;
+        double topk = (double)bytes_of_step("topk:ratio=0.001", world, count, GW_FORM_TWO_PASS, &chosen) / dense;
+        double onebit_all = (double)bytes_of_step("onebit", world, count, GW_FORM_ONE_PASS, &chosen) / dense;
+        double topk_all = (double)bytes_of_step("topk:ratio=0.001", world, count, GW_FORM_ONE_PASS, &chosen) / dense;
+        printf("    world %d: onebit 1/%.1f owned, %.2f/60 gathered; topk 0.1 %% 1/%.0f owned, %.2f/1300 gathered\n",
+               world, 1 / onebit, onebit_all * 60, 1 / topk, topk_all * 1300);
+        CHECK(onebit <= 1.0 / 30);
+        CHECK(topk <= 1.0 / 600);
+        CHECK(onebit_all <= world / 60.0);
+        CHECK(topk_all <= world / 1300.0);
+        uint64_t automatic = bytes_of_step("onebit", world, count, GW_FORM_AUTO, &chosen);
+        CHECK((double)automatic / dense <= (onebit < onebit_all ? onebit : onebit_all) * 1.001);
+    }
+}
+
+/* Over the steps, outputs plus residuals equal the inputs. */
+static void feedback_on_both_passes_conserves(void) {
+    size_t count = 64 * 100;
+    const gw_codec_tensor *what = tensors(count);
+    static const char *const specs[] = {"topk:ratio=0.01,feedback=both", "onebit:feedback=both"};
+    for (int c = 0; c < 2; c++) {
+        int world = 3, steps = 60;
+        mini m;
+        open_mini(&m, world, specs[c], count, GW_FORM_TWO_PASS);
+        double *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
+        for (int step = 0; step < steps; step++) {
+            fill(&m, what, (uint64_t)step);
+            run_step(&m, (uint64_t)step);
+            for (size_t i = 0; i < count; i++) {
+                for (int r = 0; r < world; r++) in[i] += m.ranks[r].gradient[0][i];
+                out[i] += (double)m.ranks[0].result[0][i] * world;
+            }
+        }
+        double gap = 0, norm = 0;
+        for (size_t i = 0; i < count; i++) {
+            double kept = 0;
+            for (int r = 0; r < world; r++) {
+                kept += gw_coded_exchange_state(m.ranks[r].exchange, 0)->residual[i];
+                kept += gw_coded_exchange_owner_residual(m.ranks[r].exchange, 0, i);
+            }
+            gap += (in[i] - out[i] - kept) * (in[i] - out[i] - kept);
+            norm += in[i] * in[i];
+        }
+        CHECK(sqrt(gap / norm) < 1e-5);
+        free(in);
+        free(out);
+        close_mini(&m);
+    }
+}
+
+/* Beyond its limit a tensor is sent exact, together with its residual. */
+static void a_limit_sends_exact(void) {
+    size_t count = 64 * 100;
+    const gw_codec_tensor *what = tensors(count);
+    mini m;
+    open_mini(&m, 3, "topk:ratio=0.001,limit=0.05", count, GW_FORM_AUTO);
+    for (uint64_t step = 0; step < 2; step++) {
+        fill(&m, what, step);
+        run_step(&m, step);
+        CHECK(gw_coded_exchange_guard(m.ranks[0].exchange, 0)->exact); /* from the next step on */
+    }
+    for (size_t i = 0; i < count; i++) CHECK(gw_coded_exchange_state(m.ranks[0].exchange, 0)->residual[i] == 0);
+    close_mini(&m);
+}
+
+static void impossible_forms_are_refused(void) {
+    mini m;
+    gw_error error = {0};
+    open_mini(&m, 2, "fp16", 64 * 100, GW_FORM_AUTO);
+    gw_coded_exchange_config config = {.tensors = tensors(64 * 100), .count = 1, .form = GW_FORM_TWO_PASS};
+    gw_coded_exchange *x = NULL;
+    CHECK_EQ(GW_OK, gw_codec_parse("fp16", &config.setup, &error));
+    CHECK_EQ(GW_UNSUPPORTED, gw_coded_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
+    CHECK(strstr(error.text, "fp16") != NULL);
+    error = (gw_error){0};
+    config.form = GW_FORM_AUTO;
+    config.setup.limit = 0.1;
+    CHECK_EQ(GW_UNSUPPORTED, gw_coded_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
+    CHECK(strstr(error.text, "no error limit is possible") != NULL);
+    close_mini(&m);
+}
+
+TEST_MAIN(CASE(every_codec_gives_all_ranks_the_same_near_mean), CASE(two_pass_and_one_pass_both_work),
+          CASE(bytes_on_the_wire), CASE(feedback_on_both_passes_conserves), CASE(a_limit_sends_exact),
+          CASE(impossible_forms_are_refused))

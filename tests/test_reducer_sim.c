@@ -1,0 +1,147 @@
+/* test_reducer_sim.c - training steps in virtual time: guarantees of schedules and synchronizations, over random
+ * models, worlds, links, codecs and orders of events. STEP_SEEDS sets how many seeds each policy gets (default 40),
+ * STEP_FAULT_SEEDS how many with a fault (default 20), STEP_FIRST the first of these. SHOW_STRATEGIES=1 prints what
+ * each seed draws. */
+#include "test.h"
+
+#include <math.h>
+
+#include "schedule/schedule.h"
+#include "sim/reducer_sim.h"
+
+static void run_seeds(uint64_t first, uint64_t seeds, const char *policy) {
+    uint64_t events = 0;
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        gw_reducer_sim training;
+        gw_reducer_sim_outcome outcome = {0};
+        gw_error error = {.rank = -1};
+        char line[GW_STRATEGY_PRINT_BYTES];
+        CHECK_EQ(GW_OK, gw_reducer_sim_make(&training, seed, policy, &error));
+        gw_strategy_print(&training.strategy, line, sizeof line);
+        if (getenv("SHOW_STRATEGIES")) printf("    %s\n", line);
+        gw_status status = gw_reducer_sim_run(&training, &outcome, &error);
+        events += outcome.events;
+        if (status == GW_OK && outcome.ok) continue;
+        test_failures++;
+        printf("    seed %" PRIu64 ", %d ranks, %d layers, %s:\n    %s\n", seed, training.world, training.layers, line,
+               status ? error.text : outcome.text);
+        if (test_failures > 5) return;
+    }
+    printf("    %s: %" PRIu64 " seeds, %" PRIu64 " events\n", policy, seeds, events);
+}
+
+static void every_policy_keeps_its_promises(void) {
+    const char *seeds = getenv("STEP_SEEDS");
+    for (int i = 0; gw_schedule_techniques[i]; i++)
+        run_seeds(1, seeds ? strtoull(seeds, NULL, 10) : 40, gw_schedule_techniques[i]->name);
+}
+
+/* Ranks are killed, cut off or abort at any moment of a run. */
+static bool breaks_well(uint64_t seed, const char *policy, int *survivors, uint64_t *events) {
+    gw_reducer_sim training;
+    gw_reducer_sim_outcome outcome = {0};
+    gw_error error = {.rank = -1};
+    char line[GW_STRATEGY_PRINT_BYTES];
+    CHECK_EQ(GW_OK, gw_reducer_sim_make(&training, seed, policy, &error));
+    gw_status status = gw_reducer_sim_run(&training, &outcome, &error);
+    gw_reducer_sim_break(&training, seed, outcome.began[training.steps]);
+    if (!status && training.world > 1) status = gw_reducer_sim_run(&training, &outcome, &error);
+    *survivors += outcome.survivors;
+    *events += outcome.events;
+    if (status == GW_OK && outcome.ok) return true;
+    test_failures++;
+    gw_strategy_print(&training.strategy, line, sizeof line);
+    printf("    seed %" PRIu64 ", %d ranks, %d layers, %s of rank %d at %.3f ms, %s:\n    %s\n", seed, training.world,
+           training.layers, gw_sim_fault_name(training.fault), training.victim, (double)training.fault_at / 1e6, line,
+           status ? error.text : outcome.text);
+    return false;
+}
+
+static void losses_leave_no_wrong_value(void) {
+    const char *text = getenv("STEP_FAULT_SEEDS"), *from = getenv("STEP_FIRST");
+    uint64_t seeds = text ? strtoull(text, NULL, 10) : 20, first = from ? strtoull(from, NULL, 10) : 1, events = 0;
+    int survivors = 0, failed = 0;
+    for (int i = 0; gw_schedule_techniques[i] && failed < 6; i++)
+        for (uint64_t seed = first; seed < first + seeds && failed < 6; seed++)
+            failed += !breaks_well(seed, gw_schedule_techniques[i]->name, &survivors, &events);
+    printf("    %" PRIu64 " seeds for each policy, %d ranks went on, %" PRIu64 " events\n", seeds, survivors, events);
+    CHECK(survivors > 0);
+}
+
+static gw_time last_step(const gw_reducer_sim_outcome *o, int steps) {
+    return o->began[steps - 1] - o->began[steps - 2];
+}
+
+static gw_time run_figure(gw_reducer_sim *training, const char *line) {
+    gw_reducer_sim_outcome outcome;
+    gw_error error = {.rank = -1};
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &training->strategy, &error));
+    CHECK_EQ(GW_OK, gw_reducer_sim_run(training, &outcome, &error));
+    CHECK(outcome.ok);
+    if (!outcome.ok) printf("    %s\n", outcome.text);
+    return last_step(&outcome, training->steps);
+}
+
+/* The survey's figure 6: one unit of forward, one of backward for each of two layers, one and a half of communication
+ * for each: a synchronous step takes five units, OD-SGD three. The unit is taken from what the network takes. */
+static void figure_six(void) {
+    gw_reducer_sim t = {.seed = 1, .world = 2, .layers = 1, .steps = 8, .updates = true, .host_of = {0, 1},
+                     .bytes_per_second = 1e9, .layer = {{.count = 1 << 20}}};
+    gw_time exchange = run_figure(&t, "transport=sim arch=ring schedule=wfbp:fuse=1"), unit = exchange * 2 / 3;
+    t.layers = 2;
+    t.layer[0] = (gw_reducer_sim_layer){.count = 1 << 20, .forward = unit, .backward = unit};
+    t.layer[1] = (gw_reducer_sim_layer){.count = 1 << 20, .forward = 0, .backward = unit};
+    gw_time bsp = run_figure(&t, "transport=sim arch=ring schedule=wfbp:fuse=1 sync=bsp");
+    gw_time delayed = run_figure(&t, "transport=sim arch=ring schedule=wfbp:fuse=1 sync=delayed:warmup=0");
+    printf("    bsp %.4f units, delayed %.4f\n", (double)bsp / (double)unit, (double)delayed / (double)unit);
+    CHECK(fabs((double)bsp / (double)unit - 5) < 0.005);
+    CHECK(fabs((double)delayed / (double)unit - 3) < 0.005);
+}
+
+/* OD-SGD against a plain reference. Each rank pulls each weight towards its own target with a force of its own, or the
+ * mean over ranks would not tell local weights from shared ones. */
+
+enum { WORLD = 3, STEPS = 12, COUNT = 100, WARMUP = 4 };
+
+static float pull(int rank, int layer, size_t element, float weight) {
+    return 0.2f * (float)(rank + 1) * (weight - (float)(rank * 3 + layer + (int)(element % 5)));
+}
+
+static void pulling_gradient(int rank, int layer, int step, const float *weights, size_t count, float *gradient) {
+    (void)step;
+    for (size_t i = 0; i < count; i++) gradient[i] = pull(rank, layer, i, weights[i]);
+}
+
+static double reference_of(int layer, size_t element) {
+    float shared = 0, local[WORLD] = {0};
+    for (int step = 0; step < STEPS; step++) {
+        float gradient[WORLD], mean = 0;
+        for (int r = 0; r < WORLD; r++) gradient[r] = pull(r, layer, element, local[r]);
+        for (int r = 0; r < WORLD; r++) mean += gradient[r] / WORLD;
+        for (int r = 0; r < WORLD; r++) local[r] = shared - GW_REDUCER_SIM_RATE * gradient[r]; /* a step behind */
+        shared -= GW_REDUCER_SIM_RATE * mean;
+        for (int r = 0; r < WORLD && step < WARMUP; r++) local[r] = shared;
+    }
+    return shared;
+}
+
+static void compare_with_reference(void *ctx, int rank, int layer, const float *weights, size_t count) {
+    (void)ctx, (void)rank;
+    for (size_t i = 0; i < count; i++) CHECK(fabs(weights[i] - reference_of(layer, i)) < 1e-4);
+}
+
+static void delayed_is_od_sgd(void) {
+    gw_reducer_sim t = {.seed = 3, .world = WORLD, .layers = 2, .steps = STEPS, .updates = true, .host_of = {0, 1, 2},
+                     .bytes_per_second = 1e8, .latency = 100000, .jitter = 300000, .unevenness = 0.5,
+                     .layer = {{COUNT, 1000000, 1000000}, {COUNT, 200000, 900000}}, .gradient = pulling_gradient,
+                     .ended = compare_with_reference};
+    char line[100];
+    for (int i = 0; gw_schedule_techniques[i]; i++) {
+        snprintf(line, sizeof line, "transport=sim sync=delayed:warmup=%d schedule=%s", WARMUP,
+                 gw_schedule_techniques[i]->name);
+        run_figure(&t, line);
+    }
+}
+
+TEST_MAIN(CASE(every_policy_keeps_its_promises), CASE(losses_leave_no_wrong_value), CASE(figure_six),
+          CASE(delayed_is_od_sgd))
