@@ -44,6 +44,28 @@ static void neighbours_are_mutual(void) {
         }
 }
 
+/* Messages. */
+
+static gw_status read_again(const gw_control_message *message) {
+    uint8_t bytes[GW_CONTROL_BYTES];
+    gw_control_message again;
+    gw_control_write(message, bytes);
+    return gw_control_read(&again, bytes, 5, NULL);
+}
+
+static void an_error_without_a_reason_is_refused(void) {
+    gw_control_message message = {.kind = GW_CONTROL_ABORT, .status = GW_ABORTED, .subject = 3, .text = "enough"};
+    CHECK_EQ(GW_OK, read_again(&message));
+    message.kind = GW_CONTROL_LOST;
+    CHECK_EQ(GW_OK, read_again(&message));
+    message.text[0] = 0;
+    CHECK_EQ(GW_PROTOCOL, read_again(&message));
+    message.kind = GW_CONTROL_ABORT;
+    CHECK_EQ(GW_PROTOCOL, read_again(&message));
+    message.kind = GW_CONTROL_LEFT;
+    CHECK_EQ(GW_OK, read_again(&message));
+}
+
 /* Failure reports. */
 
 static void a_death_reaches_all_ranks(void) {
@@ -172,6 +194,7 @@ static void a_rank_that_continues_is_not_blamed(void) {
 }
 
 TEST_MAIN(CASE(the_graph_stays_connected_without_any_rank), CASE(neighbours_are_mutual),
+          CASE(an_error_without_a_reason_is_refused),
           CASE(a_death_reaches_all_ranks), CASE(an_abort_reaches_all_ranks_with_its_text),
           CASE(the_first_cause_is_kept), CASE(leaving_is_not_dying), CASE(silence_is_reported_at_the_deadline),
           CASE(time_asleep_does_not_count_against_peers), CASE(the_end_of_the_chain_is_blamed),

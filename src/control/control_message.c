@@ -61,6 +61,8 @@ gw_status gw_control_read(gw_control_message *message, const uint8_t bytes[GW_CO
     bool needs_subject = read.kind == GW_CONTROL_LOST;
     if (needs_subject && read.subject < 0) return gw_fail(error, GW_PROTOCOL, "control message about nobody");
     if (read.kind < GW_CONTROL_SHRINK) clean_text(read.text);
+    bool needs_text = read.kind == GW_CONTROL_ABORT || read.kind == GW_CONTROL_LOST;
+    if (needs_text && !read.text[0]) return gw_fail(error, GW_PROTOCOL, "control message without a reason");
     *message = read;
     return GW_OK;
 }
