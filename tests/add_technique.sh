@@ -13,7 +13,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tree=$tmp/tree new=$tmp/build
 techniques=(codec schedule sync plan transport)
-targets=(gradwire test_combinations test_reducer_sim test_ps_sim test_plan_print helper_product)
+targets=(gradwire test_combinations test_reducer_sim test_ps_sim test_plan_print helper_product fuzz_codec fuzz_strategy)
 unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE GRADWIRE_LINKS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 ok() { # NAME COMMAND...: passes by its exit code
@@ -182,6 +182,55 @@ const gw_transport_type gw_transport_pigeon = {
 C
 }
 
+# Two fuzzers without libFuzzer: a driver gives them random bytes, and prints the codecs and lines that they draw.
+add_fuzz_driver() {
+    cat >"$tree/fuzz_driver.c" <<'C'
+#include "base/rng.h"
+#include "compress/compress.h"
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+gw_status __real_gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                                     const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
+gw_status __wrap_gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                                     const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
+int __real_gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
+int __wrap_gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
+
+gw_status __wrap_gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                                     const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
+    printf("codec %s\n", setup->codec->technique.name);
+    return __real_gw_codec_decode_add(setup, call, range, payload, bytes, scale, sum, error);
+}
+
+int __wrap_gw_strategy_print(const gw_strategy *strategy, char *text, size_t size) {
+    int length = __real_gw_strategy_print(strategy, text, size);
+    printf("strategy %s\n", text);
+    return length;
+}
+
+int main(void) {
+    gw_rng rng = gw_rng_make(1, 0);
+    for (int i = 0; i < 2000; i++) {
+        uint8_t bytes[64];
+        for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = (uint8_t)gw_rng_u32(&rng);
+        LLVMFuzzerTestOneInput(bytes, sizeof bytes);
+    }
+    return 0;
+}
+C
+    cat >>"$tree/CMakeLists.txt" <<'CMAKE'
+foreach(name fuzz_codec fuzz_strategy)
+  add_executable(${name} fuzz/${name}.c fuzz_driver.c)
+  target_compile_options(${name} PRIVATE -Wno-missing-prototypes)
+  target_link_options(${name} PRIVATE LINKER:--wrap=gw_codec_decode_add LINKER:--wrap=gw_strategy_print)
+  target_link_libraries(${name} PRIVATE ${GW_PROGRAM_LIBRARIES})
+endforeach()
+CMAKE
+}
+
 # ---- where it must be known ----
 
 everywhere() { # AXIS NAME: what is the same for every axis
@@ -191,12 +240,14 @@ everywhere() { # AXIS NAME: what is the same for every axis
     ok "$1=$2: gradwire predict --compare all" has predict "$1=$2|$1=\S*$2"
     ok "$1=$2: seeds of simulated steps draw it" has steps "$1=$2"
     ok "$1=$2: combinations train with it" has combinations "$1=$2"
+    ok "$1=$2: fuzz_strategy draws it" has fuzz_strategy "^strategy .*$1=$2"
 }
 
 check_codec() {
     everywhere compress halfrange
     ok "compress=halfrange: doublesqueeze can wrap it" "$new/gradwire" explain compress=doublesqueeze:codec=halfrange
     ok "compress=halfrange: gradwire bench codec" has codecs '^halfrange '
+    ok "compress=halfrange: fuzz_codec draws it" has fuzz_codec '^codec halfrange$'
 }
 
 check_schedule() {
@@ -236,6 +287,7 @@ check_transport() {
         "$new/gradwire" explain transport=loop:speed=2
     "$new/gradwire" doctor -n 1 --json >"$tmp/doctor" 2>&1 </dev/null
     ok "transport=loop: gradwire doctor" has doctor '"transport": "loop", .*"usable": true'
+    ok "transport=loop: fuzz_strategy draws it" has fuzz_strategy '^strategy .*transport=loop'
     ok "transport=loop: gradwire bench" says '\bloop\b' bench_over loop --json
     ok "transport=loop: the product test" says '^[0-9]+ cases; 9 passed, 0 failed' \
         timeout 300 "$new/tests/helper_product" small -j "ring over loop"
@@ -252,6 +304,7 @@ check_transport() {
 mkdir -p "$tree"
 git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$tree" || exit 1
 for technique in "${techniques[@]}"; do "add_$technique"; done
+add_fuzz_driver
 
 compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 make_all() {
@@ -272,6 +325,8 @@ export SHOW_STRATEGIES=1
 for seed in {1..20}; do "$new/gradwire" sim --seed "$seed"; done >"$tmp/collectives"
 ok "simulated steps" keeps steps env STEP_SEEDS=20 STEP_FAULT_SEEDS=5 "$new/tests/test_reducer_sim"
 ok "simulated servers" keeps serving env SERVING_SEEDS=20 "$new/tests/test_ps_sim"
+ok "fuzz_codec on random bytes" keeps fuzz_codec "$new/fuzz_codec"
+ok "fuzz_strategy on random bytes" keeps fuzz_strategy "$new/fuzz_strategy"
 ok "every pair of techniques" keeps combinations "$new/tests/test_combinations"
 for technique in "${techniques[@]}"; do "check_$technique"; done
 echo "$passed passed, $failed failed"
