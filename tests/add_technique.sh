@@ -30,7 +30,7 @@ line() { # FILE AFTER NEW: a line of a table in a macro, behind that of another 
 # ---- what is added ----
 
 add_codec() { # the upper half of an f32, cut off
-    line src/compress/codec_registry.h 'CODEC(none)' 'TWO_PASS(halfrange)'
+    line src/compress/codec_table.h 'CODEC(none)' 'TWO_PASS(halfrange)'
     cat >"$tree/src/compress/halfrange.c" <<'C'
 #include "compress/codec.h"
 
@@ -72,7 +72,7 @@ C
 }
 
 add_schedule() { # what backward has produced last goes first
-    line src/schedule/schedule_registry.h 'X(wfbp)' 'X(lifo)'
+    line src/schedule/schedule_table.h 'X(wfbp)' 'X(lifo)'
     cat >"$tree/src/schedule/lifo.c" <<'C'
 #include "schedule/schedule_internal.h"
 
@@ -96,7 +96,7 @@ C
 }
 
 add_sync() { # bsp once more
-    line src/sync/sync_registry.h 'X(bsp)' 'X(bsp2)'
+    line src/sync/sync_table.h 'X(bsp)' 'X(bsp2)'
     cat >"$tree/src/sync/bsp2.c" <<'C'
 #include "sync/sync.h"
 
@@ -114,7 +114,7 @@ C
 }
 
 add_plan() { # the ring under another name
-    line src/plan/plan_registry.h 'ARCH(ring, 1)' 'ARCH(chain, 63)'
+    line src/plan/plan_table.h 'ARCH(ring, 1)' 'ARCH(chain, 63)'
     cat >"$tree/src/plan/chain.c" <<'C'
 #include "plan/build.h"
 
@@ -139,8 +139,8 @@ C
 }
 
 add_transport() { # one that works, and one whose library is missing
-    line src/transport/transport_registry.h 'X(tcp)' 'X(loop)'
-    line src/transport/transport_registry.h 'X(loop)' 'X(pigeon)'
+    line src/transport/transport_table.h 'X(tcp)' 'X(loop)'
+    line src/transport/transport_table.h 'X(loop)' 'X(pigeon)'
     cat >"$tree/src/transport/loop_transport.c" <<'C'
 /* loop_transport.c - tcp under another name. */
 #include "transport/tcp/tcp.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/measure.h"
-#include "bench/pattern.h"
+#include "bench/data_pattern.h"
 #include "test.h"
 
 static void case_as_text(void) {

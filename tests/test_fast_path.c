@@ -1,5 +1,6 @@
-/* test_fast_path.c - small blocking calls in shared memory without an operation (engine/fast_path.c): right whichever
- * rank is late, after any other call, from any memory; errors when ranks disagree; and waiting leaves the core free. */
+/* test_fast_path.c - small blocking calls in shared memory without an operation (engine/blocking_fast_path.c): right
+ * whichever rank is late, after any other call, from any memory; errors when ranks disagree; and waiting leaves the
+ * core free. */
 #include <time.h>
 
 #include "base/rng.h"

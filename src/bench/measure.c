@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bench/pattern.h"
+#include "bench/data_pattern.h"
 
 #define ALIGNMENT 4096
 

@@ -33,7 +33,7 @@
 
 #include "base/status.h"
 #include "base/technique.h"
-#include "compress/codec_registry.h"
+#include "compress/codec_table.h"
 
 typedef struct gw_codec gw_codec;
 

@@ -15,8 +15,8 @@
 #include "doctor/host_facts.h"
 #include "doctor/probe_peer.h"
 #include "doctor/report_line.h"
-#include "doctor/transport_probe.h"
-#include "launch/buffer.h"
+#include "doctor/available_transports.h"
+#include "launch/byte_queue.h"
 
 enum { GENERATION_REACH = 0 }; /* for connections that only test a port; measurements count from 1 */
 

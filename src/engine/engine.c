@@ -1,4 +1,4 @@
-/* engine.c - engines and teams: set-up, routes, failure. */
+/* engine.c - engines and teams: set-up, transports, polling, failure. */
 #include "engine/engine_internal.h"
 
 #include <assert.h>
@@ -56,6 +56,21 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport) {
     for (int t = 0; t < engine->transport_count; t++)
         if (engine->transports[t] == transport) return;
     engine->transports[engine->transport_count++] = transport;
+}
+
+bool gw_engine_poll(gw_engine *engine, gw_time now) {
+    bool any = false;
+    engine->now = now;
+    engine->coll_moved = false;
+    for (int t = 0; t < engine->transport_count; t++)
+        any |= engine->transports[t]->ops->poll(engine->transports[t], now);
+    for (gw_op *op = engine->active, *next; op && !engine->halted; op = next) {
+        next = op->next;
+        if (gw_op_needs_poll(op)) any |= gw_op_advance(op);
+    }
+    if (!engine->halted) gw_flow_settle(engine);
+    if (engine->active && !engine->halted) gw_op_check_deadline(engine->active);
+    return any || engine->coll_moved;
 }
 
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...) {

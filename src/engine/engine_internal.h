@@ -104,7 +104,7 @@ struct gw_op {
     bool warned;
 };
 
-/* A call that is tried without an operation (fast_path.c). */
+/* A call that is tried without an operation (blocking_fast_path.c). */
 typedef struct gw_fast_path {
     gw_op_spec of;    /* the last kind of call; its buffers are stale */
     bool made;        /* signature and task are for that kind */
@@ -187,6 +187,8 @@ bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a sen
 bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_ACTION_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
 bool gw_op_advance(gw_op *op); /* runs all actions that can run; true if any moved */
+/* Something has arrived for it; or it never gets events, as in a shm collective or in the transport's library. */
+bool gw_op_needs_poll(const gw_op *op);
 void gw_op_mark(gw_op *op);
 gw_stream_state *gw_op_stream(gw_op *op, gw_stream_kind kind, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
@@ -205,7 +207,7 @@ static inline uint64_t gw_op_allowed(const gw_op *op, const gw_stream_state *str
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec);
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide); /* wide: accumulator bytes */
 
-/* fast_path.c */
+/* blocking_fast_path.c */
 void gw_fast_path_hand_over(gw_op *op); /* the new operation takes over its team's running task */
 
 /* wait_diagnosis.c */

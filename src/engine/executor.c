@@ -399,8 +399,9 @@ static bool advance_stream(gw_op *op, uint32_t stream) {
     return false;
 }
 
-/* Shm collectives have no events, so their operations are polled; so are those of a transport's library. */
 static bool on_coll(const gw_op *op) { return op->coll_actions > 0; }
+
+bool gw_op_needs_poll(const gw_op *op) { return op->dirty || is_native(op) || on_coll(op); }
 
 /* True if all remaining messages of this receive stream are here. */
 static bool all_here(const gw_op *op, const gw_stream_state *stream) {
@@ -475,21 +476,4 @@ bool gw_op_advance(gw_op *op) {
                          config->host_name(config->events.ctx, lost), gw_op_text(op, text), peer->why_lost);
     }
     return any;
-}
-
-/* Polling. */
-
-bool gw_engine_poll(gw_engine *engine, gw_time now) {
-    bool any = false;
-    engine->now = now;
-    engine->coll_moved = false;
-    for (int t = 0; t < engine->transport_count; t++)
-        any |= engine->transports[t]->ops->poll(engine->transports[t], now);
-    for (gw_op *op = engine->active, *next; op && !engine->halted; op = next) {
-        next = op->next;
-        if (op->dirty || is_native(op) || on_coll(op)) any |= gw_op_advance(op);
-    }
-    if (!engine->halted) gw_flow_settle(engine);
-    if (engine->active && !engine->halted) gw_op_check_deadline(engine->active);
-    return any || engine->coll_moved;
 }

@@ -4,7 +4,7 @@
 #ifndef GW_LAUNCH_CONSOLE_H
 #define GW_LAUNCH_CONSOLE_H
 
-#include "launch/buffer.h"
+#include "launch/byte_queue.h"
 
 #define GW_LINE_MAX_BYTES (1u << 20) /* a longer line is split into several */
 #define GW_LABEL_BYTES 320

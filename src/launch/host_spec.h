@@ -5,7 +5,7 @@
 
 #include "base/roster.h"
 #include "base/status.h"
-#include "launch/buffer.h"
+#include "launch/byte_queue.h"
 
 typedef struct gw_host_spec {
     int first_rank;          /* the host's ranks are consecutive */

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "launch/buffer.h"
+#include "launch/byte_queue.h"
 
 #define GW_LAUNCH_HELLO "gradwire supervisor 2\n"
 #define GW_LAUNCH_MAX_RANKS 65535

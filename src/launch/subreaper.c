@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launch/buffer.h"
+#include "launch/byte_queue.h"
 
 void gw_subreaper_enable(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 

@@ -29,7 +29,7 @@
 #include "base/shm_task.h"
 #include "base/status.h"
 #include "base/technique.h"
-#include "plan/plan_registry.h"
+#include "plan/plan_table.h"
 
 typedef enum gw_collective {
     GW_COLL_ALLREDUCE,
@@ -182,7 +182,7 @@ typedef struct gw_cost_terms {
 } gw_cost_terms;
 
 struct gw_plan_builder {
-    gw_technique technique; /* its name; it is a technique of the arch axis if plan_registry.h says ARCH */
+    gw_technique technique; /* its name; it is a technique of the arch axis if plan_table.h says ARCH */
     /* NULL if this builder supports the request, else why not, as the end of a sentence ("supports only ..."). */
     const char *(*refuses)(const gw_plan_request *request);
     /* Fills plan->streams, work_count and own. Never fails for a request it does not refuse. */

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 
-#define EXACT_COUNT_MAX 1024       /* smaller tensors are sent exact (reducer/coding.c) */
+#define EXACT_COUNT_MAX 1024       /* smaller tensors are sent exact (reducer/coded_payload.c) */
 #define RING_GATHER_BYTES 65536    /* longer payloads are gathered around a ring (reducer/coded_exchange.c) */
 #define SAMPLE_COUNT (256 * 1024u) /* values */
 

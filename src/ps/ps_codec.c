@@ -2,7 +2,7 @@
  *
  * Two forms. Where the codec's payloads can be merged and servers answer with means, the server merges what workers
  * push, in worker order, and answers with that, round by round of the codec. Otherwise it decodes pushes, in worker
- * order, into a sum (coded ranges as in coding.h). What comes back then depends on what an answer is:
+ * order, into a sum (coded ranges as in coded_payload.h). What comes back then depends on what an answer is:
  *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze)
  *   weights       as they are; where feedback=both the difference to what the worker holds is encoded. The server keeps
  *                 a copy of what each worker holds (its view), so what an encoding lost is in the next difference.

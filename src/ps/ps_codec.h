@@ -4,7 +4,7 @@
 #define GW_PS_PS_CODEC_H
 
 #include "ps/ps_internal.h"
-#include "reducer/coding.h"
+#include "reducer/coded_payload.h"
 
 /* A push as it came. */
 typedef struct gw_ps_push {

@@ -1,9 +1,9 @@
 /* coded_exchange.c - one step of an exchange. Cost, p ranks, payload of n' bytes: two-pass 2 (p-1)/p n', one-pass (p-1)
  * n', in-flight as its plan. See coded_exchange.h.
  *
- * A payload message is a sequence of coded ranges (coding.h), one for each tensor in order. A tensor's parts are cut at
- * the codec's blocks and dealt to ranks from one that its name decides, so that they do not move when tensors are fused
- * differently. */
+ * A payload message is a sequence of coded ranges (coded_payload.h), one for each tensor in order. A tensor's parts are
+ * cut at the codec's blocks and dealt to ranks from one that its name decides, so that they do not move when tensors
+ * are fused differently. */
 #include "reducer/coded_exchange_internal.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #define GW_REDUCER_CODED_EXCHANGE_INTERNAL_H
 
 #include "reducer/coded_exchange.h"
-#include "reducer/coding.h"
+#include "reducer/coded_payload.h"
 
 typedef enum gw_coded_exchange_phase {
     PHASE_ENCODE,

@@ -1,5 +1,5 @@
-/* reducer.c - the reducer calls of gradwire.h: they check arguments and wait; step_engine.c does the work. commit.c
- * makes a reducer, resume.c moves it to another communicator. */
+/* reducer.c - the reducer calls of gradwire.h: they check arguments and wait; step_engine.c does the work.
+ * reducer_open.c makes a reducer, resume.c moves it to another communicator. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

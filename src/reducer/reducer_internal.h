@@ -1,5 +1,5 @@
-/* reducer_internal.h - types and functions that these files share: reducer.c (the public calls), commit.c (making a
- * reducer), resume.c (moving it to another communicator), server_setup.c (where servers run, and their state) and
+/* reducer_internal.h - types and functions that these files share: reducer.c (the public calls), reducer_open.c (making
+ * a reducer), resume.c (moving it to another communicator), server_setup.c (where servers run, and their state) and
  * server_process.c (processes that only serve). */
 #ifndef GW_REDUCER_REDUCER_INTERNAL_H
 #define GW_REDUCER_REDUCER_INTERNAL_H
@@ -44,7 +44,8 @@ struct gw_reducer {
     gw_time step_began;      /* while recording: the step in progress; 0: no call of it yet */
 };
 
-/* commit.c. Attaches the reducer to the core, which then polls it; detaches it. The context's lock (L) is held. */
+/* reducer_open.c. Attaches the reducer to the core, which then polls it; detaches it. The context's lock (L) is held.
+ * */
 void gw_reducer_attach(gw_reducer *reducer);
 void gw_reducer_detach(gw_reducer *reducer);
 void gw_reducer_log_summary(const gw_reducer *reducer); /* to the log */

@@ -1,5 +1,5 @@
 /* resume.c - after a loss, a reducer continues over another communicator. The collective calls are those of
- * gw_reducer_commit (commit.c), in the same order, since restarted ranks make those meanwhile. */
+ * gw_reducer_commit (reducer_open.c), in the same order, since restarted ranks make those meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 

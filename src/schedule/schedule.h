@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/technique.h"
-#include "schedule/schedule_registry.h"
+#include "schedule/schedule_table.h"
 
 typedef struct gw_schedule_tensor {
     size_t count;     /* elements */

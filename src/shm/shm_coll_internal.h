@@ -172,7 +172,7 @@ static inline bool coll_only_owner_gets(const gw_shm_coll_op *op) { return op->t
 
 static inline size_t coll_min(size_t a, size_t b) { return a < b ? a : b; }
 
-/* shm_coll_begin.c: all members have arrived. Checks that they agree, and maps their buffers. */
+/* shm_coll_all_arrived.c: all members have arrived. Checks that they agree, and maps their buffers. */
 gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error);
 gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error);
 void gw_shm_coll_release(gw_shm_coll *coll); /* sides may be unmapped */

@@ -1,5 +1,5 @@
 /* ps_sim_regroup.c - connects the processes at the start and after each loss, and chooses which process to kill. See
- * ps_sim.h. The order is that of commit.c and server_setup.c; state is copied instead of sent. */
+ * ps_sim.h. The order is that of reducer_open.c and server_setup.c; state is copied instead of sent. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "base/technique.h"
-#include "sync/sync_registry.h"
+#include "sync/sync_table.h"
 
 /* Applies the caller's optimiser: weights += f(gradient). passing: a later update replaces this one. */
 typedef void gw_sync_apply_fn(void *ctx, float *weights, const float *gradient, bool passing);

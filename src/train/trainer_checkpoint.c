@@ -1,5 +1,5 @@
 /* trainer_checkpoint.c - see trainer_checkpoint.h. Sections: "identity" (text), "position" (little-endian words),
- * "weights", "statistics", "optimiser.0", "optimiser.1", ... (floats), and those of rank_state.c. */
+ * "weights", "statistics", "optimiser.0", "optimiser.1", ... (floats), and those of checkpoint_per_rank.c. */
 #include "train/trainer_checkpoint.h"
 
 #include <endian.h>

@@ -2,8 +2,8 @@
  *
  * A transport describes itself in one gw_transport_type, as a libfabric provider does: its words in the strategy line,
  * its properties, and how it is opened. Everything else (strategy line, job set-up, doctor, benchmarks, tests) reads
- * the table and compares properties, never names. A new transport is one file and one line of GW_TRANSPORTS. One that
- * needs a library has a folder with a NAME.cmake and a NAME_absent.c (cmake/transports.cmake). */
+ * the table and compares properties, never names. A new transport is one file and one line of transport_table.h. One
+ * that needs a library has a folder with a NAME.cmake and a NAME_absent.c (cmake/transports.cmake). */
 #ifndef GW_TRANSPORT_TRANSPORT_REGISTRY_H
 #define GW_TRANSPORT_TRANSPORT_REGISTRY_H
 
@@ -11,6 +11,7 @@
 #include "bootstrap/auth.h"
 #include "bootstrap/endpoint.h"
 #include "transport/transport.h"
+#include "transport/transport_table.h"
 
 /* The arguments with which a transport is opened; each transport uses those that it needs. Pointers are lent for the
  * call, ctx for the transport's life. */
@@ -61,15 +62,6 @@ typedef struct gw_transport_type {
      * the transport is available. NULL: there is nothing to choose. */
     int (*probe)(gw_transport_probe *list, int room);
 } gw_transport_type;
-
-/* The table. The first is the default of the axis. */
-#define GW_TRANSPORTS(X)                                                                                               \
-    X(auto)                                                                                                            \
-    X(tcp)                                                                                                             \
-    X(rdma)                                                                                                            \
-    X(shm)                                                                                                             \
-    X(zmq)                                                                                                             \
-    X(mpi)
 
 #define GW_TRANSPORT_DECLARE(name) extern const gw_transport_type gw_transport_##name;
 GW_TRANSPORTS(GW_TRANSPORT_DECLARE)

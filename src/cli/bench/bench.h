@@ -1,4 +1,4 @@
-/* bench.h - the parts of gradwire bench: the baselines to measure, the driver that lets them take turns, and the
+/* bench.h - the parts of gradwire bench: the jobs to measure, the driver that lets them take turns, and the
  * report. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
@@ -14,7 +14,7 @@
 #define GW_BENCH_VARIABLE "GRADWIRE_BENCH" /* set for the ranks of a benchmark: the directory of its side channel */
 #define GW_BENCH_BOUND "GRADWIRE_BENCH_BOUND" /* set if they only measure the memory bound */
 #define GW_BENCH_COMPRESS "GRADWIRE_BENCH_COMPRESS" /* set if they compress: the codec */
-#define GW_BASELINES_MAX 16
+#define GW_BENCH_JOBS_MAX 16
 
 /* The command line. */
 typedef struct gw_bench_settings {
@@ -30,7 +30,7 @@ typedef struct gw_bench_settings {
 } gw_bench_settings;
 
 /* One library in one configuration (gradwire itself included): a separate job that runs during the whole benchmark. */
-typedef struct gw_baseline {
+typedef struct gw_bench_job {
     const char *library;              /* "gradwire", "openmpi", ... */
     char arch[24];                    /* "-" for other libraries; with a codec, its name */
     char codec[64];                   /* "": none */
@@ -41,11 +41,11 @@ typedef struct gw_baseline {
     pid_t group;                      /* process group of the launcher; 0: none */
     int listener;                     /* -1: closed */
     gw_lines *ranks;                  /* one for each rank */
-} gw_baseline;
+} gw_bench_job;
 
-/* The result of one baseline at one size. */
+/* The result of one job at one size. */
 typedef struct gw_bench_result {
-    const gw_baseline *who;
+    const gw_bench_job *who;
     uint64_t *times; /* ns, of the slowest rank in each call; owned */
     int calls;
     uint64_t wrong;  /* elements */
@@ -55,27 +55,28 @@ typedef struct gw_comparison {
     const gw_bench_settings *settings;
     int world;
     char directory[96]; /* "": not created */
-    gw_baseline baselines[GW_BASELINES_MAX];
+    gw_bench_job jobs[GW_BENCH_JOBS_MAX];
     int count;
     gw_lab *lab; /* NULL: none */
 } gw_comparison;
 
-/* ---- bench_baseline.c ---- */
+/* ---- bench_job.c ---- */
 
-/* Fills in the list of baselines. */
-gw_status gw_comparison_fill(gw_comparison *comparison, gw_error *error);
-/* Starts a baseline's job and waits for its ranks. */
-gw_status gw_baseline_start(gw_comparison *comparison, gw_baseline *baseline, gw_error *error);
-void gw_baseline_end(gw_baseline *baseline, int world);
+/* Starts a job and waits for its ranks. */
+gw_status gw_bench_job_start(gw_comparison *comparison, gw_bench_job *job, gw_error *error);
+void gw_bench_job_end(gw_bench_job *job, int world);
 /* Measures one case: times (c->calls entries) of the slowest rank; adds the wrong elements of all ranks to *wrong. */
-gw_status gw_baseline_measure(gw_baseline *baseline, int world, const gw_bench_case *c, uint64_t *times,
-                                uint64_t *wrong, gw_error *error);
+gw_status gw_bench_job_measure(gw_bench_job *job, int world, const gw_bench_case *c, uint64_t *times,
+                               uint64_t *wrong, gw_error *error);
 /* True after a signal to stop. */
 bool gw_bench_interrupted(void);
 
-/* ---- bench_spawn.c ---- */
+/* ---- bench_command_lines.c ---- */
 
-/* The command line of a baseline's job. argv points into text. */
+/* Fills in the list of jobs. */
+gw_status gw_comparison_fill(gw_comparison *comparison, gw_error *error);
+
+/* The command line of a job. argv points into text. */
 #define GW_SPAWN_WORDS 64
 typedef struct gw_spawn {
     char *argv[GW_SPAWN_WORDS];
@@ -87,7 +88,7 @@ typedef struct gw_spawn {
 void gw_spawn_add(gw_spawn *spawn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "gradwire run" for `world` ranks, on the hosts of the lab if there is one; the caller adds "--" and a program. */
 gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_hosts, int port, gw_error *error);
-gw_status gw_baseline_command(const gw_comparison *comparison, const gw_baseline *baseline, gw_spawn *spawn,
+gw_status gw_bench_job_command(const gw_comparison *comparison, const gw_bench_job *job, gw_spawn *spawn,
                                 gw_error *error);
 /* Whether the name is that of a library to compare with. */
 bool gw_baseline_known(const char *name);
@@ -112,7 +113,7 @@ gw_report *gw_report_open(const gw_bench_settings *settings, int world, bool sev
 /* The results of one size. The ratios are relative to the first result. */
 void gw_report_size(gw_report *report, const gw_bench_case *c, gw_bench_result *results, int count);
 /* Shows the progress on a terminal, from two seconds after the start. */
-void gw_report_progress(gw_report *report, const gw_bench_case *c, const gw_baseline *who, int round, int rounds);
+void gw_report_progress(gw_report *report, const gw_bench_case *c, const gw_bench_job *who, int round, int rounds);
 /* Prints the summary; returns the number of results with wrong elements. */
 int gw_report_close(gw_report *report);
 

@@ -1,4 +1,4 @@
-/* bench_driver.c - runs a whole benchmark: creates the lab, starts the baselines, lets them take turns in rounds so
+/* bench_driver.c - runs a whole benchmark: creates the lab, starts the jobs, lets them take turns in rounds so
  * that noise affects all of them equally, and stops everything. See bench.h. */
 #include <errno.h>
 #include <signal.h>
@@ -42,12 +42,12 @@ static gw_status open_contest(gw_comparison *comparison, gw_error *error) {
     if (comparison->settings->lab.hosts) status = gw_lab_open(&comparison->lab, &comparison->settings->lab, error);
     if (!status) status = gw_comparison_fill(comparison, error);
     for (int i = 0; i < comparison->count && !status; i++)
-        status = gw_baseline_start(comparison, &comparison->baselines[i], error);
+        status = gw_bench_job_start(comparison, &comparison->jobs[i], error);
     return status;
 }
 
 static void close_contest(gw_comparison *comparison) {
-    for (int i = 0; i < comparison->count; i++) gw_baseline_end(&comparison->baselines[i], comparison->world);
+    for (int i = 0; i < comparison->count; i++) gw_bench_job_end(&comparison->jobs[i], comparison->world);
     if (comparison->directory[0]) rmdir(comparison->directory);
     gw_lab_close(comparison->lab);
 }
@@ -65,8 +65,8 @@ static gw_status warm_up(gw_comparison *comparison, const gw_bench_case *c, gw_b
     first.warmup = comparison->settings->warmup ? (int)comparison->settings->warmup : is_large(comparison, c) ? 1 : 5;
     first.calls = TRIALS;
     first.check = true;
-    gw_baseline *who = &comparison->baselines[result->who - comparison->baselines];
-    gw_status status = gw_baseline_measure(who, comparison->world, &first, times, &result->wrong, error);
+    gw_bench_job *who = &comparison->jobs[result->who - comparison->jobs];
+    gw_status status = gw_bench_job_measure(who, comparison->world, &first, times, &result->wrong, error);
     if (status) return status;
     int calls = gw_bench_calls(comparison->settings, times[0] < times[1] ? times[0] : times[1]);
     result->times = malloc((size_t)calls * sizeof *result->times);
@@ -90,10 +90,10 @@ static gw_status take_turns(gw_comparison *comparison, const gw_bench_case *c, g
         for (int i = 0; i < comparison->count && !status; i++) {
             gw_bench_result *result = &results[i];
             gw_bench_case turn = *c;
-            turn.warmup = is_large(comparison, c) ? 0 : 1; /* another baseline has just used caches and cores */
+            turn.warmup = is_large(comparison, c) ? 0 : 1; /* another job has just used caches and cores */
             turn.calls = calls_of(result, round, rounds);
             gw_report_progress(report, c, result->who, round, rounds);
-            status = gw_baseline_measure(&comparison->baselines[i], comparison->world, &turn,
+            status = gw_bench_job_measure(&comparison->jobs[i], comparison->world, &turn,
                                            result->times + result->calls * round / rounds, &result->wrong, error);
         }
     }
@@ -101,10 +101,10 @@ static gw_status take_turns(gw_comparison *comparison, const gw_bench_case *c, g
 }
 
 static gw_status one_size(gw_comparison *comparison, const gw_bench_case *c, gw_report *report, gw_error *error) {
-    gw_bench_result results[GW_BASELINES_MAX] = {{0}};
+    gw_bench_result results[GW_BENCH_JOBS_MAX] = {{0}};
     gw_status status = GW_OK;
     for (int i = 0; i < comparison->count && !status; i++) {
-        results[i].who = &comparison->baselines[i];
+        results[i].who = &comparison->jobs[i];
         gw_report_progress(report, c, results[i].who, -1, 0);
         status = warm_up(comparison, c, &results[i], error);
     }

@@ -118,7 +118,7 @@ typedef struct alone {
     const gw_bench_settings *settings;
     gw_comm *comm;
     gw_bench_rank rank;
-    gw_baseline who;
+    gw_bench_job who;
     gw_report *report; /* rank 0 only */
 } alone;
 

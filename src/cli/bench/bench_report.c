@@ -21,7 +21,7 @@ enum { COLUMNS = 15, CELL = 40 };
 struct gw_report {
     const gw_bench_settings *settings;
     int world;
-    bool several; /* baselines: show their names and the ratio */
+    bool several; /* jobs: show their names and the ratio */
     bool progress_shown;
     gw_time opened;
     int wrong_results;
@@ -191,7 +191,7 @@ static void clear_progress(gw_report *report) {
     report->progress_shown = false;
 }
 
-void gw_report_progress(gw_report *report, const gw_bench_case *c, const gw_baseline *who, int round, int rounds) {
+void gw_report_progress(gw_report *report, const gw_bench_case *c, const gw_bench_job *who, int round, int rounds) {
     char size[GW_UNIT_TEXT], turn[32] = "first calls";
     if (!isatty(2) || gw_clock_now() - report->opened < PROGRESS_AFTER) return;
     gw_bytes_format(gw_bench_total(c, report->world) * gw_dtype_bytes(c->dtype), size);

@@ -2,7 +2,7 @@
 #include "transport/rdma/rdma_fabric.h"
 
 #include "transport/library_sockets.h"
-#include "transport/rdma/rdma_locks.h"
+#include "transport/rdma/rdma_libfabric_locks.h"
 
 #include <dirent.h>
 #include <stdio.h>

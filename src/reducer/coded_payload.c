@@ -1,5 +1,5 @@
-/* coding.c - see coding.h. */
-#include "reducer/coding.h"
+/* coded_payload.c - see coded_payload.h. */
+#include "reducer/coded_payload.h"
 
 #include <stdlib.h>
 #include <string.h>

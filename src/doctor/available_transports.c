@@ -1,5 +1,5 @@
-/* transport_probe.c - see transport_probe.h. */
-#include "doctor/transport_probe.h"
+/* available_transports.c - see available_transports.h. */
+#include "doctor/available_transports.h"
 
 #include <stdio.h>
 

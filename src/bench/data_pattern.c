@@ -1,5 +1,5 @@
-/* pattern.c - see pattern.h. */
-#include "bench/pattern.h"
+/* data_pattern.c - see data_pattern.h. */
+#include "bench/data_pattern.h"
 
 #include <stdlib.h>
 #include <string.h>

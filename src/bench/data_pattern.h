@@ -1,12 +1,12 @@
-/* pattern.h - contents of the input buffers, and the expected results.
+/* data_pattern.h - contents of the input buffers, and the expected results.
  *
  * Element i of rank r is a small whole number that depends on r and on i modulo a prime. So every result is exact in
  * every type and order of summation, misplaced elements show, and buffers are filled and compared block by block.
  * For compressed calls, whose results are approximate, elements are f32 like gradients: of either sign, few of them
  * large, two thirds of the value common to all ranks.
  * The salt shifts the pattern, so that results left over from the last call are wrong. */
-#ifndef GW_BENCH_PATTERN_H
-#define GW_BENCH_PATTERN_H
+#ifndef GW_BENCH_DATA_PATTERN_H
+#define GW_BENCH_DATA_PATTERN_H
 
 #include "gradwire.h"
 

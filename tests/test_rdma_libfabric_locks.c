@@ -1,11 +1,11 @@
-/* test_rdma_locks.c - the replacement locks for libfabric's shm provider: they exclude, across processes too; a lock
- * whose holder was killed is taken over, one whose holder lives is not. */
+/* test_rdma_libfabric_locks.c - the replacement locks for libfabric's shm provider: they exclude, across processes too;
+ * a lock whose holder was killed is taken over, one whose holder lives is not. */
 #include "test.h"
 
 #include "base/clock.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/rdma_library.h"
-#include "transport/rdma/rdma_locks.h"
+#include "transport/rdma/rdma_libfabric_locks.h"
 
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* transport_probe.h - the transports that a job can use on this host, and why it cannot use the others. */
-#ifndef GW_DOCTOR_TRANSPORT_PROBE_H
-#define GW_DOCTOR_TRANSPORT_PROBE_H
+/* available_transports.h - the transports that a job can use on this host, and why it cannot use the others. */
+#ifndef GW_DOCTOR_AVAILABLE_TRANSPORTS_H
+#define GW_DOCTOR_AVAILABLE_TRANSPORTS_H
 
 #include "doctor/report.h"
 

@@ -1,6 +1,6 @@
-/* rdma_locks.c - see rdma_locks.h. A free lock has the C library's value, so locks that were initialised before the
- * redirection stay valid; a held one has the holder's pid, negated. */
-#include "transport/rdma/rdma_locks.h"
+/* rdma_libfabric_locks.c - see rdma_libfabric_locks.h. A free lock has the C library's value, so locks that were
+ * initialised before the redirection stay valid; a held one has the holder's pid, negated. */
+#include "transport/rdma/rdma_libfabric_locks.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,6 +1,6 @@
-/* schedule_registry.h - the table of schedules. */
-#ifndef GW_SCHEDULE_SCHEDULE_REGISTRY_H
-#define GW_SCHEDULE_SCHEDULE_REGISTRY_H
+/* schedule_table.h - the table of schedules. */
+#ifndef GW_SCHEDULE_SCHEDULE_TABLE_H
+#define GW_SCHEDULE_SCHEDULE_TABLE_H
 
 /* The only table of schedules: to add a schedule, add a line here and a file. The first is the default. */
 #define GW_SCHEDULES(X)                                                                                                \

@@ -1,4 +1,4 @@
-/* shm_coll_begin.c - begins an operation at which all members have arrived: checks that they made the same call,
+/* shm_coll_all_arrived.c - begins an operation at which all members have arrived: checks that they made the same call,
  * chooses the mode, and maps the buffers of each into this process.
  *
  * Training repeats the same call on the same buffers. The results are kept, and hold for as long as every member

@@ -1,5 +1,5 @@
-/* commit.c - makes a reducer. Every rank checks its arguments, all ranks agree that all checks passed, and only then
- * does any rank continue. A rank that fails sends the reason to the others, so that none waits for it. */
+/* reducer_open.c - makes a reducer. Every rank checks its arguments, all ranks agree that all checks passed, and only
+ * then does any rank continue. A rank that fails sends the reason to the others, so that none waits for it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* plan_registry.h - the table of plans. */
-#ifndef GW_PLAN_PLAN_REGISTRY_H
-#define GW_PLAN_PLAN_REGISTRY_H
+/* plan_table.h - the table of plans. */
+#ifndef GW_PLAN_PLAN_TABLE_H
+#define GW_PLAN_PLAN_TABLE_H
 
 /* The only table of plans: to add a plan, add a line here and a file. ARCH(name, id) defines gw_plan_<name> that a
  * strategy may ask for (arch=...); PLAN(name, id) one that is only chosen by others. The id stands for the plan in

@@ -1,6 +1,6 @@
-/* codec_registry.h - the table of codecs. */
-#ifndef GW_COMPRESS_CODEC_REGISTRY_H
-#define GW_COMPRESS_CODEC_REGISTRY_H
+/* codec_table.h - the table of codecs. */
+#ifndef GW_COMPRESS_CODEC_TABLE_H
+#define GW_COMPRESS_CODEC_TABLE_H
 
 /* The only table of codecs: to add a codec, add a line here and a file. The first is the default of the axis.
  * TWO_PASS(name): an owner decodes payloads, adds them and encodes the sum again, so doublesqueeze can wrap it;

@@ -1,11 +1,12 @@
-/* coding.h - encodes and decodes tensors with a codec, for exchanges (coded_exchange.c) and servers (ps_codec.c).
+/* coded_payload.h - encodes and decodes tensors with a codec, for exchanges (coded_exchange.c) and servers
+ * (ps_codec.c).
  *
  * A payload message is a sequence of coded ranges of tensors, in an order that both sides know. A coded range is a
  * 32-bit word, then the payload, padded to 4 bytes. The word has the length in bytes; its top bit says that the range
  * was sent exact. If a codec has several rounds and is not reduced in flight, all rounds run at once, each on the
  * result of the previous one. The payloads of the rounds then follow each other. */
-#ifndef GW_REDUCER_CODING_H
-#define GW_REDUCER_CODING_H
+#ifndef GW_REDUCER_CODED_PAYLOAD_H
+#define GW_REDUCER_CODED_PAYLOAD_H
 
 #include "compress/compress.h"
 

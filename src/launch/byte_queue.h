@@ -1,6 +1,6 @@
-/* buffer.h - a growing queue of bytes: added at the back, taken from the front. */
-#ifndef GW_LAUNCH_BUFFER_H
-#define GW_LAUNCH_BUFFER_H
+/* byte_queue.h - a growing queue of bytes: added at the back, taken from the front. */
+#ifndef GW_LAUNCH_BYTE_QUEUE_H
+#define GW_LAUNCH_BYTE_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* image_sheets.c - PNG sheets with one image per row, and one list of labels for all sheets of a split. Npm packages
+/* png_sheets.c - PNG sheets with one image per row, and one list of labels for all sheets of a split. Npm packages
  * distribute CIFAR-10 in this form: 10,000 rows per sheet, each with 32 x 32 RGB pixels. */
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* buffer.c - see buffer.h. */
-#include "launch/buffer.h"
+/* byte_queue.c - see byte_queue.h. */
+#include "launch/byte_queue.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* bench_spawn.c - the list of baselines of a benchmark, and their command lines. See bench.h. */
+/* bench_command_lines.c - the list of jobs of a comparison, and their command lines. See bench.h. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static gw_status peer_path(const char *name, char path[PATH_MAX + 64], gw_error 
     return gw_fail(error, GW_SYSTEM, "there is no %s to compare with: `make bench-peers` installs and builds it", path);
 }
 
-static bool over_tcp(const gw_baseline *c) {
+static bool over_tcp(const gw_bench_job *c) {
     const gw_transport_type *type = gw_transport_type_find(c->transport);
     return type && type->tcp_sockets;
 }
@@ -93,12 +93,12 @@ gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_ho
     return GW_OK;
 }
 
-static gw_status add_run(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn, gw_error *error) {
+static gw_status add_run(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn, gw_error *error) {
     return gw_spawn_run(spawn, comparison->world, comparison->lab, comparison->settings->lab.hosts,
-                        FIRST_PORT + 2 * (int)(c - comparison->baselines), error);
+                        FIRST_PORT + 2 * (int)(c - comparison->jobs), error);
 }
 
-static gw_status gradwire_command(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn,
+static gw_status gradwire_command(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn,
                                   gw_error *error) {
     gw_status status = add_run(comparison, c, spawn, error);
     if (status) return status;
@@ -110,7 +110,8 @@ static gw_status gradwire_command(const gw_comparison *comparison, const gw_base
 }
 
 /* Gloo has no launcher, so gradwire run starts it. */
-static gw_status gloo_command(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn, gw_error *error) {
+static gw_status gloo_command(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn,
+                              gw_error *error) {
     char program[PATH_MAX + 64];
     gw_status status = peer_path("peer_gloo", program, error);
     if (!status) status = add_run(comparison, c, spawn, error);
@@ -147,7 +148,7 @@ static gw_status enter_lab(const gw_comparison *comparison, gw_spawn *spawn, cha
     return GW_OK;
 }
 
-static gw_status openmpi_command(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn,
+static gw_status openmpi_command(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn,
                                  gw_error *error) {
     char program[PATH_MAX + 64], shell[PATH_MAX + 64];
     gw_status status = peer_path("peer_openmpi", program, error);
@@ -177,7 +178,7 @@ static gw_status openmpi_command(const gw_comparison *comparison, const gw_basel
     return GW_OK;
 }
 
-static gw_status mpich_command(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn,
+static gw_status mpich_command(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn,
                                gw_error *error) {
     char program[PATH_MAX + 64], shell[PATH_MAX + 64];
     gw_status status = peer_path("peer_mpich", program, error);
@@ -197,7 +198,8 @@ static gw_status mpich_command(const gw_comparison *comparison, const gw_baselin
     return GW_OK;
 }
 
-gw_status gw_baseline_command(const gw_comparison *comparison, const gw_baseline *c, gw_spawn *spawn, gw_error *error) {
+gw_status gw_bench_job_command(const gw_comparison *comparison, const gw_bench_job *c, gw_spawn *spawn,
+                               gw_error *error) {
     gw_status status;
     if (strcmp(c->library, "gradwire") == 0 || strcmp(c->library, "bound") == 0)
         status = gradwire_command(comparison, c, spawn, error);
@@ -209,14 +211,14 @@ gw_status gw_baseline_command(const gw_comparison *comparison, const gw_baseline
     return status;
 }
 
-/* ---- the baselines ---- */
+/* ---- the jobs ---- */
 
 static gw_status enter_gradwire(gw_comparison *comparison, const char *arch, gw_error *error) {
     gw_strategy strategy;
     gw_status status = gw_bench_strategy(comparison->settings, arch, &strategy, error);
     if (status) return status;
-    gw_baseline *c = &comparison->baselines[comparison->count++];
-    *c = (gw_baseline){.library = "gradwire", .listener = -1};
+    gw_bench_job *c = &comparison->jobs[comparison->count++];
+    *c = (gw_bench_job){.library = "gradwire", .listener = -1};
     snprintf(c->arch, sizeof c->arch, "%s", gw_strategy_name(&strategy, GW_AXIS_ARCH));
     snprintf(c->transport, sizeof c->transport, "%s", gw_strategy_name(&strategy, GW_AXIS_TRANSPORT));
     gw_strategy_print(&strategy, c->line, sizeof c->line);
@@ -248,7 +250,7 @@ static gw_status enter_all(gw_comparison *comparison, gw_error *error) {
     return status;
 }
 
-/* One more baseline for each further word of --transport. */
+/* One more job for each further word of --transport. */
 static gw_status enter_transports(gw_comparison *comparison, gw_error *error) {
     gw_bench_settings other = *comparison->settings;
     const gw_bench_settings *all = comparison->settings;
@@ -256,27 +258,27 @@ static gw_status enter_transports(gw_comparison *comparison, gw_error *error) {
     for (const char *at = all->transport; at && (at = strchr(at, ' ')) && !status;) {
         at += strspn(at, " ");
         if (!*at) break;
-        if (comparison->count == GW_BASELINES_MAX)
-            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BASELINES_MAX);
+        if (comparison->count == GW_BENCH_JOBS_MAX)
+            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BENCH_JOBS_MAX);
         other.transport = at;
         comparison->settings = &other;
         status = enter_gradwire(comparison, NULL, error);
         comparison->settings = all;
-        gw_baseline *c = &comparison->baselines[comparison->count - 1];
+        gw_bench_job *c = &comparison->jobs[comparison->count - 1];
         if (!status) snprintf(c->transport, sizeof c->transport, "%.*s", (int)strcspn(at, " ") % 32, at);
     }
     return status;
 }
 
-/* One more baseline for each codec of --compress. */
+/* One more job for each codec of --compress. */
 static gw_status enter_codecs(gw_comparison *comparison, gw_error *error) {
     gw_status status = GW_OK;
     for (const char *at = comparison->settings->compress; at && *at && !status;) {
         size_t length = strcspn(at, " ");
-        if (length && comparison->count == GW_BASELINES_MAX)
-            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BASELINES_MAX);
+        if (length && comparison->count == GW_BENCH_JOBS_MAX)
+            return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BENCH_JOBS_MAX);
         if (length) status = enter_gradwire(comparison, NULL, error);
-        gw_baseline *c = &comparison->baselines[comparison->count - 1];
+        gw_bench_job *c = &comparison->jobs[comparison->count - 1];
         if (length && !status) {
             snprintf(c->codec, sizeof c->codec, "%.*s", (int)length, at);
             snprintf(c->arch, sizeof c->arch, "%.*s", (int)length, at);
@@ -296,15 +298,15 @@ gw_status gw_comparison_fill(gw_comparison *comparison, gw_error *error) {
         size_t length = strcspn(at, ",");
         for (int i = 0; gw_baseline_names[i]; i++) {
             if (strlen(gw_baseline_names[i]) != length || strncmp(gw_baseline_names[i], at, length) != 0) continue;
-            if (comparison->count == GW_BASELINES_MAX)
-                return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BASELINES_MAX);
-            gw_baseline *c = &comparison->baselines[comparison->count++];
-            *c = (gw_baseline){.library = gw_baseline_names[i], .listener = -1, .arch = "-"};
+            if (comparison->count == GW_BENCH_JOBS_MAX)
+                return gw_fail(error, GW_INVALID, "at most %d can be compared at once", GW_BENCH_JOBS_MAX);
+            gw_bench_job *c = &comparison->jobs[comparison->count++];
+            *c = (gw_bench_job){.library = gw_baseline_names[i], .listener = -1, .arch = "-"};
             bool tcp = comparison->settings->lab.hosts || strcmp(gw_baseline_names[i], "gloo") == 0 ||
-                       over_tcp(&comparison->baselines[0]);
+                       over_tcp(&comparison->jobs[0]);
             strcpy(c->transport, (tcp ? gw_transport_tcp : gw_transport_shm).technique.name);
             if (strcmp(c->library, "bound") == 0) {
-                strcpy(c->line, comparison->baselines[0].line);
+                strcpy(c->line, comparison->jobs[0].line);
                 strcpy(c->transport, "-");
             }
         }

@@ -1,5 +1,5 @@
-/* rank_state.c - see rank_state.h. Sections "own.0", "own.1", ..., one for each rank: a 64-bit length of the reducer's
- * state, this state, and with local optimisers the weights and optimiser states. */
+/* checkpoint_per_rank.c - see rank_state.h. Sections "own.0", "own.1", ..., one for each rank: a 64-bit length of the
+ * reducer's state, this state, and with local optimisers the weights and optimiser states. */
 #include "train/rank_state.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* rdma_locks.h - robust spin locks for libfabric's shm provider.
+/* rdma_libfabric_locks.h - robust spin locks for libfabric's shm provider.
  *
  * The provider guards queues in shared memory by spin locks. A process that is killed while it holds one leaves all
  * others spinning inside libfabric, where no deadline applies. So libfabric's calls of pthread_spin_lock, and no others
  * of the process, are redirected here: a held lock contains its holder's pid, and is taken over when that process is
  * gone. A long wait also yields the core. */
-#ifndef GW_TRANSPORT_RDMA_RDMA_LOCKS_H
-#define GW_TRANSPORT_RDMA_RDMA_LOCKS_H
+#ifndef GW_TRANSPORT_RDMA_RDMA_LIBFABRIC_LOCKS_H
+#define GW_TRANSPORT_RDMA_RDMA_LIBFABRIC_LOCKS_H
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
-/* bench_baseline.c - starts, measures and ends baselines. Each is a separate job; the driver sends it commands over a
- * side channel, so that baselines can take turns. See bench.h. */
+/* bench_job.c - starts, measures and ends the jobs of a comparison: one for each library and configuration, gradwire
+ * included. The driver sends them commands over a side channel, so that they take turns. See bench.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +21,14 @@ static const gw_time start_budget = 60 * GW_SECOND; /* for all ranks of a job to
 static const gw_time turn_budget = 300 * GW_SECOND; /* for one turn; jobs also have their own deadlines */
 static const gw_time end_budget = 5 * GW_SECOND;    /* for a job to end after its side channel is closed */
 
-static void title(const gw_baseline *c, char text[64]) {
+static void title(const gw_bench_job *c, char text[64]) {
     bool ours = strcmp(c->library, "gradwire") == 0;
     snprintf(text, 64, "%s%s%s%s", c->library, ours ? " (" : "", ours ? c->arch : "", ours ? ")" : "");
 }
 
 /* ---- starting ---- */
 
-static void become_job(const gw_spawn *spawn, const gw_baseline *c, pid_t parent) {
+static void become_job(const gw_spawn *spawn, const gw_bench_job *c, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
     setpgid(0, 0); /* only the driver gets Ctrl-C */
@@ -48,7 +48,7 @@ static void become_job(const gw_spawn *spawn, const gw_baseline *c, pid_t parent
 }
 
 /* Polls the descriptors once, for at most 0.1 s. An error means that waiting longer is useless. */
-static gw_status await(gw_baseline *c, struct pollfd *polls, int count, gw_time until, gw_error *error) {
+static gw_status await(gw_bench_job *c, struct pollfd *polls, int count, gw_time until, gw_error *error) {
     char name[64];
     int status;
     title(c, name);
@@ -65,7 +65,7 @@ static gw_status await(gw_baseline *c, struct pollfd *polls, int count, gw_time 
 }
 
 /* Reads from a rank whose descriptor is ready. *line is NULL until a line is complete. */
-static gw_status read_line(const gw_baseline *c, gw_lines *lines, int rank, char **line, gw_error *error) {
+static gw_status read_line(const gw_bench_job *c, gw_lines *lines, int rank, char **line, gw_error *error) {
     char name[64];
     title(c, name);
     *line = NULL;
@@ -77,7 +77,7 @@ static gw_status read_line(const gw_baseline *c, gw_lines *lines, int rank, char
 }
 
 /* Accepts the next rank that connects. */
-static gw_status accept_rank(gw_baseline *c, int world, gw_time until, gw_error *error) {
+static gw_status accept_rank(gw_bench_job *c, int world, gw_time until, gw_error *error) {
     struct pollfd door = {.fd = c->listener, .events = POLLIN};
     gw_lines lines = {.fd = -1};
     int rank = -1, size = 0;
@@ -96,11 +96,11 @@ static gw_status accept_rank(gw_baseline *c, int world, gw_time until, gw_error 
     return status;
 }
 
-gw_status gw_baseline_start(gw_comparison *comparison, gw_baseline *c, gw_error *error) {
+gw_status gw_bench_job_start(gw_comparison *comparison, gw_bench_job *c, gw_error *error) {
     gw_spawn spawn = {.count = 0};
-    gw_status status = gw_baseline_command(comparison, c, &spawn, error);
+    gw_status status = gw_bench_job_command(comparison, c, &spawn, error);
     if (status) return status;
-    snprintf(c->directory, sizeof c->directory, "%s/%d", comparison->directory, (int)(c - comparison->baselines));
+    snprintf(c->directory, sizeof c->directory, "%s/%d", comparison->directory, (int)(c - comparison->jobs));
     c->ranks = calloc((size_t)comparison->world, sizeof *c->ranks);
     if (!c->ranks) return gw_fail(error, GW_MEMORY, "no memory for %d ranks", comparison->world);
     for (int r = 0; r < comparison->world; r++) c->ranks[r].fd = -1;
@@ -137,7 +137,7 @@ static void remove_directory(const char *path) {
     rmdir(path);
 }
 
-void gw_baseline_end(gw_baseline *c, int world) {
+void gw_bench_job_end(gw_bench_job *c, int world) {
     for (int r = 0; c->ranks && r < world; r++)
         if (c->ranks[r].fd >= 0) gw_lines_free(&c->ranks[r]);
     free(c->ranks);
@@ -177,7 +177,7 @@ static bool merge(const char *line, int calls, uint64_t *times, uint64_t *wrong)
 }
 
 /* Reads the answers in the order of their arrival: an error names the first rank that went away. */
-static gw_status gather(gw_baseline *c, int world, int calls, uint64_t *times, uint64_t *wrong, struct pollfd *polls,
+static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, uint64_t *wrong, struct pollfd *polls,
                         gw_error *error) {
     gw_time until = gw_clock_now() + turn_budget;
     gw_status status = GW_OK;
@@ -197,7 +197,7 @@ static gw_status gather(gw_baseline *c, int world, int calls, uint64_t *times, u
     return status;
 }
 
-gw_status gw_baseline_measure(gw_baseline *c, int world, const gw_bench_case *the_case, uint64_t *times,
+gw_status gw_bench_job_measure(gw_bench_job *c, int world, const gw_bench_case *the_case, uint64_t *times,
                                 uint64_t *wrong, gw_error *error) {
     char line[GW_BENCH_LINE_BYTES + 1];
     struct pollfd *polls = calloc((size_t)world, sizeof *polls);

@@ -1,5 +1,5 @@
-/* fast_path.c - blocking calls that are a single task of an idle shm collective, or of the transport's library, run
- * without an operation in the engine.
+/* blocking_fast_path.c - blocking calls that are a single task of an idle shm collective, or of the transport's
+ * library, run without an operation in the engine.
  *
  * A small collective takes less time than laying out an operation, reading the clock and polling every link. So a
  * blocking caller starts only the task and polls it for a moment. If that is not enough, the call becomes an ordinary
