@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 
 #include "figures.h"
 

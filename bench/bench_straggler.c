@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 
 #define RANKS 4
 #define SLOW 3

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "gradwire/trace.h"
 #include "train/trainer.h"
 
 #include "figures.h"

@@ -6,7 +6,7 @@ build=$(cd "${1:?usage: torch_fashion.sh BUILD [STRATEGY]...}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd)
 shift
 [ $# -gt 0 ] || set -- compress=powersgd:rank=4 compress=topk:ratio=0.01
-export GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1
+export GRADWIRE_LIBRARY=$build/libgradwire.so.1 OMP_NUM_THREADS=1
 files=()
 for way in alone ddp "$@"; do
     steps=940

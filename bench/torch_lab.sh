@@ -8,7 +8,7 @@ shift
 [ $# -gt 0 ] || set -- resnet50 2 0 resnet50 2 1gbit resnet50 2 100mbit resnet18 2 1gbit resnet18 2 100mbit \
     vgg11 2 1gbit vgg11 2 100mbit resnet50 4 1gbit resnet50 4 100mbit resnet18 4 1gbit resnet18 4 100mbit \
     vgg11 4 1gbit vgg11 4 100mbit
-export GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1
+export GRADWIRE_LIBRARY=$build/libgradwire.so.1 OMP_NUM_THREADS=1
 # Otherwise malloc returns memory and maps it again in some processes and not in others: 0.05 s a step of page faults.
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 failed=0

@@ -3,6 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(FILES include/gradwire.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS gradwire_shared EXPORT gradwireTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS gradwire_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET gradwire)

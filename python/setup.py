@@ -8,7 +8,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUILT = HERE.parent / "build" / "libgradwire.so.0"
+BUILT = HERE.parent / "build" / "libgradwire.so.1"
 
 
 class WithLibrary(build_py):

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 
 enum { MEMBERS = 16, TENSORS = 4, PATIENCE_S = 60 };
 

@@ -28,7 +28,7 @@ with_cmake() {
 only_public() { ! nm -D --defined-only "$lib/libgradwire.so" | awk '{print $3}' | grep -vE '^gw_'; }
 every_call() { # the header's functions are all in the library
     local name
-    for name in $(grep -E '^GW_API' include/gradwire.h | grep -oE '\bgw_[a-z_]+\(' | tr -d '(' | sort -u); do
+    for name in $(grep -hE '^GW_API' include/gradwire.h include/gradwire/*.h | grep -oE '\bgw_[a-z_]+\(' | tr -d '(' | sort -u); do
         nm -D --defined-only "$lib/libgradwire.so" | grep -qw "$name" || { echo "$name is missing"; return 1; }
     done
 }
@@ -40,6 +40,8 @@ ok "the example compiles with CMake" with_cmake
 ok "that one runs too" runs "$tmp/project/build/p"
 ok "the library shows only gw_ names" only_public
 ok "the library has every function of the header" every_call
-ok "the header stands alone in C++" sh -c "echo '#include <gradwire.h>' | clang -x c++ -fsyntax-only -Iinclude -"
+for header in gradwire.h gradwire/reducer.h gradwire/trace.h; do
+    ok "$header stands alone in C++" sh -c "echo '#include <$header>' | clang -x c++ -fsyntax-only -Iinclude -"
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

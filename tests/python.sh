@@ -17,7 +17,7 @@ if [ -z "$python" ]; then
     echo "python: skipped, PyTorch is not installed (Debian: python3-torch)"
     exit 77
 fi
-export PYTHONPATH=$PWD GRADWIRE_LIBRARY=$build/libgradwire.so.0 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$PWD GRADWIRE_LIBRARY=$build/libgradwire.so.1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 export GRADWIRE_FLIGHT_DIR=$scratch
 verdict() { # NAME CODE LOG
     if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok   $1"; else failed=$((failed + 1)); echo "FAIL $1"; cat "$3"; fi
@@ -74,18 +74,18 @@ versions_agree() {
     grep -q "^version = \"$version\"" pyproject.toml && grep -q "^__version__ = \"$version\"" gradwire/_library.py
 }
 pip_installs_it() {
-    cp -r . "$scratch/source" && mkdir -p "$scratch/build" && cp "$build/libgradwire.so.0" "$scratch/build/" &&
+    cp -r . "$scratch/source" && mkdir -p "$scratch/build" && cp "$build/libgradwire.so.1" "$scratch/build/" &&
         rm -rf "$scratch"/source/build &&
         "$python" -m pip install -q --no-build-isolation --no-deps --no-index --target "$scratch/site" "$scratch/source" &&
         cd / && [ "$(env -u GRADWIRE_LIBRARY PYTHONPATH="$scratch/site" "$python" -c \
-            'import gradwire; print(gradwire.library_path)')" = "$scratch/site/gradwire/libgradwire.so.0" ]
+            'import gradwire; print(gradwire.library_path)')" = "$scratch/site/gradwire/libgradwire.so.1" ]
 }
 system_path_works() {
     cmake --install "$build" --prefix "$scratch/prefix" >/dev/null || return 1
     local site
     site=$(dirname "$(find "$scratch/prefix" -type d -path '*/dist-packages/gradwire')")
     cd / && env -u GRADWIRE_LIBRARY PYTHONPATH="$site" "$python" -c 'import gradwire; print(gradwire.library_path)' |
-        grep "^$scratch/prefix/lib.*/libgradwire.so.0$"
+        grep "^$scratch/prefix/lib.*/libgradwire.so.1$"
 }
 version=$(sed -n 's/^project(gradwire VERSION \([0-9.]*\).*/\1/p' ../CMakeLists.txt)
 

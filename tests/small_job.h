@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 #include "free_port.h"
 #include "test.h"
 

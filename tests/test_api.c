@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/dtype.h"
 #include "small_job.h"
 
 /* Sanitizers: asking for too much memory is part of the test. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "bench/measure.h"
 #include "bench/data_pattern.h"
 #include "test.h"

@@ -8,6 +8,8 @@
 
 #include "base/fork_descriptors.h"
 #include "base/process.h"
+#include "gradwire/reducer.h"
+#include "gradwire/trace.h"
 
 #define NOTICED_MS 2000 /* of a deadline of 10 s: connections that a child keeps would be noticed after that */
 

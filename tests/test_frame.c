@@ -1,4 +1,5 @@
 /* test_frame.c - a frame's header survives the wire, and headers that gradwire never writes are refused. */
+#include "base/dtype.h"
 #include "transport/frame.h"
 
 #include "test.h"

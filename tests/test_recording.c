@@ -1,5 +1,6 @@
 /* test_recording.c - gw_trace_start and gw_trace_stop in real jobs: the recorded events of operations, messages, waits
  * and training steps on each rank, and refusals. */
+#include "gradwire/trace.h"
 #include "insight/analyses.h"
 #include "small_job.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "free_port.h"
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 #include "strategy/combine.h"
 #include "sync/sync.h"
 #include "test.h"

@@ -83,7 +83,7 @@ def retired_words(paths):
 
 def types_defined_twice():
     places = collections.defaultdict(list)
-    for path in sorted(pathlib.Path(".").glob("src/**/*.[ch]")) + [pathlib.Path("include/gradwire.h")]:
+    for path in sorted(pathlib.Path(".").glob("src/**/*.[ch]")) + sorted(pathlib.Path("include").rglob("*.h")):
         for number, line in enumerate(blanked(path.read_text(encoding="utf-8")).split("\n"), 1):
             for name in TYPE.findall(line):
                 places[name].append(f"{path}:{number}")

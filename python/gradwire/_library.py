@@ -8,8 +8,8 @@ import os
 import pathlib
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 
-__version__ = "0.1.0"
-SONAME = "libgradwire.so.0"
+__version__ = "0.2.0"
+SONAME = "libgradwire.so.1"
 
 
 class GradwireError(RuntimeError):
@@ -27,12 +27,12 @@ STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TI
 
 class Options(ctypes.Structure):
     """gw_options; the defaults leave everything to the environment."""
-    _fields_ = [("strategy", c_char_p), ("rank", c_int), ("world", c_int), ("master_addr", c_char_p),
+    _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("rank", c_int), ("world", c_int), ("master_addr", c_char_p),
                 ("master_port", c_int), ("token", c_char_p), ("interfaces", c_char_p), ("ports", c_char_p),
                 ("deadline_s", c_double), ("quorum", c_char_p)]
 
     def __init__(self, **given):
-        super().__init__(**{"rank": -1, "world": -1, "master_port": -1, **given})
+        super().__init__(**{"size": ctypes.sizeof(Options), "rank": -1, "world": -1, "master_port": -1, **given})
 
 
 class ReducerTensor(ctypes.Structure):
@@ -52,9 +52,12 @@ UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(ReducerUpdate))
 
 class ReducerOptions(ctypes.Structure):
     """gw_reducer_options."""
-    _fields_ = [("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
+    _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
                 ("state", c_void_p), ("rate", c_void_p)]
+
+    def __init__(self, **given):
+        super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})
 
 
 class ReducerCounters(ctypes.Structure):
@@ -113,7 +116,8 @@ COLLECTIVES = {
 def declare(library):
     comm, request, reducer = c_void_p, c_void_p, c_void_p
     calls = {
-        "gw_init": (c_int, [POINTER(comm), POINTER(Options)]),
+        "gw_init_version": (c_int, [c_int, POINTER(comm), POINTER(Options)]),
+        "gw_version_number": (c_int, []),
         "gw_finalize": (c_int, [comm]),
         "gw_abort": (c_int, [comm, c_char_p]),
         "gw_comm_split": (c_int, [comm, c_int, c_int, POINTER(comm)]),
@@ -130,14 +134,15 @@ def declare(library):
         "gw_trace_stop": (c_int, [comm]),
         "gw_trace_runs": (c_bool, [comm]),
         "gw_trace_layer": (None, [comm, c_char_p, c_bool, c_uint64, c_uint64, c_uint64]),
-        "gw_reducer_commit": (c_int, [POINTER(reducer), comm, POINTER(ReducerTensor), c_int, POINTER(ReducerOptions)]),
+        "gw_reducer_commit_sized": (c_int, [POINTER(reducer), comm, POINTER(ReducerTensor), c_size_t, c_int,
+                                            POINTER(ReducerOptions)]),
         "gw_reducer_ready": (c_int, [reducer, c_int]),
         "gw_reducer_wait": (c_int, [reducer, c_int]),
         "gw_reducer_end": (c_int, [reducer]),
         "gw_reducer_flush": (c_int, [reducer]),
         "gw_reducer_resume": (c_int, [reducer, comm]),
         "gw_reducer_close": (None, [reducer]),
-        "gw_reducer_read_counters": (ReducerCounters, [reducer]),
+        "gw_reducer_read_counters_sized": (None, [reducer, POINTER(ReducerCounters), c_size_t]),
         "gw_reducer_strategy": (c_int, [reducer, c_char_p, c_size_t]),
         "gw_reducer_state_bytes": (c_size_t, [reducer]),
         "gw_reducer_state_save": (c_int, [reducer, c_void_p]),
@@ -154,6 +159,17 @@ def declare(library):
 
 
 library_path, lib = load()
+
+
+def init(comm, options):
+    """gw_init. The package and the library are of one version, which load() has checked."""
+    return lib.gw_init_version(lib.gw_version_number(), byref(comm), byref(options))
+
+
+def read_counters(reducer):
+    counters = ReducerCounters()
+    lib.gw_reducer_read_counters_sized(reducer, byref(counters), ctypes.sizeof(counters))
+    return counters
 
 
 def check(status, comm=None, doing=""):

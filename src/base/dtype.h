@@ -4,6 +4,11 @@
 
 #include "gradwire.h"
 
+#define GW_DTYPE_COUNT(name, value, bytes, text) +1
+#define GW_REDOP_COUNT(name, value, text) +1
+#define GW_DTYPES (0 GW_DTYPE_LIST(GW_DTYPE_COUNT)) /* values are 0 to GW_DTYPES - 1 */
+#define GW_REDOPS (0 GW_REDOP_LIST(GW_REDOP_COUNT))
+
 const char *gw_dtype_name(gw_dtype dtype);
 bool gw_dtype_parse(const char *name, gw_dtype *dtype);
 const char *gw_redop_name(gw_redop op);

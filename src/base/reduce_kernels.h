@@ -3,7 +3,7 @@
 #ifndef GW_BASE_REDUCE_KERNELS_H
 #define GW_BASE_REDUCE_KERNELS_H
 
-#include "gradwire.h"
+#include "base/dtype.h"
 
 /* dst[..] = (src[0] op src[1] op ...) / divisor. Wide is the accumulator type of (dtype, op); if that is dtype itself,
  * the three flags are ignored. Elements are processed in ascending groups, and each group is read completely before it

@@ -33,7 +33,6 @@ static void store(gw_dtype dtype, void *block, size_t index, int value) {
     case GW_U8: ((uint8_t *)block)[index] = (uint8_t)value; return;
     case GW_I32: ((int32_t *)block)[index] = value; return;
     case GW_I64: ((int64_t *)block)[index] = value; return;
-    case GW_DTYPES: return;
     }
 }
 

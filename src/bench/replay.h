@@ -4,7 +4,7 @@
 #define GW_BENCH_REPLAY_H
 
 #include "base/clock.h"
-#include "gradwire.h"
+#include "gradwire/reducer.h"
 #include "profile/profile.h"
 
 typedef struct gw_replay gw_replay;

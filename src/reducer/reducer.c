@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sized.h"
 #include "base/units.h"
 #include "ps/server_process.h"
 #include "reducer/reducer_internal.h"
@@ -281,7 +282,7 @@ uint64_t gw_reducer_reached(const gw_reducer *reducer, int tensor) {
     return known ? gw_step_engine_reached(reducer->step_engine, tensor) : 0;
 }
 
-gw_reducer_counters gw_reducer_read_counters(const gw_reducer *reducer) {
+static gw_reducer_counters counters_of(const gw_reducer *reducer) {
     const gw_sync *sync = gw_sync_of(reducer->strategy.axes[GW_AXIS_SYNC].technique);
     gw_context *context = reducer->comm->context;
     if (gw_context_forked(context)) return (gw_reducer_counters){0};
@@ -305,6 +306,11 @@ gw_reducer_counters gw_reducer_read_counters(const gw_reducer *reducer) {
                               .trials = reducer->tuning.trials};
 }
 
+void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size) {
+    gw_reducer_counters now = counters_of(reducer);
+    gw_sized_write(counters, size, &now, sizeof now);
+}
+
 int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size) {
     return gw_strategy_print(&reducer->strategy, text, size);
 }
@@ -323,14 +329,19 @@ gw_status gw_reducer_share_times(gw_reducer *reducer, gw_reducer_worker_stats *w
     return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
 }
 
-gw_status gw_reducer_workers(gw_reducer *reducer, gw_reducer_worker_stats *workers) {
+gw_status gw_reducer_workers_sized(gw_reducer *reducer, void *workers, size_t entry_size) {
     gw_error error = {.rank = -1};
     gw_status status = GW_OK;
     if (gw_comm_forked(reducer->comm)) return GW_INVALID;
-    if (reducer->table.bytes)
+    gw_reducer_worker_stats *stats = calloc((size_t)reducer->workers, sizeof *stats);
+    if (!stats) status = gw_fail(&error, GW_MEMORY, "out of memory for the times of %d workers", reducer->workers);
+    if (!status && reducer->table.bytes)
         status =
             gw_servers_call(reducer->comm->context->everyone, GW_SERVER_COMMAND_TIMES, reducer->number, NULL, &error);
-    if (!status) status = gw_reducer_share_times(reducer, workers, &error);
+    if (!status) status = gw_reducer_share_times(reducer, stats, &error);
+    for (int w = 0; !status && w < reducer->workers; w++)
+        gw_sized_write((char *)workers + (size_t)w * entry_size, entry_size, &stats[w], sizeof stats[w]);
+    free(stats);
     return report(status, &error);
 }
 

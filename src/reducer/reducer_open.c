@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/sized.h"
 #include "reducer/reducer_internal.h"
 #include "strategy/combine.h"
 
@@ -263,8 +265,7 @@ static gw_reducer *make_reducer(const gw_comm *comm, int count, const gw_reducer
     return reducer;
 }
 
-static gw_status check_call(gw_reducer **out, const gw_comm *comm, const gw_reducer_tensor *tensors, int count,
-                            gw_error *error) {
+static gw_status check_call(gw_reducer **out, const gw_comm *comm, const void *tensors, int count, gw_error *error) {
     if (!out || !comm || count < 0 || (count && !tensors))
         return gw_fail(error, GW_INVALID,
                        "gw_reducer_commit: the communicator, the tensors or the place for the reducer is NULL");
@@ -272,27 +273,54 @@ static gw_status check_call(gw_reducer **out, const gw_comm *comm, const gw_redu
     return GW_OK;
 }
 
-gw_status gw_reducer_commit(gw_reducer **out, gw_comm *comm, const gw_reducer_tensor *tensors, int count,
-                         const gw_reducer_options *options) {
-    static const gw_reducer_options defaults = GW_REDUCER_OPTIONS_DEFAULT;
-    gw_error error = {.rank = -1};
-    gw_reducer *reducer = NULL;
-    if (!options) options = &defaults;
-    if (out) *out = NULL;
-    gw_status status = check_call(out, comm, tensors, count, &error);
-    if (!status) {
-        reducer = make_reducer(comm, count, options, &error);
-        status = reducer ? commit(reducer, comm, tensors, options, &error) : gw_reducer_agree(comm, GW_MEMORY, &error);
-    }
+/* Bytes of the first structs that could grow. */
+#define OPTIONS_LEAST (offsetof(gw_reducer_options, rate) + sizeof(gw_reducer_rate_fn *))
+#define TENSOR_LEAST (offsetof(gw_reducer_tensor, batch) + sizeof(size_t))
+
+/* The caller's tensors as this library knows them; NULL: *error says why. */
+static gw_reducer_tensor *read_tensors(const void *given, size_t size, int count, gw_error *error) {
+    gw_reducer_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
+    if (!tensors) gw_fail(error, GW_MEMORY, "out of memory for %d tensors", count);
+    for (int i = 0; tensors && i < count && !error->status; i++)
+        gw_sized_read(&tensors[i], sizeof tensors[i], (const char *)given + (size_t)i * size, size, TENSOR_LEAST,
+                      "gw_reducer_commit: gw_reducer_tensor", error);
+    if (!error->status) return tensors;
+    free(tensors);
+    return NULL;
+}
+
+static gw_status commit_call(gw_reducer **out, gw_comm *comm, const gw_reducer_tensor *tensors, int count,
+                             const gw_reducer_options *options, gw_error *error) {
+    gw_reducer *reducer = make_reducer(comm, count, options, error);
+    gw_status status =
+        reducer ? commit(reducer, comm, tensors, options, error) : gw_reducer_agree(comm, GW_MEMORY, error);
     if (status) {
         gw_reducer_close(reducer);
-        return gw_comm_set_last_error(&error);
+        return status;
     }
     gw_reducer_log_summary(reducer);
     describe_factors(reducer, tensors);
     gw_context_notify(comm->context); /* this rank's server may get pushes from now on */
     *out = reducer;
     return GW_OK;
+}
+
+gw_status gw_reducer_commit_sized(gw_reducer **out, gw_comm *comm, const void *given, size_t tensor_size, int count,
+                                  const gw_reducer_options *given_options) {
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    gw_reducer_tensor *tensors = NULL;
+    gw_error error = {.rank = -1};
+    if (out) *out = NULL;
+    gw_status status = check_call(out, comm, given, count, &error);
+    if (status) return gw_comm_set_last_error(&error);
+    if (given_options)
+        gw_sized_read(&options, sizeof options, given_options, given_options->size, OPTIONS_LEAST,
+                      "gw_reducer_commit: gw_reducer_options", &error);
+    if (!error.status) tensors = read_tensors(given, tensor_size, count, &error);
+    status = tensors ? commit_call(out, comm, tensors, count, &options, &error)
+                     : gw_reducer_agree(comm, error.status, &error); /* the other ranks wait for this one */
+    free(tensors);
+    return status ? gw_comm_set_last_error(&error) : GW_OK;
 }
 
 gw_status gw_reducer_commit_as_server(gw_reducer **out, gw_comm *everyone, const gw_reducer_request *request,

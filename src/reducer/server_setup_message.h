@@ -4,6 +4,7 @@
 #define GW_REDUCER_SERVER_SETUP_MESSAGE_H
 
 #include "strategy/strategy.h"
+#include "gradwire/reducer.h"
 
 typedef struct gw_reducer_table {
     void *bytes; /* owned; NULL: none */

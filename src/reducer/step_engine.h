@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "compress/compress.h"
+#include "gradwire/reducer.h"
 #include "engine/rank_core.h"
 #include "ps/clock_table.h"
 #include "ps/placement.h"

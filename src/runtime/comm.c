@@ -1,6 +1,7 @@
 /* comm.c - communicators: opening and closing, shared memory, running operations. */
 #include "runtime/comm.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,14 @@
 #include "arch/choose.h"
 #include "base/dtype.h"
 #include "base/log.h"
+#include "base/sized.h"
 #include "ps/server_process.h"
 #include "runtime/link_costs.h"
 #include "runtime/recording.h"
 #include "transport/shm/shm_transport.h"
+
+/* Bytes of the first gw_options that had a size. */
+#define GW_OPTIONS_LEAST (offsetof(gw_options, quorum) + sizeof(const char *))
 
 static _Thread_local gw_error last_error; /* of this thread's last failed call */
 
@@ -234,14 +239,27 @@ gw_status gw_comm_open_world(gw_context *context, gw_comm **comm, gw_error *erro
     return status;
 }
 
-gw_status gw_init(gw_comm **comm, const gw_options *options) {
+static gw_status check_version(int compiled, gw_error *error) {
+    if (compiled <= GW_VERSION_NUMBER) return GW_OK;
+    return gw_fail(error, GW_UNSUPPORTED,
+                   "gw_init: the program was compiled against gradwire %d.%d.%d, but this library is %s: install the "
+                   "newer library, or compile the program again", compiled / 10000, compiled / 100 % 100,
+                   compiled % 100, gw_version());
+}
+
+gw_status gw_init_version(int version, gw_comm **comm, const gw_options *given) {
     gw_error error = {.rank = -1};
+    gw_options options = GW_OPTIONS_DEFAULT;
     if (!comm) {
         gw_fail(&error, GW_INVALID, "gw_init: the place for the communicator is NULL");
         return gw_comm_set_last_error(&error);
     }
     *comm = NULL;
-    gw_status status = gw_world_join(comm, options, &error);
+    gw_status status = check_version(version, &error);
+    if (!status && given)
+        status = gw_sized_read(&options, sizeof options, given, given->size, GW_OPTIONS_LEAST, "gw_init: gw_options",
+                               &error);
+    if (!status) status = gw_world_join(comm, &options, &error);
     if (!status && gw_trace_wanted() &&
         (status = gw_trace_wanted_start((*comm)->context->everyone ? (*comm)->context->everyone : *comm)) != GW_OK) {
         gw_fail(&error, status, "%s", gw_last_error(*comm));

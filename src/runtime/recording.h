@@ -2,7 +2,7 @@
 #ifndef GW_RUNTIME_RECORDING_H
 #define GW_RUNTIME_RECORDING_H
 
-#include "gradwire.h"
+#include "gradwire/trace.h"
 #include "trace/trace.h"
 
 struct gw_context;

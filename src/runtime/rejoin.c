@@ -19,9 +19,8 @@ static char *copied(const char *text, bool *fits) {
 }
 
 gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error) {
-    static const gw_options defaults = GW_OPTIONS_DEFAULT;
     bool fits = true;
-    *copy = options ? *options : defaults;
+    *copy = *options;
     copy->strategy = copied(copy->strategy, &fits);
     copy->master_addr = copied(copy->master_addr, &fits);
     copy->token = copied(copy->token, &fits);
@@ -94,9 +93,8 @@ static gw_status join_generation(gw_context **context, const gw_options *options
 static gw_status join(gw_context **context, const gw_options *options, gw_error *error) {
     gw_job_env job_env;
     gw_time deadline;
-    static const gw_options defaults = GW_OPTIONS_DEFAULT;
     gw_status status = gw_job_env_find(options, &job_env, error);
-    if (!status) status = gw_context_deadline(options ? options : &defaults, &deadline, error);
+    if (!status) status = gw_context_deadline(options, &deadline, error);
     if (status) return status;
     read_newer_roster(&job_env, job_env.generation); /* others may have died since this process was started */
     return join_generation(context, options, &job_env, deadline, NULL, error);

@@ -152,7 +152,6 @@ static void store(gw_dtype dtype, void *buffer, size_t i, double v) {
     case GW_U8: ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)v; break;
     case GW_I32: ((int32_t *)buffer)[i] = (int32_t)v; break;
     case GW_I64: ((int64_t *)buffer)[i] = (int64_t)v; break;
-    case GW_DTYPES: break;
     }
 }
 

@@ -2,6 +2,7 @@
 #ifndef GW_STRATEGY_COMBINE_H
 #define GW_STRATEGY_COMBINE_H
 
+#include "gradwire/reducer.h"
 #include "strategy/strategy.h"
 
 /* The facts about a step that decide which strategies are possible. */

@@ -3,6 +3,7 @@
 #ifndef GW_TRAIN_TRAIN_REDUCER_H
 #define GW_TRAIN_TRAIN_REDUCER_H
 
+#include "gradwire/reducer.h"
 #include "nn/pass.h"
 
 typedef struct gw_trainer gw_trainer;

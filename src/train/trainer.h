@@ -10,6 +10,7 @@
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
+#include "gradwire/reducer.h"
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "data/sampler.h"

@@ -5,6 +5,7 @@
  *
  * On the wire the magic takes the place of `reserved`: a receiver that has lost the frame boundaries notices it at the
  * next header. */
+#include "base/dtype.h"
 #include "transport/frame.h"
 
 #include "base/little_endian.h"

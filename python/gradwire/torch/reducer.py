@@ -4,7 +4,8 @@ import os
 
 import torch
 
-from gradwire._library import UPDATE_FUNCTION, GradwireError, ReducerOptions, ReducerTensor, check, lib
+from gradwire._library import (UPDATE_FUNCTION, GradwireError, ReducerOptions, ReducerTensor, check, lib,
+                               read_counters)
 from gradwire.torch.tensors import DTYPES
 
 gw_reducer_ready, gw_reducer_wait = lib.gw_reducer_ready, lib.gw_reducer_wait  # called for every tensor of every step
@@ -64,9 +65,10 @@ class Reducer:
             tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
             tensor.weights = weights.data_ptr() if update else None
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
-                              first_step=self.first_step, update=update)
-        check(lib.gw_reducer_commit(ctypes.byref(self.handle), self.job.comm, tensors, len(entries),
-                                 ctypes.byref(options)), self.job.comm)
+                                 first_step=self.first_step, update=update)
+        check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
+                                          ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
+              self.job.comm)
 
     def ready(self, tensor):
         status = gw_reducer_ready(self.handle, tensor)
@@ -92,7 +94,7 @@ class Reducer:
     def move(self):
         """Moves to the communicator that the job has entered after a loss. Collective."""
         check(lib.gw_reducer_resume(self.handle, self.job.comm))
-        self.first_step, self.steps = lib.gw_reducer_read_counters(self.handle).step, 0
+        self.first_step, self.steps = read_counters(self.handle).step, 0
 
     def has_servers(self):
         line = ctypes.create_string_buffer(1000)
@@ -101,7 +103,7 @@ class Reducer:
 
     def has_own_optimizers(self):
         """Whether the optimisers of the ranks differ, as with sync=periodic."""
-        return lib.gw_reducer_read_counters(self.handle).local_optimisers
+        return read_counters(self.handle).local_optimisers
 
     def close(self):
         lib.gw_reducer_close(self.handle)
