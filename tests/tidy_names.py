@@ -107,7 +107,7 @@ def paths_in_pages():
             for found in PATH.findall(line):
                 if found.startswith("build/") or re.search(r"/[A-Z_]+\.", found):  # built, or a placeholder
                     continue
-                if not any((base / found).exists() for base in map(pathlib.Path, (".", "src", "docs", "python"))):
+                if not any((base / found).exists() for base in map(pathlib.Path, (".", "include", "src", "docs", "python"))):
                     print(f"{page}:{number}: there is no {found}")
 
 
