@@ -102,6 +102,27 @@ typedef enum gw_redop {
 #undef GW_REDOP_ENUM
 } gw_redop;
 
+/* name, value, text */
+#define GW_COLLECTIVE_LIST(X)                                                                                          \
+    X(ALLREDUCE, 0, "allreduce")                                                                                       \
+    X(REDUCE_SCATTER, 1, "reduce_scatter")                                                                             \
+    X(ALLGATHER, 2, "allgather")                                                                                       \
+    X(REDUCE, 3, "reduce")                                                                                             \
+    X(BROADCAST, 4, "broadcast")                                                                                       \
+    X(GATHER, 5, "gather")                                                                                             \
+    X(SCATTER, 6, "scatter")                                                                                           \
+    X(ALLTOALL, 7, "alltoall")                                                                                         \
+    X(BARRIER, 8, "barrier")                                                                                           \
+    X(SEND, 9, "send")                                                                                                 \
+    X(RECV, 10, "recv")                                                                                                \
+    X(ALLTOALLV, 11, "alltoallv")
+
+typedef enum gw_collective {
+#define GW_COLLECTIVE_ENUM(name, value, text) GW_COLL_##name = value,
+    GW_COLLECTIVE_LIST(GW_COLLECTIVE_ENUM)
+#undef GW_COLLECTIVE_ENUM
+} gw_collective;
+
 typedef struct gw_comm gw_comm;
 typedef struct gw_request gw_request;
 

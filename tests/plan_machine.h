@@ -370,10 +370,13 @@ static bool machine_make(machine *m, const gw_plan_builder *builder, gw_plan_req
     m->random = seed;
     m->world = request.topology.world;
     m->members = calloc((size_t)m->world, sizeof *m->members);
+    const size_t *counts = request.counts;
     for (int r = 0; r < m->world; r++) {
         member *own = &m->members[r];
         gw_error error = {0};
         request.rank = r;
+        if (request.collective == GW_COLL_ALLTOALLV) /* each rank has arrays of its own */
+            request.counts = counts + (size_t)r * gw_counts_entries(request.collective, m->world);
         if (request.collective == GW_COLL_SEND) request.root = 1;
         if (request.collective == GW_COLL_SEND && r == 1) request.collective = GW_COLL_RECV, request.root = 0;
         if (gw_plan_make(&own->plan, builder, &request, &error) != GW_OK) {

@@ -98,6 +98,19 @@ static uint32_t expected(const setting *s, int rank, size_t i) {
     }
 }
 
+/* Between the parts OUT stays as it was. */
+static uint32_t expected_alltoallv(const gw_plan_request *q, int rank, size_t i) {
+    int world = q->topology.world;
+    const size_t *own = q->counts + rank * GW_ALLTOALLV_ARRAYS * world;
+    for (int from = 0; from < world; from++) {
+        size_t begin = own[GW_ALLTOALLV_OUT_OFFSETS * world + from];
+        const size_t *theirs = q->counts + from * GW_ALLTOALLV_ARRAYS * world;
+        if (i >= begin && i < begin + own[GW_ALLTOALLV_OUT_COUNTS * world + from])
+            return input(from, theirs[GW_ALLTOALLV_IN_OFFSETS * world + rank] + i - begin);
+    }
+    return UINT32_C(0xCCCCCCCC);
+}
+
 /* --- buffers --- */
 
 static unsigned char *fresh(size_t count) {
@@ -139,7 +152,7 @@ static void describe(const setting *s) {
 static bool fixed_order(const setting *s) {
     return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_pairwise ||
            s->builder == &gw_plan_oneshot || s->builder == &gw_plan_doubling ||
-           s->builder == &gw_plan_direct;
+           s->builder == &gw_plan_direct || s->builder == &gw_plan_alltoallv;
 }
 
 static void check_results(machine *m, const setting *s) {
@@ -147,7 +160,8 @@ static void check_results(machine *m, const setting *s) {
         for (size_t i = 0; i < m->members[r].out_count; i++) {
             uint32_t got = load(m, m->members[r].out, false, i);
             if (fixed_order(s))
-                ENSURE(m, got == expected(s, r, i));
+                ENSURE(m, got == (s->request.collective == GW_COLL_ALLTOALLV ? expected_alltoallv(&s->request, r, i)
+                                                                              : expected(s, r, i)));
             else if (s->request.collective == GW_COLL_ALLREDUCE)
                 ENSURE(m, got == load(m, m->members[0].out, false, i));
         }
@@ -223,6 +237,26 @@ static void draw_order(uint64_t *state, int world, int *order) {
     }
 }
 
+/* The arrays of all ranks, one behind the other. What a rank sends depends on the distance to the receiver, so that all
+ * ranks send as much. Parts lie in the order of ranks, with gaps. */
+static const size_t *draw_alltoallv(uint64_t *state, int world) {
+    static size_t arrays[WORLD_MAX * GW_ALLTOALLV_ARRAYS * WORLD_MAX];
+    size_t length[WORLD_MAX], gap = draw(state, 3);
+    for (int d = 0; d < world; d++) length[d] = draw(state, 3) ? draw(state, 90) : 0;
+    for (int r = 0; r < world; r++) {
+        size_t *own = arrays + r * GW_ALLTOALLV_ARRAYS * world, sent = gap, received = 2 * gap;
+        for (int q = 0; q < world; q++) {
+            own[GW_ALLTOALLV_IN_COUNTS * world + q] = length[(q - r + world) % world];
+            own[GW_ALLTOALLV_IN_OFFSETS * world + q] = sent;
+            own[GW_ALLTOALLV_OUT_COUNTS * world + q] = length[(r - q + world) % world];
+            own[GW_ALLTOALLV_OUT_OFFSETS * world + q] = received;
+            sent += length[(q - r + world) % world] + gap;
+            received += length[(r - q + world) % world] + 2 * gap;
+        }
+    }
+    return arrays;
+}
+
 static setting draw_setting(const gw_plan_builder *builder, gw_collective collective, int world, uint64_t seed) {
     static int host_of[WORLD_MAX], order[WORLD_MAX];
     static size_t counts[WORLD_MAX];
@@ -248,7 +282,13 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
         draw_order(&state, world, order);
         s.request.topology.order = order;
     }
-    bool uneven = collective == GW_COLL_REDUCE_SCATTER || collective == GW_COLL_ALLGATHER;
+    if (collective == GW_COLL_ALLTOALLV) {
+        s.in_place = false;
+        s.request.count = 0;
+        s.request.counts = draw_alltoallv(&state, world);
+    }
+    bool uneven = collective == GW_COLL_REDUCE_SCATTER || collective == GW_COLL_ALLGATHER ||
+                  collective == GW_COLL_GATHER || collective == GW_COLL_SCATTER;
     if (uneven && builder != &gw_plan_direct && draw(&state, 2)) {
         for (int r = 0; r < world; r++) counts[r] = draw(&state, 3) ? draw(&state, 40) : 0;
         s.request.counts = counts;
@@ -259,7 +299,8 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
 }
 
 static void draw_and_run(const gw_plan_builder *builder, int draws) {
-    for (int collective = 0; collective < GW_COLL_RECV; collective++) {
+    for (int collective = 0; collective < (int)GW_COLLECTIVES; collective++) {
+        if (collective == GW_COLL_RECV) continue; /* the other side of send */
         gw_plan_request probe = {.collective = (gw_collective)collective, .topology = {.world = 2, .coll = true}};
         static const int one_host[2] = {0, 0};
         probe.topology.host_of = one_host;
@@ -284,6 +325,7 @@ static void doubling(void) { draw_and_run(&gw_plan_doubling, 30); }
 static void oneshot(void) { draw_and_run(&gw_plan_oneshot, 30); }
 static void hierarchical(void) { draw_and_run(&gw_plan_hierarchical, 100); }
 static void dissemination(void) { draw_and_run(&gw_plan_dissemination, 4); }
+static void alltoallv(void) { draw_and_run(&gw_plan_alltoallv, 30); }
 static void pair(void) { draw_and_run(&gw_plan_send_recv, 60); }
 
 /* The rounds of each collective when every message is one chunk. */
@@ -420,5 +462,5 @@ static void refusals(void) {
 
 TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(oneshot), CASE(doubling),
           CASE(hierarchical),
-          CASE(dissemination), CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds),
+          CASE(dissemination), CASE(alltoallv), CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds),
           CASE(large_counts), CASE(refusals))

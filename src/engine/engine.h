@@ -45,7 +45,7 @@ typedef struct gw_op_spec {
     const void *in;
     void *out;
     size_t count;
-    const size_t *counts; /* uneven all-gather and reduce-scatter: copied */
+    const size_t *counts; /* as in gw_plan_request; copied */
     gw_dtype dtype;
     gw_redop redop;
     int root;             /* team rank; the peer for send and recv; -1: none */

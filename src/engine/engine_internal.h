@@ -169,6 +169,9 @@ void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 gw_signature gw_signature_unpack(const uint64_t packed[2]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
+/* The signature that a frame of this peer must have for the operation. In an alltoallv each pair of ranks has a count of
+ * its own, that of the stream; the operation's is 0. */
+gw_signature gw_op_expects(gw_op *op, int peer, const gw_frame *frame);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 /* Reports that this job rank made another call: names both calls. */
 void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,

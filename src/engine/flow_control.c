@@ -32,6 +32,7 @@ static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
     if (team->next_op - frame->op > GW_HISTORY) return true;
     const gw_signature *past = &team->history[frame->op % GW_HISTORY];
     gw_signature theirs = gw_signature_of_frame(frame);
+    if (theirs.collective == GW_COLL_ALLTOALLV) theirs.count = past->count; /* of a pair: it was compared then */
     if (!gw_signature_equal(past, &theirs)) gw_engine_frame_mismatch(engine, peer, frame, past);
     return true;
 }
@@ -40,9 +41,9 @@ gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
     for (gw_op *op = engine->active; op; op = op->next) {
         if (op->number != frame->op || op->team->id != frame->comm) continue;
         if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
-        gw_signature theirs = gw_signature_of_frame(frame);
-        if (gw_signature_equal(&op->signature, &theirs)) return op;
-        gw_engine_frame_mismatch(engine, peer, frame, &op->signature);
+        gw_signature theirs = gw_signature_of_frame(frame), mine = gw_op_expects(op, peer, frame);
+        if (gw_signature_equal(&mine, &theirs)) return op;
+        gw_engine_frame_mismatch(engine, peer, frame, &mine);
         return NULL;
     }
     return NULL;
@@ -102,9 +103,9 @@ bool gw_flow_take_unexpected(gw_op *op, gw_stream_state *stream, uint64_t index)
     gw_unexpected *slot = find_unexpected(peer, op->team->id, op->number, stream->desc.channel, index);
     if (!slot || !slot->complete) return false;
     gw_posted_recv *recv = &stream->recvs[index % GW_PIPELINE];
-    gw_signature theirs = gw_signature_of_frame(&slot->frame);
-    if (!gw_signature_equal(&op->signature, &theirs)) {
-        gw_engine_frame_mismatch(op->engine, stream->peer, &slot->frame, &op->signature);
+    gw_signature theirs = gw_signature_of_frame(&slot->frame), mine = gw_op_expects(op, stream->peer, &slot->frame);
+    if (!gw_signature_equal(&mine, &theirs)) {
+        gw_engine_frame_mismatch(op->engine, stream->peer, &slot->frame, &mine);
         return false;
     }
     if (slot->frame.length > recv->bytes) {
@@ -140,9 +141,9 @@ static void check_unexpected(gw_op *op) {
             gw_unexpected *slot = &peer->unexpected[i];
             if (!slot->used || slot->frame.comm != op->team->id || slot->frame.op != op->number) continue;
             if (op->pair_peer >= 0 && op->pair_peer != job_rank) continue;
-            gw_signature theirs = gw_signature_of_frame(&slot->frame);
-            if (!gw_signature_equal(&op->signature, &theirs))
-                gw_engine_frame_mismatch(op->engine, job_rank, &slot->frame, &op->signature);
+            gw_signature theirs = gw_signature_of_frame(&slot->frame), mine = gw_op_expects(op, job_rank, &slot->frame);
+            if (!gw_signature_equal(&mine, &theirs))
+                gw_engine_frame_mismatch(op->engine, job_rank, &slot->frame, &mine);
         }
     }
 }
@@ -182,8 +183,9 @@ static void claim_grants(gw_op *op, int job_rank) {
             continue;
         }
         gw_stream_state *stream = gw_op_stream(op, GW_STREAM_SEND, job_rank, early->channel);
-        if (!gw_signature_equal(&early->signature, &op->signature)) {
-            gw_engine_mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &op->signature);
+        gw_signature mine = gw_op_expects(op, job_rank, &(gw_frame){.kind = GW_FRAME_GRANT});
+        if (!gw_signature_equal(&early->signature, &mine)) {
+            gw_engine_mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &mine);
         } else if (stream && early->granted > stream->granted) {
             stream->granted = early->granted;
         }
@@ -204,7 +206,7 @@ static void fill_frame(gw_op *op, gw_stream_state *stream, gw_frame *frame, gw_f
     gw_peer *peer = &op->engine->peers[stream->peer];
     *frame = (gw_frame){.kind = (uint8_t)kind, .collective = op->signature.collective, .dtype = op->signature.dtype,
                         .redop = op->signature.redop, .builder = op->signature.builder, .root = op->signature.root,
-                        .count = op->signature.count, .comm = op->team->id, .op = op->number,
+                        .count = op->signature.count + stream->desc.count, .comm = op->team->id, .op = op->number,
                         .channel = stream->desc.channel, .credits = peer->owed};
     peer->owed = 0;
 }

@@ -20,9 +20,11 @@ static bool reserve(void **memory, size_t *have, size_t need, size_t size) {
     return true;
 }
 
-static uint64_t count_hash(const size_t *counts, int world) {
+/* Of an alltoallv 0: there each pair of ranks has a count of its own (gw_op_expects). */
+static uint64_t signed_count(const gw_op_spec *spec, int world) {
+    if (!spec->counts || spec->collective == GW_COLL_ALLTOALLV) return spec->counts ? 0 : spec->count;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int r = 0; r < world; r++) hash = (hash ^ counts[r]) * UINT64_C(0x100000001b3);
+    for (int r = 0; r < world; r++) hash = (hash ^ spec->counts[r]) * UINT64_C(0x100000001b3);
     return hash;
 }
 
@@ -31,7 +33,7 @@ gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
     return (gw_signature){
         .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
         .redop = (uint8_t)spec->redop, .builder = gw_plan_id(spec->builder), .root = pair ? -1 : spec->root,
-        .count = spec->counts ? count_hash(spec->counts, team->size) : spec->count};
+        .count = signed_count(spec, team->size)};
 }
 
 size_t gw_chunk_count(size_t asked, size_t unit) {
@@ -74,8 +76,9 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
     }
     op->signature = gw_op_sign(team, spec);
     if (spec->counts) {
-        if (!reserve((void **)&op->counts, &op->counts_capacity, (size_t)team->size, sizeof *op->counts)) goto memory;
-        memcpy(op->counts, spec->counts, (size_t)team->size * sizeof *op->counts);
+        size_t entries = gw_counts_entries(spec->collective, team->size);
+        if (!reserve((void **)&op->counts, &op->counts_capacity, entries, sizeof *op->counts)) goto memory;
+        memcpy(op->counts, spec->counts, entries * sizeof *op->counts);
         op->spec.counts = op->counts;
     }
     gw_plan_request request = gw_op_request(team, &op->spec, op->wide);

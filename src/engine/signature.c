@@ -11,6 +11,15 @@ gw_signature gw_signature_of_frame(const gw_frame *frame) {
                           .builder = frame->builder, .root = frame->root, .count = frame->count};
 }
 
+gw_signature gw_op_expects(gw_op *op, int peer, const gw_frame *frame) {
+    gw_signature expected = op->signature;
+    if (expected.collective != GW_COLL_ALLTOALLV) return expected;
+    gw_stream_kind kind = frame->kind == GW_FRAME_GRANT ? GW_STREAM_SEND : GW_STREAM_RECV;
+    const gw_stream_state *stream = gw_op_stream(op, kind, peer, 0);
+    expected.count = stream ? stream->desc.count : 0;
+    return expected;
+}
+
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b) {
     return a->collective == b->collective && a->dtype == b->dtype && a->redop == b->redop && a->builder == b->builder &&
            a->root == b->root && a->count == b->count;

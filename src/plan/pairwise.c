@@ -264,7 +264,9 @@ static gw_cost cost(const gw_plan_request *request) {
         return (gw_cost){.messages = others * roots, .elements = others * n, .start_ups = once};
     case GW_COLL_GATHER:
     case GW_COLL_SCATTER:
-        return (gw_cost){.messages = all - roots, .elements = n - request->count, .start_ups = once};
+        return (gw_cost){.messages = all - roots, .elements = n - (part_of(request, request->root).to -
+                                                                   part_of(request, request->root).from),
+                         .start_ups = once};
     default:
         return (gw_cost){.messages = others * all, .elements = others * n, .start_ups = once};
     }

@@ -30,17 +30,12 @@ const gw_plan_builder *gw_plan_by_id(uint8_t id) {
     return NULL;
 }
 
-static const char *const names[GW_COLLECTIVES] = {
-    [GW_COLL_ALLREDUCE] = "allreduce", [GW_COLL_REDUCE_SCATTER] = "reduce_scatter",
-    [GW_COLL_ALLGATHER] = "allgather", [GW_COLL_REDUCE] = "reduce",
-    [GW_COLL_BROADCAST] = "broadcast", [GW_COLL_GATHER] = "gather",
-    [GW_COLL_SCATTER] = "scatter",     [GW_COLL_ALLTOALL] = "alltoall",
-    [GW_COLL_BARRIER] = "barrier",     [GW_COLL_SEND] = "send",
-    [GW_COLL_RECV] = "recv",
-};
+#define NAME(name, value, text) [value] = text,
+static const char *const names[] = {GW_COLLECTIVE_LIST(NAME)};
+static_assert(sizeof names / sizeof *names == GW_COLLECTIVES, "the values of gw_collective have no gaps");
 
 const char *gw_collective_name(gw_collective collective) {
-    return collective >= 0 && collective < GW_COLLECTIVES ? names[collective] : "unknown";
+    return (unsigned)collective < GW_COLLECTIVES ? names[collective] : "unknown";
 }
 
 bool gw_collective_parse(const char *name, gw_collective *collective) {
@@ -86,6 +81,16 @@ static size_t own_part(const gw_plan_request *request) {
     return request->counts ? request->counts[request->rank] : request->count;
 }
 
+/* The end of the last part of an alltoallv. */
+static size_t extent(const gw_plan_request *request, gw_alltoallv_part counts, gw_alltoallv_part offsets) {
+    size_t end = 0;
+    for (int r = 0; r < request->topology.world; r++) {
+        size_t to = gw_alltoallv_array(request, offsets)[r] + gw_alltoallv_array(request, counts)[r];
+        if (to > end) end = to;
+    }
+    return end;
+}
+
 size_t gw_plan_in_count(const gw_plan_request *request) {
     switch (request->collective) {
     case GW_COLL_ALLREDUCE:
@@ -100,6 +105,8 @@ size_t gw_plan_in_count(const gw_plan_request *request) {
     case GW_COLL_ALLGATHER:
     case GW_COLL_GATHER:
         return own_part(request);
+    case GW_COLL_ALLTOALLV:
+        return extent(request, GW_ALLTOALLV_IN_COUNTS, GW_ALLTOALLV_IN_OFFSETS);
     default:
         return 0;
     }
@@ -119,6 +126,8 @@ size_t gw_plan_out_count(const gw_plan_request *request) {
     case GW_COLL_REDUCE_SCATTER:
     case GW_COLL_SCATTER:
         return own_part(request);
+    case GW_COLL_ALLTOALLV:
+        return extent(request, GW_ALLTOALLV_OUT_COUNTS, GW_ALLTOALLV_OUT_OFFSETS);
     default:
         return 0;
     }
@@ -127,6 +136,10 @@ size_t gw_plan_out_count(const gw_plan_request *request) {
 static bool needs_root(gw_collective collective) {
     return collective == GW_COLL_REDUCE || collective == GW_COLL_BROADCAST || collective == GW_COLL_GATHER ||
            collective == GW_COLL_SCATTER || collective == GW_COLL_SEND || collective == GW_COLL_RECV;
+}
+
+static bool takes_counts(gw_collective collective) {
+    return (has_parts(collective) && collective != GW_COLL_ALLTOALL) || collective == GW_COLL_ALLTOALLV;
 }
 
 static bool total_overflows(const gw_plan_request *request) {
@@ -139,7 +152,7 @@ static bool total_overflows(const gw_plan_request *request) {
 static gw_status check(const gw_plan_request *request, gw_error *error) {
     int world = request->topology.world, root = request->root;
     const char *name = gw_collective_name(request->collective);
-    if (request->collective < 0 || request->collective >= GW_COLLECTIVES)
+    if ((unsigned)request->collective >= GW_COLLECTIVES)
         return gw_fail(error, GW_INVALID, "collective number %d does not exist", (int)request->collective);
     if (world < 1 || request->rank < 0 || request->rank >= world)
         return gw_fail(error, GW_INVALID, "%s: rank %d is not in a world of %d", name, request->rank, world);
@@ -149,8 +162,10 @@ static gw_status check(const gw_plan_request *request, gw_error *error) {
         return gw_fail(error, GW_INVALID, "%s: rank %d names itself as its peer", name, root);
     if (request->chunk_count == 0 || request->pipeline < 1)
         return gw_fail(error, GW_INVALID, "%s: the chunk and the pipeline depth must be at least 1", name);
-    if (request->counts && request->collective != GW_COLL_REDUCE_SCATTER && request->collective != GW_COLL_ALLGATHER)
-        return gw_fail(error, GW_INVALID, "%s: only reduce_scatter and allgather take uneven counts", name);
+    if (request->counts && !takes_counts(request->collective))
+        return gw_fail(error, GW_INVALID, "%s takes no uneven counts", name);
+    if (!request->counts && request->collective == GW_COLL_ALLTOALLV)
+        return gw_fail(error, GW_INVALID, "%s needs counts", name);
     if (total_overflows(request))
         return gw_fail(error, GW_INVALID, "%s: the parts of %d ranks together exceed the address space", name, world);
     return GW_OK;

@@ -31,20 +31,8 @@
 #include "base/technique.h"
 #include "plan/plan_table.h"
 
-typedef enum gw_collective {
-    GW_COLL_ALLREDUCE,
-    GW_COLL_REDUCE_SCATTER, /* uneven counts allowed */
-    GW_COLL_ALLGATHER,      /* uneven counts allowed */
-    GW_COLL_REDUCE,
-    GW_COLL_BROADCAST,
-    GW_COLL_GATHER,
-    GW_COLL_SCATTER,
-    GW_COLL_ALLTOALL,
-    GW_COLL_BARRIER,
-    GW_COLL_SEND, /* point to point: root is the peer */
-    GW_COLL_RECV,
-    GW_COLLECTIVES
-} gw_collective;
+#define GW_COLLECTIVE_COUNT(name, value, text) +1
+#define GW_COLLECTIVES (0 GW_COLLECTIVE_LIST(GW_COLLECTIVE_COUNT)) /* values are 0 to GW_COLLECTIVES - 1 */
 
 const char *gw_collective_name(gw_collective collective);
 bool gw_collective_parse(const char *name, gw_collective *collective);
@@ -67,8 +55,9 @@ typedef struct gw_topology {
 } gw_topology;
 
 /* The collective that a plan is for. count: for allreduce, reduce, broadcast, send and recv the whole buffer; for the
- * others the part of one rank (gather, scatter, alltoall, even allgather and reduce-scatter). counts: world entries,
- * only for uneven all-gather and reduce-scatter (count is then 0), NULL otherwise; must outlive the plan. */
+ * others the part of one rank (alltoall, even gather, scatter, allgather and reduce-scatter). counts: world entries,
+ * only for uneven gather, scatter, all-gather and reduce-scatter (count is then 0); for alltoallv the four arrays of
+ * gw_alltoallv_part, world entries each, one behind the other; NULL otherwise. Must outlive the plan. */
 typedef struct gw_plan_request {
     gw_collective collective;
     gw_topology topology;
@@ -81,6 +70,23 @@ typedef struct gw_plan_request {
     bool apart;         /* on this rank IN and OUT do not overlap, so that messages may land in OUT before IN is read;
                            false is always correct, and ranks may differ */
 } gw_plan_request;
+
+/* What a rank sends to each rank, where that is in IN; what it receives from each, where that goes in OUT. */
+typedef enum gw_alltoallv_part {
+    GW_ALLTOALLV_IN_COUNTS,
+    GW_ALLTOALLV_IN_OFFSETS,
+    GW_ALLTOALLV_OUT_COUNTS,
+    GW_ALLTOALLV_OUT_OFFSETS,
+    GW_ALLTOALLV_ARRAYS
+} gw_alltoallv_part;
+
+static inline const size_t *gw_alltoallv_array(const gw_plan_request *request, gw_alltoallv_part array) {
+    return request->counts + (size_t)array * (size_t)request->topology.world;
+}
+/* Entries of gw_plan_request.counts in a world of this size. */
+static inline size_t gw_counts_entries(gw_collective collective, int world) {
+    return (size_t)world * (collective == GW_COLL_ALLTOALLV ? GW_ALLTOALLV_ARRAYS : 1);
+}
 
 typedef enum gw_space { GW_SPACE_NONE, GW_SPACE_IN, GW_SPACE_OUT, GW_SPACE_WORK } gw_space;
 
@@ -137,6 +143,7 @@ typedef struct gw_stream {
     int peer;         /* -1 for local streams */
     uint32_t channel; /* tells streams with the same peer and direction apart; the same number on both sides */
     uint64_t actions;   /* how many; may be 0 */
+    uint64_t count;     /* alltoallv: elements of all its messages together; else 0 */
 } gw_stream;
 
 typedef struct gw_plan_builder gw_plan_builder;

@@ -16,6 +16,7 @@
     PLAN(send_recv, 8)                                                                                                 \
     ARCH(transport_allreduce, 9)                                                                                       \
     PLAN(oneshot, 10)                                                                                                  \
-    PLAN(doubling, 11)
+    PLAN(doubling, 11)                                                                                                 \
+    PLAN(alltoallv, 12)
 
 #endif

@@ -8,7 +8,12 @@ static const char *refuses(const gw_plan_request *request) {
 static void lay_out(gw_plan *plan) { plan->streams = 1; }
 
 static size_t copied(const gw_plan_request *request) {
+    if (request->collective == GW_COLL_ALLTOALLV) return gw_alltoallv_array(request, GW_ALLTOALLV_IN_COUNTS)[0];
     return gw_min_size(gw_plan_in_count(request), gw_plan_out_count(request));
+}
+
+static size_t offset(const gw_plan_request *request, gw_alltoallv_part array) {
+    return request->collective == GW_COLL_ALLTOALLV ? gw_alltoallv_array(request, array)[0] : 0;
 }
 
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
@@ -19,10 +24,12 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
 
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     (void)index;
-    gw_range at = gw_chunk_of((gw_range){0, copied(&plan->request)}, plan->request.chunk_count, i);
-    *out = (gw_action){.kind = GW_ACTION_COPY,
-                     .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from),
-                     .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
+    const gw_plan_request *request = &plan->request;
+    gw_range at = gw_chunk_of((gw_range){0, copied(request)}, request->chunk_count, i);
+    size_t from = at.from + offset(request, GW_ALLTOALLV_IN_OFFSETS);
+    size_t to = at.from + offset(request, GW_ALLTOALLV_OUT_OFFSETS);
+    *out = (gw_action){.kind = GW_ACTION_COPY, .src = gw_slot_at(GW_SPACE_IN, from, at.to - at.from),
+                       .dst = gw_slot_at(GW_SPACE_OUT, to, at.to - at.from)};
 }
 
 static gw_cost cost(const gw_plan_request *request) {
