@@ -60,9 +60,9 @@ static void act(state *s, uint8_t what, gw_time now) {
     gw_error error = {.status = GW_ABORTED, .rank = 0, .text = "enough"}, told = {.rank = -1};
     bool members[WORLD];
     switch (what % 10) {
-    case 0: gw_control_waiting(s->control, all, what % 5, "something", now); break;
-    case 1: gw_control_waiting(s->control, NULL, 0, "", now); break;
-    case 2: gw_control_overdue(s->control, all, what % 5, "something", now); break;
+    case 0: gw_control_waiting(s->control, all, what % 5, "something", DEADLINE, now); break;
+    case 1: gw_control_waiting(s->control, NULL, 0, "", DEADLINE, now); break;
+    case 2: gw_control_overdue(s->control, all, what % 5, "something", DEADLINE, now); break;
     case 3: gw_control_link_lost(s->control, 1 + what / 10 % 4, "connection reset", now); break;
     case 4: gw_control_abort(s->control, &error); break;
     case 5:

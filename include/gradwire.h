@@ -204,13 +204,75 @@ GW_API const char *gw_status_text(gw_status status); /* never NULL */
  * (a wrong argument fails only the call). Never NULL. Valid until the communicator is finalised, or the thread's next
  * failure. */
 GW_API const char *gw_last_error(const gw_comm *comm);
+/* GW_OK, or the status with which the communicator has failed. Never blocks; any thread may call it, also while another
+ * one is inside a collective (as ncclCommGetAsyncError). gw_last_error then gives the sentence. */
+GW_API gw_status gw_async_error(const gw_comm *comm);
 GW_API const char *gw_version(void);     /* of the library: "0.2.0" */
 GW_API int gw_version_number(void);      /* of the library, as GW_VERSION_NUMBER */
 GW_API size_t gw_dtype_bytes(gw_dtype dtype);
 
+/* Messages of the library, of all its communicators in this process: lines to standard error, filtered by GRADWIRE_LOG
+ * (default warn), unless a callback takes them. */
+typedef enum gw_log_level {
+    GW_LOG_ERROR = 0,
+    GW_LOG_WARN = 1,
+    GW_LOG_INFO = 2,
+    GW_LOG_DEBUG = 3,
+    GW_LOG_TRACE = 4,
+} gw_log_level;
+/* rank: of the process in its job; -1: not known. text: one line without a newline, valid during the call. Called by
+ * any thread, several at a time; it must not call the library. */
+typedef void gw_log_fn(void *ctx, gw_log_level level, int rank, const char *text);
+/* NULL: standard error again. Returns when no call of the former callback is in progress. */
+GW_API void gw_set_log(gw_log_fn *log, void *ctx);
+
 /* Collectives. `in` and `out` may be the same buffer where both have the same length (in place); otherwise they must
  * not overlap. Counts are elements; 0 is fine. For gather, scatter, all-gather and reduce-scatter the in-place form is
- * the rank's own part of the large buffer. */
+ * the rank's own part of the large buffer; an uneven all-to-all has none. Buffers are memory of the host: a pointer to
+ * memory of a device, or to none, is GW_INVALID. */
+
+/* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
+ * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */
+typedef struct gw_call_tensor {
+    const void *in;
+    void *out;
+    size_t count;
+} gw_call_tensor;
+
+typedef struct gw_call {
+    size_t size;              /* of this struct, in bytes */
+    gw_collective collective;
+    gw_dtype dtype;
+    gw_redop op;              /* of reductions */
+    int root;                 /* or the peer of a send or receive; -1: none */
+    const void *in;
+    void *out;
+    size_t count;
+    const size_t *counts;     /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
+                                 are the four arrays below. */
+    /* Uneven all-to-all (GW_COLL_ALLTOALLV): what this rank sends to each rank and where it lies in `in`, what it gets
+     * from each and where that goes in `out`. Offsets NULL: parts lie in rank order without gaps. */
+    const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
+    /* Coalesced: the collective runs for each of these tensors, and small ones travel together; in, out, count and
+     * counts are not used. Every rank passes the same counts in the same order. Copied. Not for sends, receives,
+     * barriers and uneven parts. */
+    const gw_call_tensor *tensors;
+    size_t tensor_count;
+    double deadline_s;        /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
+} gw_call;
+
+#define GW_CALL_DEFAULT                                                                                                \
+    {                                                                                                                  \
+        .size = sizeof(gw_call), .collective = GW_COLL_ALLREDUCE, .dtype = GW_F32, .op = GW_SUM, .root = -1,           \
+        .in = NULL, .out = NULL, .count = 0, .counts = NULL, .in_counts = NULL, .in_offsets = NULL,                    \
+        .out_counts = NULL, .out_offsets = NULL, .tensors = NULL, .tensor_count = 0, .deadline_s = 0                   \
+    }
+
+/* Runs a call and waits for it. */
+GW_API gw_status gw_run(gw_comm *comm, const gw_call *call);
+/* Starts a call: the library's progress thread drives it while the caller computes. On GW_OK *request must be passed to
+ * gw_wait exactly once (or to gw_test until that says done); otherwise it is NULL. */
+GW_API gw_status gw_start(gw_comm *comm, const gw_call *call, gw_request **request);
 
 /* out[0..count) on every rank: the combination of all ranks' `in`. */
 GW_API gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
@@ -227,21 +289,32 @@ GW_API gw_status gw_reduce_scatterv(gw_comm *comm, const void *in, void *out, co
                                     gw_redop op);
 /* `in` has count elements, `out` has size*count. */
 GW_API gw_status gw_allgather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
+/* Uneven: rank r gives counts[r] elements, as in gw_reduce_scatterv. */
 GW_API gw_status gw_allgatherv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype);
 /* `in` has count elements on every rank; `out` has size*count on root. */
 GW_API gw_status gw_gather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
+/* Uneven: rank r gives counts[r] elements; counts is the same on all ranks. */
+GW_API gw_status gw_gatherv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype, int root);
+/* `in` has size*count elements on root; `out` has count on every rank. */
 GW_API gw_status gw_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
+/* Uneven: rank r gets counts[r] elements; counts is the same on all ranks. */
+GW_API gw_status gw_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype, int root);
 /* Both buffers have size*count elements: part r of `in` goes to rank r. */
 GW_API gw_status gw_alltoall(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
+/* Uneven: in_counts[r] elements at in + in_offsets[r] go to rank r, out_counts[r] from rank r to out + out_offsets[r].
+ * What one rank sends is what the other expects, else both get GW_MISMATCH. Offsets may be NULL, see gw_call. */
+GW_API gw_status gw_alltoallv(gw_comm *comm, const void *in, const size_t *in_counts, const size_t *in_offsets,
+                              void *out, const size_t *out_counts, const size_t *out_offsets, gw_dtype dtype);
+/* Returns when all ranks have called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);
 
 /* Point to point: the n-th send from a to b matches the n-th receive of b from a. Both sides pass the same count and
  * type. */
 GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer);
+/* The other side of gw_send. */
 GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);
 
-/* Nonblocking forms: the library's progress thread drives them while the caller computes. On GW_OK *request must be
- * passed to gw_wait exactly once (or to gw_test until that says done); otherwise it is NULL. */
+/* Nonblocking forms, as gw_start. */
 GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
                                     gw_redop op, gw_request **request);
 GW_API gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
@@ -258,10 +331,17 @@ GW_API gw_status gw_allgatherv_start(gw_comm *comm, const void *in, void *out, c
                                      gw_request **request);
 GW_API gw_status gw_gather_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
                                  gw_request **request);
+GW_API gw_status gw_gatherv_start(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
+                                  int root, gw_request **request);
 GW_API gw_status gw_scatter_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
                                   gw_request **request);
+GW_API gw_status gw_scatterv_start(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
+                                   int root, gw_request **request);
 GW_API gw_status gw_alltoall_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
                                    gw_request **request);
+GW_API gw_status gw_alltoallv_start(gw_comm *comm, const void *in, const size_t *in_counts, const size_t *in_offsets,
+                                    void *out, const size_t *out_counts, const size_t *out_offsets, gw_dtype dtype,
+                                    gw_request **request);
 GW_API gw_status gw_barrier_start(gw_comm *comm, gw_request **request);
 GW_API gw_status gw_send_start(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer,
                                gw_request **request);
@@ -273,10 +353,12 @@ GW_API gw_status gw_wait(gw_request *request);
 /* Never blocks. When *done is true, the request is freed and the status is that of the operation. */
 GW_API gw_status gw_test(gw_request *request, bool *done);
 
-/* Calls between gw_group_start and gw_group_end are collected and run together by gw_group_end, which blocks: small
- * all-reduces of the same type and operation are fused into one, so many small tensors cost one round. Every rank
- * makes the same calls in the same order. A _start call inside a group is refused (GW_INVALID). */
+/* Calls between gw_group_start and gw_group_end are collected and run together: small all-reduces of the same type and
+ * operation are fused into one, so many small tensors cost one round. Every rank makes the same calls in the same
+ * order. gw_group_end starts them all and waits for the blocking ones among them; requests of _start calls are complete
+ * together, and cannot be waited for before gw_group_end. */
 GW_API gw_status gw_group_start(gw_comm *comm);
+/* Ends what gw_group_start began. */
 GW_API gw_status gw_group_end(gw_comm *comm);
 
 #ifdef __cplusplus

@@ -55,7 +55,11 @@ static void no_communicator(void) {
     REFUSED("communicator is NULL", gw_allgatherv(NULL, &x, &x, (size_t[]){1}, GW_F32));
     REFUSED("communicator is NULL", gw_gather(NULL, &x, &x, 1, GW_F32, 0));
     REFUSED("communicator is NULL", gw_scatter(NULL, &x, &x, 1, GW_F32, 0));
+    REFUSED("communicator is NULL", gw_gatherv(NULL, &x, &x, (size_t[]){1}, GW_F32, 0));
+    REFUSED("communicator is NULL", gw_scatterv(NULL, &x, &x, (size_t[]){1}, GW_F32, 0));
     REFUSED("communicator is NULL", gw_alltoall(NULL, &x, &x, 1, GW_F32));
+    REFUSED("communicator is NULL", gw_alltoallv(NULL, &x, (size_t[]){1}, NULL, &x, (size_t[]){1}, NULL, GW_F32));
+    CHECK_EQ(GW_INVALID, gw_async_error(NULL));
     REFUSED("communicator is NULL", gw_barrier(NULL));
     REFUSED("communicator is NULL", gw_send(NULL, &x, 1, GW_F32, 0));
     REFUSED("communicator is NULL", gw_recv(NULL, &x, 1, GW_F32, 0));
@@ -126,22 +130,26 @@ static void requests(void) {
 
 static void groups(void) {
     gw_comm *comm = alone(), *part = NULL;
-    int32_t x = 5, y = 0;
+    int32_t x = 5, y = 0, started = 0;
     gw_request *request = NULL;
     REFUSED("no group is open", gw_group_end(comm));
     CHECK_EQ(GW_OK, gw_group_start(comm));
     REFUSED("a group is open already", gw_group_start(comm));
-    REFUSED("inside a group", gw_allreduce_start(comm, &x, &y, 1, GW_I32, GW_SUM, &request));
+    CHECK_EQ(GW_OK, gw_allreduce_start(comm, &x, &started, 1, GW_I32, GW_SUM, &request));
+    REFUSED("still open", gw_wait(request));
     REFUSED("inside a group", gw_comm_split(comm, 0, 0, &part));
     CHECK_EQ(GW_OK, gw_allreduce(comm, &x, &y, 1, GW_I32, GW_SUM));
     CHECK_EQ(0, y); /* not before the end */
     REFUSED("gw_redop", gw_allreduce(comm, &x, &y, 1, GW_I32, GW_REDOPS));
     CHECK_EQ(GW_OK, gw_group_end(comm));
     CHECK_EQ(5, y);
+    CHECK_EQ(GW_OK, gw_wait(request));
+    CHECK_EQ(5, started);
     CHECK_EQ(GW_OK, gw_group_start(comm)); /* an empty one */
     CHECK_EQ(GW_OK, gw_group_end(comm));
     CHECK_EQ(GW_OK, gw_group_start(comm)); /* one that is left open */
     CHECK_EQ(GW_OK, gw_allgatherv(comm, &x, &y, (size_t[]){1}, GW_I32));
+    CHECK_EQ(GW_OK, gw_allreduce_start(comm, &x, &y, 1, GW_I32, GW_SUM, &request));
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 

@@ -148,7 +148,9 @@ static void time_asleep_does_not_count_against_peers(void) {
 
 /* Blame. */
 
-static void wait_for(int rank, int awaited) { gw_control_waiting(net.rank[rank], &awaited, 1, "a message", net.now); }
+static void wait_for(int rank, int awaited) {
+    gw_control_waiting(net.rank[rank], &awaited, 1, "a message", DEADLINE, net.now);
+}
 
 static void the_end_of_the_chain_is_blamed(void) {
     begin(6);
@@ -159,7 +161,7 @@ static void the_end_of_the_chain_is_blamed(void) {
     pass(DEADLINE / 24 + 1);
     CHECK(strstr(net.slow[0], "rank 5 on here is slow") != NULL);
     for (int r = 1; r < 6; r++) CHECK_STR("", net.slow[r]);
-    gw_control_overdue(net.rank[2], (int[]){3}, 1, "a message", net.now);
+    gw_control_overdue(net.rank[2], (int[]){3}, 1, "a message", DEADLINE, net.now);
     deliver_all();
     for (int r = 0; r < 6; r++) CHECK(net.reported[r].status == GW_TIMEOUT && net.reported[r].rank == 5);
     end();
@@ -169,12 +171,12 @@ static void the_end_of_the_chain_is_blamed(void) {
 static void a_cycle_of_waits_does_not_hide_the_slow_rank(void) {
     begin(5);
     pass(1);
-    gw_control_waiting(net.rank[0], (int[]){1, 3}, 2, "messages", net.now);
+    gw_control_waiting(net.rank[0], (int[]){1, 3}, 2, "messages", DEADLINE, net.now);
     wait_for(1, 2);
     wait_for(2, 0);
     deliver_all();
     pass(DEADLINE / 24);
-    gw_control_overdue(net.rank[1], (int[]){2}, 1, "a message", net.now);
+    gw_control_overdue(net.rank[1], (int[]){2}, 1, "a message", DEADLINE, net.now);
     deliver_all();
     for (int r = 0; r < 5; r++) CHECK_EQ(3, net.reported[r].rank);
     end();
@@ -186,9 +188,9 @@ static void a_rank_that_continues_is_not_blamed(void) {
     wait_for(0, 1);
     wait_for(1, 2);
     deliver_all();
-    gw_control_waiting(net.rank[1], NULL, 0, "", net.now);
+    gw_control_waiting(net.rank[1], NULL, 0, "", DEADLINE, net.now);
     deliver_all();
-    gw_control_overdue(net.rank[0], (int[]){1}, 1, "a message", net.now);
+    gw_control_overdue(net.rank[0], (int[]){1}, 1, "a message", DEADLINE, net.now);
     CHECK_EQ(1, net.reported[0].rank);
     end();
 }

@@ -24,8 +24,8 @@ typedef struct rank0 {
 } rank0;
 
 static void on_failed(void *ctx, const gw_error *error) { ((rank0 *)ctx)->failed = *error; }
-static void on_waiting(void *ctx, const int *awaited, int count, const char *what) {
-    (void)ctx, (void)awaited, (void)count, (void)what;
+static void on_waiting(void *ctx, const int *awaited, int count, const char *what, gw_time deadline) {
+    (void)ctx, (void)awaited, (void)count, (void)what, (void)deadline;
 }
 static const char *host_name(void *ctx, int rank) {
     (void)ctx, (void)rank;

@@ -1,6 +1,7 @@
 /* log.c - see log.h. */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,6 +10,18 @@
 #include <unistd.h>
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+
+/* Process-wide, as standard error is. A reader holds the lock while the callback runs. */
+static pthread_rwlock_t callback_lock = PTHREAD_RWLOCK_INITIALIZER;
+static gw_log_fn *callback;
+static void *callback_ctx;
+
+void gw_set_log(gw_log_fn *log, void *ctx) {
+    pthread_rwlock_wrlock(&callback_lock);
+    callback = log;
+    callback_ctx = ctx;
+    pthread_rwlock_unlock(&callback_lock);
+}
 
 bool gw_log_level_parse(const char *name, gw_log_level *level) {
     for (int i = 0; i <= GW_LOG_TRACE; i++) {
@@ -36,18 +49,24 @@ static gw_log_level threshold(void) {
 
 bool gw_log_enabled(gw_log_level level) { return level <= threshold(); }
 
+static void write_line(gw_log_level level, int rank, const char *text) {
+    char line[1100];
+    int length = rank < 0 ? snprintf(line, sizeof line, "gradwire %s: %s\n", level_names[level], text)
+                          : snprintf(line, sizeof line, "gradwire %s: rank %d: %s\n", level_names[level], rank, text);
+    ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+    (void)written; /* there is nowhere to report an error */
+}
+
 void gw_log(gw_log_level level, int rank, const char *format, ...) {
     if (!gw_log_enabled(level)) return;
-    char line[1024];
-    int used = rank < 0 ? snprintf(line, sizeof line, "gradwire %s: ", level_names[level])
-                        : snprintf(line, sizeof line, "gradwire %s: rank %d: ", level_names[level], rank);
+    char text[1024];
     va_list args;
     va_start(args, format);
-    int body = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (body < 0) return;
-    size_t length = strlen(line);
-    line[length++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* there is nowhere to report an error */
+    if (length < 0) return;
+    pthread_rwlock_rdlock(&callback_lock);
+    if (callback) callback(callback_ctx, level, rank, text);
+    else write_line(level, rank, text);
+    pthread_rwlock_unlock(&callback_lock);
 }

@@ -1,12 +1,11 @@
 /* log.h - messages to standard error, filtered by GRADWIRE_LOG=error|warn|info|debug|trace (default warn).
  *
- * The library prints only through here. Each line is one write, so that lines of several ranks do not mix. */
+ * The library prints only through here. Each line is one write, so that lines of several ranks do not mix. gw_set_log
+ * gives the messages to a callback instead. */
 #ifndef GW_BASE_LOG_H
 #define GW_BASE_LOG_H
 
-#include <stdbool.h>
-
-typedef enum gw_log_level { GW_LOG_ERROR, GW_LOG_WARN, GW_LOG_INFO, GW_LOG_DEBUG, GW_LOG_TRACE } gw_log_level;
+#include "gradwire.h"
 
 /* False for an unknown name. */
 bool gw_log_level_parse(const char *name, gw_log_level *level);

@@ -99,10 +99,13 @@ gw_time gw_control_next(const gw_control *control); /* when to poll again at the
 
 /* Ends the generation everywhere, unless it has ended already. */
 void gw_control_abort(gw_control *control, const gw_error *error);
-/* From the engine: an operation waits for these ranks (count 0: unknown). what "": it no longer waits. */
-void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time now);
-/* From the engine: the deadline passed. Finds the rank to blame, and aborts. */
-void gw_control_overdue(gw_control *control, const int *awaited, int count, const char *what, gw_time now);
+/* From the engine: an operation waits for these ranks (count 0: unknown), for at most `deadline` ns without progress.
+ * what "": it no longer waits. */
+void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time deadline,
+                        gw_time now);
+/* From the engine: that deadline passed. Finds the rank to blame, and aborts. */
+void gw_control_overdue(gw_control *control, const int *awaited, int count, const char *what, gw_time deadline,
+                        gw_time now);
 void gw_control_leave(gw_control *control);
 
 bool gw_control_lost(const gw_control *control, int rank);

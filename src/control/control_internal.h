@@ -49,6 +49,7 @@ struct gw_control {
     gw_time beat_at; /* of the next beat */
     gw_time polled_at;
     gw_time wait_began;              /* 0: not waiting */
+    gw_time wait_deadline;           /* of what it waits in, ns */
     bool wait_chosen, wait_reported; /* the rank to name has been chosen; the user has been warned */
     int *awaited, awaited_count;     /* world entries */
     char wait_what[GW_CONTROL_TEXT];

@@ -17,13 +17,15 @@ static int choose_awaited(const gw_control *control, const int *awaited, int cou
     return count ? awaited[0] : -1;
 }
 
-void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time now) {
+void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time deadline,
+                        gw_time now) {
     bool waits = what[0] != 0;
     int first = count ? awaited[0] : -1;
     if (count) memcpy(control->awaited, awaited, (size_t)count * sizeof *awaited);
     control->awaited_count = count;
     control->members[control->rank].waits_for = first;
     control->wait_began = waits ? now : 0;
+    control->wait_deadline = deadline;
     control->wait_chosen = control->wait_reported = false;
     snprintf(control->wait_what, sizeof control->wait_what, "%s", what);
     gw_control_flood(control, GW_CONTROL_WAIT, first, what);
@@ -85,8 +87,8 @@ static bool reports_for_all(const gw_control *control) {
 
 /* Until choose_at, the other ranks report a rank that they wait for. Until report_at, they report the rank that they
  * choose. */
-static gw_time choose_at(const gw_control *control) { return control->wait_began + control->deadline / 24; }
-static gw_time report_at(const gw_control *control) { return control->wait_began + control->deadline / 12; }
+static gw_time choose_at(const gw_control *control) { return control->wait_began + control->wait_deadline / 24; }
+static gw_time report_at(const gw_control *control) { return control->wait_began + control->wait_deadline / 12; }
 
 void gw_control_report_slow(gw_control *control, gw_time now) {
     int awaited = control->members[control->rank].waits_for;
@@ -102,25 +104,26 @@ void gw_control_report_slow(gw_control *control, gw_time now) {
     char text[GW_CONTROL_TEXT + 256], alive[80];
     snprintf(text, sizeof text, "rank %d on %s is slow: rank %d has waited %.1f s for %s; %s; the deadline is %.1f s",
              slow, control->events.host_name(control->events.ctx, slow), control->rank,
-             (double)(now - control->wait_began + control->deadline / 3) / (double)GW_SECOND, control->wait_what,
-             alive_text(control, slow, now, alive), (double)control->deadline / (double)GW_SECOND);
+             (double)(now - control->wait_began + control->wait_deadline / 3) / (double)GW_SECOND, control->wait_what,
+             alive_text(control, slow, now, alive), (double)control->wait_deadline / (double)GW_SECOND);
     control->events.slow(control->events.ctx, text);
 }
 
-void gw_control_overdue(gw_control *control, const int *awaited, int count, const char *what, gw_time now) {
+void gw_control_overdue(gw_control *control, const int *awaited, int count, const char *what, gw_time deadline,
+                        gw_time now) {
     int chosen = choose_awaited(control, awaited, count);
     int blamed = chosen < 0 ? -1 : root_of_wait(control, chosen, now);
     char alive[80];
     gw_error error = {.rank = -1};
     if (blamed < 0)
         gw_fail(&error, GW_TIMEOUT, "no progress for %.1f s (the deadline) on rank %d on %s: %s",
-                (double)control->deadline / (double)GW_SECOND, control->rank,
+                (double)deadline / (double)GW_SECOND, control->rank,
                 control->events.host_name(control->events.ctx, control->rank), what);
     else
         gw_fail_rank(&error, GW_TIMEOUT, blamed,
                      "rank %d on %s held up the job for %.1f s (the deadline): rank %d on %s waited for %s; %s", blamed,
                      control->events.host_name(control->events.ctx, blamed),
-                     (double)control->deadline / (double)GW_SECOND, control->rank,
+                     (double)deadline / (double)GW_SECOND, control->rank,
                      control->events.host_name(control->events.ctx, control->rank), what,
                      alive_text(control, blamed, now, alive));
     gw_control_abort(control, &error);

@@ -69,7 +69,7 @@ bool gw_engine_poll(gw_engine *engine, gw_time now) {
         if (gw_op_needs_poll(op)) any |= gw_op_advance(op);
     }
     if (!engine->halted) gw_flow_settle(engine);
-    if (engine->active && !engine->halted) gw_op_check_deadline(engine->active);
+    if (!engine->halted) gw_op_check_deadlines(engine);
     return any || engine->coll_moved;
 }
 

@@ -66,6 +66,7 @@ typedef struct gw_op_spec {
     uint8_t urgency; /* its messages may overtake less urgent ones to the same peer; below GW_URGENT_SIGNAL */
     bool eager; /* messages of up to GW_EAGER_COLLECTIVE_BYTES need no grant; the same on all ranks */
     bool patient; /* nothing waits for it yet: its deadline starts with gw_op_expect */
+    gw_time deadline; /* longest time without progress, ns; 0: the engine's */
 } gw_op_spec;
 
 /* True if both give the same plan. Uneven requests never compare equal. */
@@ -79,11 +80,11 @@ typedef struct gw_engine_events {
     void *ctx;
     /* A local error; the engine has halted. The driver informs the other ranks, then calls gw_engine_fail. */
     void (*failed)(void *ctx, const gw_error *error);
-    /* An operation has made no progress for a third of the deadline and waits for these job ranks. Called again when it
+    /* An operation has made no progress for a third of its deadline and waits for these job ranks. Called again when it
      * continues, with no ranks and an empty `what`. what: a clause about the first rank. */
-    void (*waiting)(void *ctx, const int *awaited, int count, const char *what);
+    void (*waiting)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
     /* The deadline passed. The driver finds the culprit, informs the other ranks and calls gw_engine_fail. */
-    void (*overdue)(void *ctx, const int *awaited, int count, const char *what);
+    void (*overdue)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
 } gw_engine_events;
 
 typedef struct gw_engine_config {

@@ -169,8 +169,8 @@ void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 gw_signature gw_signature_unpack(const uint64_t packed[2]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
-/* The signature that a frame of this peer must have for the operation. In an alltoallv each pair of ranks has a count of
- * its own, that of the stream; the operation's is 0. */
+/* The signature that a frame of this peer must have for the operation. In an alltoallv each pair of ranks has a count
+ * of its own, that of the stream; the operation's is 0. */
 gw_signature gw_op_expects(gw_op *op, int peer, const gw_frame *frame);
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 /* Reports that this job rank made another call: names both calls. */
@@ -214,7 +214,7 @@ gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_
 void gw_fast_path_hand_over(gw_op *op); /* the new operation takes over its team's running task */
 
 /* wait_diagnosis.c */
-void gw_op_check_deadline(gw_op *oldest);
+void gw_op_check_deadlines(gw_engine *engine);
 
 /* engine.c */
 void gw_engine_report(gw_engine *engine, gw_status status, int rank, const char *format, ...)

@@ -85,7 +85,7 @@ static void complete(gw_op *op, gw_stream_state *stream) {
     op->progress_at = op->engine->now;
     if (op->warned) {
         op->warned = false;
-        op->engine->config.events.waiting(op->engine->config.events.ctx, NULL, 0, "");
+        op->engine->config.events.waiting(op->engine->config.events.ctx, NULL, 0, "", 0);
     }
 }
 

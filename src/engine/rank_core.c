@@ -32,14 +32,14 @@ static void engine_failed(void *ctx, const gw_error *error) {
     }
 }
 
-static void engine_waiting(void *ctx, const int *awaited, int count, const char *what) {
+static void engine_waiting(void *ctx, const int *awaited, int count, const char *what, gw_time deadline) {
     gw_core *core = ctx;
-    gw_control_waiting(core->control, awaited, count, what, core->now);
+    gw_control_waiting(core->control, awaited, count, what, deadline, core->now);
 }
 
-static void engine_overdue(void *ctx, const int *awaited, int count, const char *what) {
+static void engine_overdue(void *ctx, const int *awaited, int count, const char *what, gw_time deadline) {
     gw_core *core = ctx;
-    gw_control_overdue(core->control, awaited, count, what, core->now);
+    gw_control_overdue(core->control, awaited, count, what, deadline, core->now);
 }
 
 static const char *host_name(void *ctx, int rank) {

@@ -69,21 +69,30 @@ static void ask_senders(gw_op *op) {
             gw_flow_grant_all(op, &op->streams[s]);
 }
 
-/* Checks only the oldest operation that a caller waits for: the cause of its delay delays the later ones too. */
-void gw_op_check_deadline(gw_op *oldest) {
-    gw_engine *engine = oldest->engine;
-    gw_op *op = oldest;
-    while (op && op->spec.patient) op = op->next;
-    if (!op) return;
+static void check_deadline(gw_op *op, gw_time deadline) {
+    gw_engine *engine = op->engine;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
     if (waited >= ASK_AFTER) ask_senders(op);
-    bool overdue = waited >= engine->config.deadline;
-    if (waited < engine->config.deadline / 3 || (op->warned && !overdue)) return;
+    bool overdue = waited >= deadline;
+    if (waited < deadline / 3 || (op->warned && !overdue)) return;
     awaited list;
     find_awaited(op, &list);
-    if (!op->warned) engine->config.events.waiting(engine->config.events.ctx, list.ranks, list.count, list.what);
+    const gw_engine_events *events = &engine->config.events;
+    if (!op->warned) events->waiting(events->ctx, list.ranks, list.count, list.what, deadline);
     op->warned = true;
-    if (overdue) engine->config.events.overdue(engine->config.events.ctx, list.ranks, list.count, list.what);
+    if (overdue) events->overdue(events->ctx, list.ranks, list.count, list.what, deadline);
+}
+
+/* Checks the oldest operation that a caller waits for, since the cause of its delay delays the later ones too, and all
+ * those with a deadline of their own. */
+void gw_op_check_deadlines(gw_engine *engine) {
+    bool oldest = true;
+    for (gw_op *op = engine->active; op && !engine->halted; op = op->next) {
+        if (op->spec.patient) continue;
+        gw_time own = op->spec.deadline;
+        if (oldest || own) check_deadline(op, own ? own : engine->config.deadline);
+        oldest = false;
+    }
 }
 
 void gw_op_expect(gw_op *op, bool expected, gw_time now) {

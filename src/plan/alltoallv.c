@@ -1,5 +1,5 @@
-/* alltoallv.c - uneven all-to-all: every rank sends each other rank a part of its own length, straight to it. IN and OUT
- * do not overlap. An empty part is still one message, so that two ranks that disagree about its length find out.
+/* alltoallv.c - uneven all-to-all: every rank sends each other rank a part of its own length, straight to it. IN and
+ * OUT do not overlap. An empty part is still one message, so that two ranks that disagree about its length find out.
  *
  * Each rank knows only what it sends and receives itself, so the two sides of a part may disagree; the count of the
  * stream goes with each message.

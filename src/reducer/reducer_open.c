@@ -269,7 +269,7 @@ static gw_status check_call(gw_reducer **out, const gw_comm *comm, const void *t
     if (!out || !comm || count < 0 || (count && !tensors))
         return gw_fail(error, GW_INVALID,
                        "gw_reducer_commit: the communicator, the tensors or the place for the reducer is NULL");
-    if (comm->grouping) return gw_fail(error, GW_INVALID, "gw_reducer_commit: it cannot be called inside a group");
+    if (comm->group) return gw_fail(error, GW_INVALID, "gw_reducer_commit: it cannot be called inside a group");
     return GW_OK;
 }
 

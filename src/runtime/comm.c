@@ -1,4 +1,4 @@
-/* comm.c - communicators: opening and closing, shared memory, running operations. */
+/* comm.c - communicators: opening, closing, their memory. */
 #include "runtime/comm.h"
 
 #include <stddef.h>
@@ -29,6 +29,11 @@ gw_status gw_comm_set_last_error(const gw_error *error) {
 const char *gw_last_error(const gw_comm *comm) {
     if (comm && atomic_load(&comm->failed) && !gw_context_forked(comm->context)) return comm->error.text;
     return last_error.text;
+}
+
+gw_status gw_async_error(const gw_comm *comm) {
+    if (!comm || gw_comm_forked(comm)) return GW_INVALID;
+    return atomic_load(&comm->failed) ? comm->error.status : GW_OK;
 }
 
 /* Opening and closing. */
@@ -73,8 +78,8 @@ static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const
 static void close_parts(gw_comm *comm) {
     gw_shm_coll_close(comm->coll);
     gw_team_close(comm->team);
-    for (int i = 0; i < comm->call_count; i++) free((void *)(uintptr_t)comm->calls[i].spec.counts);
-    free(comm->calls);
+    gw_batch_free_all(comm);
+    free(comm->counts);
     free(comm);
 }
 
@@ -95,13 +100,15 @@ gw_status gw_comm_open_until(gw_comm **out, gw_context *context, uint32_t id, co
     *comm = (gw_comm){.context = context, .rank = rank, .size = size, .error = {.rank = -1},
                       .arch = gw_strategy_name(&context->strategy, GW_AXIS_ARCH),
                       .chunk_bytes = (size_t)gw_strategy_integer(&context->strategy, GW_AXIS_ARCH, "chunk"),
-                      .generation = gw_control_generation(gw_core_control(context->core))};
+                      .generation = gw_control_generation(gw_core_control(context->core)),
+                      .counts = calloc(gw_counts_entries(GW_COLL_ALLTOALLV, size), sizeof(size_t))};
+    if (!comm->counts) status = gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
     if (!comm->chunk_bytes && context->net) comm->chunk_bytes = context->net->ops->chunk_bytes;
     for (int r = 0; r < size; r++) {
         comm->local_size += host_of[r] == host_of[rank];
         comm->local_rank += host_of[r] == host_of[rank] && r < rank;
     }
-    status = open_coll(comm, id, members, &topology, until, error);
+    if (!status) status = open_coll(comm, id, members, &topology, until, error);
     if (!status)
         status = gw_team_open(&comm->team, gw_core_engine(context->core), id, rank, members, &topology, comm->coll,
                               error);
@@ -123,12 +130,6 @@ gw_status gw_comm_open_until(gw_comm **out, gw_context *context, uint32_t id, co
 gw_status gw_comm_open(gw_comm **out, gw_context *context, uint32_t id, const int *members, int size, int rank,
                        gw_error *error) {
     return gw_comm_open_until(out, context, id, members, size, rank, gw_clock_now() + context->deadline, error);
-}
-
-/* (L) is held. */
-static void release_memory(gw_context *context, void *memory) {
-    if (context->shm) gw_shm_free(context->shm, memory);
-    else free(memory);
 }
 
 /* True if it was the user's last communicator. On a worker `everyone` does not count: the user does not see it. */
@@ -274,177 +275,12 @@ int gw_size(const gw_comm *comm) { return comm->size; }
 int gw_local_rank(const gw_comm *comm) { return comm->local_rank; }
 int gw_local_size(const gw_comm *comm) { return comm->local_size; }
 
-/* Running operations. */
-
-static gw_status set_failure(gw_comm *comm, const gw_error *error) {
-    return gw_comm_set_last_error(atomic_load(&comm->failed) ? &comm->error : error);
-}
-
-/* (L) is held. */
-static void plan(gw_comm *comm, gw_op_spec *spec) {
-    if (spec->builder) return;
-    if (!comm->planned.builder || !gw_op_same_kind(&comm->planned, spec)) {
-        gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
-                                   .rank = comm->rank, .count = spec->count, .counts = spec->counts,
-                                   .root = spec->root, .chunk_count = 1, .pipeline = GW_PIPELINE};
-        request.topology.native = comm->native && comm->native->supports(spec->dtype, spec->redop);
-        comm->planned = *spec;
-        comm->planned.builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
-        comm->planned.chunk_bytes = comm->chunk_bytes;
-        comm->planned.eager = true;
-    }
-    spec->builder = comm->planned.builder;
-    spec->chunk_bytes = comm->chunk_bytes;
-    spec->eager = true;
-}
-
-/* (L) is held. */
-static gw_status start(gw_comm *comm, const gw_op_spec *spec, gw_op **op, gw_error *error) {
-    gw_context *context = comm->context;
-    if (atomic_load(&comm->failed)) {
-        *error = comm->error;
-        return error->status;
-    }
-    gw_time now = gw_clock_now();
-    gw_status status = gw_core_start(context->core, op, comm->team, spec, now, error);
-    if (!status) gw_flight_begin(&context->flight, *op, now);
-    return status;
-}
-
-/* (L) is held; the operation is done. */
-static gw_status end(gw_context *context, gw_op *op) {
-    gw_status status = gw_op_status(op);
-    gw_flight_end(&context->flight, op, gw_clock_now());
-    gw_op_release(op);
-    return status;
-}
-
-/* (L) is held, and released. Separate from run, so that the fast path clears no gw_error: that takes a tenth of a
- * fast-path call. */
-static gw_status run_planned(gw_comm *comm, const gw_op_spec *spec) {
-    gw_context *context = comm->context;
-    gw_error error = {.rank = -1};
-    gw_op *op = NULL;
-    gw_status status = start(comm, spec, &op, &error);
-    if (!status) {
-        gw_context_drive(context, op);
-        status = end(context, op);
-    }
-    gw_context_unlock(context);
-    return status ? set_failure(comm, &error) : GW_OK;
-}
-
-/* (L) is held, and released. */
-static gw_status run(gw_comm *comm, const gw_op_spec *spec) {
-    if (atomic_load(&comm->failed) || !gw_context_fast_path(comm->context, comm->team, spec))
-        return run_planned(comm, spec);
-    gw_context_unlock(comm->context);
-    return GW_OK;
-}
-
-gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec) {
-    gw_context_lock(comm->context);
-    plan(comm, spec);
-    return run(comm, spec);
-}
-
-bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
-                       gw_redop op, gw_status *status) {
-    gw_op_spec *last = &comm->planned;
-    gw_context_lock(comm->context);
-    if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
-        last->redop != op || last->counts) {
-        gw_context_unlock(comm->context);
-        return false;
-    }
-    last->in = in;
-    last->out = out;
-    *status = run(comm, last);
-    return true;
-}
-
-static void link_request(gw_comm *comm, gw_request *request) {
-    request->link = &comm->requests;
-    request->next = comm->requests;
-    if (request->next) request->next->link = &request->next;
-    comm->requests = request;
-}
-
-gw_status gw_comm_begin(gw_comm *comm, gw_op_spec *spec, gw_request **out) {
-    gw_context *context = comm->context;
-    gw_error error = {.rank = -1};
-    gw_context_lock(context);
-    plan(comm, spec);
-    gw_request *request = context->spare_requests;
-    if (request) context->spare_requests = request->next;
-    else request = calloc(1, sizeof *request);
-    gw_status status = request ? GW_OK : gw_fail(&error, GW_MEMORY, "out of memory for a request");
-    if (!status) status = start(comm, spec, &request->op, &error);
-    if (!status) {
-        request->comm = comm;
-        link_request(comm, request);
-        *out = request;
-        gw_context_started(context);
-    } else if (request) {
-        request->next = context->spare_requests;
-        context->spare_requests = request;
-    }
-    gw_context_unlock(context);
-    return status ? set_failure(comm, &error) : GW_OK;
-}
-
-static gw_status retire(gw_request *request) {
-    gw_context *context = request->comm->context;
-    gw_status status = end(context, request->op);
-    *request->link = request->next;
-    if (request->next) request->next->link = request->link;
-    request->next = context->spare_requests;
-    context->spare_requests = request;
-    return status;
-}
-
-gw_status gw_wait(gw_request *request) {
-    if (!request) return GW_OK;
-    gw_comm *comm = request->comm;
-    gw_context *context = comm->context;
-    gw_error error = {.rank = -1};
-    if (gw_comm_forked(comm)) return GW_INVALID;
-    gw_context_lock(context);
-    gw_context_drive(context, request->op);
-    gw_status status = retire(request);
-    gw_context_unlock(context);
-    return status ? set_failure(comm, &error) : GW_OK;
-}
-
-gw_status gw_test(gw_request *request, bool *done) {
-    gw_error error = {.rank = -1};
-    if (!done) {
-        gw_fail(&error, GW_INVALID, "gw_test: the place for the answer is NULL");
-        return gw_comm_set_last_error(&error);
-    }
-    *done = true;
-    if (!request) return GW_OK;
-    gw_comm *comm = request->comm;
-    gw_context *context = comm->context;
-    if (gw_comm_forked(comm)) return GW_INVALID;
-    gw_context_lock(context);
-    if (!gw_op_done(request->op) && !context->driven) gw_core_poll(context->core, gw_clock_now());
-    *done = gw_op_done(request->op);
-    gw_status status = *done ? retire(request) : GW_OK;
-    gw_context_unlock(context);
-    return status ? set_failure(comm, &error) : GW_OK;
-}
-
 gw_status gw_finalize(gw_comm *comm) {
     if (!comm) return GW_OK;
     if (gw_comm_forked(comm)) return GW_INVALID;
     gw_context *context = comm->context;
     gw_context_lock(context);
-    while (comm->requests) { /* operations that nobody waited for still write to the caller's memory */
-        gw_context_drive(context, comm->requests->op);
-        retire(comm->requests);
-    }
-    if (comm->fuse) release_memory(context, comm->fuse);
+    gw_comm_finish_requests(comm);
     bool last = unlink_comm(comm);
     gw_status status = atomic_load(&comm->failed) ? comm->error.status : GW_OK;
     close_parts(comm);
@@ -459,6 +295,21 @@ gw_status gw_finalize(gw_comm *comm) {
 
 /* Memory. */
 
+void *gw_comm_alloc(gw_comm *comm, size_t bytes, gw_error *error) {
+    gw_context *context = comm->context;
+    void *memory = NULL;
+    if (context->shm) memory = gw_shm_alloc(context->shm, bytes, error);
+    else if (posix_memalign(&memory, 4096, bytes ? bytes : 1) == 0) memset(memory, 0, bytes);
+    else memory = NULL;
+    if (!memory) gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", bytes);
+    return memory;
+}
+
+void gw_comm_release(gw_comm *comm, void *memory) {
+    if (comm->context->shm) gw_shm_free(comm->context->shm, memory);
+    else free(memory);
+}
+
 void *gw_alloc(gw_comm *comm, size_t bytes) {
     gw_error error = {.rank = -1};
     if (!comm) {
@@ -467,24 +318,16 @@ void *gw_alloc(gw_comm *comm, size_t bytes) {
         return NULL;
     }
     if (gw_comm_forked(comm)) return NULL;
-    gw_context *context = comm->context;
-    void *memory = NULL;
-    gw_context_lock(context);
-    if (context->shm) memory = gw_shm_alloc(context->shm, bytes, &error);
-    else if (posix_memalign(&memory, 4096, bytes ? bytes : 1) == 0) memset(memory, 0, bytes);
-    else memory = NULL;
-    gw_context_unlock(context);
-    if (!memory) {
-        gw_fail(&error, GW_MEMORY, "out of memory for %zu bytes", bytes);
-        gw_comm_set_last_error(&error);
-    }
+    gw_context_lock(comm->context);
+    void *memory = gw_comm_alloc(comm, bytes, &error);
+    gw_context_unlock(comm->context);
+    if (!memory) gw_comm_set_last_error(&error);
     return memory;
 }
 
 void gw_free(gw_comm *comm, void *memory) {
     if (!comm || !memory || gw_comm_forked(comm)) return;
-    gw_context *context = comm->context;
-    gw_context_lock(context);
-    release_memory(context, memory);
-    gw_context_unlock(context);
+    gw_context_lock(comm->context);
+    gw_comm_release(comm, memory);
+    gw_context_unlock(comm->context);
 }

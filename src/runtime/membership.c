@@ -44,7 +44,7 @@ gw_status gw_comm_split(gw_comm *comm, int colour, int key, gw_comm **out) {
     }
     *out = NULL;
     if (gw_comm_forked(comm)) return GW_INVALID;
-    if (comm->grouping) {
+    if (comm->group) {
         gw_fail(&error, GW_INVALID, "gw_comm_split: it cannot be called inside a group");
         return gw_comm_set_last_error(&error);
     }

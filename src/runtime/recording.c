@@ -121,7 +121,7 @@ gw_status gw_trace_start(gw_comm *comm, const char *timeline, const char *captur
     alignment aligned;
     if (!comm) gw_fail(&error, GW_INVALID, "gw_trace_start: the communicator is NULL");
     else if (gw_comm_forked(comm)) return GW_INVALID;
-    else if (comm->grouping) gw_fail(&error, GW_INVALID, "gw_trace_start: a group is open");
+    else if (comm->group) gw_fail(&error, GW_INVALID, "gw_trace_start: a group is open");
     else if (comm->context->trace) gw_fail(&error, GW_INVALID, "gw_trace_start: a recording is under way already");
     else if (!timeline && !capture) gw_fail(&error, GW_INVALID, "gw_trace_start: no file is given");
     if (error.status) return gw_comm_set_last_error(&error);
