@@ -17,20 +17,22 @@
 
 typedef enum product_collective {
     P_ALLREDUCE, P_REDUCE, P_REDUCE_SCATTER, P_REDUCE_SCATTERV, /* with an operation */
-    P_BROADCAST, P_ALLGATHER, P_ALLGATHERV, P_GATHER, P_SCATTER, P_ALLTOALL, P_SENDRECV,
+    P_BROADCAST, P_ALLGATHER, P_ALLGATHERV, P_GATHER, P_GATHERV, P_SCATTER, P_SCATTERV, P_ALLTOALL, P_ALLTOALLV,
+    P_SENDRECV,
     P_COLLECTIVES
 } product_collective;
 
 static const char *const collective_names[] = {"allreduce", "reduce", "reduce_scatter", "reduce_scatterv", "broadcast",
-                                               "allgather", "allgatherv", "gather", "scatter", "alltoall", "sendrecv"};
+                                               "allgather", "allgatherv", "gather", "gatherv", "scatter", "scatterv",
+                                               "alltoall", "alltoallv", "sendrecv"};
 
 enum { SIZE_0, SIZE_1, SIZE_3, SIZE_1023, SIZE_1M, SIZE_64M, SIZE_2G };
 static const char *const size_names[] = {"0", "1", "3", "1023", "1MiB", "64MiB+4", "2GiB+1MiB+3"};
 enum { MEMORY_SHARED, MEMORY_PRIVATE, MEMORY_MIXED, MEMORIES };
 static const char *const memory_names[] = {"gw_alloc", "malloc", "mixed"};
 enum { APART, IN_PLACE, PLACEMENTS };
-enum { BLOCKING, STARTED, GROUPED, MODES };
-static const char *const mode_names[] = {"blocking", "started", "grouped"};
+enum { BLOCKING, STARTED, GROUPED, DESCRIBED, MODES };
+static const char *const mode_names[] = {"blocking", "started", "grouped", "described"};
 
 typedef struct product_case {
     int collective, dtype, op, size, memory, placement, mode;
@@ -88,10 +90,26 @@ static bool in_parts(int collective) {
     return collective != P_ALLREDUCE && collective != P_REDUCE && collective != P_BROADCAST && collective != P_SENDRECV;
 }
 
-static bool is_uneven(int collective) { return collective == P_REDUCE_SCATTERV || collective == P_ALLGATHERV; }
+static bool is_gather(int collective) { return collective == P_GATHER || collective == P_GATHERV; }
+static bool is_scatter(int collective) { return collective == P_SCATTER || collective == P_SCATTERV; }
+static bool is_alltoall(int collective) { return collective == P_ALLTOALL || collective == P_ALLTOALLV; }
+
+static bool is_uneven(int collective) {
+    return collective == P_REDUCE_SCATTERV || collective == P_ALLGATHERV || collective == P_GATHERV ||
+           collective == P_SCATTERV;
+}
 
 static size_t uneven_count(size_t part, int rank) {
     return rank % 3 == 1 ? 0 : rank % 3 == 2 ? 2 * part : part + (part ? (size_t)rank : 0);
+}
+
+/* What goes from one rank to another in an alltoallv; as much goes back. */
+static size_t pair_count(size_t part, int from, int to, int world) { return uneven_count(part, (from + to) % world); }
+
+static size_t pair_offset(size_t part, int from, int to, int world) {
+    size_t at = 0;
+    for (int r = 0; r < to; r++) at += pair_count(part, from, r, world);
+    return at;
 }
 
 static product_layout lay_out_case(const product_case *k, int rank, int world) {
@@ -99,18 +117,19 @@ static product_layout lay_out_case(const product_case *k, int rank, int world) {
     size_t elements = size_elements(k->size, k->dtype);
     l.count = in_parts(k->collective) && k->size > SIZE_1023 ? elements / (size_t)world + 1 : elements;
     for (int r = 0; r < world; r++) {
-        l.counts[r] = is_uneven(k->collective) ? uneven_count(l.count, r) : l.count;
+        l.counts[r] = is_uneven(k->collective) ? uneven_count(l.count, r)
+                      : k->collective == P_ALLTOALLV ? pair_count(l.count, rank, r, world) : l.count;
         if (r < rank) l.offset += l.counts[r];
         l.all += l.counts[r];
     }
     bool reduces_parts = k->collective == P_REDUCE_SCATTER || k->collective == P_REDUCE_SCATTERV;
-    bool many_in = reduces_parts || k->collective == P_SCATTER || k->collective == P_ALLTOALL;
-    bool many_out = k->collective == P_ALLGATHER || k->collective == P_ALLGATHERV || k->collective == P_GATHER ||
-                    k->collective == P_ALLTOALL;
+    bool many_in = reduces_parts || is_scatter(k->collective) || is_alltoall(k->collective);
+    bool many_out = k->collective == P_ALLGATHER || k->collective == P_ALLGATHERV || is_gather(k->collective) ||
+                    is_alltoall(k->collective);
     l.in = many_in ? l.all : in_parts(k->collective) ? l.counts[rank] : l.count;
     l.out = many_out ? l.all : in_parts(k->collective) ? l.counts[rank] : l.count;
-    if (k->collective == P_BROADCAST || k->collective == P_SCATTER) l.has_in = rank == l.root;
-    if (k->collective == P_REDUCE || k->collective == P_GATHER) l.has_out = rank == l.root;
+    if (k->collective == P_BROADCAST || is_scatter(k->collective)) l.has_in = rank == l.root;
+    if (k->collective == P_REDUCE || is_gather(k->collective)) l.has_out = rank == l.root;
     return l;
 }
 
@@ -153,7 +172,8 @@ typedef struct product_buffers {
 static bool buffers_open(product_buffers *b, gw_comm *comm, const product_case *k, const product_layout *l) {
     size_t width = gw_dtype_bytes((gw_dtype)k->dtype), shift = k->salt % 3 * width;
     bool shared = k->memory == MEMORY_SHARED || (k->memory == MEMORY_MIXED && gw_rank(comm) % 2 == 0);
-    *b = (product_buffers){.apart = k->placement == APART || k->collective == P_SENDRECV || !l->has_in || !l->has_out};
+    bool never_in_place = k->collective == P_SENDRECV || k->collective == P_ALLTOALLV;
+    *b = (product_buffers){.apart = k->placement == APART || never_in_place || !l->has_in || !l->has_out};
     if (b->apart) {
         if (l->has_in && !buffer_open(&b->first, comm, shared, l->in * width, shift)) return false;
         if (l->has_out &&
@@ -168,7 +188,7 @@ static bool buffers_open(product_buffers *b, gw_comm *comm, const product_case *
     bool whole = k->collective == P_ALLREDUCE || k->collective == P_REDUCE || k->collective == P_BROADCAST ||
                  k->collective == P_ALLTOALL;
     if (!buffer_open(&b->first, comm, shared, larger * width, shift)) return false;
-    bool small_in = k->collective == P_ALLGATHER || k->collective == P_ALLGATHERV || k->collective == P_GATHER;
+    bool small_in = k->collective == P_ALLGATHER || k->collective == P_ALLGATHERV || is_gather(k->collective);
     b->in = b->first.at + (small_in ? l->offset * width : 0);
     b->out = b->first.at + (whole || small_in ? 0 : l->offset * width);
     return true;
@@ -205,8 +225,12 @@ static gw_status call_blocking(int collective, const product_call *c) {
     case P_ALLGATHER: return gw_allgather(c->comm, c->in, c->out, c->count, c->dtype);
     case P_ALLGATHERV: return gw_allgatherv(c->comm, c->in, c->out, c->counts, c->dtype);
     case P_GATHER: return gw_gather(c->comm, c->in, c->out, c->count, c->dtype, c->root);
+    case P_GATHERV: return gw_gatherv(c->comm, c->in, c->out, c->counts, c->dtype, c->root);
     case P_SCATTER: return gw_scatter(c->comm, c->in, c->out, c->count, c->dtype, c->root);
+    case P_SCATTERV: return gw_scatterv(c->comm, c->in, c->out, c->counts, c->dtype, c->root);
     case P_ALLTOALL: return gw_alltoall(c->comm, c->in, c->out, c->count, c->dtype);
+    case P_ALLTOALLV:
+        return gw_alltoallv(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype);
     default: return send_and_receive(c);
     }
 }
@@ -222,12 +246,38 @@ static gw_status call_start(int collective, const product_call *c, gw_request **
     case P_ALLGATHER: return gw_allgather_start(c->comm, c->in, c->out, c->count, c->dtype, r);
     case P_ALLGATHERV: return gw_allgatherv_start(c->comm, c->in, c->out, c->counts, c->dtype, r);
     case P_GATHER: return gw_gather_start(c->comm, c->in, c->out, c->count, c->dtype, c->root, r);
+    case P_GATHERV: return gw_gatherv_start(c->comm, c->in, c->out, c->counts, c->dtype, c->root, r);
     case P_SCATTER: return gw_scatter_start(c->comm, c->in, c->out, c->count, c->dtype, c->root, r);
+    case P_SCATTERV: return gw_scatterv_start(c->comm, c->in, c->out, c->counts, c->dtype, c->root, r);
     case P_ALLTOALL: return gw_alltoall_start(c->comm, c->in, c->out, c->count, c->dtype, r);
+    case P_ALLTOALLV:
+        return gw_alltoallv_start(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype, r);
     default: break;
     }
     gw_status status = gw_send_start(c->comm, c->in, c->count, c->dtype, (rank + 1) % world, &r[0]);
     return status ? status : gw_recv_start(c->comm, c->out, c->count, c->dtype, (rank + world - 1) % world, &r[1]);
+}
+
+/* By gw_run or gw_start with a gw_call; coalesced, with an empty tensor beside it, where the collective allows that. */
+static gw_status call_described(int collective, const product_call *c, bool start) {
+    static const gw_collective kinds[] = {
+        [P_ALLREDUCE] = GW_COLL_ALLREDUCE, [P_REDUCE] = GW_COLL_REDUCE, [P_REDUCE_SCATTER] = GW_COLL_REDUCE_SCATTER,
+        [P_REDUCE_SCATTERV] = GW_COLL_REDUCE_SCATTER, [P_BROADCAST] = GW_COLL_BROADCAST,
+        [P_ALLGATHER] = GW_COLL_ALLGATHER, [P_ALLGATHERV] = GW_COLL_ALLGATHER, [P_GATHER] = GW_COLL_GATHER,
+        [P_GATHERV] = GW_COLL_GATHER, [P_SCATTER] = GW_COLL_SCATTER, [P_SCATTERV] = GW_COLL_SCATTER,
+        [P_ALLTOALL] = GW_COLL_ALLTOALL, [P_ALLTOALLV] = GW_COLL_ALLTOALLV};
+    gw_call_tensor tensors[] = {{NULL, NULL, 0}, {c->in, c->out, c->count}};
+    gw_request *request = NULL;
+    gw_call call = GW_CALL_DEFAULT;
+    call.collective = kinds[collective];
+    call.dtype = c->dtype, call.op = c->op, call.root = c->root, call.in = c->in, call.out = c->out;
+    call.count = c->count, call.deadline_s = 100;
+    if (is_uneven(collective)) call.counts = c->counts;
+    else if (collective == P_ALLTOALLV) call.in_counts = call.out_counts = c->counts;
+    else call.tensors = tensors, call.tensor_count = 2;
+    if (!start) return gw_run(c->comm, &call);
+    gw_status status = gw_start(c->comm, &call, &request);
+    return status ? status : gw_wait(request);
 }
 
 /* By gw_wait, or by asking. */
@@ -302,14 +352,16 @@ static void check_output(const product_case *k, const product_layout *l, const c
     if (k->collective <= P_REDUCE_SCATTERV) {
         value_reduced(&table, dtype, op, world, k->salt, needed);
         expect("the result", out, l->out, &table, in_parts(k->collective) ? l->offset : 0);
-    } else if (k->collective == P_BROADCAST || k->collective == P_SCATTER || k->collective == P_SENDRECV) {
+    } else if (k->collective == P_BROADCAST || is_scatter(k->collective) || k->collective == P_SENDRECV) {
         int from = k->collective == P_SENDRECV ? (rank + world - 1) % world : l->root;
         value_input(&table, dtype, op, from, k->salt, needed);
-        expect("what came", out, l->out, &table, k->collective == P_SCATTER ? l->offset : 0);
+        expect("what came", out, l->out, &table, is_scatter(k->collective) ? l->offset : 0);
     } else {
         for (int r = 0; r < world; at += l->counts[r++] * width) {
-            value_input(&table, dtype, op, r, k->salt, needed);
-            expect("a part", out + at, l->counts[r], &table, k->collective == P_ALLTOALL ? l->offset : 0);
+            size_t start = k->collective == P_ALLTOALL ? l->offset
+                           : k->collective == P_ALLTOALLV ? pair_offset(l->count, r, rank, world) : 0;
+            value_input(&table, dtype, op, r, k->salt, needed + PERIOD);
+            expect("a part", out + at, l->counts[r], &table, start);
         }
     }
 }
@@ -331,11 +383,14 @@ static gw_status run_case(gw_comm *comm, const product_case *k) {
     value_table mine;
     if (!buffers_open(&b, comm, k, &l)) return GW_MEMORY;
     gw_redop op = k->collective <= P_REDUCE_SCATTERV ? (gw_redop)k->op : GW_SUM;
-    value_input(&mine, (gw_dtype)k->dtype, op, rank, k->salt, l.all > l.count ? l.all : l.count);
+    value_input(&mine, (gw_dtype)k->dtype, op, rank, k->salt, (l.all > l.count ? l.all : l.count) + PERIOD);
     if (l.has_in) value_fill(b.in, l.in, &mine);
     product_call call = {.comm = comm, .in = b.in, .out = b.out, .count = l.count, .counts = l.counts,
                          .dtype = (gw_dtype)k->dtype, .op = (gw_redop)k->op, .root = l.root};
-    gw_status status = k->mode == BLOCKING ? call_blocking(k->collective, &call) : call_accompanied(k, &call);
+    gw_status status = k->mode == BLOCKING || (k->mode == DESCRIBED && k->collective == P_SENDRECV)
+                           ? call_blocking(k->collective, &call)
+                       : k->mode == DESCRIBED ? call_described(k->collective, &call, k->salt % 2)
+                                              : call_accompanied(k, &call);
     fine(comm, "the call", status);
     if (!status && l.has_out) check_output(k, &l, b.out, rank, world);
     if (!status && l.has_in && b.apart) expect("the input afterwards", b.in, l.in, &mine, 0);
