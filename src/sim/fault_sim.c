@@ -81,10 +81,6 @@ static void free_op(sim_op *j) {
     *j = (sim_op){0};
 }
 
-static void make_counts(const gw_sim_scenario *s, const gw_sim_call *call, size_t *counts) {
-    for (int r = 0; r < s->world; r++) counts[r] = gw_sim_part(call, r);
-}
-
 static gw_op_spec spec_of(const sim_rank *self, int c, const sim_op *j, const size_t *counts) {
     const gw_sim_scenario *s = &self->sim->scenario;
     const gw_sim_call *call = &s->call[c];
@@ -112,8 +108,8 @@ static void start_call(sim_rank *self) {
     j->out = call->in_place ? j->in : malloc((gw_sim_out_count(s, call, self->base.rank) + 1) * bytes);
     if (!j->in || !j->out) abort();
     gw_sim_fill(s, c, self->base.rank, j->in);
-    size_t counts[GW_SIM_WORLD_MAX];
-    make_counts(s, call, counts);
+    size_t counts[GW_ALLTOALLV_ARRAYS * GW_SIM_WORLD_MAX];
+    if (call->uneven) gw_sim_counts(s, call, self->base.rank, counts);
     gw_op_spec spec = spec_of(self, c, j, counts);
     gw_error error = {.rank = -1};
     gw_status status = gw_core_start(self->base.core, &j->op, self->team, &spec, gw_sim_now(sim->base.net), &error);

@@ -33,17 +33,24 @@ static gw_sim_call random_call(const gw_sim_scenario *s, gw_rng *rng) {
     if (!large || s->world > 64) call.count = call.count % 300;
     if (call.collective == GW_COLL_BARRIER) call.count = 0;
     call.in_place = call.collective == GW_COLL_ALLREDUCE && pick(rng, 2);
-    bool parts = call.collective == GW_COLL_ALLGATHER || call.collective == GW_COLL_REDUCE_SCATTER;
+    bool parts = call.collective == GW_COLL_ALLGATHER || call.collective == GW_COLL_REDUCE_SCATTER ||
+                 call.collective == GW_COLL_GATHER || call.collective == GW_COLL_SCATTER;
     call.uneven = parts && s->world <= 64 && pick(rng, 2); /* checking takes world^3 */
+    if (call.collective == GW_COLL_ALLTOALL && s->world <= 64 && pick(rng, 2)) {
+        call.collective = GW_COLL_ALLTOALLV;
+        call.uneven = true;
+    }
     bool rooted = call.collective == GW_COLL_REDUCE || call.collective == GW_COLL_BROADCAST ||
                   call.collective == GW_COLL_GATHER || call.collective == GW_COLL_SCATTER;
     if (rooted) call.root = pick(rng, s->world);
     gw_plan_request request = {.collective = call.collective, .count = call.count, .root = call.root,
                                .topology = {.world = s->world, .host_of = s->host_of}, .chunk_count = 1, .pipeline = 1};
-    size_t *uneven = call.uneven ? malloc((size_t)s->world * sizeof *uneven) : NULL;
-    for (int r = 0; uneven && r < s->world; r++) uneven[r] = gw_sim_part(&call, r);
-    call.uneven = uneven != NULL;
-    request.counts = uneven;
+    size_t *uneven = malloc(gw_counts_entries(GW_COLL_ALLTOALLV, s->world) * sizeof *uneven);
+    if (!uneven && call.collective == GW_COLL_ALLTOALLV) call.collective = GW_COLL_ALLTOALL;
+    call.uneven &= uneven != NULL;
+    if (call.uneven) gw_sim_counts(s, &call, 0, uneven);
+    request.collective = call.collective;
+    request.counts = call.uneven ? uneven : NULL;
     gw_plan plan;
     call.builder = gw_arch_choose(gw_draw_technique(rng, GW_AXIS_ARCH)->name, &request, gw_dtype_bytes(call.dtype));
     bool wide = gw_plan_make(&plan, call.builder, &request, NULL) == GW_OK && plan.streams > (uint32_t)s->world;
@@ -96,10 +103,10 @@ gw_status gw_sim_scenario_make(gw_sim_scenario *s, uint64_t seed, int world, gw_
 void gw_sim_scenario_free(gw_sim_scenario *s) { free(s->host_of); }
 
 static bool many_in(gw_collective c) {
-    return c == GW_COLL_REDUCE_SCATTER || c == GW_COLL_ALLTOALL || c == GW_COLL_SCATTER;
+    return c == GW_COLL_REDUCE_SCATTER || c == GW_COLL_ALLTOALL || c == GW_COLL_ALLTOALLV || c == GW_COLL_SCATTER;
 }
 static bool many_out(gw_collective c) {
-    return c == GW_COLL_ALLGATHER || c == GW_COLL_ALLTOALL || c == GW_COLL_GATHER;
+    return c == GW_COLL_ALLGATHER || c == GW_COLL_ALLTOALL || c == GW_COLL_ALLTOALLV || c == GW_COLL_GATHER;
 }
 
 bool gw_sim_reduces(gw_collective c) {
@@ -118,6 +125,30 @@ bool gw_sim_takes_part(const gw_sim_call *call, int rank) {
 
 size_t gw_sim_part(const gw_sim_call *call, int rank) {
     return call->uneven ? (call->count + 1) * (size_t)(rank * 5 % 4) / 2 : call->count;
+}
+
+/* What one rank sends to another in an alltoallv; as much goes back. */
+static size_t pair_part(const gw_sim_scenario *s, const gw_sim_call *call, int from, int to) {
+    return gw_sim_part(call, (from + to) % s->world);
+}
+
+/* Where it begins in the sender's buffer. */
+static size_t pair_begins(const gw_sim_scenario *s, const gw_sim_call *call, int from, int to) {
+    size_t at = 0;
+    for (int r = 0; r < to; r++) at += pair_part(s, call, from, r);
+    return at;
+}
+
+void gw_sim_counts(const gw_sim_scenario *s, const gw_sim_call *call, int rank, size_t *counts) {
+    size_t world = (size_t)s->world;
+    for (int r = 0; r < s->world; r++) {
+        counts[r] = gw_sim_part(call, r);
+        if (call->collective != GW_COLL_ALLTOALLV) continue;
+        counts[GW_ALLTOALLV_IN_COUNTS * world + (size_t)r] = pair_part(s, call, rank, r);
+        counts[GW_ALLTOALLV_OUT_COUNTS * world + (size_t)r] = pair_part(s, call, rank, r);
+        counts[GW_ALLTOALLV_IN_OFFSETS * world + (size_t)r] = pair_begins(s, call, rank, r);
+        counts[GW_ALLTOALLV_OUT_OFFSETS * world + (size_t)r] = pair_begins(s, call, rank, r);
+    }
 }
 
 /* Offset of a rank's part; with rank = world, the length of all parts. */
@@ -182,7 +213,9 @@ static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
         part = (int)(i / c->count);
         within = i % c->count;
     }
-    while (c->uneven && many_out(c->collective) && within >= gw_sim_part(c, part)) within -= gw_sim_part(c, part++);
+    int shift = c->collective == GW_COLL_ALLTOALLV ? rank : 0;
+    while (c->uneven && many_out(c->collective) && within >= gw_sim_part(c, (part + shift) % s->world))
+        within -= gw_sim_part(c, (part++ + shift) % s->world);
     switch (c->collective) {
     case GW_COLL_ALLREDUCE:
     case GW_COLL_REDUCE: return reduced(s, call, i);
@@ -191,7 +224,8 @@ static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
     case GW_COLL_GATHER: return value(s, call, part, within);
     case GW_COLL_SEND:
     case GW_COLL_BROADCAST: return value(s, call, c->root, i);
-    case GW_COLL_SCATTER: return value(s, call, c->root, (size_t)rank * c->count + i);
+    case GW_COLL_SCATTER: return value(s, call, c->root, part_begins(c, rank) + i);
+    case GW_COLL_ALLTOALLV: return value(s, call, part, pair_begins(s, c, part, rank) + within);
     case GW_COLL_ALLTOALL: return value(s, call, part, (size_t)rank * c->count + within);
     default: return 0;
     }

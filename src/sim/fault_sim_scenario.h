@@ -19,7 +19,7 @@ typedef struct gw_sim_call {
     int root;      /* of a send: the sender */
     int peer;      /* of a send: the receiver; all others skip the call */
     bool in_place; /* all-reduce only */
-    bool uneven;   /* all-gather and reduce-scatter: parts have the sizes of gw_sim_part */
+    bool uneven;   /* parts have the sizes of gw_sim_part */
 } gw_sim_call;
 
 typedef struct gw_sim_scenario {
@@ -44,6 +44,8 @@ bool gw_sim_shrinks(const gw_sim_scenario *scenario);
 bool gw_sim_takes_part(const gw_sim_call *call, int rank);
 size_t gw_sim_part(const gw_sim_call *call, int rank); /* elements of a rank's part */
 
+/* Fills gw_op_spec.counts of an uneven call: gw_counts_entries entries. */
+void gw_sim_counts(const gw_sim_scenario *scenario, const gw_sim_call *call, int rank, size_t *counts);
 /* The buffers of a call on a rank: element counts, contents of the input, and check of the output. Values are small
  * whole numbers, so that every order of summation is exact in every type. */
 size_t gw_sim_in_count(const gw_sim_scenario *scenario, const gw_sim_call *call, int rank);
