@@ -317,15 +317,25 @@ int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size) {
 
 /* Each server has times of all workers: take the largest. */
 gw_status gw_reducer_share_times(gw_reducer *reducer, gw_reducer_worker_stats *workers, gw_error *error) {
+    enum { NUMBERS = 4 };
     gw_comm *comm = reducer->comm;
+    size_t count = (size_t)reducer->workers * NUMBERS;
+    uint64_t *all = calloc(count + 1, sizeof *all);
+    if (!all) return gw_fail(error, GW_MEMORY, "out of memory for the times of workers");
     gw_context_lock(comm->context);
     for (int w = 0; w < reducer->workers; w++) {
         gw_clock_table_times times = gw_step_engine_times(reducer->step_engine, w, gw_clock_now());
-        workers[w] = (gw_reducer_worker_stats){times.pushes, times.late, times.held, times.held_others};
+        memcpy(all + w * NUMBERS, (uint64_t[NUMBERS]){times.pushes, times.late, times.held, times.held_others},
+               NUMBERS * sizeof *all);
     }
     gw_context_unlock(comm->context);
-    size_t numbers = (size_t)reducer->workers * (sizeof *workers / sizeof(int64_t));
-    gw_status status = gw_allreduce(comm, workers, workers, numbers, GW_I64, GW_MAX);
+    gw_status status = gw_allreduce(comm, all, all, count, GW_I64, GW_MAX);
+    for (int w = 0; !status && w < reducer->workers; w++) {
+        const uint64_t *of = all + w * NUMBERS;
+        workers[w] = (gw_reducer_worker_stats){.pushes = of[0], .late = of[1], .held_ns = of[2],
+                                               .held_others_ns = of[3]};
+    }
+    free(all);
     return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
 }
 

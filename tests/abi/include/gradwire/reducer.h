@@ -1,0 +1,196 @@
+/* gradwire/reducer.h - training steps. A reducer exchanges the gradients of a model, step after step. The tensors are
+ * named once, in the order in which the forward pass needs them. In each step the caller says when each gradient is
+ * ready, and waits for the tensor before the next forward pass uses it. The strategy decides what is sent when, in what
+ * buckets or slices, how compressed, and between which ranks.
+ *
+ *     gw_reducer_commit(&reducer, comm, tensors, count, &options);   collective; all memory is allocated here
+ *     for each training step:
+ *         for each layer, forward:   gw_reducer_wait(reducer, t);    before weights (or the last result) of t are used
+ *         for each layer, backward:  gw_reducer_ready(reducer, t);   its gradient is complete; do not touch it now
+ *         gw_reducer_end(reducer);                                   every tensor has been ready once
+ *     gw_reducer_flush(reducer);                                     before evaluation, a checkpoint, the end
+ *
+ * One thread makes these calls. Calls that have nothing to do take well under a microsecond. After a failure of the
+ * communicator every call returns its error. */
+#ifndef GRADWIRE_REDUCER_H
+#define GRADWIRE_REDUCER_H
+
+#include "gradwire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_reducer gw_reducer;
+
+typedef struct gw_reducer_tensor {
+    const char *name; /* the same on all ranks; copied */
+    size_t count;     /* elements */
+    gw_dtype dtype;   /* GW_F32; other types are only sent uncompressed, and the reducer cannot update them */
+    void *gradient;   /* the caller's until gw_reducer_ready, the reducer's until gw_reducer_wait returns. It then holds
+                         the mean (or sum) over all ranks, unless the reducer runs `update`. Fastest: memory of
+                         gw_alloc, tensors side by side. */
+    void *weights;    /* written by `update`; NULL if the caller updates after gw_reducer_wait */
+    size_t rows;      /* of a matrix, a divisor of count; 0: not a matrix. Low-rank codecs use it. */
+    bool exact;       /* never compressed (biases, norms) */
+    size_t batch;     /* of a fully connected layer: its gradient is the sum of at most this many outer products on each
+                         rank, and may be sent as their factors (arch=sfb); 0: it may not */
+} gw_reducer_tensor;
+
+/* One update of (a range of) a tensor, for the caller's optimiser. */
+typedef struct gw_reducer_update {
+    int tensor;
+    size_t first, count;  /* elements of the tensor; the whole tensor unless a server owns only a shard of it */
+    void *weights;        /* at element `first`: the tensor's own, or a copy of them */
+    const void *gradient; /* at element `first` */
+    uint64_t step;        /* which step's gradient this is */
+    double scale;         /* multiply the gradient by it first (clipping, the mean of pushes); 1 otherwise */
+    bool temporary;           /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
+                             do not use or change momentum or other optimiser state */
+} gw_reducer_update;
+
+/* Called by the thread that drives communication, one call at a time. It must not call the library, nor wait for a lock
+ * that a caller of the library may hold. Never called between a failure and gw_reducer_resume. */
+typedef void gw_reducer_update_fn(void *ctx, const gw_reducer_update *update);
+
+/* The learning rate of a step, a function of its number alone; called as gw_reducer_update_fn is. */
+typedef double gw_reducer_rate_fn(void *ctx, uint64_t step);
+
+/* The optimiser's array number `which` (e.g. momentum) for a tensor: one float for each element; NULL: there are no
+ * more arrays. Servers keep these in snapshots and replicas too, and gw_reducer_resume copies them to ranks that are
+ * behind. Their number is the same on all ranks, from gw_reducer_commit on. */
+typedef float *gw_reducer_state_fn(void *ctx, int tensor, int which);
+
+typedef struct gw_reducer_options {
+    size_t size;                  /* of this struct, in bytes */
+    const char *strategy;         /* overrides axes of the communicator's strategy; NULL: none */
+    gw_redop op;                  /* GW_AVG or GW_SUM */
+    double clip;                  /* largest norm of all gradients together; 0: no limit. With a limit no tensor is
+                                     updated before all have arrived. */
+    uint64_t seed;                /* of the job's random codecs */
+    uint64_t first_step;          /* the number of the first step, e.g. after a checkpoint */
+    gw_reducer_update_fn *update; /* NULL: the caller updates after gw_reducer_wait */
+    void *ctx;                    /* passed to update, state and rate */
+    const char *tune;             /* "off"; "on": sizes of the schedule are tuned during the first steps, and the result
+                                     is never slower than the start; or a file that stores the result for the next run.
+                                     NULL: GRADWIRE_TUNE, else off. The same on all ranks. */
+    gw_reducer_state_fn *state;   /* the arrays that update keeps from step to step; NULL: none */
+    gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
+                                     late is scaled to the rate of its own step. */
+} gw_reducer_options;
+
+#define GW_REDUCER_OPTIONS_DEFAULT                                                                                     \
+    {                                                                                                                  \
+        .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
+        .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL                                         \
+    }
+
+/* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */
+GW_API gw_status gw_reducer_commit_sized(gw_reducer **reducer, gw_comm *comm, const void *tensors, size_t tensor_size,
+                                         int count, const gw_reducer_options *options);
+/* Makes a reducer. A collective call. options may be NULL: the mean, and the caller updates. An impossible combination
+ * is GW_UNSUPPORTED, with the reason. On failure *reducer is NULL. */
+static inline gw_status gw_reducer_commit(gw_reducer **reducer, gw_comm *comm, const gw_reducer_tensor *tensors,
+                                          int count, const gw_reducer_options *options) {
+    return gw_reducer_commit_sized(reducer, comm, tensors, sizeof *tensors, count, options);
+}
+GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);
+/* Whether a tensor is sent as factors: arch=sfb, a batch is given, and factors cost less than the matrix. The caller
+ * then need not compute its gradient, and calls gw_reducer_ready_factors instead of gw_reducer_ready: the gradient is
+ * the sum over `batch` examples of the outer products of left (batch x rows) and right (batch x columns), row major.
+ * Both are copied. */
+GW_API bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor);
+GW_API gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
+                                          size_t batch);
+GW_API gw_status gw_reducer_wait(gw_reducer *reducer, int tensor);
+GW_API gw_status gw_reducer_end(gw_reducer *reducer);
+GW_API gw_status gw_reducer_flush(gw_reducer *reducer);
+/* This rank makes no more steps. Returns when all ranks have called it, since others may still need this rank's server.
+ * If it fails, call it again after gw_reducer_resume. gw_reducer_close does the same. */
+GW_API gw_status gw_reducer_leave(gw_reducer *reducer);
+/* After a failure: the reducer continues over another communicator, from gw_regroup or gw_shrink. Every rank that has
+ * the reducer calls this; a restarted rank (gw_regroup) calls gw_reducer_commit. If it fails because more ranks were
+ * lost, call it again with the communicator of the next gw_regroup or gw_shrink.
+ *
+ * Without servers the interrupted step is over. Each tensor has received the whole result of that step or nothing of it
+ * (gw_reducer_reached), but ranks may differ. Where a tensor is behind, its weights and the optimiser's arrays
+ * (`state`) are copied from a rank that is ahead, so that afterwards all ranks hold the same bits. A restarted rank
+ * gets those of all tensors. With `update` but without `state` only weights are copied. Without `update` nothing is
+ * copied: before this call, gw_reducer_reached says whether a tensor holds the result of the interrupted step. All
+ * ranks continue with the same step number (gw_reducer_counters.step). Gradients that were ready and did not arrive are
+ * dropped, in a codec's residual too. Under sync=periodic the weights of ranks differ as before, and what they share is
+ * made equal. Memory from gw_alloc stays in use: keep the old communicator if it is from another gw_init or gw_regroup.
+ *
+ * Over servers (arch=ps) the interrupted step continues. Make the calls that failed again: gradients that were ready
+ * and not answered are pushed again, and none is used twice. Under asp and ssp a lost worker holds nobody back; a
+ * restarted one gets the current weights and the number of its first step (first_step of gw_reducer_read_counters).
+ * Under bsp the mean is over the remaining workers. A lost server continues from its replica (replicas=1) or its last
+ * snapshot (snapshot=N); without either this is GW_PEER_LOST. */
+GW_API gw_status gw_reducer_resume(gw_reducer *reducer, gw_comm *comm);
+/* Whether the strategy has servers: after gw_reducer_resume the interrupted step continues; without them it is
+ * over. */
+GW_API bool gw_reducer_has_servers(const gw_reducer *reducer);
+/* One more than the number of the last step whose mean (or sum) this tensor has received on this rank. With `update`,
+ * its weights include every step before this number. Without `update`, its gradient holds the result of the step before
+ * this number, or held it when gw_reducer_wait returned. A tensor is never between two steps. After a failure ranks may
+ * differ by one. Any thread may call it. */
+GW_API uint64_t gw_reducer_reached(const gw_reducer *reducer, int tensor);
+/* Waits for exchanges in flight, and frees the reducer. NULL is fine. Call it before its communicator is finalised. */
+GW_API void gw_reducer_close(gw_reducer *reducer);
+
+typedef struct gw_reducer_counters {
+    uint64_t steps;                     /* ended */
+    uint64_t bytes_sent, messages_sent; /* by this process since the commit; shared memory that is reduced in place is
+                                           not sent */
+    uint64_t dense_bytes;               /* what uncompressed all-reduces would send on each rank: 2 (n-1)/n of all
+                                           bytes */
+    uint64_t wait_ns;                   /* time that calls waited: communication that computation did not hide */
+    int buckets;                        /* of the current cut, slices included */
+    size_t memory_bytes, codec_bytes;   /* allocated at commit; the codec's part of it */
+    bool local_optimisers;              /* ranks have optimiser state of their own, and weights differ between
+                                exchanges */
+    bool weights_agree;                        /* once flushed, all ranks hold the same weights at this step */
+    bool tuning;                        /* sizes are being tuned */
+    int trials;                         /* of the tuning so far */
+    uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */
+    uint64_t step;                      /* the number of the step in progress, or of the next */
+} gw_reducer_counters;
+/* Writes the first `size` bytes of the counters. */
+GW_API void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size);
+static inline gw_reducer_counters gw_reducer_read_counters(const gw_reducer *reducer) {
+    gw_reducer_counters counters;
+    gw_reducer_read_counters_sized(reducer, &counters, sizeof counters);
+    return counters;
+}
+/* The current strategy, with tuned sizes. Works like snprintf: writes at most size bytes, and returns the length of the
+ * whole text. */
+GW_API int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size);
+
+/* How one worker waited for others at the parameter servers (arch=ps), and how others waited for it. With several
+ * servers, each field is the largest value of any server. */
+typedef struct gw_reducer_worker_stats {
+    uint64_t pushes, late;   /* late: arrived after their round was over and were not used (sync=backup) */
+    uint64_t held_ns;        /* time that answers to it were held back */
+    uint64_t held_others_ns; /* time that answers to others were held back because of it */
+} gw_reducer_worker_stats;
+/* gw_reducer_workers for entries of entry_size bytes each. */
+GW_API gw_status gw_reducer_workers_sized(gw_reducer *reducer, void *workers, size_t entry_size);
+/* A collective call; workers: one entry for each rank, zeros without servers. */
+static inline gw_status gw_reducer_workers(gw_reducer *reducer, gw_reducer_worker_stats *workers) {
+    return gw_reducer_workers_sized(reducer, workers, sizeof *workers);
+}
+
+/* The state that this rank keeps from step to step (residuals of codecs, anchors), bit for bit; save and restore flush
+ * first. restore: GW_MISMATCH if it is of another model, strategy, rank or number of ranks. */
+GW_API size_t gw_reducer_state_bytes(const gw_reducer *reducer);
+GW_API gw_status gw_reducer_state_save(gw_reducer *reducer, void *memory);
+GW_API gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size_t bytes);
+/* If the number of ranks has changed: call it on every new rank, on a fresh reducer, once for each old rank, with the
+ * state that this old rank saved. Each new rank then holds the mean of all old residuals, so the values that were still
+ * to be sent arrive; with GW_AVG neither more nor less of them. Residuals that lost ranks have not saved are lost. */
+GW_API gw_status gw_reducer_state_merge(gw_reducer *reducer, const void *memory, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/* gradwire/trace.h - recording: what a rank did and waited for, written to files (docs/seeing.md). */
+#ifndef GRADWIRE_TRACE_H
+#define GRADWIRE_TRACE_H
+
+#include "gradwire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Starts recording: operations, messages, waits, the tensors of a reducer, and the layers that gw_trace_layer reports.
+ * timeline: a file in Chrome's trace format, which Perfetto opens; capture: a compact file for `gradwire trace`. Either
+ * may be NULL. Existing files are replaced. Ranks on the host of rank 0 write to the named file, those of other hosts
+ * to FILE.host1, FILE.host2, ... on their own hosts. An event is in the file a tenth of a second after it was recorded,
+ * whatever happens to the process.
+ *
+ * A collective call: it compares clocks. gw_init calls it if GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is set. All
+ * communicators of the process are recorded. */
+GW_API gw_status gw_trace_start(gw_comm *comm, const char *timeline, const char *capture);
+/* Ends the recording of this rank; not a collective call. gw_finalize of the last communicator calls it. No other
+ * thread may be inside a call of this library meanwhile. */
+GW_API gw_status gw_trace_stop(gw_comm *comm);
+/* Whether this process is being recorded; if not, a program need not take times for gw_trace_layer. */
+GW_API bool gw_trace_runs(const gw_comm *comm);
+/* Records the caller's own work: the forward or backward pass of a layer in that training step, from begin to end, in
+ * nanoseconds of CLOCK_MONOTONIC. Does nothing without a recording. Any thread, except while another one is in
+ * gw_trace_stop or gw_finalize. */
+GW_API void gw_trace_layer(gw_comm *comm, const char *layer, bool backward, uint64_t step, uint64_t begin,
+                           uint64_t end);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
