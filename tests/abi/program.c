@@ -1,4 +1,5 @@
-/* program.c - uses every public struct: compiled against one version of the headers, run with the library of another. */
+/* program.c - uses every public struct: compiled against one version of the headers, run with the library of another.
+ * */
 #include <gradwire/reducer.h>
 #include <stdio.h>
 #include <stdlib.h>
