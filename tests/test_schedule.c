@@ -1,5 +1,6 @@
 /* test_schedule.c - guarantees of dear: the start order does not depend on when tensors are ready, second halves do not
- * wait for the end of backward, buckets get smaller, and the most urgent is what forward needs first. */
+ * wait for the end of backward, buckets get smaller, and the most urgent is what forward needs first. Of policies that
+ * reorder: no bucket overtakes one of the step before. */
 #include "schedule/schedule.h"
 #include "test.h"
 
@@ -112,6 +113,35 @@ static void forward_needs_the_last_produced_first(void) {
     gw_schedule_close(s);
 }
 
+/* Tensor 0 is ready in the next step, while others of this step wait for the one in flight. */
+static void no_bucket_overtakes_the_step_before(void) {
+    static const gw_policy *const policies[] = {&gw_policy_p3, &gw_policy_bytescheduler, &gw_policy_tictac};
+    for (int i = 0; i < 3; i++) {
+        gw_schedule_tensor tensors[3] = {{.count = 1, .element = 4}, {.count = 1, .element = 4, .kind = 1},
+                                         {.count = 1, .element = 4}};
+        gw_schedule_settings settings = {.fuse_bytes = 1, .credit_bytes = 1};
+        gw_error error = {.rank = -1};
+        gw_schedule *s = NULL;
+        CHECK_EQ(GW_OK, gw_schedule_open(&s, policies[i], &settings, tensors, 3, &error));
+        CHECK_EQ(3, gw_schedule_buckets(s));
+        gw_schedule_ready(s, 0);
+        int first = gw_schedule_next(s);
+        gw_schedule_start(s, first);
+        for (int t = 1; t < 3; t++) gw_schedule_ready(s, t);
+        gw_schedule_backward_done(s);
+        gw_schedule_done(s, first);
+        gw_schedule_ready(s, 0);
+        for (int k = 0; k < 2; k++) {
+            int p = gw_schedule_next(s);
+            CHECK(p >= 0 && p != first);
+            gw_schedule_start(s, p);
+            gw_schedule_done(s, p);
+        }
+        CHECK_EQ(first, gw_schedule_next(s));
+        gw_schedule_close(s);
+    }
+}
+
 TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
           CASE(buckets_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
-          CASE(forward_needs_the_last_produced_first))
+          CASE(forward_needs_the_last_produced_first), CASE(no_bucket_overtakes_the_step_before))

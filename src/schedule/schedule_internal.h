@@ -34,7 +34,9 @@ size_t gw_tensor_bytes(const gw_schedule *schedule, int tensor);
 
 /* next_bucket.c: the next bucket in the fixed order (as produced), if it can be started. */
 int gw_next_by_produced(const gw_schedule *schedule);
-/* The ready bucket of lowest priority, if credit (bytes; 0: a single bucket) allows. */
+/* The ready bucket of the earliest step, of these the one of lowest priority, if credit (bytes; 0: a single bucket)
+ * allows. A bucket of the next step must not overtake: another rank may hand its part of that bucket over only when it
+ * has the results of this step. */
 int gw_next_by_priority(const gw_schedule *schedule, size_t credit);
 
 #define GW_PARAM_FUSE(bytes)                                                                                           \

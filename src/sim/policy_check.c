@@ -17,7 +17,8 @@ static bool moves(const gw_bucket *bucket) {
 static bool overtook(const gw_schedule *s, const gw_bucket *started) {
     for (int p = 0; p < gw_schedule_buckets(s); p++) {
         const gw_bucket *bucket = gw_schedule_bucket(s, p);
-        if (bucket->state == GW_BUCKET_READY && bucket->priority < started->priority) return true;
+        if (bucket->state != GW_BUCKET_READY || bucket->readied > started->readied) continue;
+        if (bucket->readied < started->readied || bucket->priority < started->priority) return true;
     }
     return false;
 }
