@@ -405,7 +405,7 @@ static void mistakes(int rank) {
     SAYS(GW_INVALID, "no tensor 7 among 7", gw_reducer_ready(reducer, TENSORS));
     CHECK_EQ(GW_OK, gw_reducer_ready(reducer, 0));
     SAYS(GW_INVALID, "conv.weight has been ready", gw_reducer_ready(reducer, 0));
-    SAYS(GW_INVALID, "empty has not been ready", gw_reducer_end(reducer));
+    SAYS(GW_INVALID, "gw_reducer_end: tensor 1, empty, was neither ready nor absent", gw_reducer_end(reducer));
     SAYS(GW_INVALID, "conv.weight is ready in a step that has not ended", gw_reducer_wait(reducer, 0));
     SAYS(GW_INVALID, "conv.weight is ready in a step that has not ended", gw_reducer_flush(reducer));
     for (int t = 1; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));

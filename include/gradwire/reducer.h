@@ -7,11 +7,17 @@
  *     for each training step:
  *         for each layer, forward:   gw_reducer_wait(reducer, t);    before weights (or the last result) of t are used
  *         for each layer, backward:  gw_reducer_ready(reducer, t);   its gradient is complete; do not touch it now
- *         gw_reducer_end(reducer);                                   every tensor has been ready once
+ *         gw_reducer_end(reducer);                                   every tensor has been ready, or absent, once
  *     gw_reducer_flush(reducer);                                     before evaluation, a checkpoint, the end
  *
  * One thread makes these calls. Calls that have nothing to do take well under a microsecond. After a failure of the
- * communicator every call returns its error. */
+ * communicator every call returns its error.
+ *
+ * Several reducers (the two models of a GAN) may be open on one communicator, with steps of all of them in flight. Each
+ * may have another strategy, and a thread of its own. Collective calls (commit, resume, leave, close, and while a
+ * schedule is tuned or measured also end) are made in the same order on all ranks. All other calls of different
+ * reducers need no common order, as long as no rank waits for a tensor that another rank hands over only after a wait
+ * of its own. */
 #ifndef GRADWIRE_REDUCER_H
 #define GRADWIRE_REDUCER_H
 
@@ -94,7 +100,16 @@ static inline gw_status gw_reducer_commit(gw_reducer **reducer, gw_comm *comm, c
                                           int count, const gw_reducer_options *options) {
     return gw_reducer_commit_sized(reducer, comm, tensors, sizeof *tensors, count, options);
 }
+/* The gradient of a tensor is complete in this step, and is the reducer's until gw_reducer_wait returns. GW_INVALID if
+ * the tensor has been ready or absent in this step already, or is still under way from the step before. */
 GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);
+/* The same for `count` tensors, with one notification of the thread that drives communication. If one entry is invalid,
+ * none of them is ready. */
+GW_API gw_status gw_reducer_ready_many(gw_reducer *reducer, const int *tensors, int count);
+/* Instead of gw_reducer_ready: this rank has no gradient for the tensor in this step, as with a layer that it did not
+ * use. It contributes zeros, or no factors: the mean still divides by all ranks, a codec sends its residual as usual,
+ * and an optimiser that runs on this rank gets zeros. The gradient is overwritten, and receives the result as usual. */
+GW_API gw_status gw_reducer_absent(gw_reducer *reducer, int tensor);
 /* Whether a tensor is sent as factors: arch=sfb, a batch is given, and factors cost less than the matrix. The caller
  * then need not compute its gradient, and calls gw_reducer_ready_factors instead of gw_reducer_ready: the gradient is
  * the sum over `batch` examples of the outer products of left (batch x rows) and right (batch x columns), row major.
@@ -102,8 +117,20 @@ GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);
 GW_API bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor);
 GW_API gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
                                           size_t batch);
+/* Accumulation over micro-steps, as DDP's no_sync. Called between two steps. While it is on, the calls for a tensor
+ * (ready, ready_many, ready_factors, absent) and gw_reducer_end check their arguments and do nothing else: nothing is
+ * sent, no step is counted, and the gradient stays the caller's, who adds to it. gw_reducer_wait works as always, and
+ * returns at once if the tensor was waited for before. The first step after it is off sends what the gradient then
+ * holds; factors of all micro-steps are given together in that step (`batch` counts them all). Local to this rank:
+ * ranks may accumulate at different moments and over different numbers of micro-steps, but all make the same steps.
+ * GW_INVALID in the middle of a step. */
+GW_API gw_status gw_reducer_accumulate(gw_reducer *reducer, bool on);
+/* Returns when the tensor's weights, or the result in its gradient, may be used. GW_INVALID if it is ready in a step
+ * that has not ended. */
 GW_API gw_status gw_reducer_wait(gw_reducer *reducer, int tensor);
+/* Ends the step. GW_INVALID, with the tensor's name, if one was neither ready nor absent; the step then continues. */
 GW_API gw_status gw_reducer_end(gw_reducer *reducer);
+/* Returns when nothing is in flight: before evaluation, a checkpoint, the end. Not in the middle of a step. */
 GW_API gw_status gw_reducer_flush(gw_reducer *reducer);
 /* This rank makes no more steps. Returns when all ranks have called it, since others may still need this rank's server.
  * If it fails, call it again after gw_reducer_resume. gw_reducer_close does the same. */

@@ -1,4 +1,4 @@
-/* reducer.c - the reducer calls of gradwire.h: they check arguments and wait; step_engine.c does the work.
+/* reducer.c - the calls of gradwire/reducer.h: they check arguments and wait; step_engine.c does the work.
  * reducer_open.c makes a reducer, resume.c moves it to another communicator. */
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +16,13 @@
 
 static gw_status report(gw_status status, const gw_error *error) {
     return status ? gw_comm_set_last_error(error) : GW_OK;
+}
+
+/* The step engine's sentences do not name the call. */
+static gw_status report_call(const char *call, gw_status status, const gw_error *error) {
+    gw_error named = {.rank = -1};
+    if (status) gw_fail(&named, status, "%s: %s", call, error->text);
+    return report(status, &named);
 }
 
 /* Waiting. */
@@ -91,24 +98,45 @@ static gw_status check_ended(const gw_reducer *reducer, int tensor, const char *
 /* Called before a gradient is handed over, as a tensor or as factors. */
 static gw_status before_ready(gw_reducer *reducer, int tensor, const char *call) {
     gw_status status = check(reducer, tensor, call);
-    if (!status) trace_begin(reducer);
+    if (status) return status;
+    trace_begin(reducer);
+    if (failed(reducer)) return failure(reducer);
+    if (gw_step_engine_accumulates(reducer->step_engine)) return GW_OK;
     /* A synchronization that runs ahead waits here for the previous step. */
-    if (!status && gw_step_engine_usable(reducer->step_engine, tensor) &&
-        !gw_step_engine_begun(reducer->step_engine, tensor))
+    if (gw_step_engine_usable(reducer->step_engine, tensor) && !gw_step_engine_begun(reducer->step_engine, tensor))
         status = wait_until(reducer, tensor, gw_step_engine_settled);
-    if (!status && failed(reducer)) return failure(reducer);
     if (!status && gw_step_timing_runs(&reducer->timing))
         gw_step_timing_ready(&reducer->timing, tensor, gw_clock_now());
     return status;
 }
 
-gw_status gw_reducer_ready(gw_reducer *reducer, int tensor) {
+/* Called after it. complete: the driver has work. */
+static gw_status after_ready(gw_reducer *reducer, const char *call, gw_status status, bool complete,
+                             const gw_error *error) {
+    if (complete) gw_context_notify(reducer->comm->context);
+    return report_call(call, status, error);
+}
+
+static gw_status ready(gw_reducer *reducer, const int *tensors, int count, const char *call) {
     gw_error error = {.rank = -1};
     bool complete = false;
-    gw_status status = before_ready(reducer, tensor, "gw_reducer_ready");
-    if (!status) status = report(gw_step_engine_ready(reducer->step_engine, tensor, &complete, &error), &error);
-    if (complete) gw_context_notify(reducer->comm->context);
-    return status;
+    gw_status status = GW_OK;
+    for (int i = 0; i < count && !status; i++) status = check(reducer, tensors[i], call);
+    for (int i = 0; i < count && !status; i++) status = before_ready(reducer, tensors[i], call);
+    if (status) return status;
+    status = gw_step_engine_ready(reducer->step_engine, tensors, count, &complete, &error);
+    return after_ready(reducer, call, status, complete, &error);
+}
+
+gw_status gw_reducer_ready(gw_reducer *reducer, int tensor) { return ready(reducer, &tensor, 1, "gw_reducer_ready"); }
+
+gw_status gw_reducer_ready_many(gw_reducer *reducer, const int *tensors, int count) {
+    gw_error error = {.rank = -1};
+    if (!reducer || count < 0 || (count && !tensors))
+        return report(gw_fail(&error, GW_INVALID,
+                              "gw_reducer_ready_many: the reducer is NULL, or there is no list of %d tensors", count),
+                      &error);
+    return ready(reducer, tensors, count, "gw_reducer_ready_many");
 }
 
 bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor) {
@@ -118,20 +146,39 @@ bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor) {
 
 gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
                                    size_t batch) {
+    static const char call[] = "gw_reducer_ready_factors";
     gw_error error = {.rank = -1};
     bool complete = false;
-    gw_status status = before_ready(reducer, tensor, "gw_reducer_ready_factors");
-    if (!status)
-        status = report(
-            gw_step_engine_ready_factors(reducer->step_engine, tensor, left, right, batch, &complete, &error), &error);
-    if (complete) gw_context_notify(reducer->comm->context);
+    gw_status status = before_ready(reducer, tensor, call);
+    if (status) return status;
+    status = gw_step_engine_ready_factors(reducer->step_engine, tensor, left, right, batch, &complete, &error);
+    return after_ready(reducer, call, status, complete, &error);
+}
+
+gw_status gw_reducer_absent(gw_reducer *reducer, int tensor) {
+    static const char call[] = "gw_reducer_absent";
+    gw_error error = {.rank = -1};
+    bool complete = false;
+    gw_status status = before_ready(reducer, tensor, call);
+    if (status) return status;
+    status = gw_step_engine_absent(reducer->step_engine, tensor, &complete, &error);
+    return after_ready(reducer, call, status, complete, &error);
+}
+
+gw_status gw_reducer_accumulate(gw_reducer *reducer, bool on) {
+    gw_status status = GW_OK;
+    if (!reducer) return check(reducer, 0, "gw_reducer_accumulate");
+    if (gw_comm_forked(reducer->comm)) return GW_INVALID;
+    if (failed(reducer)) return failure(reducer);
+    for (int i = 0; i < reducer->count && !status; i++) status = check_ended(reducer, i, "gw_reducer_accumulate");
+    if (!status) gw_step_engine_accumulate(reducer->step_engine, on);
     return status;
 }
 
 gw_status gw_reducer_wait(gw_reducer *reducer, int tensor) {
     gw_status status = check(reducer, tensor, "gw_reducer_wait");
     if (!status) status = check_ended(reducer, tensor, "gw_reducer_wait");
-    bool timed = !status && gw_step_timing_runs(&reducer->timing);
+    bool timed = !status && gw_step_timing_runs(&reducer->timing) && !gw_step_engine_accumulates(reducer->step_engine);
     if (!status) trace_begin(reducer);
     gw_time asked = timed ? gw_clock_now() : 0;
     if (!status) status = wait_until(reducer, tensor, gw_step_engine_usable);
@@ -176,15 +223,15 @@ gw_status gw_reducer_end(gw_reducer *reducer) {
     gw_error error = {.rank = -1};
     if (reducer && reducer->count == 0) return GW_OK;
     gw_status status = check(reducer, 0, "gw_reducer_end");
-    if (!status && failed(reducer)) return failure(reducer);
-    if (!status) status = report(gw_step_engine_end(reducer->step_engine, &error), &error);
-    if (!status) {
-        trace_end(reducer);
-        reducer->steps++;
-        reducer->next_step++;
-        gw_context_notify(reducer->comm->context);
-    }
     if (status) return status;
+    if (failed(reducer)) return failure(reducer);
+    if (gw_step_engine_accumulates(reducer->step_engine)) return GW_OK;
+    status = report_call("gw_reducer_end", gw_step_engine_end(reducer->step_engine, &error), &error);
+    if (status) return status;
+    trace_end(reducer);
+    reducer->steps++;
+    reducer->next_step++;
+    gw_context_notify(reducer->comm->context);
     if (gw_tuning_runs(&reducer->tuning) && gw_tuning_step(&reducer->tuning, gw_clock_now()))
         return recut_by_trial(reducer);
     if (!gw_step_timing_runs(&reducer->timing)) return GW_OK;

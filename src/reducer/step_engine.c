@@ -1,6 +1,7 @@
 /* step_engine.c - the caller's side of a step, and the driver's loop. See step_engine.h. */
 #include <string.h>
 
+#include "base/dtype.h"
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 
@@ -54,46 +55,57 @@ static int completes(gw_step_engine *s, int tensor) {
     return complete;
 }
 
-static gw_status check_ready(const gw_step_engine *s, const gw_step_engine_tensor *t, gw_error *error) {
+static gw_status check_ready(const gw_step_engine *s, int tensor, gw_error *error) {
+    const gw_step_engine_tensor *t = &s->tensors[tensor];
+    bool under_way = s->accumulates ? !gw_step_engine_usable(s, tensor) : outstanding(t) > 0;
     if (t->readied != s->steps)
-        return gw_fail(error, GW_INVALID, "gw_reducer_ready: %s has been ready in this step already", t->what.name);
-    if (outstanding(t))
+        return gw_fail(error, GW_INVALID, "%s has been ready or absent in this step already", t->what.name);
+    if (under_way)
         return gw_fail(error, GW_INVALID,
-                       "gw_reducer_ready: %s is still under way from the step before: call gw_reducer_wait before its "
-                       "gradient is computed again",
+                       "%s is still under way from the step before: call gw_reducer_wait before its gradient is "
+                       "computed again",
                        t->what.name);
     return GW_OK;
 }
 
-static gw_status begin(gw_step_engine *s, int tensor, bool *complete) {
+/* Counts tensors as ready; none of them if one cannot be. In a micro-step it only checks. */
+static gw_status mark_ready(gw_step_engine *s, const int *tensors, int count, gw_error *error) {
+    gw_status status = GW_OK;
+    int marked = 0;
+    for (; marked < count && !(status = check_ready(s, tensors[marked], error)); marked++)
+        s->tensors[tensors[marked]].readied++;
+    while ((status || s->accumulates) && marked > 0) s->tensors[tensors[--marked]].readied--;
+    return status;
+}
+
+/* True if a bucket now has all of its gradients. */
+static bool begin(gw_step_engine *s, int tensor) {
     gw_step_engine_tensor *t = &s->tensors[tensor];
-    uint64_t step = gw_step_engine_step(s, t->readied);
-    *complete = false;
+    uint64_t step = gw_step_engine_step(s, t->readied - 1);
     t->applying = step;
     gw_step_engine_trace_ready(s, t, step);
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
-    t->readied++;
     if (!exchanges(s, step)) {
         atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
-        return GW_OK;
+        return false;
     }
     int owed = completes(s, tensor);
-    *complete = owed > 0;
     atomic_fetch_add_explicit(&s->under_way, 1, memory_order_relaxed);
     if (owed) atomic_fetch_add(&s->owed, owed); /* before hand_over: the driver must not count down first */
     hand_over(s, tensor);
-    return GW_OK;
+    return owed > 0;
 }
 
-gw_status gw_step_engine_ready(gw_step_engine *s, int tensor, bool *complete, gw_error *error) {
-    const gw_step_engine_tensor *t = &s->tensors[tensor];
-    if (t->factors)
-        return gw_fail(error, GW_INVALID,
-                       "gw_reducer_ready: %s is sent as factors, as gw_reducer_wants_factors says: call "
-                       "gw_reducer_ready_factors",
-                       t->what.name);
-    gw_status status = check_ready(s, t, error);
-    return status ? status : begin(s, tensor, complete);
+gw_status gw_step_engine_ready(gw_step_engine *s, const int *tensors, int count, bool *complete, gw_error *error) {
+    *complete = false;
+    for (int i = 0; i < count; i++)
+        if (s->tensors[tensors[i]].factors)
+            return gw_fail(error, GW_INVALID,
+                           "%s is sent as factors, as gw_reducer_wants_factors says: call gw_reducer_ready_factors",
+                           s->tensors[tensors[i]].what.name);
+    gw_status status = mark_ready(s, tensors, count, error);
+    for (int i = 0; i < count && !status && !s->accumulates; i++) *complete |= begin(s, tensors[i]);
+    return status;
 }
 
 bool gw_step_engine_wants_factors(const gw_step_engine *s, int tensor) { return s->tensors[tensor].factors != NULL; }
@@ -101,28 +113,41 @@ bool gw_step_engine_wants_factors(const gw_step_engine *s, int tensor) { return 
 gw_status gw_step_engine_ready_factors(gw_step_engine *s, int tensor, const float *left, const float *right,
                                        size_t batch, bool *complete, gw_error *error) {
     const gw_step_engine_tensor *t = &s->tensors[tensor];
+    *complete = false;
     if (!t->factors)
-        return gw_fail(error, GW_INVALID, "gw_reducer_ready_factors: %s is not sent as factors: call gw_reducer_ready",
-                       t->what.name);
+        return gw_fail(error, GW_INVALID, "%s is not sent as factors: call gw_reducer_ready", t->what.name);
     if (batch > t->what.batch || (batch && (!left || !right)))
         return gw_fail(error, GW_INVALID,
-                       "gw_reducer_ready_factors: %s has factors of %zu examples, and at most %zu may "
-                       "come, none of them NULL",
-                       t->what.name, batch, t->what.batch);
-    gw_status status = check_ready(s, t, error);
-    if (status) return status;
+                       "%s has factors of %zu examples, and at most %zu may come, none of them NULL", t->what.name,
+                       batch, t->what.batch);
+    gw_status status = mark_ready(s, &tensor, 1, error);
+    if (status || s->accumulates) return status;
     gw_factors_take(t->factors, left, right, batch);
-    return begin(s, tensor, complete);
+    *complete = begin(s, tensor);
+    return GW_OK;
 }
+
+gw_status gw_step_engine_absent(gw_step_engine *s, int tensor, bool *complete, gw_error *error) {
+    const gw_step_engine_tensor *t = &s->tensors[tensor];
+    *complete = false;
+    gw_status status = mark_ready(s, &tensor, 1, error);
+    if (status || s->accumulates) return status;
+    if (t->factors) gw_factors_take(t->factors, NULL, NULL, 0);
+    else if (t->what.count) memset(t->what.gradient, 0, t->what.count * gw_dtype_bytes(t->what.dtype));
+    *complete = begin(s, tensor);
+    return GW_OK;
+}
+
+void gw_step_engine_accumulate(gw_step_engine *s, bool on) { s->accumulates = on; }
+bool gw_step_engine_accumulates(const gw_step_engine *s) { return s->accumulates; }
 
 gw_status gw_step_engine_end(gw_step_engine *s, gw_error *error) {
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].readied == s->steps)
-            return gw_fail(
-                error, GW_INVALID,
-                "gw_reducer_end: %s has not been ready in this step: every tensor has to be, with zeros where "
-                "there is no gradient",
-                s->tensors[i].what.name);
+            return gw_fail(error, GW_INVALID,
+                           "tensor %d, %s, was neither ready nor absent in this step: call gw_reducer_ready, or "
+                           "gw_reducer_absent where this rank has no gradient for it",
+                           i, s->tensors[i].what.name);
     if (exchanges(s, gw_step_engine_step(s, s->steps))) hand_over(s, GW_STEP_OVER);
     s->steps++;
     return GW_OK;

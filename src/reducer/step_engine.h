@@ -66,14 +66,19 @@ uint32_t gw_step_engine_teams(const gw_step_engine_config *config);
 gw_status gw_step_engine_open(gw_step_engine **step_engine, const gw_step_engine_config *config, gw_error *error);
 void gw_step_engine_close(gw_step_engine *step_engine);
 
-/* (C) The calls of gradwire.h, without waiting. *complete: a bucket has all of its gradients, so the driver has work;
- * else it need not be woken. */
-gw_status gw_step_engine_ready(gw_step_engine *step_engine, int tensor, bool *complete, gw_error *error);
+/* (C) The calls of gradwire/reducer.h, without waiting. *complete: a bucket has all of its gradients, so the driver has
+ * work; else it need not be woken. Ready marks all of the tensors, or none if one of them cannot be. */
+gw_status gw_step_engine_ready(gw_step_engine *step_engine, const int *tensors, int count, bool *complete,
+                               gw_error *error);
 /* (C) For a tensor that is sent as factors, instead of gw_step_engine_ready. */
 bool gw_step_engine_wants_factors(const gw_step_engine *step_engine, int tensor);
 gw_status gw_step_engine_ready_factors(gw_step_engine *step_engine, int tensor, const float *left, const float *right,
                                        size_t batch, bool *complete, gw_error *error);
+gw_status gw_step_engine_absent(gw_step_engine *step_engine, int tensor, bool *complete, gw_error *error);
 gw_status gw_step_engine_end(gw_step_engine *step_engine, gw_error *error);
+/* (C) Between two steps. While it accumulates, the calls for a tensor only check; gw_step_engine_end is not called. */
+void gw_step_engine_accumulate(gw_step_engine *step_engine, bool on);
+bool gw_step_engine_accumulates(const gw_step_engine *step_engine);
 bool gw_step_engine_begun(const gw_step_engine *step_engine, int tensor); /* it is ready in a step that has not ended */
 /* One more than the last step whose mean or sum was applied to it; any thread. */
 uint64_t gw_step_engine_reached(const gw_step_engine *step_engine, int tensor);

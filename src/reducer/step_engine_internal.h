@@ -51,6 +51,7 @@ struct gw_step_engine {
     _Atomic bool leaving;      /* (C) no more steps will be made */
     float *kept;               /* anchors and outer momentum */
     uint64_t steps;            /* (C) ended */
+    bool accumulates;          /* (C) in a micro-step, whose gradients stay the caller's */
     int *awaited;              /* (C) of each bucket: gradients that are not ready in this step */
     int *ring;                 /* from the caller to the driver: tensors that are ready, or GW_STEP_OVER */
     uint32_t ring_mask;

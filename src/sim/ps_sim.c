@@ -59,7 +59,7 @@ static bool hand_over(process *p) {
         p->gradients[j->at[t] + i] = gw_ps_sim_gradient(j, p->member, j->at[t] + i);
     p->now.begun[t]++;
     p->now.begun_in[t] = (uint32_t)j->generation;
-    if (gw_step_engine_ready(p->step_engine, t, &complete, &error))
+    if (gw_step_engine_ready(p->step_engine, &t, 1, &complete, &error))
         gw_ps_sim_broken(j, "member %d: %s", p->member, error.text);
     p->tensor--;
     if (p->tensor == 0) end_step(p);

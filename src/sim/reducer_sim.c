@@ -163,7 +163,7 @@ static bool hand_over(training_rank *self) {
     if (!answered(self, gw_step_engine_settled, self->layer)) return false; /* the last exchange still runs */
     fill_gradient(self, self->layer, self->gradients + self->at[self->layer]);
     bool complete;
-    if (gw_step_engine_ready(self->step_engine, self->layer, &complete, &error))
+    if (gw_step_engine_ready(self->step_engine, &self->layer, 1, &complete, &error))
         broken(self->sim, "rank %d: %s", self->base.rank, error.text);
     if (--self->layer < 0) end_step(self);
     else gw_reducer_sim_begin(self, BACKWARD, self->sim->training->layer[self->layer].backward);
