@@ -1,7 +1,8 @@
 /* helper_servers.c - for tests/servers.sh: a worker that counts its pushes, and a killer.
  *
- * helper_servers work FILE STEPS LINE   a rank of an elastic job: makes STEPS steps through servers under that strategy
- *                                       line, and more until the kills are over; it continues after any loss
+ * helper_servers work FILE STEPS LINE   a rank of an elastic job: makes STEPS steps of two models through servers under
+ *                                       that strategy line, and more until the kills are over; it continues after any
+ *                                       loss
  * helper_servers kill FILE KILLS SEED HOW MEMBER...
  *                                       kills the processes of these members at random moments, so many times, each
  *                                       when all have made steps since the last; HOW: back, or dropped
@@ -24,9 +25,9 @@
 
 #include "gradwire/reducer.h"
 
-enum { MEMBERS = 16, TENSORS = 4, PATIENCE_S = 60 };
+enum { MEMBERS = 16, NETS = 2, TENSORS = 4, PATIENCE_S = 60 };
 
-static const size_t counts[TENSORS] = {300, 70001, 5, 20000};
+static const size_t counts[NETS][TENSORS] = {{300, 70001, 5, 20000}, {41, 6000, 20, 1}};
 static const char *const names[TENSORS] = {"conv", "fc.weight", "fc.bias", "head"};
 
 typedef struct shared {
@@ -56,19 +57,20 @@ static void nap(unsigned us) { nanosleep(&(struct timespec){us / 1000000, us % 1
 
 /* The worker. */
 
-static float *weights, *gradients;
-static gw_reducer_tensor tensors[TENSORS];
-static gw_comm *comm;
-static gw_reducer *reducer;
+typedef struct net {
+    gw_reducer *reducer; /* NULL: not committed yet */
+    gw_reducer_tensor tensors[TENSORS];
+} net;
 
-static void make_model(void) {
-    size_t total = 0, at = 0;
-    for (int t = 0; t < TENSORS; t++) total += counts[t];
-    weights = calloc(total, sizeof *weights);
-    gradients = calloc(total, sizeof *gradients);
-    for (int t = 0; t < TENSORS; at += counts[t++])
-        tensors[t] = (gw_reducer_tensor){.name = names[t], .count = counts[t], .dtype = GW_F32,
-                                      .gradient = gradients + at, .weights = weights + at};
+static net nets[NETS];
+static gw_comm *comm;
+
+static void make_models(void) {
+    for (int k = 0; k < NETS; k++)
+        for (int t = 0; t < TENSORS; t++)
+            nets[k].tensors[t] = (gw_reducer_tensor){.name = names[t], .count = counts[k][t], .dtype = GW_F32,
+                                                     .gradient = calloc(counts[k][t], sizeof(float)),
+                                                     .weights = calloc(counts[k][t], sizeof(float))};
 }
 
 static void descend(void *ctx, const gw_reducer_update *u) {
@@ -78,49 +80,77 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     for (size_t i = 0; i < u->count; i++) w[i] -= (float)u->scale * g[i];
 }
 
+static bool is_loss(gw_status status) {
+    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
+}
+
+static gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+
+/* Commits the models that this process does not have yet, and resumes the others on the present communicator. */
+static gw_status join_all(void) {
+    gw_status status = GW_OK;
+    for (int k = 0; k < NETS && !status; k++)
+        status = nets[k].reducer ? gw_reducer_resume(nets[k].reducer, comm)
+                                 : gw_reducer_commit(&nets[k].reducer, comm, nets[k].tensors, TENSORS, &options);
+    return status;
+}
+
 /* After a loss: regroups with the present members. */
 static void recover(void) {
     for (;;) {
         gw_comm *next = NULL, *old = comm;
         if (gw_regroup(comm, &next)) die("gw_regroup");
         comm = next;
-        gw_status status = gw_reducer_resume(reducer, comm);
+        gw_status status = join_all();
         gw_finalize(old);
         if (status == GW_OK) return;
-        if (status != GW_PEER_LOST && status != GW_TIMEOUT && status != GW_ABORTED) die("gw_reducer_resume");
+        if (!is_loss(status)) die("gw_reducer_resume");
         fprintf(stderr, "helper_servers: again: %s\n", gw_last_error(NULL));
     }
 }
 
+/* Both are in flight at the same time. */
 static void make_step(float value) {
-    for (int t = 0; t < TENSORS; t++)
-        while (gw_reducer_wait(reducer, t)) recover();
-    for (int t = TENSORS - 1; t >= 0; t--) {
-        float *g = tensors[t].gradient;
-        for (size_t i = 0; i < counts[t]; i++) g[i] = value;
-        while (gw_reducer_ready(reducer, t)) recover();
+    for (net *n = nets; n < nets + NETS; n++) {
+        for (int t = 0; t < TENSORS; t++)
+            while (gw_reducer_wait(n->reducer, t)) recover();
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            float *g = n->tensors[t].gradient;
+            for (size_t i = 0; i < n->tensors[t].count; i++) g[i] = value;
+            while (gw_reducer_ready(n->reducer, t)) recover();
+        }
+        while (gw_reducer_end(n->reducer)) recover();
     }
-    while (gw_reducer_end(reducer)) recover();
-    while (gw_reducer_flush(reducer)) recover();
+    for (net *n = nets; n < nets + NETS; n++)
+        while (gw_reducer_flush(n->reducer)) recover();
+}
+
+static void report_weights(void) {
+    const float *first = nets[0].tensors[0].weights;
+    float least = *first, most = *first;
+    for (net *n = nets; n < nets + NETS; n++)
+        for (int t = 0; t < TENSORS; t++)
+            for (size_t i = 0; i < n->tensors[t].count; i++) {
+                float weight = ((const float *)n->tensors[t].weights)[i];
+                if (weight < least) least = weight;
+                if (weight > most) most = weight;
+            }
+    if (gw_rank(comm) == 0) tally->least = least, tally->most = most;
 }
 
 static void work(uint64_t steps, const char *line) {
-    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = line;
     options.op = GW_SUM;
     options.update = descend;
-    make_model();
+    make_models();
     if (gw_init(&comm, NULL)) die("gw_init");
     int member = gw_member_id(comm);
     atomic_store(&tally->pid[member], (int)getpid());
     if (gw_size(comm) > atomic_load(&tally->members)) atomic_store(&tally->members, gw_size(comm));
-    while (gw_reducer_commit(&reducer, comm, tensors, TENSORS, &options)) {
-        gw_comm *next = NULL, *old = comm;
-        if (gw_regroup(comm, &next)) die("gw_reducer_commit");
-        comm = next;
-        gw_finalize(old);
-    }
-    for (uint64_t number = gw_reducer_read_counters(reducer).first_step;; number++) {
+    gw_status joined = join_all();
+    if (joined && !is_loss(joined)) die("gw_reducer_commit");
+    if (joined) recover();
+    for (uint64_t number = gw_reducer_read_counters(nets[0].reducer).first_step;; number++) {
         uint64_t last = atomic_load(&tally->last);
         if (number >= steps && last && number >= last) break;
         atomic_store(&tally->at[member], number);
@@ -132,14 +162,10 @@ static void work(uint64_t steps, const char *line) {
     atomic_store(&tally->pid[member], 0);
     while (gw_barrier(comm)) recover(); /* all have been answered: one more push, of nothing, brings all of it */
     make_step(0);
-    while (gw_reducer_leave(reducer)) recover();
-    float least = weights[0], most = weights[0];
-    for (size_t i = 0; i < counts[0] + counts[1] + counts[2] + counts[3]; i++) {
-        if (weights[i] < least) least = weights[i];
-        if (weights[i] > most) most = weights[i];
-    }
-    if (gw_rank(comm) == 0) tally->least = least, tally->most = most;
-    gw_reducer_close(reducer);
+    for (net *n = nets; n < nets + NETS; n++)
+        while (gw_reducer_leave(n->reducer)) recover();
+    report_weights();
+    for (net *n = nets; n < nets + NETS; n++) gw_reducer_close(n->reducer);
     gw_finalize(comm);
 }
 

@@ -49,7 +49,7 @@ typedef struct served {
 
 typedef struct server {
     gw_comm *everyone;
-    served *reducers;
+    served *reducers; /* in the order in which they were committed */
 } server;
 
 /* The next command may come at any time, so no deadline runs. */
@@ -86,35 +86,47 @@ static gw_status read_table(server *s, served *one, const command_head *head, gw
     return fill_error(gw_recv(s->everyone, one->table.bytes, head->bytes, GW_U8, 0), s->everyone, error);
 }
 
-/* Finds a reducer that lost ranks and has to be resumed on the present ranks; NULL: none. */
-static served *interrupted(const server *s) {
+/* Finds the first reducer of that table that lost ranks and has to be resumed on the present ranks; NULL: none. */
+static served *interrupted(const server *s, const gw_reducer_table *table) {
     served *one = s->reducers;
-    while (one && one->reducer->comm->context == s->everyone->context) one = one->next;
+    while (one && (one->reducer->comm->context == s->everyone->context || !gw_reducer_table_same(&one->table, table)))
+        one = one->next;
     return one;
+}
+
+static void append(server *s, served *one) {
+    served **at = &s->reducers;
+    while (*at) at = &(*at)->next;
+    *at = one;
+}
+
+/* Commits a reducer that is not known yet. */
+static gw_status commit(server *s, served *one, uint32_t number, gw_error *refused) {
+    gw_status status = gw_reducer_request_read(&one->request, &one->table, refused);
+    status = gw_reducer_commit_as_server(&one->reducer, s->everyone, &one->request, status, refused);
+    if (status) {
+        forget(one);
+        return status;
+    }
+    one->reducer->number = number;
+    append(s, one);
+    return GW_OK;
 }
 
 /* Returns only errors of the whole job. If this server cannot take part in a reducer, the workers get that error. */
 static gw_status take_reducer(server *s, const command_head *head, gw_error *error) {
-    served *one = calloc(1, sizeof *one), *before = interrupted(s);
+    served *one = calloc(1, sizeof *one);
     gw_error refused = {.rank = -1};
     if (!one) return gw_fail(error, GW_MEMORY, "out of memory for a reducer");
     gw_status status = read_table(s, one, head, error);
-    if (status || before) {
-        gw_reducer_table_free(&one->table);
-        free(one);
-        if (status) return status;
+    served *before = status ? NULL : interrupted(s, &one->table);
+    if (status || before) forget(one);
+    if (status) return status;
+    if (before) {
         before->reducer->number = head->number;
         status = gw_reducer_resume_as_server(before->reducer, s->everyone, &refused);
     } else {
-        status = gw_reducer_request_read(&one->request, &one->table, &refused);
-        status = gw_reducer_commit_as_server(&one->reducer, s->everyone, &one->request, status, &refused);
-        if (status) {
-            forget(one);
-        } else {
-            one->reducer->number = head->number;
-            one->next = s->reducers;
-            s->reducers = one;
-        }
+        status = commit(s, one, head->number, &refused);
     }
     if (status) gw_log(GW_LOG_WARN, s->everyone->rank, "%s", refused.text);
     return GW_OK;

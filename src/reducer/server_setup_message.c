@@ -2,6 +2,7 @@
  * zero-ended names. */
 #include "reducer/server_setup_message.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -54,6 +55,12 @@ gw_status gw_reducer_table_write(gw_reducer_table *table, const gw_strategy *str
 void gw_reducer_table_free(gw_reducer_table *table) {
     free(table->bytes);
     *table = (gw_reducer_table){0};
+}
+
+bool gw_reducer_table_same(const gw_reducer_table *a, const gw_reducer_table *b) {
+    const size_t strategy = offsetof(table_head, op); /* after what may differ */
+    if (a->count != b->count || a->count < sizeof(table_head)) return false;
+    return memcmp((const uint8_t *)a->bytes + strategy, (const uint8_t *)b->bytes + strategy, a->count - strategy) == 0;
 }
 
 static gw_status damaged(gw_error *error) {

@@ -15,6 +15,8 @@ gw_status gw_reducer_table_write(gw_reducer_table *table, const gw_strategy *str
                                  const gw_reducer_options *options, const gw_reducer_tensor *tensors, int count,
                                  gw_error *error);
 void gw_reducer_table_free(gw_reducer_table *table);
+/* Whether both describe the same strategy and tensors; their first steps may differ. */
+bool gw_reducer_table_same(const gw_reducer_table *a, const gw_reducer_table *b);
 
 /* A reducer as a server process sees it. Tensors have addresses, side by side, but no memory: nothing reads or writes
  * there. */
