@@ -132,3 +132,12 @@ void gw_placement_close(gw_placement *p) {
     free(p->source);
     *p = (gw_placement){0};
 }
+
+uint32_t gw_ps_serial(const gw_ps_member *members, int world) {
+    uint32_t most = 0;
+    for (int r = 0; r < world; r++) {
+        if (!members[r].fresh) return members[r].serial;
+        if (members[r].serial > most) most = members[r].serial;
+    }
+    return most;
+}

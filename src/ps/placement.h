@@ -14,7 +14,7 @@ typedef struct gw_ps_member {
     uint32_t fresh;      /* 1: it has just started, and has no state */
     uint32_t serves_only;       /* 1: it is only a server, not a worker */
     uint32_t leaves;     /* 1: it makes no more steps */
-    uint32_t reserved;   /* 0 */
+    uint32_t serial;     /* of the reducer among those with servers; fresh: the next number of its process */
     uint64_t first_step; /* the number of the job's first step */
     uint64_t pushes;     /* that it has made, in the partition with the most */
 } gw_ps_member;
@@ -39,5 +39,8 @@ int gw_placement_workers(const gw_placement *placement);
 /* The clock of a restarted worker: that of the slowest worker, so it blocks nobody. */
 uint64_t gw_placement_slowest_clock(const gw_placement *placement);
 uint64_t gw_placement_first_step(const gw_placement *placement); /* of the ranks that were not restarted */
+
+/* The reducer's serial number: that of the ranks that have it already, else the first that no rank has used. */
+uint32_t gw_ps_serial(const gw_ps_member *members, int world);
 
 #endif

@@ -8,7 +8,8 @@
 #include "ps/ps_internal.h"
 
 static const char *path_of(const gw_ps *ps, char path[PATH_MAX]) {
-    snprintf(path, PATH_MAX, "%s/server-%d.gw", ps->step_engine->config.snapshots, ps->own);
+    const gw_step_engine_config *c = &ps->step_engine->config;
+    snprintf(path, PATH_MAX, "%s/reducer-%u-server-%d.gw", c->snapshots, c->serial, ps->own);
     return path;
 }
 

@@ -17,7 +17,8 @@ struct gw_reducer {
     int workers;             /* ranks of comm that make steps: the lowest ones */
     bool serves_only;        /* this process makes no steps */
     gw_reducer_table table;  /* message to server processes; no bytes: there are no such processes */
-    uint32_t number;         /* server processes know it by this number */
+    uint32_t number;         /* server processes know it by this number; another one after a resume */
+    uint32_t serial;         /* among the job's reducers with servers; the same on all ranks, and after a resume */
     gw_strategy asked;       /* as it was committed */
     gw_strategy strategy;    /* with tuned sizes */
     gw_reducer_facts facts;  /* for checking which techniques combine */

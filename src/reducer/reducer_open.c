@@ -230,6 +230,7 @@ static gw_status begin(gw_reducer *reducer, const gw_reducer_tensor *tensors, co
     if (!status) status = gw_reducer_gather_members(reducer, &config, &who, error);
     if (status) return status;
     config.members = who;
+    config.serial = reducer->serial;
     status = gw_reducer_agree(reducer->comm, open_step_engine(reducer, &config, error), error);
     free(who);
     if (!status) status = gw_reducer_agree(reducer->comm, gw_reducer_transfer_state(reducer, error), error);

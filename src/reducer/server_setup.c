@@ -28,6 +28,23 @@ gw_status gw_reducer_split_comm(gw_reducer *reducer, gw_comm *comm, gw_comm **mi
     return gw_reducer_copy_last_error(gw_comm_split(all, 0, all->rank, mine), error);
 }
 
+static uint32_t offer_serial(const gw_reducer *reducer) {
+    gw_context *context = reducer->comm->context;
+    gw_context_lock(context);
+    uint32_t next = context->next_serial;
+    gw_context_unlock(context);
+    return reducer->fresh ? next : reducer->serial;
+}
+
+/* Takes the serial number that all ranks agree on; reducers that are committed later get higher ones. */
+static void take_serial(gw_reducer *reducer, const gw_ps_member *who) {
+    gw_context *context = reducer->comm->context;
+    reducer->serial = gw_ps_serial(who, reducer->comm->size);
+    gw_context_lock(context);
+    if (context->next_serial <= reducer->serial) context->next_serial = reducer->serial + 1;
+    gw_context_unlock(context);
+}
+
 gw_status gw_reducer_gather_members(gw_reducer *reducer, const gw_step_engine_config *config, gw_ps_member **out,
                             gw_error *error) {
     gw_comm *comm = reducer->comm;
@@ -36,12 +53,16 @@ gw_status gw_reducer_gather_members(gw_reducer *reducer, const gw_step_engine_co
     if (!who) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", comm->size);
     gw_ps_member mine = {.member = comm->context->job_env.member, .generation = reducer->generation, .serves = -1,
                          .copies = -1, .fresh = reducer->fresh, .serves_only = reducer->serves_only,
-                         .first_step = reducer->job_first_step};
+                         .serial = offer_serial(reducer), .first_step = reducer->job_first_step};
     if (reducer->step_engine) gw_ps_describe_member(gw_step_engine_servers(reducer->step_engine), &mine);
     gw_status status = gw_reducer_copy_last_error(gw_allgather(comm, &mine, who, sizeof mine, GW_U8), error);
-    if (status) free(who);
-    else *out = who;
-    return status;
+    if (status) {
+        free(who);
+        return status;
+    }
+    take_serial(reducer, who);
+    *out = who;
+    return GW_OK;
 }
 
 /* Server state. */

@@ -40,6 +40,7 @@ typedef struct gw_step_engine_config {
     bool factors;            /* fully connected layers may be sent as factors (factors.h) */
     const gw_ps_member *members; /* with servers, one for each rank of the team; NULL: all ranks have just started and
                                     are workers. Read only by open and rejoin */
+    uint32_t serial;         /* with servers: of this reducer among those of the job; in the names of its snapshots */
     int replicas;            /* of each server: 0 or 1 */
     uint64_t snapshot_every; /* steps between two snapshots of a server; 0: none */
     const char *snapshots;   /* the directory they are written to; outlives the engine. NULL: no snapshots */

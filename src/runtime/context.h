@@ -68,6 +68,7 @@ typedef struct gw_context {
     gw_comm *comms;           /* (L) */
     gw_comm *everyone;        /* (L) workers and server processes; one of comms. NULL: no server processes */
     uint32_t next_reducer;       /* (L) number of the next reducer that server processes join */
+    uint32_t next_serial;     /* (L) serial number of the next reducer with servers */
     gw_request *spare_requests; /* (L) */
     gw_flight flight;         /* (L) the last operations */
     struct gw_trace *trace;   /* (L) the current recording; NULL: none. Callers' threads read it too */
