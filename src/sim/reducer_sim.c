@@ -15,17 +15,31 @@ static float whole_number(int rank, int layer, int step, size_t element) {
     return (float)((rank + 1) * (int)(element % 13) + 3 * step + layer - 20);
 }
 
+static bool is_absent(const gw_reducer_sim *t, int rank, int layer, int step) {
+    return (rank * 5 + layer * 3 + step) % 8 < t->absence;
+}
+
+static int micro_steps(const training_rank *self) {
+    return (self->base.rank + self->step) % (self->sim->training->micro_steps + 1);
+}
+
+/* What must not be sent is not a number. */
 static void fill_gradient(const training_rank *self, int layer, float *gradient) {
     const gw_reducer_sim *t = self->sim->training;
     size_t count = t->layer[layer].count;
+    if (gw_step_engine_accumulates(self->step_engine) || is_absent(t, self->base.rank, layer, self->step)) {
+        for (size_t i = 0; i < count; i++) gradient[i] = NAN;
+        return;
+    }
     if (t->gradient) t->gradient(self->base.rank, layer, self->step, self->weights + self->at[layer], count, gradient);
     else for (size_t i = 0; i < count; i++) gradient[i] = whole_number(self->base.rank, layer, self->step, i);
 }
 
 static double mean_of(const training_rank *self, int layer, int step, size_t element) {
+    const gw_reducer_sim *t = self->sim->training;
     double sum = 0;
-    for (int r = 0; r < self->sim->training->world; r++)
-        if (self->in[r]) sum += whole_number(r, layer, step, element);
+    for (int r = 0; r < t->world; r++)
+        if (self->in[r] && !is_absent(t, r, layer, step)) sum += whole_number(r, layer, step, element);
     return sum / gw_team_size(self->team);
 }
 
@@ -45,8 +59,8 @@ static void check_result(training_rank *self, int layer, int step, const float *
     if (!*first) *first = hash;
     if (hash != *first)
         broken(s, "rank %d has another result for layer %d of step %d than others", self->base.rank, layer, step);
-    for (size_t i = 0; s->exact && i < count; i++)
-        if (fabs(values[i] - mean_of(self, layer, step, i)) > 1e-4) {
+    for (size_t i = 0; i < count; i++)
+        if (isnan(values[i]) || (s->exact && fabs(values[i] - mean_of(self, layer, step, i)) > 1e-4)) {
             broken(s, "rank %d, layer %d, step %d: element %zu is %g, not the mean %g", self->base.rank, layer, step, i,
                    (double)values[i], mean_of(self, layer, step, i));
             return;
@@ -120,21 +134,25 @@ void gw_reducer_sim_begin(training_rank *self, phase next, gw_time duration) {
     gw_sim_timer(self->base.sim->net, self->base.rank, self->until);
 }
 
-/* Behaves like a call of the library: a new call returns a known failure at once; a waiting call first checks whether
- * its result has arrived. False: it still waits, or has failed. */
-static bool answered(training_rank *self, bool (*holds)(const gw_step_engine *, int), int layer) {
-    bool here = (self->waits || !self->failed) && holds(self->step_engine, layer);
+bool gw_reducer_sim_answered(training_rank *self, const gw_step_engine *step_engine,
+                             bool (*holds)(const gw_step_engine *, int), int layer) {
+    bool here = (self->waits || !self->failed) && holds(step_engine, layer);
     self->waits = !here;
     if (!here && self->failed) gw_reducer_sim_call_failed(self);
     return here;
+}
+
+static bool answered(training_rank *self, bool (*holds)(const gw_step_engine *, int), int layer) {
+    return gw_reducer_sim_answered(self, self->step_engine, holds, layer);
 }
 
 static bool wait_for_layer(training_rank *self) {
     training_sim *s = self->sim;
     const gw_reducer_sim *t = s->training;
     if (!answered(self, gw_step_engine_usable, self->layer)) return false;
-    if (self->layer == 0 && self->base.rank == 0) s->outcome->began[self->step] = gw_sim_now(s->base.net);
-    if (self->step > self->first && !t->updates)
+    if (self->layer == 0 && self->base.rank == 0 && self->pass == 0)
+        s->outcome->began[self->step] = gw_sim_now(s->base.net);
+    if (self->step > self->first && !t->updates && self->pass == 0)
         check_result(self, self->layer, self->step - 1, self->gradients + self->at[self->layer]);
     gw_reducer_sim_begin(self, FORWARD, t->layer[self->layer].forward);
     return true;
@@ -151,20 +169,40 @@ static bool forward(training_rank *self) {
     return true;
 }
 
+void gw_reducer_sim_begin_step(training_rank *self) {
+    self->pass = 0;
+    self->layer = 0;
+    gw_step_engine_accumulate(self->step_engine, micro_steps(self) > 0);
+}
+
 static void end_step(training_rank *self) {
     gw_error error = {.rank = -1};
+    if (gw_step_engine_accumulates(self->step_engine)) {
+        gw_step_engine_accumulate(self->step_engine, ++self->pass < micro_steps(self));
+        self->layer = 0;
+        self->phase = WAIT;
+        return;
+    }
     if (gw_step_engine_end(self->step_engine, &error)) broken(self->sim, "rank %d: %s", self->base.rank, error.text);
-    self->layer = 0;
-    self->phase = ++self->step < self->end ? WAIT : FLUSH;
+    self->step++;
+    gw_reducer_sim_begin_step(self);
+    self->phase = SECOND;
+}
+
+static bool second(training_rank *self) {
+    if (!gw_reducer_sim_second_step(self)) return false;
+    self->phase = self->step < self->end ? WAIT : FLUSH;
+    return true;
 }
 
 static bool hand_over(training_rank *self) {
     gw_error error = {.rank = -1};
+    bool complete, absent = is_absent(self->sim->training, self->base.rank, self->layer, self->step);
     if (!answered(self, gw_step_engine_settled, self->layer)) return false; /* the last exchange still runs */
     fill_gradient(self, self->layer, self->gradients + self->at[self->layer]);
-    bool complete;
-    if (gw_step_engine_ready(self->step_engine, &self->layer, 1, &complete, &error))
-        broken(self->sim, "rank %d: %s", self->base.rank, error.text);
+    if (absent) gw_step_engine_absent(self->step_engine, self->layer, &complete, &error);
+    else gw_step_engine_ready(self->step_engine, &self->layer, 1, &complete, &error);
+    if (error.status) broken(self->sim, "rank %d: %s", self->base.rank, error.text);
     if (--self->layer < 0) end_step(self);
     else gw_reducer_sim_begin(self, BACKWARD, self->sim->training->layer[self->layer].backward);
     return true;
@@ -183,6 +221,7 @@ static bool flush(training_rank *self) {
     const gw_reducer_sim *t = self->sim->training;
     for (int i = 0; i < t->layers; i++)
         if (!answered(self, gw_step_engine_settled, i)) return false;
+    if (!gw_reducer_sim_second_settled(self)) return false;
     gw_step_engine_settle(self->step_engine);
     if (self->base.rank == 0) self->sim->outcome->began[self->end] = gw_sim_now(self->base.sim->net);
     check_end(self);
@@ -199,6 +238,7 @@ static bool go_on(training_rank *self) {
         if (computed) self->phase = HAND_OVER;
         return computed;
     case HAND_OVER: return hand_over(self);
+    case SECOND: return second(self);
     case FLUSH: return flush(self);
     case SHRINK: return gw_reducer_sim_shrink(self);
     case RESUME: return gw_reducer_sim_resume(self);
@@ -318,7 +358,10 @@ static gw_status open_rank(training_sim *s, int rank, gw_error *error) {
     self->weights = calloc(total + 1, sizeof *self->weights);
     if (!self->gradients || !self->weights) return gw_fail(error, GW_MEMORY, "out of memory for a simulated rank");
     gw_status status = open_core(self, rank, error);
-    return status ? status : open_step_engine(self, error);
+    if (!status) status = open_step_engine(self, error);
+    if (!status) status = gw_reducer_sim_second_open(self, FIRST_TEAM + SECOND_TEAM, error);
+    if (!status) gw_reducer_sim_begin_step(self);
+    return status;
 }
 
 static void close_rank(training_rank *self) {
@@ -327,6 +370,7 @@ static void close_rank(training_rank *self) {
     if (self->step_engine) gw_core_detach(self->base.core, &self->callback);
     gw_step_engine_close(self->step_engine);
     gw_team_close(self->team);
+    gw_reducer_sim_second_close(self);
     gw_core_close(self->base.core);
     gw_policy_check_free(&self->policy_check);
     free(self->flat);

@@ -2,6 +2,9 @@
  * timers, layer by layer, and hands its gradients to a step engine. Step engine, schedule, synchronization, codecs and
  * engine are the production code; only compute, links and the clock are simulated.
  *
+ * A rank may lack the gradient of a layer in a step, make micro-steps whose gradients stay local, and have a second
+ * reducer whose steps are in flight beside those of the first.
+ *
  * Checks during the run: every result is the mean of that step's gradients (or the same on all ranks, if a codec is
  * lossy); every gradient is applied exactly once; credit is never exceeded; under a policy that orders by urgency no
  * bucket starts while a more urgent one is ready; a flush leaves nothing in flight.
@@ -35,6 +38,10 @@ typedef struct gw_reducer_sim {
     bool scattered;    /* gradients are not contiguous in memory */
     bool updates;      /* the reducer runs the optimiser */
     gw_strategy strategy;
+    int absence;       /* of 8 gradients, so many are absent on a rank */
+    int micro_steps;   /* at most so many come before a step; 0: none */
+    bool two;          /* there is a second reducer */
+    gw_strategy second_strategy;
     gw_sim_fault fault; /* NONE, KILL, KILL_TWO, PARTITION or ABORT */
     int victim, second; /* ranks with the fault; KILL_TWO: both; PARTITION: ranks from victim on are the other side */
     gw_time fault_at, second_at; /* second_at: after fault_at */

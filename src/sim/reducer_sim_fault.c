@@ -99,6 +99,7 @@ static void move(training_rank *self, gw_error *error) {
     if (!status) status = gw_step_engine_config_from_strategy(&config, &self->sim->training->strategy, error);
     if (!status) gw_step_engine_rejoin(self->step_engine, &config, error);
     gw_core_attach(self->base.core, &self->callback);
+    gw_reducer_sim_second_move(self, id + SECOND_TEAM, error);
     gw_policy_check_free(&self->policy_check);
     self->policy_check.buckets = 0;
 }
@@ -145,8 +146,8 @@ static void go_on(training_rank *self, uint64_t next) {
     gw_step_engine_resume(self->step_engine);
     self->first = self->step = (int)next;
     self->end = end_of(self->sim, next);
-    self->layer = 0;
     self->moved = true;
+    gw_reducer_sim_begin_step(self);
     gw_reducer_sim_begin(self, WAIT, 0);
 }
 
@@ -173,6 +174,7 @@ bool gw_reducer_sim_resume(training_rank *self) {
     catch_up(members, &progress);
     check_same(s, members, progress.world);
     memset(s->hash, 0, sizeof s->hash);
+    for (int i = 0; i < progress.world; i++) gw_reducer_sim_second_go_on(members[i], members, progress.world);
     for (int i = 0; i < progress.world; i++) go_on(members[i], gw_progress_table_next(&progress));
     free(progress.entries);
     return true;

@@ -1,5 +1,5 @@
-/* reducer_sim_internal.h - shared by reducer_sim.c (a rank's program, checks) and reducer_sim_fault.c (faults and
- * recovery). */
+/* reducer_sim_internal.h - shared by reducer_sim.c (a rank's program, checks), reducer_sim_second.c (a second reducer)
+ * and reducer_sim_fault.c (faults and recovery). */
 #ifndef GW_SIM_REDUCER_SIM_INTERNAL_H
 #define GW_SIM_REDUCER_SIM_INTERNAL_H
 
@@ -12,13 +12,24 @@
 #define FIRST_TEAM 1
 #define TRAINING_DEADLINE (2 * GW_SECOND) /* in runs with a fault */
 #define STEPS_AFTER 3                     /* of the survivors */
+#define SECOND_TEAM 1000                  /* team id of the second reducer, counted from that of the first */
+#define SECOND_FLOATS 3000                /* of its tensors */
 
 /* WAIT: the forward pass waits for a layer. HAND_OVER: the gradient is handed over once the layer's last exchange is
- * settled. SHRINK: a call has failed, and the survivors agree on the members. RESUME: they wait for each other. OUT:
- * the rank may not go on. */
-typedef enum phase { WAIT, FORWARD, BACKWARD, HAND_OVER, FLUSH, OVER, SHRINK, RESUME, OUT } phase;
+ * settled. SECOND: the step has ended, and the second reducer makes one. SHRINK: a call has failed, and the survivors
+ * agree on the members. RESUME: they wait for each other. OUT: the rank may not go on. */
+typedef enum phase { WAIT, FORWARD, BACKWARD, HAND_OVER, SECOND, FLUSH, OVER, SHRINK, RESUME, OUT } phase;
 
 typedef struct training_sim training_sim;
+
+typedef struct second_reducer {
+    gw_team *team;
+    gw_step_engine *step_engine; /* NULL: there is none */
+    gw_progress_callback callback;
+    float gradients[SECOND_FLOATS];
+    int step;         /* the next */
+    bool handed_over; /* it has made a step in this team */
+} second_reducer;
 
 typedef struct training_rank {
     gw_control_sim_rank base; /* first */
@@ -33,6 +44,8 @@ typedef struct training_rank {
     phase phase;
     bool waits;                        /* a call is blocked */
     int first, step, end, layer;       /* steps: the first in this team, the current, the one after the last */
+    int pass;                          /* micro-steps of the current step so far */
+    second_reducer second;
     gw_time until;                     /* end of its compute */
     gw_rng rng;
     gw_policy_check policy_check;
@@ -59,6 +72,19 @@ struct training_sim {
 uint64_t gw_reducer_sim_hash(const float *values, size_t count);
 gw_status gw_reducer_sim_team(training_rank *self, uint32_t id, const bool *in, gw_error *error);
 void gw_reducer_sim_begin(training_rank *self, phase next, gw_time duration);
+void gw_reducer_sim_begin_step(training_rank *self);
+/* Behaves like a call of the library: a new call returns a known failure at once; a waiting call first checks whether
+ * its result has arrived. False: it still waits, or has failed. */
+bool gw_reducer_sim_answered(training_rank *self, const gw_step_engine *step_engine,
+                             bool (*holds)(const gw_step_engine *, int), int layer);
+
+/* reducer_sim_second.c. They do nothing if there is no second reducer. settled, step: false while it waits. */
+gw_status gw_reducer_sim_second_open(training_rank *self, uint32_t id, gw_error *error);
+void gw_reducer_sim_second_close(training_rank *self);
+bool gw_reducer_sim_second_settled(training_rank *self);
+bool gw_reducer_sim_second_step(training_rank *self);
+void gw_reducer_sim_second_move(training_rank *self, uint32_t id, gw_error *error);
+void gw_reducer_sim_second_go_on(training_rank *self, training_rank *const *members, int count);
 
 /* reducer_sim_fault.c */
 void gw_reducer_sim_inject_fault(training_sim *sim); /* if it is due */

@@ -61,6 +61,16 @@ static gw_status draw_strategy(gw_reducer_sim *t, const gw_technique *policy, gw
     return gw_fail(error, GW_UNSUPPORTED, "arch=%s is not simulated here", arch->name);
 }
 
+/* The calls of its ranks: who lacks gradients, micro-steps, a second reducer. */
+static gw_status draw_calls(gw_reducer_sim *t, const gw_technique *policy, gw_rng *rng, gw_error *error) {
+    char line[2 * GW_TECHNIQUE_TEXT_BYTES], schedule[GW_TECHNIQUE_TEXT_BYTES];
+    t->absence = pick(rng, 2) ? pick(rng, 5) : 0;
+    t->micro_steps = pick(rng, 3) ? 0 : 1 + pick(rng, 2);
+    t->two = pick(rng, 2);
+    snprintf(line, sizeof line, "transport=sim schedule=%s", gw_draw_setting(rng, policy, schedule));
+    return gw_strategy_parse(line, &t->second_strategy, error);
+}
+
 gw_status gw_reducer_sim_make(gw_reducer_sim *t, uint64_t seed, const char *policy, gw_error *error) {
     gw_rng rng = gw_rng_make(seed, 17);
     *t = (gw_reducer_sim){.seed = seed, .steps = 4}; /* every example of a synchronization exchanges in the last step */
@@ -73,7 +83,8 @@ gw_status gw_reducer_sim_make(gw_reducer_sim *t, uint64_t seed, const char *poli
     gw_status status = GW_UNSUPPORTED;
     for (int draws = 0; status == GW_UNSUPPORTED && draws < DRAWS_MAX; draws++)
         status = draw_strategy(t, *schedule, &rng, error);
-    return status;
+    gw_rng calls = gw_rng_make(seed, 19);
+    return status ? status : draw_calls(t, *schedule, &calls, error);
 }
 
 void gw_reducer_sim_break(gw_reducer_sim *t, uint64_t seed, gw_time duration) {
