@@ -1,5 +1,8 @@
 /* test_combinations.c - a covering set of strategy lines has every pair of techniques of two axes: each line trains a
- * small model to a falling loss; a pair without a line is refused with a reason. SHOW_STRATEGIES=1 prints the lines. */
+ * small model to a falling loss, with micro-steps and with gradients that some ranks lack; a pair without a line is
+ * refused with a reason. SHOW_STRATEGIES=1 prints the lines. */
+#include <math.h>
+
 #include "small_job.h"
 #include "strategy/combine.h"
 
@@ -108,6 +111,23 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     for (size_t i = 0; i < u->count; i++) weights[i] -= 0.01f * (float)u->scale * gradient[i];
 }
 
+/* In a micro-step, and of an absent tensor, the gradient must not be sent: it is not a number. */
+static void fill(model *m, int tensor, bool sent) {
+    size_t first = (size_t)((float *)m->tensors[tensor].weights - m->weights);
+    for (size_t i = first; i < first + m->tensors[tensor].count; i++)
+        m->gradients[i] = sent ? m->weights[i] - m->target[i] : NAN;
+}
+
+static void make_micro_step(gw_reducer *reducer, model *m) {
+    CHECK_EQ(GW_OK, gw_reducer_accumulate(reducer, true));
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        fill(m, t, false);
+        CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
+    }
+    CHECK_EQ(GW_OK, gw_reducer_end(reducer));
+    CHECK_EQ(GW_OK, gw_reducer_accumulate(reducer, false));
+}
+
 static void train(gw_comm *comm, const char *line) {
     static model m;
     gw_reducer *reducer = NULL;
@@ -121,10 +141,11 @@ static void train(gw_comm *comm, const char *line) {
     if (!reducer) printf("    %s: %s\n", line, gw_last_error(NULL)), exit(1);
     for (int number = 0; number < STEPS; number++) {
         for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
+        if (number % 3 == 1) make_micro_step(reducer, &m);
         for (int t = TENSORS - 1; t >= 0; t--) {
-            size_t first = (size_t)((float *)m.tensors[t].weights - m.weights);
-            for (size_t i = first; i < first + m.tensors[t].count; i++) m.gradients[i] = m.weights[i] - m.target[i];
-            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
+            bool absent = (number + t + gw_rank(comm)) % 5 == 0;
+            fill(&m, t, !absent);
+            CHECK_EQ(GW_OK, absent ? gw_reducer_absent(reducer, t) : gw_reducer_ready(reducer, t));
         }
         CHECK_EQ(GW_OK, gw_reducer_end(reducer));
     }
