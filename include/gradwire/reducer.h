@@ -14,8 +14,8 @@
  * communicator every call returns its error.
  *
  * Several reducers (the two models of a GAN) may be open on one communicator, with steps of all of them in flight. Each
- * may have another strategy, and a thread of its own. Collective calls (commit, resume, leave, close, and while a
- * schedule is tuned or measured also end) are made in the same order on all ranks. All other calls of different
+ * may have another strategy, and a thread of its own. Collective calls (commit, resume, leave, close, workers, and
+ * while a schedule is tuned or measured also end) are made in the same order on all ranks. All other calls of different
  * reducers need no common order, as long as no rank waits for a tensor that another rank hands over only after a wait
  * of its own. */
 #ifndef GRADWIRE_REDUCER_H
@@ -78,8 +78,8 @@ typedef struct gw_reducer_options {
     gw_reducer_update_fn *update; /* NULL: the caller updates after gw_reducer_wait */
     void *ctx;                    /* passed to update, state and rate */
     const char *tune;             /* "off"; "on": sizes of the schedule are tuned during the first steps, and the result
-                                     is never slower than the start; or a file that stores the result for the next run.
-                                     NULL: GRADWIRE_TUNE, else off. The same on all ranks. */
+                                     is never slower than the start; or a file that stores the result for the next run,
+                                     one for each reducer. NULL: GRADWIRE_TUNE, else off. The same on all ranks. */
     gw_reducer_state_fn *state;   /* the arrays that update keeps from step to step; NULL: none */
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
@@ -137,7 +137,8 @@ GW_API gw_status gw_reducer_flush(gw_reducer *reducer);
 GW_API gw_status gw_reducer_leave(gw_reducer *reducer);
 /* After a failure: the reducer continues over another communicator, from gw_regroup or gw_shrink. Every rank that has
  * the reducer calls this; a restarted rank (gw_regroup) calls gw_reducer_commit. If it fails because more ranks were
- * lost, call it again with the communicator of the next gw_regroup or gw_shrink.
+ * lost, call it again with the communicator of the next gw_regroup or gw_shrink. Several reducers are resumed one after
+ * the other, those of the same tensors and strategy in the order in which they were committed.
  *
  * Without servers the interrupted step is over. Each tensor has received the whole result of that step or nothing of it
  * (gw_reducer_reached), but ranks may differ. Where a tensor is behind, its weights and the optimiser's arrays
