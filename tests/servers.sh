@@ -34,6 +34,8 @@ play "asp, replicas: ranks come back, nothing is lost" "arch=ps:servers=2,replic
     --restarts 1000
 play "server processes, replicas: they come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp" "$kills" back \
     "4 5" 0 --restarts 1000 --servers 2
+play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=2 sync=asp" "$kills" back "0 2" 20 \
+    --restarts 1000
 [ -n "$quick" ] || {
     play "server processes: a dead worker is dropped" "sync=ssp:staleness=2" 1 dropped "1 3" 0 --elastic --servers 2
     play "server processes, bsp, elastic: the mean over those left" "sync=bsp" 1 dropped "1 3" 0 --elastic --servers 2
@@ -47,8 +49,6 @@ play "server processes, replicas: they come back, nothing is lost" "arch=ps:serv
     play "ssp: workers come back" "arch=ps:servers=2 sync=ssp:staleness=2" "$kills" back "1 3" 0 --restarts 1000
     play "ssp, replicas: servers come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=ssp:staleness=3" "$kills" back \
         "0 2" 0 --restarts 1000
-    play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=2 sync=asp" "$kills" back "0 2" 20 \
-        --restarts 1000
     play "ssp, snapshots, p3" "arch=ps:servers=2,snapshot=2 sync=ssp:staleness=1 schedule=p3:slice=64K" "$kills" back "0 2" 20 \
         --restarts 1000
 }
