@@ -61,7 +61,7 @@ typedef struct gw_stream_state {
     uint64_t large_to; /* receive: one past the last posted action whose message is too large to be eager */
     gw_posted_recv recvs[GW_PIPELINE]; /* receive: by index modulo GW_PIPELINE */
     bool left[GW_PIPELINE];           /* send: the transport is done with the packet */
-    bool grant_queued;                /* receive: grant_packet is with the transport */
+    bool signal_queued;               /* signal_packet is with the transport */
     bool coll_running;                /* local: the shm collective runs action `done` */
     gw_native_task *native;           /* local: the library's task for action `done`; NULL: none */
     uint64_t coll_ticket;             /* local: its number among the team's shm tasks */
@@ -70,7 +70,7 @@ typedef struct gw_stream_state {
     uint8_t refusals;                 /* send, while recording: how often it was refused */
     /* The fields above are cleared when an operation starts; those below are set before each use. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
-    gw_packet grant_packet;        /* receive */
+    gw_packet signal_packet;       /* receive: its grants */
     gw_time handed_at[GW_PIPELINE];    /* send, while recording: indexed as packet */
     uint32_t queued_for[GW_PIPELINE];  /* ns */
     uint8_t retries[GW_PIPELINE];
@@ -178,6 +178,10 @@ void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op,
                         const gw_signature *mine);
 void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine);
 void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
+
+/* early_grants.c */
+void gw_early_grants_keep(gw_engine *engine, int from, const gw_frame *frame);
+void gw_early_grants_claim(gw_op *op, int job_rank); /* gives a started operation the early grants of this peer */
 
 /* executor.c */
 /* A message for a posted action arrived. bytes: its length; shorter than the buffer only where parts vary. */

@@ -210,8 +210,8 @@ static bool post_sends(gw_op *op, uint32_t number) {
 void gw_op_sent(gw_op *op, gw_packet *packet) {
     gw_stream_state *stream = &op->streams[(size_t)((uint8_t *)packet - (uint8_t *)op->streams) / sizeof *stream];
     gw_op_mark(op);
-    if (packet == &stream->grant_packet) {
-        stream->grant_queued = false;
+    if (packet == &stream->signal_packet) {
+        stream->signal_queued = false;
         return;
     }
     if (op->engine->trace) gw_engine_trace_sent(op, stream, (int)(packet - stream->packet));
@@ -446,7 +446,7 @@ static void finish(gw_op *op, gw_status status) {
 
 static bool is_complete(const gw_op *op) {
     for (uint32_t s = 0; s < op->plan.streams; s++)
-        if (op->streams[s].done < op->streams[s].desc.actions || op->streams[s].grant_queued) return false;
+        if (op->streams[s].done < op->streams[s].desc.actions || op->streams[s].signal_queued) return false;
     return true;
 }
 

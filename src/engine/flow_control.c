@@ -150,54 +150,11 @@ static void check_unexpected(gw_op *op) {
 
 /* Grants. */
 
-static void remember_grant(gw_engine *engine, int from, const gw_frame *frame) {
-    gw_peer *peer = &engine->peers[from];
-    for (int i = 0; i < peer->early_count; i++) {
-        gw_early_grant *early = &peer->early[i];
-        if (early->comm == frame->comm && early->op == frame->op && early->channel == frame->channel) {
-            if (frame->index > early->granted) early->granted = frame->index;
-            return;
-        }
-    }
-    if (peer->early_count == peer->early_capacity) {
-        int room = peer->early_capacity ? 2 * peer->early_capacity : 8;
-        gw_early_grant *grown = realloc(peer->early, (size_t)room * sizeof *grown);
-        if (!grown) {
-            gw_engine_report(engine, GW_MEMORY, -1, "out of memory for grants of rank %d", from);
-            return;
-        }
-        peer->early = grown;
-        peer->early_capacity = room;
-    }
-    peer->early[peer->early_count++] = (gw_early_grant){.comm = frame->comm, .channel = frame->channel, .op = frame->op,
-                                                        .granted = frame->index,
-                                                        .signature = gw_signature_of_frame(frame)};
-}
-
-static void claim_grants(gw_op *op, int job_rank) {
-    gw_peer *peer = &op->engine->peers[job_rank];
-    for (int i = 0; i < peer->early_count;) {
-        gw_early_grant *early = &peer->early[i];
-        if (early->comm != op->team->id || early->op != op->number) {
-            i++;
-            continue;
-        }
-        gw_stream_state *stream = gw_op_stream(op, GW_STREAM_SEND, job_rank, early->channel);
-        gw_signature mine = gw_op_expects(op, job_rank, &(gw_frame){.kind = GW_FRAME_GRANT});
-        if (!gw_signature_equal(&early->signature, &mine)) {
-            gw_engine_mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &mine);
-        } else if (stream && early->granted > stream->granted) {
-            stream->granted = early->granted;
-        }
-        peer->early[i] = peer->early[--peer->early_count];
-    }
-}
-
 void gw_flow_claim_early(gw_op *op) {
     if (op->pair_peer >= 0) {
-        claim_grants(op, op->pair_peer);
+        gw_early_grants_claim(op, op->pair_peer);
     } else {
-        for (int r = 0; r < op->team->size; r++) claim_grants(op, op->team->members[r]);
+        for (int r = 0; r < op->team->size; r++) gw_early_grants_claim(op, op->team->members[r]);
     }
     check_unexpected(op);
 }
@@ -220,14 +177,14 @@ void gw_flow_grant(gw_op *op, gw_stream_state *stream) {
 
 void gw_flow_grant_all(gw_op *op, gw_stream_state *stream) {
     gw_peer *peer = &op->engine->peers[stream->peer];
-    if (stream->grant_queued || stream->granted >= stream->posted || peer->lost) return;
-    stream->grant_packet = (gw_packet){.owner = op, .first = stream->granted};
+    if (stream->signal_queued || stream->granted >= stream->posted || peer->lost) return;
+    stream->signal_packet = (gw_packet){.owner = op, .first = stream->granted};
     stream->granted = stream->posted;
-    stream->grant_queued = true;
-    fill_frame(op, stream, &stream->grant_packet.frame, GW_FRAME_GRANT);
-    stream->grant_packet.frame.index = stream->granted;
+    stream->signal_queued = true;
+    fill_frame(op, stream, &stream->signal_packet.frame, GW_FRAME_GRANT);
+    stream->signal_packet.frame.index = stream->granted;
     op->engine->counters.grants_sent++;
-    peer->transport->ops->send(peer->transport, stream->peer, &stream->grant_packet);
+    peer->transport->ops->send(peer->transport, stream->peer, &stream->signal_packet);
 }
 
 bool gw_flow_send(gw_op *op, gw_stream_state *stream, const void *data, uint64_t bytes) {
@@ -423,7 +380,7 @@ static void grant_arrived(gw_engine *engine, int peer, const gw_frame *frame) {
     if (!op) {
         gw_team *team = find_team(engine, frame->comm);
         bool over = (frame->op & GW_PAIR_OP) ? gw_team_pair_over(team, peer, frame->op) : is_over(engine, peer, frame);
-        if (!over) remember_grant(engine, peer, frame);
+        if (!over) gw_early_grants_keep(engine, peer, frame);
         return;
     }
     gw_stream_state *stream = gw_op_stream(op, GW_STREAM_SEND, peer, frame->channel);
