@@ -16,6 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     gw_frame_write(&frame, again);
     if (memcmp(bytes, again, sizeof bytes) != 0) abort();
-    if (frame.length > GW_FRAME_PAYLOAD_MAX) abort();
+    if (frame.length > GW_FRAME_PAYLOAD_MAX || frame.tag > INT32_MAX) abort();
     return 0;
 }

@@ -18,6 +18,7 @@ static gw_frame sample(void) {
                       .index = UINT64_MAX,
                       .count = UINT64_C(0x8000000000000001),
                       .root = 77,
+                      .tag = INT32_MAX,
                       .length = GW_FRAME_PAYLOAD_MAX};
 }
 
@@ -37,6 +38,7 @@ static void survives_the_wire(void) {
     CHECK(memcmp(&in, &out, sizeof in) == 0);
     CHECK_EQ(0x04, bytes[12]); /* little-endian, whatever the machine */
     CHECK_EQ(0x88, bytes[24]);
+    CHECK_EQ(0xff, bytes[56]);
 }
 
 static void refuses_what_is_out_of_range(void) {
@@ -50,7 +52,7 @@ static void refuses_what_is_out_of_range(void) {
         CHECK(strstr(error.text, word) != NULL);                                                                       \
     } while (0)
     REFUSED(kind = 0, "kind");
-    REFUSED(kind = GW_FRAME_CREDIT + 1, "kind");
+    REFUSED(kind = GW_FRAME_RTS + 1, "kind");
     REFUSED(flags = 2, "flags");
     REFUSED(kind = GW_FRAME_GRANT, "flags");
     REFUSED(collective = 16, "collective");
@@ -58,10 +60,26 @@ static void refuses_what_is_out_of_range(void) {
     REFUSED(redop = GW_REDOPS, "operation");
     REFUSED(root = -2, "root");
     REFUSED(length = GW_FRAME_PAYLOAD_MAX + 1, "length");
+    REFUSED(tag = UINT32_C(1) << 31, "tag");
     gw_frame grant = {.kind = GW_FRAME_GRANT, .length = 1, .root = -1};
     CHECK_EQ(GW_PROTOCOL, through(grant, NULL));
     grant.length = 0;
     CHECK_EQ(GW_OK, through(grant, NULL));
+    grant.tag = 1;
+    CHECK_EQ(GW_OK, through(grant, NULL));
+    grant.kind = GW_FRAME_CREDIT;
+    CHECK_EQ(GW_PROTOCOL, through(grant, &error));
+    CHECK(strstr(error.text, "tag") != NULL);
+}
+
+static void a_ready_to_send_has_a_tag_and_no_payload(void) {
+    gw_frame rts = {.kind = GW_FRAME_RTS, .tag = 7, .root = -1};
+    CHECK_EQ(GW_OK, through(rts, NULL));
+    rts.length = 1;
+    CHECK_EQ(GW_PROTOCOL, through(rts, NULL));
+    rts.length = 0;
+    rts.flags = GW_FRAME_EAGER;
+    CHECK_EQ(GW_PROTOCOL, through(rts, NULL));
 }
 
 static void refuses_a_stream_out_of_step(void) {
@@ -76,4 +94,5 @@ static void refuses_a_stream_out_of_step(void) {
     CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes, NULL));
 }
 
-TEST_MAIN(CASE(survives_the_wire), CASE(refuses_what_is_out_of_range), CASE(refuses_a_stream_out_of_step))
+TEST_MAIN(CASE(survives_the_wire), CASE(refuses_what_is_out_of_range),
+          CASE(a_ready_to_send_has_a_tag_and_no_payload), CASE(refuses_a_stream_out_of_step))

@@ -89,7 +89,8 @@ static bool native_done(gw_team *team) {
 }
 
 void gw_fast_path_note(const gw_team *team, gw_op_brief *brief) {
-    *brief = (gw_op_brief){.signature = team->fast.signature, .number = team->next_op, .pair_peer = -1};
+    *brief = (gw_op_brief){.signature = team->fast.signature, .number = team->next_op, .pair_peer = -1,
+                           .tag = -1};
 }
 
 bool gw_fast_path_done(gw_team *team, bool watch) {

@@ -26,9 +26,9 @@ void gw_early_grants_keep(gw_engine *engine, int from, const gw_frame *frame) {
         gw_engine_report(engine, GW_MEMORY, -1, "out of memory for grants of rank %d", from);
         return;
     }
-    peer->early[peer->early_count++] = (gw_early_grant){.comm = frame->comm, .channel = frame->channel, .op = frame->op,
-                                                        .granted = frame->index,
-                                                        .signature = gw_signature_of_frame(frame)};
+    peer->early[peer->early_count++] =
+        (gw_early_grant){.comm = frame->comm, .channel = frame->channel, .tag = frame->tag, .op = frame->op,
+                         .granted = frame->index, .signature = gw_signature_of_frame(frame)};
 }
 
 void gw_early_grants_claim(gw_op *op, int job_rank) {
@@ -41,9 +41,11 @@ void gw_early_grants_claim(gw_op *op, int job_rank) {
         }
         gw_stream_state *stream = gw_op_stream(op, GW_STREAM_SEND, job_rank, early->channel);
         gw_signature mine = gw_op_expects(op, job_rank, &(gw_frame){.kind = GW_FRAME_GRANT});
-        if (!gw_signature_equal(&early->signature, &mine)) {
+        bool equal = gw_signature_equal(&early->signature, &mine);
+        bool offered = op->spec.tagged; /* to whatever send has this number: it need not fit */
+        if (!equal && !offered) {
             gw_engine_mismatch(op->engine, job_rank, early->comm, early->op, &early->signature, &mine);
-        } else if (stream && early->granted > stream->granted) {
+        } else if (stream && equal && gw_op_has_tag(op, early->tag) && early->granted > stream->granted) {
             stream->granted = early->granted;
         }
         peer->early[i] = peer->early[--peer->early_count];

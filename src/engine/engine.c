@@ -43,6 +43,7 @@ void gw_engine_close(gw_engine *engine) {
     for (int r = 0; r < engine->config.world; r++) {
         for (int i = 0; i < GW_EAGER_SLOTS; i++) free(engine->peers[r].unexpected[i].bytes);
         free(engine->peers[r].early);
+        free(engine->peers[r].requests);
     }
     free_ops(engine->active);
     free_ops(engine->spare);
@@ -161,6 +162,7 @@ static void release(gw_team *team) {
     free(team->sent_to);
     free(team->received_from);
     free(team->sources);
+    gw_tags_close(team->tags);
     free(team);
 }
 
@@ -188,6 +190,7 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
     team->next = engine->teams;
     engine->teams = team;
+    gw_pair_claim_early(team);
     *out = team;
     return GW_OK;
 memory:

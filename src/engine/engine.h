@@ -9,7 +9,12 @@
  * is started. A blocking collective may send chunks of up to GW_EAGER_COLLECTIVE_BYTES eagerly. Training steps and
  * active messages (active_message.h) may not: there the receiver decides what comes first, and when it has room.
  * Credits return with the next frame. When all slots of a peer are in use, the receiver also grants small messages that
- * it is ready for, so operations started early can never block those that other ranks wait for. */
+ * it is ready for, so operations started early can never block those that other ranks wait for.
+ *
+ * A tagged send announces itself: by its first message if that is eager or granted, else by a frame without payload
+ * (GW_FRAME_RTS), which needs no credit. So unmatched sends never block those that the receiver waits for. A receive of
+ * large messages from one rank does not wait for the announcement: it offers a grant to the next send of that rank.
+ * The sender uses it if tag, count and type are the same, so a large message is as fast as one matched by number. */
 #ifndef GW_ENGINE_H
 #define GW_ENGINE_H
 
@@ -27,6 +32,7 @@
 #define GW_PIPELINE 8 /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024) /* default limit of one message */
 #define GW_TEXT_BYTES 160
+#define GW_ANY_SOURCE (-1) /* root of a tagged receive: any rank of the team */
 
 typedef struct gw_engine gw_engine;
 typedef struct gw_team gw_team;
@@ -48,7 +54,7 @@ typedef struct gw_op_spec {
     const size_t *counts; /* as in gw_plan_request; copied */
     gw_dtype dtype;
     gw_redop redop;
-    int root;             /* team rank; the peer for send and recv; -1: none */
+    int root;             /* team rank; the peer for send and recv, which may be GW_ANY_SOURCE; -1: none */
     size_t chunk_bytes;   /* 0: GW_CHUNK_BYTES */
     /* Opaque elements, for payloads of codecs: unit_bytes each (0: elements of dtype), combined by merge. */
     size_t unit_bytes;
@@ -67,6 +73,11 @@ typedef struct gw_op_spec {
     bool eager; /* messages of up to GW_EAGER_COLLECTIVE_BYTES need no grant; the same on all ranks */
     bool patient; /* nothing waits for it yet: its deadline starts with gw_op_expect */
     gw_time deadline; /* longest time without progress, ns; 0: the engine's */
+    /* Point to point: matched by tag (tag_matching.h), not by number. Sends and receives of users are tagged; those of
+     * this library on teams of its own are not. */
+    bool tagged;
+    int tag;     /* at least 0 */
+    int *source; /* tagged receive: written with the sender's team rank once it has succeeded; NULL: not wanted */
 } gw_op_spec;
 
 /* True if both give the same plan. Uneven requests never compare equal. */
@@ -155,8 +166,9 @@ typedef struct gw_signature {
 typedef struct gw_op_brief {
     gw_signature signature;
     uint64_t number;
-    int pair_peer; /* -1: a collective */
+    int pair_peer; /* -1: a collective, or a receive from any rank that no send has matched */
     bool sends;
+    int tag; /* -1: none */
 } gw_op_brief;
 
 void gw_op_note(const gw_op *op, gw_op_brief *brief);

@@ -3,9 +3,14 @@
 #define GW_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
+#include "engine/tag_matching.h"
 #include "shm/shm_coll.h"
 
 #define GW_PAIR_OP (UINT64_C(1) << 63) /* flag: a point-to-point operation, numbered per pair and direction */
+#define GW_PAIR_DOWN (UINT64_C(1) << 62) /* flag beside it: from a higher rank to a lower one */
+#define GW_TAGGED_OP (UINT64_C(1) << 61) /* flag beside GW_PAIR_OP: matched by tag, and numbered apart */
+#define GW_OP_NUMBER(op) ((op) & (GW_TAGGED_OP - 1)) /* without flags */
+#define GW_UNMATCHED_OP UINT64_MAX     /* number of a tagged receive until a send matches it */
 #define GW_HISTORY 64                  /* signatures of finished operations that a team remembers */
 
 /* A slot of the unexpected queue: a message that came before its operation was started here. */
@@ -19,7 +24,7 @@ typedef struct gw_unexpected {
 
 /* A grant for an operation that is not started here yet. */
 typedef struct gw_early_grant {
-    uint32_t comm, channel;
+    uint32_t comm, channel, tag;
     uint64_t op, granted;
     gw_signature signature;
 } gw_early_grant;
@@ -37,6 +42,8 @@ typedef struct gw_peer {
     gw_unexpected unexpected[GW_EAGER_SLOTS];
     gw_early_grant *early; /* grows to the number of the peer's pending operations */
     int early_count, early_capacity;
+    gw_frame *requests; /* RTS frames of communicators that are not open here yet */
+    int request_count, request_capacity;
     gw_packet credit_packet;
     bool credit_queued;
 } gw_peer;
@@ -70,7 +77,7 @@ typedef struct gw_stream_state {
     uint8_t refusals;                 /* send, while recording: how often it was refused */
     /* The fields above are cleared when an operation starts; those below are set before each use. */
     gw_packet packet[GW_PIPELINE]; /* send: by index modulo GW_PIPELINE */
-    gw_packet signal_packet;       /* receive: its grants */
+    gw_packet signal_packet;       /* receive: its grants; tagged send: its RTS */
     gw_time handed_at[GW_PIPELINE];    /* send, while recording: indexed as packet */
     uint32_t queued_for[GW_PIPELINE];  /* ns */
     uint8_t retries[GW_PIPELINE];
@@ -81,7 +88,10 @@ struct gw_op {
     gw_team *team;
     gw_op *next;      /* in the engine's list of active, or free, operations */
     uint64_t number;
-    int pair_peer;    /* job rank of the peer; -1: a collective */
+    int pair_peer;    /* job rank of the peer; -1: a collective, or an unmatched receive from any rank */
+    bool requested;   /* tagged send: announced by an RTS, so its first message waits for a grant */
+    uint64_t offered; /* unmatched receive: number of the send that may use its grant; GW_UNMATCHED_OP: none */
+    gw_tag_recv tag_recv; /* of a tagged receive */
     gw_op_spec spec;
     size_t *counts;   /* own copy, NULL: even */
     size_t counts_capacity;
@@ -130,7 +140,8 @@ struct gw_team {
     uint64_t next_op;
     gw_fast_path fast;
     const void **sources; /* size entries, scratch of fold actions */
-    uint64_t *sent_to, *received_from; /* point-to-point operations started so far, by team rank */
+    uint64_t *sent_to, *received_from; /* point-to-point operations without tag started so far, by team rank */
+    gw_tag_matching *tags; /* those with tags; NULL: none so far */
     gw_signature history[GW_HISTORY];  /* of finished collectives, by number modulo GW_HISTORY */
 };
 
@@ -154,18 +165,20 @@ struct gw_engine {
 
 /* flow_control.c */
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame);
+gw_team *gw_engine_team(gw_engine *engine, uint32_t id); /* NULL: not open here */
 uint64_t gw_flow_eager_bytes(const gw_op *op, int peer); /* larger messages to this job rank need a grant */
 void gw_flow_claim_early(gw_op *op);                   /* gives a started operation its early grants */
 uint64_t gw_flow_unexpected(const gw_op *op, const gw_stream_state *stream); /* count of its unexpected messages */
 bool gw_flow_take_unexpected(gw_op *op, gw_stream_state *stream,
                              uint64_t index);           /* copies an unexpected message into its receive buffer */
 void gw_flow_grant(gw_op *op, gw_stream_state *stream); /* grants posted receives where the sender needs it */
-void gw_flow_grant_all(gw_op *op, gw_stream_state *stream);      /* grants all posted receives */
+void gw_flow_grant_all(gw_op *op, gw_stream_state *stream, uint64_t number); /* grants all posted receives to a send */
 bool gw_flow_send(gw_op *op, gw_stream_state *stream, const void *data,
                   uint64_t bytes);                     /* false: no grant and no credit yet */
 void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: returns credits that peers may need */
 void gw_flow_discard(gw_engine *engine);               /* after a failure: empties unexpected queues, resets credits */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
+const char *gw_signature_message(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
 gw_signature gw_signature_unpack(const uint64_t packed[2]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
@@ -177,6 +190,8 @@ bool gw_signature_equal(const gw_signature *a, const gw_signature *b);
 void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op, const gw_signature *theirs,
                         const gw_signature *mine);
 void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine);
+/* The sender of a message and this rank, which receives it, disagree about it. */
+void gw_engine_tag_mismatch(const gw_op *op, const gw_signature *theirs);
 void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
 
 /* early_grants.c */
@@ -190,13 +205,14 @@ void gw_op_arrived(gw_op *op, gw_stream_state *stream, uint64_t index, const voi
  * message. */
 bool gw_op_reduce_part(gw_op *op, gw_stream_state *stream, uint64_t index, uint64_t at, const void *data,
                        uint64_t bytes);
-bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number); /* a send to job rank peer is over */
+void gw_op_post_receives(gw_op *op, gw_stream_state *stream); /* without granting them */
 bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_ACTION_WAITS]);
 const char *gw_op_text(const gw_op *op, char text[GW_TEXT_BYTES]);
 bool gw_op_advance(gw_op *op); /* runs all actions that can run; true if any moved */
 /* Something has arrived for it; or it never gets events, as in a shm collective or in the transport's library. */
 bool gw_op_needs_poll(const gw_op *op);
 void gw_op_mark(gw_op *op);
+void gw_op_progress(gw_op *op); /* it has moved: its deadline starts again */
 gw_stream_state *gw_op_stream(gw_op *op, gw_stream_kind kind, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
 
@@ -208,6 +224,28 @@ void gw_op_report_coll(gw_op *op, const gw_error *error);
 static inline uint64_t gw_op_allowed(const gw_op *op, const gw_stream_state *stream) {
     uint64_t allowed = op->spec.allowed;
     return allowed && allowed < stream->desc.actions ? allowed : stream->desc.actions;
+}
+
+/* point_to_point.c */
+gw_status gw_pair_number(gw_op *op, gw_error *error); /* gives a new send or receive its peer and number */
+void gw_pair_match(gw_op *op);                        /* looks for the send of a new tagged receive */
+void gw_pair_offer(gw_op *op);                        /* grants to the next send of its source, if that helps */
+/* A frame that announces a tagged send has arrived, or its payload has begun to arrive: may match a receive. */
+void gw_pair_announced(gw_engine *engine, int peer, const gw_frame *frame);
+void gw_pair_claim_early(gw_team *team); /* gives a new team the announcements that came before it was opened */
+int gw_pair_lost_source(const gw_op *op); /* the lost job rank that an unmatched receive needs; -1: none */
+void gw_pair_discard(gw_engine *engine); /* after a failure: forgets all announcements and tagged receives */
+/* Of a send that is not in progress: true if it is over, false if it is not started yet. */
+bool gw_pair_over(const gw_team *team, int peer, uint64_t number);
+
+static inline bool gw_op_unmatched(const gw_op *op) { return op->number == GW_UNMATCHED_OP; }
+
+static inline bool gw_op_has_tag(const gw_op *op, uint32_t tag) {
+    return !op->spec.tagged || (uint32_t)op->spec.tag == tag;
+}
+
+static inline bool gw_frame_is_tagged(const gw_frame *frame) {
+    return (frame->op & (GW_PAIR_OP | GW_TAGGED_OP)) == (GW_PAIR_OP | GW_TAGGED_OP);
 }
 
 /* operation.c */

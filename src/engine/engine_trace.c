@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define PAIR_BITS 62 /* bits of an operation's number; the two bits above are GW_PAIR_OP and the direction */
+#define PAIR_SHIFT 62 /* of GW_PAIR_OP and the direction in an operation's number */
 
 /* "allreduce, ring"; looked up once for each kind. */
 static uint32_t kind_name(const gw_op *op) {
@@ -19,8 +19,8 @@ static uint64_t op_bytes(const gw_op *op) { return (uint64_t)op->spec.count * op
 
 static gw_trace_event about(const gw_op *op, gw_trace_kind kind) {
     return (gw_trace_event){.kind = (uint8_t)kind, .peer = -1,
-                            .number = op->number & ((UINT64_C(1) << PAIR_BITS) - 1),
-                            .comm = (op->team->id & ~GW_TRACE_PAIR) | (uint32_t)(op->number >> PAIR_BITS) << 30,
+                            .number = GW_OP_NUMBER(op->number),
+                            .comm = (op->team->id & ~GW_TRACE_PAIR) | (uint32_t)(op->number >> PAIR_SHIFT) << 30,
                             .name = op->spec.label ? op->spec.label : kind_name(op)};
 }
 

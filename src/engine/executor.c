@@ -80,13 +80,17 @@ static uint64_t message_bytes(const gw_op *op, const gw_action *action) {
     return (uint64_t)action->land.count * (action->wide ? op->wide : op->raw);
 }
 
-static void complete(gw_op *op, gw_stream_state *stream) {
-    stream->done++;
+void gw_op_progress(gw_op *op) {
     op->progress_at = op->engine->now;
     if (op->warned) {
         op->warned = false;
         op->engine->config.events.waiting(op->engine->config.events.ctx, NULL, 0, "", 0);
     }
+}
+
+static void complete(gw_op *op, gw_stream_state *stream) {
+    stream->done++;
+    gw_op_progress(op);
 }
 
 /* Receives. */
@@ -122,9 +126,8 @@ static void act_on(gw_op *op, const gw_action *action, const void *data, uint64_
     if (op->spec.out_lengths && action->dst.space == GW_SPACE_OUT) *part_length(op, &action->dst, &within) += bytes;
 }
 
-static bool post_receives(gw_op *op, uint32_t number) {
-    gw_stream_state *stream = &op->streams[number];
-    bool moved = false;
+void gw_op_post_receives(gw_op *op, gw_stream_state *stream) {
+    uint32_t number = (uint32_t)(stream - op->streams);
     while (stream->posted < gw_op_allowed(op, stream) && stream->posted - stream->done < GW_PIPELINE) {
         gw_action action;
         gw_plan_action(&op->plan, number, stream->posted, &action);
@@ -134,10 +137,15 @@ static bool post_receives(gw_op *op, uint32_t number) {
             (gw_posted_recv){.buffer = recv_address(op, &action, bytes), .bytes = bytes};
         stream->posted++;
         if (bytes > gw_flow_eager_bytes(op, stream->peer)) stream->large_to = stream->posted;
-        moved = true;
     }
+}
+
+static bool post_receives(gw_op *op, uint32_t number) {
+    gw_stream_state *stream = &op->streams[number];
+    uint64_t before = stream->posted;
+    gw_op_post_receives(op, stream);
     gw_flow_grant(op, stream);
-    return moved;
+    return stream->posted > before;
 }
 
 static bool act_on_receives(gw_op *op, uint32_t number) {
@@ -412,6 +420,7 @@ static bool all_here(const gw_op *op, const gw_stream_state *stream) {
 
 /* A peer whose link is lost and which this operation still needs; -1: none. */
 static int needs_lost_peer(const gw_op *op) {
+    if (gw_op_unmatched(op)) return gw_pair_lost_source(op);
     for (uint32_t s = 0; s < op->plan.streams; s++) {
         const gw_stream_state *stream = &op->streams[s];
         if (stream->peer < 0 || !op->engine->peers[stream->peer].lost || stream->done == stream->desc.actions) continue;
@@ -441,6 +450,7 @@ static void finish(gw_op *op, gw_status status) {
     op->status = status;
     if (engine->trace) gw_engine_trace_ended(op);
     engine->pending--;
+    if (op->spec.source) *op->spec.source = op->spec.root;
     if (op->pair_peer < 0) op->team->history[op->number % GW_HISTORY] = op->signature;
 }
 
@@ -451,7 +461,8 @@ static bool is_complete(const gw_op *op) {
 }
 
 bool gw_op_advance(gw_op *op) {
-    bool any = false, moved = true;
+    bool any = false, moved = !gw_op_unmatched(op);
+    op->dirty = false;
     while (moved && !op->engine->halted) {
         op->dirty = false;
         moved = false;
@@ -462,6 +473,7 @@ bool gw_op_advance(gw_op *op) {
         any |= moved;
     }
     if (op->engine->halted) return any;
+    if (gw_op_unmatched(op)) gw_pair_offer(op);
     if (is_complete(op)) {
         finish(op, GW_OK);
         return true;

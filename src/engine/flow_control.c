@@ -19,7 +19,7 @@ static const char *host(gw_engine *engine, int rank) {
     return engine->config.host_name(engine->config.events.ctx, rank);
 }
 
-static gw_team *find_team(gw_engine *engine, uint32_t id) {
+gw_team *gw_engine_team(gw_engine *engine, uint32_t id) {
     gw_team *team = engine->teams;
     while (team && team->id != id) team = team->next;
     return team;
@@ -27,7 +27,7 @@ static gw_team *find_team(gw_engine *engine, uint32_t id) {
 
 /* True if this collective is over here, false if it is not started yet. Reports a mismatch with a past call. */
 static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
-    gw_team *team = find_team(engine, frame->comm);
+    gw_team *team = gw_engine_team(engine, frame->comm);
     if (!team || (frame->op & GW_PAIR_OP) || frame->op >= team->next_op) return false;
     if (team->next_op - frame->op > GW_HISTORY) return true;
     const gw_signature *past = &team->history[frame->op % GW_HISTORY];
@@ -37,13 +37,16 @@ static bool is_over(gw_engine *engine, int peer, const gw_frame *frame) {
     return true;
 }
 
+/* A grant to a tagged send may have been offered to whatever send has this number: then it need not fit. */
+static bool is_offer(const gw_frame *frame) { return frame->kind == GW_FRAME_GRANT && gw_frame_is_tagged(frame); }
+
 gw_op *gw_engine_find(gw_engine *engine, int peer, const gw_frame *frame) {
     for (gw_op *op = engine->active; op; op = op->next) {
         if (op->number != frame->op || op->team->id != frame->comm) continue;
         if (op->pair_peer >= 0 && op->pair_peer != peer) continue;
         gw_signature theirs = gw_signature_of_frame(frame), mine = gw_op_expects(op, peer, frame);
         if (gw_signature_equal(&mine, &theirs)) return op;
-        gw_engine_frame_mismatch(engine, peer, frame, &mine);
+        if (!is_offer(frame)) gw_engine_frame_mismatch(engine, peer, frame, &mine);
         return NULL;
     }
     return NULL;
@@ -164,7 +167,8 @@ static void fill_frame(gw_op *op, gw_stream_state *stream, gw_frame *frame, gw_f
     *frame = (gw_frame){.kind = (uint8_t)kind, .collective = op->signature.collective, .dtype = op->signature.dtype,
                         .redop = op->signature.redop, .builder = op->signature.builder, .root = op->signature.root,
                         .count = op->signature.count + stream->desc.count, .comm = op->team->id, .op = op->number,
-                        .channel = stream->desc.channel, .credits = peer->owed};
+                        .channel = stream->desc.channel, .credits = peer->owed,
+                        .tag = op->spec.tagged ? (uint32_t)op->spec.tag : 0};
     peer->owed = 0;
 }
 
@@ -172,25 +176,39 @@ void gw_flow_grant(gw_op *op, gw_stream_state *stream) {
     const gw_peer *peer = &op->engine->peers[stream->peer];
     bool wanted = stream->large_to > stream->granted || peer->unexpected_used == GW_EAGER_SLOTS;
     bool starving = stream->granted <= stream->done || stream->posted == gw_op_allowed(op, stream);
-    if (wanted && (starving || stream->posted - stream->granted >= GW_PIPELINE / 2)) gw_flow_grant_all(op, stream);
+    if (wanted && (starving || stream->posted - stream->granted >= GW_PIPELINE / 2))
+        gw_flow_grant_all(op, stream, op->number);
 }
 
-void gw_flow_grant_all(gw_op *op, gw_stream_state *stream) {
+void gw_flow_grant_all(gw_op *op, gw_stream_state *stream, uint64_t number) {
     gw_peer *peer = &op->engine->peers[stream->peer];
     if (stream->signal_queued || stream->granted >= stream->posted || peer->lost) return;
     stream->signal_packet = (gw_packet){.owner = op, .first = stream->granted};
     stream->granted = stream->posted;
     stream->signal_queued = true;
     fill_frame(op, stream, &stream->signal_packet.frame, GW_FRAME_GRANT);
+    stream->signal_packet.frame.op = number;
     stream->signal_packet.frame.index = stream->granted;
     op->engine->counters.grants_sent++;
     peer->transport->ops->send(peer->transport, stream->peer, &stream->signal_packet);
 }
 
+/* Announces a tagged send whose first message cannot be eager. */
+static void request_grant(gw_op *op, gw_stream_state *stream) {
+    gw_transport *transport = op->engine->peers[stream->peer].transport;
+    op->requested = true;
+    stream->signal_packet = (gw_packet){.owner = op};
+    stream->signal_queued = true;
+    fill_frame(op, stream, &stream->signal_packet.frame, GW_FRAME_RTS);
+    transport->ops->send(transport, stream->peer, &stream->signal_packet);
+}
+
 bool gw_flow_send(gw_op *op, gw_stream_state *stream, const void *data, uint64_t bytes) {
     gw_peer *peer = &op->engine->peers[stream->peer];
-    bool eager = stream->posted >= stream->granted, large = bytes > gw_flow_eager_bytes(op, stream->peer);
-    if (eager && (large || peer->credits == 0)) {
+    bool eager = stream->posted >= stream->granted;
+    bool large = bytes > gw_flow_eager_bytes(op, stream->peer), announced = op->requested && stream->posted == 0;
+    if (eager && (large || announced || peer->credits == 0)) {
+        if (op->spec.tagged && stream->posted == 0 && !op->requested) request_grant(op, stream);
         if (op->engine->trace) gw_engine_trace_refused(op, stream);
         return false;
     }
@@ -247,7 +265,7 @@ static gw_posted_recv *find_posted(gw_engine *engine, gw_op *op, int peer, const
         gw_engine_report(engine, GW_PROTOCOL, peer,
                          "rank %d on %s sent message %" PRIu64 " on channel %u of operation #%" PRIu64
                          ", which expects no such message: do all ranks run the same version of gradwire?",
-                         peer, host(engine, peer), frame->index, frame->channel, frame->op & ~GW_PAIR_OP);
+                         peer, host(engine, peer), frame->index, frame->channel, GW_OP_NUMBER(frame->op));
         return NULL;
     }
     if (frame->index >= stream->posted) return NULL;
@@ -257,7 +275,7 @@ static gw_posted_recv *find_posted(gw_engine *engine, gw_op *op, int peer, const
         gw_engine_report(engine, GW_PROTOCOL, peer,
                          "message %" PRIu64 " of operation #%" PRIu64 " from rank %d on %s has %" PRIu64
                          " bytes, %" PRIu64 " were expected: do all ranks run the same version of gradwire?",
-                         frame->index, frame->op & ~GW_PAIR_OP, peer, host(engine, peer), frame->length,
+                         frame->index, GW_OP_NUMBER(frame->op), peer, host(engine, peer), frame->length,
                          recv->bytes);
         return NULL;
     }
@@ -271,7 +289,7 @@ static void report_not_granted(gw_engine *engine, int peer, const gw_frame *fram
 
 static void report_over(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent data for operation #%" PRIu64 ", which is over",
-                     peer, host(engine, peer), frame->op & ~GW_PAIR_OP);
+                     peer, host(engine, peer), GW_OP_NUMBER(frame->op));
 }
 
 /* Refuses and reports a message that a second connection delivers too: only one may write to a buffer. recv: NULL if
@@ -282,12 +300,19 @@ static bool is_duplicate(gw_engine *engine, int peer, const gw_frame *frame, con
     gw_engine_report(engine, GW_PROTOCOL, peer,
                      "rank %d on %s sent message %" PRIu64 " of operation #%" PRIu64 " twice, by two connections: do "
                      "all ranks run the same version of gradwire?",
-                     peer, host(engine, peer), frame->index, frame->op & ~GW_PAIR_OP);
+                     peer, host(engine, peer), frame->index, GW_OP_NUMBER(frame->op));
     return true;
+}
+
+/* A message of a tagged send announces it, and its receive must be known before its data are placed. Any message does:
+ * those of a granted send may overtake each other. */
+static void note_announcement(gw_engine *engine, int peer, const gw_frame *frame) {
+    if (gw_frame_is_tagged(frame) && !engine->halted) gw_pair_announced(engine, peer, frame);
 }
 
 static void *sink_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
     gw_engine *engine = ctx;
+    note_announcement(engine, peer, frame);
     gw_op *op = gw_engine_find(engine, peer, frame);
     if (engine->halted) return NULL;
     gw_stream_state *stream;
@@ -310,6 +335,7 @@ static void *sink_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
 /* Reduces from the transport's memory, if it is the action's turn. */
 static bool sink_part(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data, uint64_t bytes) {
     gw_engine *engine = ctx;
+    if (at == 0) note_announcement(engine, peer, frame);
     if (engine->halted) return at > 0;
     gw_op *op = gw_engine_find(engine, peer, frame);
     gw_stream_state *stream = NULL;
@@ -350,6 +376,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
         keep_unexpected(engine, slot);
         return;
     }
+    note_announcement(engine, peer, frame);
     gw_op *op = gw_engine_find(engine, peer, frame);
     if (engine->halted) return;
     gw_stream_state *stream = NULL;
@@ -378,13 +405,13 @@ static void grant_arrived(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_op *op = gw_engine_find(engine, peer, frame);
     if (engine->halted) return;
     if (!op) {
-        gw_team *team = find_team(engine, frame->comm);
-        bool over = (frame->op & GW_PAIR_OP) ? gw_team_pair_over(team, peer, frame->op) : is_over(engine, peer, frame);
+        gw_team *team = gw_engine_team(engine, frame->comm);
+        bool over = (frame->op & GW_PAIR_OP) ? gw_pair_over(team, peer, frame->op) : is_over(engine, peer, frame);
         if (!over) gw_early_grants_keep(engine, peer, frame);
         return;
     }
     gw_stream_state *stream = gw_op_stream(op, GW_STREAM_SEND, peer, frame->channel);
-    if (stream && frame->index > stream->granted) {
+    if (stream && gw_op_has_tag(op, frame->tag) && frame->index > stream->granted) {
         stream->granted = frame->index;
         gw_op_mark(op);
     }
@@ -401,6 +428,7 @@ static void sink_arrived(void *ctx, int peer, const gw_frame *frame, const void 
         }
         if (frame->kind == GW_FRAME_DATA) data_arrived(engine, peer, frame, data);
         else if (frame->kind == GW_FRAME_GRANT) grant_arrived(engine, peer, frame);
+        else if (frame->kind == GW_FRAME_RTS) gw_pair_announced(engine, peer, frame);
     }
     if (ticket) from->transport->ops->release(from->transport, peer, ticket);
 }
@@ -440,6 +468,7 @@ gw_sink gw_engine_sink(gw_engine *engine) {
 }
 
 void gw_flow_discard(gw_engine *engine) {
+    gw_pair_discard(engine);
     for (int r = 0; r < engine->config.world; r++) {
         gw_peer *peer = &engine->peers[r];
         for (int i = 0; i < GW_EAGER_SLOTS; i++) peer->unexpected[i].used = false;

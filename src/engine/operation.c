@@ -41,9 +41,15 @@ size_t gw_chunk_count(size_t asked, size_t unit) {
     return count ? count : 1;
 }
 
+/* A receive from any source has the same plan as from one of them. */
+static int planned_root(const gw_team *team, const gw_op_spec *spec) {
+    bool any = spec->collective == GW_COLL_RECV && spec->tagged && spec->root == GW_ANY_SOURCE;
+    return any ? (team->rank + 1) % team->size : spec->root;
+}
+
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide) {
     gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
-                               .count = spec->count, .counts = spec->counts, .root = spec->root,
+                               .count = spec->count, .counts = spec->counts, .root = planned_root(team, spec),
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
     request.chunk_count = gw_chunk_count(spec->chunk_bytes, wide);
@@ -101,41 +107,12 @@ memory:
                    spec->count);
 }
 
-/* Point-to-point operations are numbered per pair and direction. */
-static uint64_t pair_number(const gw_team *team, gw_collective collective, int peer) {
-    bool sends = collective == GW_COLL_SEND;
-    int sender = sends ? team->rank : peer, receiver = sends ? peer : team->rank;
-    uint64_t n = sends ? team->sent_to[peer] : team->received_from[peer];
-    return GW_PAIR_OP | (sender < receiver ? 0 : UINT64_C(1) << 62) | n;
-}
-
-bool gw_team_pair_over(const gw_team *team, int peer, uint64_t number) {
-    if (!team) return false;
-    for (int r = 0; r < team->size; r++)
-        if (team->members[r] == peer) return (number & ~(UINT64_C(3) << 62)) < team->sent_to[r];
-    return false;
-}
-
-uint64_t gw_team_reserve(gw_team *team, int peer) {
-    uint64_t number = pair_number(team, GW_COLL_RECV, peer);
-    team->received_from[peer]++;
-    return number;
-}
-
-static void number_op(gw_op *op) {
-    gw_team *team = op->team;
+static gw_status number_op(gw_op *op, gw_error *error) {
+    op->requested = false;
+    if (op->spec.collective == GW_COLL_SEND || op->spec.collective == GW_COLL_RECV) return gw_pair_number(op, error);
     op->pair_peer = -1;
-    if (op->spec.collective != GW_COLL_SEND && op->spec.collective != GW_COLL_RECV) {
-        op->number = team->next_op++;
-        return;
-    }
-    op->pair_peer = team->members[op->spec.root];
-    if (op->spec.collective == GW_COLL_RECV) {
-        op->number = op->spec.number ? op->spec.number : gw_team_reserve(team, op->spec.root);
-        return;
-    }
-    op->number = pair_number(team, GW_COLL_SEND, op->spec.root);
-    team->sent_to[op->spec.root]++;
+    op->number = op->team->next_op++;
+    return GW_OK;
 }
 
 gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error) {
@@ -151,12 +128,12 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     op->engine = engine;
     op->team = team;
     gw_status status = lay_out(op, spec, error);
+    if (!status) status = number_op(op, error);
     if (status) {
         op->next = engine->spare;
         engine->spare = op;
         return status;
     }
-    number_op(op);
     op->done = op->warned = false;
     op->active = true;
     op->next = NULL;
@@ -167,7 +144,8 @@ gw_status gw_op_start(gw_op **out, gw_team *team, const gw_op_spec *spec, gw_tim
     engine->now = op->progress_at = now;
     op->started_at = 0;
     if (engine->trace) gw_engine_trace_started(op);
-    gw_flow_claim_early(op);
+    if (gw_op_unmatched(op)) gw_pair_match(op);
+    else gw_flow_claim_early(op);
     if (team->fast.running) gw_fast_path_hand_over(op);
     if (!engine->halted) gw_op_advance(op);
     *out = op;
@@ -190,14 +168,16 @@ void gw_op_release(gw_op *op) {
 
 void gw_op_note(const gw_op *op, gw_op_brief *brief) {
     *brief = (gw_op_brief){.signature = op->signature, .number = op->number, .pair_peer = op->pair_peer,
-                           .sends = op->spec.collective == GW_COLL_SEND};
+                           .sends = op->spec.collective == GW_COLL_SEND, .tag = op->spec.tagged ? op->spec.tag : -1};
 }
 
 const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]) {
-    char signature[GW_TEXT_BYTES];
+    char signature[GW_TEXT_BYTES], peer[32] = "from any rank", tag[32] = "";
     gw_signature_text(&brief->signature, signature);
     if (brief->pair_peer >= 0)
-        snprintf(text, GW_TEXT_BYTES, "%.130s %s rank %d", signature, brief->sends ? "to" : "from", brief->pair_peer);
+        snprintf(peer, sizeof peer, "%s rank %d", brief->sends ? "to" : "from", brief->pair_peer);
+    if (brief->tag >= 0) snprintf(tag, sizeof tag, " with tag %d", brief->tag);
+    if (brief->pair_peer >= 0 || brief->tag >= 0) snprintf(text, GW_TEXT_BYTES, "%.100s %s%s", signature, peer, tag);
     else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.120s", brief->number, signature);
     return text;
 }

@@ -53,6 +53,13 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
                                         builder ? builder->technique.name : "unknown plan");
 }
 
+/* "5 x f32" */
+const char *gw_signature_message(const gw_signature *s, char text[GW_TEXT_BYTES]) {
+    const char *dtype = s->dtype < GW_DTYPES ? gw_dtype_name((gw_dtype)s->dtype) : "unknown type";
+    snprintf(text, GW_TEXT_BYTES, "%" PRIu64 " x %s", s->count, dtype);
+    return text;
+}
+
 /* Ranks that disagree. */
 
 static const char *host(gw_engine *engine, int rank) {
@@ -67,8 +74,19 @@ void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op,
     gw_engine_report(engine, GW_MISMATCH, peer,
                      "ranks disagree about collective #%" PRIu64 " of communicator %u: rank %d on %s called %s; "
                      "rank %d on %s called %s; every rank must make the same calls in the same order",
-                     op & ~GW_PAIR_OP, comm, engine->config.rank, host(engine, engine->config.rank), our_text, peer,
+                     GW_OP_NUMBER(op), comm, engine->config.rank, host(engine, engine->config.rank), our_text, peer,
                      host(engine, peer), their_text);
+}
+
+void gw_engine_tag_mismatch(const gw_op *op, const gw_signature *theirs) {
+    gw_engine *engine = op->engine;
+    char our_text[GW_TEXT_BYTES], their_text[GW_TEXT_BYTES];
+    gw_engine_report(engine, GW_MISMATCH, op->pair_peer,
+                     "ranks disagree about a message with tag %d on communicator %u: rank %d on %s receives %s; "
+                     "rank %d on %s sends %s; both sides must have the same count and type",
+                     op->spec.tag, op->team->id, engine->config.rank, host(engine, engine->config.rank),
+                     gw_signature_message(&op->signature, our_text), op->pair_peer, host(engine, op->pair_peer),
+                     gw_signature_message(theirs, their_text));
 }
 
 void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine) {

@@ -24,6 +24,18 @@ static bool add(awaited *list, int rank) {
     return list->count == 1;
 }
 
+/* A tagged receive that no send has matched. */
+static void add_sources(const gw_op *op, awaited *list) {
+    char text[GW_TEXT_BYTES], from[24] = "any rank";
+    for (int r = 0; r < op->team->size; r++) {
+        int rank = op->team->members[r];
+        if (r != op->team->rank && (op->pair_peer < 0 || op->pair_peer == rank)) add(list, rank);
+    }
+    if (op->pair_peer >= 0) snprintf(from, sizeof from, "rank %d", op->pair_peer);
+    snprintf(list->what, WHAT_BYTES, "a message with tag %d from %s, of %s", op->spec.tag, from,
+             gw_signature_message(&op->signature, text));
+}
+
 static void add_senders(const gw_op *op, awaited *list, const char *text) {
     for (uint32_t s = 0; s < op->plan.streams; s++) {
         const gw_stream_state *stream = &op->streams[s];
@@ -36,6 +48,7 @@ static void add_senders(const gw_op *op, awaited *list, const char *text) {
 }
 
 static void add_receivers(const gw_op *op, awaited *list, const char *text) {
+    char message[GW_TEXT_BYTES];
     for (uint32_t s = 0; s < op->plan.streams; s++) {
         const gw_stream_state *stream = &op->streams[s];
         if (stream->desc.kind != GW_STREAM_SEND || stream->done == stream->desc.actions) continue;
@@ -43,7 +56,11 @@ static void add_receivers(const gw_op *op, awaited *list, const char *text) {
         gw_action action;
         if (!queued) gw_plan_action(&op->plan, s, stream->posted, &action);
         if (!queued && !gw_op_holds(op, action.ready)) continue; /* it waits for another stream of this rank */
-        if (add(list, stream->peer))
+        if (!add(list, stream->peer)) continue;
+        if (op->requested && !stream->granted) /* no receive has matched this send */
+            snprintf(list->what, WHAT_BYTES, "rank %d to receive a message with tag %d, of %s", stream->peer,
+                     op->spec.tag, gw_signature_message(&op->signature, message));
+        else
             snprintf(list->what, WHAT_BYTES, "rank %d to %s message %" PRIu64 " of %" PRIu64 " in %s", stream->peer,
                      queued ? "take" : "make room for", stream->done + 1, stream->desc.actions, text);
     }
@@ -53,6 +70,10 @@ static void find_awaited(const gw_op *op, awaited *list) {
     char text[GW_TEXT_BYTES];
     gw_op_text(op, text);
     *list = (awaited){.ranks = op->engine->awaited};
+    if (gw_op_unmatched(op)) {
+        add_sources(op, list);
+        return;
+    }
     add_senders(op, list, text);
     add_receivers(op, list, text);
     int member = op->team->coll ? gw_shm_coll_awaited(op->team->coll) : -1;
@@ -66,13 +87,13 @@ static void find_awaited(const gw_op *op, awaited *list) {
 static void ask_senders(gw_op *op) {
     for (uint32_t s = 0; s < op->plan.streams; s++)
         if (op->streams[s].desc.kind == GW_STREAM_RECV && op->streams[s].done < op->streams[s].posted)
-            gw_flow_grant_all(op, &op->streams[s]);
+            gw_flow_grant_all(op, &op->streams[s], op->number);
 }
 
 static void check_deadline(gw_op *op, gw_time deadline) {
     gw_engine *engine = op->engine;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
-    if (waited >= ASK_AFTER) ask_senders(op);
+    if (waited >= ASK_AFTER && !gw_op_unmatched(op)) ask_senders(op);
     bool overdue = waited >= deadline;
     if (waited < deadline / 3 || (op->warned && !overdue)) return;
     awaited list;

@@ -55,7 +55,7 @@ typedef struct server {
 /* The next command may come at any time, so no deadline runs. */
 static gw_status await_command(server *s, command_head *head, gw_error *error) {
     gw_op_spec spec = {.collective = GW_COLL_RECV, .out = head, .count = sizeof *head, .dtype = GW_U8, .root = 0,
-                       .patient = true};
+                       .patient = true, .tagged = true}; /* matches a gw_send */
     return fill_error(gw_comm_run(s->everyone, &spec), s->everyone, error);
 }
 

@@ -113,7 +113,8 @@ static gw_op_spec spec_of(const gw_call *call) {
                         .counts = call->counts, .dtype = call->dtype,
                         .redop = rules_of[call->collective].reduces ? call->op : GW_SUM,
                         .root = rules_of[call->collective].rooted || rules_of[call->collective].pair ? call->root : -1,
-                        .deadline = (gw_time)(call->deadline_s * (double)GW_SECOND)};
+                        .deadline = (gw_time)(call->deadline_s * (double)GW_SECOND),
+                        .tagged = rules_of[call->collective].pair};
 }
 
 /* Counts, and offsets or the sums of the counts before. */

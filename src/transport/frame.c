@@ -1,10 +1,9 @@
 /* frame.c - see frame.h. On the wire:
  *
  *     0 magic    4 kind, flags, collective, dtype    8 redop, builder    10 credits
- *    12 comm    16 channel    20 root    24 op    32 index    40 count    48 length    56 zeros
+ *    12 comm    16 channel    20 root    24 op    32 index    40 count    48 length    56 tag    60 zeros
  *
- * On the wire the magic takes the place of `reserved`: a receiver that has lost the frame boundaries notices it at the
- * next header. */
+ * By the magic a receiver that has lost the frame boundaries notices it at the next header. */
 #include "base/dtype.h"
 #include "transport/frame.h"
 
@@ -18,7 +17,7 @@
 
 enum { AT_MAGIC = 0, AT_KIND = 4, AT_FLAGS, AT_COLLECTIVE, AT_DTYPE, AT_REDOP, AT_BUILDER, AT_CREDITS = 10 };
 enum { AT_COMM = 12, AT_CHANNEL = 16, AT_ROOT = 20, AT_OP = 24, AT_INDEX = 32, AT_COUNT = 40, AT_LENGTH = 48 };
-enum { AT_ZEROS = 56 };
+enum { AT_TAG = 56, AT_ZEROS = 60 };
 
 void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]) {
     gw_le_put(bytes + AT_MAGIC, MAGIC, 4);
@@ -36,6 +35,7 @@ void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]) {
     gw_le_put(bytes + AT_INDEX, frame->index, 8);
     gw_le_put(bytes + AT_COUNT, frame->count, 8);
     gw_le_put(bytes + AT_LENGTH, frame->length, 8);
+    gw_le_put(bytes + AT_TAG, frame->tag, 4);
     memset(bytes + AT_ZEROS, 0, GW_FRAME_BYTES - AT_ZEROS);
 }
 
@@ -53,16 +53,17 @@ static gw_status check_signature(const gw_frame *frame, gw_error *error) {
 }
 
 gw_status gw_frame_check(const gw_frame *frame, gw_error *error) {
-    if (frame->kind < GW_FRAME_DATA || frame->kind > GW_FRAME_CREDIT) return wrong(error, "kind", frame->kind);
+    if (frame->kind < GW_FRAME_DATA || frame->kind > GW_FRAME_RTS) return wrong(error, "kind", frame->kind);
     bool data = frame->kind == GW_FRAME_DATA;
     if (frame->flags & ~(data ? GW_FRAME_EAGER : 0u)) return wrong(error, "flags", frame->flags);
     if (frame->length > (data ? GW_FRAME_PAYLOAD_MAX : 0)) return wrong(error, "length", frame->length);
+    if (frame->tag > (frame->kind == GW_FRAME_CREDIT ? 0 : (uint32_t)INT32_MAX)) return wrong(error, "tag", frame->tag);
     return check_signature(frame, error);
 }
 
 gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error) {
     if (gw_le_get32(bytes + AT_MAGIC) != MAGIC) return wrong(error, "magic", gw_le_get32(bytes + AT_MAGIC));
-    if (gw_le_get64(bytes + AT_ZEROS) != 0) return wrong(error, "tail", gw_le_get64(bytes + AT_ZEROS));
+    if (gw_le_get32(bytes + AT_ZEROS) != 0) return wrong(error, "tail", gw_le_get32(bytes + AT_ZEROS));
     gw_frame read = {
         .kind = bytes[AT_KIND],
         .flags = bytes[AT_FLAGS],
@@ -77,6 +78,7 @@ gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw
         .index = gw_le_get64(bytes + AT_INDEX),
         .count = gw_le_get64(bytes + AT_COUNT),
         .root = (int32_t)gw_le_get32(bytes + AT_ROOT),
+        .tag = gw_le_get32(bytes + AT_TAG),
         .length = gw_le_get64(bytes + AT_LENGTH),
     };
     gw_status status = gw_frame_check(&read, error);

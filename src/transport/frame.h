@@ -14,6 +14,7 @@ typedef enum gw_frame_kind {
     GW_FRAME_DATA = 1, /* message `index` of (comm, op, channel); length bytes follow */
     GW_FRAME_GRANT,    /* clear-to-send: the receiver has buffers for messages 0..index-1 of (comm, op, channel) */
     GW_FRAME_CREDIT,   /* nothing but `credits` */
+    GW_FRAME_RTS,      /* ready-to-send: announces the tagged send (comm, op), which waits for a grant */
 } gw_frame_kind;
 
 #define GW_FRAME_EAGER 1u /* flag of DATA: sent without a grant, uses one credit */
@@ -29,12 +30,13 @@ typedef struct gw_frame {
     uint64_t index;
     uint64_t count; /* signature: elements, or a hash of uneven counts */
     int32_t root;   /* signature */
-    uint32_t reserved; /* 0 */
+    uint32_t tag;   /* of a tagged send; else 0 */
     uint64_t length; /* payload bytes that follow */
 } gw_frame;
 
 void gw_frame_write(const gw_frame *frame, uint8_t bytes[GW_FRAME_BYTES]);
-/* Checks kind, ranges, and that only DATA has a payload. On failure the sentence says which field was wrong. */
+/* Checks kind, ranges, that only DATA has a payload, and that CREDIT has no tag. On failure the sentence says which
+ * field was wrong. */
 gw_status gw_frame_check(const gw_frame *frame, gw_error *error);
 /* Checks magic, kind, ranges. On failure the sentence says which field was wrong. */
 gw_status gw_frame_read(gw_frame *frame, const uint8_t bytes[GW_FRAME_BYTES], gw_error *error);

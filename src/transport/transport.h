@@ -14,7 +14,8 @@
 #include "base/status.h"
 #include "transport/frame.h"
 
-/* The urgency of frames without payload (grants, credits): the peer may be unable to send until it has them. */
+/* The urgency of frames without payload (grants, credits, announcements): the peer may be unable to go on until it has
+ * them. */
 #define GW_URGENT_SIGNAL 255
 
 /* One outgoing frame. Owned by the engine, lent to the transport from send() until sent(). */
