@@ -27,7 +27,9 @@ static void print_call(int number, const gw_sim_call *call) {
            gw_dtype_name(call->dtype));
     if (gw_sim_reduces(call->collective)) printf(", %s", gw_redop_name(call->redop));
     if (call->collective == GW_COLL_SEND) printf(", from rank %d to rank %d", call->root, call->peer);
-    else if (call->root >= 0) printf(", root %d", call->root);
+    if (call->tagged) printf(", tag %d%s%s", call->tag, call->any_source ? " of any source" : "",
+                             call->reversed ? ", received in reverse" : "");
+    if (call->collective != GW_COLL_SEND && call->root >= 0) printf(", root %d", call->root);
     printf(", by %s%s%s\n", call->builder->technique.name,
            call->in_place ? ", in place" : "", call->uneven ? ", uneven" : "");
 }

@@ -19,6 +19,7 @@ const char *gw_sim_fault_name(gw_sim_fault fault) { return fault_names[fault]; }
 typedef struct sim_op {
     gw_op *op; /* NULL: not started, or released */
     void *in, *out;
+    int source; /* of a tagged receive */
 } sim_op;
 
 typedef struct fault_sim fault_sim;
@@ -27,7 +28,7 @@ typedef struct sim_rank {
     gw_control_sim_rank base; /* first */
     fault_sim *sim;
     gw_team *team;
-    sim_op ops[GW_SIM_OPERATIONS_MAX];
+    sim_op ops[GW_SIM_OPERATIONS_MAX]; /* in the order of starting: gw_sim_order tells the call */
     int started, finished; /* calls */
     gw_time start_at;      /* of the next call: the rank computes until then */
     gw_rng rng;
@@ -81,7 +82,7 @@ static void free_op(sim_op *j) {
     *j = (sim_op){0};
 }
 
-static gw_op_spec spec_of(const sim_rank *self, int c, const sim_op *j, const size_t *counts) {
+static gw_op_spec spec_of(const sim_rank *self, int c, sim_op *j, const size_t *counts) {
     const gw_sim_scenario *s = &self->sim->scenario;
     const gw_sim_call *call = &s->call[c];
     bool differs = s->fault == GW_SIM_MISMATCH && c == s->mismatch_call && self->base.rank == s->victim;
@@ -91,16 +92,20 @@ static gw_op_spec spec_of(const sim_rank *self, int c, const sim_op *j, const si
     if (call->collective != GW_COLL_SEND) return spec;
     bool sends = self->base.rank == call->root;
     spec.collective = sends ? GW_COLL_SEND : GW_COLL_RECV;
-    spec.root = sends ? call->peer : call->root;
+    spec.root = sends ? call->peer : call->any_source ? GW_ANY_SOURCE : call->root;
+    spec.tagged = call->tagged;
+    if (call->tagged) spec.chunk_bytes = 100000; /* some messages are too large to be eager */
+    spec.tag = call->tag;
+    if (!sends && call->tagged) spec.source = &j->source;
     return spec;
 }
 
 static void start_call(sim_rank *self) {
     fault_sim *sim = self->sim;
     const gw_sim_scenario *s = &sim->scenario;
-    int c = self->started;
+    int c = gw_sim_order(s, self->base.rank, self->started);
     const gw_sim_call *call = &s->call[c];
-    sim_op *j = &self->ops[c];
+    sim_op *j = &self->ops[self->started];
     self->started++;
     if (!gw_sim_takes_part(call, self->base.rank)) return;
     size_t bytes = gw_dtype_bytes(call->dtype);
@@ -122,9 +127,10 @@ static void start_call(sim_rank *self) {
     free_op(j);
 }
 
-static void end_call(sim_rank *self, int c) {
+static void end_call(sim_rank *self, int n) {
     fault_sim *sim = self->sim;
-    sim_op *j = &self->ops[c];
+    int c = gw_sim_order(&sim->scenario, self->base.rank, n);
+    sim_op *j = &self->ops[n];
     gw_status status = gw_op_status(j->op);
     gw_op_release(j->op);
     if (status) {
@@ -132,7 +138,7 @@ static void end_call(sim_rank *self, int c) {
         if (status != self->error.status)
             broken(sim, "rank %d: call %d ended with %d, not %d", self->base.rank, c, status, self->error.status);
     } else {
-        int64_t wrong = gw_sim_check(&sim->scenario, c, self->base.rank, j->out);
+        int64_t wrong = gw_sim_check(&sim->scenario, c, self->base.rank, j->source, j->out);
         if (wrong >= 0) broken_call(sim, self->base.rank, c, wrong);
         sim->outcome->right++;
     }
@@ -225,8 +231,8 @@ static void run_survivors(sim_rank *self) {
 static void run_program(sim_rank *self) {
     const gw_sim_scenario *s = &self->sim->scenario;
     gw_time now = gw_sim_now(self->base.sim->net);
-    for (int c = self->finished; c < self->started; c++)
-        if (self->ops[c].op && gw_op_done(self->ops[c].op)) end_call(self, c);
+    for (int n = self->finished; n < self->started; n++)
+        if (self->ops[n].op && gw_op_done(self->ops[n].op)) end_call(self, n);
     while (self->finished < self->started && !self->ops[self->finished].op) self->finished++;
     while (self->started < s->calls && self->started - self->finished < s->ahead && now >= self->start_at) {
         start_call(self);

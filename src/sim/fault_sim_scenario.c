@@ -21,6 +21,33 @@ static gw_sim_call random_send(const gw_sim_scenario *s, gw_rng *rng, gw_sim_cal
     return call;
 }
 
+/* A group of tagged sends to one receiver. Either tags differ, and the receiver asks for them in reverse. Or all have
+ * one tag, and it accepts them from any source (distinct ones, so that the source tells the call) or in order. */
+static void random_tagged_group(gw_sim_scenario *s, gw_rng *rng, int first, int size) {
+    static const size_t counts[] = {0, 1, 1000, 20000, 70000, 200000};
+    int receiver = pick(rng, s->world), kind = pick(rng, 3);
+    bool differ = kind == 0, any = kind == 1 && size < s->world;
+    int sender = pick(rng, s->world - 1);
+    size_t count = counts[pick(rng, 6)];
+    for (int c = first; c < first + size; c++) {
+        int distance = any ? (sender + c - first) % (s->world - 1) : differ ? pick(rng, s->world - 1) : sender;
+        if (!any) count = counts[pick(rng, 6)];
+        s->call[c] = (gw_sim_call){.collective = GW_COLL_SEND, .builder = &gw_plan_send_recv, .dtype = GW_U8,
+                                   .count = count, .root = (receiver + 1 + distance) % s->world, .peer = receiver,
+                                   .tagged = true, .any_source = any || (differ && pick(rng, 2)), .reversed = differ,
+                                   .tag = differ ? c : first, .group = first, .group_size = size};
+    }
+}
+
+/* Fills the calls from c on; returns how many. No rank can wait for more of a group than it may have in flight. */
+static int random_tagged(gw_sim_scenario *s, gw_rng *rng, int c) {
+    int most = s->calls - c < s->ahead ? s->calls - c : s->ahead;
+    if (s->world < 2 || most < 1 || pick(rng, 5)) return 0;
+    int size = 1 + pick(rng, most);
+    random_tagged_group(s, rng, c, size);
+    return size;
+}
+
 static gw_sim_call random_call(const gw_sim_scenario *s, gw_rng *rng) {
     static const size_t counts[] = {0, 1, 3, 17, 100, 1023, 5000, 20000};
     gw_sim_call call = {.collective = (gw_collective)pick(rng, GW_COLL_BARRIER + 1),
@@ -91,9 +118,13 @@ gw_status gw_sim_scenario_make(gw_sim_scenario *s, uint64_t seed, int world, gw_
     s->victim = pick(&rng, s->world);
     s->second_victim = (s->victim + 1 + pick(&rng, s->world)) % s->world;
     s->mismatch_call = pick(&rng, s->calls);
-    for (int c = 0; c < s->calls; c++) s->call[c] = random_call(s, &rng);
+    for (int c = 0, tagged; c < s->calls; c += tagged ? tagged : 1) {
+        tagged = random_tagged(s, &rng, c);
+        if (!tagged) s->call[c] = random_call(s, &rng);
+    }
     if (s->fault == GW_SIM_MISMATCH) { /* a call in which every rank waits for every other */
         gw_sim_call *call = &s->call[s->mismatch_call];
+        for (int i = 0; i < call->group_size; i++) s->call[call->group + i].reversed = false;
         *call = (gw_sim_call){.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .dtype = call->dtype,
                               .redop = call->redop, .count = call->count + (size_t)s->world, .root = -1};
     }
@@ -117,6 +148,11 @@ bool gw_sim_shrinks(const gw_sim_scenario *s) {
     bool shrinkable = s->fault == GW_SIM_KILL || s->fault == GW_SIM_KILL_TWO || s->fault == GW_SIM_MISMATCH ||
                       s->fault == GW_SIM_ABORT;
     return shrinkable && s->world <= 64 && s->seed % 2; /* a shrink connects every rank with every other */
+}
+
+int gw_sim_order(const gw_sim_scenario *s, int rank, int n) {
+    const gw_sim_call *call = &s->call[n];
+    return call->reversed && rank == call->peer ? 2 * call->group + call->group_size - 1 - n : n;
 }
 
 bool gw_sim_takes_part(const gw_sim_call *call, int rank) {
@@ -231,7 +267,18 @@ static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
     }
 }
 
-int64_t gw_sim_check(const gw_sim_scenario *s, int call, int rank, const void *out) {
+/* The call whose message a tagged receive got: that of its source in the group; -1: none. */
+static int sent_by(const gw_sim_scenario *s, int call, int source) {
+    const gw_sim_call *c = &s->call[call];
+    if (c->root == source) return call;
+    for (int i = c->group; c->any_source && i < c->group + c->group_size; i++)
+        if (s->call[i].tagged && s->call[i].tag == c->tag && s->call[i].root == source) return i;
+    return -1;
+}
+
+int64_t gw_sim_check(const gw_sim_scenario *s, int call, int rank, int source, const void *out) {
+    if (s->call[call].tagged && rank == s->call[call].peer) call = sent_by(s, call, source);
+    if (call < 0) return 0;
     const gw_sim_call *c = &s->call[call];
     if ((c->collective == GW_COLL_REDUCE || c->collective == GW_COLL_GATHER) && rank != c->root) return -1;
     if (c->collective == GW_COLL_SEND && rank != c->peer) return -1;

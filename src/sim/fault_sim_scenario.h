@@ -20,6 +20,10 @@ typedef struct gw_sim_call {
     int peer;      /* of a send: the receiver; all others skip the call */
     bool in_place; /* all-reduce only */
     bool uneven;   /* parts have the sizes of gw_sim_part */
+    /* Tagged sends come in groups to one receiver, which starts the receives of a reversed group in reverse order. */
+    bool tagged, any_source, reversed;
+    int tag;
+    int group, group_size; /* its first call, and how many calls */
 } gw_sim_call;
 
 typedef struct gw_sim_scenario {
@@ -41,6 +45,8 @@ void gw_sim_scenario_free(gw_sim_scenario *scenario);
 bool gw_sim_reduces(gw_collective collective);
 /* Whether the survivors shrink and go on after the fault. */
 bool gw_sim_shrinks(const gw_sim_scenario *scenario);
+/* The call that a rank makes as its n-th. */
+int gw_sim_order(const gw_sim_scenario *scenario, int rank, int n);
 bool gw_sim_takes_part(const gw_sim_call *call, int rank);
 size_t gw_sim_part(const gw_sim_call *call, int rank); /* elements of a rank's part */
 
@@ -51,7 +57,7 @@ void gw_sim_counts(const gw_sim_scenario *scenario, const gw_sim_call *call, int
 size_t gw_sim_in_count(const gw_sim_scenario *scenario, const gw_sim_call *call, int rank);
 size_t gw_sim_out_count(const gw_sim_scenario *scenario, const gw_sim_call *call, int rank);
 void gw_sim_fill(const gw_sim_scenario *scenario, int call, int rank, void *in);
-/* The index of the first wrong element of out, or -1. */
-int64_t gw_sim_check(const gw_sim_scenario *scenario, int call, int rank, const void *out);
+/* The index of the first wrong element of out, or -1. source: rank that a tagged receive got its message from. */
+int64_t gw_sim_check(const gw_sim_scenario *scenario, int call, int rank, int source, const void *out);
 
 #endif
