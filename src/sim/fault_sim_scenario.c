@@ -27,11 +27,13 @@ static void random_tagged_group(gw_sim_scenario *s, gw_rng *rng, int first, int 
     static const size_t counts[] = {0, 1, 1000, 20000, 70000, 200000};
     int receiver = pick(rng, s->world), kind = pick(rng, 3);
     bool differ = kind == 0, any = kind == 1 && size < s->world;
+    bool alike = differ && pick(rng, 2); /* only the tags differ: an offer must not reach the wrong send */
     int sender = pick(rng, s->world - 1);
     size_t count = counts[pick(rng, 6)];
     for (int c = first; c < first + size; c++) {
-        int distance = any ? (sender + c - first) % (s->world - 1) : differ ? pick(rng, s->world - 1) : sender;
-        if (!any) count = counts[pick(rng, 6)];
+        int distance = any ? (sender + c - first) % (s->world - 1) : sender;
+        if (differ && !alike) distance = pick(rng, s->world - 1);
+        if (!any && !alike) count = counts[pick(rng, 6)];
         s->call[c] = (gw_sim_call){.collective = GW_COLL_SEND, .builder = &gw_plan_send_recv, .dtype = GW_U8,
                                    .count = count, .root = (receiver + 1 + distance) % s->world, .peer = receiver,
                                    .tagged = true, .any_source = any || (differ && pick(rng, 2)), .reversed = differ,
