@@ -37,6 +37,9 @@ static const setting settings[] = {
     {"many f32 sum of 7", GW_F32, GW_SUM, 7, 1},
     {"many f16 sum of 4", GW_F16, GW_SUM, 4, 1},
     {"many bf16 sum of 4", GW_BF16, GW_SUM, 4, 1},
+    {"many f8e4m3 sum of 4", GW_F8E4M3, GW_SUM, 4, 1},
+    {"many f8e5m2 sum of 4", GW_F8E5M2, GW_SUM, 4, 1},
+    {"pair bool sum", GW_BOOL, GW_SUM, 2, 1},
     {"push f32 sum 2 to 2", GW_F32, GW_SUM, 2, 2},
     {"push f32 sum 4 to 4", GW_F32, GW_SUM, 4, 4},
     {"push f16 sum 4 to 4", GW_F16, GW_SUM, 4, 4},
@@ -56,13 +59,14 @@ static void fill(gw_dtype dtype, char *buffer, size_t bytes, uint64_t seed) {
 
 /* The last buffer is the destination where there is one. */
 static void run(const setting *s, char *const *buffer, size_t bytes) {
-    gw_reduction r = {s->dtype, s->op, s->sources};
+    gw_reduction r = {.dtype = s->dtype, .op = s->op, .world = s->sources};
     size_t count = bytes / gw_dtype_bytes(s->dtype);
     char *dst = buffer[BUFFERS - 1];
     if (s->sources == 1)
         memcpy(dst, buffer[0], bytes);
     else if (s->destinations > 1)
-        gw_reduce_push(r, (void *const *)buffer, s->destinations, (const void *const *)buffer, s->sources, count);
+        gw_reduce_push(r, (void *const *)buffer, s->destinations, (const void *const *)buffer, s->sources, count,
+                       true);
     else if (s->sources > 2)
         gw_reduce_many(r, dst, (const void *const *)buffer, s->sources, count);
     else
@@ -73,8 +77,9 @@ static bool right(const setting *s, char *const *buffer, size_t bytes) {
     size_t checked = bytes < 1 << 20 ? bytes : 1 << 20;
     char *expected = malloc(checked);
     for (int i = 0; i < BUFFERS; i++) fill(s->dtype, buffer[i], checked, (uint64_t)i);
-    gw_reduce_many_reference((gw_reduction){s->dtype, s->op, s->sources}, expected, (const void *const *)buffer,
-                             s->sources, checked / gw_dtype_bytes(s->dtype));
+    gw_reduction r = {.dtype = s->dtype, .op = s->op, .world = s->sources};
+    gw_reduce_many_reference(r, expected, (const void *const *)buffer, s->sources, checked / gw_dtype_bytes(s->dtype),
+                             true);
     run(s, buffer, checked);
     bool same = memcmp(expected, buffer[s->destinations > 1 ? 0 : BUFFERS - 1], checked) == 0;
     free(expected);

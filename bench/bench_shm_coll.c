@@ -95,7 +95,7 @@ static void sleep_once(bench *b, uint64_t *completed, gw_error *error) {
 static void allreduce(bench *b, float *data, size_t count, uint64_t number) {
     gw_error error = {.status = GW_OK};
     gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = number, .signature = {count}, .in = data, .out = data,
-                      .count = count, .reduction = {GW_F32, GW_SUM, b->ranks}};
+                      .count = count, .reduction = {.dtype = GW_F32, .op = GW_SUM, .world = b->ranks}};
     uint64_t completed = 0;
     int idle = 0;
     gw_shm_coll_start(b->coll, &op);

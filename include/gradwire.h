@@ -69,7 +69,8 @@ typedef enum gw_status {
 #undef GW_STATUS_ENUM
 } gw_status;
 
-/* name, value, bytes of one element */
+/* name, value, bytes of one element. f8e4m3 has no infinity (float8_e4m3fn of PyTorch); f8e5m2 is the upper half of an
+ * f16. A complex array is 2*count elements of its real type, for sum and avg and for all that only moves data. */
 #define GW_DTYPE_LIST(X)                                                                                               \
     X(F32, 0, 4, "f32")                                                                                                \
     X(F64, 1, 8, "f64")                                                                                                \
@@ -78,7 +79,14 @@ typedef enum gw_status {
     X(I8, 4, 1, "i8")                                                                                                  \
     X(U8, 5, 1, "u8")                                                                                                  \
     X(I32, 6, 4, "i32")                                                                                                \
-    X(I64, 7, 8, "i64")
+    X(I64, 7, 8, "i64")                                                                                                \
+    X(BOOL, 8, 1, "bool")                                                                                              \
+    X(I16, 9, 2, "i16")                                                                                                \
+    X(U16, 10, 2, "u16")                                                                                               \
+    X(U32, 11, 4, "u32")                                                                                               \
+    X(U64, 12, 8, "u64")                                                                                               \
+    X(F8E4M3, 13, 1, "f8e4m3")                                                                                         \
+    X(F8E5M2, 14, 1, "f8e5m2")
 
 typedef enum gw_dtype {
 #define GW_DTYPE_ENUM(name, value, bytes, text) GW_##name = value,
@@ -86,15 +94,21 @@ typedef enum gw_dtype {
 #undef GW_DTYPE_ENUM
 } gw_dtype;
 
-/* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum for
- * i8, u8 and i32). f16 and bf16 are summed in f32 and rounded once, whatever the number of ranks. Integer sums and
- * products wrap. */
+/* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum except
+ * for i64 and u64). f16, bf16, f8e4m3 and f8e5m2 are combined in f32 and rounded once, to nearest even, whatever the
+ * number of ranks. A result that rounds to more than the largest number is infinite; in f8e4m3 (largest: 448) it is
+ * NaN. Integer sums and products wrap. In a bool every byte but 0 is true, and results are 0 or 1: sum, max and bor are
+ * the logical or, prod, min and band the logical and, bxor the parity; there is no avg. GW_BAND, GW_BOR and GW_BXOR
+ * combine the bits of integers. Calls with an operation that a type does not have are GW_UNSUPPORTED. */
 #define GW_REDOP_LIST(X)                                                                                               \
     X(SUM, 0, "sum")                                                                                                   \
     X(AVG, 1, "avg")                                                                                                   \
     X(MIN, 2, "min")                                                                                                   \
     X(MAX, 3, "max")                                                                                                   \
-    X(PROD, 4, "prod")
+    X(PROD, 4, "prod")                                                                                                 \
+    X(BAND, 5, "band")                                                                                                 \
+    X(BOR, 6, "bor")                                                                                                   \
+    X(BXOR, 7, "bxor")
 
 typedef enum gw_redop {
 #define GW_REDOP_ENUM(name, value, text) GW_##name = value,
@@ -244,7 +258,7 @@ typedef struct gw_call {
     gw_collective collective;
     gw_dtype dtype;
     gw_redop op;              /* of reductions */
-    int root;                 /* or the peer of a send or receive; -1: none */
+    int root;                 /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
     const void *in;
     void *out;
     size_t count;
@@ -259,13 +273,23 @@ typedef struct gw_call {
     const gw_call_tensor *tensors;
     size_t tensor_count;
     double deadline_s;        /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
+    /* GW_SUM and GW_AVG of floating types: each input is multiplied by prescale, and the result by postscale, in the
+     * type in which sums are kept (f32 for shorter types), before it is rounded. The same on all ranks. */
+    double prescale, postscale;
+    /* Sends and receives match by tag: a receive gets the first message from its peer that has its tag. Among messages
+     * with one tag from one rank to another the order of the sends is kept. At least 0. */
+    int tag;
+    int *source;              /* a receive writes the sender's rank here when it is complete; NULL: not wanted */
 } gw_call;
+
+#define GW_ANY_SOURCE (-1) /* as root of a receive: whichever rank sends first */
 
 #define GW_CALL_DEFAULT                                                                                                \
     {                                                                                                                  \
         .size = sizeof(gw_call), .collective = GW_COLL_ALLREDUCE, .dtype = GW_F32, .op = GW_SUM, .root = -1,           \
         .in = NULL, .out = NULL, .count = 0, .counts = NULL, .in_counts = NULL, .in_offsets = NULL,                    \
-        .out_counts = NULL, .out_offsets = NULL, .tensors = NULL, .tensor_count = 0, .deadline_s = 0                   \
+        .out_counts = NULL, .out_offsets = NULL, .tensors = NULL, .tensor_count = 0, .deadline_s = 0, .prescale = 1,   \
+        .postscale = 1, .tag = 0, .source = NULL                                                                       \
     }
 
 /* Runs a call and waits for it. */
@@ -308,8 +332,8 @@ GW_API gw_status gw_alltoallv(gw_comm *comm, const void *in, const size_t *in_co
 /* Returns when all ranks have called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);
 
-/* Point to point: the n-th send from a to b matches the n-th receive of b from a. Both sides pass the same count and
- * type. */
+/* Point to point, with tag 0 (gw_call has others): the n-th send from a to b matches the n-th receive of b from a. Both
+ * sides pass the same count and type. */
 GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer);
 /* The other side of gw_send. */
 GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);

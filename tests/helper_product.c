@@ -96,8 +96,9 @@ static void make_selections(void) {
 
 static void add_case(int collective, const int *rest) {
     unsigned number = (unsigned)job.count + (unsigned)(job.arch * 31 + job.transport * 7 + job.world);
+    int op = gw_redop_refuses((gw_dtype)rest[0], (gw_redop)rest[1]) ? GW_SUM : rest[1]; /* the other pairs still meet */
     if (job.count == CASES_MAX) abort();
-    job.cases[job.count++] = (product_case){.collective = collective, .dtype = rest[0], .op = rest[1], .size = rest[2],
+    job.cases[job.count++] = (product_case){.collective = collective, .dtype = rest[0], .op = op, .size = rest[2],
                                             .memory = rest[3], .placement = rest[4], .mode = rest[5],
                                             .salt = number * 5 + 1};
 }

@@ -47,7 +47,7 @@ typedef struct product_slot {
     long cases;
     double slowest_s;
     char slowest[240];
-    uint64_t hashes[32]; /* of results of random inputs */
+    uint64_t hashes[36]; /* of results of random inputs */
     int hash_count;
 } product_slot;
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define AXES_MAX 10
-#define VALUES_MAX 12
+#define VALUES_MAX 16
 #define ROWS_MAX 512
 #define CANDIDATES 24
 

@@ -82,9 +82,15 @@ static void wrong_arguments(void) {
     float x[4] = {1, 2, 3, 4}, y[4];
     size_t huge[] = {SIZE_MAX};
     gw_comm *out = comm;
-    REFUSED("8 is not a gw_dtype", gw_allreduce(comm, x, y, 4, GW_DTYPES, GW_SUM));
+    REFUSED("15 is not a gw_dtype", gw_allreduce(comm, x, y, 4, GW_DTYPES, GW_SUM));
     REFUSED("-1 is not a gw_dtype", gw_allgather(comm, x, y, 4, (gw_dtype)-1));
-    REFUSED("5 is not a gw_redop", gw_allreduce(comm, x, y, 4, GW_F32, GW_REDOPS));
+    REFUSED("8 is not a gw_redop", gw_allreduce(comm, x, y, 4, GW_F32, GW_REDOPS));
+    CHECK_EQ(GW_UNSUPPORTED, gw_allreduce(comm, x, y, 4, GW_F32, GW_BXOR));
+    CHECK_STR("allreduce: the bxor of f32 is not possible: only integers and bool have operations on bits",
+              gw_last_error(NULL));
+    CHECK_EQ(GW_UNSUPPORTED, gw_reduce_scatter(comm, x, y, 4, GW_BOOL, GW_AVG));
+    CHECK_STR("reduce_scatter: the avg of bool is not possible: a bool has no average; use bor or band",
+              gw_last_error(NULL));
     REFUSED("root 1 is not a rank", gw_broadcast(comm, x, y, 4, GW_F32, 1));
     REFUSED("root -1 is not a rank", gw_reduce(comm, x, y, 4, GW_F32, GW_SUM, -1));
     REFUSED("peer 7 is not a rank", gw_send(comm, x, 4, GW_F32, 7));
@@ -391,7 +397,20 @@ static void different_strategies(void) {
     unsetenv("GRADWIRE_LOG");
 }
 
-TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(requests), CASE(groups),
+/* The result of a reduction is finished, even if there is nothing to combine. */
+static void reductions_of_one_rank(void) {
+    gw_comm *comm = alone();
+    uint8_t flags[] = {0, 1, 2, 255};
+    CHECK_EQ(GW_OK, gw_allreduce(comm, flags, flags, 4, GW_BOOL, GW_BOR));
+    CHECK(memcmp(flags, (uint8_t[]){0, 1, 1, 1}, 4) == 0);
+    uint32_t signalling = 0x7f800001, out = 0; /* of other types nothing changes */
+    CHECK_EQ(GW_OK, gw_allreduce(comm, &signalling, &out, 1, GW_F32, GW_SUM));
+    CHECK_EQ(signalling, out);
+    CHECK_EQ(GW_OK, gw_finalize(comm));
+}
+
+TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments),
+          CASE(reductions_of_one_rank), CASE(requests), CASE(groups),
           CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum), CASE(a_world_of_one_shrinks),
           CASE(memory_of_two), CASE(requests_progress_by_themselves), CASE(eager_chunks_arrive_before_their_calls),
           CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads),

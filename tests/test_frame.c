@@ -18,7 +18,7 @@ static gw_frame sample(void) {
                       .index = UINT64_MAX,
                       .count = UINT64_C(0x8000000000000001),
                       .root = 77,
-                      .tag = INT32_MAX,
+                      .scale = UINT64_C(0x123456789abcdef0),
                       .length = GW_FRAME_PAYLOAD_MAX};
 }
 
@@ -60,20 +60,22 @@ static void refuses_what_is_out_of_range(void) {
     REFUSED(redop = GW_REDOPS, "operation");
     REFUSED(root = -2, "root");
     REFUSED(length = GW_FRAME_PAYLOAD_MAX + 1, "length");
-    REFUSED(tag = UINT32_C(1) << 31, "tag");
-    gw_frame grant = {.kind = GW_FRAME_GRANT, .length = 1, .root = -1};
+    gw_frame grant = {.kind = GW_FRAME_GRANT, .collective = GW_COLL_SEND, .length = 1, .root = -1};
     CHECK_EQ(GW_PROTOCOL, through(grant, NULL));
     grant.length = 0;
     CHECK_EQ(GW_OK, through(grant, NULL));
     grant.tag = 1;
     CHECK_EQ(GW_OK, through(grant, NULL));
+    grant.tag = UINT32_C(1) << 31;
+    CHECK_EQ(GW_PROTOCOL, through(grant, &error));
+    grant.tag = 1;
     grant.kind = GW_FRAME_CREDIT;
     CHECK_EQ(GW_PROTOCOL, through(grant, &error));
     CHECK(strstr(error.text, "tag") != NULL);
 }
 
 static void a_ready_to_send_has_a_tag_and_no_payload(void) {
-    gw_frame rts = {.kind = GW_FRAME_RTS, .tag = 7, .root = -1};
+    gw_frame rts = {.kind = GW_FRAME_RTS, .collective = GW_COLL_SEND, .tag = 7, .root = -1};
     CHECK_EQ(GW_OK, through(rts, NULL));
     rts.length = 1;
     CHECK_EQ(GW_PROTOCOL, through(rts, NULL));
@@ -90,8 +92,6 @@ static void refuses_a_stream_out_of_step(void) {
     for (int shift = 1; shift < GW_FRAME_BYTES; shift++)
         CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes + shift, NULL));
     CHECK_EQ(99, out.kind);
-    bytes[GW_FRAME_BYTES - 1] = 1;
-    CHECK_EQ(GW_PROTOCOL, gw_frame_read(&out, bytes, NULL));
 }
 
 TEST_MAIN(CASE(survives_the_wire), CASE(refuses_what_is_out_of_range),

@@ -1,6 +1,7 @@
 /* test_shm_coll.c - host-local collectives against the reference: tasks, types, operations, sizes, members, kinds of
  * memory; operations back to back; sleeping members; disagreement, failure, death. */
 #include "base/dtype.h"
+#include "base/float8.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "shm_coll_player.h"
@@ -34,12 +35,12 @@ static void store_value(gw_dtype dtype, uint8_t *at, uint32_t bits, bool product
     float value = product ? 1.0f + (float)(bits % 500) / 1000
                           : ((float)(bits & 0x3ff) - 512) * (float)(1 << (bits >> 28)) / 4096;
     double wide = (double)value * (1 + 1e-10 * (bits >> 20));
-    uint16_t half = dtype == GW_F16 ? gw_f32_to_f16(value) : gw_f32_to_bf16(value);
-    uint64_t whole = (uint64_t)bits * 2654435761;
-    const void *from = dtype == GW_F32                       ? (const void *)&value
-                       : dtype == GW_F64                     ? (const void *)&wide
-                       : dtype == GW_F16 || dtype == GW_BF16 ? (const void *)&half
-                                                             : (const void *)&whole;
+    uint64_t whole = (uint64_t)bits * 2654435761; /* other types: any bits */
+    if (dtype == GW_F16) whole = gw_f32_to_f16(value);
+    if (dtype == GW_BF16) whole = gw_f32_to_bf16(value);
+    if (dtype == GW_F8E4M3) whole = gw_f32_to_f8e4m3(value / 16);
+    if (dtype == GW_F8E5M2) whole = gw_f32_to_f8e5m2(value);
+    const void *from = dtype == GW_F32 ? (const void *)&value : dtype == GW_F64 ? (const void *)&wide : &whole;
     memcpy(at, from, gw_dtype_bytes(dtype));
 }
 
@@ -62,36 +63,6 @@ static void part_of(const trial *t, int lane, size_t *offset, size_t *length) {
     for (int before = 0; before < lane; before++) *offset += t->counts[before];
 }
 
-static void widen_reference(gw_dtype dtype, uint8_t *dst, const uint8_t *src, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        float value = 0;
-        int32_t whole = dtype == GW_I8 ? (int8_t)src[i] : src[i];
-        uint16_t half;
-        if (dtype == GW_F16 || dtype == GW_BF16) {
-            memcpy(&half, src + 2 * i, 2);
-            value = dtype == GW_F16 ? gw_f16_to_f32(half) : gw_bf16_to_f32(half);
-            memcpy(dst + 4 * i, &value, 4);
-        } else if (dtype == GW_I32) {
-            memcpy(&whole, src + 4 * i, 4);
-            int64_t wide = whole;
-            memcpy(dst + 8 * i, &wide, 8);
-        } else {
-            memcpy(dst + 4 * i, &whole, 4);
-        }
-    }
-}
-
-static void reduce_reference(const trial *t, uint8_t *dst, const void *const *src, int members, size_t count) {
-    gw_reduction r = t->op.reduction;
-    bool wider = gw_accumulator(r.dtype, r.op) != r.dtype;
-    if (!t->op.dst_wide || (!wider && r.op != GW_AVG)) gw_reduce_many_reference(r, dst, src, members, count);
-    else if (members == 1 && wider) widen_reference(r.dtype, dst, src[0], count);
-    else if (members == 1) memcpy(dst, src[0], count * gw_dtype_bytes(r.dtype));
-    else gw_reduce_pair_reference(r, dst, src[0], false, src[1], false, count, false);
-    for (int m = 2; m < members && t->op.dst_wide && (wider || r.op == GW_AVG); m++)
-        gw_reduce_pair_reference(r, dst, dst, true, src[m], false, count, false);
-}
-
 /* What out must hold, where it held `before`. */
 static void expect(player *p, const trial *t, const uint8_t *before, size_t out_bytes) {
     int members = p->env->ranks;
@@ -100,7 +71,8 @@ static void expect(player *p, const trial *t, const uint8_t *before, size_t out_
     memcpy(p->expected, before, out_bytes);
     for (int m = 0; m < members; m++) make_input(t, m, p->inputs[m]);
     if (t->op.task == GW_SHM_TASK_ALLREDUCE)
-        reduce_reference(t, p->expected, (const void *const *)p->inputs, members, t->op.count);
+        gw_reduce_many_reference(t->op.reduction, p->expected, (const void *const *)p->inputs, members, t->op.count,
+                                 true);
     if (t->op.task == GW_SHM_TASK_BROADCAST) memcpy(p->expected, p->inputs[t->op.root], t->op.count * element);
     for (int lane = 0; t->op.task == GW_SHM_TASK_ALLGATHER && lane < t->op.lanes; lane++) {
         part_of(t, lane, &offset, &length);
@@ -110,7 +82,7 @@ static void expect(player *p, const trial *t, const uint8_t *before, size_t out_
     part_of(t, self_of(p), &offset, &length);
     for (int m = 0; m < members; m++) src[m] = p->inputs[m] + offset * element;
     size_t wide = t->op.dst_wide ? gw_dtype_bytes(gw_accumulator(t->op.reduction.dtype, t->op.reduction.op)) : element;
-    reduce_reference(t, p->expected + offset * wide, src, members, length);
+    gw_reduce_many_reference(t->op.reduction, p->expected + offset * wide, src, members, length, !t->op.dst_wide);
 }
 
 static bool is_shared(const player *p, const trial *t, int which) {
@@ -130,7 +102,8 @@ static void run_trial(player *p, trial *t) {
     t->op.in = in;
     t->op.out = out;
     t->op.number = p->completed + 1;
-    t->op.signature[0] = t->seed;
+    t->op.signature[0] = t->seed | (t->seed % 2 ? GW_SHM_COLL_THREE_WORDS : 0);
+    t->op.signature[2] = t->seed % 2 ? t->seed / 2 : (uint64_t)self_of(p); /* the same on all, or without a meaning */
     gw_shm_coll_start(p->coll, &t->op);
     wait_for(p, t->op.number);
     CHECK_STR("", p->error.text);
@@ -147,9 +120,13 @@ static void draw_trial(trial *t, int members, uint64_t seed, gw_shm_task task, s
     gw_rng rng = gw_rng_make(seed, 5);
     *t = (trial){.seed = seed, .memory = (int)(seed % 3), .in_place = gw_rng_below(&rng, 2)};
     gw_dtype dtype = (gw_dtype)gw_rng_below(&rng, GW_DTYPES);
+    gw_redop op = (gw_redop)gw_rng_below(&rng, GW_REDOPS);
+    if (gw_redop_refuses(dtype, op)) op = GW_SUM;
+    bool scaled = !gw_scale_refuses(dtype, op) && gw_rng_below(&rng, 2);
     t->op = (gw_shm_coll_op){.task = task, .count = count, .lanes = members,
                           .root = (int)gw_rng_below(&rng, (uint64_t)members),
-                          .reduction = {dtype, (gw_redop)gw_rng_below(&rng, GW_REDOPS), members}};
+                          .reduction = {.dtype = dtype, .op = op, .world = members,
+                                        .scale = scaled ? (gw_scale){true, 0.3, 1.7} : (gw_scale){0}}};
     if (gw_rng_below(&rng, 3) == 0) t->op.lanes = 1 + (int)gw_rng_below(&rng, (uint64_t)members);
     t->op.dst_wide = task == GW_SHM_TASK_REDUCE_SCATTER && gw_rng_below(&rng, 2);
     if (t->op.dst_wide && gw_accumulator(dtype, t->op.reduction.op) != dtype) t->in_place = false;
@@ -181,7 +158,7 @@ static void try_everything(rank_env *env) {
     }
     for (int memory = 0; memory < 3 && env->ranks <= 3 && !RANKS_ARE_THREADS; memory++) {
         draw_trial(&t, env->ranks, seed++, GW_SHM_TASK_ALLREDUCE, (4 << 20) / 4 + 1);
-        t.op.reduction = (gw_reduction){GW_F32, GW_SUM, env->ranks};
+        t.op.reduction = (gw_reduction){.dtype = GW_F32, .op = GW_SUM, .world = env->ranks};
         t.memory = memory;
         run_trial(&p, &t);
     }
@@ -213,7 +190,7 @@ static void play_on(rank_env *env) {
             for (size_t i = 0; i < counts[b]; i++) buffers[b][i] = (int32_t)(i + started) * (env->rank + 1);
             gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = started, .signature = {counts[b]},
                               .in = buffers[b], .out = buffers[b], .count = counts[b],
-                              .reduction = {GW_I32, GW_SUM, env->ranks}};
+                              .reduction = {.dtype = GW_I32, .op = GW_SUM, .world = env->ranks}};
             gw_shm_coll_start(p.coll, &op);
             started++;
         }
@@ -262,7 +239,8 @@ static void repeat(rank_env *env) {
         }
         for (size_t i = 0; i < count; i++) buffers[in][i] = (int32_t)(i + number) * (env->rank + 1);
         gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = number, .signature = {count}, .in = buffers[in],
-                          .out = buffers[out], .count = count, .reduction = {GW_I32, GW_SUM, env->ranks}};
+                          .out = buffers[out], .count = count,
+                          .reduction = {.dtype = GW_I32, .op = GW_SUM, .world = env->ranks}};
         gw_shm_coll_start(p.coll, &op);
         wait_for(&p, number);
         size_t wrong = 0;
@@ -297,23 +275,35 @@ static void sleep_and_wake(rank_env *env) {
 
 static void sleepers_are_woken(void) { run_ranks(3, sleep_and_wake, NULL); }
 
-static void disagree(rank_env *env) {
+/* Rank 1 differs in this word of the signature. */
+static void disagree_in(rank_env *env, int word) {
     player p;
     float data[4] = {1, 2, 3, 4};
     open_coll(&p, env, 14);
-    gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = 77, .signature = {env->rank == 1 ? 5 : 4}, .in = data,
-                      .out = data, .count = env->rank == 1 ? 2 : 4, .reduction = {GW_F32, GW_SUM, env->ranks}};
+    gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = 77, .signature = {GW_SHM_COLL_THREE_WORDS | 4, 5, 6},
+                      .in = data, .out = data, .count = env->rank == 1 && word == 0 ? 2 : 4,
+                      .reduction = {.dtype = GW_F32, .op = GW_SUM, .world = env->ranks}};
+    if (env->rank == 1) op.signature[word]++;
+    uint64_t theirs[GW_SHM_COLL_SIGNATURE] = {0};
     gw_shm_coll_start(p.coll, &op);
     wait_for(&p, 1);
     CHECK_EQ(GW_MISMATCH, p.status);
     CHECK_EQ(1, p.error.rank);
+    gw_shm_coll_signature(p.coll, 1, theirs);
+    CHECK_EQ(word == 2 ? 7 : 6, theirs[2]);
     CHECK(strstr(p.error.text, "rank 1 called operation 77"));
     CHECK(data[0] == 1 && data[3] == 4);
     rank_meet(env);
     close_player(&p);
 }
 
-static void disagreement_names_the_rank_that_differs(void) { run_ranks(4, disagree, NULL); }
+static void disagree_in_the_first(rank_env *env) { disagree_in(env, 0); }
+static void disagree_in_the_third(rank_env *env) { disagree_in(env, 2); }
+
+static void disagreement_names_the_rank_that_differs(void) {
+    run_ranks(4, disagree_in_the_first, NULL);
+    run_ranks(4, disagree_in_the_third, NULL);
+}
 
 /* Rank 0 gives an operation up of which rank 1 has done a part; rank 1 comes late and works on. What rank 0 has written
  * since must stay. */
@@ -324,7 +314,7 @@ static void give_up(rank_env *env) {
     float *data = gw_shm_alloc(env->transport, COUNT * 4, &p.error);
     for (int i = 0; i < COUNT; i++) data[i] = 1;
     gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = 1, .in = data, .out = data, .count = COUNT,
-                      .reduction = {GW_F32, GW_SUM, env->ranks}};
+                      .reduction = {.dtype = GW_F32, .op = GW_SUM, .world = env->ranks}};
     gw_shm_coll_start(p.coll, &op);
     rank_meet(env);
     if (env->rank == 1) look_at_coll(&p);
@@ -368,7 +358,7 @@ static void die_in_the_middle(rank_env *env) {
     open_coll(&p, env, 16);
     float *data = gw_shm_alloc(env->transport, 8 << 20, &p.error);
     gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .number = 1, .in = data, .out = data, .count = 2 << 20,
-                      .reduction = {GW_F32, GW_SUM, env->ranks}};
+                      .reduction = {.dtype = GW_F32, .op = GW_SUM, .world = env->ranks}};
     gw_shm_coll_start(p.coll, &op);
     rank_meet(env);
     look_at_coll(&p);

@@ -24,7 +24,7 @@ static void distant_cores_are_detected(void) { run_ranks(2, judge, NULL); }
 
 static void start_small(player *p, float *data) {
     gw_shm_coll_op op = {.task = GW_SHM_TASK_ALLREDUCE, .in = data, .out = data, .count = 1000,
-                      .reduction = {GW_F32, GW_SUM, p->env->ranks}};
+                      .reduction = {.dtype = GW_F32, .op = GW_SUM, .world = p->env->ranks}};
     gw_shm_coll_start(p->coll, &op);
 }
 

@@ -17,7 +17,8 @@
 /* Copies into several destinations at once; a destination may be the source itself. */
 static inline void gw_copy_push(void *const *dst, int destinations, const void *src, size_t bytes) {
     /* The maximum of a single operand is the operand. */
-    gw_reduce_push((gw_reduction){GW_U8, GW_MAX, 1}, dst, destinations, &src, 1, bytes);
+    gw_reduction maximum = {.dtype = GW_U8, .op = GW_MAX, .world = 1};
+    gw_reduce_push(maximum, dst, destinations, &src, 1, bytes, true);
 }
 
 static inline void gw_copy(void *dst, const void *src, size_t bytes) {

@@ -49,10 +49,32 @@ bool gw_redop_parse(const char *name, gw_redop *op) {
     return true;
 }
 
+bool gw_dtype_is_float(gw_dtype dtype) {
+    return dtype == GW_F32 || dtype == GW_F64 || dtype == GW_F16 || dtype == GW_BF16 || dtype == GW_F8E4M3 ||
+           dtype == GW_F8E5M2;
+}
+
+const char *gw_redop_refuses(gw_dtype dtype, gw_redop op) {
+    bool bitwise = op == GW_BAND || op == GW_BOR || op == GW_BXOR;
+    if (bitwise && gw_dtype_is_float(dtype)) return "only integers and bool have operations on bits";
+    if (dtype == GW_BOOL && op == GW_AVG) return "a bool has no average; use bor or band";
+    return NULL;
+}
+
+static gw_dtype average_accumulator(gw_dtype dtype) {
+    switch (dtype) {
+    case GW_I8:
+    case GW_U8:
+    case GW_I16:
+    case GW_U16: return GW_I32;
+    case GW_I32:
+    case GW_U32: return GW_I64;
+    default: return dtype;
+    }
+}
+
 gw_dtype gw_accumulator(gw_dtype dtype, gw_redop op) {
-    bool selects = op == GW_MIN || op == GW_MAX; /* the result is one of the operands: nothing to round */
-    if ((dtype == GW_F16 || dtype == GW_BF16) && !selects) return GW_F32;
-    if ((dtype == GW_I8 || dtype == GW_U8) && op == GW_AVG) return GW_I32;
-    if (dtype == GW_I32 && op == GW_AVG) return GW_I64;
-    return dtype;
+    bool computes = op == GW_SUM || op == GW_AVG || op == GW_PROD; /* else every result fits the type: no rounding */
+    if (gw_dtype_is_float(dtype) && gw_dtype_bytes(dtype) < 4 && computes) return GW_F32;
+    return op == GW_AVG ? average_accumulator(dtype) : dtype;
 }

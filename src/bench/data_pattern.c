@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/half.h"
+#include "base/element.h"
 #include "base/reduce.h"
 #include "base/rng.h"
 
-static int value_of(gw_redop op, int rank, size_t index) {
+static int value_of(gw_dtype dtype, gw_redop op, int rank, size_t index) {
     int mixed = (int)((index * 7 + (size_t)rank * 5 + index / 64) % 8);
+    if (dtype == GW_BOOL) return mixed % 2;
     return op == GW_PROD ? 1 + mixed % 2 : 1 + mixed;
 }
 
@@ -23,26 +24,13 @@ static float draw(uint64_t key, size_t index) {
 
 static float gradient_of(int rank, size_t index) { return draw(0, index) + 0.5f * draw((uint64_t)rank + 1, index); }
 
-static void store(gw_dtype dtype, void *block, size_t index, int value) {
-    switch (dtype) {
-    case GW_F32: ((float *)block)[index] = (float)value; return;
-    case GW_F64: ((double *)block)[index] = value; return;
-    case GW_F16: ((uint16_t *)block)[index] = gw_f32_to_f16((float)value); return;
-    case GW_BF16: ((uint16_t *)block)[index] = gw_f32_to_bf16((float)value); return;
-    case GW_I8: ((int8_t *)block)[index] = (int8_t)value; return;
-    case GW_U8: ((uint8_t *)block)[index] = (uint8_t)value; return;
-    case GW_I32: ((int32_t *)block)[index] = value; return;
-    case GW_I64: ((int64_t *)block)[index] = value; return;
-    }
-}
-
 gw_status gw_pattern_of_rank(gw_pattern *pattern, gw_dtype dtype, gw_redop op, int rank, bool gradient) {
     pattern->element_bytes = gw_dtype_bytes(dtype);
     pattern->block = malloc(2 * GW_PATTERN_PERIOD * pattern->element_bytes);
     if (!pattern->block) return GW_MEMORY;
     for (size_t i = 0; i < 2 * GW_PATTERN_PERIOD; i++) {
         if (gradient) ((float *)(void *)pattern->block)[i] = gradient_of(rank, i % GW_PATTERN_PERIOD);
-        else store(dtype, pattern->block, i, value_of(op, rank, i % GW_PATTERN_PERIOD));
+        else gw_element_store(dtype, pattern->block, i, value_of(dtype, op, rank, i % GW_PATTERN_PERIOD));
     }
     return GW_OK;
 }
@@ -56,7 +44,7 @@ gw_status gw_pattern_of_all(gw_pattern *pattern, gw_dtype dtype, gw_redop op, in
         sources[r] = ranks[r].block;
     }
     gw_reduction reduction = {.dtype = dtype, .op = op, .world = world};
-    if (!status) gw_reduce_many_reference(reduction, pattern->block, sources, world, 2 * GW_PATTERN_PERIOD);
+    if (!status) gw_reduce_many_reference(reduction, pattern->block, sources, world, 2 * GW_PATTERN_PERIOD, true);
     for (int r = 0; ranks && r < world; r++) gw_pattern_free(&ranks[r]);
     free(sources);
     free(ranks);

@@ -137,6 +137,13 @@ static int check_lab(gw_bench_settings *s) {
     return -1;
 }
 
+static int check_operation(const gw_bench_settings *s) {
+    const char *why = gw_redop_refuses(s->first.dtype, s->first.op);
+    if (!why || !gw_bench_reduces(s->first.collective)) return -1;
+    return gw_usage_error(&gw_command_bench, "the %s of %s is not possible: %s", gw_redop_name(s->first.op),
+                          gw_dtype_name(s->first.dtype), why);
+}
+
 static int check(gw_bench_settings *s, int argc, char **argv) {
     int code = check_collective(s, argc, argv);
     if (s->dtype) gw_dtype_parse(s->dtype, &s->first.dtype);
@@ -144,6 +151,7 @@ static int check(gw_bench_settings *s, int argc, char **argv) {
     s->first.root = (int)s->root;
     s->first.check = s->check;
     s->first.own_memory = strcmp(s->memory, "gw_alloc") == 0;
+    if (code < 0) code = check_operation(s);
     if (code < 0) code = check_sizes(s);
     if (code < 0) code = check_strategy(s);
     if (code < 0) code = check_against(s);

@@ -33,8 +33,7 @@ static bool prepare(gw_team *team, const gw_op_spec *spec) {
     fast->of = *spec;
     fast->signature = gw_op_sign(team, spec);
     if (action.kind == GW_ACTION_NATIVE) return true;
-    fast->task = gw_op_coll_task(&action, &fast->signature,
-                                 (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size});
+    fast->task = gw_op_coll_task(&action, &fast->signature, gw_op_reduction(team, spec));
     return true;
 }
 

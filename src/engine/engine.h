@@ -32,7 +32,6 @@
 #define GW_PIPELINE 8 /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024) /* default limit of one message */
 #define GW_TEXT_BYTES 160
-#define GW_ANY_SOURCE (-1) /* root of a tagged receive: any rank of the team */
 
 typedef struct gw_engine gw_engine;
 typedef struct gw_team gw_team;
@@ -54,6 +53,7 @@ typedef struct gw_op_spec {
     const size_t *counts; /* as in gw_plan_request; copied */
     gw_dtype dtype;
     gw_redop redop;
+    gw_scale scale;       /* of a reduction, if gw_scale_refuses allows it; not with merge */
     int root;             /* team rank; the peer for send and recv, which may be GW_ANY_SOURCE; -1: none */
     size_t chunk_bytes;   /* 0: GW_CHUNK_BYTES */
     /* Opaque elements, for payloads of codecs: unit_bytes each (0: elements of dtype), combined by merge. */
@@ -83,7 +83,7 @@ typedef struct gw_op_spec {
 /* True if both give the same plan. Uneven requests never compare equal. */
 static inline bool gw_op_same_kind(const gw_op_spec *a, const gw_op_spec *b) {
     return a->collective == b->collective && a->count == b->count && a->dtype == b->dtype && a->redop == b->redop &&
-           a->root == b->root && !a->counts && !b->counts;
+           a->root == b->root && !a->counts && !b->counts && gw_scale_same(&a->scale, &b->scale);
 }
 
 /* Callbacks to the driver, made from within the engine's functions. */
@@ -160,6 +160,7 @@ typedef struct gw_signature {
     uint8_t collective, dtype, redop, builder; /* builder: gw_plan_id */
     int32_t root;
     uint64_t count;
+    uint64_t scale; /* both factors, compared as f32: see signature.c; 0: none */
 } gw_signature;
 
 /* Enough to name an operation after it is over. */

@@ -179,8 +179,9 @@ void gw_flow_settle(gw_engine *engine);                /* at the end of a poll: 
 void gw_flow_discard(gw_engine *engine);               /* after a failure: empties unexpected queues, resets credits */
 void gw_signature_text(const gw_signature *signature, char text[GW_TEXT_BYTES]);
 const char *gw_signature_message(const gw_signature *signature, char text[GW_TEXT_BYTES]);
-void gw_signature_pack(const gw_signature *signature, uint64_t packed[2]);
-gw_signature gw_signature_unpack(const uint64_t packed[2]);
+uint64_t gw_signature_scale(const gw_scale *scale); /* of gw_signature */
+void gw_signature_pack(const gw_signature *signature, uint64_t packed[GW_SHM_COLL_SIGNATURE]);
+gw_signature gw_signature_unpack(const uint64_t packed[GW_SHM_COLL_SIGNATURE]);
 gw_signature gw_signature_of_frame(const gw_frame *frame);
 /* The signature that a frame of this peer must have for the operation. In an alltoallv each pair of ranks has a count
  * of its own, that of the stream; the operation's is 0. */
@@ -192,7 +193,7 @@ void gw_engine_mismatch(gw_engine *engine, int peer, uint32_t comm, uint64_t op,
 void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame, const gw_signature *mine);
 /* The sender of a message and this rank, which receives it, disagree about it. */
 void gw_engine_tag_mismatch(const gw_op *op, const gw_signature *theirs);
-void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]);
+void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[GW_SHM_COLL_SIGNATURE]);
 
 /* early_grants.c */
 void gw_early_grants_keep(gw_engine *engine, int from, const gw_frame *frame);
@@ -250,6 +251,7 @@ static inline bool gw_frame_is_tagged(const gw_frame *frame) {
 
 /* operation.c */
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec);
+gw_reduction gw_op_reduction(const gw_team *team, const gw_op_spec *spec);
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide); /* wide: accumulator bytes */
 
 /* blocking_fast_path.c */

@@ -232,6 +232,15 @@ void gw_op_sent(gw_op *op, gw_packet *packet) {
 
 /* Local work. */
 
+static void copy(gw_op *op, const gw_action *action) {
+    uint8_t *dst = address(op, &action->dst);
+    const uint8_t *src = address(op, &action->src);
+    uint64_t bytes = slot_bytes(op, &action->src);
+    bool apart = (uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes;
+    if (apart && bytes) gw_copy(dst, src, bytes);
+    else if (dst != src) memmove(dst, src, bytes);
+}
+
 static void fold_by_merge(gw_op *op, const gw_action *action, const void *const *sources) {
     uint8_t *dst = address(op, &action->dst);
     size_t bytes = action->dst.count * op->raw;
@@ -242,6 +251,10 @@ static void fold_by_merge(gw_op *op, const gw_action *action, const void *const 
 }
 
 static void fold(gw_op *op, const gw_action *action) {
+    if (op->team->size == 1 && !op->spec.merge && gw_reduce_is_copy(op->reduction)) {
+        copy(op, action);
+        return;
+    }
     const void **sources = op->team->sources;
     size_t base = action->fold_base;
     gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
@@ -310,7 +323,7 @@ static int another_on_host(const gw_team *team) {
 /* A member aborts because of a failure that the control plane reports: treat the abort as a lost link. */
 void gw_op_report_coll(gw_op *op, const gw_error *error) {
     if (error->status == GW_MISMATCH) {
-        uint64_t packed[2] = {0};
+        uint64_t packed[GW_SHM_COLL_SIGNATURE] = {0};
         int rank = error->rank == op->engine->config.rank ? another_on_host(op->team) : error->rank;
         gw_shm_coll_signature(op->team->coll, rank, packed);
         gw_flow_shm_mismatch(op, rank, packed);
@@ -374,20 +387,9 @@ static bool run_local(gw_op *op, uint32_t number) {
         gw_action action;
         gw_plan_action(&op->plan, number, stream->done, &action);
         if (!gw_op_holds(op, action.ready)) break;
-        if (action.kind == GW_ACTION_COPY) {
-            uint8_t *dst = address(op, &action.dst);
-            const uint8_t *src = address(op, &action.src);
-            uint64_t bytes = slot_bytes(op, &action.src);
-            bool apart = (uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes;
-            if (apart && bytes) gw_copy(dst, src, bytes);
-            else if (dst != src) memmove(dst, src, bytes);
-        } else if (action.kind == GW_ACTION_FOLD) {
-            fold(op, &action);
-        } else if (action.kind == GW_ACTION_NATIVE) {
-            if (!run_native(op, stream, &action)) break;
-        } else if (!run_coll(op, stream, &action)) {
-            break;
-        }
+        if (action.kind == GW_ACTION_COPY) copy(op, &action);
+        else if (action.kind == GW_ACTION_FOLD) fold(op, &action);
+        else if (!(action.kind == GW_ACTION_NATIVE ? run_native : run_coll)(op, stream, &action)) break;
         complete(op, stream);
         moved = true;
     }

@@ -166,9 +166,9 @@ static void fill_frame(gw_op *op, gw_stream_state *stream, gw_frame *frame, gw_f
     gw_peer *peer = &op->engine->peers[stream->peer];
     *frame = (gw_frame){.kind = (uint8_t)kind, .collective = op->signature.collective, .dtype = op->signature.dtype,
                         .redop = op->signature.redop, .builder = op->signature.builder, .root = op->signature.root,
-                        .count = op->signature.count + stream->desc.count, .comm = op->team->id, .op = op->number,
-                        .channel = stream->desc.channel, .credits = peer->owed,
-                        .tag = op->spec.tagged ? (uint32_t)op->spec.tag : 0};
+                        .count = op->signature.count + stream->desc.count, .scale = op->signature.scale,
+                        .comm = op->team->id, .op = op->number, .channel = stream->desc.channel,
+                        .credits = peer->owed, .tag = op->spec.tagged ? (uint32_t)op->spec.tag : 0};
     peer->owed = 0;
 }
 

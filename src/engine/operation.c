@@ -2,6 +2,7 @@
  * the steady state. */
 #include "engine/engine_internal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -33,7 +34,12 @@ gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
     return (gw_signature){
         .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
         .redop = (uint8_t)spec->redop, .builder = gw_plan_id(spec->builder), .root = pair ? -1 : spec->root,
-        .count = signed_count(spec, team->size)};
+        .count = signed_count(spec, team->size), .scale = gw_signature_scale(&spec->scale)};
+}
+
+gw_reduction gw_op_reduction(const gw_team *team, const gw_op_spec *spec) {
+    assert(!spec->scale.set || (!spec->merge && !gw_scale_refuses(spec->dtype, spec->redop)));
+    return (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size, .scale = spec->scale};
 }
 
 size_t gw_chunk_count(size_t asked, size_t unit) {
@@ -54,7 +60,8 @@ gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
     request.chunk_count = gw_chunk_count(spec->chunk_bytes, wide);
     request.topology.coll = team->coll != NULL;
-    request.topology.native = team->native && team->native->ops->native->supports(spec->dtype, spec->redop);
+    request.topology.native =
+        team->native && !spec->scale.set && team->native->ops->native->supports(spec->dtype, spec->redop);
     return request;
 }
 
@@ -73,7 +80,7 @@ static gw_status lay_out(gw_op *op, const gw_op_spec *spec, gw_error *error) {
     op->spec = *spec;
     op->spec.counts = NULL;
     op->coll_actions = op->coll_started = 0;
-    op->reduction = (gw_reduction){.dtype = spec->dtype, .op = spec->redop, .world = team->size};
+    op->reduction = gw_op_reduction(team, spec);
     op->raw = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(spec->dtype);
     op->wide = spec->unit_bytes ? spec->unit_bytes : gw_dtype_bytes(gw_accumulator(spec->dtype, spec->redop));
     if (spec->out_lengths && spec->in_lengths) {

@@ -5,10 +5,21 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "base/half_bits.h"
+
+/* Prescale and postscale as f32, so that both fit a frame. The bits of 1 are taken out of each: no scale is 0. */
+
+static uint64_t factor_code(double factor) { return gw_float_bits((float)factor) ^ gw_float_bits(1); }
+static double factor_of(uint64_t code) { return (double)gw_bits_float((uint32_t)code ^ gw_float_bits(1)); }
+
+uint64_t gw_signature_scale(const gw_scale *scale) {
+    return scale->set ? factor_code(scale->prescale) | factor_code(scale->postscale) << 32 : 0;
+}
 
 gw_signature gw_signature_of_frame(const gw_frame *frame) {
     return (gw_signature){.collective = frame->collective, .dtype = frame->dtype, .redop = frame->redop,
-                          .builder = frame->builder, .root = frame->root, .count = frame->count};
+                          .builder = frame->builder, .root = frame->root, .count = frame->count,
+                          .scale = frame->scale};
 }
 
 gw_signature gw_op_expects(gw_op *op, int peer, const gw_frame *frame) {
@@ -22,19 +33,21 @@ gw_signature gw_op_expects(gw_op *op, int peer, const gw_frame *frame) {
 
 bool gw_signature_equal(const gw_signature *a, const gw_signature *b) {
     return a->collective == b->collective && a->dtype == b->dtype && a->redop == b->redop && a->builder == b->builder &&
-           a->root == b->root && a->count == b->count;
+           a->root == b->root && a->count == b->count && a->scale == b->scale;
 }
 
-void gw_signature_pack(const gw_signature *s, uint64_t packed[2]) {
+void gw_signature_pack(const gw_signature *s, uint64_t packed[GW_SHM_COLL_SIGNATURE]) {
     packed[0] = (uint64_t)s->collective << 24 | (uint64_t)s->dtype << 16 | (uint64_t)s->redop << 8 | s->builder |
-                (uint64_t)(uint32_t)s->root << 32;
+                (uint64_t)(uint32_t)s->root << 32 | (s->scale ? GW_SHM_COLL_THREE_WORDS : 0);
     packed[1] = s->count;
+    packed[2] = s->scale;
 }
 
-gw_signature gw_signature_unpack(const uint64_t packed[2]) {
-    return (gw_signature){.collective = (uint8_t)(packed[0] >> 24), .dtype = (uint8_t)(packed[0] >> 16),
-                          .redop = (uint8_t)(packed[0] >> 8), .builder = (uint8_t)packed[0],
-                          .root = (int32_t)(packed[0] >> 32), .count = packed[1]};
+gw_signature gw_signature_unpack(const uint64_t packed[GW_SHM_COLL_SIGNATURE]) {
+    uint64_t first = packed[0] & ~GW_SHM_COLL_THREE_WORDS;
+    return (gw_signature){.collective = (uint8_t)(first >> 24), .dtype = (uint8_t)(first >> 16),
+                          .redop = (uint8_t)(first >> 8), .builder = (uint8_t)first,
+                          .root = (int32_t)(first >> 32), .count = packed[1], .scale = packed[2]};
 }
 
 void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
@@ -47,6 +60,9 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
     int used = snprintf(text, GW_TEXT_BYTES, "%s of %" PRIu64 " x %s", name, s->count, dtype);
     if (reduces && used < GW_TEXT_BYTES)
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
+    if (s->scale && used < GW_TEXT_BYTES)
+        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", prescale %.6g, postscale %.6g",
+                         factor_of(s->scale), factor_of(s->scale >> 32));
     if (s->root >= 0 && s->collective < GW_COLL_SEND && used < GW_TEXT_BYTES)
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
     if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s",
@@ -95,7 +111,7 @@ void gw_engine_frame_mismatch(gw_engine *engine, int peer, const gw_frame *frame
 }
 
 /* The shm collective names the rank that differs from most; on that rank itself, show another rank's call. */
-void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[2]) {
+void gw_flow_shm_mismatch(gw_op *op, int rank, const uint64_t packed[GW_SHM_COLL_SIGNATURE]) {
     gw_signature theirs = gw_signature_unpack(packed);
     gw_engine_mismatch(op->engine, rank, op->team->id, op->number, &theirs, &op->signature);
 }

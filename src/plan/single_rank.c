@@ -1,4 +1,5 @@
-/* single_rank.c - a world of one: whatever the collective, the result is what this rank put in. */
+/* single_rank.c - a world of one: whatever the collective, the result is what this rank put in; that of a reduction is
+ * finished. */
 #include "plan/build.h"
 
 static const char *refuses(const gw_plan_request *request) {
@@ -26,9 +27,12 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     (void)index;
     const gw_plan_request *request = &plan->request;
     gw_range at = gw_chunk_of((gw_range){0, copied(request)}, request->chunk_count, i);
+    gw_collective what = request->collective;
+    bool reduces = what == GW_COLL_ALLREDUCE || what == GW_COLL_REDUCE || what == GW_COLL_REDUCE_SCATTER;
     size_t from = at.from + offset(request, GW_ALLTOALLV_IN_OFFSETS);
     size_t to = at.from + offset(request, GW_ALLTOALLV_OUT_OFFSETS);
-    *out = (gw_action){.kind = GW_ACTION_COPY, .src = gw_slot_at(GW_SPACE_IN, from, at.to - at.from),
+    *out = (gw_action){.kind = reduces ? GW_ACTION_FOLD : GW_ACTION_COPY,
+                       .src = gw_slot_at(GW_SPACE_IN, from, at.to - at.from),
                        .dst = gw_slot_at(GW_SPACE_OUT, to, at.to - at.from)};
 }
 

@@ -82,6 +82,10 @@ static gw_status check_tensor(const gw_step_engine_config *c, const gw_reducer_t
     if (!t->name || !*t->name) return gw_fail(error, GW_INVALID, "gw_reducer_commit: a tensor has no name");
     if ((unsigned)t->dtype >= GW_DTYPES)
         return gw_fail(error, GW_INVALID, "gw_reducer_commit: %s: %d is not a gw_dtype", t->name, (int)t->dtype);
+    const char *why = gw_redop_refuses(t->dtype, c->options.op);
+    if (why)
+        return gw_fail(error, GW_UNSUPPORTED, "gw_reducer_commit: %s: the %s of %s is not possible: %s", t->name,
+                       gw_redop_name(c->options.op), gw_dtype_name(t->dtype), why);
     if (t->count && !t->gradient)
         return gw_fail(error, GW_INVALID, "gw_reducer_commit: %s has no memory for its gradient", t->name);
     if (t->rows && t->count % t->rows)
@@ -97,14 +101,14 @@ static gw_status check_tensor(const gw_step_engine_config *c, const gw_reducer_t
 
 static gw_status check(const gw_step_engine_config *c, gw_error *error) {
     gw_status status = GW_OK;
+    if (c->options.op != GW_SUM && c->options.op != GW_AVG)
+        return gw_fail(error, GW_INVALID, "gw_reducer_commit: gradients are combined by GW_AVG or GW_SUM");
     for (int i = 0; i < c->count && !status; i++) {
         status = check_tensor(c, &c->tensors[i], error);
         for (int k = 0; !status && k < i; k++)
             if (strcmp(c->tensors[i].name, c->tensors[k].name) == 0)
                 status = gw_fail(error, GW_INVALID, "gw_reducer_commit: two tensors are called %s", c->tensors[i].name);
     }
-    if (!status && c->options.op != GW_SUM && c->options.op != GW_AVG)
-        status = gw_fail(error, GW_INVALID, "gw_reducer_commit: gradients are combined by GW_AVG or GW_SUM");
     return status;
 }
 

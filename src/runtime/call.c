@@ -43,6 +43,23 @@ gw_status gw_invalid(const char *format, ...) {
     return gw_comm_set_last_error(&error);
 }
 
+static gw_status unsupported(const gw_call *call, const char *name, const char *what, const char *why) {
+    gw_error error = {.rank = -1};
+    gw_fail(&error, GW_UNSUPPORTED, "%s: %s %s of %s is not possible: %s", name, what, gw_redop_name(call->op),
+            gw_dtype_name(call->dtype), why);
+    return gw_comm_set_last_error(&error);
+}
+
+static gw_status check_reduction(const gw_call *call, const char *name) {
+    bool scaled = gw_scale_of(call->prescale, call->postscale).set;
+    if (!rules_of[call->collective].reduces)
+        return scaled ? gw_invalid("%s: it reduces nothing, so it has no scale", name) : GW_OK;
+    const char *why = gw_redop_refuses(call->dtype, call->op);
+    if (why) return unsupported(call, name, "the", why);
+    if (scaled) why = gw_scale_refuses(call->dtype, call->op);
+    return why ? unsupported(call, name, "a scaled", why) : GW_OK;
+}
+
 static gw_status check_types(const gw_call *call, const char *name) {
     if ((unsigned)call->dtype >= GW_DTYPES) return gw_invalid("%s: %d is not a gw_dtype", name, (int)call->dtype);
     if ((unsigned)call->op >= GW_REDOPS) return gw_invalid("%s: %d is not a gw_redop", name, (int)call->op);
@@ -54,6 +71,8 @@ static gw_status check_types(const gw_call *call, const char *name) {
 static gw_status check_root(const gw_comm *comm, const gw_call *call, const char *name) {
     const rules *r = &rules_of[call->collective];
     if (!r->rooted && !r->pair) return GW_OK;
+    if (r->pair && call->tag < 0) return gw_invalid("%s: the tag %d is negative", name, call->tag);
+    if (call->collective == GW_COLL_RECV && call->root == GW_ANY_SOURCE) return GW_OK;
     if (call->root < 0 || call->root >= comm->size)
         return gw_invalid("%s: %s %d is not a rank of a communicator of %d", name, r->pair ? "peer" : "root",
                           call->root, comm->size);
@@ -72,6 +91,7 @@ static gw_status check(const gw_comm *comm, const gw_call *call) {
     if (call->tensors && !r->coalesces) return gw_invalid("%s: it cannot be coalesced", name);
     if (call->tensor_count && !call->tensors) return gw_invalid("%s: the tensors are NULL", name);
     gw_status status = check_types(call, name);
+    if (!status) status = check_reduction(call, name);
     return status ? status : check_root(comm, call, name);
 }
 
@@ -114,7 +134,8 @@ static gw_op_spec spec_of(const gw_call *call) {
                         .redop = rules_of[call->collective].reduces ? call->op : GW_SUM,
                         .root = rules_of[call->collective].rooted || rules_of[call->collective].pair ? call->root : -1,
                         .deadline = (gw_time)(call->deadline_s * (double)GW_SECOND),
-                        .tagged = rules_of[call->collective].pair};
+                        .scale = gw_scale_of(call->prescale, call->postscale),
+                        .tagged = rules_of[call->collective].pair, .tag = call->tag, .source = call->source};
 }
 
 /* Counts, and offsets or the sums of the counts before. */
@@ -180,7 +201,7 @@ gw_status gw_dispatch(gw_comm *comm, const gw_call *call, gw_request **request) 
 }
 
 /* Bytes of the first gw_call. */
-#define CALL_LEAST (offsetof(gw_call, deadline_s) + sizeof(double))
+#define CALL_LEAST (offsetof(gw_call, source) + sizeof(int *))
 
 static gw_status read_call(gw_call *call, const gw_call *given) {
     gw_error error = {.rank = -1};

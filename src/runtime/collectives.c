@@ -8,15 +8,18 @@ static gw_status start(gw_comm *comm, const gw_call *call, gw_request **request)
 
 static gw_call reduction(gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                          int root) {
-    return (gw_call){.collective = what, .in = in, .out = out, .count = count, .dtype = dtype, .op = op, .root = root};
+    return (gw_call){.collective = what, .in = in, .out = out, .count = count, .dtype = dtype, .op = op, .root = root,
+                     .prescale = 1, .postscale = 1};
 }
 
 static gw_call transfer(gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype, int root) {
-    return (gw_call){.collective = what, .in = in, .out = out, .count = count, .dtype = dtype, .root = root};
+    return (gw_call){.collective = what, .in = in, .out = out, .count = count, .dtype = dtype, .root = root,
+                     .prescale = 1, .postscale = 1};
 }
 
 static gw_call uneven(gw_collective what, const void *in, void *out, const size_t *counts, gw_dtype dtype, int root) {
-    return (gw_call){.collective = what, .in = in, .out = out, .counts = counts, .dtype = dtype, .root = root};
+    return (gw_call){.collective = what, .in = in, .out = out, .counts = counts, .dtype = dtype, .root = root,
+                     .prescale = 1, .postscale = 1};
 }
 
 gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op) {
@@ -168,26 +171,28 @@ gw_status gw_alltoall_start(gw_comm *comm, const void *in, void *out, size_t cou
 
 gw_status gw_alltoallv(gw_comm *comm, const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
                        const size_t *out_counts, const size_t *out_offsets, gw_dtype dtype) {
-    gw_call call = {.collective = GW_COLL_ALLTOALLV, .in = in, .out = out, .in_counts = in_counts,
-                    .in_offsets = in_offsets, .out_counts = out_counts, .out_offsets = out_offsets, .dtype = dtype};
+    gw_call call = transfer(GW_COLL_ALLTOALLV, in, out, 0, dtype, -1);
+    call.in_counts = in_counts, call.in_offsets = in_offsets;
+    call.out_counts = out_counts, call.out_offsets = out_offsets;
     return gw_dispatch(comm, &call, NULL);
 }
 
 gw_status gw_alltoallv_start(gw_comm *comm, const void *in, const size_t *in_counts, const size_t *in_offsets,
                              void *out, const size_t *out_counts, const size_t *out_offsets, gw_dtype dtype,
                              gw_request **request) {
-    gw_call call = {.collective = GW_COLL_ALLTOALLV, .in = in, .out = out, .in_counts = in_counts,
-                    .in_offsets = in_offsets, .out_counts = out_counts, .out_offsets = out_offsets, .dtype = dtype};
+    gw_call call = transfer(GW_COLL_ALLTOALLV, in, out, 0, dtype, -1);
+    call.in_counts = in_counts, call.in_offsets = in_offsets;
+    call.out_counts = out_counts, call.out_offsets = out_offsets;
     return start(comm, &call, request);
 }
 
 gw_status gw_barrier(gw_comm *comm) {
-    gw_call call = {.collective = GW_COLL_BARRIER, .dtype = GW_U8};
+    gw_call call = transfer(GW_COLL_BARRIER, NULL, NULL, 0, GW_U8, -1);
     return gw_dispatch(comm, &call, NULL);
 }
 
 gw_status gw_barrier_start(gw_comm *comm, gw_request **request) {
-    gw_call call = {.collective = GW_COLL_BARRIER, .dtype = GW_U8};
+    gw_call call = transfer(GW_COLL_BARRIER, NULL, NULL, 0, GW_U8, -1);
     return start(comm, &call, request);
 }
 

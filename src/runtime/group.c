@@ -1,7 +1,8 @@
 /* group.c - batches: calls that are started and complete together, from gw_group_start to gw_group_end or of one
- * coalesced call. Small all-reduces of one type and operation are packed into one buffer and reduced as one operation.
+ * coalesced call. Small all-reduces of one type, operation and scale are packed into one buffer and reduced as one
+ * operation.
  *
- * Cost: one start-up for each (type, operation) instead of each tensor; two copies of each small tensor. A batch is
+ * Cost: one start-up for each (type, operation, scale) instead of each tensor; two copies of each small tensor. A batch is
  * kept for the next one, so nothing is allocated in the steady state. */
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,8 @@ static bool fuses(const gw_op_spec *spec) {
 }
 
 static bool fuses_with(const gw_op_spec *spec, const gw_op_spec *like) {
-    return fuses(spec) && spec->dtype == like->dtype && spec->redop == like->redop && spec->deadline == like->deadline;
+    return fuses(spec) && spec->dtype == like->dtype && spec->redop == like->redop &&
+           gw_scale_same(&spec->scale, &like->scale) && spec->deadline == like->deadline;
 }
 
 static gw_status make_room(gw_batch *batch, gw_error *error) {

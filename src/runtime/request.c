@@ -16,7 +16,7 @@ static void plan(gw_comm *comm, gw_op_spec *spec) {
         gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(comm->team),
                                    .rank = comm->rank, .count = spec->count, .counts = spec->counts,
                                    .root = spec->root, .chunk_count = 1, .pipeline = GW_PIPELINE};
-        request.topology.native = comm->native && comm->native->supports(spec->dtype, spec->redop);
+        request.topology.native = comm->native && !spec->scale.set && comm->native->supports(spec->dtype, spec->redop);
         comm->planned = *spec;
         comm->planned.builder = gw_arch_choose(comm->arch, &request, gw_dtype_bytes(spec->dtype));
         comm->planned.chunk_bytes = comm->chunk_bytes;
@@ -83,7 +83,7 @@ bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *
     gw_op_spec *last = &comm->planned;
     gw_context_lock(comm->context);
     if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
-        last->redop != op || last->counts) {
+        last->redop != op || last->scale.set || last->counts) {
         gw_context_unlock(comm->context);
         return false;
     }

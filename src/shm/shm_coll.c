@@ -215,6 +215,7 @@ static bool publish(gw_shm_coll *coll) {
     if (at_head) prepare(coll);
     if (coll->page->oversubscribed) publish_cpu(coll);
     memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
+    if (op->signature[0] & GW_SHM_COLL_THREE_WORDS) entry->third_word = op->signature[2];
     entry->finished = coll->finished;
     if (inlined) gw_shm_coll_fill_inline(coll, coll_inline_of(coll, coll->published, coll->self), op);
     else describe(coll, entry, op);
@@ -265,10 +266,13 @@ uint64_t gw_shm_coll_finished(const gw_shm_coll *coll, int rank) {
     return UINT64_MAX;
 }
 
-void gw_shm_coll_signature(const gw_shm_coll *coll, int rank, uint64_t signature[2]) {
-    for (int m = 0; m < coll->members; m++)
-        if (coll->ranks[m] == rank)
-            memcpy(signature, coll_entry_of(coll, coll->finished, m)->call.signature, 2 * sizeof *signature);
+void gw_shm_coll_signature(const gw_shm_coll *coll, int rank, uint64_t signature[GW_SHM_COLL_SIGNATURE]) {
+    for (int m = 0; m < coll->members; m++) {
+        if (coll->ranks[m] != rank) continue;
+        const coll_entry *entry = coll_entry_of(coll, coll->finished, m);
+        memcpy(signature, entry->call.signature, sizeof entry->call.signature);
+        signature[2] = signature[0] & GW_SHM_COLL_THREE_WORDS ? entry->third_word : 0;
+    }
 }
 
 /* True once all members have arrived at the head operation. */

@@ -26,12 +26,16 @@
 #include "shm/peer_map.h"
 
 #define GW_SHM_COLL_DEPTH 4
+#define GW_SHM_COLL_SIGNATURE 3 /* words */
+#define GW_SHM_COLL_THREE_WORDS (UINT64_C(1) << 31)
 
 /* One operation; count, lanes, counts, root, dst_wide and reduction are the same on all members. */
 typedef struct gw_shm_coll_op {
     gw_shm_task task;
     uint64_t number;    /* the caller's number, for error messages */
-    uint64_t signature[2]; /* of all that must agree; members that differ get GW_MISMATCH */
+    /* Of all that must agree; members that differ get GW_MISMATCH. The third word counts only if
+     * GW_SHM_COLL_THREE_WORDS is set in the first. */
+    uint64_t signature[GW_SHM_COLL_SIGNATURE];
     gw_reduction reduction;
     const void *in; /* count elements; may equal out. Not read by ALLGATHER */
     void *out;      /* laid out like in: REDUCE_SCATTER touches only the own part of it */
@@ -40,7 +44,7 @@ typedef struct gw_shm_coll_op {
     /* lengths of these parts: lanes entries that sum to count, valid until done; NULL: even parts */
     const size_t *counts;
     int root;             /* BROADCAST: member index */
-    bool dst_wide;        /* REDUCE_SCATTER: out has the accumulator type, and averages are not divided */
+    bool dst_wide;        /* REDUCE_SCATTER: out has the accumulator type, and results are not finished */
 } gw_shm_coll_op;
 
 typedef struct gw_shm_coll gw_shm_coll;
@@ -72,7 +76,7 @@ bool gw_shm_coll_core_is_idle(const gw_shm_coll *coll);
 /* Operations that this rank has finished; UINT64_MAX for a rank that is no member. */
 uint64_t gw_shm_coll_finished(const gw_shm_coll *coll, int rank);
 /* After GW_MISMATCH: the signature that this rank (a member) published for the operation that failed. */
-void gw_shm_coll_signature(const gw_shm_coll *coll, int rank, uint64_t signature[2]);
+void gw_shm_coll_signature(const gw_shm_coll *coll, int rank, uint64_t signature[GW_SHM_COLL_SIGNATURE]);
 
 /* Gives up operations in flight: members that still work on them get GW_ABORTED, and this rank's shared buffers are
  * moved out of their reach. NULL is fine. */

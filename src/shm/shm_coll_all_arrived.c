@@ -6,16 +6,23 @@
 #include "base/dtype.h"
 #include "shm/shm_coll_internal.h"
 
-static bool same_signature(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
+static bool same_words(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
+
+static bool same_signature(const coll_entry *a, const coll_entry *b) {
+    bool third = a->call.signature[0] & GW_SHM_COLL_THREE_WORDS;
+    return same_words(a->call.signature, b->call.signature) && (!third || a->third_word == b->third_word);
+}
+
+static const coll_entry *head_entry(const gw_shm_coll *coll, int member) {
+    return coll_entry_of(coll, coll->finished, member);
+}
 
 /* The member whose signature is the rarest among all members; in a tie, the last such member. */
 static int odd_member(gw_shm_coll *coll) {
     int odd = 0, least = coll->members + 1;
     for (int m = 0; m < coll->members; m++) {
-        const uint64_t *signature = coll_entry_of(coll, coll->finished, m)->call.signature;
         int same = 0;
-        for (int n = 0; n < coll->members; n++)
-            same += same_signature(coll_entry_of(coll, coll->finished, n)->call.signature, signature);
+        for (int n = 0; n < coll->members; n++) same += same_signature(head_entry(coll, n), head_entry(coll, m));
         if (same <= least) {
             least = same;
             odd = m;
@@ -24,16 +31,19 @@ static int odd_member(gw_shm_coll *coll) {
     return odd;
 }
 
-static gw_status compare_signatures(gw_shm_coll *coll, gw_error *error) {
-    const uint64_t *own = coll_head(coll)->signature;
+static bool all_agree(const gw_shm_coll *coll) {
     bool agree = true;
     for (int m = 0; m < coll->members; m++)
-        agree = agree && same_signature(coll_entry_of(coll, coll->finished, m)->call.signature, own);
-    if (agree) return GW_OK;
+        agree = agree && same_signature(head_entry(coll, coll->self), head_entry(coll, m));
+    return agree;
+}
+
+static gw_status compare_signatures(gw_shm_coll *coll, gw_error *error) {
+    if (all_agree(coll)) return GW_OK;
     int odd = odd_member(coll);
     return gw_fail_rank(error, GW_MISMATCH, coll->ranks[odd],
-                        "rank %d called operation %llu with another kind, count, type, operation or root than the "
-                        "other ranks of its host",
+                        "rank %d called operation %llu with another kind, count, type, operation, scale or root than "
+                        "the other ranks of its host",
                         coll->ranks[odd], (unsigned long long)coll_head(coll)->number);
 }
 
@@ -148,14 +158,15 @@ static bool same_place(const gw_shm_ref *a, const gw_shm_ref *b) {
 }
 
 static bool same_call(const coll_call *a, const coll_call *b) {
-    return same_signature(a->signature, b->signature) && same_place(&a->in, &b->in) && same_place(&a->out, &b->out);
+    return same_words(a->signature, b->signature) && same_place(&a->in, &b->in) && same_place(&a->out, &b->out);
 }
 
 /* Reuses the results of the last operation, if all of them still hold. */
 static bool resolve_again(gw_shm_coll *coll) {
     if (!coll->resolved || coll->unmapped != coll->peer_map->unmapped) return false;
     for (int m = 0; m < coll->members; m++)
-        if (!same_call(&coll_entry_of(coll, coll->finished, m)->call, &coll->sides[m].call)) return false;
+        if (!same_call(&head_entry(coll, m)->call, &coll->sides[m].call)) return false;
+    if ((coll_head(coll)->signature[0] & GW_SHM_COLL_THREE_WORDS) && !all_agree(coll)) return false;
     for (int m = 0; m < coll->members; m++) {
         coll_side *side = &coll->sides[m];
         if (side->in_mapping) side->in_mapping->pins++;

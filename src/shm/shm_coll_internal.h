@@ -27,7 +27,7 @@
 
 /* A member's call and its buffers. */
 typedef struct coll_call {
-    uint64_t signature[2];
+    uint64_t signature[2]; /* the first words; the third is rarely used, and has no room in this line */
     union {
         struct {
             gw_shm_ref in, out; /* version 0: private */
@@ -46,6 +46,7 @@ typedef struct coll_entry {
     _Atomic uint64_t done;                  /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is in the slot (slots) */
     alignas(GW_CACHE_LINE) _Atomic uint64_t served;
+    uint64_t third_word; /* of the signature, if its first word says so */
 } coll_entry;
 
 /* One member's data in one slot. The data is not in the entry: a rank reads the entries of all members whenever it gets

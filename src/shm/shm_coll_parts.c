@@ -1,7 +1,6 @@
 /* shm_coll_parts.c - cuts an operation into parts, and combines or copies a range of elements. */
 #include "base/copy.h"
 #include "base/dtype.h"
-#include "base/half.h"
 #include "shm/shm_coll_internal.h"
 
 /* Parts of an all-reduce may be cut anywhere, so they begin at a cache line. A claimed part must not be too small, or
@@ -48,41 +47,9 @@ size_t gw_shm_coll_out_bytes(const gw_shm_coll *coll) {
     return coll_only_owner_gets(op) && op->dst_wide ? coll->wide_element : coll->element;
 }
 
-static void widen(gw_reduction r, void *dst, const void *src, size_t count) {
-    const uint8_t *raw = src;
-    switch (r.dtype) {
-    case GW_F16: gw_f16_to_f32_array(dst, src, count); break;
-    case GW_BF16: gw_bf16_to_f32_array(dst, src, count); break;
-    case GW_I8: for (size_t i = 0; i < count; i++) ((int32_t *)dst)[i] = (int8_t)raw[i]; break;
-    case GW_U8: for (size_t i = 0; i < count; i++) ((int32_t *)dst)[i] = raw[i]; break;
-    case GW_I32: for (size_t i = 0; i < count; i++) ((int64_t *)dst)[i] = ((const int32_t *)src)[i]; break;
-    default: memmove(dst, src, count * gw_dtype_bytes(r.dtype));
-    }
-}
-
-/* Combines into one wide, unfinished result. dst has another type than the sources, so it is not one of them. */
-static void combine_wide(gw_reduction r, void *dst, const void *const *src, int sources, size_t count) {
-    if (sources == 1) {
-        widen(r, dst, src[0], count);
-        return;
-    }
-    gw_reduce_pair(r, dst, src[0], false, src[1], false, count, false);
-    for (int s = 2; s < sources; s++) gw_reduce_pair(r, dst, dst, true, src[s], false, count, false);
-}
-
 void gw_shm_coll_combine(const gw_shm_coll_op *op, void *const *dst, int destinations, const void *const *src,
                          int sources, size_t count) {
-    gw_reduction r = op->reduction;
-    size_t element = gw_dtype_bytes(r.dtype);
-    if (!coll_reduces(op)) {
-        gw_copy_push(dst, destinations, src[0], count * element);
-        return;
-    }
-    bool wide = op->task == GW_SHM_TASK_REDUCE_SCATTER && op->dst_wide;
-    if (wide && gw_accumulator(r.dtype, r.op) != r.dtype) {
-        for (int d = 0; d < destinations; d++) combine_wide(r, dst[d], src, sources, count);
-        return;
-    }
-    if (wide && r.op == GW_AVG) r.op = GW_SUM; /* undivided, and the accumulator is of the same type */
-    gw_reduce_push(r, dst, destinations, src, sources, count);
+    bool partial = op->task == GW_SHM_TASK_REDUCE_SCATTER && op->dst_wide;
+    if (coll_reduces(op)) gw_reduce_push(op->reduction, dst, destinations, src, sources, count, !partial);
+    else gw_copy_push(dst, destinations, src[0], count * gw_dtype_bytes(op->reduction.dtype));
 }

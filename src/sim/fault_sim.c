@@ -55,9 +55,10 @@ struct fault_sim {
 
 static void broken_call(fault_sim *sim, int rank, int c, int64_t element) {
     const gw_sim_call *call = &sim->scenario.call[c];
-    broken(sim, "rank %d: element %" PRId64 " of call %d is wrong (%s of %zu x %s, %s, root %d, by %s%s)", rank,
+    broken(sim, "rank %d: element %" PRId64 " of call %d is wrong (%s of %zu x %s, %s%s, root %d, by %s%s)", rank,
            element, c, gw_collective_name(call->collective), call->count, gw_dtype_name(call->dtype),
-           gw_redop_name(call->redop), call->root, call->builder->technique.name, call->in_place ? ", in place" : "");
+           gw_redop_name(call->redop), call->scale.set ? " scaled" : "", call->root, call->builder->technique.name,
+           call->in_place ? ", in place" : "");
 }
 
 /* Callbacks of the core. */
@@ -86,9 +87,13 @@ static gw_op_spec spec_of(const sim_rank *self, int c, sim_op *j, const size_t *
     const gw_sim_scenario *s = &self->sim->scenario;
     const gw_sim_call *call = &s->call[c];
     bool differs = s->fault == GW_SIM_MISMATCH && c == s->mismatch_call && self->base.rank == s->victim;
+    bool in_scale = s->seed % 4 < 2 && !gw_scale_refuses(call->dtype, call->redop);
     gw_op_spec spec = {.collective = call->collective, .builder = call->builder, .in = j->in, .out = j->out,
-                       .count = call->count + (differs ? 1 : 0), .counts = call->uneven ? counts : NULL,
-                       .dtype = call->dtype, .redop = call->redop, .root = call->root, .chunk_bytes = 4096};
+                       .count = call->count + (differs && !in_scale ? 1 : 0),
+                       .counts = call->uneven ? counts : NULL,
+                       .dtype = call->dtype, .redop = call->redop, .scale = call->scale, .root = call->root,
+                       .chunk_bytes = 4096};
+    if (differs && in_scale) spec.scale = gw_scale_of(3, 1);
     if (call->collective != GW_COLL_SEND) return spec;
     bool sends = self->base.rank == call->root;
     spec.collective = sends ? GW_COLL_SEND : GW_COLL_RECV;

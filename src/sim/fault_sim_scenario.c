@@ -6,7 +6,7 @@
 
 #include "arch/choose.h"
 #include "base/dtype.h"
-#include "base/half.h"
+#include "base/element.h"
 #include "base/rng.h"
 #include "sim/draw.h"
 
@@ -50,13 +50,22 @@ static int random_tagged(gw_sim_scenario *s, gw_rng *rng, int c) {
     return size;
 }
 
+static gw_scale random_scale(gw_rng *rng) {
+    static const double factors[] = {1, 2, 0.5, -0.25};
+    double prescale = factors[pick(rng, 4)];
+    return gw_scale_of(prescale, factors[pick(rng, 4)]);
+}
+
 static gw_sim_call random_call(const gw_sim_scenario *s, gw_rng *rng) {
     static const size_t counts[] = {0, 1, 3, 17, 100, 1023, 5000, 20000};
     gw_sim_call call = {.collective = (gw_collective)pick(rng, GW_COLL_BARRIER + 1),
                         .dtype = (gw_dtype)pick(rng, GW_DTYPES), .redop = (gw_redop)pick(rng, GW_REDOPS),
                         .count = counts[pick(rng, 8)], .root = -1};
+    if (gw_redop_refuses(call.dtype, call.redop)) call.redop = GW_SUM;
     if (s->world > 1 && pick(rng, 6) == 0) return random_send(s, rng, call);
     if (pick(rng, 2)) call.collective = GW_COLL_ALLREDUCE;
+    gw_scale scale = random_scale(rng);
+    if (gw_sim_reduces(call.collective) && !gw_scale_refuses(call.dtype, call.redop)) call.scale = scale;
     bool large = call.collective == GW_COLL_ALLREDUCE || call.collective == GW_COLL_REDUCE ||
                  call.collective == GW_COLL_BROADCAST;
     if (!large || s->world > 64) call.count = call.count % 300;
@@ -128,7 +137,8 @@ gw_status gw_sim_scenario_make(gw_sim_scenario *s, uint64_t seed, int world, gw_
         gw_sim_call *call = &s->call[s->mismatch_call];
         for (int i = 0; i < call->group_size; i++) s->call[call->group + i].reversed = false;
         *call = (gw_sim_call){.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .dtype = call->dtype,
-                              .redop = call->redop, .count = call->count + (size_t)s->world, .root = -1};
+                              .redop = call->redop, .scale = call->scale, .count = call->count + (size_t)s->world,
+                              .root = -1};
     }
     return GW_OK;
 }
@@ -207,42 +217,41 @@ size_t gw_sim_out_count(const gw_sim_scenario *s, const gw_sim_call *call, int r
 
 /* The input of a rank at an index: small whole numbers; for products nearly all ones. */
 static int value(const gw_sim_scenario *s, int call, int rank, size_t index) {
-    if (s->call[call].redop == GW_PROD) return (size_t)rank == (index + (size_t)call) % (size_t)s->world ? 2 : 1;
-    return (int)((index * 7 + (size_t)rank * 3 + (size_t)call + s->seed % 5) % 4);
-}
-
-static void store(gw_dtype dtype, void *buffer, size_t i, double v) {
-    switch (dtype) {
-    case GW_F32: ((float *)buffer)[i] = (float)v; break;
-    case GW_F64: ((double *)buffer)[i] = v; break;
-    case GW_F16: ((uint16_t *)buffer)[i] = gw_f32_to_f16((float)v); break;
-    case GW_BF16: ((uint16_t *)buffer)[i] = gw_f32_to_bf16((float)v); break;
-    case GW_I8: ((int8_t *)buffer)[i] = (int8_t)(int64_t)v; break;
-    case GW_U8: ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)v; break;
-    case GW_I32: ((int32_t *)buffer)[i] = (int32_t)v; break;
-    case GW_I64: ((int64_t *)buffer)[i] = (int64_t)v; break;
-    }
+    const gw_sim_call *c = &s->call[call];
+    int drawn = (int)((index * 7 + (size_t)rank * 3 + (size_t)call + s->seed % 5) % 4);
+    if (c->dtype == GW_BOOL) return drawn != 0;
+    if (c->redop == GW_PROD) return (size_t)rank == (index + (size_t)call) % (size_t)s->world ? 2 : 1;
+    return drawn;
 }
 
 void gw_sim_fill(const gw_sim_scenario *s, int call, int rank, void *in) {
     size_t count = gw_sim_in_count(s, &s->call[call], rank);
-    for (size_t i = 0; i < count; i++) store(s->call[call].dtype, in, i, value(s, call, rank, i));
+    for (size_t i = 0; i < count; i++) gw_element_store(s->call[call].dtype, in, i, value(s, call, rank, i));
 }
 
-static double reduced(const gw_sim_scenario *s, int call, size_t index) {
-    gw_redop op = s->call[call].redop;
-    double result = value(s, call, 0, index);
-    for (int r = 1; r < s->world; r++) {
-        double v = value(s, call, r, index);
-        if (op == GW_SUM || op == GW_AVG) result += v;
-        else if (op == GW_PROD) result *= v;
-        else if (op == GW_MIN) result = v < result ? v : result;
-        else result = v > result ? v : result;
+static double combined(gw_redop op, double a, double b) {
+    switch (op) {
+    case GW_PROD: return a * b;
+    case GW_MIN: return b < a ? b : a;
+    case GW_MAX: return b > a ? b : a;
+    case GW_BAND: return (double)((int)a & (int)b);
+    case GW_BOR: return (double)((int)a | (int)b);
+    case GW_BXOR: return (double)((int)a ^ (int)b);
+    default: return a + b;
     }
-    return op == GW_AVG ? result / s->world : result;
 }
 
-/* Narrow integers may wrap in sums over many ranks; everything else is exact, or rounded once as `store` rounds. */
+/* Factors are powers of two, so it does not matter where they are applied. */
+static double reduced(const gw_sim_scenario *s, int call, size_t index) {
+    const gw_sim_call *c = &s->call[call];
+    double result = value(s, call, 0, index);
+    for (int r = 1; r < s->world; r++) result = combined(c->redop, result, value(s, call, r, index));
+    if (c->redop == GW_AVG) result /= s->world;
+    return c->scale.set ? result * c->scale.prescale * c->scale.postscale : result;
+}
+
+/* Narrow integers may wrap in sums over many ranks; everything else is exact, or rounded once as
+ * gw_element_store rounds. */
 static double expected(const gw_sim_scenario *s, int call, int rank, size_t i) {
     const gw_sim_call *c = &s->call[call];
     size_t within = i;
@@ -287,7 +296,7 @@ int64_t gw_sim_check(const gw_sim_scenario *s, int call, int rank, int source, c
     size_t bytes = gw_dtype_bytes(c->dtype), count = gw_sim_out_count(s, c, rank);
     for (size_t i = 0; i < count; i++) {
         uint64_t right = 0;
-        store(c->dtype, &right, 0, expected(s, call, rank, i));
+        gw_element_store(c->dtype, &right, 0, expected(s, call, rank, i));
         if (memcmp((const uint8_t *)out + i * bytes, &right, bytes) != 0) return (int64_t)i;
     }
     return -1;

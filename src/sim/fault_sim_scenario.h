@@ -15,6 +15,7 @@ typedef struct gw_sim_call {
     const gw_plan_builder *builder;
     gw_dtype dtype;
     gw_redop redop;
+    gw_scale scale;
     size_t count;
     int root;      /* of a send: the sender */
     int peer;      /* of a send: the receiver; all others skip the call */

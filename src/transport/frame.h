@@ -1,7 +1,7 @@
 /* frame.h - the header of every message between ranks, once both have proved the job token.
  *
- * 64 bytes, little-endian, fixed. It has the signature of the collective (which one, elements, type, operation, root,
- * plan builder), so that ranks that disagree notice it at the first message. */
+ * 64 bytes, little-endian, fixed. It has the signature of the collective (which one, elements, type, operation, scale,
+ * root, plan builder), so that ranks that disagree notice it at the first message. */
 #ifndef GW_TRANSPORT_FRAME_H
 #define GW_TRANSPORT_FRAME_H
 
@@ -31,6 +31,7 @@ typedef struct gw_frame {
     uint64_t count; /* signature: elements, or a hash of uneven counts */
     int32_t root;   /* signature */
     uint32_t tag;   /* of a tagged send; else 0 */
+    uint64_t scale; /* signature: both factors, coded by the engine; 0: none, and in sends */
     uint64_t length; /* payload bytes that follow */
 } gw_frame;
 

@@ -218,6 +218,9 @@ static MPI_Op op_of(gw_redop op) {
     case GW_MIN: return MPI_MIN;
     case GW_MAX: return MPI_MAX;
     case GW_PROD: return MPI_PROD;
+    case GW_BAND: return MPI_BAND;
+    case GW_BOR: return MPI_BOR;
+    case GW_BXOR: return MPI_BXOR;
     default: return MPI_OP_NULL;
     }
 }
