@@ -44,6 +44,13 @@ static bool known(at::ScalarType type, gw_dtype *dtype) {
     case at::kByte: *dtype = GW_U8; return true;
     case at::kInt: *dtype = GW_I32; return true;
     case at::kLong: *dtype = GW_I64; return true;
+    case at::kBool: *dtype = GW_BOOL; return true;
+    case at::kShort: *dtype = GW_I16; return true;
+    case at::ScalarType::UInt16: *dtype = GW_U16; return true;
+    case at::ScalarType::UInt32: *dtype = GW_U32; return true;
+    case at::ScalarType::UInt64: *dtype = GW_U64; return true;
+    case at::ScalarType::Float8_e4m3fn: *dtype = GW_F8E4M3; return true;
+    case at::ScalarType::Float8_e5m2: *dtype = GW_F8E5M2; return true;
     default: return false;
     }
 }
@@ -65,18 +72,22 @@ static Elements moved(const at::Tensor &tensor) {
 }
 
 static gw_redop operation(const c10d::ReduceOp &op, const at::Tensor &tensor, const char *call) {
-    bool logical = tensor.scalar_type() == at::kBool; /* a sum is "any", a product "all" */
-    if (op == c10d::ReduceOp::SUM) return logical ? GW_MAX : GW_SUM;
-    if (op == c10d::ReduceOp::AVG && !logical) return GW_AVG;
+    bool whole = !tensor.is_floating_point();
+    if (op == c10d::ReduceOp::SUM) return GW_SUM;
+    if (op == c10d::ReduceOp::AVG && tensor.scalar_type() != at::kBool) return GW_AVG;
     if (op == c10d::ReduceOp::MIN) return GW_MIN;
     if (op == c10d::ReduceOp::MAX) return GW_MAX;
-    if (op == c10d::ReduceOp::PRODUCT) return logical ? GW_MIN : GW_PROD;
-    TORCH_CHECK(false, "gradwire: ", call, ": only sum, average, minimum, maximum and product are reductions here");
+    if (op == c10d::ReduceOp::PRODUCT) return GW_PROD;
+    if (op == c10d::ReduceOp::BAND && whole) return GW_BAND;
+    if (op == c10d::ReduceOp::BOR && whole) return GW_BOR;
+    if (op == c10d::ReduceOp::BXOR && whole) return GW_BXOR;
+    TORCH_CHECK(false, "gradwire: ", call, ": only sum, average, minimum, maximum and product are reductions here, ",
+                "and for integers and bool the operations on bits; a bool has no average");
 }
 
 static Elements combined(const at::Tensor &tensor, const char *call, const c10d::ReduceOp &op) {
     gw_dtype dtype = GW_U8;
-    TORCH_CHECK(tensor.scalar_type() == at::kBool || known(tensor.scalar_type(), &dtype), "gradwire: ", call,
+    TORCH_CHECK(known(tensor.scalar_type(), &dtype), "gradwire: ", call,
                 ": elements of type ", tensor.scalar_type(), " cannot be combined");
     return {(size_t)tensor.numel(), dtype, operation(op, tensor, call)};
 }

@@ -4,7 +4,9 @@ import torch
 from gradwire._library import GradwireError
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.uint8: 5,
-          torch.int32: 6, torch.int64: 7}
+          torch.int32: 6, torch.int64: 7, torch.bool: 8, torch.int16: 9}
+NEWER = {"uint16": 10, "uint32": 11, "uint64": 12, "float8_e4m3fn": 13, "float8_e5m2": 14}  # not in every PyTorch
+DTYPES.update({getattr(torch, name): code for name, code in NEWER.items() if hasattr(torch, name)})
 U8 = DTYPES[torch.uint8]
 
 
