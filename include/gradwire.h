@@ -96,10 +96,11 @@ typedef enum gw_dtype {
 
 /* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum except
  * for i64 and u64). f16, bf16, f8e4m3 and f8e5m2 are combined in f32 and rounded once, to nearest even, whatever the
- * number of ranks. A result that rounds to more than the largest number is infinite; in f8e4m3 (largest: 448) it is
- * NaN. Integer sums and products wrap. In a bool every byte but 0 is true, and results are 0 or 1: sum, max and bor are
- * the logical or, prod, min and band the logical and, bxor the parity; there is no avg. GW_BAND, GW_BOR and GW_BXOR
- * combine the bits of integers. Calls with an operation that a type does not have are GW_UNSUPPORTED. */
+ * number of ranks. A result that rounds to more than the largest number is infinite; in f8e4m3, which has no infinity,
+ * it is the largest number, 448, as in PyTorch's casts. Integer sums and products wrap. In a bool every byte but 0 is
+ * true, and results are 0 or 1: sum, max and bor are the logical or, prod, min and band the logical and, bxor the
+ * parity; there is no avg. GW_BAND, GW_BOR and GW_BXOR combine the bits of integers. Calls with an operation that a
+ * type does not have are GW_UNSUPPORTED. */
 #define GW_REDOP_LIST(X)                                                                                               \
     X(SUM, 0, "sum")                                                                                                   \
     X(AVG, 1, "avg")                                                                                                   \

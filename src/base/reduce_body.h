@@ -187,7 +187,7 @@ INLINE vec float8_load(gw_float8 f, const char *from) {
     vec normal = (vec)(size + ((f.least - 1) << 23));
     vec subnormal = (vec)((vec_f32)(size + (f.least << 23)) - gw_bits_float(f.least << 23));
     vec value = choose((vec)((vec_i32)size < 1 << 23), normal, subnormal);
-    vec special = (vec)((vec_i32)(code & 0x7f) >= (int32_t)f.infinity);
+    vec special = (vec)((vec_i32)(code & 0x7f) >= (int32_t)f.special);
     return choose(special, value, (vec)(size | 0x7f800000)) | (vec)sign;
 }
 
@@ -199,7 +199,8 @@ INLINE void float8_store(gw_float8 f, char *to, vec value) {
     vec code = (vec)((size + half - ((f.least - 1) << 23)) >> dropped);
     vec subnormal = (vec)((vec_u32)((vec_f32)size + gw_bits_float(magic)) - magic);
     code = choose((vec)((vec_i32)size < (int32_t)(f.least << 23)), code, subnormal);
-    code = choose((vec)((vec_i32)size >= (int32_t)f.overflows), code, (vec)(size * 0 + f.infinity));
+    vec too_large = (vec)((vec_i32)size >= (int32_t)f.overflows) | (vec)((vec_i32)code > (int32_t)f.overflow);
+    code = choose(too_large, code, (vec)(size * 0 + f.overflow));
     u8_store(to, code | (vec)((vec_u32)is_nan(GW_F32, value) & 0x7f) | (vec)sign);
 }
 

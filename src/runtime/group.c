@@ -2,8 +2,8 @@
  * coalesced call. Small all-reduces of one type, operation and scale are packed into one buffer and reduced as one
  * operation.
  *
- * Cost: one start-up for each (type, operation, scale) instead of each tensor; two copies of each small tensor. A batch is
- * kept for the next one, so nothing is allocated in the steady state. */
+ * Cost: one start-up for each (type, operation, scale) instead of each tensor; two copies of each small tensor. A batch
+ * is kept for the next one, so nothing is allocated in the steady state. */
 #include <stdlib.h>
 #include <string.h>
 
