@@ -1,0 +1,30 @@
+# The test programs, tests/test_*.c, and their helpers. `ctest` in the build folder runs all programs, then the scripts of
+# tests/scripts.txt one at a time: `ctest -L program -j 2`, `ctest -R test_reduce`.
+enable_testing()
+file(GLOB GW_TEST_SOURCES CONFIGURE_DEPENDS tests/test_*.c tests/helper_*.c)
+gw_filter_transports(GW_TEST_SOURCES)
+gw_filter_data(GW_TEST_SOURCES)
+if(GW_TRAIN_LIBRARY)
+  file(GLOB GW_TRAIN_TEST_SOURCES CONFIGURE_DEPENDS tests/train/test_*.c tests/train/helper_*.c)
+  list(APPEND GW_TEST_SOURCES ${GW_TRAIN_TEST_SOURCES})
+endif()
+
+foreach(source ${GW_TEST_SOURCES})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${GW_PROGRAM_LIBRARIES})
+  target_include_directories(${name} PRIVATE tests)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(name MATCHES "^test_")
+    add_test(NAME ${name} COMMAND ${name})
+    # The watchdog of tests/test.h ends a program after 900 s and names the case that hangs.
+    set_tests_properties(${name} PROPERTIES LABELS program TIMEOUT 960 SKIP_RETURN_CODE 77)
+  endif()
+endforeach()
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tests/scripts.txt)
+file(STRINGS tests/scripts.txt GW_TEST_SCRIPTS REGEX "^[a-z]")
+foreach(script ${GW_TEST_SCRIPTS})
+  add_test(NAME ${script}.sh COMMAND ${CMAKE_SOURCE_DIR}/tests/${script}.sh ${CMAKE_BINARY_DIR})
+  set_tests_properties(${script}.sh PROPERTIES LABELS script RUN_SERIAL ON TIMEOUT 1800 SKIP_RETURN_CODE 77)
+endforeach()
