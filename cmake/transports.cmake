@@ -42,7 +42,7 @@ endmacro()
 # Removes tests, benchmarks and fuzzers of transports that are left out: test_NAME.c, test_NAME_more.c.
 macro(gw_filter_transports sources)
   foreach(name ${GW_TRANSPORTS_ABSENT})
-    list(FILTER ${sources} EXCLUDE REGEX "/[a-z]+_${name}(_[a-z_]*)?\\.c$")
+    list(FILTER ${sources} EXCLUDE REGEX "/[a-z]+_${name}(_[a-z0-9_]*)?\\.c$")
   endforeach()
 endmacro()
 

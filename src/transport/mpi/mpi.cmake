@@ -1,6 +1,10 @@
-# MPI (Debian: libopenmpi-dev, libmpich-dev): mpi_shim.c is built once for each that is found, and loaded at run time
+# MPI (Debian: libopenmpi-dev, libmpich-dev): mpi_shim*.c are built once for each that is found, and loaded at run time
 # (mpi_table.h says why). The other files need no MPI.
-list(FILTER GW_SOURCES EXCLUDE REGEX "/src/transport/mpi/mpi_shim.c$")
+list(FILTER GW_SOURCES EXCLUDE REGEX "/src/transport/mpi/mpi_shim[a-z0-9_]*\\.c$")
+file(GLOB shim_sources CONFIGURE_DEPENDS src/transport/mpi/mpi_shim*.c)
+# mpi_load.c alone knows where the modules are installed: another prefix compiles one file again, not all.
+set_source_files_properties(src/transport/mpi/mpi_load.c PROPERTIES COMPILE_DEFINITIONS
+  "GW_LIBDIR=\"${CMAKE_INSTALL_LIBDIR}\";GW_SHIM_DIR=\"${CMAKE_INSTALL_FULL_LIBDIR}/gradwire\"")
 foreach(mpi openmpi mpich)
   find_program(GW_MPICC_${mpi} mpicc.${mpi})
   mark_as_advanced(GW_MPICC_${mpi})
@@ -24,7 +28,7 @@ foreach(mpi openmpi mpich)
   list(TRANSFORM includes REPLACE "^-I" "")
   separate_arguments(libraries UNIX_COMMAND "${link_words}")
   list(FILTER libraries INCLUDE REGEX "^-[Ll]")
-  add_library(gradwire_mpi_${mpi} MODULE src/transport/mpi/mpi_shim.c)
+  add_library(gradwire_mpi_${mpi} MODULE ${shim_sources})
   set_target_properties(gradwire_mpi_${mpi} PROPERTIES PREFIX "" OUTPUT_NAME libgradwire-mpi-${mpi})
   target_include_directories(gradwire_mpi_${mpi} PRIVATE include src)
   target_include_directories(gradwire_mpi_${mpi} SYSTEM PRIVATE ${includes})

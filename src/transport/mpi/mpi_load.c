@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Where modules are installed: mpi.cmake defines these. */
 #ifndef GW_SHIM_DIR
+#define GW_LIBDIR "lib" /* below the prefix */
 #define GW_SHIM_DIR "/usr/local/lib/gradwire"
 #endif
 
@@ -45,7 +47,7 @@ static void own_folder(char folder[PATH_MAX]) {
 static void *open_shim(const char *library) {
     char folder[PATH_MAX], path[PATH_MAX + 64];
     own_folder(folder);
-    static const char *const places[] = {"", "/..", "/gradwire", "/../lib/gradwire"};
+    static const char *const places[] = {"", "/..", "/gradwire", "/../" GW_LIBDIR "/gradwire"};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, sizeof path, "%s%s/libgradwire-mpi-%s.so", folder, places[i], library);
         if (access(path, R_OK) == 0) return dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
