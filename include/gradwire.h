@@ -43,6 +43,7 @@ extern "C" {
 /* The version of this header as one number, 10000 major + 100 minor + patch; gw_version_number: that of the library. */
 #define GW_VERSION_NUMBER (10000 * GW_VERSION_MAJOR + 100 * GW_VERSION_MINOR + GW_VERSION_PATCH)
 
+/* Marks the functions that the shared library exports. */
 #if defined(__GNUC__)
 #define GW_API __attribute__((visibility("default")))
 #else
@@ -63,6 +64,7 @@ extern "C" {
     X(DENIED, 9, "a peer did not prove that it belongs to the job")                                                    \
     X(ABORTED, 10, "the communicator was aborted")
 
+/* The result of a call; gw_status_text gives its text, gw_last_error the whole sentence. */
 typedef enum gw_status {
 #define GW_STATUS_ENUM(name, value, text) GW_##name = value,
     GW_STATUS_LIST(GW_STATUS_ENUM)
@@ -88,6 +90,7 @@ typedef enum gw_status {
     X(F8E4M3, 13, 1, "f8e4m3")                                                                                         \
     X(F8E5M2, 14, 1, "f8e5m2")
 
+/* The type of an element. */
 typedef enum gw_dtype {
 #define GW_DTYPE_ENUM(name, value, bytes, text) GW_##name = value,
     GW_DTYPE_LIST(GW_DTYPE_ENUM)
@@ -111,6 +114,7 @@ typedef enum gw_dtype {
     X(BOR, 6, "bor")                                                                                                   \
     X(BXOR, 7, "bxor")
 
+/* How elements of several ranks become one. */
 typedef enum gw_redop {
 #define GW_REDOP_ENUM(name, value, text) GW_##name = value,
     GW_REDOP_LIST(GW_REDOP_ENUM)
@@ -132,14 +136,15 @@ typedef enum gw_redop {
     X(RECV, 10, "recv")                                                                                                \
     X(ALLTOALLV, 11, "alltoallv")
 
+/* A kind of call. */
 typedef enum gw_collective {
 #define GW_COLLECTIVE_ENUM(name, value, text) GW_COLL_##name = value,
     GW_COLLECTIVE_LIST(GW_COLLECTIVE_ENUM)
 #undef GW_COLLECTIVE_ENUM
 } gw_collective;
 
-typedef struct gw_comm gw_comm;
-typedef struct gw_request gw_request;
+typedef struct gw_comm gw_comm;       /* a communicator: ranks that exchange data */
+typedef struct gw_request gw_request; /* an operation that was started and is not yet waited for */
 
 /* How to join a job. Begin with GW_OPTIONS_DEFAULT; every field that keeps its default is read from the environment
  * (docs/environment.md). Strings are copied. */
@@ -157,6 +162,7 @@ typedef struct gw_options {
     const char *quorum;      /* "off": every side continues after a loss (gw_shrink); NULL: GRADWIRE_QUORUM, or "on" */
 } gw_options;
 
+/* Everything from the environment: gw_options options = GW_OPTIONS_DEFAULT; */
 #define GW_OPTIONS_DEFAULT                                                                                             \
     {                                                                                                                  \
         .size = sizeof(gw_options), .strategy = NULL, .rank = -1, .world = -1, .master_addr = NULL, .master_port = -1, \

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-typedef struct gw_reducer gw_reducer;
+typedef struct gw_reducer gw_reducer; /* the training steps of one model on a communicator */
 
 typedef struct gw_reducer_tensor {
     const char *name; /* the same on all ranks; copied */
@@ -85,6 +85,7 @@ typedef struct gw_reducer_options {
                                      late is scaled to the rate of its own step. */
 } gw_reducer_options;
 
+/* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
 #define GW_REDUCER_OPTIONS_DEFAULT                                                                                     \
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
