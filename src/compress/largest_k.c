@@ -14,6 +14,29 @@
 #define BIN_SHIFT 20 /* exponent and three bits of the mantissa */
 #define BINS 2048u
 
+/* Three histograms, each of the elements that share the upper bits found before it. */
+void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection) {
+    static const int shifts[] = {20, 9, 0}, widths[] = {11, 11, 9};
+    uint32_t found = 0, known = 0;
+    size_t left = k;
+    for (int pass = 0; pass < 3; pass++) {
+        uint32_t bins[BINS] = {0}, mask = (1u << widths[pass]) - 1, bin = mask;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits = gw_rank_bits(x[i]);
+            if ((bits & known) == found) bins[bits >> shifts[pass] & mask]++;
+        }
+        while (bin > 0 && bins[bin] < left) left -= bins[bin--];
+        found |= bin << shifts[pass];
+        known |= mask << shifts[pass];
+    }
+    selection->above = found ? found : 1;
+    selection->ties = found ? left : count;
+    selection->listed = false;
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
 #define PART_SHIFT 11 /* a bin has 512 parts */
 #define PARTS (1u << (BIN_SHIFT - PART_SHIFT))
 
@@ -86,29 +109,6 @@ static void select_listed(const float *x, size_t k, uint32_t least, gw_selection
     for (size_t i = 0; i < count; i++) larger += same[i] > s->above;
     s->ties = k - above - larger;
 }
-
-/* Three histograms, each of the elements that share the upper bits found before it. */
-void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection) {
-    static const int shifts[] = {20, 9, 0}, widths[] = {11, 11, 9};
-    uint32_t found = 0, known = 0;
-    size_t left = k;
-    for (int pass = 0; pass < 3; pass++) {
-        uint32_t bins[BINS] = {0}, mask = (1u << widths[pass]) - 1, bin = mask;
-        for (size_t i = 0; i < count; i++) {
-            uint32_t bits = gw_rank_bits(x[i]);
-            if ((bits & known) == found) bins[bits >> shifts[pass] & mask]++;
-        }
-        while (bin > 0 && bins[bin] < left) left -= bins[bin--];
-        found |= bin << shifts[pass];
-        known |= mask << shifts[pass];
-    }
-    selection->above = found ? found : 1;
-    selection->ties = found ? left : count;
-    selection->listed = false;
-}
-
-#if defined(__x86_64__)
-#include <immintrin.h>
 
 __attribute__((target("avx2"))) static inline uint32_t hits8(const float *x, __m256i below) {
     __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi32(0x7fffffff));
