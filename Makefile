@@ -1,4 +1,6 @@
-# A small front for CMake. On a bare Debian 12 with git and make, `make run` and `make test` install what they need.
+# A small front for CMake; docs/building.md tells what it does. Plain `make` and `make install` change nothing but their own
+# files: where a package is missing they say how to get it. Every other target is a procedure for a machine that is there
+# for it, and on Debian 12 first installs what it needs: on a bare one with git and make, `make run` is enough.
 
 BUILD := build
 PREFIX ?= /usr/local
@@ -6,141 +8,200 @@ SEEDS ?= 1000
 SECONDS ?= 600
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-BUILD_PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config libssl-dev zlib1g-dev libpng-dev libdnnl-dev libfabric-dev liblapacke-dev
+NEEDED_PACKAGES := gcc libc6-dev cmake ninja-build libssl-dev
+OPTIONAL_PACKAGES := zlib1g-dev libpng-dev libdnnl-dev libfabric-dev liblapacke-dev
+BUILD_PACKAGES := $(NEEDED_PACKAGES) $(OPTIONAL_PACKAGES)
 RUN_PACKAGES := dataset-fashion-mnist
-PYTHON_PACKAGES := python3-torch python3-torchvision libopenblas0-pthread dataset-fashion-mnist iproute2
-TEST_PACKAGES := clang libclang-rt-14-dev python3 iproute2 procps bsdutils
+PYTHON_PACKAGES := g++ python3-torch python3-torchvision libopenblas0-pthread dataset-fashion-mnist iproute2
+TEST_PACKAGES := g++ clang clang-format-14 libclang-rt-14-dev pkg-config python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
+DEB_PACKAGES := dpkg-dev file
 
-.PHONY: cluster-packages test-clusters test-transports
+CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_OPTIONS)
 
-CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+.NOTPARALLEL: # packages come before the build, which has its own jobs
 
-.PHONY: all bench-overlap test-trace test-python bench-python bench-accuracy bench-model bench-peers bench-large-batch run test test-full test-step test-huge test-sanitize fuzz install clean build-packages run-packages test-packages python-packages
+# The library, the program and the tests in $(BUILD). Installs no packages: says what is missing.
+.PHONY: all
+all: needed-packages built
 
-all: build-packages
+# Everything that `all` makes, where the packages are there. A target of its own, so that others can install them first.
+.PHONY: built
+built:
 	@$(CMAKE) -S . -B $(BUILD) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
 # A convolutional network learns Fashion-MNIST with four workers on this machine; the page shows where the time went.
-run: all run-packages
+# Installs packages: it is the first thing that somebody tries.
+.PHONY: run
+run: build-packages run-packages built
 	@$(BUILD)/gradwire train -n 4 --capture $(BUILD)/run.gwt
 	@$(BUILD)/gradwire trace report $(BUILD)/run.gwt -o $(BUILD)/run.html
 
-# Everything that fits in ten minutes on two cores.
-test: test-packages all
+# Everything that fits in ten minutes on two cores. Installs packages; a warning is an error in all its builds.
+.PHONY: test
+test: CMAKE_OPTIONS := -DGW_WERROR=ON
+test: test-packages built
 	@tests/run quick $(BUILD)
 
-# The whole product of architectures, transports, types, operations, sizes and worlds; hours.
-test-full: test-packages all
+# The whole product of architectures, transports, types, operations, sizes and worlds; hours. Installs packages.
+.PHONY: test-full
+test-full: test-packages built
 	@tests/run full $(BUILD)
 
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
 # aborts; parameter servers, whose processes are killed, under every synchronization over 1,000 seeds. Then 500 kills and
 # aborts in training steps of real processes. Minutes.
-test-step: all
+.PHONY: test-step
+test-step: build-packages built
 	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_reducer_sim
 	@SERVING_SEEDS=1000 $(BUILD)/tests/test_ps_sim
 	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_reducer_faults
 
 # Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
-test-huge: all
+.PHONY: test-huge
+test-huge: build-packages built
 	@$(BUILD)/tests/helper_codec_huge
 
 # All tests under ASan+UBSan and under TSan.
+.PHONY: test-sanitize
 test-sanitize: test-packages build-packages
 	@tests/run sanitize
 
 # make fuzz SECONDS=3600: each fuzzer for that long.
+.PHONY: fuzz
 fuzz: test-packages build-packages
 	@tests/run fuzz $(SECONDS)
 
 # What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo; and a training step beside PyTorch.
-bench-peers: all
+.PHONY: bench-peers
+bench-peers: build-packages built
 	@bench/peers/install.sh
 	@bench/peers/build.sh $(BUILD)
 	@bench/peers/train.sh $(BUILD)
 
 # docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
-bench-large-batch: all run-packages
+.PHONY: bench-large-batch
+bench-large-batch: build-packages run-packages built
 	@bench/large_batch.sh $(BUILD)
 
-# Recording, reading and the report page; the PyTorch binding. Minutes each; they say what they need.
-test-trace: all
+# Recording, reading and the report page; the PyTorch binding. Minutes each. They install what the build needs, and say
+# what else they want: nobody gets PyTorch unasked.
+.PHONY: test-trace test-python
+test-trace: build-packages built
 	@tests/trace.sh $(BUILD)
+test-python: build-packages built
+	@tests/python.sh $(BUILD) full
 
 # Parameter servers: every schedule on 1 to 4 servers and 1 to 6 workers beside arch=direct, bit for bit; codecs over
 # them; factors. Then ranks of jobs over servers are killed at random moments, 20 times each: minutes.
 .PHONY: test-servers
-test-servers: all
+test-servers: build-packages built
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
 # 500 kills of ranks that have forked children, over every transport, with and without a launcher: seven minutes.
 .PHONY: test-kills
-test-kills: all
+test-kills: build-packages built
 	@tests/kills.sh $(BUILD)
 
 # Elastic jobs: 100 ranks are stopped and 50 hosts cut off, and the others must go on within the deadline plus 2 s. Seven
 # minutes; needs root.
 .PHONY: test-elastic
-test-elastic: all
+test-elastic: build-packages built
 	@tests/elastic.sh $(BUILD)
 	@tests/elastic.sh $(BUILD) soak
 
 # Workers of elastic trainings without servers are killed at random moments, 40 times or more: minutes.
 .PHONY: test-elastic-train
-test-elastic-train: all
+test-elastic-train: build-packages built
 	@tests/elastic_train.sh $(BUILD)
-
-test-python: all
-	@tests/python.sh $(BUILD) full
 
 # Training steps and time to accuracy beside PyTorch's DistributedDataParallel with Gloo, docs/pytorch.md: half an hour;
 # needs root.
-bench-python: python-packages all
+.PHONY: bench-python
+bench-python: build-packages python-packages built
 	@bench/torch_lab.sh $(BUILD)
 	@bench/torch_fashion.sh $(BUILD)
 
 # The accuracy of every synchronization and codec, docs/synchronization.md: hours; it goes on where it was stopped.
-bench-accuracy: all run-packages
+.PHONY: bench-accuracy
+bench-accuracy: build-packages run-packages built
 	@bench/accuracy.sh $(BUILD)
 
 # The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
-bench-overlap: all
+.PHONY: bench-overlap
+bench-overlap: build-packages built
 	@bench/overlap.sh $(BUILD)
 
 # The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
 # and steps that others measured, both beside what is predicted.
-bench-model: all
+.PHONY: bench-model
+bench-model: build-packages built
 	@bench/model_lab.sh $(BUILD)
 	@bench/model_tables.sh $(BUILD)
 
 # The product of tests and the faults over rdma, zmq and mpi; half an hour.
-test-transports: cluster-packages all
+.PHONY: test-transports
+test-transports: build-packages cluster-packages built
 	@tests/transports.sh $(BUILD)
 
 # A training job under mpirun of Open MPI and MPICH, torchrun, and srun of a Slurm that is set up for it; needs root.
-test-clusters: cluster-packages all
+.PHONY: test-clusters
+test-clusters: build-packages cluster-packages built
 	@tests/clusters.sh $(BUILD)
 
+# Below PREFIX; staged below DESTDIR, if that is set. Installs no packages.
+.PHONY: install
 install: all
 	@cmake --install $(BUILD)
 
+# Debian packages in $(BUILD), of a build of its own below /usr. Installs what makes packages: it is for a machine that
+# builds them. docs/building.md has them installed.
+.PHONY: deb
+deb: deb-packages
+	@cmake -G Ninja -S . -B $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DGW_TESTS=OFF >/dev/null
+	@cmake --build $(BUILD)/deb -j $(JOBS)
+	@rm -f $(BUILD)/*.deb
+	@cd $(BUILD)/deb && cpack --config CPackConfig.cmake -B $(CURDIR)/$(BUILD) >/dev/null
+	@ls $(BUILD)/*.deb
+
+# The library and the program for 64-bit ARM in build-arm64, and its unit tests by qemu. It says which packages it needs
+# (of the other architecture), and installs none.
+.PHONY: test-arm64
+test-arm64:
+	@tests/arm64.sh build-arm64
+
+# Every build, also those of tests/run.
+.PHONY: clean
 clean:
 	rm -rf $(BUILD) build-*
 
+.PHONY: run-packages
 run-packages:
 	@scripts/packages $(RUN_PACKAGES)
 
+.PHONY: python-packages
 python-packages:
 	@scripts/packages $(PYTHON_PACKAGES)
 
+.PHONY: cluster-packages
 cluster-packages:
 	@scripts/packages $(CLUSTER_PACKAGES)
 
+.PHONY: build-packages
 build-packages:
 	@scripts/packages $(BUILD_PACKAGES)
 
+.PHONY: test-packages
 test-packages:
 	@scripts/packages $(BUILD_PACKAGES) $(TEST_PACKAGES)
+
+.PHONY: deb-packages
+deb-packages:
+	@scripts/packages $(BUILD_PACKAGES) $(DEB_PACKAGES)
+
+.PHONY: needed-packages
+needed-packages:
+	@scripts/packages --need $(NEEDED_PACKAGES)
+	@scripts/packages --wish $(OPTIONAL_PACKAGES)
