@@ -46,6 +46,7 @@ int main(void) {
     gw_sheet sheet;
     if (gw_gunzip(NULL, 0, "a.gz", &blob, &error) != GW_UNSUPPORTED) return 1;
     puts(error.text);
+    error = (gw_error){0}; /* the first error is kept */
     if (gw_sheet_decode(NULL, 0, "a.png", &sheet, &error) != GW_UNSUPPORTED) return 1;
     puts(error.text);
     return 0;
