@@ -1,11 +1,15 @@
 # A small all-reduce takes 0.4 us; a tenth of that was calls between files. With gcc, the files on its path are optimised
 # together at link time in the program and the shared library; the tests link plain object files.
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND NOT GW_SANITIZE)
-  set(GW_SMALL_CALL_SOURCES runtime/collectives runtime/comm runtime/progress engine/fast_path engine/flight_recorder
-    base/clock base/reduce shm/shm_coll shm/shm_coll_begin shm/shm_coll_slots shm/shm_coll_direct shm/shm_coll_inline
-    shm/shm_coll_parts
-    shm/peer_map)
+  set(GW_SMALL_CALL_SOURCES runtime/collectives runtime/request runtime/progress engine/blocking_fast_path
+    engine/flight_recorder base/clock base/reduce shm/shm_coll shm/shm_coll_all_arrived shm/shm_coll_slots
+    shm/shm_coll_direct shm/shm_coll_inline shm/shm_coll_parts shm/peer_map)
   list(TRANSFORM GW_SMALL_CALL_SOURCES REPLACE "(.+)" "src/\\1.c")
+  foreach(source ${GW_SMALL_CALL_SOURCES})
+    if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${source})
+      message(FATAL_ERROR "cmake/small_calls.cmake: there is no ${source}")
+    endif()
+  endforeach()
   set_source_files_properties(${GW_SMALL_CALL_SOURCES} PROPERTIES COMPILE_OPTIONS "-flto;-ffat-lto-objects")
   target_link_options(gradwire PRIVATE -flto=auto)
   target_link_options(gradwire_shared PRIVATE -flto=auto)

@@ -291,6 +291,7 @@ typedef struct gw_call {
 
 #define GW_ANY_SOURCE (-1) /* as root of a receive: whichever rank sends first */
 
+/* A call with nothing set: what gw_call begins with. */
 #define GW_CALL_DEFAULT                                                                                                \
     {                                                                                                                  \
         .size = sizeof(gw_call), .collective = GW_COLL_ALLREDUCE, .dtype = GW_F32, .op = GW_SUM, .root = -1,           \
