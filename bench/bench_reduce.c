@@ -62,15 +62,11 @@ static void run(const setting *s, char *const *buffer, size_t bytes) {
     gw_reduction r = {.dtype = s->dtype, .op = s->op, .world = s->sources};
     size_t count = bytes / gw_dtype_bytes(s->dtype);
     char *dst = buffer[BUFFERS - 1];
-    if (s->sources == 1)
-        memcpy(dst, buffer[0], bytes);
+    if (s->sources == 1) memcpy(dst, buffer[0], bytes);
     else if (s->destinations > 1)
-        gw_reduce_push(r, (void *const *)buffer, s->destinations, (const void *const *)buffer, s->sources, count,
-                       true);
-    else if (s->sources > 2)
-        gw_reduce_many(r, dst, (const void *const *)buffer, s->sources, count);
-    else
-        gw_reduce_pair(r, dst, buffer[0], false, buffer[1], false, count, true);
+        gw_reduce_push(r, (void *const *)buffer, s->destinations, (const void *const *)buffer, s->sources, count, true);
+    else if (s->sources > 2) gw_reduce_many(r, dst, (const void *const *)buffer, s->sources, count);
+    else gw_reduce_pair(r, dst, buffer[0], false, buffer[1], false, count, true);
 }
 
 static bool right(const setting *s, char *const *buffer, size_t bytes) {

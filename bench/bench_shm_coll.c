@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #define RANKS_MAX 8
-#define SPINS 2000 /* polls without progress before yielding, where there is a core for each rank */
-#define YIELDS 6000/* before sleeping */
+#define SPINS 2000  /* polls without progress before yielding, where there is a core for each rank */
+#define YIELDS 6000 /* before sleeping */
 
 /* Memory that the processes share besides the collectives under test. */
 typedef struct common {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES ((size_t)256 << 10)
-#define SLOTS 8         /* chunks in flight, and receive buffers */
+#define SLOTS 8 /* chunks in flight, and receive buffers */
 #define STREAM_CHUNKS 1000
 #define PINGS 5000
 #define SMALL_BYTES 64

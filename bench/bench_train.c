@@ -38,8 +38,7 @@ static void fill(job *j, int batch) {
     for (size_t i = 0; i < inputs; i++)
         if (j->spec->vocabulary)
             ((int32_t *)gw_pass_input(j->pass))[i] = (int32_t)gw_rng_below(&rng, (uint64_t)j->spec->vocabulary);
-        else
-            gw_pass_input(j->pass)[i] = (float)gw_rng_unit(&rng);
+        else gw_pass_input(j->pass)[i] = (float)gw_rng_unit(&rng);
     for (size_t i = 0; i < j->rows; i++) j->labels[i] = (int32_t)gw_rng_below(&rng, (uint64_t)j->classes);
 }
 

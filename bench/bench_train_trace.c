@@ -76,9 +76,9 @@ int main(int argc, char **argv) {
     }
     if (gw_rank(comm) == 0)
         printf("a step of the cnn on %d ranks, %d pairs of %d steps: clock %.2f ms, recorded %.2f ms, cost %+.2f %%; "
-               "processor %.2f ms, recorded %.2f ms, cost %+.2f %%\n", gw_size(comm), pairs, BLOCK,
-               median(clock_off, pairs), median(clock_on, pairs), median(clock_cost, pairs), median(cpu_off, pairs),
-               median(cpu_on, pairs), median(cpu_cost, pairs));
+               "processor %.2f ms, recorded %.2f ms, cost %+.2f %%\n",
+               gw_size(comm), pairs, BLOCK, median(clock_off, pairs), median(clock_on, pairs),
+               median(clock_cost, pairs), median(cpu_off, pairs), median(cpu_on, pairs), median(cpu_cost, pairs));
     gw_trainer_destroy(trainer);
     gw_finalize(comm);
     return 0;

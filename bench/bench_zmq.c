@@ -180,7 +180,7 @@ int main(int argc, char **argv) {
             for (int curve = 0; curve < 2; curve++)
                 figures[both][curve][r] = measure(both, curve ? &server : NULL, &client);
     for (int both = 0; both < 2; both++)
-        printf("512 KiB messages, %-10s  clear %5.2f GB/s   CURVE %5.2f GB/s\n", both ? "both ways:" : "one way:",
-               median(figures[both][0], rounds), median(figures[both][1], rounds));
+        printf("512 KiB messages, %-10s  clear %5.2f GB/s   CURVE %5.2f GB/s\n",
+               both ? "both ways:" : "one way:", median(figures[both][0], rounds), median(figures[both][1], rounds));
     return 0;
 }

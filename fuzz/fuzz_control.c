@@ -8,7 +8,7 @@
 enum { WORLD = 5, DEADLINE = 1000000 };
 
 typedef struct state {
-    int sent;     /* messages since the last step */
+    int sent; /* messages since the last step */
     int aborted;
     gw_control *control;
 } state;

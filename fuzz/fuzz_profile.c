@@ -30,8 +30,7 @@ static void read_again(const gw_profile *profile) {
     gw_profile again = {.count = 0};
     gw_error error = {.status = GW_OK};
     demand(gw_profile_parse(text, size, "again", &again, &error) == GW_OK && again.count == profile->count);
-    for (int i = 0; i < again.count; i++)
-        demand(again.layers[i].parameter_bytes == profile->layers[i].parameter_bytes);
+    for (int i = 0; i < again.count; i++) demand(again.layers[i].parameter_bytes == profile->layers[i].parameter_bytes);
     gw_profile_free(&again);
     free(text);
 }

@@ -228,8 +228,8 @@ GW_API const char *gw_last_error(const gw_comm *comm);
 /* GW_OK, or the status with which the communicator has failed. Never blocks; any thread may call it, also while another
  * one is inside a collective (as ncclCommGetAsyncError). gw_last_error then gives the sentence. */
 GW_API gw_status gw_async_error(const gw_comm *comm);
-GW_API const char *gw_version(void);     /* of the library: "0.2.0" */
-GW_API int gw_version_number(void);      /* of the library, as GW_VERSION_NUMBER */
+GW_API const char *gw_version(void); /* of the library: "0.2.0" */
+GW_API int gw_version_number(void);  /* of the library, as GW_VERSION_NUMBER */
 GW_API size_t gw_dtype_bytes(gw_dtype dtype);
 
 /* Messages of the library, of all its communicators in this process: lines to standard error, filtered by GRADWIRE_LOG
@@ -261,16 +261,16 @@ typedef struct gw_call_tensor {
 } gw_call_tensor;
 
 typedef struct gw_call {
-    size_t size;              /* of this struct, in bytes */
+    size_t size; /* of this struct, in bytes */
     gw_collective collective;
     gw_dtype dtype;
-    gw_redop op;              /* of reductions */
-    int root;                 /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
+    gw_redop op; /* of reductions */
+    int root;    /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
     const void *in;
     void *out;
     size_t count;
-    const size_t *counts;     /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
-                                 are the four arrays below. */
+    const size_t *counts; /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
+                             are the four arrays below. */
     /* Uneven all-to-all (GW_COLL_ALLTOALLV): what this rank sends to each rank and where it lies in `in`, what it gets
      * from each and where that goes in `out`. Offsets NULL: parts lie in rank order without gaps. */
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
@@ -279,14 +279,14 @@ typedef struct gw_call {
      * barriers and uneven parts. */
     const gw_call_tensor *tensors;
     size_t tensor_count;
-    double deadline_s;        /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
+    double deadline_s; /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
     /* GW_SUM and GW_AVG of floating types: each input is multiplied by prescale, and the result by postscale, in the
      * type in which sums are kept (f32 for shorter types), before it is rounded. The same on all ranks. */
     double prescale, postscale;
     /* Sends and receives match by tag: a receive gets the first message from its peer that has its tag. Among messages
      * with one tag from one rank to another the order of the sends is kept. At least 0. */
     int tag;
-    int *source;              /* a receive writes the sender's rank here when it is complete; NULL: not wanted */
+    int *source; /* a receive writes the sender's rank here when it is complete; NULL: not wanted */
 } gw_call;
 
 #define GW_ANY_SOURCE (-1) /* as root of a receive: whichever rank sends first */
@@ -314,8 +314,7 @@ GW_API gw_status gw_reduce(gw_comm *comm, const void *in, void *out, size_t coun
 /* `in` is read on root only; elsewhere it may be NULL. */
 GW_API gw_status gw_broadcast(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
 /* `in` has size*count elements, `out` has count: rank r gets the r-th part of the combination. */
-GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
-                                   gw_redop op);
+GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
 /* Uneven: rank r gets counts[r] elements; counts (size entries) is the same on all ranks and is copied. */
 GW_API gw_status gw_reduce_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
                                     gw_redop op);
@@ -347,8 +346,8 @@ GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype
 GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);
 
 /* Nonblocking forms, as gw_start. */
-GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
-                                    gw_redop op, gw_request **request);
+GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
+                                    gw_request **request);
 GW_API gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                                  int root, gw_request **request);
 GW_API gw_status gw_broadcast_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
@@ -377,8 +376,7 @@ GW_API gw_status gw_alltoallv_start(gw_comm *comm, const void *in, const size_t 
 GW_API gw_status gw_barrier_start(gw_comm *comm, gw_request **request);
 GW_API gw_status gw_send_start(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer,
                                gw_request **request);
-GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer,
-                               gw_request **request);
+GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer, gw_request **request);
 
 /* Waits for a request and frees it, whatever the status. NULL is fine. */
 GW_API gw_status gw_wait(gw_request *request);

@@ -48,11 +48,11 @@ typedef struct job_member {
     _Atomic uint64_t rounds;   /* collectives that succeeded */
     gw_status status;          /* of the first call that failed */
     gw_time failed_at, called_at;
-    char text[512];            /* its sentence */
+    char text[512]; /* its sentence */
     gw_status later, finalized;
     char later_text[512];
-    int wrong;                 /* results that were not right */
-    int size, rank;            /* of the last communicator */
+    int wrong;      /* results that were not right */
+    int size, rank; /* of the last communicator */
     int shrunk;
 } job_member;
 
@@ -65,13 +65,13 @@ struct job {
     const char *strategy;
     double deadline_s;
     job_body *body;
-    size_t count;   /* elements, for the body */
-    int victim;     /* for the body */
-    int kind;       /* for the body */
-    int absent;     /* 1 + a rank that never comes; 0: none */
+    size_t count;                     /* elements, for the body */
+    int victim;                       /* for the body */
+    int kind;                         /* for the body */
+    int absent;                       /* 1 + a rank that never comes; 0: none */
     const char *space[JOB_RANKS_MAX]; /* network namespaces to enter, NULL: none */
     const char *master_addr;
-    int me;         /* in a rank: its number */
+    int me; /* in a rank: its number */
     int port;
     char folder[64]; /* of flight records and the ranks' standard error */
     pid_t pid[JOB_RANKS_MAX];

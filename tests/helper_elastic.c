@@ -35,8 +35,8 @@ typedef struct shared {
     _Atomic int members; /* at the beginning */
     _Atomic int pid[MEMBERS], gone[MEMBERS];
     _Atomic uint64_t right_at[MEMBERS]; /* when it last had a right sum, ns */
-    _Atomic int generation[MEMBERS];         /* in which that was */
-    _Atomic int wrong;                /* sums */
+    _Atomic int generation[MEMBERS];    /* in which that was */
+    _Atomic int wrong;                  /* sums */
     _Atomic int end, abort;
     _Atomic int hang[MEMBERS];
 } shared;

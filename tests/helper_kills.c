@@ -55,8 +55,8 @@ static void note_survivor(tally *t, const job *j, int rank, gw_time killed, gw_t
                 rank, j->world, j->count, ms, ms_since(killed, ended), member->text);
     if (reported) return;
     t->unnamed++;
-    fprintf(stderr, "rank %d of %d, of which %d was killed, got %d \"%s\"\n", rank, j->world, j->victim,
-            member->status, member->text);
+    fprintf(stderr, "rank %d of %d, of which %d was killed, got %d \"%s\"\n", rank, j->world, j->victim, member->status,
+            member->text);
 }
 
 /* Processes that a launcher started are its own to wait for. */

@@ -36,13 +36,13 @@
 static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", "mpi"};
 #define TRANSPORTS_MAX 16
 static const char *transports[TRANSPORTS_MAX]; /* as in a strategy */
-static int arch_count = 6, transport_count; /* the last arch only over transports with an all-reduce of their own */
+static int arch_count = 6, transport_count;    /* the last arch only over transports with an all-reduce of their own */
 
 typedef struct product_job {
     int arch, transport, world;
     bool apart_hosts; /* spread over namespaces, in turns if interleaved, else in blocks */
     bool interleaved;
-    bool again;       /* only what the second run compares */
+    bool again; /* only what the second run compares */
     int port;
     product_case cases[CASES_MAX];
     int count;
@@ -80,10 +80,14 @@ static pair_rows *in_job[2]; /* without arch, transport and world, small sizes *
 static void make_selections(void) {
     int sizes = extent == EXTENT_SMALL ? SIZE_1023 + 1 : SIZE_64M + 1;
     int moves = P_COLLECTIVES - P_BROADCAST;
-    over_jobs[0] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes,
-                                          MEMORIES, PLACEMENTS, MODES}, 1);
-    over_jobs[1] = pairs_make(10, (int[]){arch_count, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes,
-                                          MEMORIES, PLACEMENTS, MODES}, 2);
+    over_jobs[0] = pairs_make(
+        10,
+        (int[]){arch_count, transport_count, RANKS_MAX, 1, GW_DTYPES, GW_REDOPS, sizes, MEMORIES, PLACEMENTS, MODES},
+        1);
+    over_jobs[1] = pairs_make(
+        10,
+        (int[]){arch_count, transport_count, RANKS_MAX, 3, GW_DTYPES, GW_REDOPS, sizes, MEMORIES, PLACEMENTS, MODES},
+        2);
     over_jobs[2] = pairs_make(
         10, (int[]){arch_count, transport_count, RANKS_MAX, moves, GW_DTYPES, 1, sizes, MEMORIES, PLACEMENTS, MODES},
         3);
@@ -203,7 +207,9 @@ static void be_rank(int rank) {
 
 static void job_name(char *name, size_t size) {
     snprintf(name, size, "%s over %s, %d ranks%s", archs[job.arch], transports[job.transport], job.world,
-             !job.apart_hosts ? "" : job.interleaved ? ", hosts in turns" : ", hosts in blocks");
+             !job.apart_hosts  ? ""
+             : job.interleaved ? ", hosts in turns"
+                               : ", hosts in blocks");
 }
 
 /* Waits for the ranks; those that do not end are killed. How many did not end well. */
@@ -218,8 +224,7 @@ static int collect(const pid_t *ranks) {
         }
         if (result == 0) continue;
         product_slot *s = &common->slots[r];
-        if (WIFSIGNALED(result))
-            printf("     rank %d ended by signal %d in: %s\n", r, WTERMSIG(result), s->doing);
+        if (WIFSIGNALED(result)) printf("     rank %d ended by signal %d in: %s\n", r, WTERMSIG(result), s->doing);
         else if (s->failures) printf("     rank %d: %s\n", r, s->wrong);
         else printf("     rank %d exited with %d in: %s\n", r, WEXITSTATUS(result), s->doing);
         bad++;

@@ -35,7 +35,7 @@ typedef struct shared {
     _Atomic int pid[MEMBERS], kills;
     _Atomic int members;
     _Atomic uint64_t last; /* step, for all; 0: not known yet */
-    float least, most; /* of all weights at the end */
+    float least, most;     /* of all weights at the end */
 } shared;
 
 static shared *tally;
@@ -80,9 +80,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     for (size_t i = 0; i < u->count; i++) w[i] -= (float)u->scale * g[i];
 }
 
-static bool is_loss(gw_status status) {
-    return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED;
-}
+static bool is_loss(gw_status status) { return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED; }
 
 static gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
 
@@ -244,7 +242,8 @@ static int check(uint64_t lost) {
            "to %g\n",
            tally->kills, begun, ended, lost, (double)tally->least, (double)tally->most);
     return tally->last && (double)tally->least + (double)lost >= (double)ended && (double)tally->most <= (double)begun
-               ? 0 : 1;
+               ? 0
+               : 1;
 }
 
 int main(int argc, char **argv) {
@@ -256,8 +255,7 @@ int main(int argc, char **argv) {
         srand((unsigned)atoi(argv[4]));
         gone_for_good = strcmp(argv[5], "dropped") == 0;
         kill_some(argv[2], atoi(argv[3]), argc - 6, argv + 6);
-    }
-    else if (strcmp(argv[1], "check") == 0) return check(strtoull(argv[3], NULL, 10));
+    } else if (strcmp(argv[1], "check") == 0) return check(strtoull(argv[3], NULL, 10));
     else return 2;
     return 0;
 }

@@ -67,10 +67,8 @@ static bool post(machine *m, cursor *c) {
     ENSURE(m, step->kind == GW_ACTION_RECV || step->kind == GW_ACTION_RECV_REDUCE);
     ENSURE(m, step->kind == GW_ACTION_RECV || step->land.space == GW_SPACE_WORK);
     unsigned char *at = place(m, c->rank, step->land);
-    if (step->land.space == GW_SPACE_WORK)
-        memset(at, 0xEE, 8 * step->land.count);
-    else if (!m->in_place)
-        memset(at, 0xEE, 4 * step->land.count);
+    if (step->land.space == GW_SPACE_WORK) memset(at, 0xEE, 8 * step->land.count);
+    else if (!m->in_place) memset(at, 0xEE, 4 * step->land.count);
     c->posted++;
     return true;
 }
@@ -82,10 +80,8 @@ static bool start(machine *m, cursor *c) {
     if (!hold(m, c->rank, step->ready)) return false;
     ENSURE(m, step->kind == GW_ACTION_SEND);
     m->spent.messages++;
-    if (step->wide)
-        m->spent.wide_elements += step->src.count;
-    else
-        m->spent.elements += step->src.count;
+    if (step->wide) m->spent.wide_elements += step->src.count;
+    else m->spent.elements += step->src.count;
     c->posted++;
     if (!c->eager) {
         c->snapshot = source_sum(m, c->rank, step);
@@ -195,9 +191,7 @@ static void coll_part(machine *m, const party *p, int lane) {
     size_t from, length, size = (size_t)p->size;
     gw_part(own->task == GW_SHM_TASK_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
     switch (own->task) {
-    case GW_SHM_TASK_ALLREDUCE:
-        coll_reduce(m, p, from, length, lane, true);
-        break;
+    case GW_SHM_TASK_ALLREDUCE: coll_reduce(m, p, from, length, lane, true); break;
     case GW_SHM_TASK_REDUCE_SCATTER:
         ENSURE(m, own->dst.count == length);
         coll_reduce(m, p, from, length, lane, false);
@@ -209,8 +203,7 @@ static void coll_part(machine *m, const party *p, int lane) {
                        place(m, p->at[lane]->rank, own->dst) + 4 * from, 4 * length);
         m->spent.coll_elements += size * length;
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -259,17 +252,13 @@ static bool local(machine *m, cursor *c) {
     const gw_action *step = step_at(m, c, 1, c->done);
     if (!hold(m, c->rank, step->ready)) return false;
     switch (step->kind) {
-    case GW_ACTION_SHM:
-        return coll(m, c);
-    case GW_ACTION_FOLD:
-        fold(m, c->rank, step);
-        break;
+    case GW_ACTION_SHM: return coll(m, c);
+    case GW_ACTION_FOLD: fold(m, c->rank, step); break;
     case GW_ACTION_COPY:
         ENSURE(m, step->src.count == step->dst.count);
         memmove(place(m, c->rank, step->dst), place(m, c->rank, step->src), 4 * step->src.count);
         break;
-    default:
-        ENSURE(m, !"a local stream has only copies, folds and board steps");
+    default: ENSURE(m, !"a local stream has only copies, folds and board steps");
     }
     complete(m, c, step, 0);
     return true;

@@ -28,7 +28,7 @@ typedef struct cursor {
     uint64_t posted, landed, done; /* send streams: posted are started */
     bool eager;                    /* send streams: read at once */
     packet *head, **tail;          /* eager messages in flight */
-    gw_action step[2];               /* cached: at `posted` and at `done` */
+    gw_action step[2];             /* cached: at `posted` and at `done` */
     uint64_t cached[2];            /* their indices + 1 */
     uint64_t snapshot;             /* of the oldest started, not yet moved source */
     uint16_t *depth;               /* messages in a row, through step i */
@@ -74,18 +74,10 @@ static uint64_t machine_random(uint64_t *state) { /* splitmix64 */
 static unsigned char *place(machine *m, int rank, gw_slot slot) {
     member *r = &m->members[rank];
     switch (slot.space) {
-    case GW_SPACE_IN:
-        ENSURE(m, slot.offset + slot.count <= r->in_count);
-        return r->in + 4 * slot.offset;
-    case GW_SPACE_OUT:
-        ENSURE(m, slot.offset + slot.count <= r->out_count);
-        return r->out + 4 * slot.offset;
-    case GW_SPACE_WORK:
-        ENSURE(m, slot.offset + slot.count <= r->plan.work_count);
-        return r->work + 8 * slot.offset;
-    default:
-        ENSURE(m, slot.count == 0);
-        return r->work;
+    case GW_SPACE_IN: ENSURE(m, slot.offset + slot.count <= r->in_count); return r->in + 4 * slot.offset;
+    case GW_SPACE_OUT: ENSURE(m, slot.offset + slot.count <= r->out_count); return r->out + 4 * slot.offset;
+    case GW_SPACE_WORK: ENSURE(m, slot.offset + slot.count <= r->plan.work_count); return r->work + 8 * slot.offset;
+    default: ENSURE(m, slot.count == 0); return r->work;
     }
 }
 
@@ -103,10 +95,8 @@ static uint32_t load(machine *m, const unsigned char *at, bool wide, size_t i) {
 
 static void store(unsigned char *at, bool wide, size_t i, uint32_t value) {
     uint64_t marked = MARK | value;
-    if (wide)
-        memcpy(at + 8 * i, &marked, 8);
-    else
-        memcpy(at + 4 * i, &value, 4);
+    if (wide) memcpy(at + 8 * i, &marked, 8);
+    else memcpy(at + 4 * i, &value, 4);
 }
 
 /* A raw message that is reduced lands at the end of its wide slot, as in the executor. */

@@ -16,15 +16,26 @@
 #define GUARD_BYTES 64 /* behind every buffer */
 
 typedef enum product_collective {
-    P_ALLREDUCE, P_REDUCE, P_REDUCE_SCATTER, P_REDUCE_SCATTERV, /* with an operation */
-    P_BROADCAST, P_ALLGATHER, P_ALLGATHERV, P_GATHER, P_GATHERV, P_SCATTER, P_SCATTERV, P_ALLTOALL, P_ALLTOALLV,
+    P_ALLREDUCE,
+    P_REDUCE,
+    P_REDUCE_SCATTER,
+    P_REDUCE_SCATTERV, /* with an operation */
+    P_BROADCAST,
+    P_ALLGATHER,
+    P_ALLGATHERV,
+    P_GATHER,
+    P_GATHERV,
+    P_SCATTER,
+    P_SCATTERV,
+    P_ALLTOALL,
+    P_ALLTOALLV,
     P_SENDRECV,
     P_COLLECTIVES
 } product_collective;
 
-static const char *const collective_names[] = {"allreduce", "reduce", "reduce_scatter", "reduce_scatterv", "broadcast",
-                                               "allgather", "allgatherv", "gather", "gatherv", "scatter", "scatterv",
-                                               "alltoall", "alltoallv", "sendrecv"};
+static const char *const collective_names[] = {
+    "allreduce", "reduce",  "reduce_scatter", "reduce_scatterv", "broadcast", "allgather", "allgatherv",
+    "gather",    "gatherv", "scatter",        "scatterv",        "alltoall",  "alltoallv", "sendrecv"};
 
 enum { SIZE_0, SIZE_1, SIZE_3, SIZE_1023, SIZE_1M, SIZE_64M, SIZE_2G };
 static const char *const size_names[] = {"0", "1", "3", "1023", "1MiB", "64MiB+4", "2GiB+1MiB+3"};
@@ -117,8 +128,9 @@ static product_layout lay_out_case(const product_case *k, int rank, int world) {
     size_t elements = size_elements(k->size, k->dtype);
     l.count = in_parts(k->collective) && k->size > SIZE_1023 ? elements / (size_t)world + 1 : elements;
     for (int r = 0; r < world; r++) {
-        l.counts[r] = is_uneven(k->collective) ? uneven_count(l.count, r)
-                      : k->collective == P_ALLTOALLV ? pair_count(l.count, rank, r, world) : l.count;
+        l.counts[r] = is_uneven(k->collective)       ? uneven_count(l.count, r)
+                      : k->collective == P_ALLTOALLV ? pair_count(l.count, rank, r, world)
+                                                     : l.count;
         if (r < rank) l.offset += l.counts[r];
         l.all += l.counts[r];
     }
@@ -229,8 +241,7 @@ static gw_status call_blocking(int collective, const product_call *c) {
     case P_SCATTER: return gw_scatter(c->comm, c->in, c->out, c->count, c->dtype, c->root);
     case P_SCATTERV: return gw_scatterv(c->comm, c->in, c->out, c->counts, c->dtype, c->root);
     case P_ALLTOALL: return gw_alltoall(c->comm, c->in, c->out, c->count, c->dtype);
-    case P_ALLTOALLV:
-        return gw_alltoallv(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype);
+    case P_ALLTOALLV: return gw_alltoallv(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype);
     default: return send_and_receive(c);
     }
 }
@@ -250,8 +261,7 @@ static gw_status call_start(int collective, const product_call *c, gw_request **
     case P_SCATTER: return gw_scatter_start(c->comm, c->in, c->out, c->count, c->dtype, c->root, r);
     case P_SCATTERV: return gw_scatterv_start(c->comm, c->in, c->out, c->counts, c->dtype, c->root, r);
     case P_ALLTOALL: return gw_alltoall_start(c->comm, c->in, c->out, c->count, c->dtype, r);
-    case P_ALLTOALLV:
-        return gw_alltoallv_start(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype, r);
+    case P_ALLTOALLV: return gw_alltoallv_start(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->dtype, r);
     default: break;
     }
     gw_status status = gw_send_start(c->comm, c->in, c->count, c->dtype, (rank + 1) % world, &r[0]);
@@ -260,12 +270,19 @@ static gw_status call_start(int collective, const product_call *c, gw_request **
 
 /* By gw_run or gw_start with a gw_call; coalesced, with an empty tensor beside it, where the collective allows that. */
 static gw_status call_described(int collective, const product_call *c, bool start) {
-    static const gw_collective kinds[] = {
-        [P_ALLREDUCE] = GW_COLL_ALLREDUCE, [P_REDUCE] = GW_COLL_REDUCE, [P_REDUCE_SCATTER] = GW_COLL_REDUCE_SCATTER,
-        [P_REDUCE_SCATTERV] = GW_COLL_REDUCE_SCATTER, [P_BROADCAST] = GW_COLL_BROADCAST,
-        [P_ALLGATHER] = GW_COLL_ALLGATHER, [P_ALLGATHERV] = GW_COLL_ALLGATHER, [P_GATHER] = GW_COLL_GATHER,
-        [P_GATHERV] = GW_COLL_GATHER, [P_SCATTER] = GW_COLL_SCATTER, [P_SCATTERV] = GW_COLL_SCATTER,
-        [P_ALLTOALL] = GW_COLL_ALLTOALL, [P_ALLTOALLV] = GW_COLL_ALLTOALLV};
+    static const gw_collective kinds[] = {[P_ALLREDUCE] = GW_COLL_ALLREDUCE,
+                                          [P_REDUCE] = GW_COLL_REDUCE,
+                                          [P_REDUCE_SCATTER] = GW_COLL_REDUCE_SCATTER,
+                                          [P_REDUCE_SCATTERV] = GW_COLL_REDUCE_SCATTER,
+                                          [P_BROADCAST] = GW_COLL_BROADCAST,
+                                          [P_ALLGATHER] = GW_COLL_ALLGATHER,
+                                          [P_ALLGATHERV] = GW_COLL_ALLGATHER,
+                                          [P_GATHER] = GW_COLL_GATHER,
+                                          [P_GATHERV] = GW_COLL_GATHER,
+                                          [P_SCATTER] = GW_COLL_SCATTER,
+                                          [P_SCATTERV] = GW_COLL_SCATTER,
+                                          [P_ALLTOALL] = GW_COLL_ALLTOALL,
+                                          [P_ALLTOALLV] = GW_COLL_ALLTOALLV};
     gw_call_tensor tensors[] = {{NULL, NULL, 0}, {c->in, c->out, c->count}};
     gw_request *request = NULL;
     gw_call call = GW_CALL_DEFAULT;
@@ -358,8 +375,9 @@ static void check_output(const product_case *k, const product_layout *l, const c
         expect("what came", out, l->out, &table, is_scatter(k->collective) ? l->offset : 0);
     } else {
         for (int r = 0; r < world; at += l->counts[r++] * width) {
-            size_t start = k->collective == P_ALLTOALL ? l->offset
-                           : k->collective == P_ALLTOALLV ? pair_offset(l->count, r, rank, world) : 0;
+            size_t start = k->collective == P_ALLTOALL    ? l->offset
+                           : k->collective == P_ALLTOALLV ? pair_offset(l->count, r, rank, world)
+                                                          : 0;
             value_input(&table, dtype, op, r, k->salt, needed + PERIOD);
             expect("a part", out + at, l->counts[r], &table, start);
         }

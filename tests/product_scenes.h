@@ -60,7 +60,7 @@ static double load_float(gw_dtype dtype, const void *from, size_t index) {
 
 /* The true result of the stored values, and the tolerance. */
 static double random_due(gw_dtype dtype, gw_redop op, int world, size_t at, double *tolerance) {
-    static const double epsilon[GW_DTYPES] = {[GW_F32] = 0x1p-23, [GW_F64] = 0x1p-52, [GW_F16] = 0x1p-10,
+    static const double epsilon[GW_DTYPES] = {[GW_F32] = 0x1p-23, [GW_F64] = 0x1p-52,   [GW_F16] = 0x1p-10,
                                               [GW_BF16] = 0x1p-7, [GW_F8E4M3] = 0x1p-3, [GW_F8E5M2] = 0x1p-2};
     static const double subnormal[GW_DTYPES] = {[GW_F16] = 0x1p-25, [GW_F8E4M3] = 0x1p-10, [GW_F8E5M2] = 0x1p-17};
     double due = op == GW_PROD ? 1 : 0, size = 0, stored;
@@ -106,8 +106,7 @@ static void scene_random(gw_comm *comm) {
     static const gw_redop ops[] = {GW_SUM, GW_AVG, GW_PROD};
     for (int dtype = 0; dtype < GW_DTYPES; dtype++)
         for (int o = 0; o < 3 && gw_dtype_is_float((gw_dtype)dtype); o++)
-            for (int large = 0; large < 2; large++)
-                random_case(comm, (gw_dtype)dtype, ops[o], large ? 4099 : 37);
+            for (int large = 0; large < 2; large++) random_case(comm, (gw_dtype)dtype, ops[o], large ? 4099 : 37);
 }
 
 static gw_redop grouped_op(int tensor) {
@@ -164,8 +163,8 @@ static void scene_scaled(gw_comm *comm) {
     for (int dtype = 0; dtype < GW_DTYPES; dtype++)
         for (int op = GW_SUM; op <= GW_AVG && gw_dtype_is_float((gw_dtype)dtype); op++)
             for (int i = 0; i < 3; i++) {
-                snprintf(slot->doing, sizeof slot->doing, "scaled %s of %zu %s", gw_redop_name((gw_redop)op),
-                         counts[i], gw_dtype_name((gw_dtype)dtype));
+                snprintf(slot->doing, sizeof slot->doing, "scaled %s of %zu %s", gw_redop_name((gw_redop)op), counts[i],
+                         gw_dtype_name((gw_dtype)dtype));
                 scaled_case(comm, (gw_dtype)dtype, (gw_redop)op, (dtype + op + i) % 2, counts[i]);
             }
 }

@@ -59,8 +59,7 @@ static void value_store_whole(gw_dtype dtype, void *to, size_t index, int64_t va
 }
 
 /* What rank `rank` puts in. */
-static void value_input(value_table *table, gw_dtype dtype, gw_redop op, int rank, unsigned salt,
-                        size_t needed) {
+static void value_input(value_table *table, gw_dtype dtype, gw_redop op, int rank, unsigned salt, size_t needed) {
     table->dtype = dtype;
     table->length = needed < PERIOD ? needed : PERIOD;
     for (size_t i = 0; i < table->length; i++) {
@@ -109,8 +108,7 @@ static int64_t value_reduced_whole(gw_dtype dtype, gw_redop op, int world, size_
 }
 
 /* What must come out of all of them. */
-static void value_reduced(value_table *table, gw_dtype dtype, gw_redop op, int world, unsigned salt,
-                          size_t needed) {
+static void value_reduced(value_table *table, gw_dtype dtype, gw_redop op, int world, unsigned salt, size_t needed) {
     table->dtype = dtype;
     table->length = needed < PERIOD ? needed : PERIOD;
     for (size_t i = 0; i < table->length; i++) {

@@ -29,7 +29,7 @@
 
 typedef struct ranks_common {
     _Atomic uint32_t met;
-    _Atomic int dying; /* 1 + the rank that kills itself */
+    _Atomic int dying;              /* 1 + the rank that kills itself */
     _Atomic bool asleep[RANKS_MAX]; /* the rank is about to sleep, or sleeps; written by that rank */
     uint8_t endpoints[RANKS_MAX][GW_SHM_ENDPOINT_BYTES];
 } ranks_common;

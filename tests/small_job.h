@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "gradwire/reducer.h"
 #include "free_port.h"
+#include "gradwire/reducer.h"
 #include "test.h"
 
 static gw_options job_options(int rank, int world, int port, const char *strategy) {

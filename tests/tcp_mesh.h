@@ -28,11 +28,10 @@ typedef struct mesh_rank {
     uint64_t posted[MESH_MAX], arrived[MESH_MAX]; /* messages, by peer; posted counts the next index */
     uint64_t sent[MESH_MAX];
     bool came[MESH_MAX][MESSAGES_MAX];
-    uint8_t *recv_buffer[MESH_MAX]
-                        [RECV_BUFFERS]; /* by index % RECV_BUFFERS: an unordered transport has several open */
-    uint64_t room[MESH_MAX][RECV_BUFFERS];    /* bytes of granted receive buffers; 0: not granted */
-    uint64_t may_send[MESH_MAX];    /* messages that the peer has granted */
-    int lost[MESH_MAX];             /* how often it was reported */
+    uint8_t *recv_buffer[MESH_MAX][RECV_BUFFERS]; /* by index % RECV_BUFFERS: an unordered transport has several open */
+    uint64_t room[MESH_MAX][RECV_BUFFERS];        /* bytes of granted receive buffers; 0: not granted */
+    uint64_t may_send[MESH_MAX];                  /* messages that the peer has granted */
+    int lost[MESH_MAX];                           /* how often it was reported */
     gw_status lost_status;
     char lost_detail[256];
     uint64_t shown_max;       /* payloads of up to so many bytes may be read in place */
@@ -81,7 +80,7 @@ static void *rank_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
 }
 
 static inline bool rank_part(void *ctx, int peer, const gw_frame *frame, uint64_t at, const void *data,
-                              uint64_t bytes) {
+                             uint64_t bytes) {
     mesh_rank *n = ctx;
     if (!n->takes || frame->index % 2) return false;
     CHECK(at == n->taken[peer] && at + bytes <= frame->length);
@@ -161,8 +160,7 @@ static void socket_pair(int fds[2], bool tight) {
     CHECK(connect(fds[0], (void *)&address, bytes) == 0);
     fds[1] = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     CHECK(fds[1] >= 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0);
-    for (int i = 0; tight && i < 2; i++)
-        CHECK(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+    for (int i = 0; tight && i < 2; i++) CHECK(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
     close(listener);
 }
 

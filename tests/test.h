@@ -47,7 +47,8 @@ static inline double test_slowdown(void) {
     return (test_seconds(CLOCK_MONOTONIC) - wall) / cpu;
 }
 
-#define CASE(function) { #function, function }
+#define CASE(function)                                                                                                 \
+    { #function, function }
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

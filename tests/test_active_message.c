@@ -8,7 +8,7 @@
 
 #define RANKS 4
 #define MESSAGES 40 /* of a kind */
-#define LAST 2     /* the kind of the letter that says that there are no more */
+#define LAST 2      /* the kind of the letter that says that there are no more */
 
 typedef struct rank {
     struct office *office;
@@ -18,7 +18,7 @@ typedef struct rank {
     gw_am *am;
     gw_progress_callback callback;
     uint8_t *data;        /* what it sends */
-    uint8_t *recv_buffer;     /* LETTERS places of `most` bytes for each peer and kind */
+    uint8_t *recv_buffer; /* LETTERS places of `most` bytes for each peer and kind */
     int to, left;         /* whom it sends to, and letters that have not left yet */
     bool seen[RANKS][2][MESSAGES];
 } rank;
@@ -26,7 +26,7 @@ typedef struct rank {
 typedef struct office {
     gw_sim_net *net;
     rank ranks[RANKS];
-    size_t most;            /* bytes of a payload */
+    size_t most;                         /* bytes of a payload */
     uint8_t order[RANKS * 2 * MESSAGES]; /* arrivals at rank 0: peer and kind */
     int came, due;
     bool wrong;
@@ -191,8 +191,7 @@ static void payloads_arrive_whole_and_once(void) {
     office o;
     for (size_t h = 0; h < sizeof hosts / sizeof hosts[0]; h++) {
         open_office(&o, 700001, hosts[h]);
-        for (int from = 0; from < RANKS; from++)
-            write_all(&o, from, (from + 1) % RANKS, nasty);
+        for (int from = 0; from < RANKS; from++) write_all(&o, from, (from + 1) % RANKS, nasty);
         drive(&o);
         close_office(&o);
     }

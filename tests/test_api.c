@@ -328,8 +328,8 @@ static void forgotten_rank(int rank) {
     gw_request *requests_[3];
     for (int i = 0; i < COUNT; i++) data[i] = rank + 1;
     for (int i = 0; i < 3; i++)
-        CHECK_EQ(GW_OK, gw_allreduce_start(comm, data + i * 100000, data + i * 100000, 100000, GW_I32, GW_SUM,
-                                           &requests_[i]));
+        CHECK_EQ(GW_OK,
+                 gw_allreduce_start(comm, data + i * 100000, data + i * 100000, 100000, GW_I32, GW_SUM, &requests_[i]));
     CHECK_EQ(GW_OK, gw_wait(requests_[1]));
     CHECK_EQ(GW_OK, gw_finalize(comm));
     CHECK_EQ(3, data[0]);
@@ -409,9 +409,8 @@ static void reductions_of_one_rank(void) {
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 
-TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments),
-          CASE(reductions_of_one_rank), CASE(requests), CASE(groups),
-          CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum), CASE(a_world_of_one_shrinks),
-          CASE(memory_of_two), CASE(requests_progress_by_themselves), CASE(eager_chunks_arrive_before_their_calls),
-          CASE(finalize_waits_for_requests), CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads),
-          CASE(different_strategies))
+TEST_MAIN(CASE(every_status_has_a_text), CASE(no_communicator), CASE(wrong_arguments), CASE(reductions_of_one_rank),
+          CASE(requests), CASE(groups), CASE(memory_of_one), CASE(bad_environment), CASE(bad_options), CASE(bad_quorum),
+          CASE(a_world_of_one_shrinks), CASE(memory_of_two), CASE(requests_progress_by_themselves),
+          CASE(eager_chunks_arrive_before_their_calls), CASE(finalize_waits_for_requests),
+          CASE(two_jobs_in_one_process), CASE(two_communicators_in_two_threads), CASE(different_strategies))

@@ -130,10 +130,8 @@ static void every_flipped_bit_is_noticed(void) {
                 pair(&client, &server);
                 CHECK_EQ(GW_DENIED, run(&client, &server, &up, &down, 160));
                 CHECK(!both_done(&client, &server));
-                if (!direction)
-                    CHECK(!gw_auth_done(&server));
-                else
-                    CHECK(!gw_auth_done(&client));
+                if (!direction) CHECK(!gw_auth_done(&server));
+                else CHECK(!gw_auth_done(&client));
             }
 }
 

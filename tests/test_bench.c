@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "bench/measure.h"
 #include "bench/data_pattern.h"
+#include "bench/measure.h"
 #include "test.h"
 
 static void case_as_text(void) {
@@ -118,5 +118,5 @@ static void measurements(void) {
     CHECK(measure(&broken, true, &wrong) == GW_SYSTEM && broken.calls == 1);
 }
 
-TEST_MAIN(CASE(case_as_text), CASE(sizes_and_bandwidths), CASE(patterns_notice),
-          CASE(pattern_of_all_is_the_sum), CASE(measurements))
+TEST_MAIN(CASE(case_as_text), CASE(sizes_and_bandwidths), CASE(patterns_notice), CASE(pattern_of_all_is_the_sum),
+          CASE(measurements))

@@ -333,5 +333,4 @@ static void messages_go_to_the_callback(void) { everywhere(2, log_rank); }
 
 TEST_MAIN(CASE(calls_are_checked), CASE(a_pointer_that_cannot_be_read_is_refused), CASE(uneven_all_to_all),
           CASE(ranks_that_disagree_are_told), CASE(uneven_gather_and_scatter), CASE(many_tensors_at_once),
-          CASE(forgotten_requests_are_completed), CASE(a_call_has_its_own_deadline),
-          CASE(messages_go_to_the_callback))
+          CASE(forgotten_requests_are_completed), CASE(a_call_has_its_own_deadline), CASE(messages_go_to_the_callback))

@@ -47,13 +47,13 @@ static void shards_cover_every_element_once_and_balance(void) {
 #define STEPS 12
 
 typedef struct worker {
-    gw_time free_at;              /* it has computed until then */
-    int step;                     /* that it computes, or waits for */
-    int answers;                  /* of this step that came */
+    gw_time free_at; /* it has computed until then */
+    int step;        /* that it computes, or waits for */
+    int answers;     /* of this step that came */
     uint64_t round[PARTITIONS];
     gw_time push_at[PARTITIONS], answer_at[PARTITIONS]; /* in flight until then; 0: not */
     bool pushed, dead;
-    int pace, dies_in;            /* dies_in: a step, or STEPS */
+    int pace, dies_in; /* dies_in: a step, or STEPS */
 } worker;
 
 typedef struct scene {
@@ -174,8 +174,9 @@ static bool play(uint64_t seed, gw_sync_rule rule, bool deaths) {
             if (!all || (s.late[p][w] && !rule.spare)) s.broken = true;
         }
     gw_clock_table_close(s.clocks);
-    if (!over || s.broken) printf("    seed %llu, at once %d, lead %llu, spare %d\n", (unsigned long long)seed,
-                                  rule.at_once, (unsigned long long)rule.staleness, rule.spare);
+    if (!over || s.broken)
+        printf("    seed %llu, at once %d, lead %llu, spare %d\n", (unsigned long long)seed, rule.at_once,
+               (unsigned long long)rule.staleness, rule.spare);
     return over && !s.broken;
 }
 

@@ -208,8 +208,7 @@ static void not_finite_arrives(void) {
                     run_decode(&r, sum_a);
                     bool arrived = everywhere ? any_not_finite(sum_a, COUNT) : !isfinite(sum_a[places[p]]);
                     bool right = step == 1 ? arrived : !any_not_finite(sum_a, COUNT);
-                    if (!right)
-                        printf("    %s, %f at %zu, step %d\n", codec_setup(s), (double)bad[b], places[p], step);
+                    if (!right) printf("    %s, %f at %zu, step %d\n", codec_setup(s), (double)bad[b], places[p], step);
                     CHECK(right);
                 }
                 run_close(&r);

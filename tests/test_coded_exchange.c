@@ -27,12 +27,21 @@ typedef struct mini {
     rank_state ranks[WORLD_MAX];
 } mini;
 
-static const char *host_name(void *ctx, int rank) { (void)ctx; (void)rank; return "host"; }
+static const char *host_name(void *ctx, int rank) {
+    (void)ctx;
+    (void)rank;
+    return "host";
+}
 static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
-    (void)ctx; (void)neighbour; (void)message;
+    (void)ctx;
+    (void)neighbour;
+    (void)message;
 }
 static void failed(void *ctx, const gw_error *error) { ((rank_state *)ctx)->error = *error; }
-static void slow(void *ctx, const char *sentence) { (void)ctx; (void)sentence; }
+static void slow(void *ctx, const char *sentence) {
+    (void)ctx;
+    (void)sentence;
+}
 
 static void step_rank(mini *m, int r) {
     rank_state *self = &m->ranks[r];
@@ -47,9 +56,17 @@ static void on_moved(void *ctx, int rank) {
     step_rank(m, rank);
 }
 static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
-    (void)ctx; (void)from; (void)to; (void)bytes; (void)length;
+    (void)ctx;
+    (void)from;
+    (void)to;
+    (void)bytes;
+    (void)length;
 }
-static void on_hang_up(void *ctx, int rank, int gone) { (void)ctx; (void)rank; (void)gone; }
+static void on_hang_up(void *ctx, int rank, int gone) {
+    (void)ctx;
+    (void)rank;
+    (void)gone;
+}
 static void on_timer(void *ctx, int rank) { on_moved(ctx, rank); }
 
 static const gw_codec_tensor *tensors(size_t count) {
@@ -157,9 +174,14 @@ static void all_ranks_agree(mini *m, const gw_codec_tensor *what) {
 static const struct {
     const char *codec;
     double loss;
-} losses[] = {{"none", 1e-6}, {"fp16", 2e-3}, {"bf16", 2e-2}, {"int8", 2e-2}, {"onebit", 3}, {"qsgd:bits=4", 1},
-              {"qsgd:bits=8", 0.2}, {"terngrad", 4}, {"topk", 1}, {"randomk", 6}, {"threshold", 1}, {"dgc", 1.1},
-              {"powersgd", 1.1}, {"doublesqueeze:codec=topk", 1.1}, {"doublesqueeze", 3}};
+} losses[] = {{"none", 1e-6},       {"fp16", 2e-3},
+              {"bf16", 2e-2},       {"int8", 2e-2},
+              {"onebit", 3},        {"qsgd:bits=4", 1},
+              {"qsgd:bits=8", 0.2}, {"terngrad", 4},
+              {"topk", 1},          {"randomk", 6},
+              {"threshold", 1},     {"dgc", 1.1},
+              {"powersgd", 1.1},    {"doublesqueeze:codec=topk", 1.1},
+              {"doublesqueeze", 3}};
 
 /* Of the first that the text begins with. */
 static double loss_max(const char *text) {
@@ -209,8 +231,7 @@ static void two_pass_and_one_pass_both_work(void) {
     }
 }
 
-static uint64_t bytes_of_step(const char *codec, int world, size_t count, gw_coded_form form,
-                              gw_coded_form *chosen) {
+static uint64_t bytes_of_step(const char *codec, int world, size_t count, gw_coded_form form, gw_coded_form *chosen) {
     mini m;
     open_mini(&m, world, codec, count, form);
     *chosen = gw_coded_exchange_chosen(m.ranks[0].exchange);

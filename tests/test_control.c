@@ -196,8 +196,8 @@ static void a_rank_that_continues_is_not_blamed(void) {
 }
 
 TEST_MAIN(CASE(the_graph_stays_connected_without_any_rank), CASE(neighbours_are_mutual),
-          CASE(an_error_without_a_reason_is_refused),
-          CASE(a_death_reaches_all_ranks), CASE(an_abort_reaches_all_ranks_with_its_text),
-          CASE(the_first_cause_is_kept), CASE(leaving_is_not_dying), CASE(silence_is_reported_at_the_deadline),
-          CASE(time_asleep_does_not_count_against_peers), CASE(the_end_of_the_chain_is_blamed),
-          CASE(a_cycle_of_waits_does_not_hide_the_slow_rank), CASE(a_rank_that_continues_is_not_blamed))
+          CASE(an_error_without_a_reason_is_refused), CASE(a_death_reaches_all_ranks),
+          CASE(an_abort_reaches_all_ranks_with_its_text), CASE(the_first_cause_is_kept), CASE(leaving_is_not_dying),
+          CASE(silence_is_reported_at_the_deadline), CASE(time_asleep_does_not_count_against_peers),
+          CASE(the_end_of_the_chain_is_blamed), CASE(a_cycle_of_waits_does_not_hide_the_slow_rank),
+          CASE(a_rank_that_continues_is_not_blamed))

@@ -258,12 +258,26 @@ static void a_file_comes_back(void) {
 
 static void wrong_files_are_refused(void) {
     static const char *const wrong[] = {
-        "", "gradwire-doctor 1\n", "gradwire-doctor 2\nhosts 1\n", "gradwire-doctor 1\nhosts 0\nend\n",
-        "gradwire-doctor 1\nhosts 1000\n", "gradwire-doctor 1\nhosts 1\nhost 1 a - 0 0\nend\n",
-        HEAD, HEAD "end", HEAD "end\nend\n", HEAD "link 0 0 1 1\nend\n", HEAD "link 0 2 1 1\nend\n",
-        HEAD "link 0 1 -1 1\nend\n", HEAD "link 0 1 1 0\nend\n", HEAD "link 0 1 1 nan\nend\n",
-        HEAD "link 0 1 inf 1\nend\n", HEAD "link 0 1 1e999 1\nend\n", HEAD "link  0 1 1 1\nend\n",
-        HEAD "link 0 1 1 1 \nend\n", HEAD "link 0 1 1 1\nlink 0 1 1 1\nend\n", HEAD "link 0 1 1 1 1\nend\n",
+        "",
+        "gradwire-doctor 1\n",
+        "gradwire-doctor 2\nhosts 1\n",
+        "gradwire-doctor 1\nhosts 0\nend\n",
+        "gradwire-doctor 1\nhosts 1000\n",
+        "gradwire-doctor 1\nhosts 1\nhost 1 a - 0 0\nend\n",
+        HEAD,
+        HEAD "end",
+        HEAD "end\nend\n",
+        HEAD "link 0 0 1 1\nend\n",
+        HEAD "link 0 2 1 1\nend\n",
+        HEAD "link 0 1 -1 1\nend\n",
+        HEAD "link 0 1 1 0\nend\n",
+        HEAD "link 0 1 1 nan\nend\n",
+        HEAD "link 0 1 inf 1\nend\n",
+        HEAD "link 0 1 1e999 1\nend\n",
+        HEAD "link  0 1 1 1\nend\n",
+        HEAD "link 0 1 1 1 \nend\n",
+        HEAD "link 0 1 1 1\nlink 0 1 1 1\nend\n",
+        HEAD "link 0 1 1 1 1\nend\n",
         HEAD "link 0 1 0x1 1\nend\n",
     };
     gw_doctor_table t = {0};

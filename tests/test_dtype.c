@@ -4,8 +4,8 @@
 #include "test.h"
 
 static void names_parse_back(void) {
-    static const char *const types[] = {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64",
-                                        "bool", "i16", "u16", "u32", "u64", "f8e4m3", "f8e5m2"};
+    static const char *const types[] = {"f32",  "f64", "f16", "bf16", "i8",  "u8",     "i32",   "i64",
+                                        "bool", "i16", "u16", "u32",  "u64", "f8e4m3", "f8e5m2"};
     static const char *const ops[] = {"sum", "avg", "min", "max", "prod", "band", "bor", "bxor"};
     gw_dtype dtype;
     gw_redop op;
@@ -47,7 +47,7 @@ static void accumulators(void) {
         CHECK_EQ(sum, gw_accumulator((gw_dtype)type, GW_SUM));
         CHECK_EQ(sum, gw_accumulator((gw_dtype)type, GW_PROD));
     }
-    static const gw_dtype average[] = {GW_F32, GW_F64, GW_F32, GW_F32, GW_I32, GW_I32, GW_I64, GW_I64,
+    static const gw_dtype average[] = {GW_F32,  GW_F64, GW_F32, GW_F32, GW_I32, GW_I32, GW_I64, GW_I64,
                                        GW_BOOL, GW_I32, GW_I32, GW_I64, GW_U64, GW_F32, GW_F32};
     for (int type = 0; type < GW_DTYPES; type++) CHECK_EQ(average[type], gw_accumulator((gw_dtype)type, GW_AVG));
 }

@@ -79,7 +79,7 @@ static void restarts_back_off(void) {
     CHECK_EQ(200 * GW_MILLISECOND, gw_elastic_backoff(&e, 0, 5 * GW_MILLISECOND));
     CHECK_EQ(100 * GW_MILLISECOND, gw_elastic_backoff(&e, 1, 5 * GW_MILLISECOND));
     for (int i = 0; i < 20; i++) total = gw_elastic_backoff(&e, 0, GW_MILLISECOND);
-    CHECK_EQ(15 * GW_SECOND, total); /* half the deadline */
+    CHECK_EQ(15 * GW_SECOND, total);                                            /* half the deadline */
     CHECK_EQ(100 * GW_MILLISECOND, gw_elastic_backoff(&e, 0, 200 * GW_SECOND)); /* it was up for long */
     close_job(&e, &hosts);
 }
@@ -148,9 +148,9 @@ static void hosts_that_accuse_each_other(void) {
     CHECK_EQ(0, cut_host("a:1,b:1,c:1", (const int[]){1, 0, 0}));
     CHECK_EQ(2, cut_host("a:1,b:1,c:1", (const int[]){2, 2, 0}));
     CHECK_EQ(1, cut_host("a:2,b:2,c:1", (const int[]){2, 3, 0, 1, 2}));
-    CHECK_EQ(1, cut_host("a:1,b:1", (const int[]){1, 0}));         /* the lower ranks stay */
+    CHECK_EQ(1, cut_host("a:1,b:1", (const int[]){1, 0}));               /* the lower ranks stay */
     CHECK_EQ(3, cut_host("a:1,b:1,c:1,d:1", (const int[]){2, 3, 0, 1})); /* then c, in the same way */
-    CHECK_EQ(-1, cut_host("a:2,b:2", (const int[]){3, 3, 3, 3}));  /* agreed */
+    CHECK_EQ(-1, cut_host("a:2,b:2", (const int[]){3, 3, 3, 3}));        /* agreed */
     CHECK_EQ(-1, cut_host("a:2,b:2", (const int[]){-1, -1, -1, -1}));
     CHECK_EQ(-1, cut_host("a:3", (const int[]){1, 0, 7}));
 }
@@ -243,7 +243,7 @@ static void heartbeats_of_other_processes(void) {
     close(file);
 }
 
-TEST_MAIN(CASE(lost_hosts), CASE(no_restart_at_the_end), CASE(ports_stay_in_their_range),
-          CASE(restarts_back_off), CASE(ranks_that_wait_in_regroup), CASE(hosts_that_accuse_each_other),
-          CASE(one_machine_is_not_cut_off_from_itself), CASE(silence),
-          CASE(heartbeats), CASE(heartbeats_of_other_processes))
+TEST_MAIN(CASE(lost_hosts), CASE(no_restart_at_the_end), CASE(ports_stay_in_their_range), CASE(restarts_back_off),
+          CASE(ranks_that_wait_in_regroup), CASE(hosts_that_accuse_each_other),
+          CASE(one_machine_is_not_cut_off_from_itself), CASE(silence), CASE(heartbeats),
+          CASE(heartbeats_of_other_processes))

@@ -282,8 +282,8 @@ static void disagreement(const char *strategy, int kind, size_t count, int world
         CHECK(job_ended(&j, r, 10));
         int before = test_failures;
         check_reported(&j, r, GW_MISMATCH, kind == OTHER_COUNT ? counted : odd[kind]);
-        CHECK(strstr(j.shared->member[r].text, kind == OTHER_ROOT ? "root 0" : ", sum") ||
-              kind == OTHER_TYPE || kind == OTHER_COUNT);
+        CHECK(strstr(j.shared->member[r].text, kind == OTHER_ROOT ? "root 0" : ", sum") || kind == OTHER_TYPE ||
+              kind == OTHER_COUNT);
         if (test_failures > before)
             printf("    %s, kind %d, %zu elements, rank %d of %d: %s\n", strategy, kind, count, r, world,
                    j.shared->member[r].text);

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define EACH 64       /* strangers of a sort at each door */
+#define EACH 64 /* strangers of a sort at each door */
 #define DOORS_MAX 16
 #define COUNT 50000
 

@@ -89,8 +89,9 @@ static void tools_run_to_their_end(void) {
     CHECK(strstr(error.text, "it said nothing") != NULL);
     CHECK_EQ(GW_SYSTEM, shell("exit 1", 20, NULL));
     error = none;
-    CHECK_EQ(GW_UNSUPPORTED, gw_subprocess_run(&(gw_subprocess){.words = (const char *const[]){"gw-no-such-tool", NULL},
-                                                    .seconds = 20}, &error));
+    CHECK_EQ(GW_UNSUPPORTED,
+             gw_subprocess_run(&(gw_subprocess){.words = (const char *const[]){"gw-no-such-tool", NULL}, .seconds = 20},
+                               &error));
     CHECK_STR("there is no gw-no-such-tool on this machine", error.text);
 }
 

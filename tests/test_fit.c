@@ -60,7 +60,7 @@ static void a_broken_model_file_is_explained(void) {
                                 "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
                                 "compute, at_once, error)");
     refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
-                                               "seconds, bytes per second");
+                                            "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",
            "x.model line 2: an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
     refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
@@ -131,8 +131,7 @@ static void broken_steps_are_explained(void) {
                  "s.csv line 2: ranks and per_host are whole numbers, and hosts are full");
     refuse_steps(STEPS "vgg16,8,1,0,schedule=wfbp\n", "s.csv line 2: step_ms is a number of milliseconds, more than 0");
     refuse_steps(STEPS "vgg61,8,1,1,schedule=wfbp\n", "s.csv line 2: cannot read vgg61: No such file or directory");
-    refuse_steps(STEPS "vgg16,8,1\n",
-                 "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
+    refuse_steps(STEPS "vgg16,8,1\n", "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
 }
 
 static void commas_of_a_strategy_are_its_own(void) {

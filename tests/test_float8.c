@@ -83,8 +83,8 @@ static void rounds_to_nearest_even(void) {
             check_around((float)here);
             check_around((float)((here + next) / 2));
         }
-    static const float edges[] = {448, 464, 480, 57344, 61440, 65536, 0x1p-10f, 0x1p-17f, 0x1p-126f, 0x1p-140f,
-                                  0x1p127f};
+    static const float edges[] = {448,      464,      480,       57344,     61440,   65536,
+                                  0x1p-10f, 0x1p-17f, 0x1p-126f, 0x1p-140f, 0x1p127f};
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) check_around(edges[i]);
 }
 

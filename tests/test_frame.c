@@ -95,5 +95,5 @@ static void refuses_a_stream_out_of_step(void) {
     CHECK_EQ(99, out.kind);
 }
 
-TEST_MAIN(CASE(survives_the_wire), CASE(refuses_what_is_out_of_range),
-          CASE(a_ready_to_send_has_a_tag_and_no_payload), CASE(refuses_a_stream_out_of_step))
+TEST_MAIN(CASE(survives_the_wire), CASE(refuses_what_is_out_of_range), CASE(a_ready_to_send_has_a_tag_and_no_payload),
+          CASE(refuses_a_stream_out_of_step))

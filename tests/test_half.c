@@ -37,10 +37,8 @@ static double rounded(double value, int digits, int lowest, double largest) {
 static void f16_widens_every_pattern(void) {
     for (unsigned bits = 0; bits < 0x10000; bits++) {
         float value = gw_f16_to_f32((uint16_t)bits);
-        if ((bits & 0x7fff) > 0x7c00)
-            CHECK(isnan(value) && (float_bits(value) & 0x400000));
-        else
-            CHECK(value == f16_value(bits) && !signbit(value) == !(bits >> 15));
+        if ((bits & 0x7fff) > 0x7c00) CHECK(isnan(value) && (float_bits(value) & 0x400000));
+        else CHECK(value == f16_value(bits) && !signbit(value) == !(bits >> 15));
         uint16_t back = gw_f32_to_f16(value);
         CHECK_EQ((bits & 0x7fff) > 0x7c00 ? bits | 0x200 : bits, back);
     }

@@ -37,8 +37,7 @@ static void launchers_are_understood(void) {
     gw_job_env pod;
     gw_error ignored;
     CHECK_EQ(GW_OK, find(NULL, ENV("JOB_COMPLETION_INDEX", "3", "WORLD_SIZE", "8", "MASTER_ADDR", "train-0.train"),
-                         &pod,
-                         &ignored));
+                         &pod, &ignored));
     CHECK_EQ(3, pod.rank);
     CHECK_EQ(8, pod.world);
     CHECK_STR("train-0.train", pod.master);
@@ -87,20 +86,24 @@ static void masters(void) {
                              "alpha,beta"),
                          &job_env, &error));
     CHECK_STR("alpha", job_env.master);
-    static const char *const lists[][2] = {{"n[7]", "n7"}, {"rack[1-2]n[03,5].x.org,z", "rack1n03.x.org"},
-                                           {"a", "a"}, {"n[1-2", "127.0.0.1"}, {"[", "127.0.0.1"}, {",", "127.0.0.1"}};
+    static const char *const lists[][2] = {{"n[7]", "n7"},     {"rack[1-2]n[03,5].x.org,z", "rack1n03.x.org"},
+                                           {"a", "a"},         {"n[1-2", "127.0.0.1"},
+                                           {"[", "127.0.0.1"}, {",", "127.0.0.1"}};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        CHECK_EQ(GW_OK, find(NULL, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_STEP_NUM_NODES", "2",
-                                       "SLURM_STEP_NODELIST", lists[i][0]), &job_env, &error));
+        CHECK_EQ(GW_OK, find(NULL,
+                             ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "8", "SLURM_STEP_NUM_NODES", "2",
+                                 "SLURM_STEP_NODELIST", lists[i][0]),
+                             &job_env, &error));
         CHECK_STR(lists[i][1], job_env.master);
     }
     static const char *const uris[][3] = {{"1.0;tcp://10.0.0.1,10.1.0.1:4000;tcp6://[fd00::2]:1", "2", "10.0.0.1"},
                                           {"1.0;tcp://10.0.0.1:4000", "1", "127.0.0.1"},
                                           {"1.0;usock", "2", "127.0.0.1"}};
     for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
-        CHECK_EQ(GW_OK, find(NULL, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "8",
-                                       "OMPI_MCA_orte_hnp_uri",
-                                       uris[i][0], "OMPI_MCA_orte_num_nodes", uris[i][1]), &job_env, &error));
+        CHECK_EQ(GW_OK, find(NULL,
+                             ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "8", "OMPI_MCA_orte_hnp_uri",
+                                 uris[i][0], "OMPI_MCA_orte_num_nodes", uris[i][1]),
+                             &job_env, &error));
         CHECK_STR(uris[i][2], job_env.master);
     }
 }

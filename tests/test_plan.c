@@ -23,8 +23,7 @@ static size_t total_of(const gw_plan_request *q) {
     case GW_COLL_ALLTOALL:
         for (int r = 0; r < q->topology.world; r++) total += q->counts ? q->counts[r] : q->count;
         return total;
-    default:
-        return q->count;
+    default: return q->count;
     }
 }
 
@@ -78,18 +77,12 @@ static uint32_t expected(const setting *s, int rank, size_t i) {
     int from = 0;
     switch (q->collective) {
     case GW_COLL_ALLREDUCE:
-    case GW_COLL_REDUCE:
-        return reduced(s, i);
-    case GW_COLL_REDUCE_SCATTER:
-        return s->sums[part_begin(q, rank) + i];
-    case GW_COLL_BROADCAST:
-        return input(q->root, i);
-    case GW_COLL_SCATTER:
-        return input(q->root, part_begin(q, rank) + i);
-    case GW_COLL_ALLTOALL:
-        return input((int)(i / q->count), (size_t)rank * q->count + i % q->count);
-    case GW_COLL_SEND:
-        return input(0, i);
+    case GW_COLL_REDUCE: return reduced(s, i);
+    case GW_COLL_REDUCE_SCATTER: return s->sums[part_begin(q, rank) + i];
+    case GW_COLL_BROADCAST: return input(q->root, i);
+    case GW_COLL_SCATTER: return input(q->root, part_begin(q, rank) + i);
+    case GW_COLL_ALLTOALL: return input((int)(i / q->count), (size_t)rank * q->count + i % q->count);
+    case GW_COLL_SEND: return input(0, i);
     default: /* gather, all-gather */
         if (!q->counts) return input((int)(i / q->count), i % q->count);
         while (part_begin(q, from + 1) <= i) from++;
@@ -141,17 +134,16 @@ static void give_buffers(machine *m, const setting *s, unsigned char **keep) {
 static void describe(const setting *s) {
     const gw_plan_request *q = &s->request;
     printf("    %s %s world %d count %zu%s chunk %zu pipeline %d root %d%s%s %s seed %" PRIu64 "\n",
-           s->builder->technique.name,
-           gw_collective_name(q->collective), q->topology.world, q->count, q->counts ? " (uneven)" : "", q->chunk_count,
-           q->pipeline, q->root, s->in_place ? " in place" : "", q->topology.coll ? " board" : "",
-           s->op == COMBINE_SUM ? "sum" : "order", s->seed);
+           s->builder->technique.name, gw_collective_name(q->collective), q->topology.world, q->count,
+           q->counts ? " (uneven)" : "", q->chunk_count, q->pipeline, q->root, s->in_place ? " in place" : "",
+           q->topology.coll ? " board" : "", s->op == COMBINE_SUM ? "sum" : "order", s->seed);
 }
 
 /* Only orders that do not depend on the position can be compared exactly; the others must agree between ranks. */
 static bool fixed_order(const setting *s) {
     return s->op == COMBINE_SUM || s->builder == &gw_plan_halving || s->builder == &gw_plan_pairwise ||
-           s->builder == &gw_plan_oneshot || s->builder == &gw_plan_doubling ||
-           s->builder == &gw_plan_direct || s->builder == &gw_plan_alltoallv;
+           s->builder == &gw_plan_oneshot || s->builder == &gw_plan_doubling || s->builder == &gw_plan_direct ||
+           s->builder == &gw_plan_alltoallv;
 }
 
 static void check_results(machine *m, const setting *s) {
@@ -160,9 +152,8 @@ static void check_results(machine *m, const setting *s) {
             uint32_t got = load(m, m->members[r].out, false, i);
             if (fixed_order(s))
                 ENSURE(m, got == (s->request.collective == GW_COLL_ALLTOALLV ? expected_alltoallv(&s->request, r, i)
-                                                                              : expected(s, r, i)));
-            else if (s->request.collective == GW_COLL_ALLREDUCE)
-                ENSURE(m, got == load(m, m->members[0].out, false, i));
+                                                                             : expected(s, r, i)));
+            else if (s->request.collective == GW_COLL_ALLREDUCE) ENSURE(m, got == load(m, m->members[0].out, false, i));
         }
     for (int r = 0; r < m->world && !s->in_place; r++)
         for (size_t i = 0; i < m->members[r].in_count; i++)
@@ -211,17 +202,10 @@ static void draw_hosts(uint64_t *state, int world, int *host_of) {
     int kind = (int)draw(state, 4), size = 1 + (int)draw(state, (uint64_t)world), hosts = 0;
     for (int r = 0; r < world; r++) {
         switch (kind) {
-        case 0:
-            host_of[r] = r / size;
-            break;
-        case 1:
-            host_of[r] = r % size;
-            break;
-        case 2:
-            host_of[r] = 0;
-            break;
-        default:
-            host_of[r] = (int)draw(state, (uint64_t)(hosts < size ? hosts + 1 : hosts));
+        case 0: host_of[r] = r / size; break;
+        case 1: host_of[r] = r % size; break;
+        case 2: host_of[r] = 0; break;
+        default: host_of[r] = (int)draw(state, (uint64_t)(hosts < size ? hosts + 1 : hosts));
         }
         if (host_of[r] >= hosts) hosts = host_of[r] + 1;
     }
@@ -261,10 +245,8 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
     static size_t counts[WORLD_MAX];
     uint64_t state = seed;
     bool grouped = builder == &gw_plan_hierarchical || builder == &gw_plan_direct;
-    if (builder == &gw_plan_direct)
-        memset(host_of, 0, sizeof host_of);
-    else
-        draw_hosts(&state, world, host_of);
+    if (builder == &gw_plan_direct) memset(host_of, 0, sizeof host_of);
+    else draw_hosts(&state, world, host_of);
     setting s = {.builder = builder,
                  .request = {.collective = collective,
                              .topology = {.world = world, .host_of = grouped ? host_of : NULL},
@@ -460,6 +442,5 @@ static void refusals(void) {
 }
 
 TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(oneshot), CASE(doubling),
-          CASE(hierarchical),
-          CASE(dissemination), CASE(alltoallv), CASE(pair), CASE(start_ups), CASE(barrier_holds), CASE(large_worlds),
-          CASE(large_counts), CASE(refusals))
+          CASE(hierarchical), CASE(dissemination), CASE(alltoallv), CASE(pair), CASE(start_ups), CASE(barrier_holds),
+          CASE(large_worlds), CASE(large_counts), CASE(refusals))

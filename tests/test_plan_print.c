@@ -54,11 +54,11 @@ static void every_step_once(void) {
 static void words(void) {
     char text[GW_ACTION_TEXT];
     gw_action step = {.kind = GW_ACTION_RECV_REDUCE,
-                    .src = {GW_SPACE_IN, 4, 8},
-                    .dst = {GW_SPACE_OUT, 4, 8},
-                    .land = {GW_SPACE_WORK, 0, 8},
-                    .finish = true,
-                    .ready = {{1, 1, 4}, {0}, {2, 4, 1}}};
+                      .src = {GW_SPACE_IN, 4, 8},
+                      .dst = {GW_SPACE_OUT, 4, 8},
+                      .land = {GW_SPACE_WORK, 0, 8},
+                      .finish = true,
+                      .ready = {{1, 1, 4}, {0}, {2, 4, 1}}};
     CHECK_STR("out[4,12) = in[4,12) op landed, finished", gw_action_where_text(&step, text));
     CHECK_STR("#1 >= 4, #2..5 >= 1", gw_waits_text(step.ready, text));
     CHECK_STR("-", gw_waits_text(step.free, text));

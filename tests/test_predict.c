@@ -220,7 +220,6 @@ static void large_worlds(void) {
 }
 
 TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
-          CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake),
-          CASE(one_at_a_time_is_sequential), CASE(synchronization_hides_or_skips),
-          CASE(servers_cost_what_they_say), CASE(codecs_send_less),
+          CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake), CASE(one_at_a_time_is_sequential),
+          CASE(synchronization_hides_or_skips), CASE(servers_cost_what_they_say), CASE(codecs_send_less),
           CASE(one_host_stands_for_all), CASE(everything_ends), CASE(large_worlds))

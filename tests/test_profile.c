@@ -51,8 +51,7 @@ static void refuse(const char *text, const char *sentence) {
 
 static void says_what_is_wrong_and_where(void) {
     refuse("", "dir/x.csv has no layers; a profile is: layer,kind,parameter_bytes,forward_us,backward_us");
-    refuse("# only\n" HEAD,
-           "dir/x.csv has no layers; a profile is: layer,kind,parameter_bytes,forward_us,backward_us");
+    refuse("# only\n" HEAD, "dir/x.csv has no layers; a profile is: layer,kind,parameter_bytes,forward_us,backward_us");
     refuse("0,Conv2d,4,1,1\n",
            "dir/x.csv line 1: a profile begins with the header layer,kind,parameter_bytes,forward_us,backward_us");
     refuse(HEAD "0,Conv2d,4,1\n", "dir/x.csv line 2: it has 4 fields, not 5 (layer,kind,parameter_bytes,forward_us,"

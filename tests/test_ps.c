@@ -322,5 +322,4 @@ static void closing_early_is_an_error(void) {
 }
 
 TEST_MAIN(CASE(bsp_over_servers_equals_direct), CASE(servers_that_keep_weights), CASE(backup_does_not_wait),
-          CASE(a_rank_left_behind_by_backup_catches_up),
-          CASE(refusals), CASE(closing_early_is_an_error))
+          CASE(a_rank_left_behind_by_backup_catches_up), CASE(refusals), CASE(closing_early_is_an_error))

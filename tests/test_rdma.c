@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-static const size_t sizes[] = {0,     1,     63,    1000,  16287, 16288, 16289, 16384,
-                               65536, 98304, 4,     50000, 1048576, 1048577, 3 << 20};
+static const size_t sizes[] = {0,     1,     63, 1000,  16287,   16288,   16289,  16384,
+                               65536, 98304, 4,  50000, 1048576, 1048577, 3 << 20};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
 static const char *const providers[] = {"tcp", "shm"};
@@ -310,7 +310,8 @@ static void providers_must_agree(void) {
     POLL_UNTIL(m, a->lost[1] == 1 && b->lost[0] == 1);
     CHECK_EQ(GW_MISMATCH, a->lost_status);
     CHECK_STR("it uses libfabric's provider shm, and this rank tcp;ofi_rxm: choose one with "
-              "transport=rdma:provider=NAME", a->lost_detail);
+              "transport=rdma:provider=NAME",
+              a->lost_detail);
     rdma_mesh_close(m);
 }
 
@@ -429,14 +430,25 @@ static void options_are_checked(void) {
 }
 
 int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        CASE(offered_both_ways), CASE(granted_is_not_copied), CASE(registrations_are_kept), CASE(less_than_granted),
-        CASE(grants_and_offers_cross), CASE(all_to_all), CASE(sending_from_callbacks),
-        CASE(a_stuck_peer_holds_up_nobody), CASE(leaving_is_reported_after_the_last_message),
-        CASE(reset_begins_a_new_generation), CASE(broken_in_the_middle), CASE(generations_wait_for_each_other),
-        CASE(no_recv_buffer_is_a_loss), CASE(a_refused_peer_is_lost), CASE(providers_must_agree),
-        CASE(sleepers_wake), CASE(remains_of_a_killed_process_are_removed),
-        CASE(strangers_are_ignored), CASE(options_are_checked)};
+    static const test_case cases[] = {CASE(offered_both_ways),
+                                      CASE(granted_is_not_copied),
+                                      CASE(registrations_are_kept),
+                                      CASE(less_than_granted),
+                                      CASE(grants_and_offers_cross),
+                                      CASE(all_to_all),
+                                      CASE(sending_from_callbacks),
+                                      CASE(a_stuck_peer_holds_up_nobody),
+                                      CASE(leaving_is_reported_after_the_last_message),
+                                      CASE(reset_begins_a_new_generation),
+                                      CASE(broken_in_the_middle),
+                                      CASE(generations_wait_for_each_other),
+                                      CASE(no_recv_buffer_is_a_loss),
+                                      CASE(a_refused_peer_is_lost),
+                                      CASE(providers_must_agree),
+                                      CASE(sleepers_wake),
+                                      CASE(remains_of_a_killed_process_are_removed),
+                                      CASE(strangers_are_ignored),
+                                      CASE(options_are_checked)};
     rdma_or_skip();
     return test_main(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

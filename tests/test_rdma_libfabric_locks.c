@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "transport/rdma/rdma.h"
-#include "transport/rdma/rdma_library.h"
 #include "transport/rdma/rdma_libfabric_locks.h"
+#include "transport/rdma/rdma_library.h"
 
 #include <signal.h>
 #include <stdatomic.h>

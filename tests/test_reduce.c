@@ -38,17 +38,24 @@ static void release(void) {
 
 /* One random element of a type: half the time a corner, else any bits or a moderate number. */
 static uint64_t nasty(gw_rng *rng, gw_dtype type) {
-    static const uint64_t f32[] = {0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x3f800000, 0xbf800000, 0x7f7fffff,
-                                   0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0x7fffffff,
-                                   0x477ff000, 0x477fefff, 0x33000000, 0x33000001, 0x38800000, 0x387fffff};
-    static const uint64_t f64[] = {0, UINT64_C(1) << 63, 1, UINT64_C(0x7fefffffffffffff), INFINITE,
-                                   INFINITE | UINT64_C(1) << 63, UINT64_C(0x7ff8000000000000), INFINITE | 1,
+    static const uint64_t f32[] = {0,          0x80000000, 1,          0x80000001, 0x7fffff,   0x800000,
+                                   0x3f800000, 0xbf800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                                   0x7fc00000, 0xffc00001, 0x7f800001, 0x7fffffff, 0x477ff000, 0x477fefff,
+                                   0x33000000, 0x33000001, 0x38800000, 0x387fffff};
+    static const uint64_t f64[] = {0,
+                                   UINT64_C(1) << 63,
+                                   1,
+                                   UINT64_C(0x7fefffffffffffff),
+                                   INFINITE,
+                                   INFINITE | UINT64_C(1) << 63,
+                                   UINT64_C(0x7ff8000000000000),
+                                   INFINITE | 1,
                                    UINT64_C(0x3ff0000000000000)};
-    static const uint64_t f16[] = {0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x7bff, 0xfbff, 0x7c00,
-                                   0xfc00, 0x7e00, 0x7c01, 0xffff};
+    static const uint64_t f16[] = {0,      0x8000, 1,      0x8001, 0x3ff,  0x400, 0x7bff,
+                                   0xfbff, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 0xffff};
     static const uint64_t bf16[] = {0, 0x8000, 1, 0x807f, 0x80, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff};
-    static const uint64_t whole[] = {0, 1, UINT64_MAX, INT8_MAX, 0x80, INT16_MAX, 0x8000, INT32_MAX, 0x80000000,
-                                     INT64_MAX, UINT64_C(1) << 63};
+    static const uint64_t whole[] = {0,         1,          UINT64_MAX, INT8_MAX,         0x80, INT16_MAX, 0x8000,
+                                     INT32_MAX, 0x80000000, INT64_MAX,  UINT64_C(1) << 63};
     uint64_t bits = gw_rng_u64(rng);
     uint32_t draw = gw_rng_u32(rng), pick = draw >> 8;
 #define PICK(table) table[pick % (sizeof table / sizeof table[0])]
@@ -359,7 +366,7 @@ static void known_bits_and_bools(void) {
 static void known_float8(void) {
     uint8_t one = gw_f32_to_f8e4m3(1), sixteen = gw_f32_to_f8e4m3(16), most = gw_f32_to_f8e4m3(448);
     MANY(uint8_t, GW_F8E4M3, GW_SUM, gw_f32_to_f8e4m3(18), sixteen, one, one); /* alone, it would stay at 16 */
-    MANY(uint8_t, GW_F8E4M3, GW_SUM, most, most, gw_f32_to_f8e4m3(20)); /* there is no infinity */
+    MANY(uint8_t, GW_F8E4M3, GW_SUM, most, most, gw_f32_to_f8e4m3(20));        /* there is no infinity */
     MANY(uint8_t, GW_F8E4M3, GW_SUM, most, most, sixteen);
     MANY(uint8_t, GW_F8E4M3, GW_AVG, most, most, most, most);
     MANY(uint8_t, GW_F8E4M3, GW_MAX, 0x80, 0x80, 0x00);

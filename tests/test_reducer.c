@@ -12,12 +12,12 @@
 #define STEPS 6
 
 static const size_t counts[TENSORS] = {300, 0, 70001, 16, 5, 40000, 1};
-static const char *const names[TENSORS] = {"conv.weight", "empty", "fc1.weight", "fc1.bias", "norm", "fc2.weight",
-                                           "fc2.bias"};
+static const char *const names[TENSORS] = {"conv.weight", "empty",      "fc1.weight", "fc1.bias",
+                                           "norm",        "fc2.weight", "fc2.bias"};
 
-static const char *line;  /* of the job that runs */
+static const char *line; /* of the job that runs */
 static int world, port;
-static bool scattered;    /* gradients are not contiguous */
+static bool scattered; /* gradients are not contiguous */
 
 typedef struct model {
     gw_reducer_tensor tensors[TENSORS];
@@ -143,8 +143,7 @@ static void check_means(const member *s, int number) {
     for (int t = 0; t < TENSORS; t++) {
         CHECK_EQ(GW_OK, gw_reducer_wait(s->reducer, t));
         const float *gradient = s->m.tensors[t].gradient;
-        for (size_t i = 0; number && i < counts[t]; i += 7)
-            CHECK(fabs(gradient[i] - mean_of(t, i, number - 1)) < 1e-3);
+        for (size_t i = 0; number && i < counts[t]; i += 7) CHECK(fabs(gradient[i] - mean_of(t, i, number - 1)) < 1e-3);
     }
 }
 

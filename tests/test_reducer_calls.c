@@ -10,7 +10,7 @@
 #define COLS 600
 #define WEIGHT 2 /* the tensor that arch=sfb sends as factors */
 
-static const size_t counts[TENSORS] = {300, 0, ROWS * COLS, ROWS, 1};
+static const size_t counts[TENSORS] = {300, 0, ROWS *COLS, ROWS, 1};
 static const char *const names[TENSORS] = {"embedding", "empty", "fc.weight", "fc.bias", "scale"};
 
 static const char *line; /* of the job that runs */
@@ -335,8 +335,7 @@ static void stays_alone(int rank) {
             for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(m.reducer, t));
         }
     for (int t = 0; t < TENSORS; t++)
-        for (size_t i = 0; i < counts[t]; i++)
-            CHECK(((float *)m.tensors[t].gradient)[i] == gradient_of(rank, t, i, 1));
+        for (size_t i = 0; i < counts[t]; i++) CHECK(((float *)m.tensors[t].gradient)[i] == gradient_of(rank, t, i, 1));
     SAYS(GW_INVALID, "gw_reducer_ready: there is no tensor 9", gw_reducer_ready(m.reducer, 9));
     CHECK_EQ(0, gw_reducer_read_counters(m.reducer).messages_sent);
     CHECK_EQ(0, gw_reducer_reached(m.reducer, 0));

@@ -46,10 +46,10 @@ typedef struct scene {
 /* What one rank saw; written by the rank. */
 typedef struct seen {
     _Atomic int committed, steps, over, died; /* died: in gw_reducer_resume */
-    int refused;              /* the strategy has no meaning */
-    char text[400];           /* what was broken first, "": nothing */
-    uint64_t result[2][STEPS_MAX][TENSORS]; /* hashes, before and after the loss; 0: none */
-    uint64_t moved[TENSORS], ended[TENSORS]; /* hashes of weights and momentum */
+    int refused;                              /* the strategy has no meaning */
+    char text[400];                           /* what was broken first, "": nothing */
+    uint64_t result[2][STEPS_MAX][TENSORS];   /* hashes, before and after the loss; 0: none */
+    uint64_t moved[TENSORS], ended[TENSORS];  /* hashes of weights and momentum */
 } seen;
 
 static scene now;      /* in a rank too */
@@ -64,8 +64,8 @@ static gw_reducer *reducer;
 static float *gradients, *weights, *momentum;
 static size_t at[TENSORS];
 static _Atomic bool failure_seen; /* a call has failed, and the reducer has not resumed since */
-static uint64_t number;      /* of the step under way */
-static uint64_t own[2][TENSORS]; /* hashes of the gradients given in a step, and in the one before (delayed) */
+static uint64_t number;           /* of the step under way */
+static uint64_t own[2][TENSORS];  /* hashes of the gradients given in a step, and in the one before (delayed) */
 
 static void broken(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void broken(const char *format, ...) {
@@ -180,8 +180,8 @@ static float *state(void *ctx, int tensor, int which) {
 
 static void hash_weights(uint64_t *hashes) {
     for (int t = 0; t < TENSORS; t++)
-        hashes[t] = hash_of(weights + at[t], counts[t]) ^
-                    (!now.periodic ? hash_of(momentum + at[t], counts[t]) * 3 : 0);
+        hashes[t] =
+            hash_of(weights + at[t], counts[t]) ^ (!now.periodic ? hash_of(momentum + at[t], counts[t]) * 3 : 0);
 }
 
 /* Where the caller updates by itself: which steps its weights have had. */

@@ -1,9 +1,9 @@
 /* test_rendezvous.c - ranks as threads meet on loopback, or all of them get the reason why they cannot. */
 #include "bootstrap/rendezvous.h"
 
+#include "bootstrap/listen.h"
 #include "free_port.h"
 #include "test.h"
-#include "bootstrap/listen.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -97,10 +97,8 @@ static void *run(void *arg) {
     if (m->status == GW_OK) m->status = gw_endpoint_describe(m->job_env.rank, &address, &mine, &m->error);
     if (m->status == GW_OK) {
         memset(mine.transport, 100 + m->job_env.rank, sizeof mine.transport);
-        if (m->over)
-            m->status = be_over(connections);
-        else if (m->leaves)
-            m->status = join_and_leave(connections, &rendezvous, mine, m->job_env.world);
+        if (m->over) m->status = be_over(connections);
+        else if (m->leaves) m->status = join_and_leave(connections, &rendezvous, mine, m->job_env.world);
         else
             m->status = gw_rendezvous(connections, &rendezvous, &mine, m->job_env.world,
                                       start + (gw_time)(m->deadline_s * (double)GW_SECOND), m->all, &m->error);

@@ -167,10 +167,9 @@ static void closed_forms_match_the_plans(void) {
                 gw_cost cost = gw_plan_cost(plans[b], &request);
                 CHECK_EQ(cost.start_ups, (uint64_t)work.rounds);
                 double mean = (double)(cost.elements + cost.wide_elements) / world;
-                bool balanced = plans[b] != &gw_plan_tree && collective != GW_COLL_REDUCE &&
-                                collective != GW_COLL_BROADCAST &&
-                                ((plans[b] != &gw_plan_halving && plans[b] != &gw_plan_doubling) ||
-                                 (world & (world - 1)) == 0);
+                bool balanced =
+                    plans[b] != &gw_plan_tree && collective != GW_COLL_REDUCE && collective != GW_COLL_BROADCAST &&
+                    ((plans[b] != &gw_plan_halving && plans[b] != &gw_plan_doubling) || (world & (world - 1)) == 0);
                 if (balanced) CHECK(work.bytes > 0.999 * mean && work.bytes < 1.001 * mean);
                 if (balanced) CHECK_EQ(cost.messages, (uint64_t)(work.messages * world));
                 CHECK(work.bytes >= 0.999 * mean);

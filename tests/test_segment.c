@@ -85,9 +85,15 @@ static void endpoints_say_who_is_apart(void) {
     static const struct {
         int byte;
         const char *reason;
-    } wrong[] = {{0, "offers no shared memory"}, {8, "/proc/"}, {12, "doorbell"}, {16, "cookie"},
-                 {32, "another host"},           {48, "another network namespace"}, {52, "another pid namespace"},
-                 {56, "another user"},           {60, "not its shared page"}};
+    } wrong[] = {{0, "offers no shared memory"},
+                 {8, "/proc/"},
+                 {12, "doorbell"},
+                 {16, "cookie"},
+                 {32, "another host"},
+                 {48, "another network namespace"},
+                 {52, "another pid namespace"},
+                 {56, "another user"},
+                 {60, "not its shared page"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         gw_error cause = {.status = GW_OK};
         memcpy(bad, good, sizeof bad);

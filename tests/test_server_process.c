@@ -1,8 +1,8 @@
 /* test_server_process.c - parameter servers in processes of their own: the same bits as all-reduce among the workers,
  * every synchronization, refusals, and ranks that cannot commit. */
 #include <math.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -174,9 +174,14 @@ static void count_steps(gw_comm *comm) {
 }
 
 static void every_synchronization_over_server_processes(void) {
-    static const char *const lines[] = {"sync=asp", "sync=ssp:staleness=1", "sync=backup:n=1", "sync=delayed:warmup=2",
-                                        "sync=periodic:every=2", "arch=ps:servers=2,replicas=1 sync=asp",
-                                        "sync=asp compress=topk:ratio=1,feedback=both", "compress=fp16",
+    static const char *const lines[] = {"sync=asp",
+                                        "sync=ssp:staleness=1",
+                                        "sync=backup:n=1",
+                                        "sync=delayed:warmup=2",
+                                        "sync=periodic:every=2",
+                                        "arch=ps:servers=2,replicas=1 sync=asp",
+                                        "sync=asp compress=topk:ratio=1,feedback=both",
+                                        "compress=fp16",
                                         "sync=ssp:staleness=3 schedule=bytescheduler"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) run(lines[i], 3, 2, count_steps);
 }

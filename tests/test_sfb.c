@@ -59,7 +59,9 @@ static void factors_rebuild_the_matrix(void) {
 static const struct {
     const char *name;
     size_t count, rows, batch;
-} shapes[TENSORS] = {{"conv", 20000, 0, 0}, {"fc1.weight", ROWS * COLS, ROWS, 4}, {"fc1.bias", ROWS, 0, 0},
+} shapes[TENSORS] = {{"conv", 20000, 0, 0},
+                     {"fc1.weight", ROWS *COLS, ROWS, 4},
+                     {"fc1.bias", ROWS, 0, 0},
                      {"fc2.weight", 10 * ROWS, 10, 4}};
 
 static int world, port;
@@ -193,8 +195,11 @@ static void equals_dense(int rank) {
 }
 
 static void processes_get_the_dense_result(void) {
-    static const char *const lines[] = {"arch=sfb", "arch=sfb schedule=p3:slice=64K", "arch=sfb:servers=2 schedule=p3",
-                                        "arch=sfb schedule=dear", "arch=sfb schedule=fifo",
+    static const char *const lines[] = {"arch=sfb",
+                                        "arch=sfb schedule=p3:slice=64K",
+                                        "arch=sfb:servers=2 schedule=p3",
+                                        "arch=sfb schedule=dear",
+                                        "arch=sfb schedule=fifo",
                                         "arch=sfb:servers=1 schedule=bytescheduler:slice=64K,credit=64K"};
     for (int i = 0; i < 6; i++) {
         line = lines[i];

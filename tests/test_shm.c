@@ -99,9 +99,7 @@ static void on_lost(void *ctx, int peer, gw_status status, const char *detail) {
 static const gw_sink sink = {
     .recv_buffer = on_recv_buffer, .part = on_piece, .arrived = on_arrived, .sent = on_sent, .lost = on_lost};
 
-static void start_engine(rank_env *env) {
-    engine = (fake_engine){.env = env};
-}
+static void start_engine(rank_env *env) { engine = (fake_engine){.env = env}; }
 
 static void stop_engine(void) {
     CHECK_EQ(0, engine.lost);
@@ -134,8 +132,8 @@ static void drive(rank_env *env, uint64_t received, uint64_t sent) {
     }
 }
 
-static const uint64_t lengths[] = {0, 1, 3, 1023, 16384, LENT_BYTES_MIN - 1, LENT_BYTES_MIN, 65535, PART_BYTES,
-                                   65540, 131072, 150004, RING_BYTES + 8, (4 << 20) + 4};
+static const uint64_t lengths[] = {0,     1,          3,     1023,   16384,  LENT_BYTES_MIN - 1, LENT_BYTES_MIN,
+                                   65535, PART_BYTES, 65540, 131072, 150004, RING_BYTES + 8,     (4 << 20) + 4};
 #define LENGTHS (sizeof lengths / sizeof lengths[0])
 
 /* Every rank sends every length to every rank; each length from shared or from private memory. */

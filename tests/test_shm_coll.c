@@ -32,8 +32,8 @@ typedef struct trial {
 } trial;
 
 static void store_value(gw_dtype dtype, uint8_t *at, uint32_t bits, bool product) {
-    float value = product ? 1.0f + (float)(bits % 500) / 1000
-                          : ((float)(bits & 0x3ff) - 512) * (float)(1 << (bits >> 28)) / 4096;
+    float value =
+        product ? 1.0f + (float)(bits % 500) / 1000 : ((float)(bits & 0x3ff) - 512) * (float)(1 << (bits >> 28)) / 4096;
     double wide = (double)value * (1 + 1e-10 * (bits >> 20));
     uint64_t whole = (uint64_t)bits * 2654435761; /* other types: any bits */
     if (dtype == GW_F16) whole = gw_f32_to_f16(value);

@@ -20,8 +20,7 @@ static double path_total(const gw_time_breakdown *path) {
 }
 
 /* Every rank sends and receives as much as any other, one message at a time: start-ups and a rank's share of bytes. */
-static void check_even(const gw_plan_builder *builder, gw_collective collective, int world, size_t count,
-                       bool large) {
+static void check_even(const gw_plan_builder *builder, gw_collective collective, int world, size_t count, bool large) {
     alone a = alone_make("switch", world, 1);
     gw_plan_sim_spec spec = spec_of(builder, collective, count, 1 << 30);
     alone_run(&a, &spec);
@@ -240,8 +239,7 @@ static void no_rate_can_be_raised(void) {
     for (int i = 0; i < LINKS; i++) rates[i] = 50 + (double)((random = random * 6364136223846793005u + 1) >> 58);
     CHECK_EQ(GW_OK, gw_flow_net_open(&net, &events, rates, LINKS, &error));
     for (int f = 0; f < FLOWS; f++) {
-        for (int h = 0; h < 3; h++)
-            ways[f][h] = 4 * h + (int)((random = random * 6364136223846793005u + 1) >> 62);
+        for (int h = 0; h < 3; h++) ways[f][h] = 4 * h + (int)((random = random * 6364136223846793005u + 1) >> 62);
         CHECK_EQ(GW_OK, gw_net_flow_init(net, &flows[f], ways[f], 3, NULL, &error));
         gw_net_flow_load(&flows[f], 1e6);
     }
@@ -344,8 +342,7 @@ static void an_oversubscribed_tree_is_full_speed_in_order(void) {
 }
 
 TEST_MAIN(CASE(links_are_shared_fairly), CASE(a_token_bucket_passes_saved_bytes), CASE(no_rate_can_be_raised),
-          CASE(flows_share_a_common_link),
-          CASE(routes_have_their_length), CASE(a_wrong_topology_is_explained),
+          CASE(flows_share_a_common_link), CASE(routes_have_their_length), CASE(a_wrong_topology_is_explained),
           CASE(an_oversubscribed_tree_is_full_speed_in_order), CASE(closed_form_of_even_plans),
           CASE(closed_form_of_the_tree), CASE(chunks_hide_latency), CASE(reducing_takes_time),
           CASE(one_host_stands_for_all), CASE(different_hosts_are_not_folded),

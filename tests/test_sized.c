@@ -29,7 +29,10 @@ static void an_older_struct_keeps_the_defaults_of_new_fields(void) {
 
 static void a_newer_struct_is_read_as_long_as_its_new_fields_are_unset(void) {
     new_struct given = {.size = sizeof given, .a = 5};
-    struct { size_t size; int a, b; } read = {.a = 1};
+    struct {
+        size_t size;
+        int a, b;
+    } read = {.a = 1};
     gw_error error = {.rank = -1};
     CHECK_EQ(GW_OK, gw_sized_read(&read, sizeof read, &given, sizeof given, sizeof(size_t), "test", &error));
     CHECK_EQ(5, read.a);
@@ -58,5 +61,5 @@ static void what_one_side_does_not_know_is_left_out(void) {
 }
 
 TEST_MAIN(CASE(an_older_struct_keeps_the_defaults_of_new_fields),
-          CASE(a_newer_struct_is_read_as_long_as_its_new_fields_are_unset),
-          CASE(a_struct_without_a_size_is_refused), CASE(what_one_side_does_not_know_is_left_out))
+          CASE(a_newer_struct_is_read_as_long_as_its_new_fields_are_unset), CASE(a_struct_without_a_size_is_refused),
+          CASE(what_one_side_does_not_know_is_left_out))

@@ -61,10 +61,8 @@ static void logged(const char *setting, int width, char *text, size_t bytes) {
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        if (setting)
-            setenv("GRADWIRE_LOG", setting, 1);
-        else
-            unsetenv("GRADWIRE_LOG");
+        if (setting) setenv("GRADWIRE_LOG", setting, 1);
+        else unsetenv("GRADWIRE_LOG");
         for (int level = GW_LOG_ERROR; level <= GW_LOG_TRACE; level++)
             gw_log((gw_log_level)level, level - 1, "n%0*d", width, 7);
         _exit(0);

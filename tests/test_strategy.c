@@ -55,14 +55,10 @@ static double variant(const gw_param *param, int which) {
     if (param->kind == GW_PARAM_FLAG) return which % 2;
     double within = (param->lowest + param->highest) / 3;
     switch (which) {
-    case 0:
-        return param->preset;
-    case 1:
-        return param->lowest;
-    case 2:
-        return param->highest;
-    default:
-        return param->kind == GW_PARAM_NUMBER ? within : floor(within);
+    case 0: return param->preset;
+    case 1: return param->lowest;
+    case 2: return param->highest;
+    default: return param->kind == GW_PARAM_NUMBER ? within : floor(within);
     }
 }
 

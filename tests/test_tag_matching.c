@@ -20,7 +20,7 @@ typedef struct model_send {
 typedef struct model {
     model_send ready[RECVS]; /* announced, with all predecessors */
     int ready_count;
-    gw_tag_recv recv[RECVS]; /* as posted; also the nodes of the code under test */
+    gw_tag_recv recv[RECVS];   /* as posted; also the nodes of the code under test */
     int matched_source[RECVS]; /* -1: not matched */
     uint64_t matched_number[RECVS];
     int recv_count;
@@ -80,8 +80,8 @@ static void matched(run *r, const gw_tag_recv *recv, const gw_tag_send *send) {
 static void post(run *r) {
     int at = r->m.recv_count;
     gw_tag_send send;
-    r->m.recv[at] = (gw_tag_recv){.source = below(&r->rng, 3) ? below(&r->rng, RANKS) : GW_ANY_SOURCE,
-                                  .tag = below(&r->rng, 3)};
+    r->m.recv[at] =
+        (gw_tag_recv){.source = below(&r->rng, 3) ? below(&r->rng, RANKS) : GW_ANY_SOURCE, .tag = below(&r->rng, 3)};
     model_post(&r->m, at);
     if (gw_tags_post(r->tags, &r->m.recv[at], &send)) matched(r, &r->m.recv[at], &send);
 }

@@ -7,8 +7,8 @@
 #include "bootstrap/congestion.h"
 #include "bootstrap/listen.h"
 
-static const size_t sizes[] = {0,     1,     63,    64,    65,    1000,  16383,   16384,   16385,
-                               32703, 32704, 32705, 65536, 98304, 4,     1048576, 1048577, 3 << 20};
+static const size_t sizes[] = {0,     1,     63,    64,    65,    1000, 16383,   16384,   16385,
+                               32703, 32704, 32705, 65536, 98304, 4,    1048576, 1048577, 3 << 20};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
 static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
@@ -331,8 +331,8 @@ static void options_are_checked(void) {
     CHECK(t == NULL);
 }
 
-TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(parts),
-          CASE(parts_through_small_buffers), CASE(all_to_all), CASE(simultaneous_dial),
-          CASE(the_lower_rank_dials), CASE(peer_connects_first), CASE(three_streams), CASE(grants_overtake_data),
-          CASE(a_stuck_peer_holds_up_nobody), CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet),
-          CASE(socket_options), CASE(connections_begin_without_bbr), CASE(options_are_checked))
+TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(parts), CASE(parts_through_small_buffers),
+          CASE(all_to_all), CASE(simultaneous_dial), CASE(the_lower_rank_dials), CASE(peer_connects_first),
+          CASE(three_streams), CASE(grants_overtake_data), CASE(a_stuck_peer_holds_up_nobody),
+          CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet), CASE(socket_options),
+          CASE(connections_begin_without_bbr), CASE(options_are_checked))

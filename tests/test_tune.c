@@ -217,9 +217,9 @@ static const struct {
     size_t count;
     int forward, backward;
 } vgg[] = {
-    {1, 418, 471}, {36, 851, 1941}, {72, 274, 662}, {144, 419, 919}, {288, 190, 308}, {576, 298, 445},
+    {1, 418, 471},   {36, 851, 1941},  {72, 274, 662},   {144, 419, 919},  {288, 190, 308},  {576, 298, 445},
     {576, 265, 574}, {1152, 161, 239}, {2304, 253, 353}, {2304, 210, 470}, {2304, 100, 119}, {2304, 71, 119},
-    {2304, 79, 142}, {100356, 45, 72}, {16388, 15, 12}, {4000, 6, 9},
+    {2304, 79, 142}, {100356, 45, 72}, {16388, 15, 12},  {4000, 6, 9},
 };
 
 static double step_us(const char *schedule) {
@@ -249,8 +249,7 @@ static void tunes_a_step_in_virtual_time(void) {
                                          {.lowest = 16 * K, .highest = M, .preset = M}};
     double preset = preset_of(slices, sizes, 2), best = INFINITY;
     for (int a = 0; a < 4; a++)
-        for (int b = 0; b < 3; b++)
-            best = fmin(best, slices((double[]){16 * K * pow(2.8, a), 32 * K * pow(5, b)}));
+        for (int b = 0; b < 3; b++) best = fmin(best, slices((double[]){16 * K * pow(2.8, a), 32 * K * pow(5, b)}));
     found result = search(slices, sizes, 2, 0, 1);
     printf("    preset %.0f us, best of 12 %.0f us, tuned %.0f us (slice %.0f K, credit %.0f K) in %d trials\n", preset,
            best, slices(result.values), result.values[0] / K, result.values[1] / K, result.trials);

@@ -109,10 +109,8 @@ static void *live(void *arg) {
         r->status = gw_rendezvous(r->connections, &r->rendezvous, &mine, WORLD,
                                   gw_clock_now() + TEST_PATIENCE_S * GW_SECOND, all, &r->error);
     if (r->status != GW_OK) return NULL;
-    if (r->number == 0)
-        serve_echo(r);
-    else
-        exchange(r, &all[0].address);
+    if (r->number == 0) serve_echo(r);
+    else exchange(r, &all[0].address);
     return NULL;
 }
 

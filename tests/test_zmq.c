@@ -2,8 +2,8 @@
  * generations; and a rank of a real job that is killed. */
 #include "transport/zmq/zmq_transport.h"
 
-#include "fault_job.h"
 #include "base/little_endian.h"
+#include "fault_job.h"
 #include "transport/zmq/zmq_keys.h"
 
 #include <poll.h>
@@ -219,7 +219,7 @@ typedef struct forgery {
     uint64_t number;
     size_t head, body; /* bytes; head 0: no head at all */
     bool bad_frame;
-    gw_status status;  /* with which rank 0 must lose rank 1; GW_OK: it must not */
+    gw_status status; /* with which rank 0 must lose rank 1; GW_OK: it must not */
     const char *text;
 } forgery;
 

@@ -26,9 +26,7 @@ extern "C" {
 
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
 
-static void add(void *out, const void *a, const void *b, size_t count) {
-    gloo::sum<float>(out, a, b, count);
-}
+static void add(void *out, const void *a, const void *b, size_t count) { gloo::sum<float>(out, a, b, count); }
 
 static void carry_out(const Context &context, const gw_bench_case *c, const gw_bench_buffers *b) {
     float *in = static_cast<float *>(const_cast<void *>(b->in)), *out = static_cast<float *>(b->out);

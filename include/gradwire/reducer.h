@@ -51,8 +51,8 @@ typedef struct gw_reducer_update {
     const void *gradient; /* at element `first` */
     uint64_t step;        /* which step's gradient this is */
     double scale;         /* multiply the gradient by it first (clipping, the mean of pushes); 1 otherwise */
-    bool temporary;           /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
-                             do not use or change momentum or other optimiser state */
+    bool temporary;       /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
+                         do not use or change momentum or other optimiser state */
 } gw_reducer_update;
 
 /* Called by the thread that drives communication, one call at a time. It must not call the library, nor wait for a lock
@@ -178,7 +178,7 @@ typedef struct gw_reducer_counters {
     size_t memory_bytes, codec_bytes;   /* allocated at commit; the codec's part of it */
     bool local_optimisers;              /* ranks have optimiser state of their own, and weights differ between
                                 exchanges */
-    bool weights_agree;                        /* once flushed, all ranks hold the same weights at this step */
+    bool weights_agree;                 /* once flushed, all ranks hold the same weights at this step */
     bool tuning;                        /* sizes are being tuned */
     int trials;                         /* of the tuning so far */
     uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */

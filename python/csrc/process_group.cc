@@ -87,8 +87,8 @@ static gw_redop operation(const c10d::ReduceOp &op, const at::Tensor &tensor, co
 
 static Elements combined(const at::Tensor &tensor, const char *call, const c10d::ReduceOp &op) {
     gw_dtype dtype = GW_U8;
-    TORCH_CHECK(known(tensor.scalar_type(), &dtype), "gradwire: ", call,
-                ": elements of type ", tensor.scalar_type(), " cannot be combined");
+    TORCH_CHECK(known(tensor.scalar_type(), &dtype), "gradwire: ", call, ": elements of type ", tensor.scalar_type(),
+                " cannot be combined");
     return {(size_t)tensor.numel(), dtype, operation(op, tensor, call)};
 }
 
@@ -234,7 +234,8 @@ class ProcessGroupGradwire : public Base {
         });
     }
 
-    WorkPtr _reduce_scatter_base(at::Tensor &mine, at::Tensor &whole, const c10d::ReduceScatterOptions &options) override {
+    WorkPtr _reduce_scatter_base(at::Tensor &mine, at::Tensor &whole,
+                                 const c10d::ReduceScatterOptions &options) override {
         check_parts("reduce-scatter", whole, mine);
         check_order("reduce-scatter", whole, mine);
         return scattered(make(c10d::OpType::_REDUCE_SCATTER_BASE, {mine}, {whole}), whole, mine, options.reduceOp);
@@ -332,9 +333,9 @@ class ProcessGroupGradwire : public Base {
 
     void check_parts(const char *call, const at::Tensor &whole, const at::Tensor &mine) const {
         usable(whole, call), usable(mine, call);
-        TORCH_CHECK(whole.scalar_type() == mine.scalar_type() && whole.numel() == mine.numel() * getSize(), "gradwire: ",
-                    call, ": the large tensor (", whole.numel(), " elements) has to hold one part (", mine.numel(),
-                    ") for each of ", getSize(), " ranks");
+        TORCH_CHECK(whole.scalar_type() == mine.scalar_type() && whole.numel() == mine.numel() * getSize(),
+                    "gradwire: ", call, ": the large tensor (", whole.numel(), " elements) has to hold one part (",
+                    mine.numel(), ") for each of ", getSize(), " ranks");
     }
 
     static void check_order(const char *call, const at::Tensor &whole, const at::Tensor &mine) {
@@ -420,11 +421,13 @@ class ProcessGroupGradwire : public Base {
         }
     }
 
-    /* A forked child has a copy of this object, but not the thread, and a lock in an unknown state: it touches nothing. */
+    /* A forked child has a copy of this object, but not the thread, and a lock in an unknown state: it touches nothing.
+     */
     bool forked() const { return getpid() != pid_; }
 
     void check_process() const {
-        TORCH_CHECK(!forked(), "gradwire: this process was forked from rank ", getRank(), " (process ", pid_, "), which "
+        TORCH_CHECK(!forked(), "gradwire: this process was forked from rank ", getRank(), " (process ", pid_,
+                    "), which "
                     "alone can use the process group: a forked child may compute, but not communicate");
     }
 

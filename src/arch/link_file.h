@@ -30,8 +30,8 @@ typedef struct gw_doctor_table_host {
 typedef struct gw_doctor_table {
     int count;
     gw_doctor_table_host *nodes; /* count, owned */
-    double *alpha;         /* count * count, owned, seconds; [from * count + to] */
-    double *beta;          /* the same, seconds per byte; 0: the link was not measured, and its alpha is 0 too */
+    double *alpha;               /* count * count, owned, seconds; [from * count + to] */
+    double *beta;                /* the same, seconds per byte; 0: the link was not measured, and its alpha is 0 too */
 } gw_doctor_table;
 
 /* Writes the whole file or nothing: to a temporary file first, which is then renamed. */

@@ -103,13 +103,13 @@ void gw_ring_order_ring(int count, const uint64_t *cost, int *order, int *scratc
 
 typedef struct work {
     const gw_ring_order_facts *facts;
-    int *order, *host_of;   /* the caller's */
+    int *order, *host_of; /* the caller's */
     int hosts;
-    int *leader;            /* hosts: its rank with the best links */
-    int *rings, *scratch;   /* hosts: order and scratch of gw_ring_order_ring */
-    uint64_t *reach;        /* world: cost of messages between a rank and all ranks of other hosts, ns */
-    uint64_t *cost;         /* hosts * hosts, between leaders */
-    uint64_t unknown;       /* ns */
+    int *leader;          /* hosts: its rank with the best links */
+    int *rings, *scratch; /* hosts: order and scratch of gw_ring_order_ring */
+    uint64_t *reach;      /* world: cost of messages between a rank and all ranks of other hosts, ns */
+    uint64_t *cost;       /* hosts * hosts, between leaders */
+    uint64_t unknown;     /* ns */
 } work;
 
 static uint64_t known_ns(const gw_link_costs *wires, int from, int to) {
@@ -222,13 +222,13 @@ static gw_link_cost ring_order(work *w) {
 }
 
 gw_status gw_ring_order_fill(const gw_ring_order_facts *facts, int *order, int *host_of, gw_topology *topology,
-                           gw_error *error) {
+                             gw_error *error) {
     work w = {.facts = facts, .order = order, .host_of = host_of, .hosts = number(facts, host_of)};
     size_t hosts = (size_t)w.hosts, matrix = facts->wires ? hosts * hosts : 0;
     int *places = calloc(3 * hosts, sizeof *places);
     uint64_t *costs = calloc((size_t)facts->world + matrix, sizeof *costs);
-    gw_status status = places && costs ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an order of %d ranks",
-                                                         facts->world);
+    gw_status status =
+        places && costs ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an order of %d ranks", facts->world);
     if (!status) {
         w.leader = places;
         w.rings = places + hosts;

@@ -25,14 +25,14 @@ void gw_ring_order_ring(int count, const uint64_t *cost, int *order, int *scratc
 /* What is known of the ranks of a communicator. */
 typedef struct gw_ring_order_facts {
     int world;
-    const int *host_of;    /* world entries; hosts have any numbers below world */
+    const int *host_of;         /* world entries; hosts have any numbers below world */
     const gw_link_costs *wires; /* NULL: nothing was measured */
-    const int *place_of;   /* world entries: the place of a rank in wires; only if wires is not NULL */
+    const int *place_of;        /* world entries: the place of a rank in wires; only if wires is not NULL */
 } gw_ring_order_facts;
 
 /* Fills world, order, host_of and wire of *topology; order and host_of must have room for world entries. The ranks of a
  * host are adjacent, those with the better links first; the host of rank 0 comes first. */
 gw_status gw_ring_order_fill(const gw_ring_order_facts *facts, int *order, int *host_of, gw_topology *topology,
-                           gw_error *error);
+                             gw_error *error);
 
 #endif

@@ -50,7 +50,6 @@ static void add_panel(float *sum, const gw_sfb_layer *l, size_t row, const float
 void gw_sfb_add(float *sum, const gw_sfb_layer *l, const float *left, const float *right, float scale) {
     for (size_t at = 0; at < l->cols; at += PANEL) {
         size_t count = l->cols - at < PANEL ? l->cols - at : PANEL;
-        for (size_t r = 0; r < l->rows; r++)
-            add_panel(sum + r * l->cols + at, l, r, left, right + at, scale, count);
+        for (size_t r = 0; r < l->rows; r++) add_panel(sum + r * l->cols + at, l, r, left, right + at, scale, count);
     }
 }

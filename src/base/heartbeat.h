@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/roster.h"
 
-#define GW_HEARTBEAT_AT (64u << 10) /* bytes of the roster's file before the first slot; more than any roster's text */
+#define GW_HEARTBEAT_AT                                                                                                \
+    (64u << 10) /* bytes of the roster's file before the first slot; more than any roster's text                       \
+                 */
 #define GW_HEARTBEAT_ADDRESS 72
 
 /* One slot per member. The rank writes, the supervisor reads. The program's library and the supervisor may be of

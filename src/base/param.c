@@ -60,12 +60,9 @@ static bool value_parse(const gw_param *param, const char *text, double *value) 
         if (!gw_bytes_parse(text, &bytes)) return false;
         *value = (double)bytes;
         return *value >= param->lowest && *value <= param->highest;
-    case GW_PARAM_NUMBER:
-        return number_parse(text, value) && *value >= param->lowest && *value <= param->highest;
-    case GW_PARAM_CHOICE:
-        return choice_parse(param->choices, text, value);
-    case GW_PARAM_FLAG:
-        return false;
+    case GW_PARAM_NUMBER: return number_parse(text, value) && *value >= param->lowest && *value <= param->highest;
+    case GW_PARAM_CHOICE: return choice_parse(param->choices, text, value);
+    case GW_PARAM_FLAG: return false;
     }
     return false;
 }
@@ -113,21 +110,14 @@ static void bytes_print(uint64_t bytes, char text[GW_PARAM_TEXT_BYTES]) {
 
 const char *gw_param_print(const gw_param *param, double value, char text[GW_PARAM_TEXT_BYTES]) {
     const char *word = NULL;
-    if (param->kind == GW_PARAM_FLAG)
-        word = value != 0 ? "yes" : "no";
-    else if (param->kind == GW_PARAM_CHOICE)
-        word = param->choices[(int)value];
-    else if (param->automatic && value == 0)
-        word = "auto";
+    if (param->kind == GW_PARAM_FLAG) word = value != 0 ? "yes" : "no";
+    else if (param->kind == GW_PARAM_CHOICE) word = param->choices[(int)value];
+    else if (param->automatic && value == 0) word = "auto";
 
-    if (word)
-        snprintf(text, GW_PARAM_TEXT_BYTES, "%s", word);
-    else if (param->kind == GW_PARAM_BYTES)
-        bytes_print((uint64_t)value, text);
-    else if (param->kind == GW_PARAM_INTEGER)
-        snprintf(text, GW_PARAM_TEXT_BYTES, "%lld", (long long)value);
-    else
-        number_print(value, text);
+    if (word) snprintf(text, GW_PARAM_TEXT_BYTES, "%s", word);
+    else if (param->kind == GW_PARAM_BYTES) bytes_print((uint64_t)value, text);
+    else if (param->kind == GW_PARAM_INTEGER) snprintf(text, GW_PARAM_TEXT_BYTES, "%lld", (long long)value);
+    else number_print(value, text);
     return text;
 }
 

@@ -38,13 +38,13 @@ typedef struct group {
 
 /* What each CPU level implements itself. Loads and stores convert between a vector of 32-bit elements and as many
  * narrower ones; stores of integers keep the low bits. */
-INLINE vec f16_load(const char *from);            /* to f32 */
-INLINE void f16_store(char *to, vec value);       /* from f32, to nearest even */
-INLINE vec u16_load(const char *from);            /* to u32 */
-INLINE void u16_store(char *to, vec value);       /* from u32 below 65536 */
-INLINE vec i8_load(const char *from);             /* to i32 */
-INLINE vec u8_load(const char *from);             /* to i32 */
-INLINE void u8_store(char *to, vec value);        /* from i32 */
+INLINE vec f16_load(const char *from);      /* to f32 */
+INLINE void f16_store(char *to, vec value); /* from f32, to nearest even */
+INLINE vec u16_load(const char *from);      /* to u32 */
+INLINE void u16_store(char *to, vec value); /* from u32 below 65536 */
+INLINE vec i8_load(const char *from);       /* to i32 */
+INLINE vec u8_load(const char *from);       /* to i32 */
+INLINE void u8_store(char *to, vec value);  /* from i32 */
 /* Rounds towards zero. A double quotient never rounds up to the next integer, because the exact quotient is at least
  * 1/divisor below that integer. */
 INLINE vec divide_i32(vec value, double divisor);
@@ -162,8 +162,7 @@ INLINE vec divide(gw_dtype type, vec value, int divisor) {
     case GW_F64: return (vec)(exact ? (vec_f64)value * (1 / (double)divisor) : (vec_f64)value / (double)divisor);
     case GW_I32: return divide_i32(value, divisor);
     case GW_I64: return exact ? divide_i64_power(value, divisor) : divide_i64(value, divisor);
-    case GW_U64:
-        return exact ? (vec)((vec_u64)value >> __builtin_ctz((unsigned)divisor)) : divide_u64(value, divisor);
+    case GW_U64: return exact ? (vec)((vec_u64)value >> __builtin_ctz((unsigned)divisor)) : divide_u64(value, divisor);
     default: return value; /* the small types have no averages: their accumulators do */
     }
 }
@@ -209,13 +208,13 @@ INLINE vec i16_load(const char *from) { return (vec)((vec_i32)((vec_u32)u16_load
 INLINE vec i32_load(const char *from) {
     half_i32 half;
     memcpy(&half, from, sizeof half);
-    return (vec)__builtin_convertvector(half, vec_i64);
+    return (vec) __builtin_convertvector(half, vec_i64);
 }
 
 INLINE vec u32_load(const char *from) {
     half_u32 half;
     memcpy(&half, from, sizeof half);
-    return (vec)__builtin_convertvector(half, vec_u64);
+    return (vec) __builtin_convertvector(half, vec_u64);
 }
 
 INLINE void u32_store(char *to, vec value) {
@@ -360,8 +359,7 @@ INLINE void reduce(kernel k, const gw_reduce_job *job) {
         else if (sources == 2 && destinations == 1) at = reduce_few(k, job, 2, 1);
         else if (sources == 1 && destinations == 1) at = reduce_few(k, job, 1, 1);
     }
-    for (; job->count - at >= elements; at += elements)
-        reduce_group(k, job, NULL, sources, destinations, at, elements);
+    for (; job->count - at >= elements; at += elements) reduce_group(k, job, NULL, sources, destinations, at, elements);
     if (at < job->count) reduce_group(k, job, NULL, sources, destinations, at, job->count - at);
 }
 

@@ -12,7 +12,7 @@
  * source elements that have been read already. */
 typedef struct gw_reduce_job {
     const void *const *src;
-    int sources; /* at least 1 */
+    int sources;                /* at least 1 */
     bool first_wide, rest_wide; /* src[0], and all others */
     void *const *dst;
     int destinations;

@@ -15,7 +15,7 @@ typedef struct gw_roster {
     int generation; /* how many rosters came before; the job begins with 0 */
     int world;
     int workers; /* members below this id are workers, the others servers */
-    int port; /* where rank 0 of this generation listens */
+    int port;    /* where rank 0 of this generation listens */
     char address[GW_ROSTER_ADDRESS];
     int members[GW_ROSTER_MEMBERS_MAX]; /* by rank */
 } gw_roster;

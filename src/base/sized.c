@@ -12,7 +12,8 @@ gw_status gw_sized_read(void *into, size_t known, const void *from, size_t size,
         if (((const char *)from)[i])
             return gw_fail(error, GW_UNSUPPORTED,
                            "%s: the program sets a field that this library, gradwire %s, does not know: install the "
-                           "library of the header that it was compiled with", what, gw_version());
+                           "library of the header that it was compiled with",
+                           what, gw_version());
     memcpy(into, from, size < known ? size : known);
     return GW_OK;
 }

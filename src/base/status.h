@@ -7,9 +7,9 @@
 #define GW_ERROR_TEXT_BYTES 512
 
 typedef struct gw_error {
-    gw_status status;                /* GW_OK: there is none, and text is empty */
-    int rank;                        /* the rank that caused it, -1 if none did */
-    char text[GW_ERROR_TEXT_BYTES];  /* one sentence, no newline */
+    gw_status status;               /* GW_OK: there is none, and text is empty */
+    int rank;                       /* the rank that caused it, -1 if none did */
+    char text[GW_ERROR_TEXT_BYTES]; /* one sentence, no newline */
 } gw_error;
 
 /* Writes an error unless *error already holds one (the first cause wins), and returns status. error may be NULL. */

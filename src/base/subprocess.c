@@ -123,8 +123,7 @@ static gw_status run(const gw_subprocess *tool, int log, gw_error *error) {
 
 gw_status gw_subprocess_run(const gw_subprocess *tool, gw_error *error) {
     int log = open_log(tool);
-    if (log < 0)
-        return gw_fail(error, GW_SYSTEM, "no file for what %s prints: %s", tool->words[0], strerror(errno));
+    if (log < 0) return gw_fail(error, GW_SYSTEM, "no file for what %s prints: %s", tool->words[0], strerror(errno));
     gw_status status = run(tool, log, error);
     close(log);
     return status;

@@ -37,10 +37,8 @@ static const gw_technique *technique_find(const gw_technique *const *table, cons
     }
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
     gw_suggest_hint(name, names, hint);
-    if (*name == '\0')
-        gw_fail(error, GW_INVALID, "%s= names no technique (%s)", axis, hint);
-    else
-        gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_suggest_quote(name, quoted), hint);
+    if (*name == '\0') gw_fail(error, GW_INVALID, "%s= names no technique (%s)", axis, hint);
+    else gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_suggest_quote(name, quoted), hint);
     return NULL;
 }
 

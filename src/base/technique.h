@@ -12,8 +12,8 @@
 
 typedef struct gw_technique {
     const char *name;
-    const char *about;      /* one line for `gradwire list` */
-    const gw_param *params; /* ended by a NULL name; NULL if there are none */
+    const char *about;           /* one line for `gradwire list` */
+    const gw_param *params;      /* ended by a NULL name; NULL if there are none */
     const char *const *examples; /* parameters worth trying, also on a small model, such as "bits=4" ("": the presets).
                                     Benchmarks, simulations and tests use them. NULL at the end; NULL: the presets */
 } gw_technique;

@@ -93,10 +93,8 @@ static const char *format(double value, const char *unit_name, bool trim, char t
     double size = fabs(value);
     int decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
     char number[GW_UNIT_TEXT - 8];
-    if (size < 1e9)
-        snprintf(number, sizeof number, "%.*f", decimals, value);
-    else
-        snprintf(number, sizeof number, "%.3g", value);
+    if (size < 1e9) snprintf(number, sizeof number, "%.*f", decimals, value);
+    else snprintf(number, sizeof number, "%.3g", value);
     if (trim && decimals > 0) {
         size_t end = strlen(number);
         while (number[end - 1] == '0') end--;

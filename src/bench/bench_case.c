@@ -45,7 +45,8 @@ bool gw_bench_case_parse(const char *line, gw_bench_case *c) {
     char collective[24], dtype[8], op[8];
     int check, own, used = 0;
     if (sscanf(line, "run %23s %7s %7s %d %zu %d %d %d %d%n", collective, dtype, op, &c->root, &c->count, &c->warmup,
-               &c->calls, &check, &own, &used) != 9 || line[used])
+               &c->calls, &check, &own, &used) != 9 ||
+        line[used])
         return false;
     c->check = check;
     c->own_memory = own;

@@ -14,7 +14,7 @@
 #define GW_PATTERN_SALTS 8
 
 typedef struct gw_pattern {
-    uint8_t *block;       /* owned; two periods, so that any GW_PATTERN_PERIOD elements are contiguous */
+    uint8_t *block; /* owned; two periods, so that any GW_PATTERN_PERIOD elements are contiguous */
     size_t element_bytes;
 } gw_pattern;
 

@@ -26,7 +26,7 @@ typedef struct gw_bench_library {
 
 typedef struct gw_bench_rank {
     const gw_bench_library *library;
-    void *ctx; /* of the library */
+    void *ctx;                                     /* of the library */
     gw_status (*meet)(void *ctx, gw_error *error); /* barrier of all ranks: of the side channel, or of the library */
     void *meet_ctx;
     int rank, world;

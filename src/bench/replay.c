@@ -13,8 +13,8 @@
 enum { TRIALS = 5, TRIALS_MAX = 30 };
 
 typedef struct replay_layer {
-    int tensor;                      /* -1: the layer has no parameters */
-    double forward_us, backward_us;  /* as recorded */
+    int tensor;                     /* -1: the layer has no parameters */
+    double forward_us, backward_us; /* as recorded */
 } replay_layer;
 
 struct gw_replay {
@@ -24,12 +24,12 @@ struct gw_replay {
     gw_reducer_tensor *tensors;
     char (*names)[GW_PROFILE_NAME_BYTES + 16];
     int tensor_count;
-    float *gradients;  /* of all tensors, contiguous; from gw_alloc */
+    float *gradients; /* of all tensors, contiguous; from gw_alloc */
     float *weights;
-    size_t count;      /* floats */
+    size_t count; /* floats */
     double scale;
-    bool fresh;        /* this step writes new gradients */
-    int number;        /* of the checked step: each has other values */
+    bool fresh; /* this step writes new gradients */
+    int number; /* of the checked step: each has other values */
 };
 
 /* Memory. */
@@ -106,8 +106,7 @@ double gw_replay_bound_us(const gw_replay *r, double communication_us) {
     double bound = compute > communication_us ? compute : communication_us;
     for (int i = 0; i < r->layer_count; i++) {
         const replay_layer *layer = &r->layers[i];
-        if (layer->tensor >= 0)
-            sent += communication_us * (double)r->tensors[layer->tensor].count / (double)r->count;
+        if (layer->tensor >= 0) sent += communication_us * (double)r->tensors[layer->tensor].count / (double)r->count;
         if (compute - before + sent > bound && layer->tensor >= 0) bound = compute - before + sent;
         before += (layer->forward_us + layer->backward_us) * r->scale;
     }
@@ -172,8 +171,7 @@ static void fill(const gw_replay *r, int t) {
 
 static void sleep_until(gw_time at) {
     struct timespec when = {.tv_sec = (time_t)(at / GW_SECOND), .tv_nsec = (long)(at % GW_SECOND)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) != 0) {
-    }
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) != 0) {}
 }
 
 /* Makes a call of the step at time *at_us. The next compute starts at that time, so a late wake-up of this thread does

@@ -11,7 +11,7 @@ typedef struct gw_replay gw_replay;
 
 /* Allocates one tensor for each layer that has parameters, of 1/shrink of its size. */
 gw_status gw_replay_open(gw_replay **replay, gw_comm *comm, const gw_profile *profile, double shrink, gw_error *error);
-void gw_replay_close(gw_replay *replay); /* NULL is fine */
+void gw_replay_close(gw_replay *replay);           /* NULL is fine */
 uint64_t gw_replay_bytes(const gw_replay *replay); /* of all tensors */
 
 /* From now on compute takes `scale` times as long as recorded. */

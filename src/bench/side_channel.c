@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-#define SPINS 2000 /* pauses before a rank with a core of its own yields too: 20 to 80 us */
+#define SPINS 2000                      /* pauses before a rank with a core of its own yields too: 20 to 80 us */
 #define BARRIER_BUDGET (60 * GW_SECOND) /* a rank that has not arrived by then counts as dead */
 
 typedef struct page {
@@ -121,8 +121,7 @@ static gw_status join(side *s, const char *directory, gw_error *error) {
     if (memory != MAP_FAILED) s->page = memory;
     s->lines.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s->page && s->lines.fd >= 0 && address_of(directory, &address) &&
-        connect(s->lines.fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
-        send_hello(s))
+        connect(s->lines.fd, (const struct sockaddr *)&address, sizeof address) == 0 && send_hello(s))
         return GW_OK;
     return gw_fail(error, GW_SYSTEM, "rank %d cannot reach the benchmark's driver in %s: %s", s->rank, directory,
                    strerror(errno));
@@ -162,7 +161,7 @@ static gw_status run_case(side *s, const gw_bench_rank *rank, const char *line, 
 }
 
 gw_status gw_side_channel_run(const char *directory, const gw_bench_library *library, void *ctx, int rank, int world,
-                        gw_error *error) {
+                              gw_error *error) {
     side s = {.lines = {.fd = -1}, .rank = rank, .world = world};
     s.spins = world > sysconf(_SC_NPROCESSORS_ONLN) ? 0 : SPINS;
     gw_bench_rank r = {.library = library, .ctx = ctx, .meet = barrier, .meet_ctx = &s, .rank = rank, .world = world};

@@ -32,6 +32,6 @@ int gw_side_channel_open(const char *directory);
 
 /* Rank side: connects to the driver and runs its cases until the stream ends. */
 gw_status gw_side_channel_run(const char *directory, const gw_bench_library *library, void *ctx, int rank, int world,
-                        gw_error *error);
+                              gw_error *error);
 
 #endif

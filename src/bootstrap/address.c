@@ -19,10 +19,8 @@ int gw_address_port(const gw_address *address) {
 }
 
 void gw_address_set_port(gw_address *address, int port) {
-    if (address->any.sa_family == AF_INET6)
-        address->v6.sin6_port = htons((uint16_t)port);
-    else
-        address->v4.sin_port = htons((uint16_t)port);
+    if (address->any.sa_family == AF_INET6) address->v6.sin6_port = htons((uint16_t)port);
+    else address->v4.sin_port = htons((uint16_t)port);
 }
 
 bool gw_address_loopback(const gw_address *address) {
@@ -144,10 +142,8 @@ void gw_address_write(const gw_address *address, uint8_t bytes[GW_ADDRESS_WIRE_B
     bool v6 = address->any.sa_family == AF_INET6;
     bytes[0] = v6 ? 6 : 4;
     gw_le_put(bytes + 2, (uint64_t)gw_address_port(address), 2);
-    if (v6)
-        memcpy(bytes + 4, &address->v6.sin6_addr, 16);
-    else
-        memcpy(bytes + 4, &address->v4.sin_addr, 4);
+    if (v6) memcpy(bytes + 4, &address->v6.sin6_addr, 16);
+    else memcpy(bytes + 4, &address->v4.sin_addr, 4);
 }
 
 bool gw_address_read(gw_address *address, const uint8_t bytes[GW_ADDRESS_WIRE_BYTES]) {

@@ -96,17 +96,12 @@ void gw_auth_begin(gw_auth *auth, bool server, const uint8_t key[GW_AUTH_KEY_BYT
 
 static size_t message_bytes(const gw_auth *auth) {
     switch (auth->state) {
-    case GW_AUTH_HELLO:
-        return HELLO_BYTES;
-    case GW_AUTH_CHALLENGE:
-        return GW_AUTH_NONCE_BYTES + PROOF_BYTES;
-    case GW_AUTH_PROOF:
-        return PROOF_BYTES;
-    case GW_AUTH_INTRO:
-        return GW_INTRO_BYTES + PROOF_BYTES;
+    case GW_AUTH_HELLO: return HELLO_BYTES;
+    case GW_AUTH_CHALLENGE: return GW_AUTH_NONCE_BYTES + PROOF_BYTES;
+    case GW_AUTH_PROOF: return PROOF_BYTES;
+    case GW_AUTH_INTRO: return GW_INTRO_BYTES + PROOF_BYTES;
     case GW_AUTH_DONE:
-    case GW_AUTH_FAILED:
-        break;
+    case GW_AUTH_FAILED: break;
     }
     return 0;
 }
@@ -197,17 +192,12 @@ static gw_status on_intro(gw_auth *auth) {
 
 static gw_status advance(gw_auth *auth) {
     switch (auth->state) {
-    case GW_AUTH_HELLO:
-        return on_hello(auth);
-    case GW_AUTH_CHALLENGE:
-        return on_challenge(auth);
-    case GW_AUTH_PROOF:
-        return on_proof(auth);
-    case GW_AUTH_INTRO:
-        return on_intro(auth);
+    case GW_AUTH_HELLO: return on_hello(auth);
+    case GW_AUTH_CHALLENGE: return on_challenge(auth);
+    case GW_AUTH_PROOF: return on_proof(auth);
+    case GW_AUTH_INTRO: return on_intro(auth);
     case GW_AUTH_DONE:
-    case GW_AUTH_FAILED:
-        break;
+    case GW_AUTH_FAILED: break;
     }
     return GW_PROTOCOL;
 }

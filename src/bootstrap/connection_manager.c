@@ -20,7 +20,7 @@
 #define ACCEPT_PAUSE (100 * GW_MILLISECOND) /* when the process has no descriptors left */
 
 gw_status gw_connections_open(gw_connections **connections, int rank, int world, const gw_token *token, const char *job,
-                          gw_error *error) {
+                              gw_error *error) {
     gw_connections *cm = calloc(1, sizeof *cm);
     if (!cm) return gw_fail(error, GW_MEMORY, "out of memory for the connection manager");
     *cm = (gw_connections){.rank = rank, .world = world, .epoll = -1, .wake = -1, .resume = UINT64_MAX};
@@ -32,8 +32,8 @@ gw_status gw_connections_open(gw_connections **connections, int rank, int world,
     cm->wake = gw_fd_register(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &cm->wake};
     if (cm->epoll < 0 || cm->wake < 0 || epoll_ctl(cm->epoll, EPOLL_CTL_ADD, cm->wake, &event) != 0) {
-        status = gw_fail(error, GW_SYSTEM, "cannot make the connection manager's epoll and eventfd: %s",
-                         strerror(errno));
+        status =
+            gw_fail(error, GW_SYSTEM, "cannot make the connection manager's epoll and eventfd: %s", strerror(errno));
         goto fail;
     }
     *connections = cm;
@@ -44,14 +44,10 @@ fail:
 }
 
 static void forget_half_open(gw_connections *cm, gw_handshake *hs) {
-    if (hs->older)
-        hs->older->newer = hs->newer;
-    else
-        cm->oldest = hs->newer;
-    if (hs->newer)
-        hs->newer->older = hs->older;
-    else
-        cm->newest = hs->older;
+    if (hs->older) hs->older->newer = hs->newer;
+    else cm->oldest = hs->newer;
+    if (hs->newer) hs->newer->older = hs->older;
+    else cm->newest = hs->older;
     cm->half_open--;
 }
 
@@ -188,10 +184,8 @@ static void pump_accepted(gw_connections *cm, gw_handshake *hs) {
     gw_intro peer = hs->auth.peer;
     forget_half_open(cm, hs);
     int fd = gw_handshake_release(hs);
-    if (peer.to == cm->rank)
-        gw_connections_deliver(cm, &peer, fd, false);
-    else
-        gw_fd_close(fd); /* the peer knows from our introduction which rank this is */
+    if (peer.to == cm->rank) gw_connections_deliver(cm, &peer, fd, false);
+    else gw_fd_close(fd); /* the peer knows from our introduction which rank this is */
 }
 
 static void admit(gw_connections *cm, int fd, const gw_address *from, gw_time now) {
@@ -207,10 +201,8 @@ static void admit(gw_connections *cm, int fd, const gw_address *from, gw_time no
     gw_auth_begin(&hs->auth, true, cm->key, nonce, &mine);
     hs->deadline = now + GW_CONNECTIONS_AUTH_TIMEOUT;
     hs->older = cm->newest;
-    if (cm->newest)
-        cm->newest->newer = hs;
-    else
-        cm->oldest = hs;
+    if (cm->newest) cm->newest->newer = hs;
+    else cm->oldest = hs;
     cm->newest = hs;
     cm->half_open++;
 }
@@ -268,10 +260,8 @@ static bool handle_events(gw_connections *cm, gw_time now) {
             (void)got; /* the queues are checked anyway */
         } else {
             gw_handshake *hs = tag;
-            if (hs->dial)
-                gw_dial_pump(cm, hs, now);
-            else
-                pump_accepted(cm, hs);
+            if (hs->dial) gw_dial_pump(cm, hs, now);
+            else pump_accepted(cm, hs);
         }
     }
     for (int i = 0; i < count; i++)

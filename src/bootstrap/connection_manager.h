@@ -37,7 +37,7 @@ typedef struct gw_connection_handler {
 
 /* The token is not kept, only the key derived from it and the job's name. */
 gw_status gw_connections_open(gw_connections **connections, int rank, int world, const gw_token *token, const char *job,
-                          gw_error *error);
+                              gw_error *error);
 /* Drops half-open and waiting connections and all dials, without callbacks. NULL is fine. */
 void gw_connections_close(gw_connections *connections);
 
@@ -58,7 +58,7 @@ void gw_connections_refuse(gw_connections *connections, gw_purpose purpose);
  * refused and broken connections are tried again, in turn, until the deadline. With a single address, a peer that does
  * not know the token ends the dial at once. Exactly one callback follows a GW_OK. From any thread. */
 gw_status gw_connections_dial(gw_connections *connections, const gw_address *addresses, int count, const gw_intro *mine,
-                          gw_time deadline, gw_error *error);
+                              gw_time deadline, gw_error *error);
 
 /* The same with one address of a rank that has been listening there: when its host refuses the connection, its process
  * has ended or closed its connection manager, and the dial fails at once with GW_PEER_LOST. A host that is silent,

@@ -19,12 +19,12 @@ typedef enum failure { FAILED_UNREACHED, FAILED_BROKEN, FAILED_OTHER_RANK, FAILE
 
 struct gw_dial {
     gw_intro mine;
-    gw_time deadline, wake; /* wake: when it must be looked at again */
-    gw_time pause;          /* before the next pass */
+    gw_time deadline, wake;  /* wake: when it must be looked at again */
+    gw_time pause;           /* before the next pass */
     gw_handshake *handshake; /* of the attempt under way, NULL between attempts */
-    bool over;              /* its callback was called; to be freed */
-    bool again;             /* gw_connections_dial_again: a refusal is final */
-    gw_status status;       /* of the failure that explains most, and its text: */
+    bool over;               /* its callback was called; to be freed */
+    bool again;              /* gw_connections_dial_again: a refusal is final */
+    gw_status status;        /* of the failure that explains most, and its text: */
     failure kind;
     char detail[192];
     gw_dial *next;
@@ -75,8 +75,7 @@ static void give_up(gw_connections *cm, gw_dial *dial) {
     end_dial(cm, dial);
     if (cm->served[dial->mine.purpose] && handler->failed)
         handler->failed(handler->ctx, &dial->mine, dial->status, dial->detail);
-    else
-        gw_log(GW_LOG_INFO, cm->rank, "cannot reach rank %d: %s", dial->mine.to, dial->detail);
+    else gw_log(GW_LOG_INFO, cm->rank, "cannot reach rank %d: %s", dial->mine.to, dial->detail);
 }
 
 static void note(gw_dial *dial, failure kind, gw_status status, const char *format, ...)
@@ -103,10 +102,8 @@ static void next_attempt(gw_connections *cm, gw_dial *dial, gw_time now) {
 
 /* The handshake is closed already. */
 static void attempt_failed(gw_connections *cm, gw_dial *dial, gw_time now) {
-    if (dial->kind >= FAILED_DENIED && dial->count == 1)
-        give_up(cm, dial);
-    else
-        next_attempt(cm, dial, now);
+    if (dial->kind >= FAILED_DENIED && dial->count == 1) give_up(cm, dial);
+    else next_attempt(cm, dial, now);
 }
 
 static gw_handshake *connect_to(gw_connections *cm, gw_dial *dial, bool *refused, const char **why) {
@@ -147,10 +144,8 @@ static void attempt(gw_connections *cm, gw_dial *dial, gw_time now) {
 static void attempt_took_too_long(gw_connections *cm, gw_dial *dial, gw_time now) {
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&dial->handshake->peer, where);
-    if (dial->handshake->connecting)
-        note(dial, FAILED_UNREACHED, GW_TIMEOUT, "%s does not answer", where);
-    else
-        note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s accepted the connection but did not answer the handshake", where);
+    if (dial->handshake->connecting) note(dial, FAILED_UNREACHED, GW_TIMEOUT, "%s does not answer", where);
+    else note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s accepted the connection but did not answer the handshake", where);
     gw_handshake_close(dial->handshake);
     dial->handshake = NULL;
     attempt_failed(cm, dial, now);
@@ -186,12 +181,9 @@ void gw_dial_pump(gw_connections *cm, gw_handshake *hs, gw_time now) {
     }
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&hs->peer, where);
-    if (status == GW_DENIED)
-        note(dial, FAILED_DENIED, status, "%s: %s", where, why);
-    else if (hs->connecting)
-        note_unreached(dial, hs->refused, where, why);
-    else
-        note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
+    if (status == GW_DENIED) note(dial, FAILED_DENIED, status, "%s: %s", where, why);
+    else if (hs->connecting) note_unreached(dial, hs->refused, where, why);
+    else note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
     gw_handshake_close(hs);
     attempt_failed(cm, dial, now);
 }
@@ -217,12 +209,9 @@ static void serve(gw_connections *cm, gw_dial *dial, gw_time now) {
     }
     if (dial->handshake) attempt_took_too_long(cm, dial, now);
     if (dial->over) return;
-    if (now >= dial->deadline)
-        give_up(cm, dial);
-    else if (!dial->handshake && dial->wake <= now)
-        attempt(cm, dial, now);
-    else if (dial->wake < cm->dial_wake)
-        cm->dial_wake = dial->wake;
+    if (now >= dial->deadline) give_up(cm, dial);
+    else if (!dial->handshake && dial->wake <= now) attempt(cm, dial, now);
+    else if (dial->wake < cm->dial_wake) cm->dial_wake = dial->wake;
 }
 
 static void sweep(gw_connections *cm) {

@@ -18,7 +18,7 @@
 typedef struct gw_endpoint {
     int rank;
     uint32_t pid;
-    uint64_t started; /* of that process (base/process.h); 0: unknown */
+    uint64_t started;                        /* of that process (base/process.h); 0: unknown */
     char host[GW_ENDPOINT_HOST];             /* name, for people */
     char identity[GW_ENDPOINT_IDENTITY + 1]; /* equal on ranks that can share memory: same boot and namespaces */
     gw_address address;                      /* of its listener */

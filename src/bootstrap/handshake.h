@@ -16,8 +16,8 @@ typedef struct gw_handshake {
     bool refused;     /* the host answered that nobody listens there */
     gw_auth auth;
     gw_address peer;
-    gw_time deadline;              /* of the handshake */
-    gw_dial *dial;                 /* whose attempt this is; NULL: it was accepted */
+    gw_time deadline;                   /* of the handshake */
+    gw_dial *dial;                      /* whose attempt this is; NULL: it was accepted */
     struct gw_handshake *older, *newer; /* among the accepted */
 } gw_handshake;
 

@@ -146,10 +146,8 @@ gw_status gw_interface_master(const char *host, const char *selection, gw_addres
         if (!gw_address_loopback(&list[i])) list[kept++] = list[i];
     if (kept == 0) {
         gw_address own;
-        if (own_address(selection, family, &own))
-            list[kept++] = own;
-        else
-            kept = *count;
+        if (own_address(selection, family, &own)) list[kept++] = own;
+        else kept = *count;
     }
     *count = kept;
     return GW_OK;

@@ -113,20 +113,13 @@ static void name_job(bool by_hand, bool port_given, gw_job_env *job_env) {
     const char *slurm = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID"), *pmi = variable("PMI_JOBID");
     const char *restart = variable("TORCHELASTIC_RESTART_COUNT");
     char *job = job_env->job;
-    if (torchrun())
-        snprintf(job, GW_JOB_TEXT, "torch %s.%s", variable("TORCHELASTIC_RUN_ID"), restart ? restart : "0");
-    else if (by_hand && port_given)
-        snprintf(job, GW_JOB_TEXT, "job");
-    else if (pmix)
-        snprintf(job, GW_JOB_TEXT, "pmix %s", pmix);
-    else if (ompi)
-        snprintf(job, GW_JOB_TEXT, "ompi %s", ompi);
-    else if (slurm)
-        snprintf(job, GW_JOB_TEXT, "slurm %s.%s", slurm, step ? step : "");
-    else if (pmi)
-        snprintf(job, GW_JOB_TEXT, "pmi %s", pmi);
-    else
-        snprintf(job, GW_JOB_TEXT, "user %u", (unsigned)geteuid());
+    if (torchrun()) snprintf(job, GW_JOB_TEXT, "torch %s.%s", variable("TORCHELASTIC_RUN_ID"), restart ? restart : "0");
+    else if (by_hand && port_given) snprintf(job, GW_JOB_TEXT, "job");
+    else if (pmix) snprintf(job, GW_JOB_TEXT, "pmix %s", pmix);
+    else if (ompi) snprintf(job, GW_JOB_TEXT, "ompi %s", ompi);
+    else if (slurm) snprintf(job, GW_JOB_TEXT, "slurm %s.%s", slurm, step ? step : "");
+    else if (pmi) snprintf(job, GW_JOB_TEXT, "pmi %s", pmi);
+    else snprintf(job, GW_JOB_TEXT, "user %u", (unsigned)geteuid());
 }
 
 /* FNV-1a: any uniform hash would do, but every rank of every version must find the same port. */

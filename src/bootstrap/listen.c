@@ -57,10 +57,8 @@ gw_status gw_listen_open(const gw_address *address, int low, int high, int *fd, 
                        code == EADDRINUSE ? " (another program has it: choose another MASTER_PORT or range)" : "");
     }
     gw_status status = bound_address(opened, bound, error);
-    if (status == GW_OK)
-        *fd = opened;
-    else
-        gw_fd_close(opened);
+    if (status == GW_OK) *fd = opened;
+    else gw_fd_close(opened);
     return status;
 }
 

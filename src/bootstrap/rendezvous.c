@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_GRACE GW_SECOND /* rank 0 may be about to report the missing ranks */
+#define ANSWER_GRACE GW_SECOND      /* rank 0 may be about to report the missing ranks */
 #define PAUSE (20 * GW_MILLISECOND) /* before rank 0 is dialled again */
 
 typedef struct join_state {
@@ -21,7 +21,7 @@ typedef struct join_state {
     gw_time start, deadline;
     int fd; /* to rank 0; -1: not connected */
     gw_intro intro;
-    gw_time again;    /* when to dial rank 0 again; 0: not at all */
+    gw_time again;           /* when to dial rank 0 again; 0: not at all */
     const char *lost_reason; /* how rank 0 closed the last connection; NULL: it did not */
     uint8_t record[GW_ENDPOINT_BYTES];
     size_t sent;
@@ -38,10 +38,8 @@ static double seconds_since(gw_time start) { return (double)(gw_clock_now() - st
 static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     join_state *me = ctx;
     (void)peer;
-    if (!dialled || me->fd >= 0)
-        gw_fd_close(fd);
-    else
-        me->fd = fd;
+    if (!dialled || me->fd >= 0) gw_fd_close(fd);
+    else me->fd = fd;
 }
 
 static void on_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
@@ -107,8 +105,7 @@ static bool read_more(join_state *me, uint8_t *into, size_t *have, size_t want) 
 static bool exchange(join_state *me) {
     if (me->sent < sizeof me->record) {
         ssize_t sent = send(me->fd, me->record + me->sent, sizeof me->record - me->sent, MSG_NOSIGNAL);
-        if (sent > 0)
-            me->sent += (size_t)sent;
+        if (sent > 0) me->sent += (size_t)sent;
         else if (sent < 0 && !would_block()) {
             connection_lost(me, strerrordesc_np(errno));
             return false;
@@ -161,7 +158,7 @@ static void add_scope(const gw_endpoint *mine, gw_endpoint *all, int world) {
 }
 
 static gw_status join(gw_connections *connections, const gw_rendezvous_address *rendezvous, const gw_endpoint *mine,
-                          int world, gw_time deadline, gw_endpoint *all, gw_error *error) {
+                      int world, gw_time deadline, gw_endpoint *all, gw_error *error) {
     join_state me = {
         .connections = connections, .rendezvous = rendezvous, .mine = mine, .world = world, .start = gw_clock_now()};
     me.deadline = deadline;
@@ -182,15 +179,10 @@ gw_status gw_rendezvous(gw_connections *connections, const gw_rendezvous_address
                         int world, gw_time deadline, gw_endpoint *all, gw_error *error) {
     gw_error own = {0};
     gw_status status = GW_OK;
-    if (world == 1)
-        all[0] = *mine;
-    else if (mine->rank == 0)
-        status = gw_rendezvous_serve(connections, rendezvous, mine, world, deadline, all, &own);
-    else
-        status = join(connections, rendezvous, mine, world, deadline, all, &own);
-    if (status == GW_OK)
-        add_scope(mine, all, world);
-    else
-        gw_fail_rank(error, status, own.rank, "%s", own.text);
+    if (world == 1) all[0] = *mine;
+    else if (mine->rank == 0) status = gw_rendezvous_serve(connections, rendezvous, mine, world, deadline, all, &own);
+    else status = join(connections, rendezvous, mine, world, deadline, all, &own);
+    if (status == GW_OK) add_scope(mine, all, world);
+    else gw_fail_rank(error, status, own.rank, "%s", own.text);
     return status;
 }

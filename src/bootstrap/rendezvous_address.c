@@ -47,8 +47,8 @@ static bool adopt(gw_connections *connections, const gw_job_env *job_env) {
 
 /* If the rendezvous address is not this host's own (a service in front of it), rank 0 listens on the selected one. */
 static gw_status listen_for_rendezvous(gw_connections *connections, const gw_job_env *job_env,
-                                         const gw_rendezvous_address *rendezvous, const gw_address *selected,
-                                         gw_error *error) {
+                                       const gw_rendezvous_address *rendezvous, const gw_address *selected,
+                                       gw_error *error) {
     if (adopt(connections, job_env)) return GW_OK;
     gw_address at = *selected;
     for (int i = rendezvous->count - 1; i >= 0; i--)
@@ -61,10 +61,8 @@ static gw_status listen_for_rendezvous(gw_connections *connections, const gw_job
 static void avoid_rendezvous_ports(const gw_job_env *job_env, int *low, int *high) {
     int below = job_env->port_low - *low, above = *high - job_env->port_high;
     if (*low > job_env->port_high || *high < job_env->port_low) return;
-    if (above > 0 && above >= below)
-        *low = job_env->port_high + 1;
-    else if (below > 0)
-        *high = job_env->port_low - 1;
+    if (above > 0 && above >= below) *low = job_env->port_high + 1;
+    else if (below > 0) *high = job_env->port_low - 1;
 }
 
 gw_status gw_rendezvous_address_listen(gw_connections *connections, const gw_job_env *job_env,

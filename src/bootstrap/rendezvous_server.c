@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_TIME GW_SECOND      /* to send the answer, beyond the deadline */
-#define LATE_TIME (2 * GW_SECOND)  /* how long an error waits for ranks still on their way */
+#define ANSWER_TIME GW_SECOND     /* to send the answer, beyond the deadline */
+#define LATE_TIME (2 * GW_SECOND) /* how long an error waits for ranks still on their way */
 
 /* A rank that has joined, or tries to. */
 typedef struct joiner {
@@ -215,12 +215,10 @@ static void serve(server *s, gw_time deadline) {
 
 static void collect(server *s, gw_time deadline) {
     while (s->error->status == GW_OK && s->missing > 0) {
-        if (gw_clock_now() >= deadline)
-            fail_missing(s);
+        if (gw_clock_now() >= deadline) fail_missing(s);
         else if (gw_rendezvous_cancelled(s->rendezvous))
             gw_fail(s->error, GW_ABORTED, "the launcher has written a new roster");
-        else
-            serve(s, deadline);
+        else serve(s, deadline);
     }
 }
 
@@ -257,7 +255,7 @@ static void answer(server *s, gw_time deadline) {
 }
 
 gw_status gw_rendezvous_serve(gw_connections *connections, const gw_rendezvous_address *rendezvous,
-                             const gw_endpoint *mine, int world, gw_time deadline, gw_endpoint *all, gw_error *error) {
+                              const gw_endpoint *mine, int world, gw_time deadline, gw_endpoint *all, gw_error *error) {
     server s = {.connections = connections, .rendezvous = rendezvous, .where = rendezvous->text, .world = world,
               .start = gw_clock_now(), .all = all};
     s.error = error;
@@ -271,10 +269,8 @@ gw_status gw_rendezvous_serve(gw_connections *connections, const gw_rendezvous_a
     all[0] = *mine;
     gw_connections_serve(connections, GW_PURPOSE_JOIN, &(gw_connection_handler){&s, on_established, NULL});
     collect(&s, deadline);
-    if (write_answer(&s))
-        answer(&s, deadline);
-    else
-        gw_fail(error, GW_MEMORY, "out of memory for the table of %d ranks", world);
+    if (write_answer(&s)) answer(&s, deadline);
+    else gw_fail(error, GW_MEMORY, "out of memory for the table of %d ranks", world);
     gw_connections_refuse(connections, GW_PURPOSE_JOIN);
 done:
     for (int i = 0; i < s.count; i++)

@@ -7,7 +7,7 @@
 #include <poll.h>
 
 gw_status gw_rendezvous_serve(gw_connections *connections, const gw_rendezvous_address *rendezvous,
-                             const gw_endpoint *mine, int world, gw_time deadline, gw_endpoint *all, gw_error *error);
+                              const gw_endpoint *mine, int world, gw_time deadline, gw_endpoint *all, gw_error *error);
 /* Sleeps until one of the descriptors is ready or the time has come. */
 void gw_rendezvous_sleep(struct pollfd *fds, int count, gw_time until);
 /* Whether the rendezvous is cancelled; and the time to sleep until at most, so that this is noticed. */

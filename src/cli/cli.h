@@ -24,7 +24,7 @@ extern const gw_command gw_command_list;
 extern const gw_command gw_command_explain;
 extern const gw_command gw_command_run;
 extern const gw_command gw_command_supervise; /* not in the help: gradwire run starts it */
-extern const gw_command gw_command_server; /* not in the help: gradwire run --servers starts it */
+extern const gw_command gw_command_server;    /* not in the help: gradwire run --servers starts it */
 extern const gw_command gw_command_plan;
 extern const gw_command gw_command_sim;
 extern const gw_command gw_command_bench;

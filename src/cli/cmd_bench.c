@@ -19,7 +19,7 @@ enum { RANKS_MAX = 1024, CALLS_DEFAULT_MAX = 1000, CALLS_DEFAULT_MIN = 5 };
 
 #define CALLS_BUDGET (GW_SECOND / 2) /* for the timed calls of one baseline at one size, without --iters */
 
-static const char *const collectives[] = {"allreduce", "reduce_scatter", "allgather", "reduce",   "broadcast",
+static const char *const collectives[] = {"allreduce", "reduce_scatter", "allgather", "reduce",  "broadcast",
                                           "gather",    "scatter",        "alltoall",  "barrier", NULL};
 static const char *const memories[] = {"gw_alloc", "malloc", NULL};
 
@@ -63,8 +63,9 @@ static int wrong_word(const char *what, const char *word, const char *const *nam
 }
 
 static int check_collective(gw_bench_settings *s, int argc, char **argv) {
-    if (argc < 2) return gw_usage_error(&gw_command_bench, "which collective? (usage: gradwire bench %s)",
-                                        gw_command_bench.usage);
+    if (argc < 2)
+        return gw_usage_error(&gw_command_bench, "which collective? (usage: gradwire bench %s)",
+                              gw_command_bench.usage);
     for (int i = 0; collectives[i]; i++)
         if (strcmp(argv[1], collectives[i]) == 0 && gw_collective_parse(argv[1], &s->first.collective)) return -1;
     return wrong_word("collective", argv[1], collectives);

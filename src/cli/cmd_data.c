@@ -56,10 +56,8 @@ static void list_json(void) {
         printf(", \"tool\": \"%s\", \"package\": ", tool_name(source));
         gw_json_string(stdout, source->package);
         fputs(", \"path\": ", stdout);
-        if (gw_source_locate(source, path))
-            gw_json_string(stdout, path);
-        else
-            fputs("null", stdout);
+        if (gw_source_locate(source, path)) gw_json_string(stdout, path);
+        else fputs("null", stdout);
         fputs(", \"about\": ", stdout);
         gw_json_string(stdout, source->about);
         putchar('}');
@@ -153,10 +151,8 @@ static int run(int argc, char **argv) {
                               gw_suggest_hint(verb, verbs, hint));
     if (argc > 2)
         return gw_usage_error(&gw_command_data, "list takes no name, but got %s", gw_suggest_quote(argv[2], quoted));
-    if (json)
-        list_json();
-    else
-        list_text();
+    if (json) list_json();
+    else list_text();
     return 0;
 }
 

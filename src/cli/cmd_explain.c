@@ -191,8 +191,8 @@ static void print_choice(const gw_strategy *strategy, const gw_topology *topolog
 }
 
 static void print_text(const gw_strategy *strategy, const arguments *a, const outcome *o) {
-    char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT],
-        memory[GW_UNIT_TEXT], codec[GW_UNIT_TEXT];
+    char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT], memory[GW_UNIT_TEXT],
+        codec[GW_UNIT_TEXT];
     gw_strategy_print(strategy, line, sizeof line);
     gw_bytes_format(o->parameters * sizeof(float), model);
     gw_bytes_format(o->sent, sent);
@@ -257,8 +257,7 @@ static void print_cell(gw_axis a, const gw_technique *first, gw_axis b, const gw
         printf(" no (%d) |", reason_number(why, error.text));
     else if (a != GW_AXIS_ARCH && b != GW_AXIS_ARCH && gw_strategy_is(&line, GW_AXIS_ARCH, "ps"))
         printf(" with arch=ps |");
-    else
-        printf(" yes |");
+    else printf(" yes |");
 }
 
 static void print_pairs(gw_axis a, gw_axis b, reasons *why) {

@@ -22,11 +22,11 @@ static int fail(const gw_error *error) {
 /* The contents of all files read so far. */
 typedef struct found {
     gw_doctor_table tables[TABLES_MAX];
-    int count;     /* of tables */
-    int links;     /* in all tables */
-    bool captures; /* a file was a capture */
-    bool codec;    /* the machine has speeds of a codec */
-    bool sums;     /* the machine has the speed of reductions */
+    int count;                                   /* of tables */
+    int links;                                   /* in all tables */
+    bool captures;                               /* a file was a capture */
+    bool codec;                                  /* the machine has speeds of a codec */
+    bool sums;                                   /* the machine has the speed of reductions */
     gw_capture_arch archs[GW_MACHINE_ARCHS_MAX]; /* of the last capture that has any */
     int arch_count;
     gw_profile profile; /* of the first capture with layers; count 0: none */
@@ -139,7 +139,8 @@ static void free_found(found *f) {
 
 static gw_status write_layers(const found *f, const char *path, gw_error *error) {
     if (!f->profile.count)
-        return gw_fail(error, GW_INVALID, "--layers: no layers were recorded in these files: capture a job of gradwire "
+        return gw_fail(error, GW_INVALID,
+                       "--layers: no layers were recorded in these files: capture a job of gradwire "
                        "train");
     gw_status status = gw_profile_write(&f->profile, path, error);
     if (status) return status;
@@ -154,8 +155,7 @@ static gw_status fit_files(char **paths, int count, const char *layers, gw_machi
     gw_status status = read_files(paths, count, f, machine, error);
     if (!status && layers) status = write_layers(f, layers, error);
     if (!status && f->captures && !f->links && !f->codec && !f->sums && !f->profile.count)
-        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs, sums or layers",
-                         paths[0]);
+        status = gw_fail(error, GW_INVALID, "%s says nothing of links between hosts, codecs, sums or layers", paths[0]);
     free_found(f);
     return status;
 }

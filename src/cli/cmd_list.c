@@ -62,8 +62,7 @@ static void param_json(const gw_param *param, bool first) {
     json_pair(", ", "about", param->about);
     json_pair(", ", "kind", gw_param_kind_name(param->kind));
     json_pair(", ", "default", gw_param_print(param, param->preset, preset));
-    if (param->kind == GW_PARAM_CHOICE)
-        choices_json(param->choices);
+    if (param->kind == GW_PARAM_CHOICE) choices_json(param->choices);
     else if (param->kind != GW_PARAM_FLAG)
         printf(", \"lowest\": %.15g, \"highest\": %.15g, \"auto\": %s", param->lowest, param->highest,
                param->automatic ? "true" : "false");
@@ -108,10 +107,8 @@ static int run(int argc, char **argv) {
                                   gw_suggest_hint(argv[1], gw_axis_names, hint));
         last = first;
     }
-    if (json)
-        list_json(first, last);
-    else
-        list_text(first, last);
+    if (json) list_json(first, last);
+    else list_text(first, last);
     return 0;
 }
 

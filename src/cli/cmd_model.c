@@ -54,19 +54,14 @@ static void row(const gw_spec *spec, const gw_graph_node *node, gw_table *table,
     snprintf(cells[0], CELL_BYTES, "%d", node->line);
     snprintf(cells[1], CELL_BYTES, "%s%s%s%s", node->kind->name, node->settings.relu ? " relu" : "",
              node->label[0] ? " as " : "", node->label);
-    if (node->out.width == 1 && node->out.height == 1)
-        snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
-    else if (node->out.width == 1)
-        snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
-    else
-        snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
+    if (node->out.width == 1 && node->out.height == 1) snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
+    else if (node->out.width == 1) snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
+    else snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
     grouped(node_parameters(spec, node), cells[3]);
     flops_text((double)node->flops, cells[4]);
     for (int i = 0; i < COLUMNS; i++) pointers[i] = cells[i];
-    if (prints)
-        gw_table_row(table, pointers);
-    else
-        gw_table_fit(table, pointers);
+    if (prints) gw_table_row(table, pointers);
+    else gw_table_fit(table, pointers);
 }
 
 static void print_text(const gw_spec *spec, const char *name, const arguments *a, const totals *t) {

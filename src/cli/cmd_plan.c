@@ -62,10 +62,8 @@ static void count(void *cost, const job *j, const visit *v) {
     (void)j;
     if (v->step->kind != GW_ACTION_SEND) return;
     sum->messages++;
-    if (v->step->wide)
-        sum->wide_elements += gw_action_count(v->step);
-    else
-        sum->elements += gw_action_count(v->step);
+    if (v->step->wide) sum->wide_elements += gw_action_count(v->step);
+    else sum->elements += gw_action_count(v->step);
 }
 
 /* --- as text --- */
@@ -113,10 +111,8 @@ static void totals_row(const job *j, gw_table *table, bool prints, const char *n
     if (formula) snprintf(cells[3], 32, "%" PRIu64, cost.coll_elements * j->raw_bytes);
     if (formula) snprintf(cells[4], 32, "%" PRIu64, cost.start_ups);
     const char *row[] = {name, cells[0], cells[1], cells[2], cells[3], cells[4]};
-    if (prints)
-        gw_table_row(table, row);
-    else
-        gw_table_fit(table, row);
+    if (prints) gw_table_row(table, row);
+    else gw_table_fit(table, row);
 }
 
 static void text_totals(const job *j, gw_cost counted, gw_cost formula) {
@@ -200,8 +196,7 @@ static gw_status print_ranks(const job *j, bool json, gw_error *error) {
 static gw_status print_job(const job *j, bool json, gw_error *error) {
     gw_cost counted = {0}, formula = gw_plan_cost(j->builder, &j->request);
     for (int rank = 0; rank < j->request.topology.world; rank++) {
-        gw_status status =
-            walk_rank(j, rank, count, &counted, error); /* finds all errors before printing */
+        gw_status status = walk_rank(j, rank, count, &counted, error); /* finds all errors before printing */
         if (status != GW_OK) return status;
     }
     if (json) {
@@ -340,13 +335,13 @@ static int parse(arguments *a, int argc, char **argv) {
 
 static int run(int argc, char **argv) {
     arguments a = {.arch = "ring",
-                 .collective = "allreduce",
-                 .dtype = "f32",
-                 .ranks = 4,
-                 .rank = -1,
-                 .pipeline = 4,
-                 .bytes = 1 << 20,
-                 .chunk = 256 << 10};
+                   .collective = "allreduce",
+                   .dtype = "f32",
+                   .ranks = 4,
+                   .rank = -1,
+                   .pipeline = 4,
+                   .bytes = 1 << 20,
+                   .chunk = 256 << 10};
     job j = {0};
     int code = parse(&a, argc, argv);
     if (code < 0) code = fill(&j, &a);

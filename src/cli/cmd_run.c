@@ -29,8 +29,8 @@ typedef struct settings {
     int64_t port;  /* 0: any */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
     const char *strategy, *interface, *ports, *log, *bind; /* NULL: from the environment */
-    const char *timeline, *capture, *snapshots;             /* likewise */
-    double deadline, grace, timeout;                /* seconds; deadline, timeout 0: not given */
+    const char *timeline, *capture, *snapshots;            /* likewise */
+    double deadline, grace, timeout;                       /* seconds; deadline, timeout 0: not given */
     int64_t restarts, servers;
     const char *lab_text;
     gw_lab_options lab; /* hosts 0: no lab */
@@ -71,9 +71,8 @@ static void free_variables(variables *v) {
 
 /* Forwards GRADWIRE_* variables to all hosts, except those that belong to one job or one process. */
 static void forward_variables(variables *v) {
-    static const char *const own[] = {"GRADWIRE_TOKEN", "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD",
-                                      "GRADWIRE_ROSTER",  "GRADWIRE_MEMBER",       "GRADWIRE_GENERATION",
-                                      "GRADWIRE_SERVERS"};
+    static const char *const own[] = {"GRADWIRE_TOKEN",  "GRADWIRE_TOKEN_FILE", "GRADWIRE_LISTEN_FD", "GRADWIRE_ROSTER",
+                                      "GRADWIRE_MEMBER", "GRADWIRE_GENERATION", "GRADWIRE_SERVERS"};
     for (char **entry = environ; *entry; entry++) {
         char name[128];
         size_t length = strcspn(*entry, "=");
@@ -127,12 +126,9 @@ static gw_status collect_variables(variables *v, const settings *s, const master
 
 static gw_status find_hosts(gw_hosts *hosts, const settings *s, gw_error *error) {
     gw_status status;
-    if (s->hosts)
-        status = gw_hosts_parse(hosts, s->hosts, error);
-    else if (s->hostfile)
-        status = gw_hosts_read(hosts, s->hostfile, error);
-    else
-        status = gw_hosts_local(hosts, s->ranks ? (int)s->ranks : 1, error);
+    if (s->hosts) status = gw_hosts_parse(hosts, s->hosts, error);
+    else if (s->hostfile) status = gw_hosts_read(hosts, s->hostfile, error);
+    else status = gw_hosts_local(hosts, s->ranks ? (int)s->ranks : 1, error);
     if (status == GW_OK) status = gw_hosts_place(hosts, (int)s->ranks, error);
     return status == GW_OK ? gw_hosts_serve(hosts, (int)s->servers, error) : status;
 }
@@ -227,8 +223,7 @@ static int start(const settings *s, char **argv) {
     if (!s->remote_path && readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         gw_fail(&error, GW_SYSTEM, "cannot find my own program file: %s; use --remote-path", strerror(errno));
     if (error.status == GW_OK && find_hosts(&hosts, s, &error) == GW_OK &&
-        find_master(&rank0, s, &hosts, &error) == GW_OK &&
-        collect_variables(&env, s, &rank0, &error) == GW_OK &&
+        find_master(&rank0, s, &hosts, &error) == GW_OK && collect_variables(&env, s, &rank0, &error) == GW_OK &&
         open_elastic(&elastic, s, &hosts, &rank0, &error) == GW_OK) {
         const char *program = s->remote_path ? s->remote_path : own_path;
         char *const server_argv[] = {(char *)(uintptr_t)program, "server", NULL};
@@ -238,9 +233,7 @@ static int start(const settings *s, char **argv) {
             .argv = argv,
             .server_argv = server_argv,
             .env = env.list,
-            .host_connection = {.rsh = s->rsh,
-                        .remote_path = program,
-                        .listen_fd = rank0.listen_fd},
+            .host_connection = {.rsh = s->rsh, .remote_path = program, .listen_fd = rank0.listen_fd},
             .console = console_options(s),
             .elastic = elastic.members ? &elastic : NULL,
             .grace = nanoseconds(s->grace),

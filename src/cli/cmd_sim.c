@@ -11,7 +11,7 @@
 #include "sim/fault_sim.h"
 #include "sim/fault_sim_scenario.h"
 
-#define QUIET (2 * GW_SECOND)       /* shorter runs show no progress */
+#define QUIET (2 * GW_SECOND) /* shorter runs show no progress */
 #define SHOW_EVERY (GW_SECOND / 2)
 
 static void say_replay(uint64_t seed, int world) {
@@ -27,11 +27,12 @@ static void print_call(int number, const gw_sim_call *call) {
            gw_dtype_name(call->dtype));
     if (gw_sim_reduces(call->collective)) printf(", %s", gw_redop_name(call->redop));
     if (call->collective == GW_COLL_SEND) printf(", from rank %d to rank %d", call->root, call->peer);
-    if (call->tagged) printf(", tag %d%s%s", call->tag, call->any_source ? " of any source" : "",
-                             call->reversed ? ", received in reverse" : "");
+    if (call->tagged)
+        printf(", tag %d%s%s", call->tag, call->any_source ? " of any source" : "",
+               call->reversed ? ", received in reverse" : "");
     if (call->collective != GW_COLL_SEND && call->root >= 0) printf(", root %d", call->root);
-    printf(", by %s%s%s\n", call->builder->technique.name,
-           call->in_place ? ", in place" : "", call->uneven ? ", uneven" : "");
+    printf(", by %s%s%s\n", call->builder->technique.name, call->in_place ? ", in place" : "",
+           call->uneven ? ", uneven" : "");
 }
 
 static void print_fault(const gw_sim_scenario *s) {
@@ -47,9 +48,8 @@ static void print_fault(const gw_sim_scenario *s) {
 static void print_scenario(const gw_sim_scenario *s) {
     int hosts = s->host_of[s->world - 1] + 1;
     printf("seed %" PRIu64 ": %d ranks on %d hosts\n", s->seed, s->world, hosts);
-    printf("links: latency %.1f us, random delay up to %.1f us, %.0f MB/s; deadline %.0f s\n",
-           (double)s->latency / 1e3, (double)s->jitter / 1e3, s->bytes_per_second / 1e6,
-           (double)s->deadline / (double)GW_SECOND);
+    printf("links: latency %.1f us, random delay up to %.1f us, %.0f MB/s; deadline %.0f s\n", (double)s->latency / 1e3,
+           (double)s->jitter / 1e3, s->bytes_per_second / 1e6, (double)s->deadline / (double)GW_SECOND);
     printf("program: %d calls, up to %d at once\n", s->calls, s->ahead);
     for (int c = 0; c < s->calls; c++) print_call(c, &s->call[c]);
     print_fault(s);
@@ -113,8 +113,9 @@ static void print_tally(const tally *t) {
     for (int f = 0; f < GW_SIM_FAULTS; f++)
         printf("%s %s %" PRIu64, f ? "," : "", gw_sim_fault_name((gw_sim_fault)f), t->by_fault[f]);
     putchar('\n');
-    if (t->broken) printf("a promise was broken under %" PRIu64 " of them, the first is %" PRIu64 "\n", t->broken,
-                          t->first_broken);
+    if (t->broken)
+        printf("a promise was broken under %" PRIu64 " of them, the first is %" PRIu64 "\n", t->broken,
+               t->first_broken);
     else puts("every promise held");
 }
 

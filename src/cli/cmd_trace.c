@@ -14,7 +14,7 @@ typedef struct question {
 } question;
 
 static const question questions[] = {
-    {"summary", gw_trace_summary},   {"messages", gw_trace_messages}, {"matrix", gw_trace_matrix},
+    {"summary", gw_trace_summary},    {"messages", gw_trace_messages}, {"matrix", gw_trace_matrix},
     {"critical-path", gw_trace_path}, {"report", gw_trace_report},     {"export", gw_trace_export},
 };
 
@@ -62,15 +62,16 @@ static int run(int argc, char **argv) {
     };
     int code = gw_args_parse(&gw_command_trace, options, &argc, argv);
     if (code >= 0) return code;
-    if (argc < 2) return gw_usage_error(&gw_command_trace, "which analysis? (usage: gradwire trace %s)",
-                                        gw_command_trace.usage);
+    if (argc < 2)
+        return gw_usage_error(&gw_command_trace, "which analysis? (usage: gradwire trace %s)", gw_command_trace.usage);
     const question *asked = find(argv[1]);
     if (!asked) return unknown(argv[1]);
     if (argc < 3) return gw_usage_error(&gw_command_trace, "%s of which file?", argv[1]);
     char derived[4096], warning[GW_ERROR_TEXT_BYTES];
     if (!r.output) {
-        const char *ending = strcmp(argv[1], "report") == 0 ? "html" : r.format && strcmp(r.format, "chrome") == 0
-                                 ? "json" : "csv";
+        const char *ending = strcmp(argv[1], "report") == 0                ? "html"
+                             : r.format && strcmp(r.format, "chrome") == 0 ? "json"
+                                                                           : "csv";
         snprintf(derived, sizeof derived, "%s.%s", argv[2], ending);
         r.output = derived;
     }

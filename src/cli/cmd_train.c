@@ -46,8 +46,9 @@ static int number(const char *option, const char *text, double low, double high,
         *value = read;
         return -1;
     }
-    return gw_usage_error(&gw_command_train, high < DBL_MAX ? "--%s %s is not a number from %g to %g"
-                                                            : "--%s %s is not a number of at least %g",
+    return gw_usage_error(&gw_command_train,
+                          high < DBL_MAX ? "--%s %s is not a number from %g to %g"
+                                         : "--%s %s is not a number of at least %g",
                           option, gw_suggest_quote(text, quoted), low, high);
 }
 
@@ -95,21 +96,25 @@ static int check_elastic(const gw_train_request *r) {
                                                  "pipeline cannot go on");
     if (!gw_strategy_servers(&strategy)) return -1; /* collective steps can always continue with fewer ranks */
     if (!gw_strategy_is(&strategy, GW_AXIS_ARCH, "ps"))
-        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with arch=%s over servers cannot go "
-                                                 "on over other ranks; use arch=ps, or no servers",
+        return gw_usage_error(&gw_command_train,
+                              "--elastic and --restarts: steps with arch=%s over servers cannot go "
+                              "on over other ranks; use arch=ps, or no servers",
                               gw_strategy_name(&strategy, GW_AXIS_ARCH));
     if (r->restarts && !sync->rule)
-        return gw_usage_error(&gw_command_train, "--restarts with sync=%s: workers have the weights, and one that was "
-                                                 "started again cannot come back; use --elastic, sync=asp or ssp, or "
-                                                 "no servers",
+        return gw_usage_error(&gw_command_train,
+                              "--restarts with sync=%s: workers have the weights, and one that was "
+                              "started again cannot come back; use --elastic, sync=asp or ssp, or "
+                              "no servers",
                               sync->technique.name);
     if (gw_strategy_compresses(&strategy))
-        return gw_usage_error(&gw_command_train, "--elastic and --restarts with compress=%s: a push cannot be encoded "
-                                                 "twice; use compress=none",
+        return gw_usage_error(&gw_command_train,
+                              "--elastic and --restarts with compress=%s: a push cannot be encoded "
+                              "twice; use compress=none",
                               gw_strategy_name(&strategy, GW_AXIS_COMPRESS));
     if (sync->travels_apart || measured)
-        return gw_usage_error(&gw_command_train, "--elastic and --restarts: steps with sync=%s and schedule=%s cannot "
-                                                 "go on over other ranks",
+        return gw_usage_error(&gw_command_train,
+                              "--elastic and --restarts: steps with sync=%s and schedule=%s cannot "
+                              "go on over other ranks",
                               sync->technique.name, schedule->technique->name);
     return -1;
 }

@@ -5,7 +5,7 @@
 
 #define TECHNIQUE(name) &gw_codec_##name.technique,
 const gw_technique *const gw_compress_techniques[] = {
-    GW_CODECS(TECHNIQUE, TECHNIQUE) &gw_doublesqueeze,
+    GW_CODECS(TECHNIQUE, TECHNIQUE) & gw_doublesqueeze,
     NULL,
 };
 

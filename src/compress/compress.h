@@ -103,15 +103,15 @@ typedef struct gw_codec_state {
 } gw_codec_state;
 
 struct gw_codec {
-    gw_technique technique; /* of the compress axis; first member, so that a cast converts between the two */
-    bool identity;          /* payloads are the values: an ordinary reduction gives the same, for any type */
-    int significand;        /* bits of an f32's significand that always arrive; 24: all; 0: no guarantee */
+    gw_technique technique;          /* of the compress axis; first member, so that a cast converts between the two */
+    bool identity;                   /* payloads are the values: an ordinary reduction gives the same, for any type */
+    int significand;                 /* bits of an f32's significand that always arrive; 24: all; 0: no guarantee */
     double encode_rate, decode_rate; /* bytes of f32 per second on one core of an AMD EPYC with AVX2, as `gradwire bench
                                         codec` measured them; 0: not measured, predicted as a copy */
-    bool compensates;       /* always keeps a residual, even with feedback=none (dgc, powersgd) */
-    uint32_t block;         /* elements; 0: only whole tensors */
-    uint32_t least;         /* bytes that a block needs if the encoder sends as much as fits; 0: it needs `bound` */
-    size_t merge_unit;      /* bytes; 0 without merge */
+    bool compensates;                /* always keeps a residual, even with feedback=none (dgc, powersgd) */
+    uint32_t block;                  /* elements; 0: only whole tensors */
+    uint32_t least;    /* bytes that a block needs if the encoder sends as much as fits; 0: it needs `bound` */
+    size_t merge_unit; /* bytes; 0 without merge */
 
     /* Returns why this tensor must be sent exact, as the end of a sentence ("has no ..."), or NULL if it is supported.
      * If the function itself is NULL, all tensors are supported. */

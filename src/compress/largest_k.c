@@ -79,10 +79,8 @@ static uint32_t kth_largest(uint32_t *a, size_t count, size_t k) {
             if (i >= j) break;
             swap(&a[i++], &a[j--]);
         }
-        if (want <= j)
-            high = j;
-        else
-            low = j + 1;
+        if (want <= j) high = j;
+        else low = j + 1;
     }
     return a[want];
 }
@@ -174,8 +172,7 @@ static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s)
     uint32_t peaks[GROUPS];
     gw_kernel_peaks32(x, count, peaks);
     uint32_t least = kth_peak(peaks, (count + GROUP - 1) / GROUP, k);
-    if (!list_hits(x, count / GROUP, peaks, least, s) ||
-        !list_rest(x, count / GROUP * GROUP, count, least, s))
+    if (!list_hits(x, count / GROUP, peaks, least, s) || !list_rest(x, count / GROUP * GROUP, count, least, s))
         return select_equal(x, count, k, least, s);
     s->listed = true;
     s->above = least;

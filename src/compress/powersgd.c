@@ -140,10 +140,8 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)capacity, (void)error;
     size_t r = columns(setup, range.tensor);
-    if (call->round == 0)
-        encode_p(range.tensor, r, v, state->own, payload);
-    else
-        encode_q(range.tensor, r, v, call->reduced, payload);
+    if (call->round == 0) encode_p(range.tensor, r, v, state->own, payload);
+    else encode_q(range.tensor, r, v, call->reduced, payload);
     *bytes = bound(setup, call, range);
     return GW_OK;
 }

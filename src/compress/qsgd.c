@@ -57,10 +57,8 @@ static size_t pack_block(int bits, bool fit, const float *x, size_t count, uint6
     size_t bytes = gw_quant_bytes(bits, count);
     uint8_t *codes = out + sizeof(float);
     float unit = norm / levels, limit = bits == 1 ? 0.5f : levels;
-    if (norm > 0)
-        gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
-    else
-        memset(codes, 0, bytes);
+    if (norm > 0) gw_quant_pack(bits, x, count, limit / norm, limit, key, first, codes);
+    else memset(codes, 0, bytes);
     gw_put_f32(out, fit ? gw_quant_fit_codes(bits, x, codes, count, unit) : unit);
     return sizeof(float) + bytes;
 }

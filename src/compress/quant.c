@@ -195,24 +195,18 @@ INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, f
 AVX2 static size_t pack_avx2(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key,
                              uint64_t first, uint8_t *out) {
     switch (bits) {
-    case 1:
-        return pack_bits(1, x, count, inverse, limit, key, first, out);
-    case 2:
-        return pack_bits(2, x, count, inverse, limit, key, first, out);
-    case 4:
-        return pack_bits(4, x, count, inverse, limit, key, first, out);
-    default:
-        return pack_bits(8, x, count, inverse, limit, key, first, out);
+    case 1: return pack_bits(1, x, count, inverse, limit, key, first, out);
+    case 2: return pack_bits(2, x, count, inverse, limit, key, first, out);
+    case 4: return pack_bits(4, x, count, inverse, limit, key, first, out);
+    default: return pack_bits(8, x, count, inverse, limit, key, first, out);
     }
 }
 
 /* Adds the levels that stand at bits [slot*bits, +bits) of eight widened bytes. */
 INLINE void add8(int bits, __m256i widened, int slot, __m256 unit, float *sum) {
     __m256i code = _mm256_and_si256(_mm256_srli_epi32(widened, slot * bits), _mm256_set1_epi32((1 << bits) - 1));
-    if (bits == 1)
-        code = _mm256_sub_epi32(_mm256_slli_epi32(code, 1), _mm256_set1_epi32(1));
-    else
-        code = _mm256_sub_epi32(code, _mm256_set1_epi32(1 << (bits - 1)));
+    if (bits == 1) code = _mm256_sub_epi32(_mm256_slli_epi32(code, 1), _mm256_set1_epi32(1));
+    else code = _mm256_sub_epi32(code, _mm256_set1_epi32(1 << (bits - 1)));
     __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(code), unit);
     _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), value));
 }
@@ -232,14 +226,10 @@ INLINE size_t unpack_bits(int bits, const uint8_t *codes, size_t count, float un
 
 AVX2 static size_t unpack_avx2(int bits, const uint8_t *codes, size_t count, float unit, float *sum) {
     switch (bits) {
-    case 1:
-        return unpack_bits(1, codes, count, unit, sum);
-    case 2:
-        return unpack_bits(2, codes, count, unit, sum);
-    case 4:
-        return unpack_bits(4, codes, count, unit, sum);
-    default:
-        return unpack_bits(8, codes, count, unit, sum);
+    case 1: return unpack_bits(1, codes, count, unit, sum);
+    case 2: return unpack_bits(2, codes, count, unit, sum);
+    case 4: return unpack_bits(4, codes, count, unit, sum);
+    default: return unpack_bits(8, codes, count, unit, sum);
     }
 }
 #endif

@@ -112,10 +112,8 @@ size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selecti
                        .at = GW_SPARSE_HEAD,
                        .above = selection->above,
                        .ties = selection->ties};
-    if (selection->listed)
-        scan_list(&w, selection);
-    else
-        scan(&w, count);
+    if (selection->listed) scan_list(&w, selection);
+    else scan(&w, count);
     put_count(out, w.written);
     const uint8_t *gap = out + GW_SPARSE_HEAD;
     uint8_t *values = out + w.at;

@@ -162,12 +162,9 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)state, (void)capacity, (void)error;
     uint64_t key = gw_codec_random_key(call, range.tensor, true);
-    if (!is_shared(setup))
-        *bytes = encode_alone(setup, key, range, v, payload);
-    else if (call->round == 0)
-        *bytes = encode_scales(setup, range, v, payload);
-    else
-        *bytes = encode_shared(call, code_bits(setup, call->world), key, range, v, payload);
+    if (!is_shared(setup)) *bytes = encode_alone(setup, key, range, v, payload);
+    else if (call->round == 0) *bytes = encode_scales(setup, range, v, payload);
+    else *bytes = encode_shared(call, code_bits(setup, call->world), key, range, v, payload);
     return GW_OK;
 }
 
@@ -226,10 +223,8 @@ static void merge_codes(uint8_t *into, const uint8_t *from, size_t bytes, uint8_
 }
 
 static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes) {
-    if (call->round == 0)
-        merge_scales(into, from, bytes);
-    else
-        merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
+    if (call->round == 0) merge_scales(into, from, bytes);
+    else merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
 }
 
 /* An owner encodes the sum with its own scale, since nothing is added to that payload. */

@@ -141,8 +141,7 @@ static bool hear_each_other(const gw_agreement *a, int r, int s) {
 
 static int unheard(const gw_agreement *a, const gw_members *set, int rank) {
     int count = 0;
-    for (int r = 0; r < a->world; r++)
-        count += r != rank && gw_members_has(set, r) && !hear_each_other(a, r, rank);
+    for (int r = 0; r < a->world; r++) count += r != rank && gw_members_has(set, r) && !hear_each_other(a, r, rank);
     return count;
 }
 

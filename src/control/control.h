@@ -27,23 +27,23 @@ typedef enum gw_control_kind {
     GW_CONTROL_LEFT,     /* the origin finalised */
     GW_CONTROL_WAIT,     /* the origin waits for the subject (-1: for none): text */
     /* The kinds below go over one link and are not forwarded; text holds a bit for each rank. */
-    GW_CONTROL_SHRINK,   /* the origin wants to go on without the lost: bits of those proved dead or left */
-    GW_CONTROL_PREPARE,  /* PREPARE to ACCEPTED: see agreement.h */
+    GW_CONTROL_SHRINK,  /* the origin wants to go on without the lost: bits of those proved dead or left */
+    GW_CONTROL_PREPARE, /* PREPARE to ACCEPTED: see agreement.h */
     GW_CONTROL_PROMISE,
     GW_CONTROL_ACCEPT,
     GW_CONTROL_ACCEPTED,
-    GW_CONTROL_MEMBERS,  /* the origin has entered the next generation: bits of its members */
+    GW_CONTROL_MEMBERS, /* the origin has entered the next generation: bits of its members */
 } gw_control_kind;
 
 typedef struct gw_control_message {
     uint8_t kind;
     uint8_t status;
-    int32_t origin;      /* the rank that sent it first */
+    int32_t origin; /* the rank that sent it first */
     int32_t subject;
     uint32_t generation;
-    uint32_t lineage;    /* digest of the members of all generations so far: differs between rivals of one number */
-    uint64_t serial;     /* counts the origin's flooded messages from 1; 0 for all others */
-    uint64_t ballot;     /* of an agreement; ABORT: 1 if it ends gw_shrink, not the generation */
+    uint32_t lineage; /* digest of the members of all generations so far: differs between rivals of one number */
+    uint64_t serial;  /* counts the origin's flooded messages from 1; 0 for all others */
+    uint64_t ballot;  /* of an agreement; ABORT: 1 if it ends gw_shrink, not the generation */
     uint64_t accepted;
     char text[GW_CONTROL_TEXT]; /* a sentence, or bits */
 } gw_control_message;

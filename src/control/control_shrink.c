@@ -5,7 +5,9 @@
 #include "control/control_internal.h"
 
 #define BALLOTS_PER_DEADLINE 32 /* a ballot that takes longer is tried again */
-#define POSITIONS 8 /* the first 8 proposers start one ballot time apart; all others together, one ballot time later */
+#define POSITIONS                                                                                                      \
+    8 /* the first 8 proposers start one ballot time apart; all others together, one ballot time later                 \
+       */
 #define DIAL_DELAY (20 * GW_MILLISECOND) /* the lower of two ranks dials first, so that not both dial */
 
 static bool asking(const gw_control *c) { return c->shrink.phase == GW_SHRINK_ASKING; }
@@ -58,8 +60,10 @@ static void send_members(gw_control *c, int to) {
 }
 
 static void send_vote(void *ctx, int to, const gw_vote *vote) {
-    static const uint8_t kinds[] = {[GW_VOTE_PREPARE] = GW_CONTROL_PREPARE, [GW_VOTE_PROMISE] = GW_CONTROL_PROMISE,
-                                    [GW_VOTE_ACCEPT] = GW_CONTROL_ACCEPT, [GW_VOTE_ACCEPTED] = GW_CONTROL_ACCEPTED};
+    static const uint8_t kinds[] = {[GW_VOTE_PREPARE] = GW_CONTROL_PREPARE,
+                                    [GW_VOTE_PROMISE] = GW_CONTROL_PROMISE,
+                                    [GW_VOTE_ACCEPT] = GW_CONTROL_ACCEPT,
+                                    [GW_VOTE_ACCEPTED] = GW_CONTROL_ACCEPTED};
     gw_control *c = ctx;
     send_set(c, to, (gw_control_message){.kind = kinds[vote->kind], .generation = c->generation, .lineage = c->lineage,
                                          .ballot = vote->ballot, .accepted = vote->accepted}, &vote->set);
@@ -231,8 +235,7 @@ void gw_control_set_excluded(gw_control *c, int from) {
     gw_fail_rank(&error, GW_PEER_LOST, from,
                  "gw_shrink: the job goes on without this process, rank %d on %s, as rank %d on %s says: it called "
                  "gw_shrink too late, or not all others reach it",
-                 c->rank, c->events.host_name(c->events.ctx, c->rank), from,
-                 c->events.host_name(c->events.ctx, from));
+                 c->rank, c->events.host_name(c->events.ctx, c->rank), from, c->events.host_name(c->events.ctx, from));
     c->shrink.refused = error;
     gw_control_leave(c);
     gw_control_set_error(c, error.status, error.rank, error.text);
@@ -300,9 +303,10 @@ static void on_ask(gw_control *c, int from, const gw_members *gone, gw_time now)
 }
 
 static void on_vote(gw_control *c, int from, const gw_control_message *message, const gw_members *set, gw_time now) {
-    static const gw_vote_kind kinds[] = {
-        [GW_CONTROL_PREPARE] = GW_VOTE_PREPARE, [GW_CONTROL_PROMISE] = GW_VOTE_PROMISE,
-        [GW_CONTROL_ACCEPT] = GW_VOTE_ACCEPT, [GW_CONTROL_ACCEPTED] = GW_VOTE_ACCEPTED};
+    static const gw_vote_kind kinds[] = {[GW_CONTROL_PREPARE] = GW_VOTE_PREPARE,
+                                         [GW_CONTROL_PROMISE] = GW_VOTE_PROMISE,
+                                         [GW_CONTROL_ACCEPT] = GW_VOTE_ACCEPT,
+                                         [GW_CONTROL_ACCEPTED] = GW_VOTE_ACCEPTED};
     if (!asking(c)) return;
     gw_vote heard = {.kind = kinds[message->kind], .ballot = message->ballot, .accepted = message->accepted,
                      .set = *set};
@@ -312,8 +316,7 @@ static void on_vote(gw_control *c, int from, const gw_control_message *message, 
     vote(c, now);
 }
 
-static void on_members(gw_control *c, int from, const gw_control_message *message, const gw_members *set,
-                         gw_time now) {
+static void on_members(gw_control *c, int from, const gw_control_message *message, const gw_members *set, gw_time now) {
     gw_members mine = members_of(c);
     bool next = message->generation == c->generation && message->lineage == c->lineage;
     bool ahead = message->generation >= c->generation;
@@ -427,8 +430,10 @@ static void give_up_joining(gw_control *c) {
     gw_error error = {.rank = -1};
     for (int r = 0; r < c->world && !error.status; r++)
         if (c->members[r].in && c->voters[r].seen != c->generation)
-            gw_fail_rank(&error, GW_PEER_LOST, r, "rank %d on %s did not come along when the job was shrunk; gw_shrink "
-                                                  "again", r, c->events.host_name(c->events.ctx, r));
+            gw_fail_rank(&error, GW_PEER_LOST, r,
+                         "rank %d on %s did not come along when the job was shrunk; gw_shrink "
+                         "again",
+                         r, c->events.host_name(c->events.ctx, r));
     gw_control_abort(c, &error);
 }
 

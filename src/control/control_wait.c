@@ -122,9 +122,8 @@ void gw_control_overdue(gw_control *control, const int *awaited, int count, cons
     else
         gw_fail_rank(&error, GW_TIMEOUT, blamed,
                      "rank %d on %s held up the job for %.1f s (the deadline): rank %d on %s waited for %s; %s", blamed,
-                     control->events.host_name(control->events.ctx, blamed),
-                     (double)deadline / (double)GW_SECOND, control->rank,
-                     control->events.host_name(control->events.ctx, control->rank), what,
+                     control->events.host_name(control->events.ctx, blamed), (double)deadline / (double)GW_SECOND,
+                     control->rank, control->events.host_name(control->events.ctx, control->rank), what,
                      alive_text(control, blamed, now, alive));
     gw_control_abort(control, &error);
 }

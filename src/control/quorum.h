@@ -16,7 +16,7 @@ typedef struct gw_members {
 
 static inline bool gw_members_has(const gw_members *set, int rank) { return (set->bits[rank / 8] >> (rank % 8)) & 1; }
 static inline void gw_members_add(gw_members *set, int rank) { set->bits[rank / 8] |= (uint8_t)(1 << (rank % 8)); }
-static inline void gw_members_drop(gw_members *set, int rank) { set->bits[rank / 8] &= (uint8_t)~(1 << (rank % 8)); }
+static inline void gw_members_drop(gw_members *set, int rank) { set->bits[rank / 8] &= (uint8_t) ~(1 << (rank % 8)); }
 static inline bool gw_members_same(const gw_members *a, const gw_members *b) {
     return memcmp(a->bits, b->bits, sizeof a->bits) == 0;
 }

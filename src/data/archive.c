@@ -77,8 +77,7 @@ static int64_t decode_window(code_reader reader, string *table, uint8_t *text, s
         if (code >= free_code) return -1;
         last = code < CODE_CLEAR ? (string){(uint32_t)used, 1} : table[code];
         if (last.length > window - used) return -1;
-        if (code < CODE_CLEAR)
-            text[used] = (uint8_t)code;
+        if (code < CODE_CLEAR) text[used] = (uint8_t)code;
         else /* byte by byte, because source and destination may overlap by one byte */
             for (uint32_t i = 0; i < last.length; i++) text[used + i] = text[last.start + i];
         last.start = (uint32_t)used;
@@ -135,10 +134,8 @@ gw_status gw_archive_decode(const uint8_t *bytes, size_t size, const char *name,
         decoded.size = 0;
         status = decode(bytes, count, table, name, &decoded, error);
     }
-    if (status == GW_OK)
-        *text = decoded;
-    else
-        gw_blob_free(&decoded);
+    if (status == GW_OK) *text = decoded;
+    else gw_blob_free(&decoded);
     free(table);
     return status;
 }

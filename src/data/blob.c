@@ -17,10 +17,8 @@ gw_status gw_blob_allocate(size_t size, gw_blob *blob, gw_error *error) {
 }
 
 void gw_blob_free(gw_blob *blob) {
-    if (blob->mapped)
-        munmap(blob->data, blob->size);
-    else
-        free(blob->data);
+    if (blob->mapped) munmap(blob->data, blob->size);
+    else free(blob->data);
     *blob = (gw_blob){0};
 }
 

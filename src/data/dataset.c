@@ -106,10 +106,8 @@ gw_status gw_dataset_open(const gw_dataset_request *request, gw_dataset **datase
     gw_dataset *opened = calloc(1, sizeof *opened);
     if (!opened) return gw_fail(error, GW_MEMORY, "no memory for the data set %s", request->source);
     gw_status status = open_source(request, opened, error);
-    if (status == GW_OK)
-        *dataset = opened;
-    else
-        gw_dataset_close(opened);
+    if (status == GW_OK) *dataset = opened;
+    else gw_dataset_close(opened);
     return status;
 }
 

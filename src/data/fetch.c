@@ -105,11 +105,11 @@ static void tick(void *ctx) {
 static gw_status run(fetch_state *fetch, const char *doing, const char *const *words, const char *directory,
                      gw_error *error) {
     gw_subprocess tool = {.words = words,
-                    .directory = directory,
-                    .log = fetch->log,
-                    .seconds = fetch->seconds,
-                    .tick = tick,
-                    .ctx = fetch};
+                          .directory = directory,
+                          .log = fetch->log,
+                          .seconds = fetch->seconds,
+                          .tick = tick,
+                          .ctx = fetch};
     fetch->doing = doing;
     tick(fetch);
     return gw_subprocess_run(&tool, error);

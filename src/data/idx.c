@@ -17,10 +17,8 @@ static uint32_t big_endian(const uint8_t *bytes) {
 
 static gw_status wrong_magic(const uint8_t *magic, int low, int high, const char *name, gw_error *error) {
     char wanted[32];
-    if (low == high)
-        snprintf(wanted, sizeof wanted, "00 00 08 %02x", low);
-    else
-        snprintf(wanted, sizeof wanted, "00 00 08 %02x or %02x", low, high);
+    if (low == high) snprintf(wanted, sizeof wanted, "00 00 08 %02x", low);
+    else snprintf(wanted, sizeof wanted, "00 00 08 %02x or %02x", low, high);
     return gw_fail(error, GW_INVALID,
                    "%s is not an IDX file of %s: it begins with %02x %02x %02x %02x, expected was %s", name,
                    high == 1 ? "labels" : "images", magic[0], magic[1], magic[2], magic[3], wanted);
@@ -116,9 +114,7 @@ gw_status gw_idx_load(const char *directory, gw_split split, gw_images *images, 
     gw_images loaded = {0};
     gw_status status = load_images(directory, split, &loaded, error);
     if (status == GW_OK) status = load_labels(directory, split, &loaded, error);
-    if (status == GW_OK)
-        *images = loaded;
-    else
-        gw_images_free(&loaded);
+    if (status == GW_OK) *images = loaded;
+    else gw_images_free(&loaded);
     return status;
 }

@@ -100,9 +100,7 @@ gw_status gw_sheets_load(const char *directory, gw_split split, gw_images *image
     gw_images loaded = {0};
     gw_status status = load_pixels(directory, split, &loaded, error);
     if (status == GW_OK) status = load_labels(directory, split, &loaded, error);
-    if (status == GW_OK)
-        *images = loaded;
-    else
-        gw_images_free(&loaded);
+    if (status == GW_OK) *images = loaded;
+    else gw_images_free(&loaded);
     return status;
 }

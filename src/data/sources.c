@@ -61,14 +61,11 @@ gw_status gw_cache_path(const char *name, char path[PATH_MAX], gw_error *error) 
     const char *cache = getenv("GRADWIRE_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *slash = *name ? "/" : "";
     int length;
-    if (cache && *cache)
-        length = snprintf(path, PATH_MAX, "%s%s%s", cache, slash, name);
+    if (cache && *cache) length = snprintf(path, PATH_MAX, "%s%s%s", cache, slash, name);
     else if (xdg && *xdg == '/') /* the XDG standard says: ignore relative paths */
         length = snprintf(path, PATH_MAX, "%s/gradwire%s%s", xdg, slash, name);
-    else if (home && *home)
-        length = snprintf(path, PATH_MAX, "%s/.cache/gradwire%s%s", home, slash, name);
-    else
-        return gw_fail(error, GW_INVALID, "no cache directory: set GRADWIRE_CACHE or HOME");
+    else if (home && *home) length = snprintf(path, PATH_MAX, "%s/.cache/gradwire%s%s", home, slash, name);
+    else return gw_fail(error, GW_INVALID, "no cache directory: set GRADWIRE_CACHE or HOME");
     if (length >= PATH_MAX) return gw_fail(error, GW_INVALID, "the path of the cache directory is too long");
     return GW_OK;
 }

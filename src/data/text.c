@@ -49,10 +49,8 @@ static gw_status join(const char *directory, gw_blob *text, gw_error *error) {
         free(entries[i]);
     }
     free(entries);
-    if (status == GW_OK)
-        *text = joined;
-    else
-        gw_blob_free(&joined);
+    if (status == GW_OK) *text = joined;
+    else gw_blob_free(&joined);
     return status;
 }
 

@@ -10,7 +10,7 @@
 #define GW_PACKET_MIN 128
 
 typedef struct gw_datagrams {
-    int fd; /* -1: closed */
+    int fd;      /* -1: closed */
     int headers; /* bytes of IP and UDP */
     uint8_t cookie[GW_COOKIE_BYTES];
     char *bytes; /* GW_PACKET_MAX, owned */

@@ -404,8 +404,7 @@ static gw_status prepare(driver *c, gw_error *error) {
         o->to = o->from = o->errors = -1;
         if (c->options->repeated)
             snprintf(c->report->hosts[i].name, GW_DOCTOR_NAME_BYTES, "%.240s/%d", c->options->hosts->list[0].name, i);
-        else
-            snprintf(c->report->hosts[i].name, GW_DOCTOR_NAME_BYTES, "%s", c->options->hosts->list[i].name);
+        else snprintf(c->report->hosts[i].name, GW_DOCTOR_NAME_BYTES, "%s", c->options->hosts->list[i].name);
     }
     return GW_OK;
 }

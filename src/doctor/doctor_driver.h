@@ -10,13 +10,13 @@
 #include "launch/hosts.h"
 
 typedef struct gw_doctor_drive_options {
-    const gw_hosts *hosts;      /* one probe each */
-    bool repeated;              /* all hosts are one machine with one name: the report numbers them */
+    const gw_hosts *hosts;                      /* one probe each */
+    bool repeated;                              /* all hosts are one machine with one name: the report numbers them */
     gw_host_connection_options host_connection; /* command is set by gw_doctor_drive */
-    const char *master;         /* name or address of the first host, as the others would resolve it */
-    bool names;                 /* the hosts' names are network names: all hosts should resolve them alike */
-    const char *interface;      /* a selection as in interface.h, NULL: none */
-    int port_low, port_high;    /* ports on which the ranks of a job would listen; 0, 0: any */
+    const char *master;                         /* name or address of the first host, as the others would resolve it */
+    bool names;              /* the hosts' names are network names: all hosts should resolve them alike */
+    const char *interface;   /* a selection as in interface.h, NULL: none */
+    int port_low, port_high; /* ports on which the ranks of a job would listen; 0, 0: any */
     /* Called now and then with the current activity and step. May be NULL. */
     void (*progress)(void *ctx, const char *what, int step, int steps);
     void *ctx;

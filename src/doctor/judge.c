@@ -216,8 +216,11 @@ void gw_judge_mtu(const gw_doctor_report *r, gw_findings *findings) {
         gw_find(findings, GW_FINDING_MTU, i, -1,
                 "packets over %d bytes %s host %s vanish, though its %s is set to %d: look at the MTU of its switch "
                 "port, or set the host's to what passes",
-                in && (!out || in < out) ? in : out, in && out ? "to and from" : in ? "to" : "from", host->name,
-                host->interface, host->mtu);
+                in && (!out || in < out) ? in : out,
+                in && out ? "to and from"
+                : in      ? "to"
+                          : "from",
+                host->name, host->interface, host->mtu);
     }
     judge_pair_holes(r, blamed, findings);
 }

@@ -8,11 +8,11 @@
 #define GW_FINDING_BYTES 640
 
 typedef enum gw_finding_kind {
-    GW_FINDING_HOST,    /* could not be examined */
-    GW_FINDING_PORT,    /* not reached */
-    GW_FINDING_MTU,     /* differs from the others', or large packets vanish */
-    GW_FINDING_STALL,   /* connections open but transfer nothing, or break */
-    GW_FINDING_SLOW,    /* bandwidth */
+    GW_FINDING_HOST,  /* could not be examined */
+    GW_FINDING_PORT,  /* not reached */
+    GW_FINDING_MTU,   /* differs from the others', or large packets vanish */
+    GW_FINDING_STALL, /* connections open but transfer nothing, or break */
+    GW_FINDING_SLOW,  /* bandwidth */
     GW_FINDING_LATENCY,
     GW_FINDING_CLOCK,
     GW_FINDING_ADDRESS, /* two hosts disagree about an address */

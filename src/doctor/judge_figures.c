@@ -7,13 +7,13 @@
 
 #include "doctor/judge_internal.h"
 
-#define SLOW_SHARE 0.5          /* of the others' bandwidth: less is a finding */
-#define SLOW_PAIR_SHARE 0.33    /* the same for a pair: a single measurement against the best of several */
-#define SUSPECT_SHARE 0.6       /* less is measured again before it is judged */
-#define STALLED 10e3            /* bytes per second: a connection with less is stalled */
-#define LATENCY_FACTOR 10.0     /* a finding: more than this many times the latency of the others, */
-#define LATENCY_MARGIN 1e-3     /* and more than the others by this many seconds */
-#define SKEW_TOLERATED 0.1      /* seconds */
+#define SLOW_SHARE 0.5       /* of the others' bandwidth: less is a finding */
+#define SLOW_PAIR_SHARE 0.33 /* the same for a pair: a single measurement against the best of several */
+#define SUSPECT_SHARE 0.6    /* less is measured again before it is judged */
+#define STALLED 10e3         /* bytes per second: a connection with less is stalled */
+#define LATENCY_FACTOR 10.0  /* a finding: more than this many times the latency of the others, */
+#define LATENCY_MARGIN 1e-3  /* and more than the others by this many seconds */
+#define SKEW_TOLERATED 0.1   /* seconds */
 
 const char *gw_doctor_rate(double bytes_per_second, char text[GW_RATE_TEXT]) {
     double bits = bytes_per_second * 8;
@@ -82,8 +82,7 @@ static void judge_host_speed(const gw_doctor_report *r, const abilities *can, in
                 gw_doctor_rate(slow[0] ? others[0] : others[1], others_text));
 }
 
-static void judge_pair_speed(const gw_doctor_report *r, const abilities *can, int from, int to,
-                             gw_findings *findings) {
+static void judge_pair_speed(const gw_doctor_report *r, const abilities *can, int from, int to, gw_findings *findings) {
     char own[GW_RATE_TEXT], sends[GW_RATE_TEXT], receives[GW_RATE_TEXT];
     double bandwidth = gw_doctor_link_of(r, from, to)->bandwidth;
     if (bandwidth <= STALLED)

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "bootstrap/connection_manager.h"
+#include "doctor/available_transports.h"
 #include "doctor/host_facts.h"
 #include "doctor/probe_peer.h"
 #include "doctor/report_line.h"
-#include "doctor/available_transports.h"
 #include "launch/byte_queue.h"
 
 enum { GENERATION_REACH = 0 }; /* for connections that only test a port; measurements count from 1 */
@@ -127,8 +127,7 @@ static void *run_task(void *ctx) {
                "measured peer=%d latency=%.9g best=%.9g skew=%.9g out=%.9g in=%.9g mtu_out=%d mtu_in=%d local=%s "
                "seen=%s remote=%s",
                t->peer, f.latency, f.latency_best, f.skew, f.out, f.in, f.mtu_out, f.mtu_in, f.local, f.seen, f.remote);
-    else
-        report(t->out, "unmeasured peer=%d text=the conversation broke off", t->peer);
+    else report(t->out, "unmeasured peer=%d text=the conversation broke off", t->peer);
     for (int i = 0; i < GW_PEER_STREAMS; i++) close(t->fds[i]);
     free(t);
     return NULL;

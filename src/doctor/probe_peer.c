@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE (10 * GW_SECOND)           /* for the next request */
-#define FIRST_BYTE GW_SECOND            /* for data to begin */
+#define IDLE (10 * GW_SECOND) /* for the next request */
+#define FIRST_BYTE GW_SECOND  /* for data to begin */
 #define WARM_UP (60 * GW_MILLISECOND)
 #define TIMED (200 * GW_MILLISECOND)
 #define GIVE_AT_MOST (3 * GW_SECOND)

@@ -32,9 +32,9 @@ typedef struct gw_peer_reply {
     char text[GW_DOCTOR_ADDRESS_BYTES];
 } gw_peer_reply;
 
-#define GW_PEER_WAIT (2 * GW_SECOND)               /* for an answer */
-#define GW_PACKET_WAIT (100 * GW_MILLISECOND)      /* for a packet that has been sent */
-#define GW_FLOW_BYTES (128 << 10)                  /* moved by one call */
+#define GW_PEER_WAIT (2 * GW_SECOND)          /* for an answer */
+#define GW_PACKET_WAIT (100 * GW_MILLISECOND) /* for a packet that has been sent */
+#define GW_FLOW_BYTES (128 << 10)             /* moved by one call */
 
 /* Counts the bytes that arrive in a fixed time, after a warm-up for TCP. False: nothing arrived. */
 bool gw_flow_count(int fd, char *buffer, uint64_t *bytes, uint64_t *nanoseconds);
@@ -43,10 +43,10 @@ bool gw_flow_count(int fd, char *buffer, uint64_t *bytes, uint64_t *nanoseconds)
 void gw_peer_serve(int fd);
 
 typedef struct gw_peer_figures {
-    double latency, latency_best; /* seconds, half a round trip */
-    double skew;                  /* seconds that the peer's clock is ahead */
-    double out, in;               /* bytes per second; 0: stalled */
-    int mtu_out, mtu_in;          /* 0: unknown */
+    double latency, latency_best;                                       /* seconds, half a round trip */
+    double skew;                                                        /* seconds that the peer's clock is ahead */
+    double out, in;                                                     /* bytes per second; 0: stalled */
+    int mtu_out, mtu_in;                                                /* 0: unknown */
     char local[GW_DOCTOR_ADDRESS_BYTES], seen[GW_DOCTOR_ADDRESS_BYTES]; /* this side's address, here and at the peer */
     char remote[GW_DOCTOR_ADDRESS_BYTES];                               /* the peer's address, as seen here */
 } gw_peer_figures;

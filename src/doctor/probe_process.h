@@ -8,10 +8,10 @@
 
 typedef struct gw_probe_process {
     gw_host_connection connection;
-    bool greeted;               /* its first line has come */
-    bool over;                  /* nothing more comes from it */
-    int awaited;                /* reports still to come */
-    char said[GW_DOCTOR_WHY_BYTES]; /* the last line that was no report, such as an error of the remote shell */
+    bool greeted;                         /* its first line has come */
+    bool over;                            /* nothing more comes from it */
+    int awaited;                          /* reports still to come */
+    char said[GW_DOCTOR_WHY_BYTES];       /* the last line that was no report, such as an error of the remote shell */
     char complaint[GW_DOCTOR_LINE_BYTES]; /* an unfinished line of its standard error */
     size_t complaint_bytes;
 } gw_probe_process;

@@ -10,7 +10,7 @@
 #include "transport/transport_registry.h"
 
 #define GW_DOCTOR_HOSTS_MAX 128
-#define GW_DOCTOR_PORTS_MAX 16   /* probed on one host */
+#define GW_DOCTOR_PORTS_MAX 16 /* probed on one host */
 #define GW_DOCTOR_NAME_BYTES 256
 #define GW_DOCTOR_ADDRESS_BYTES 48
 #define GW_DOCTOR_WHY_BYTES 256
@@ -24,24 +24,23 @@ typedef struct gw_doctor_host {
     int mtu;                               /* bytes, of that interface */
     int ports[GW_DOCTOR_PORTS_MAX];        /* ports on which it listened */
     int port_count;
-    double memory; /* memcpy, bytes per second; 0: unknown */
-    gw_transport_probe
-        transports[GW_TRANSPORT_PROBES_MAX]; /* only of the first host of a machine */
+    double memory;                                          /* memcpy, bytes per second; 0: unknown */
+    gw_transport_probe transports[GW_TRANSPORT_PROBES_MAX]; /* only of the first host of a machine */
     int transport_count;
-    int machine;   /* number of the first host on the same machine (hosts may be namespaces or processes) */
+    int machine; /* number of the first host on the same machine (hosts may be namespaces or processes) */
 } gw_doctor_host;
 
 /* From one host to another. */
 typedef struct gw_doctor_link {
-    uint32_t closed;                       /* bit i: the receiver's ports[i] was not reached */
-    char why[GW_DOCTOR_WHY_BYTES];         /* reason for the first closed port, else why nothing was measured */
-    bool measured;                         /* the figures below are valid */
-    double latency, latency_best;          /* seconds one way: half a round trip, median and shortest */
-    double bandwidth;                      /* bytes per second of TCP payload; 0: stalled */
-    int path_mtu;                          /* largest packet that passes, at most the MTU of both ends; 0: unknown */
-    double skew;                           /* seconds that the receiver's clock is ahead of the sender's */
-    char local[GW_DOCTOR_ADDRESS_BYTES];   /* the sender's own address of the connection */
-    char seen[GW_DOCTOR_ADDRESS_BYTES];    /* the sender's address as the receiver sees it */
+    uint32_t closed;                     /* bit i: the receiver's ports[i] was not reached */
+    char why[GW_DOCTOR_WHY_BYTES];       /* reason for the first closed port, else why nothing was measured */
+    bool measured;                       /* the figures below are valid */
+    double latency, latency_best;        /* seconds one way: half a round trip, median and shortest */
+    double bandwidth;                    /* bytes per second of TCP payload; 0: stalled */
+    int path_mtu;                        /* largest packet that passes, at most the MTU of both ends; 0: unknown */
+    double skew;                         /* seconds that the receiver's clock is ahead of the sender's */
+    char local[GW_DOCTOR_ADDRESS_BYTES]; /* the sender's own address of the connection */
+    char seen[GW_DOCTOR_ADDRESS_BYTES];  /* the sender's address as the receiver sees it */
     /* The addresses to which the sender resolves the receiver's name; "": none, or not tried. */
     char resolved[GW_DOCTOR_ADDRESS_BYTES];
 } gw_doctor_link;

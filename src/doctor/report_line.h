@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GW_DOCTOR_LINE_BYTES 2048 /* with its newline; at most PIPE_BUF, so that lines of several threads do not mix */
+#define GW_DOCTOR_LINE_BYTES                                                                                           \
+    2048 /* with its newline; at most PIPE_BUF, so that lines of several threads do not mix                            \
+          */
 
 bool gw_report_line_is(const char *line, const char *word);
 /* False if the key is missing or its value does not fit; `value` is then untouched. */

@@ -153,8 +153,7 @@ static gw_status announce_unsent(gw_am *am, kind_queues *to, gw_time now, gw_err
     return status;
 }
 
-gw_status gw_am_send(gw_am *am, int to, const gw_am_message *message, const void *data, gw_time now,
-                     gw_error *error) {
+gw_status gw_am_send(gw_am *am, int to, const gw_am_message *message, const void *data, gw_time now, gw_error *error) {
     transfer *t = new_transfer(am, to, error);
     if (!t) return GW_MEMORY;
     t->message = *message;

@@ -47,6 +47,6 @@ void gw_am_expect(gw_am *am, int peer, bool expected, gw_time now);
 gw_status gw_am_send(gw_am *am, int to, const gw_am_message *message, const void *data, gw_time now, gw_error *error);
 
 bool gw_am_poll(gw_am *am, gw_time now, gw_error *error); /* true if anything moved */
-bool gw_am_idle(const gw_am *am); /* nothing is in flight, and no peer is listened to */
+bool gw_am_idle(const gw_am *am);                         /* nothing is in flight, and no peer is listened to */
 
 #endif

@@ -41,7 +41,7 @@ static bool prepare(gw_team *team, const gw_op_spec *spec) {
 static bool start_native(gw_team *team, const gw_op_spec *spec) {
     gw_fast_path *fast = &team->fast;
     fast->native = team->native->ops->native->start(team->native, spec->in, spec->out, spec->count, spec->dtype,
-                                                     spec->redop, &fast->error);
+                                                    spec->redop, &fast->error);
     return fast->native != NULL;
 }
 
@@ -71,8 +71,7 @@ bool gw_fast_path_start(gw_team *team, const gw_op_spec *spec) {
 static bool coll_done(gw_team *team, bool watch) {
     uint64_t completed = 0;
     gw_error *error = &team->fast.error;
-    if (watch ? gw_shm_coll_spin(team->coll, &completed, error)
-              : gw_shm_coll_poll(team->coll, &completed, NULL, error))
+    if (watch ? gw_shm_coll_spin(team->coll, &completed, error) : gw_shm_coll_poll(team->coll, &completed, NULL, error))
         return false;
     if (completed == team->coll_tickets) return false;
     team->coll_tickets++;

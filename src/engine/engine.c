@@ -129,8 +129,9 @@ const gw_error *gw_engine_error(const gw_engine *engine) { return &engine->error
 void gw_engine_explain(const gw_engine *engine, gw_status status, gw_error *error) {
     if (!status || error->status) return;
     if (engine->error.status) *error = engine->error;
-    else gw_fail(error, status, "the operation belongs to a generation of the job that has failed: %s",
-                 gw_status_text(status));
+    else
+        gw_fail(error, status, "the operation belongs to a generation of the job that has failed: %s",
+                gw_status_text(status));
 }
 
 void gw_engine_renew(gw_engine *engine) {
@@ -150,7 +151,9 @@ void gw_engine_trace(gw_engine *engine, struct gw_trace *trace) {
     engine->trace = trace;
 }
 
-struct gw_trace *gw_engine_tracing(const gw_engine *engine) { return engine->trace; }
+struct gw_trace *gw_engine_tracing(const gw_engine *engine) {
+    return engine->trace;
+}
 
 int gw_engine_pending(const gw_engine *engine) { return engine->pending; }
 gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->counters; }

@@ -29,7 +29,7 @@
 /* Half of the credits (5) or more return in a frame of their own. A call of four chunks owes only four, which return
  * with the frames of the next call. */
 #define GW_EAGER_SLOTS 10
-#define GW_PIPELINE 8 /* messages of a stream in flight */
+#define GW_PIPELINE 8               /* messages of a stream in flight */
 #define GW_CHUNK_BYTES (256 * 1024) /* default limit of one message */
 #define GW_TEXT_BYTES 160
 
@@ -53,14 +53,14 @@ typedef struct gw_op_spec {
     const size_t *counts; /* as in gw_plan_request; copied */
     gw_dtype dtype;
     gw_redop redop;
-    gw_scale scale;       /* of a reduction, if gw_scale_refuses allows it; not with merge */
-    int root;             /* team rank; the peer for send and recv, which may be GW_ANY_SOURCE; -1: none */
-    size_t chunk_bytes;   /* 0: GW_CHUNK_BYTES */
+    gw_scale scale;     /* of a reduction, if gw_scale_refuses allows it; not with merge */
+    int root;           /* team rank; the peer for send and recv, which may be GW_ANY_SOURCE; -1: none */
+    size_t chunk_bytes; /* 0: GW_CHUNK_BYTES */
     /* Opaque elements, for payloads of codecs: unit_bytes each (0: elements of dtype), combined by merge. */
     size_t unit_bytes;
     void (*merge)(void *ctx, void *into, const void *from, size_t bytes);
     void *merge_ctx;
-    uint32_t label;       /* name of the data in a recording, from gw_trace_name; 0: none */
+    uint32_t label; /* name of the data in a recording, from gw_trace_name; 0: none */
     /* Parts whose length is known only at run time: all-to-all and all-gather of bytes, not in place; count is then the
      * capacity of a part. in_lengths: bytes for each destination (all-to-all). out_lengths: bytes received from each
      * source; the caller fills in its own entry for an all-gather. NULL: parts are full. size entries each, lent until
@@ -68,10 +68,10 @@ typedef struct gw_op_spec {
     const uint64_t *in_lengths;
     uint64_t *out_lengths;
     uint64_t allowed; /* receive: messages to accept until gw_op_allow raises it; 0: all */
-    uint64_t number; /* receive: from gw_team_reserve; 0: the next number of that peer */
-    uint8_t urgency; /* its messages may overtake less urgent ones to the same peer; below GW_URGENT_SIGNAL */
-    bool eager; /* messages of up to GW_EAGER_COLLECTIVE_BYTES need no grant; the same on all ranks */
-    bool patient; /* nothing waits for it yet: its deadline starts with gw_op_expect */
+    uint64_t number;  /* receive: from gw_team_reserve; 0: the next number of that peer */
+    uint8_t urgency;  /* its messages may overtake less urgent ones to the same peer; below GW_URGENT_SIGNAL */
+    bool eager;       /* messages of up to GW_EAGER_COLLECTIVE_BYTES need no grant; the same on all ranks */
+    bool patient;     /* nothing waits for it yet: its deadline starts with gw_op_expect */
     gw_time deadline; /* longest time without progress, ns; 0: the engine's */
     /* Point to point: matched by tag (tag_matching.h), not by number. Sends and receives of users are tagged; those of
      * this library on teams of its own are not. */
@@ -99,8 +99,8 @@ typedef struct gw_engine_events {
 } gw_engine_events;
 
 typedef struct gw_engine_config {
-    int rank, world;     /* in the job */
-    gw_time deadline;    /* longest time that an operation may make no progress, ns */
+    int rank, world;  /* in the job */
+    gw_time deadline; /* longest time that an operation may make no progress, ns */
     gw_engine_events events;
     const char *(*host_name)(void *ctx, int rank); /* for messages; ctx is events.ctx */
 } gw_engine_config;
@@ -204,7 +204,7 @@ void gw_engine_forgive(gw_engine *engine, gw_time gap);
 
 typedef struct gw_engine_counters {
     uint64_t messages_sent, bytes_sent; /* DATA frames and their payload */
-    uint64_t grants_sent, unexpected; /* unexpected: messages that went through the unexpected queue */
+    uint64_t grants_sent, unexpected;   /* unexpected: messages that went through the unexpected queue */
 } gw_engine_counters;
 
 gw_engine_counters gw_engine_count(const gw_engine *engine);

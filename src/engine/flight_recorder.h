@@ -7,7 +7,7 @@
 #define GW_FLIGHT_ENTRIES 32
 
 typedef struct gw_flight_entry {
-    const gw_op *op; /* identity only: its memory may have been reused */
+    const gw_op *op;        /* identity only: its memory may have been reused */
     gw_time started, ended; /* ended 0: not yet */
     gw_status status;
     gw_op_brief brief;

@@ -275,8 +275,7 @@ static gw_posted_recv *find_posted(gw_engine *engine, gw_op *op, int peer, const
         gw_engine_report(engine, GW_PROTOCOL, peer,
                          "message %" PRIu64 " of operation #%" PRIu64 " from rank %d on %s has %" PRIu64
                          " bytes, %" PRIu64 " were expected: do all ranks run the same version of gradwire?",
-                         frame->index, GW_OP_NUMBER(frame->op), peer, host(engine, peer), frame->length,
-                         recv->bytes);
+                         frame->index, GW_OP_NUMBER(frame->op), peer, host(engine, peer), frame->length, recv->bytes);
         return NULL;
     }
     return recv;

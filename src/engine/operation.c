@@ -31,10 +31,13 @@ static uint64_t signed_count(const gw_op_spec *spec, int world) {
 
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
     bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
-    return (gw_signature){
-        .collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective), .dtype = (uint8_t)spec->dtype,
-        .redop = (uint8_t)spec->redop, .builder = gw_plan_id(spec->builder), .root = pair ? -1 : spec->root,
-        .count = signed_count(spec, team->size), .scale = gw_signature_scale(&spec->scale)};
+    return (gw_signature){.collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective),
+                          .dtype = (uint8_t)spec->dtype,
+                          .redop = (uint8_t)spec->redop,
+                          .builder = gw_plan_id(spec->builder),
+                          .root = pair ? -1 : spec->root,
+                          .count = signed_count(spec, team->size),
+                          .scale = gw_signature_scale(&spec->scale)};
 }
 
 gw_reduction gw_op_reduction(const gw_team *team, const gw_op_spec *spec) {

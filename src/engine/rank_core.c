@@ -15,7 +15,7 @@ struct gw_core {
     gw_control *control;
     gw_error suspicion; /* a lost link whose cause the control plane may still report */
     gw_time suspected_at;
-    bool unsettled; /* the control plane has failed the generation, the engine not yet */
+    bool unsettled;      /* the control plane has failed the generation, the engine not yet */
     uint32_t generation; /* of the engine */
     gw_progress_callback *callbacks;
     gw_time now;

@@ -47,8 +47,7 @@ bool gw_core_was_stopped(const gw_core *core, gw_time now);
  * (settle in rank_core.c). */
 bool gw_core_poll(gw_core *core, gw_time now);
 void gw_core_poll_control(gw_core *core, gw_time now);
-gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now,
-                        gw_error *error);
+gw_status gw_core_start(gw_core *core, gw_op **op, gw_team *team, const gw_op_spec *spec, gw_time now, gw_error *error);
 void gw_core_receive(gw_core *core, int neighbour, const gw_control_message *message, gw_time now);
 void gw_core_link_up(gw_core *core, int rank, gw_time now);
 void gw_core_link_lost(gw_core *core, int neighbour, const char *detail, gw_time now);

@@ -58,15 +58,15 @@ void gw_signature_text(const gw_signature *s, char text[GW_TEXT_BYTES]) {
     bool reduces = s->collective == GW_COLL_ALLREDUCE || s->collective == GW_COLL_REDUCE ||
                    s->collective == GW_COLL_REDUCE_SCATTER;
     int used = snprintf(text, GW_TEXT_BYTES, "%s of %" PRIu64 " x %s", name, s->count, dtype);
-    if (reduces && used < GW_TEXT_BYTES)
-        used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
+    if (reduces && used < GW_TEXT_BYTES) used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", %s", redop);
     if (s->scale && used < GW_TEXT_BYTES)
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", prescale %.6g, postscale %.6g",
                          factor_of(s->scale), factor_of(s->scale >> 32));
     if (s->root >= 0 && s->collective < GW_COLL_SEND && used < GW_TEXT_BYTES)
         used += snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", root %d", s->root);
-    if (used < GW_TEXT_BYTES) snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s",
-                                        builder ? builder->technique.name : "unknown plan");
+    if (used < GW_TEXT_BYTES)
+        snprintf(text + used, GW_TEXT_BYTES - (size_t)used, ", by %s",
+                 builder ? builder->technique.name : "unknown plan");
 }
 
 /* "5 x f32" */

@@ -14,7 +14,7 @@
 /* An announced send. */
 typedef struct gw_tag_send {
     struct gw_tag_send *next;
-    int source;      /* team rank */
+    int source; /* team rank */
     int tag;
     uint64_t number; /* among the tagged sends of this source to this rank */
     bool requested;  /* announced without data: it waits for a grant */
@@ -29,17 +29,17 @@ typedef struct gw_tag_recv {
 } gw_tag_recv;
 
 typedef struct gw_tag_peer {
-    uint64_t sent;      /* tagged sends to it so far */
-    uint64_t announced; /* its sends 0..announced-1 have been announced */
+    uint64_t sent;                 /* tagged sends to it so far */
+    uint64_t announced;            /* its sends 0..announced-1 have been announced */
     gw_tag_send *held, *held_last; /* later ones that overtook their predecessors, by number */
-    int kept;           /* its sends in all lists */
+    int kept;                      /* its sends in all lists */
 } gw_tag_peer;
 
 typedef struct gw_tag_matching {
-    gw_tag_peer *peers;           /* by team rank */
+    gw_tag_peer *peers; /* by team rank */
     int size;
-    gw_tag_send *sends, *last;    /* announced and not matched, in the order of announcement */
-    gw_tag_recv *recvs, *newest;  /* posted and not matched, in the order of posting */
+    gw_tag_send *sends, *last;   /* announced and not matched, in the order of announcement */
+    gw_tag_recv *recvs, *newest; /* posted and not matched, in the order of posting */
     gw_tag_send *spare;
 } gw_tag_matching;
 

@@ -67,8 +67,7 @@ static bool index_events(gw_insight *in) {
     if (!in->first || !in->reach || !in->events) return false;
     if (in->event_count) qsort(in->events, in->event_count, sizeof *in->events, by_rank_kind_begin);
     for (size_t cell = 0; cell <= cells; cell++) {
-        while (at < in->event_count &&
-               (size_t)in->events[at].rank * GW_TRACE_KINDS + in->events[at].is.kind < cell)
+        while (at < in->event_count && (size_t)in->events[at].rank * GW_TRACE_KINDS + in->events[at].is.kind < cell)
             at++;
         in->first[cell] = at;
     }
@@ -90,8 +89,10 @@ static gw_status finish(gw_capture_reader *r, bool any, const char *name, gw_ins
     gw_capture_reader_name(r, "");
     gw_capture_reader_free(r);
     if (!any)
-        status = gw_fail(error, GW_INVALID, "%s is not a capture: there is no block of one in it (one is recorded with "
-                         "--capture FILE; a file of --timeline is opened by Perfetto)", name);
+        status = gw_fail(error, GW_INVALID,
+                         "%s is not a capture: there is no block of one in it (one is recorded with "
+                         "--capture FILE; a file of --timeline is opened by Perfetto)",
+                         name);
     if (!status) align(in);
     if (!status && (r->no_memory || !index_events(in)))
         status = gw_fail(error, GW_MEMORY, "%s does not fit in memory", name);
@@ -172,8 +173,8 @@ bool gw_insight_warning(const gw_insight *in, char text[GW_ERROR_TEXT_BYTES]) {
     if (unended) snprintf(open, sizeof open, "%d rank%s did not end the recording", unended, unended > 1 ? "s" : "");
     if (unended) SAY("%s%s", used ? "; " : "", open);
     if (silent) SAY("%s%d rank%s said nothing about itself", used ? "; " : "", silent, silent > 1 ? "s" : "");
-    if (in->cut_blocks) SAY("%s%" PRIu64 " block%s cut short", used ? "; " : "", in->cut_blocks,
-                            in->cut_blocks > 1 ? "s are" : " is");
+    if (in->cut_blocks)
+        SAY("%s%" PRIu64 " block%s cut short", used ? "; " : "", in->cut_blocks, in->cut_blocks > 1 ? "s are" : " is");
     if (in->damaged_bytes) SAY("%s%s cannot be read", used ? "; " : "", gw_bytes_format(in->damaged_bytes, bytes));
     if (in->odd_events) SAY("%s%" PRIu64 " events have impossible times", used ? "; " : "", in->odd_events);
     if (dropped) SAY("%s%" PRIu64 " events were dropped because they came too fast", used ? "; " : "", dropped);

@@ -28,9 +28,9 @@ typedef struct gw_insight {
     uint32_t name_count;
     gw_insight_event *events; /* by rank, then kind, then begin */
     size_t event_count;
-    size_t *first;  /* rank_count * GW_TRACE_KINDS + 1 entries: index of a rank's first event of a kind */
-    gw_time *reach; /* by event: latest end of this and earlier events of its rank and kind */
-    gw_time end;    /* of the last event */
+    size_t *first;          /* rank_count * GW_TRACE_KINDS + 1 entries: index of a rank's first event of a kind */
+    gw_time *reach;         /* by event: latest end of this and earlier events of its rank and kind */
+    gw_time end;            /* of the last event */
     uint64_t damaged_bytes; /* skipped: not readable */
     uint64_t cut_blocks;    /* truncated blocks */
     uint64_t odd_events;    /* left out: impossible times */

@@ -14,18 +14,18 @@
 #define GW_PATH_LIST(X)                                                                                                \
     X(FORWARD, "forward")                                                                                              \
     X(BACKWARD, "backward")                                                                                            \
-    X(CODING, "coding")           /* encode, reduce, decode */                                                         \
-    X(UPDATE, "update")           /* of the weights */                                                                 \
-    X(WIRE, "on the wire")        /* from one rank to another */                                                       \
-    X(MEMORY, "shared memory")    /* an operation without messages, since the last rank began it */                    \
-    X(HANDLING, "handling")       /* between two messages: reducing, waiting for a grant or credit */                  \
-    X(OTHER, "other")             /* work of the caller that was not recorded */
+    X(CODING, "coding")        /* encode, reduce, decode */                                                            \
+    X(UPDATE, "update")        /* of the weights */                                                                    \
+    X(WIRE, "on the wire")     /* from one rank to another */                                                          \
+    X(MEMORY, "shared memory") /* an operation without messages, since the last rank began it */                       \
+    X(HANDLING, "handling")    /* between two messages: reducing, waiting for a grant or credit */                     \
+    X(OTHER, "other")          /* work of the caller that was not recorded */
 
 typedef enum gw_critical_path_kind {
 #define GW_PATH_ENUM(name, text) GW_PATH_##name,
     GW_PATH_LIST(GW_PATH_ENUM)
 #undef GW_PATH_ENUM
-    GW_PATH_KINDS
+        GW_PATH_KINDS
 } gw_critical_path_kind;
 
 typedef struct gw_critical_path_part {

@@ -12,10 +12,10 @@ typedef struct gw_message {
     uint32_t name;
     uint64_t bytes;
     bool seen_sent, seen_arrived; /* which ends were recorded */
-    gw_time handed, left;   /* handed to the transport; its buffer free again. The receiver's times if unknown */
-    gw_time first, arrived; /* time of its first byte, and of its last */
-    uint64_t queued;        /* ns it waited for a grant or credit before it was handed over */
-    uint64_t aside;         /* ns it lay in the receiver's unexpected queue */
+    gw_time handed, left;         /* handed to the transport; its buffer free again. The receiver's times if unknown */
+    gw_time first, arrived;       /* time of its first byte, and of its last */
+    uint64_t queued;              /* ns it waited for a grant or credit before it was handed over */
+    uint64_t aside;               /* ns it lay in the receiver's unexpected queue */
     uint32_t retries;
 } gw_message;
 

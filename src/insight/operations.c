@@ -83,8 +83,7 @@ const gw_operation *gw_operations_find(const gw_operations *ops, uint32_t comm, 
     return NULL;
 }
 
-const gw_operation *gw_operations_awaited(const gw_operations *ops, int rank, const gw_trace_event *wait,
-                                          gw_time by) {
+const gw_operation *gw_operations_awaited(const gw_operations *ops, int rank, const gw_trace_event *wait, gw_time by) {
     if (wait->comm) return gw_operations_find(ops, wait->comm, wait->number);
     size_t low = 0, high = ops->event_count;
     if (by > wait->end) by = wait->end;

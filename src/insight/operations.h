@@ -10,7 +10,7 @@ typedef struct gw_operation {
     gw_time first_begin, last_begin, end; /* first and last begin, last end, over the ranks */
     int last_rank;                        /* the rank that began last */
     int ranks;                            /* how many recorded it */
-    size_t at; /* its events: gw_operations.events[at .. at + ranks), by rank */
+    size_t at;                            /* its events: gw_operations.events[at .. at + ranks), by rank */
 } gw_operation;
 
 typedef struct gw_operations {

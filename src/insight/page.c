@@ -141,8 +141,8 @@ static void write_spans(const gw_insight *in, gw_time begin, gw_time end, FILE *
             if (!is_drawn(e) || e->begin >= end || e->end <= begin || written >= 2 * EVENTS_MAX) continue;
             gw_time from = e->begin > begin ? e->begin : begin;
             fprintf(out, "%s%u,%u,%.3f,%.3f,%" PRIu64 ",%" PRIu64 ",%d", first ? "" : ",", e->kind,
-                    e->kind == GW_TRACE_OPERATION && e->index ? e->index : e->name, us(from - begin),
-                    us(e->end - from), e->number, e->bytes, e->peer);
+                    e->kind == GW_TRACE_OPERATION && e->index ? e->index : e->name, us(from - begin), us(e->end - from),
+                    e->number, e->bytes, e->peer);
             first = false;
             written++;
         }
@@ -158,12 +158,12 @@ static void write_links(const gw_view *v, FILE *out) {
     fprintf(out, "\"bin\":%.3f,\"links\":[", us(l->bin));
     for (size_t i = 0; i < l->count; i++) {
         const gw_pair_traffic *link = &l->list[i];
-        fprintf(out, "%s{\"src\":%d,\"dst\":%d,\"bytes\":%" PRIu64 ",\"messages\":%" PRIu64
-                ",\"busy\":%.3f,\"queued\":%.3f,\"retries\":%" PRIu64 ",\"peak\":%.0f,\"bins\":[", i ? ",\n" : "",
-                link->src, link->dst, link->bytes, link->messages, us(link->busy), us(link->queued), link->retries,
-                gw_traffic_peak(l, i));
-        for (size_t b = 0; b < l->bin_count; b++)
-            fprintf(out, "%s%.0f", b ? "," : "", l->bins[i * l->bin_count + b]);
+        fprintf(out,
+                "%s{\"src\":%d,\"dst\":%d,\"bytes\":%" PRIu64 ",\"messages\":%" PRIu64
+                ",\"busy\":%.3f,\"queued\":%.3f,\"retries\":%" PRIu64 ",\"peak\":%.0f,\"bins\":[",
+                i ? ",\n" : "", link->src, link->dst, link->bytes, link->messages, us(link->busy), us(link->queued),
+                link->retries, gw_traffic_peak(l, i));
+        for (size_t b = 0; b < l->bin_count; b++) fprintf(out, "%s%.0f", b ? "," : "", l->bins[i * l->bin_count + b]);
         fputs("]}", out);
     }
     fputs("],\n\"waits\":[", out);

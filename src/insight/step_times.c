@@ -29,8 +29,8 @@ static void add_late(const gw_insight *in, const gw_operations *ops, const gw_st
 }
 
 static bool fill_part(const gw_insight *in, const gw_operations *ops, work *w, gw_step_part *p) {
-    static const gw_trace_kind own[] = {GW_TRACE_FORWARD, GW_TRACE_BACKWARD, GW_TRACE_APPLIED, GW_TRACE_ENCODED,
-                                        GW_TRACE_DECODED, GW_TRACE_REDUCED};
+    static const gw_trace_kind own[] = {GW_TRACE_FORWARD, GW_TRACE_BACKWARD, GW_TRACE_APPLIED,
+                                        GW_TRACE_ENCODED, GW_TRACE_DECODED,  GW_TRACE_REDUCED};
     gw_intervals *all[] = {&w->compute, &w->waits, &w->late, &w->communication};
     for (int i = 0; i < 4; i++) gw_intervals_clear(all[i]);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_kind(in, p->rank, own[i], p, &w->compute);

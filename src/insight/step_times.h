@@ -11,7 +11,7 @@
 #include "insight/operations.h"
 
 typedef struct gw_step_part {
-    int rank;            /* -1: the rank did not record this step */
+    int rank; /* -1: the rank did not record this step */
     gw_time begin, end;
     gw_time compute, waiting, exposed, other, hidden;
 } gw_step_part;

@@ -6,7 +6,7 @@
 
 typedef struct gw_total {
     gw_trace_kind kind;
-    uint32_t name;  /* 0 in totals by kind */
+    uint32_t name; /* 0 in totals by kind */
     uint64_t count, bytes;
     gw_time time, longest; /* ns: sum over all ranks; longest single event */
 } gw_total;

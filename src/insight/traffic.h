@@ -15,9 +15,9 @@ typedef struct gw_pair_traffic {
 typedef struct gw_traffic {
     gw_pair_traffic *list; /* only pairs with traffic; by src, then dst */
     size_t count;
-    double *bins;  /* count * bin_count: bytes in each time bin */
+    double *bins; /* count * bin_count: bytes in each time bin */
     size_t bin_count;
-    gw_time bin;   /* ns per bin */
+    gw_time bin; /* ns per bin */
 } gw_traffic;
 
 gw_status gw_traffic_make(const gw_messages *messages, gw_time end, size_t bins, gw_traffic *links, gw_error *error);

@@ -63,8 +63,8 @@ static gw_status shape(const char *space, const char *interface, double rate, gw
     snprintf(speed, sizeof speed, "%.0fbit", rate);
     snprintf(burst_text, sizeof burst_text, "%.0f", burst);
     snprintf(limit_text, sizeof limit_text, "%.0f", limit);
-    const char *const tail[] = {"qdisc", "replace",      "dev",   interface,  "root",  "tbf",      "rate",
-                                speed,   "burst", burst_text, "limit", limit_text, NULL};
+    const char *const tail[] = {"qdisc", "replace", "dev",      interface, "root",     "tbf", "rate",
+                                speed,   "burst",   burst_text, "limit",   limit_text, NULL};
     const char *argv[20] = {"tc"};
     int used = 1;
     if (space) {
@@ -134,8 +134,9 @@ static void take_down(void *ctx) {
 gw_status gw_lab_open(gw_lab **out, const gw_lab_options *options, gw_error *error) {
     *out = NULL;
     if (geteuid() != 0)
-        return gw_fail(error, GW_SYSTEM, "a lab of network namespaces can be made by root only: use sudo, or leave "
-                                         "--lab out");
+        return gw_fail(error, GW_SYSTEM,
+                       "a lab of network namespaces can be made by root only: use sudo, or leave "
+                       "--lab out");
     gw_lab *lab = calloc(1, sizeof *lab);
     if (!lab) return gw_fail(error, GW_MEMORY, "no memory for a lab");
     lab->options = *options;

@@ -31,15 +31,12 @@ static void put(gw_console *c, int stream, const char *data, size_t bytes) {
 static void put_label(gw_console *c, int stream, int rank, const char *name) {
     static const char *const colours[] = {"36", "33", "32", "35", "34", "31", "96", "93", "92", "95", "94", "91"};
     char label[GW_LABEL_BYTES], text[GW_LABEL_BYTES / 2 + 128];
-    if (rank >= 0)
-        snprintf(text, sizeof text, "[%d]", rank);
-    else
-        snprintf(text, sizeof text, "[%s]", name);
+    if (rank >= 0) snprintf(text, sizeof text, "[%d]", rank);
+    else snprintf(text, sizeof text, "[%s]", name);
     if (c->options.colour[stream] && rank >= 0)
         snprintf(label, sizeof label, "\033[%sm%s\033[0m ", colours[rank % (int)(sizeof colours / sizeof colours[0])],
                  text);
-    else
-        snprintf(label, sizeof label, "%s ", text);
+    else snprintf(label, sizeof label, "%s ", text);
     put(c, stream, label, strlen(label));
 }
 

@@ -9,7 +9,7 @@
 
 typedef enum gw_elastic_fate {
     GW_ELASTIC_FINISHED, /* it ended without an error */
-    GW_ELASTIC_RESTART,    /* restart it, in the new generation */
+    GW_ELASTIC_RESTART,  /* restart it, in the new generation */
     GW_ELASTIC_WITHOUT,  /* the others go on without it, in the new generation */
     GW_ELASTIC_NOBODY,   /* no worker is left */
     GW_ELASTIC_UNSERVED, /* it was a server, and no other can replace it */
@@ -46,10 +46,10 @@ typedef struct gw_elastic {
 
 /* What to do when ranks ask for the next generation though no rank has died. */
 typedef enum gw_elastic_answer {
-    GW_ELASTIC_NOTHING, /* no rank asks, or not all do yet */
-    GW_ELASTIC_REGROUPED,  /* all ask, and no host is cut off: a new generation has begun */
-    GW_ELASTIC_LATE,    /* kill member *which: the others wait, and it does not ask */
-    GW_ELASTIC_CUT      /* give up host *which: it is cut off from the others */
+    GW_ELASTIC_NOTHING,   /* no rank asks, or not all do yet */
+    GW_ELASTIC_REGROUPED, /* all ask, and no host is cut off: a new generation has begun */
+    GW_ELASTIC_LATE,      /* kill member *which: the others wait, and it does not ask */
+    GW_ELASTIC_CUT        /* give up host *which: it is cut off from the others */
 } gw_elastic_answer;
 
 gw_status gw_elastic_open(gw_elastic *elastic, const gw_elastic_options *options, gw_error *error);

@@ -70,10 +70,8 @@ static void finish_host_connection(gw_job *j, gw_host_connection *connection) {
         if (gw_job_go_on_without(j, connection, &why)) return;
     }
     gw_verdict_host_lost(&j->verdict, connection, j->options->host_connection.remote_path);
-    if (connection->greeted)
-        gw_job_settle(j);
-    else
-        gw_job_end(j, SIGTERM, j->options->grace);
+    if (connection->greeted) gw_job_settle(j);
+    else gw_job_end(j, SIGTERM, j->options->grace);
 }
 
 static int open_host_connections(const gw_job *j) {
@@ -108,10 +106,8 @@ static void interrupted(gw_job *j, int number) {
 static void take_signals(gw_job *j) {
     struct signalfd_siginfo info;
     while (read(j->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo == SIGTSTP)
-            gw_job_pause(j);
-        else if (info.ssi_signo != SIGCHLD)
-            interrupted(j, (int)info.ssi_signo);
+        if (info.ssi_signo == SIGTSTP) gw_job_pause(j);
+        else if (info.ssi_signo != SIGCHLD) interrupted(j, (int)info.ssi_signo);
     reap(j);
 }
 
@@ -120,8 +116,7 @@ static void print_some(gw_job *j) {
     if (number == 0 || gw_job_ending(j)) return;
     if (number == EPIPE) /* the reader is gone, as with head(1): print nothing */
         gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 128 + SIGPIPE, "%s", "");
-    else
-        gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 1, "cannot write the output of the ranks: %s", strerror(number));
+    else gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 1, "cannot write the output of the ranks: %s", strerror(number));
     gw_job_end(j, SIGTERM, j->options->grace);
 }
 
@@ -139,7 +134,7 @@ static void end_servers(gw_job *j) {
     for (int i = 0; i < gw_job_hosts(j); i++)
         if (j->connections[i].host->serves && j->connections[i].spec_sent)
             gw_launch_put_numbers(&j->connections[i].out, GW_LAUNCH_END, SIGTERM, 0,
-                                (uint32_t)(j->options->grace / GW_MILLISECOND), 0);
+                                  (uint32_t)(j->options->grace / GW_MILLISECOND), 0);
 }
 
 static void check_clocks(gw_job *j) {
@@ -165,8 +160,13 @@ static void check_clocks(gw_job *j) {
 /* ---- the loop ---- */
 
 static gw_time next_clock(const gw_job *j) {
-    gw_time clocks[] = {j->greet_until, j->settle_until, j->timeout_at, j->finish_until, j->servers_until,
-                        gw_job_next_restart(j), j->options->silence ? j->check_at : GW_NEVER};
+    gw_time clocks[] = {j->greet_until,
+                        j->settle_until,
+                        j->timeout_at,
+                        j->finish_until,
+                        j->servers_until,
+                        gw_job_next_restart(j),
+                        j->options->silence ? j->check_at : GW_NEVER};
     gw_time next = GW_NEVER;
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         if (clocks[i] < next) next = clocks[i];
@@ -283,15 +283,15 @@ static void free_job(gw_job *j) {
 int gw_job_run(const gw_job_options *options) {
     gw_time now = gw_clock_now();
     gw_job j = {.options = options,
-             .world = gw_hosts_world(options->hosts),
-             .workers = gw_hosts_workers(options->hosts),
-             .workers_left = gw_hosts_workers(options->hosts),
-             .servers_until = GW_NEVER,
-             .console = {.options = options->console},
-             .greet_until = now + greet_budget,
-             .timeout_at = options->timeout ? now + options->timeout : GW_NEVER,
-             .settle_until = GW_NEVER,
-             .finish_until = GW_NEVER};
+                .world = gw_hosts_world(options->hosts),
+                .workers = gw_hosts_workers(options->hosts),
+                .workers_left = gw_hosts_workers(options->hosts),
+                .servers_until = GW_NEVER,
+                .console = {.options = options->console},
+                .greet_until = now + greet_budget,
+                .timeout_at = options->timeout ? now + options->timeout : GW_NEVER,
+                .settle_until = GW_NEVER,
+                .finish_until = GW_NEVER};
     sigset_t before;
     if (!allocate(&j) || (j.signals = gw_signals_open(true, &before)) < 0) {
         gw_console_say(&j.console, "there is not enough memory to start a job");

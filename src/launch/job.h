@@ -27,7 +27,7 @@ typedef struct gw_job_options {
     /* A host that is silent for this long is lost. 0: a host is lost only when its connection ends, and there are no
      * heartbeats. */
     gw_time silence;
-    gw_time timeout;     /* of the whole job; 0: none */
+    gw_time timeout; /* of the whole job; 0: none */
 } gw_job_options;
 
 /* Returns the exit code of the launcher; all messages were printed. Handles SIGINT, SIGTERM, SIGHUP, SIGTSTP and

@@ -38,8 +38,7 @@ static void say_fate(gw_job *j, const char *why, gw_elastic_fate fate, gw_time b
     if (fate == GW_ELASTIC_RESTART)
         snprintf(text, sizeof text, "%s; it is started again in %.1f s (%d more may be)", why,
                  (double)backoff / (double)GW_SECOND, elastic->restarts);
-    else
-        snprintf(text, sizeof text, "%s; the other %d go on without it", why, elastic->roster.world);
+    else snprintf(text, sizeof text, "%s; the other %d go on without it", why, elastic->roster.world);
     gw_console_say(&j->console, text);
 }
 
@@ -97,8 +96,10 @@ static gw_host_connection *host_connection_of(gw_job *j, int rank) {
 static void kill_late_rank(gw_job *j, int rank) {
     gw_host_connection *connection = host_connection_of(j, rank);
     char text[GW_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s on host %s does not come to gw_regroup, where the others wait. It is killed "
-             "(--no-heartbeat turns this off)", gw_rank_name(rank, j->workers).text, connection->host->name);
+    snprintf(text, sizeof text,
+             "%s on host %s does not come to gw_regroup, where the others wait. It is killed "
+             "(--no-heartbeat turns this off)",
+             gw_rank_name(rank, j->workers).text, connection->host->name);
     gw_console_say(&j->console, text);
     gw_launch_put(&connection->out, GW_LAUNCH_KILL, 0, rank - connection->host->first_rank, NULL, 0);
 }

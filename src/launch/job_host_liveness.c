@@ -53,9 +53,10 @@ void gw_job_rank_hung(gw_job *j, const gw_host_connection *connection, const gw_
     gw_rank_text who = gw_rank_name(connection->host->first_rank + frame->rank, j->workers);
     double seconds = gw_launch_number(frame, 0) / 1000.0;
     if (frame->detail)
-        snprintf(text, sizeof text, "%s on host %s has had no heartbeat for %.1f s, but a debugger holds it (process "
-                 "%u): it is not ended, and the others wait for it", who.text, connection->host->name, seconds,
-                 gw_launch_number(frame, 1));
+        snprintf(text, sizeof text,
+                 "%s on host %s has had no heartbeat for %.1f s, but a debugger holds it (process "
+                 "%u): it is not ended, and the others wait for it",
+                 who.text, connection->host->name, seconds, gw_launch_number(frame, 1));
     else
         snprintf(text, sizeof text,
                  "%s on host %s has had no heartbeat for %.1f s: it is stopped, or its progress "

@@ -59,9 +59,7 @@ static void take_frame(gw_job *j, gw_host_connection *connection, const gw_launc
         if (stream != 0 && stream != 1) return;
         print_lines(j, rank, stream, frame->payload, frame->bytes);
         return;
-    case GW_LAUNCH_EXITED:
-        rank_exited(j, connection, frame);
-        return;
+    case GW_LAUNCH_EXITED: rank_exited(j, connection, frame); return;
     case GW_LAUNCH_NO_START:
         if (gw_job_ending(j)) return;
         gw_verdict_no_start(&j->verdict, gw_rank_name(rank, j->workers).text, connection->host->name,
@@ -69,20 +67,14 @@ static void take_frame(gw_job *j, gw_host_connection *connection, const gw_launc
                             argv_of(j, connection->host)[0], j->options->directory);
         gw_job_end(j, SIGKILL, 0);
         return;
-    case GW_LAUNCH_DONE:
-        host_done(j, connection, (int)gw_launch_number(frame, 0));
-        return;
-    case GW_LAUNCH_HUNG:
-        gw_job_rank_hung(j, connection, frame);
-        return;
+    case GW_LAUNCH_DONE: host_done(j, connection, (int)gw_launch_number(frame, 0)); return;
+    case GW_LAUNCH_HUNG: gw_job_rank_hung(j, connection, frame); return;
     case GW_LAUNCH_REGROUPS:
         if (j->options->elastic)
             gw_elastic_wants_generation(j->options->elastic, rank, (int)gw_launch_number(frame, 0),
-                             (int)gw_launch_number(frame, 1) - 1);
+                                        (int)gw_launch_number(frame, 1) - 1);
         return;
-    case GW_LAUNCH_ADDRESS:
-        gw_job_take_address(j, rank, frame);
-        return;
+    case GW_LAUNCH_ADDRESS: gw_job_take_address(j, rank, frame); return;
     case GW_LAUNCH_PONG:
     case GW_LAUNCH_PING:
     case GW_LAUNCH_PAUSE:
@@ -91,8 +83,7 @@ static void take_frame(gw_job *j, gw_host_connection *connection, const gw_launc
     case GW_LAUNCH_END:
     case GW_LAUNCH_ROSTER:
     case GW_LAUNCH_RESTART:
-    case GW_LAUNCH_NO_MORE_STARTS:
-        return;
+    case GW_LAUNCH_NO_MORE_STARTS: return;
     }
 }
 
@@ -168,4 +159,3 @@ void gw_job_read_errors(gw_job *j, gw_host_connection *connection) {
     if (bytes == 0) gw_host_connection_close_fd(&connection->errors);
     gw_buffer_free(&text);
 }
-

@@ -26,14 +26,14 @@ typedef enum gw_launch_kind {
     GW_LAUNCH_PING,           /* the launcher is alive; answered by any frame */
     GW_LAUNCH_PAUSE,          /* the launcher stops (Ctrl-Z); its silence means nothing until a ping */
     /* Supervisor to launcher. */
-    GW_LAUNCH_OUTPUT,         /* detail 1 or 2 is the stream, the payload its bytes */
-    GW_LAUNCH_EXITED,         /* u32 wait status, u32 ms since the rank was started */
-    GW_LAUNCH_PONG,           /* the supervisor is alive */
-    GW_LAUNCH_HUNG,           /* a rank has no heartbeat; detail 1: but a debugger holds it. u32 ms, u32 pid */
-    GW_LAUNCH_REGROUPS,       /* a rank waits in gw_regroup: u32 generation, u32 lost rank + 1 (0: not known) */
-    GW_LAUNCH_ADDRESS,        /* the payload is the address at which peers reach this rank */
-    GW_LAUNCH_NO_START,       /* detail is a gw_start_step; u32 errno */
-    GW_LAUNCH_DONE            /* no rank runs any more; u32 processes that could not be killed */
+    GW_LAUNCH_OUTPUT,   /* detail 1 or 2 is the stream, the payload its bytes */
+    GW_LAUNCH_EXITED,   /* u32 wait status, u32 ms since the rank was started */
+    GW_LAUNCH_PONG,     /* the supervisor is alive */
+    GW_LAUNCH_HUNG,     /* a rank has no heartbeat; detail 1: but a debugger holds it. u32 ms, u32 pid */
+    GW_LAUNCH_REGROUPS, /* a rank waits in gw_regroup: u32 generation, u32 lost rank + 1 (0: not known) */
+    GW_LAUNCH_ADDRESS,  /* the payload is the address at which peers reach this rank */
+    GW_LAUNCH_NO_START, /* detail is a gw_start_step; u32 errno */
+    GW_LAUNCH_DONE      /* no rank runs any more; u32 processes that could not be killed */
 } gw_launch_kind;
 
 typedef enum gw_start_step { GW_START_FORK, GW_START_DIRECTORY, GW_START_PROGRAM } gw_start_step;

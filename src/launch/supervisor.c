@@ -6,8 +6,8 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
@@ -197,22 +197,15 @@ static gw_status take_frames(supervisor *s, gw_error *error) {
         bool first = s->ranks == NULL;
         if (state == GW_LAUNCH_BROKEN || (frame.kind == GW_LAUNCH_HOST_SPEC) != first)
             return gw_fail(error, GW_PROTOCOL, "this is not the launcher of the same version on the other side");
-        if (first)
-            status = start_ranks(s, &frame, error);
+        if (first) status = start_ranks(s, &frame, error);
         else if (frame.kind == GW_LAUNCH_END)
             end_ranks(s, frame.detail, (gw_time)gw_launch_number(&frame, 0) * GW_MILLISECOND);
-        else if (frame.kind == GW_LAUNCH_ROSTER)
-            take_roster(s, &frame);
-        else if (frame.kind == GW_LAUNCH_RESTART)
-            restart_rank(s, frame.rank);
-        else if (frame.kind == GW_LAUNCH_KILL)
-            kill_late(s, frame.rank);
-        else if (frame.kind == GW_LAUNCH_NO_MORE_STARTS)
-            s->no_more_starts = true;
-        else if (frame.kind == GW_LAUNCH_PING)
-            take_ping(s);
-        else if (frame.kind == GW_LAUNCH_PAUSE)
-            s->launcher_pauses = true;
+        else if (frame.kind == GW_LAUNCH_ROSTER) take_roster(s, &frame);
+        else if (frame.kind == GW_LAUNCH_RESTART) restart_rank(s, frame.rank);
+        else if (frame.kind == GW_LAUNCH_KILL) kill_late(s, frame.rank);
+        else if (frame.kind == GW_LAUNCH_NO_MORE_STARTS) s->no_more_starts = true;
+        else if (frame.kind == GW_LAUNCH_PING) take_ping(s);
+        else if (frame.kind == GW_LAUNCH_PAUSE) s->launcher_pauses = true;
         gw_launch_take(&s->from_launcher, &frame);
     }
     return status;
@@ -257,8 +250,7 @@ static void kill_when_due(supervisor *s) {
 
 static void check_rank(supervisor *s, int local, gw_time now) {
     const char *address = gw_liveness_address(&s->liveness, local);
-    if (address)
-        gw_launch_put(&s->to_launcher, GW_LAUNCH_ADDRESS, 0, local, address, (uint32_t)strlen(address));
+    if (address) gw_launch_put(&s->to_launcher, GW_LAUNCH_ADDRESS, 0, local, address, (uint32_t)strlen(address));
     int generation, blamed;
     if (gw_liveness_asks(&s->liveness, local, &generation, &blamed))
         gw_launch_put_numbers(&s->to_launcher, GW_LAUNCH_REGROUPS, 0, local, (uint32_t)generation,
@@ -266,8 +258,8 @@ static void check_rank(supervisor *s, int local, gw_time now) {
     gw_liveness_state state = gw_liveness_look(&s->liveness, local, now, &s->check_at);
     if (state == GW_LIVENESS_FINE) return;
     gw_launch_put_numbers(&s->to_launcher, GW_LAUNCH_HUNG, state == GW_LIVENESS_TRACED, local,
-                        (uint32_t)(s->liveness.ranks[local].silence.lasted / GW_MILLISECOND),
-                        atomic_load(&s->liveness.slots[s->spec.first_rank + local].pid));
+                          (uint32_t)(s->liveness.ranks[local].silence.lasted / GW_MILLISECOND),
+                          atomic_load(&s->liveness.slots[s->spec.first_rank + local].pid));
     if (state == GW_LIVENESS_HUNG) kill(-s->ranks[local].pid, SIGKILL); /* its descendants follow when it is reaped */
 }
 

@@ -49,8 +49,8 @@ void gw_verdict_no_start(gw_verdict *verdict, const char *who, const char *host,
         gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot enter the directory %s on host %s for %s: %s",
                        directory, host, who, strerror(number));
     else
-        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot start %s on host %s as %s: %s", program, host,
-                       who, strerror(number));
+        gw_verdict_set(verdict, GW_VERDICT_FINAL, code, "cannot start %s on host %s as %s: %s", program, host, who,
+                       strerror(number));
 }
 
 /* The cause for a host that had answered before. */
@@ -62,8 +62,7 @@ static void lose_host(gw_verdict *verdict, const gw_host_connection *connection,
                  (double)connection->silence.lasted / (double)GW_SECOND);
     else if (connection->cut)
         snprintf(why, sizeof why, "its ranks and those of the other hosts do not reach each other");
-    else
-        snprintf(why, sizeof why, "its %s ended with exit code %d", what, code);
+    else snprintf(why, sizeof why, "its %s ended with exit code %d", what, code);
     gw_verdict_set(verdict, GW_VERDICT_DEATH, GW_JOB_HOST_LOST, "host %s was lost with %s %d to %d: %s", host->name,
                    host->serves ? "the servers that are ranks" : "ranks", host->first_rank,
                    host->first_rank + host->ranks - 1, why);
@@ -73,8 +72,7 @@ void gw_verdict_host_lost(gw_verdict *verdict, const gw_host_connection *connect
     const gw_host *host = connection->host;
     int code = WIFEXITED(connection->status) ? WEXITSTATUS(connection->status) : 128 + WTERMSIG(connection->status);
     const char *what = host->local ? "supervisor" : "remote shell";
-    if (connection->greeted)
-        lose_host(verdict, connection, what, code);
+    if (connection->greeted) lose_host(verdict, connection, what, code);
     else if (!host->local && (code == 127 || code == 126))
         gw_verdict_set(verdict, GW_VERDICT_FINAL, GW_JOB_HOST_LOST,
                        "cannot start %s on host %s (the remote shell ended with exit code %d); install gradwire there "

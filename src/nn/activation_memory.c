@@ -33,13 +33,11 @@ static void assign_slots(plan *p, int n) {
         int tensor = node->inputs[k];
         if (tensor == p->input) continue;
         size_t count = p->spec->tensors[tensor].count;
-        if (p->l->slot[tensor] >= 0)
-            p->l->scratch[n][k] = take(p, count);
+        if (p->l->slot[tensor] >= 0) p->l->scratch[n][k] = take(p, count);
         else if (node->kind == &gw_add && k == 0 && p->spec->tensors[tensor].consumers == 1) {
             p->l->slot[tensor] = out;
             reused = true;
-        } else
-            p->l->slot[tensor] = take(p, count);
+        } else p->l->slot[tensor] = take(p, count);
     }
     for (int k = 0; k < node->input_count; k++)
         if (p->l->scratch[n][k] >= 0) p->used[p->l->scratch[n][k]] = false;

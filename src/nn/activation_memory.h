@@ -8,8 +8,8 @@
 
 typedef struct gw_lifetimes {
     int *slot;          /* of each tensor of the spec, -1: it has no gradient */
-    int (*scratch)[2]; /* of each node of the spec, for each input: the slot that the layer writes to if the gradient
-                          already has a later layer's part; the pass then adds both. -1: it writes to the gradient */
+    int (*scratch)[2];  /* of each node of the spec, for each input: the slot that the layer writes to if the gradient
+                           already has a later layer's part; the pass then adds both. -1: it writes to the gradient */
     size_t *slot_count; /* floats of one example */
     int slots;
 } gw_lifetimes;

@@ -34,10 +34,11 @@ static gw_status configure(gw_spec *spec, gw_graph_node *node, gw_error *error) 
     int heads = node->settings.heads, width = node->in.channels / 3;
     if (node->in.width != 1) return gw_graph_node_fail(node, error, "the input is an image, not a sequence");
     if (node->in.channels % 3 || width % heads)
-        return gw_graph_node_fail(node, error,
-                            "the input has %d channels; expected queries, keys and values of the same width, and that "
-                            "divisible by the %d heads",
-                            node->in.channels, heads);
+        return gw_graph_node_fail(
+            node, error,
+            "the input has %d channels; expected queries, keys and values of the same width, and that "
+            "divisible by the %d heads",
+            node->in.channels, heads);
     node->out = (gw_shape){.height = node->in.height, .width = 1, .channels = width};
     node->flops = 4 * (uint64_t)node->in.height * (uint64_t)node->in.height * (uint64_t)width;
     return GW_OK;

@@ -27,7 +27,7 @@ gw_status gw_pool_configure(gw_spec *spec, gw_graph_node *node, gw_error *error)
         return gw_graph_node_fail(node, error, "padding %d leaves windows of %d empty", s->pad, s->kernel);
     if (node->in.height + 2 * s->pad < s->kernel || node->in.width + 2 * s->pad < s->kernel)
         return gw_graph_node_fail(node, error, "a window of %d does not fit into %dx%d with padding %d", s->kernel,
-                            node->in.height, node->in.width, s->pad);
+                                  node->in.height, node->in.width, s->pad);
     node->out = (gw_shape){.height = (node->in.height + 2 * s->pad - s->kernel) / s->stride + 1,
                            .width = (node->in.width + 2 * s->pad - s->kernel) / s->stride + 1,
                            .channels = node->in.channels};

@@ -28,7 +28,7 @@ static gw_status configure(gw_spec *spec, gw_graph_node *node, gw_error *error) 
     if (s->pad < 0) s->pad = (s->kernel - 1) / 2;
     if (node->in.height + 2 * s->pad < s->kernel || node->in.width + 2 * s->pad < s->kernel)
         return gw_graph_node_fail(node, error, "a kernel of %d does not fit into %dx%d with padding %d", s->kernel,
-                            node->in.height, node->in.width, s->pad);
+                                  node->in.height, node->in.width, s->pad);
     node->out = (gw_shape){.height = (node->in.height + 2 * s->pad - s->kernel) / s->stride + 1,
                            .width = (node->in.width + 2 * s->pad - s->kernel) / s->stride + 1,
                            .channels = s->channels};

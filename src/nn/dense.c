@@ -24,7 +24,7 @@ static gw_status configure(gw_spec *spec, gw_graph_node *node, gw_error *error) 
     int in = node->in.channels, out = node->settings.channels;
     if (node->in.width != 1)
         return gw_graph_node_fail(node, error, "the input is an image of %dx%dx%d; put flatten or globalpool before",
-                            node->in.height, node->in.width, in);
+                                  node->in.height, node->in.width, in);
     node->out = (gw_shape){.height = node->in.height, .width = 1, .channels = out};
     node->flops = 2 * (uint64_t)in * (uint64_t)out * (uint64_t)node->in.height;
     float fan = node->settings.relu ? (float)in : (float)(in + out); /* He before a relu, else Xavier */

@@ -40,8 +40,7 @@ static void take(const gw_graph_node *node, const float *image, window w, float 
             const float *from =
                 image + ((size_t)(w.top + r) * (size_t)node->in.width + (size_t)(w.left + c)) * channels;
             int32_t index = r * node->settings.kernel + c;
-            if (!first)
-                v->take_larger(best, chosen, from, index, channels);
+            if (!first) v->take_larger(best, chosen, from, index, channels);
             else {
                 memcpy(best, from, channels * sizeof(float));
                 for (size_t i = 0; i < channels; i++) chosen[i] = index;

@@ -46,10 +46,8 @@ static gw_status describe(gw_parameter *p, const gw_graph_node *node, gw_declare
     if (count > INT_MAX)
         return gw_graph_node_fail(node, error, "%llu numbers in one parameter are more than %d",
                                   (unsigned long long)count, INT_MAX);
-    if (node->label[0])
-        snprintf(p->name, sizeof p->name, "%s.%s", node->label, what.name);
-    else
-        snprintf(p->name, sizeof p->name, "%s%d.%s", node->kind->name, node->ordinal, what.name);
+    if (node->label[0]) snprintf(p->name, sizeof p->name, "%s.%s", node->label, what.name);
+    else snprintf(p->name, sizeof p->name, "%s%d.%s", node->kind->name, node->ordinal, what.name);
     p->offset = offset;
     p->count = (size_t)count;
     p->ndims = what.ndims;
@@ -148,7 +146,7 @@ static gw_status set_label(gw_graph_node *node, const gw_spec *spec, const char 
     for (int i = 0; i < spec->node_count; i++)
         if (strcmp(spec->nodes[i].label, label) == 0)
             return gw_graph_node_fail(node, error, "\"%s\" is already the name of the layer in line %d", label,
-                                spec->nodes[i].line);
+                                      spec->nodes[i].line);
     snprintf(node->label, sizeof node->label, "%s", label);
     return GW_OK;
 }
@@ -168,13 +166,13 @@ static gw_status check_inputs(const gw_spec *spec, const gw_graph_node *node, co
     bool tokens = spec->vocabulary && node->inputs[0] == 0;
     if (tokens != node->kind->takes_tokens)
         return gw_graph_node_fail(node, error,
-                            tokens ? "the input are tokens; expected embedding before anything else"
-                                   : "its input must be the tokens of the model's input");
+                                  tokens ? "the input are tokens; expected embedding before anything else"
+                                         : "its input must be the tokens of the model's input");
     if (!second) return GW_OK;
     gw_shape a = node->in, b = second->out;
     if (a.height != b.height || a.width != b.width || a.channels != b.channels)
         return gw_graph_node_fail(node, error, "its inputs differ: %dx%dx%d, and %dx%dx%d of \"%s\"", a.height, a.width,
-                            a.channels, b.height, b.width, b.channels, second->label);
+                                  a.channels, b.height, b.width, b.channels, second->label);
     return GW_OK;
 }
 
@@ -183,10 +181,8 @@ static gw_status connect(gw_spec *spec, gw_graph_node *node, const gw_spec_line 
                          gw_error *error) {
     const gw_graph_node *first = NULL, *second = NULL;
     gw_status status = GW_OK;
-    if (from)
-        status = find_label(spec, line, from, &first, error);
-    else if (spec->node_count)
-        first = &spec->nodes[spec->node_count - 1];
+    if (from) status = find_label(spec, line, from, &first, error);
+    else if (spec->node_count) first = &spec->nodes[spec->node_count - 1];
     if (status == GW_OK && node->kind->takes_label) {
         if (line->count < 2) return gw_graph_node_fail(node, error, "expected LABEL; usage: %s", node->kind->usage);
         status = find_label(spec, line, line->words[1], &second, error);

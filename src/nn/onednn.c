@@ -42,14 +42,10 @@ struct gw_dnn {
 
 static const char *status_text(dnnl_status_t status) {
     switch (status) {
-    case dnnl_out_of_memory:
-        return "out of memory";
-    case dnnl_invalid_arguments:
-        return "invalid arguments";
-    case dnnl_unimplemented:
-        return "not implemented for this CPU";
-    default:
-        return "runtime error";
+    case dnnl_out_of_memory: return "out of memory";
+    case dnnl_invalid_arguments: return "invalid arguments";
+    case dnnl_unimplemented: return "not implemented for this CPU";
+    default: return "runtime error";
     }
 }
 
@@ -269,8 +265,7 @@ void gw_dnn_finish(gw_dnn *dnn) {
 
 /* --- layouts --- */
 
-static gw_packed pack(gw_dnn *dnn, gw_dnn_op *operation, int argument, dnnl_query_t what, const gw_md *plain,
-                      bool in) {
+static gw_packed pack(gw_dnn *dnn, gw_dnn_op *operation, int argument, dnnl_query_t what, const gw_md *plain, bool in) {
     gw_packed packed = {.plain = gw_dnn_memory(dnn, plain, NULL)};
     const gw_md *wanted = gw_operation_md(operation, what);
     if (!wanted || !packed.plain) return packed;

@@ -63,7 +63,7 @@ static const gw_word *find(const gw_layer_kind *kind, const char *name) {
 }
 
 gw_status gw_spec_line_settings(const gw_spec_line *line, int first, const gw_layer_kind *kind, gw_settings *settings,
-                           gw_error *error) {
+                                gw_error *error) {
     char quoted[GW_QUOTE_BYTES];
     gw_status status = GW_OK;
     int at = first;
@@ -76,10 +76,8 @@ gw_status gw_spec_line_settings(const gw_spec_line *line, int first, const gw_la
         if (!word)
             return gw_fail(error, GW_INVALID, "line %d: %s: did not expect %s; usage: %s", line->number, kind->name,
                            gw_suggest_quote(text, quoted), kind->usage);
-        if (word->kind == GW_WORD_FLAG)
-            *(int *)((char *)settings + word->field) = 1;
-        else
-            status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
+        if (word->kind == GW_WORD_FLAG) *(int *)((char *)settings + word->field) = 1;
+        else status = store(line, kind, word, at < line->count ? line->words[at++] : NULL, settings, error);
     }
     return status;
 }

@@ -22,6 +22,6 @@ gw_status gw_spec_line_take(gw_spec_line *line, const char *name, const char **w
 
 /* Parses the words from the first-th on, by the kind's table. */
 gw_status gw_spec_line_settings(const gw_spec_line *line, int first, const gw_layer_kind *kind, gw_settings *settings,
-                           gw_error *error);
+                                gw_error *error);
 
 #endif

@@ -29,14 +29,10 @@ double gw_learning_rate_at(const gw_learning_rate *rate, uint64_t step) {
     if (step < rate->warmup)
         return rate->start + (rate->peak - rate->start) * (double)(step + 1) / (double)rate->warmup;
     switch (rate->kind) {
-    case GW_RATE_CONSTANT:
-        return rate->peak;
-    case GW_RATE_STEP:
-        return rate->every ? rate->peak * pow(rate->factor, (double)(step / rate->every)) : rate->peak;
-    case GW_RATE_COSINE:
-        return rate->last + (rate->peak - rate->last) * (1 + cos(acos(-1) * progress(rate, step))) / 2;
-    case GW_RATE_LINEAR:
-        return rate->last + (rate->peak - rate->last) * (1 - progress(rate, step));
+    case GW_RATE_CONSTANT: return rate->peak;
+    case GW_RATE_STEP: return rate->every ? rate->peak * pow(rate->factor, (double)(step / rate->every)) : rate->peak;
+    case GW_RATE_COSINE: return rate->last + (rate->peak - rate->last) * (1 + cos(acos(-1) * progress(rate, step))) / 2;
+    case GW_RATE_LINEAR: return rate->last + (rate->peak - rate->last) * (1 - progress(rate, step));
     }
     return rate->peak;
 }

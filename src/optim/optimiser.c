@@ -67,16 +67,14 @@ static int parameter_at(const gw_optimiser *o, size_t offset) {
     int low = 0, high = o->parameters;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (o->table[middle].offset + o->table[middle].count > offset)
-            high = middle;
-        else
-            low = middle + 1;
+        if (o->table[middle].offset + o->table[middle].count > offset) high = middle;
+        else low = middle + 1;
     }
     return low;
 }
 
 static gw_parameter_part part_of(gw_optimiser *o, int parameter, size_t offset, size_t count, float *weights,
-                                  float *gradients) {
+                                 float *gradients) {
     gw_parameter_part part = {.decay = o->table[parameter].decay, .norms = o->norms + 2 * parameter,
                                .weights = weights, .gradients = gradients, .count = count};
     for (int s = 0; s < o->kind->states; s++) part.state[s] = o->state[s] + offset;

@@ -65,8 +65,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
         return;
     }
     gw_range at = gw_chunk_of(range, request->chunk_count, i);
-    gw_slot slot =
-        gw_slot_at(is_receive(request, index) ? GW_SPACE_OUT : GW_SPACE_IN, at.from, at.to - at.from);
+    gw_slot slot = gw_slot_at(is_receive(request, index) ? GW_SPACE_OUT : GW_SPACE_IN, at.from, at.to - at.from);
     if (is_receive(request, index)) *out = (gw_action){.kind = GW_ACTION_RECV, .dst = slot, .land = slot};
     else *out = (gw_action){.kind = GW_ACTION_SEND, .src = slot};
 }

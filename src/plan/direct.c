@@ -10,10 +10,8 @@ static const char *refuses(const gw_plan_request *request) {
     case GW_COLL_REDUCE_SCATTER:
     case GW_COLL_ALLGATHER:
     case GW_COLL_BROADCAST:
-    case GW_COLL_BARRIER:
-        break;
-    default:
-        return "supports only allreduce, reduce_scatter, allgather, broadcast and barrier";
+    case GW_COLL_BARRIER: break;
+    default: return "supports only allreduce, reduce_scatter, allgather, broadcast and barrier";
     }
     if (!request->topology.coll) return "needs ranks that share memory";
     if (gw_topology_hosts(&request->topology) > 1) return "needs all ranks on one host";
@@ -34,16 +32,11 @@ static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
 
 static gw_shm_task task_of(gw_collective collective) {
     switch (collective) {
-    case GW_COLL_ALLREDUCE:
-        return GW_SHM_TASK_ALLREDUCE;
-    case GW_COLL_REDUCE_SCATTER:
-        return GW_SHM_TASK_REDUCE_SCATTER;
-    case GW_COLL_ALLGATHER:
-        return GW_SHM_TASK_ALLGATHER;
-    case GW_COLL_BROADCAST:
-        return GW_SHM_TASK_BROADCAST;
-    default:
-        return GW_SHM_TASK_BARRIER;
+    case GW_COLL_ALLREDUCE: return GW_SHM_TASK_ALLREDUCE;
+    case GW_COLL_REDUCE_SCATTER: return GW_SHM_TASK_REDUCE_SCATTER;
+    case GW_COLL_ALLGATHER: return GW_SHM_TASK_ALLGATHER;
+    case GW_COLL_BROADCAST: return GW_SHM_TASK_BROADCAST;
+    default: return GW_SHM_TASK_BARRIER;
     }
 }
 
@@ -54,33 +47,28 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
         gw_range at = gw_chunk_of((gw_range){0, request->count}, request->chunk_count, i);
         size_t count = at.to - at.from, own = gw_plan_part(request, request->rank).from;
         *out = (gw_action){.kind = GW_ACTION_COPY,
-                         .src = gw_slot_at(GW_SPACE_IN, at.from, count),
-                         .dst = gw_slot_at(GW_SPACE_OUT, own + at.from, count)};
+                           .src = gw_slot_at(GW_SPACE_IN, at.from, count),
+                           .dst = gw_slot_at(GW_SPACE_OUT, own + at.from, count)};
         return;
     }
     gw_slot in = gw_slot_at(GW_SPACE_IN, 0, gw_plan_in_count(request));
     gw_slot dst = gw_slot_at(GW_SPACE_OUT, 0, gw_plan_out_count(request));
     *out = (gw_action){.kind = GW_ACTION_SHM,
-                     .src = request->collective == GW_COLL_ALLGATHER ? dst : in,
-                     .dst = dst,
-                     .task = task_of(request->collective),
-                     .lanes = request->topology.world,
-                     .coll_root = request->root};
+                       .src = request->collective == GW_COLL_ALLGATHER ? dst : in,
+                       .dst = dst,
+                       .task = task_of(request->collective),
+                       .lanes = request->topology.world,
+                       .coll_root = request->root};
 }
 
 static gw_cost cost(const gw_plan_request *request) {
     uint64_t p = (uint64_t)request->topology.world, n = gw_plan_total(request);
     switch (request->collective) {
-    case GW_COLL_ALLREDUCE:
-        return (gw_cost){.coll_elements = 2 * p * n};
-    case GW_COLL_REDUCE_SCATTER:
-        return (gw_cost){.coll_elements = (p + 1) * n};
-    case GW_COLL_ALLGATHER:
-        return (gw_cost){.coll_elements = p * n};
-    case GW_COLL_BROADCAST:
-        return (gw_cost){.coll_elements = (p + 1) * n};
-    default:
-        return (gw_cost){0};
+    case GW_COLL_ALLREDUCE: return (gw_cost){.coll_elements = 2 * p * n};
+    case GW_COLL_REDUCE_SCATTER: return (gw_cost){.coll_elements = (p + 1) * n};
+    case GW_COLL_ALLGATHER: return (gw_cost){.coll_elements = p * n};
+    case GW_COLL_BROADCAST: return (gw_cost){.coll_elements = (p + 1) * n};
+    default: return (gw_cost){0};
     }
 }
 

@@ -18,8 +18,8 @@ typedef struct shape {
     int cores, levels, folded; /* q, log2 q, p - q */
     int core;                  /* this rank's core; on the odd rank of a pair, its partner's */
     bool odd;
-    uint64_t window;           /* slots of a round */
-    size_t slot;               /* elements of one slot */
+    uint64_t window; /* slots of a round */
+    size_t slot;     /* elements of one slot */
 } shape;
 
 static const char *refuses(const gw_plan_request *request) {
@@ -88,8 +88,7 @@ static void wait_for_slot(const shape *s, int level, uint64_t i, gw_action *out)
 static gw_slot user_slot(gw_space space, gw_range at) { return gw_slot_at(space, at.from, at.to - at.from); }
 
 /* The operand of a core before a round, and the wait for it. */
-static gw_slot operand(const shape *s, int level, uint64_t i, gw_range at, bool *wide,
-                       gw_waits *ready) {
+static gw_slot operand(const shape *s, int level, uint64_t i, gw_range at, bool *wide, gw_waits *ready) {
     *wide = has_sum(s, s->core, level);
     if (!*wide) return user_slot(GW_SPACE_IN, at);
     *ready = gw_post_op(source_stream(level), i + 1);
@@ -148,7 +147,10 @@ static gw_cost cost(const gw_plan_request *request) {
     return (gw_cost){.messages = (rounds + 2 * folded) * chunks,
                      .elements = (raw + 2 * folded) * n,
                      .wide_elements = (rounds - raw) * n,
-                     .start_ups = n ? (uint64_t)s.levels + (2 * s.folded > s.cores ? 2 : folded ? 1 : 0) : 0};
+                     .start_ups = n ? (uint64_t)s.levels + (2 * s.folded > s.cores ? 2
+                                                            : folded               ? 1
+                                                                                   : 0)
+                                    : 0};
 }
 
 /* Two ranks send no more than in a ring, and need not wait between two phases as there. They add one part while the
@@ -156,12 +158,14 @@ static gw_cost cost(const gw_plan_request *request) {
 static gw_cost_terms work(const gw_cost_inputs *s) {
     int levels = gw_floor_log2(s->ranks), cores = 1 << levels, folded = s->ranks - cores;
     double summed = s->ranks > 2 ? levels + (folded ? 1 : 0) : 0.5;
-    return (gw_cost_terms){.rounds = levels + (2 * folded > cores ? 2 : folded ? 1 : 0),
-                     .bytes = (levels + (folded ? 1 : 0)) * s->bytes,
-                     .messages = levels + (folded ? 1 : 0),
-                     .reduced = summed * s->bytes,
-                     .crowd = gw_cost_congestion(s, GW_CONGESTION_HALVING),
-                     .preference = 4};
+    return (gw_cost_terms){.rounds = levels + (2 * folded > cores ? 2
+                                               : folded           ? 1
+                                                                  : 0),
+                           .bytes = (levels + (folded ? 1 : 0)) * s->bytes,
+                           .messages = levels + (folded ? 1 : 0),
+                           .reduced = summed * s->bytes,
+                           .crowd = gw_cost_congestion(s, GW_CONGESTION_HALVING),
+                           .preference = 4};
 }
 
 const gw_plan_builder gw_plan_doubling = {

@@ -29,7 +29,7 @@ enum role { FOLD_IN, FOLD_OUT, COPY, RS_SEND, RS_RECV, AG_SEND, AG_RECV };
 
 typedef struct shape {
     uint64_t windows;
-    size_t window;            /* elements of a full window */
+    size_t window;             /* elements of a full window */
     int cores, levels, folded; /* q, log2 q, p - q */
     int core;                  /* this rank's core; on the odd rank of a pair, its partner's */
     bool odd;
@@ -43,7 +43,7 @@ typedef struct span {
 
 static const char *refuses(const gw_plan_request *request) {
     bool supported = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE_SCATTER ||
-                   request->collective == GW_COLL_ALLGATHER;
+                     request->collective == GW_COLL_ALLGATHER;
     return supported ? NULL : "supports only allreduce, reduce_scatter and allgather";
 }
 
@@ -119,16 +119,11 @@ static span span_of(const gw_plan_request *request, const shape *s, enum role ro
     case FOLD_OUT:
         if (!pair) return (span){0};
         return scatters ? whole_part(request, odd_rank) : kept(request, s, window, s->core, 0);
-    case COPY:
-        return gathers ? whole_part(request, first_rank(s, s->core)) : (span){0};
-    case RS_SEND:
-        return gathers ? (span){0} : kept(request, s, window, partner(s, level), level);
-    case RS_RECV:
-        return gathers ? (span){0} : kept(request, s, window, s->core, level);
-    case AG_SEND:
-        return gathered ? (span){0} : kept(request, s, window, s->core, level);
-    default:
-        return gathered ? (span){0} : kept(request, s, window, partner(s, level), level);
+    case COPY: return gathers ? whole_part(request, first_rank(s, s->core)) : (span){0};
+    case RS_SEND: return gathers ? (span){0} : kept(request, s, window, partner(s, level), level);
+    case RS_RECV: return gathers ? (span){0} : kept(request, s, window, s->core, level);
+    case AG_SEND: return gathered ? (span){0} : kept(request, s, window, s->core, level);
+    default: return gathered ? (span){0} : kept(request, s, window, partner(s, level), level);
     }
 }
 
@@ -214,7 +209,7 @@ static gw_slot operand(const gw_plan *plan, const shape *s, int level, uint64_t 
     enum role role = level == 1 ? FOLD_IN : RS_RECV;
     size_t from = kept(&plan->request, s, window, s->core, level - 1).from;
     *ready = gw_post_op(stream_of(role, level - 1), steps_before(plan, s, role, level - 1, window) +
-                                                      gw_ceil_div(at.to - from, plan->request.chunk_count));
+                                                        gw_ceil_div(at.to - from, plan->request.chunk_count));
     return gw_slot_at(GW_SPACE_WORK, region(&plan->request, s, level - 1, window) + (at.from - from), at.to - at.from);
 }
 
@@ -304,23 +299,15 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     span moved = span_of(&plan->request, &s, role, level, window);
     gw_range at = chunk_at(&plan->request, moved, i - window * full);
     switch (role) {
-    case FOLD_IN:
-        fold_in(plan, &s, window, at, out);
-        break;
-    case FOLD_OUT:
-        fold_out(plan, &s, window, i, at, out);
-        break;
+    case FOLD_IN: fold_in(plan, &s, window, at, out); break;
+    case FOLD_OUT: fold_out(plan, &s, window, i, at, out); break;
     case COPY:
         *out = (gw_action){.kind = GW_ACTION_COPY,
-                         .src = slot(&plan->request, GW_SPACE_IN, at),
-                         .dst = slot(&plan->request, GW_SPACE_OUT, at)};
+                           .src = slot(&plan->request, GW_SPACE_IN, at),
+                           .dst = slot(&plan->request, GW_SPACE_OUT, at)};
         break;
-    case RS_SEND:
-        rs_send(plan, &s, level, window, at, out);
-        break;
-    case RS_RECV:
-        rs_recv(plan, &s, level, window, at, out);
-        break;
+    case RS_SEND: rs_send(plan, &s, level, window, at, out); break;
+    case RS_RECV: rs_recv(plan, &s, level, window, at, out); break;
     case AG_SEND:
         *out = (gw_action){.kind = GW_ACTION_SEND, .src = slot(&plan->request, GW_SPACE_OUT, at)};
         after_below(plan, &s, level, window, out);
@@ -419,11 +406,11 @@ static gw_cost_terms work(const gw_cost_inputs *s) {
     double rounds = ways * levels - merged, folds = 0;
     if (folded) folds = merged ? (folded > 1 ? 2 : 1) : there_and_back || 2 * folded > cores ? 2 : 1;
     return (gw_cost_terms){.rounds = rounds + folds,
-                     .bytes = ways * (cores - 1) * s->bytes / cores + (folded ? s->bytes : 0),
-                     .messages = rounds + (folded ? ways : 0),
-                     .reduced = (cores - !merged) * s->bytes / cores + (folded ? s->bytes : 0),
-                     .crowd = gw_cost_congestion(s, GW_CONGESTION_HALVING),
-                     .preference = 2};
+                           .bytes = ways * (cores - 1) * s->bytes / cores + (folded ? s->bytes : 0),
+                           .messages = rounds + (folded ? ways : 0),
+                           .reduced = (cores - !merged) * s->bytes / cores + (folded ? s->bytes : 0),
+                           .crowd = gw_cost_congestion(s, GW_CONGESTION_HALVING),
+                           .preference = 2};
 }
 
 const gw_plan_builder gw_plan_halving = {

@@ -25,7 +25,7 @@ typedef struct shape {
     gw_ring_walk ring;
     uint16_t lanes, local, locals; /* number of lanes; own rank in the host; ranks in the host */
     uint16_t first[GROUPS + 1];    /* stream numbers of the groups */
-    bool coll, previous_wide;     /* SHM steps are used; the previous host sends a partial sum first */
+    bool coll, previous_wide;      /* SHM steps are used; the previous host sends a partial sum first */
     int next, previous;            /* ranks of this lane on the neighbouring hosts */
 } shape;
 
@@ -235,10 +235,8 @@ static void rs_send(const gw_plan *plan, const shape *s, uint64_t index, gw_acti
     gw_ring_hop pass = gw_ring_walk_rs_send(&s->ring, index, out);
     gw_range at = chunk_at(s, &pass.window, s->local, pass.block, pass.column);
     out->wide = true;
-    if (pass.first)
-        out->src = host_sum(plan, s, &pass, 0, at, &out->wide, &out->ready[1]);
-    else
-        out->src = gw_ring_walk_slot(&s->ring, index - pass.window.columns, at.to - at.from);
+    if (pass.first) out->src = host_sum(plan, s, &pass, 0, at, &out->wide, &out->ready[1]);
+    else out->src = gw_ring_walk_slot(&s->ring, index - pass.window.columns, at.to - at.from);
 }
 
 static void rs_recv(const gw_plan *plan, const shape *s, uint64_t index, gw_action *out) {
@@ -296,12 +294,10 @@ static void from_others(const gw_plan *plan, const shape *s, uint32_t stream, ui
 static void to_others(const shape *s, uint64_t i, const gw_pipeline_window *window, uint64_t turn, uint64_t column,
                       gw_range at, gw_action *out) {
     *out = (gw_action){.kind = GW_ACTION_SEND, .src = user_slot(GW_SPACE_OUT, at)};
-    if (s->ring.size == 1)
-        out->ready[0] = gw_post_op((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
+    if (s->ring.size == 1) out->ready[0] = gw_post_op((uint32_t)s->first[FROM_OTHERS + 1] - 1, i + 1);
     else if (turn == 0)
         out->ready[0] = gw_post_op(s->ring.rs_recv, gw_ring_walk_through(&s->ring, window, s->ring.size - 2, column));
-    else
-        out->ready[0] = gw_post_op(s->ring.ag_recv, gw_ring_walk_through(&s->ring, window, turn - 1, column));
+    else out->ready[0] = gw_post_op(s->ring.ag_recv, gw_ring_walk_through(&s->ring, window, turn - 1, column));
 }
 
 /* Chunks to the owners go in the order in which the ring needs them; results come back in the order in which it
@@ -315,36 +311,22 @@ static void local_step(const gw_plan *plan, const shape *s, uint32_t stream, uin
     int lane = group == TO_OWNERS || group == FROM_OWNERS ? local_peer(s, stream) : s->local;
     gw_range at = chunk_at(s, &window, lane, block, column);
     switch (group) {
-    case TO_OWNERS:
-        *out = (gw_action){.kind = GW_ACTION_SEND, .src = user_slot(GW_SPACE_IN, at)};
-        break;
-    case FROM_OTHERS:
-        from_others(plan, s, stream, i, at, out);
-        break;
-    case TO_OTHERS:
-        to_others(s, i, &window, turn, column, at, out);
-        break;
-    default:
-        *out = (gw_action){.kind = GW_ACTION_RECV};
-        out->land = out->dst = user_slot(GW_SPACE_OUT, at);
+    case TO_OWNERS: *out = (gw_action){.kind = GW_ACTION_SEND, .src = user_slot(GW_SPACE_IN, at)}; break;
+    case FROM_OTHERS: from_others(plan, s, stream, i, at, out); break;
+    case TO_OTHERS: to_others(s, i, &window, turn, column, at, out); break;
+    default: *out = (gw_action){.kind = GW_ACTION_RECV}; out->land = out->dst = user_slot(GW_SPACE_OUT, at);
     }
 }
 
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
-    if (index >= FIRST_LOCAL)
-        local_step(plan, &s, index, i, out);
-    else if (index == COLL_STREAM)
-        coll(plan, &s, i, out);
-    else if (index == s.ring.rs_send)
-        rs_send(plan, &s, i, out);
-    else if (index == s.ring.rs_recv)
-        rs_recv(plan, &s, i, out);
-    else if (index == s.ring.ag_send)
-        ag_send(&s, i, out);
-    else
-        ag_recv(&s, i, out);
+    if (index >= FIRST_LOCAL) local_step(plan, &s, index, i, out);
+    else if (index == COLL_STREAM) coll(plan, &s, i, out);
+    else if (index == s.ring.rs_send) rs_send(plan, &s, i, out);
+    else if (index == s.ring.rs_recv) rs_recv(plan, &s, i, out);
+    else if (index == s.ring.ag_send) ag_send(&s, i, out);
+    else ag_recv(&s, i, out);
 }
 
 /* Elements of the first block that a host sends, over all lanes: whole columns, and its chunks of the last window. */
@@ -370,12 +352,9 @@ static gw_cost cost(const gw_plan_request *request) {
     gw_cost cost = {.messages = 2 * (hosts - 1) * chunks, .elements = (hosts - 1) * n};
     for (uint64_t host = 0; host < hosts; host++) {
         uint64_t locals = (uint64_t)gw_topology_local_size(topology, (int)host);
-        if (locals == 1)
-            raw_first += hosts > 1 ? first_block(&cut, (int)lanes, (int)hosts, (int)host) : 0;
-        else if (topology->coll)
-            cost.coll_elements += hosts == 1 ? 2 * locals * n : (2 * locals + 1) * n;
-        else
-            inside += locals - 1;
+        if (locals == 1) raw_first += hosts > 1 ? first_block(&cut, (int)lanes, (int)hosts, (int)host) : 0;
+        else if (topology->coll) cost.coll_elements += hosts == 1 ? 2 * locals * n : (2 * locals + 1) * n;
+        else inside += locals - 1;
     }
     cost.messages += 2 * inside * chunks;
     cost.elements += 2 * inside * n + raw_first;

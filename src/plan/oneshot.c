@@ -7,8 +7,8 @@
 #include "plan/build.h"
 
 typedef struct shape {
-    uint32_t others; /* streams 0 .. others-1 send, others .. 2*others-1 receive, 2*others folds */
-    uint32_t window; /* landing slots for each peer */
+    uint32_t others;       /* streams 0 .. others-1 send, others .. 2*others-1 receive, 2*others folds */
+    uint32_t window;       /* landing slots for each peer */
     uint64_t chunks, slot; /* messages to each peer, and elements of one at most */
 } shape;
 
@@ -46,8 +46,7 @@ static void recv_chunk(const gw_plan *plan, const shape *s, uint32_t index, uint
     stream(plan, index, &from);
     uint64_t before = (uint64_t)(from.peer < plan->request.rank ? from.peer : from.peer - 1);
     *out = (gw_action){.kind = GW_ACTION_RECV};
-    out->land = out->dst =
-        gw_slot_at(GW_SPACE_WORK, (size_t)((before * s->window + i % s->window) * s->slot), count);
+    out->land = out->dst = gw_slot_at(GW_SPACE_WORK, (size_t)((before * s->window + i % s->window) * s->slot), count);
     if (i >= s->window) out->free[0] = gw_post_op(2 * s->others, i - s->window + 1);
 }
 
@@ -66,10 +65,8 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     shape s;
     GW_PLAN_RECALL(plan, &s);
     gw_range at = gw_chunk_of((gw_range){0, plan->request.count}, plan->request.chunk_count, i);
-    if (index == 2 * s.others)
-        fold(plan, &s, i, at, out);
-    else if (index >= s.others)
-        recv_chunk(plan, &s, index, i, at.to - at.from, out);
+    if (index == 2 * s.others) fold(plan, &s, i, at, out);
+    else if (index >= s.others) recv_chunk(plan, &s, index, i, at.to - at.from, out);
     else
         *out = (gw_action){.kind = GW_ACTION_SEND, .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from)};
 }

@@ -42,12 +42,9 @@ static gw_range part_of(const gw_plan_request *request, int rank) {
     switch (request->collective) {
     case GW_COLL_ALLREDUCE:
         return gw_range_part((gw_range){0, request->count}, (uint64_t)request->topology.world, (uint64_t)rank);
-    case GW_COLL_REDUCE:
-        return (gw_range){0, rank == request->root ? request->count : 0};
-    case GW_COLL_BROADCAST:
-        return (gw_range){0, request->count};
-    default:
-        return gw_plan_part(request, rank);
+    case GW_COLL_REDUCE: return (gw_range){0, rank == request->root ? request->count : 0};
+    case GW_COLL_BROADCAST: return (gw_range){0, request->count};
+    default: return gw_plan_part(request, rank);
     }
 }
 
@@ -80,12 +77,9 @@ static uint32_t group_streams(const gw_plan_request *request, enum group group) 
     uint32_t others = (uint32_t)request->topology.world - 1;
     bool root = request->rank == request->root;
     switch (request->collective) {
-    case GW_COLL_ALLREDUCE:
-        return group == LOCAL ? 1 : others;
-    case GW_COLL_REDUCE_SCATTER:
-        return group == LOCAL ? 1 : group < LOCAL ? others : 0;
-    case GW_COLL_ALLGATHER:
-        return group == LOCAL ? 1 : group > LOCAL ? others : 0;
+    case GW_COLL_ALLREDUCE: return group == LOCAL ? 1 : others;
+    case GW_COLL_REDUCE_SCATTER: return group == LOCAL ? 1 : group < LOCAL ? others : 0;
+    case GW_COLL_ALLGATHER: return group == LOCAL ? 1 : group > LOCAL ? others : 0;
     case GW_COLL_REDUCE:
     case GW_COLL_GATHER:
         return group == SEND_PARTS ? !root : group == RECV_PARTS ? (root ? others : 0) : group == LOCAL && root;
@@ -130,16 +124,11 @@ static int peer_of(const gw_plan_request *request, const shape *s, uint32_t inde
 static int owner_of(const gw_plan_request *request, const shape *s, uint32_t index) {
     int peer = peer_of(request, s, index), rank = request->rank;
     switch (group_of(s, index)) {
-    case SEND_PARTS:
-        return request->collective == GW_COLL_GATHER ? rank : peer;
-    case RECV_PARTS:
-        return request->collective == GW_COLL_GATHER ? peer : rank;
-    case LOCAL:
-        return reduces(request->collective) ? rank : peer;
-    case SEND_RESULT:
-        return request->collective == GW_COLL_SCATTER ? peer : rank;
-    default:
-        return request->collective == GW_COLL_SCATTER ? rank : peer;
+    case SEND_PARTS: return request->collective == GW_COLL_GATHER ? rank : peer;
+    case RECV_PARTS: return request->collective == GW_COLL_GATHER ? peer : rank;
+    case LOCAL: return reduces(request->collective) ? rank : peer;
+    case SEND_RESULT: return request->collective == GW_COLL_SCATTER ? peer : rank;
+    default: return request->collective == GW_COLL_SCATTER ? rank : peer;
     }
 }
 
@@ -193,11 +182,11 @@ static void recv_part(const gw_plan *plan, const shape *s, uint32_t index, uint6
 static void fold(const gw_plan *plan, const shape *s, uint64_t i, gw_range at, gw_action *out) {
     const gw_plan_request *request = &plan->request;
     *out = (gw_action){.kind = GW_ACTION_FOLD,
-                     .src = large(request, GW_SPACE_IN, at),
-                     .dst = large(request, GW_SPACE_OUT, at),
-                     .finish = true,
-                     .fold_base = (size_t)(i % s->window * s->slot),
-                     .fold_stride = (size_t)(s->window * s->slot)};
+                       .src = large(request, GW_SPACE_IN, at),
+                       .dst = large(request, GW_SPACE_OUT, at),
+                       .finish = true,
+                       .fold_base = (size_t)(i % s->window * s->slot),
+                       .fold_stride = (size_t)(s->window * s->slot)};
     out->ready[0] = (gw_waits){s->first[RECV_PARTS], s->first[LOCAL] - s->first[RECV_PARTS], i + 1};
 }
 
@@ -232,21 +221,11 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     const gw_plan_request *request = &plan->request;
     gw_range at = gw_chunk_of(part_of(request, owner_of(request, &s, index)), message_max(request), i);
     switch (group_of(&s, index)) {
-    case SEND_PARTS:
-        *out = (gw_action){.kind = GW_ACTION_SEND, .src = large(request, GW_SPACE_IN, at)};
-        break;
-    case RECV_PARTS:
-        recv_part(plan, &s, index, i, at, out);
-        break;
-    case LOCAL:
-        local(plan, &s, index, i, at, out);
-        break;
-    case SEND_RESULT:
-        send_result(plan, &s, i, at, out);
-        break;
-    default:
-        *out = (gw_action){.kind = GW_ACTION_RECV};
-        out->land = out->dst = large(request, GW_SPACE_OUT, at);
+    case SEND_PARTS: *out = (gw_action){.kind = GW_ACTION_SEND, .src = large(request, GW_SPACE_IN, at)}; break;
+    case RECV_PARTS: recv_part(plan, &s, index, i, at, out); break;
+    case LOCAL: local(plan, &s, index, i, at, out); break;
+    case SEND_RESULT: send_result(plan, &s, i, at, out); break;
+    default: *out = (gw_action){.kind = GW_ACTION_RECV}; out->land = out->dst = large(request, GW_SPACE_OUT, at);
     }
 }
 

@@ -18,8 +18,8 @@ gw_pipeline_cut gw_pipeline_cut_make(size_t count, uint64_t ways, size_t chunk, 
 gw_pipeline_window gw_pipeline_window_at(const gw_pipeline_cut *cut, uint64_t number) {
     uint64_t small = cut->columns / cut->windows, large = cut->columns % cut->windows;
     return (gw_pipeline_window){.number = number,
-                        .columns = small + (number < large),
-                        .before = number * small + (number < large ? number : large)};
+                                .columns = small + (number < large),
+                                .before = number * small + (number < large ? number : large)};
 }
 
 gw_pipeline_window gw_pipeline_window_of_step(const gw_pipeline_cut *cut, uint64_t per_column, uint64_t index) {

@@ -97,18 +97,13 @@ size_t gw_plan_in_count(const gw_plan_request *request) {
     case GW_COLL_REDUCE:
     case GW_COLL_SEND:
     case GW_COLL_REDUCE_SCATTER:
-    case GW_COLL_ALLTOALL:
-        return gw_plan_total(request);
+    case GW_COLL_ALLTOALL: return gw_plan_total(request);
     case GW_COLL_BROADCAST:
-    case GW_COLL_SCATTER:
-        return request->rank == request->root ? gw_plan_total(request) : 0;
+    case GW_COLL_SCATTER: return request->rank == request->root ? gw_plan_total(request) : 0;
     case GW_COLL_ALLGATHER:
-    case GW_COLL_GATHER:
-        return own_part(request);
-    case GW_COLL_ALLTOALLV:
-        return extent(request, GW_ALLTOALLV_IN_COUNTS, GW_ALLTOALLV_IN_OFFSETS);
-    default:
-        return 0;
+    case GW_COLL_GATHER: return own_part(request);
+    case GW_COLL_ALLTOALLV: return extent(request, GW_ALLTOALLV_IN_COUNTS, GW_ALLTOALLV_IN_OFFSETS);
+    default: return 0;
     }
 }
 
@@ -118,18 +113,13 @@ size_t gw_plan_out_count(const gw_plan_request *request) {
     case GW_COLL_BROADCAST:
     case GW_COLL_RECV:
     case GW_COLL_ALLGATHER:
-    case GW_COLL_ALLTOALL:
-        return gw_plan_total(request);
+    case GW_COLL_ALLTOALL: return gw_plan_total(request);
     case GW_COLL_REDUCE:
-    case GW_COLL_GATHER:
-        return request->rank == request->root ? gw_plan_total(request) : 0;
+    case GW_COLL_GATHER: return request->rank == request->root ? gw_plan_total(request) : 0;
     case GW_COLL_REDUCE_SCATTER:
-    case GW_COLL_SCATTER:
-        return own_part(request);
-    case GW_COLL_ALLTOALLV:
-        return extent(request, GW_ALLTOALLV_OUT_COUNTS, GW_ALLTOALLV_OUT_OFFSETS);
-    default:
-        return 0;
+    case GW_COLL_SCATTER: return own_part(request);
+    case GW_COLL_ALLTOALLV: return extent(request, GW_ALLTOALLV_OUT_COUNTS, GW_ALLTOALLV_OUT_OFFSETS);
+    default: return 0;
     }
 }
 

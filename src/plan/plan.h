@@ -48,7 +48,7 @@ typedef struct gw_topology {
     int world;
     const int *host_of; /* world entries; NULL: every rank alone on its host */
     const int *order;   /* world entries: every rank once, those of a host together, its leaders first; NULL: by rank */
-    gw_link_cost wire;       /* of the worst link from one host to the next in that order; beta 0: not measured */
+    gw_link_cost wire;  /* of the worst link from one host to the next in that order; beta 0: not measured */
     bool oversubscribed; /* on some host ranks outnumber the cores */
     bool coll;           /* the ranks of a host share memory (see GW_ACTION_SHM) */
     bool native;         /* the transport runs the whole collective (see GW_ACTION_NATIVE) */
@@ -101,10 +101,10 @@ typedef enum gw_action_kind {
     GW_ACTION_RECV,        /* receive into dst; land is the same slot */
     GW_ACTION_RECV_REDUCE, /* receive into land (in WORK), then dst = src op landed; dst may be the same slot as land */
     GW_ACTION_COPY,        /* dst = src, raw */
-    GW_ACTION_FOLD,  /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
-                      (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
-                      the other ranks in rank order */
-    GW_ACTION_SHM, /* the part of the collective inside one host, by shared memory: see gw_shm_task */
+    GW_ACTION_FOLD,   /* dst = finish(op over ranks 0..world-1 in rank order); rank q's part is at src for q = own rank
+                       (IN), else raw in WORK at fold_base + fold_index(q) * fold_stride, where fold_index counts
+                       the other ranks in rank order */
+    GW_ACTION_SHM,    /* the part of the collective inside one host, by shared memory: see gw_shm_task */
     GW_ACTION_NATIVE, /* an all-reduce of src into dst by the library under the transport; started in the same order on
                        all ranks, each when the one before it is done */
 } gw_action_kind;
@@ -128,10 +128,10 @@ typedef struct gw_action {
                           zeros and NaNs; may be ignored for a raw message in a wider slot. */
     bool finish;       /* RECV_REDUCE: the result is final: averages are divided, and it is stored raw */
     bool dst_wide;     /* SHM reduce-scatter: the result is partial: not finished, of the accumulator type, in WORK */
-    size_t fold_base, fold_stride; /* FOLD: accumulator elements */
-    gw_shm_task task;            /* SHM: on src (IN) and dst (OUT) */
-    int lanes;                     /* SHM: local ranks 0..lanes-1 own a part each */
-    int coll_root;                /* SHM broadcast: local rank */
+    size_t fold_base, fold_stride;   /* FOLD: accumulator elements */
+    gw_shm_task task;                /* SHM: on src (IN) and dst (OUT) */
+    int lanes;                       /* SHM: local ranks 0..lanes-1 own a part each */
+    int coll_root;                   /* SHM broadcast: local rank */
     gw_waits free[GW_ACTION_WAITS];  /* receives: before landing space may be granted */
     gw_waits ready[GW_ACTION_WAITS]; /* before the step may act */
 } gw_action;
@@ -142,8 +142,8 @@ typedef struct gw_stream {
     gw_stream_kind kind;
     int peer;         /* -1 for local streams */
     uint32_t channel; /* tells streams with the same peer and direction apart; the same number on both sides */
-    uint64_t actions;   /* how many; may be 0 */
-    uint64_t count;     /* alltoallv: elements of all its messages together; else 0 */
+    uint64_t actions; /* how many; may be 0 */
+    uint64_t count;   /* alltoallv: elements of all its messages together; else 0 */
 } gw_stream;
 
 typedef struct gw_plan_builder gw_plan_builder;
@@ -160,9 +160,9 @@ typedef struct gw_plan {
  * chunk. start_ups is the longest chain of messages that follow each other when every message is one chunk. */
 typedef struct gw_cost {
     uint64_t messages;
-    uint64_t elements;       /* sent raw, summed over ranks */
-    uint64_t wide_elements;  /* sent in the accumulator type */
-    uint64_t start_ups;      /* messages on the critical path */
+    uint64_t elements;      /* sent raw, summed over ranks */
+    uint64_t wide_elements; /* sent in the accumulator type */
+    uint64_t start_ups;     /* messages on the critical path */
     uint64_t coll_elements; /* read or written by SHM steps, summed over ranks */
 } gw_cost;
 
@@ -200,9 +200,9 @@ struct gw_plan_builder {
 
     /* For "auto" and the simulator. */
     gw_cost_terms (*work)(const gw_cost_inputs *scene); /* constant time; NULL: "auto" takes it only if `preferred` */
-    bool preferred; /* "auto" takes it for every request that it supports, whatever others cost */
-    bool local;     /* its steps inside a host go through shared memory */
-    bool symmetric; /* hosts of equal size all do the same, so a simulation runs one of them for all */
+    bool preferred;                  /* "auto" takes it for every request that it supports, whatever others cost */
+    bool local;                      /* its steps inside a host go through shared memory */
+    bool symmetric;                  /* hosts of equal size all do the same, so a simulation runs one of them for all */
     const gw_plan_builder *small;    /* gives the same bits in fewer rounds, for little data; NULL: none */
     const gw_plan_builder *fallback; /* gives the same bits; tried if this one refuses; NULL: none */
 };
@@ -219,7 +219,7 @@ GW_PLANS(GW_PLAN_DECLARE, GW_PLAN_DECLARE)
 extern const gw_plan_builder
     gw_plan_single_rank; /* not in the table: world 1, whatever was asked for; IN is copied to OUT */
 
-#define GW_PLAN_IDS 64 /* ids are 1 to 63 */
+#define GW_PLAN_IDS 64                              /* ids are 1 to 63 */
 uint8_t gw_plan_id(const gw_plan_builder *builder); /* 0: not in the table */
 const gw_plan_builder *gw_plan_by_id(uint8_t id);   /* NULL: none, as from a peer that has other plans */
 

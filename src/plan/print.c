@@ -49,8 +49,8 @@ const char *gw_space_name(gw_space space) {
 
 const char *gw_action_kind_name(gw_action_kind kind) {
     static const char *const names[] = {
-        [GW_ACTION_SEND] = "send", [GW_ACTION_RECV] = "recv", [GW_ACTION_RECV_REDUCE] = "recv_reduce",
-        [GW_ACTION_COPY] = "copy", [GW_ACTION_FOLD] = "fold", [GW_ACTION_SHM] = "shm",
+        [GW_ACTION_SEND] = "send",    [GW_ACTION_RECV] = "recv", [GW_ACTION_RECV_REDUCE] = "recv_reduce",
+        [GW_ACTION_COPY] = "copy",    [GW_ACTION_FOLD] = "fold", [GW_ACTION_SHM] = "shm",
         [GW_ACTION_NATIVE] = "native"};
     return names[kind];
 }
@@ -67,10 +67,8 @@ const char *gw_shm_coll_task_name(gw_shm_task task) {
 size_t gw_action_count(const gw_action *step) {
     switch (step->kind) {
     case GW_ACTION_RECV:
-    case GW_ACTION_RECV_REDUCE:
-        return step->land.count;
-    default:
-        return step->src.count;
+    case GW_ACTION_RECV_REDUCE: return step->land.count;
+    default: return step->src.count;
     }
 }
 
@@ -90,10 +88,8 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
 }
 
 static void add_slot(line *l, gw_slot slot) {
-    if (slot.space == GW_SPACE_NONE)
-        add(l, "nothing");
-    else
-        add(l, "%s[%zu,%zu)", gw_space_name(slot.space), slot.offset, slot.offset + slot.count);
+    if (slot.space == GW_SPACE_NONE) add(l, "nothing");
+    else add(l, "%s[%zu,%zu)", gw_space_name(slot.space), slot.offset, slot.offset + slot.count);
 }
 
 static void add_reduce(line *l, const gw_action *step) {
@@ -118,15 +114,9 @@ const char *gw_action_where_text(const gw_action *step, char text[GW_ACTION_TEXT
     line l = {.text = text};
     text[0] = '\0';
     switch (step->kind) {
-    case GW_ACTION_SEND:
-        add_slot(&l, step->src);
-        break;
-    case GW_ACTION_RECV:
-        add_slot(&l, step->dst);
-        break;
-    case GW_ACTION_RECV_REDUCE:
-        add_reduce(&l, step);
-        break;
+    case GW_ACTION_SEND: add_slot(&l, step->src); break;
+    case GW_ACTION_RECV: add_slot(&l, step->dst); break;
+    case GW_ACTION_RECV_REDUCE: add_reduce(&l, step); break;
     case GW_ACTION_COPY:
     case GW_ACTION_FOLD:
         add_slot(&l, step->dst);
@@ -134,9 +124,7 @@ const char *gw_action_where_text(const gw_action *step, char text[GW_ACTION_TEXT
         add_slot(&l, step->src);
         if (step->kind == GW_ACTION_FOLD) add(&l, ", others work[%zu + q*%zu]", step->fold_base, step->fold_stride);
         break;
-    case GW_ACTION_SHM:
-        add_coll(&l, step);
-        break;
+    case GW_ACTION_SHM: add_coll(&l, step); break;
     case GW_ACTION_NATIVE:
         add_slot(&l, step->dst);
         add(&l, " = all ranks, ");

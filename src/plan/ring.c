@@ -18,14 +18,14 @@ typedef struct shape {
 
 static const char *refuses(const gw_plan_request *request) {
     bool supported = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE_SCATTER ||
-                   request->collective == GW_COLL_ALLGATHER;
+                     request->collective == GW_COLL_ALLGATHER;
     return supported ? NULL : "supports only allreduce, reduce_scatter and allgather";
 }
 
 static gw_pipeline_cut cut_of(const gw_plan_request *request) {
     if (request->collective == GW_COLL_ALLREDUCE)
         return gw_pipeline_cut_make(request->count, (uint64_t)request->topology.world, request->chunk_count,
-                               request->pipeline);
+                                    request->pipeline);
     return gw_pipeline_cut_make(gw_plan_part_max(request), 1, request->chunk_count, request->pipeline);
 }
 
@@ -73,7 +73,7 @@ static gw_range chunk_at(const gw_plan *plan, const gw_pipeline_cut *cut, const 
                          uint32_t block, uint64_t column) {
     if (plan->request.collective == GW_COLL_ALLREDUCE)
         return gw_range_part(gw_pipeline_window_range(cut, window), cut->ways * window->columns,
-                           block * window->columns + column);
+                             block * window->columns + column);
     gw_range part = gw_plan_part(&plan->request, gw_topology_at(&plan->request.topology, (int)block));
     size_t offset = (size_t)(window->before + column) * cut->chunk;
     size_t from = part.from + gw_min_size(offset, part.to - part.from);
@@ -129,23 +129,18 @@ static void copy(const gw_plan *plan, const shape *s, uint64_t index, gw_action 
     gw_pipeline_window window = gw_pipeline_window_of_step(&s->ring.cut, 1, index);
     gw_range at = chunk_at(plan, &s->ring.cut, &window, s->ring.member, window.within);
     *out = (gw_action){.kind = GW_ACTION_COPY,
-                     .src = own_slot(plan, GW_SPACE_IN, at),
-                     .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
+                       .src = own_slot(plan, GW_SPACE_IN, at),
+                       .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
 }
 
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
     shape s;
     GW_PLAN_RECALL(plan, &s);
-    if (is_copy(plan, &s, index))
-        copy(plan, &s, i, out);
-    else if (index == s.ring.ag_send)
-        ag_send(plan, &s, i, out);
-    else if (index == s.ring.ag_recv)
-        ag_recv(plan, &s, i, out);
-    else if (index == s.ring.rs_send)
-        rs_send(plan, &s, i, out);
-    else
-        rs_recv(plan, &s, i, out);
+    if (is_copy(plan, &s, index)) copy(plan, &s, i, out);
+    else if (index == s.ring.ag_send) ag_send(plan, &s, i, out);
+    else if (index == s.ring.ag_recv) ag_recv(plan, &s, i, out);
+    else if (index == s.ring.rs_send) rs_send(plan, &s, i, out);
+    else rs_recv(plan, &s, i, out);
 }
 
 static gw_cost cost(const gw_plan_request *request) {

@@ -1,9 +1,7 @@
 /* topology.c - which ranks share a host. Linear in the number of ranks: used when a plan is laid out, not per step. */
 #include "plan/plan.h"
 
-int gw_topology_at(const gw_topology *topology, int place) {
-    return topology->order ? topology->order[place] : place;
-}
+int gw_topology_at(const gw_topology *topology, int place) { return topology->order ? topology->order[place] : place; }
 
 int gw_topology_place(const gw_topology *topology, int rank) {
     int place = 0;
@@ -52,8 +50,7 @@ void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most)
         int size = 0;
         if (runs)
             while (first + size < topology->world && gw_topology_host(topology, first + size) == host) size++;
-        else
-            size = gw_topology_local_size(topology, host);
+        else size = gw_topology_local_size(topology, host);
         if (runs) first += size;
         if (size < *least) *least = size;
         if (size > *most) *most = size;

@@ -23,8 +23,8 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     (void)index;
     gw_range at = gw_chunk_of((gw_range){0, plan->request.count}, NATIVE_COUNT_MAX, i);
     *out = (gw_action){.kind = GW_ACTION_NATIVE,
-                     .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from),
-                     .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
+                       .src = gw_slot_at(GW_SPACE_IN, at.from, at.to - at.from),
+                       .dst = gw_slot_at(GW_SPACE_OUT, at.from, at.to - at.from)};
 }
 
 static gw_cost cost(const gw_plan_request *request) {

@@ -21,7 +21,7 @@ typedef struct node {
 
 static const char *refuses(const gw_plan_request *request) {
     bool supported = request->collective == GW_COLL_ALLREDUCE || request->collective == GW_COLL_REDUCE ||
-                   request->collective == GW_COLL_BROADCAST;
+                     request->collective == GW_COLL_BROADCAST;
     return supported ? NULL : "supports only allreduce, reduce and broadcast";
 }
 
@@ -103,13 +103,10 @@ static void lay_out(gw_plan *plan) {
 static int peer_of(const node *n, enum role role) {
     switch (role) {
     case UP_FIRST:
-    case DOWN_FIRST:
-        return n->child[0];
+    case DOWN_FIRST: return n->child[0];
     case UP_SECOND:
-    case DOWN_SECOND:
-        return n->child[1];
-    default:
-        return n->parent;
+    case DOWN_SECOND: return n->child[1];
+    default: return n->parent;
     }
 }
 
@@ -157,11 +154,11 @@ static void up_recv(const gw_plan *plan, const node *n, int tree, int which, uin
     size_t count = at.to - at.from;
     gw_slot slot = window_slot(plan, tree, which, i, count);
     *out = (gw_action){.kind = GW_ACTION_RECV_REDUCE,
-                     .src = gw_slot_at(GW_SPACE_IN, at.from, count),
-                     .dst = n->head ? gw_slot_at(GW_SPACE_OUT, at.from, count) : slot,
-                     .land = slot,
-                     .wide = !is_leaf(request, tree, n->child[which]),
-                     .finish = n->head};
+                       .src = gw_slot_at(GW_SPACE_IN, at.from, count),
+                       .dst = n->head ? gw_slot_at(GW_SPACE_OUT, at.from, count) : slot,
+                       .land = slot,
+                       .wide = !is_leaf(request, tree, n->child[which]),
+                       .finish = n->head};
     out->free[0] = slot_free(plan, n, tree, which, i);
     if (which == 1) {
         out->src = window_slot(plan, tree, 0, i, count);
@@ -182,7 +179,7 @@ static void up_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw
 static void down_send(const gw_plan *plan, const node *n, int tree, uint64_t i, gw_range at, gw_action *out) {
     bool from_in = n->head && plan->request.collective == GW_COLL_BROADCAST;
     *out = (gw_action){.kind = GW_ACTION_SEND,
-                     .src = gw_slot_at(from_in ? GW_SPACE_IN : GW_SPACE_OUT, at.from, at.to - at.from)};
+                       .src = gw_slot_at(from_in ? GW_SPACE_IN : GW_SPACE_OUT, at.from, at.to - at.from)};
     if (!from_in) out->ready[0] = gw_post_op((uint32_t)(tree * ROLES + (n->head ? UP_FIRST : DOWN_RECV)), i + 1);
 }
 
@@ -200,20 +197,11 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     }
     node n = node_of(request, tree);
     switch ((enum role)(index % ROLES)) {
-    case UP_FIRST:
-        up_recv(plan, &n, tree, 0, i, at, out);
-        break;
-    case UP_SECOND:
-        up_recv(plan, &n, tree, 1, i, at, out);
-        break;
-    case UP_SEND:
-        up_send(plan, &n, tree, i, at, out);
-        break;
-    case DOWN_RECV:
-        *out = (gw_action){.kind = GW_ACTION_RECV, .dst = result, .land = result};
-        break;
-    default:
-        down_send(plan, &n, tree, i, at, out);
+    case UP_FIRST: up_recv(plan, &n, tree, 0, i, at, out); break;
+    case UP_SECOND: up_recv(plan, &n, tree, 1, i, at, out); break;
+    case UP_SEND: up_send(plan, &n, tree, i, at, out); break;
+    case DOWN_RECV: *out = (gw_action){.kind = GW_ACTION_RECV, .dst = result, .land = result}; break;
+    default: down_send(plan, &n, tree, i, at, out);
     }
 }
 
@@ -234,11 +222,11 @@ static gw_cost_terms work(const gw_cost_inputs *s) {
     double ways = gw_cost_directions(s), edges = s->ranks - 1, depth = 1 + gw_floor_log2(s->ranks - 1);
     double chunk = s->bytes < GW_COST_CHUNK_BYTES ? s->bytes : GW_COST_CHUNK_BYTES;
     return (gw_cost_terms){.rounds = ways * depth,
-                     .bytes = ways * (depth * chunk + s->bytes - chunk),
-                     .messages = ways * (s->hosts > 1 ? 1 : edges / s->ranks),
-                     .reduced = 2 * s->bytes,
-                     .crowd = s->per_host,
-                     .preference = gw_cost_rooted(s) ? 1 : 6};
+                           .bytes = ways * (depth * chunk + s->bytes - chunk),
+                           .messages = ways * (s->hosts > 1 ? 1 : edges / s->ranks),
+                           .reduced = 2 * s->bytes,
+                           .crowd = s->per_host,
+                           .preference = gw_cost_rooted(s) ? 1 : 6};
 }
 
 const gw_plan_builder gw_plan_tree = {

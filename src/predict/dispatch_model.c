@@ -65,8 +65,8 @@ static gw_status sample_fill(const gw_codec_setup *setup, uint32_t world, double
     if (!status) {
         state.born = 0;
         gw_codec_prepare(setup, &call, &tensor, stateful ? &state : NULL, values);
-        status = gw_codec_encode(setup, &call, whole, stateful ? &state : NULL, values, payload, room, &bytes, NULL,
-                                 error);
+        status =
+            gw_codec_encode(setup, &call, whole, stateful ? &state : NULL, values, payload, room, &bytes, NULL, error);
     }
     if (!status) *fill = room ? (double)bytes / (double)room : 1;
     gw_codec_state_free(&state);
@@ -123,9 +123,9 @@ static void plan_dense(const gw_dispatch_model *c, size_t elements, bool splits,
 
 /* The contents of a bucket: tensors that are encoded, and tensors that are sent exact. */
 typedef struct contents {
-    size_t coded, exact;    /* elements */
-    size_t payload[2];      /* in-flight form: payload bytes of each round */
-    double first, second;   /* two-pass and one-pass form: payload bytes of each pass, exact tensors included */
+    size_t coded, exact;  /* elements */
+    size_t payload[2];    /* in-flight form: payload bytes of each round */
+    double first, second; /* two-pass and one-pass form: payload bytes of each pass, exact tensors included */
 } contents;
 
 static void look_into(const gw_dispatch_model *c, const gw_dispatch_tensors *tensors, const gw_schedule *schedule,
@@ -198,7 +198,7 @@ static void plan_apart(const gw_dispatch_model *c, const contents *in, bool spli
 }
 
 static void plan_bucket(const gw_dispatch_model *c, const gw_dispatch_tensors *tensors, const gw_schedule *schedule,
-                       int bucket, gw_dispatch *dispatch) {
+                        int bucket, gw_dispatch *dispatch) {
     bool splits = gw_schedule_policy(schedule)->splits;
     if (c->setup.codec->identity) {
         plan_dense(c, gw_schedule_bucket(schedule, bucket)->bytes / sizeof(float), splits, dispatch);

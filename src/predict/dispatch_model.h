@@ -30,7 +30,7 @@ typedef struct gw_dispatch_partition {
 typedef struct gw_dispatch {
     gw_dispatch_stage stages[GW_DISPATCH_STAGES]; /* the last may have no collective: decoding */
     int count;
-    int halfway; /* stages of the first half; equal to count if the exchange is not split */
+    int halfway;                       /* stages of the first half; equal to count if the exchange is not split */
     gw_dispatch_partition *partitions; /* partition_count, owned; NULL: no servers */
     int partition_count;
 } gw_dispatch;

@@ -38,8 +38,7 @@ static int host_of(const gw_insight *insight, int rank) {
 
 static void close_busy(links *l, int link) {
     if (!l->open[link].messages) return;
-    if (l->until[link] > l->begun[link])
-        l->open[link].seconds = (double)(l->until[link] - l->begun[link]) / GW_SECOND;
+    if (l->until[link] > l->begun[link]) l->open[link].seconds = (double)(l->until[link] - l->begun[link]) / GW_SECOND;
     l->list[l->count++] = l->open[link];
     l->open[link] = (busy){.link = link};
 }
@@ -180,8 +179,7 @@ bool gw_capture_codec(const gw_insight *insight, gw_machine *machine) {
     if (!insight->rank_count || !insight->ranks[0].introduced) return false;
     if (gw_strategy_parse(insight->ranks[0].about.strategy, &strategy, &error)) return false;
     const gw_setting *compress = &strategy.axes[GW_AXIS_COMPRESS];
-    if (gw_codec_from_setting(compress->technique, compress->values, &setup, &error) ||
-        setup.codec->identity)
+    if (gw_codec_from_setting(compress->technique, compress->values, &setup, &error) || setup.codec->identity)
         return false;
     spent ready = spent_on(insight, GW_TRACE_READY), encoded = spent_on(insight, GW_TRACE_ENCODED);
     spent decoded = spent_on(insight, GW_TRACE_DECODED), summed = spent_on(insight, GW_TRACE_REDUCED);

@@ -12,10 +12,10 @@ enum { SMALL_BYTES = 4096, LARGE_BYTES = 64 * 1024 };
 
 /* An all-reduce over the network, measured while no other operation ran. */
 typedef struct sample {
-    gw_time begin, end; /* begin of the first rank, end of the last */
+    gw_time begin, end;             /* begin of the first rank, end of the last */
     const gw_plan_builder *builder; /* NULL: not usable */
-    double rounds, bytes; /* in closed form: sequential messages, bytes per rank */
-    double seconds;       /* since the last rank began */
+    double rounds, bytes;           /* in closed form: sequential messages, bytes per rank */
+    double seconds;                 /* since the last rank began */
 } sample;
 
 static int by_begin(const void *a, const void *b) {

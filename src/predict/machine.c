@@ -20,12 +20,10 @@ static const struct {
 } figures[] = {
     {"latency", offsetof(gw_machine, latency), false}, {"rate", offsetof(gw_machine, rate), true},
     {"burst", offsetof(gw_machine, burst), false},     {"queue", offsetof(gw_machine, queue), false},
-    {"ahead", offsetof(gw_machine, ahead), false},
-    {"message", offsetof(gw_machine, message), false}, {"memory", offsetof(gw_machine, memory), true},
-    {"memory_latency", offsetof(gw_machine, memory_latency), false},
+    {"ahead", offsetof(gw_machine, ahead), false},     {"message", offsetof(gw_machine, message), false},
+    {"memory", offsetof(gw_machine, memory), true},    {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
-    {"at_once", offsetof(gw_machine, at_once), false},
-    {"error", offsetof(gw_machine, error), false},
+    {"at_once", offsetof(gw_machine, at_once), false}, {"error", offsetof(gw_machine, error), false},
 };
 
 #define FIGURES (sizeof figures / sizeof figures[0])

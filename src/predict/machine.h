@@ -66,7 +66,7 @@ typedef struct gw_machine {
     double reduce;
     double compute;
     double at_once; /* a whole number */
-    double error; /* 0: not fitted */
+    double error;   /* 0: not fitted */
     gw_codec_speed codecs[GW_MACHINE_CODECS_MAX];
     int codec_count;
     gw_arch_speed archs[GW_MACHINE_ARCHS_MAX];

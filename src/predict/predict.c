@@ -144,8 +144,7 @@ static gw_status set_schedule(assembly *s, gw_error *error) {
     const gw_policy *policy = gw_policy_of(setting->technique);
     gw_schedule_settings settings = policy->settings(setting->values);
     settings.one_queue = s->config->machine->at_once == 1;
-    gw_status status =
-        gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
+    gw_status status = gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
     if (status || !settings.measured || s->config->ranks == 1) return status;
     gw_schedule_facts facts;
     status = gather_facts(s, &facts, error);
@@ -179,8 +178,7 @@ static gw_status set_up(assembly *s, gw_error *error) {
     if (!status) status = gw_strategy_check(c->strategy, &facts, error);
     if (!status) status = gw_dispatch_model_make(&s->dispatch_model, c->strategy, c->machine, s->topology, error);
     if (!status)
-        status =
-            gw_dispatch_tensors_make(&s->tensors, c->profile, !s->dispatch_model.setup.codec->identity, error);
+        status = gw_dispatch_tensors_make(&s->tensors, c->profile, !s->dispatch_model.setup.codec->identity, error);
     if (!status) status = set_schedule(s, error);
     return status ? status : set_dispatches(s, error);
 }

@@ -15,8 +15,8 @@ typedef struct gw_predict_config {
     const gw_strategy *strategy;
     const gw_machine *machine;
     gw_fabric_spec fabric;
-    int ranks, per_host; /* per_host divides ranks */
-    bool unfolded;       /* simulate every rank, even if one host could represent all */
+    int ranks, per_host;                              /* per_host divides ranks */
+    bool unfolded;                                    /* simulate every rank, even if one host could represent all */
     void (*progress)(void *ctx, int step, int steps); /* may be NULL */
     void *ctx;
 } gw_predict_config;
@@ -24,11 +24,11 @@ typedef struct gw_predict_config {
 typedef struct gw_prediction {
     double step_seconds;
     double compute_seconds;
-    double exposed_seconds; /* communication that compute does not hide */
-    double efficiency;      /* compute / step */
+    double exposed_seconds;    /* communication that compute does not hide */
+    double efficiency;         /* compute / step */
     double samples_per_second; /* of all ranks; 0 if the profile has no batch */
-    double bytes, messages; /* sent by a rank in a step */
-    gw_time_breakdown path;           /* critical path of a step, divided by kind of work */
+    double bytes, messages;    /* sent by a rank in a step */
+    gw_time_breakdown path;    /* critical path of a step, divided by kind of work */
     int buckets;
     bool folded;        /* one host represented all */
     uint64_t simulated; /* messages */

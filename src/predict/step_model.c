@@ -407,9 +407,9 @@ static void sum_up(const steps *s, gw_step_model_result *result) {
     const gw_step_model_config *c = s->config;
     int measured = c->steps - c->warm;
     *result = (gw_step_model_result){.step_seconds = (s->ended - s->began) / measured,
-                                .bytes = gw_plan_sim_bytes(s->sim) / s->ranks / c->steps,
-                                .messages = (double)gw_plan_sim_messages(s->sim) / s->ranks / c->steps,
-                                .simulated = gw_plan_sim_messages(s->sim)};
+                                     .bytes = gw_plan_sim_bytes(s->sim) / s->ranks / c->steps,
+                                     .messages = (double)gw_plan_sim_messages(s->sim) / s->ranks / c->steps,
+                                     .simulated = gw_plan_sim_messages(s->sim)};
     for (int i = 0; i < GW_TIME_PARTS; i++)
         result->path.seconds[i] = (s->ended_path.seconds[i] - s->began_path.seconds[i]) / measured;
 }

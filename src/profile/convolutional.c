@@ -7,9 +7,7 @@ static void conv_norm(gw_profile_builder *net, gw_conv conv, const char *name) {
     gw_profile_builder_norm(net, "%s.bn", name);
 }
 
-static void head(gw_profile_builder *net) {
-    gw_profile_builder_dense(net, 1, net->channels, 1000, "fc");
-}
+static void head(gw_profile_builder *net) { gw_profile_builder_dense(net, 1, net->channels, 1000, "fc"); }
 
 static void bottleneck(gw_profile_builder *net, int stage, int block, int width, int stride) {
     int height = net->height, channels = net->channels;
@@ -125,9 +123,9 @@ static void split_branch(gw_profile_builder *net, const gw_conv *convs, const ch
 
 static void inception_c(gw_profile_builder *net, const char *name) {
     static const branch plain[] = {{{256, 1, 1, 1, false, false}}};
-    static const branch split[] = {{{384, 1, 1, 1, false, false}},
-                                   {{384, 1, 1, 1, false, false}, {448, 3, 1, 1, false, false},
-                                    {512, 1, 3, 1, false, false}}};
+    static const branch split[] = {
+        {{384, 1, 1, 1, false, false}},
+        {{384, 1, 1, 1, false, false}, {448, 3, 1, 1, false, false}, {512, 1, 3, 1, false, false}}};
     int channels = net->channels;
     run_branch(net, plain[0], name, 0);
     for (int i = 0; i < 2; i++) {
@@ -141,8 +139,10 @@ static void inception_c(gw_profile_builder *net, const char *name) {
 
 static void stem(gw_profile_builder *net) {
     static const branch mixed4[] = {{{64, 1, 1, 1, false, false}, {96, 3, 3, 1, true, false}},
-                                    {{64, 1, 1, 1, false, false}, {64, 1, 7, 1, false, false},
-                                     {64, 7, 1, 1, false, false}, {96, 3, 3, 1, true, false}}};
+                                    {{64, 1, 1, 1, false, false},
+                                     {64, 1, 7, 1, false, false},
+                                     {64, 7, 1, 1, false, false},
+                                     {96, 3, 3, 1, true, false}}};
     conv_norm(net, (gw_conv){32, 3, 3, 2, true, false}, "stem.0");
     conv_norm(net, (gw_conv){32, 3, 3, 1, true, false}, "stem.1");
     conv_norm(net, (gw_conv){64, 3, 3, 1, false, false}, "stem.2");
@@ -162,13 +162,17 @@ void gw_profile_builder_inception4(gw_profile_builder *net) {
     static const branch b[] = {
         {{384, 1, 1, 1, false, false}},
         {{192, 1, 1, 1, false, false}, {224, 1, 7, 1, false, false}, {256, 7, 1, 1, false, false}},
-        {{192, 1, 1, 1, false, false}, {192, 7, 1, 1, false, false}, {224, 1, 7, 1, false, false},
-         {224, 7, 1, 1, false, false}, {256, 1, 7, 1, false, false}},
+        {{192, 1, 1, 1, false, false},
+         {192, 7, 1, 1, false, false},
+         {224, 1, 7, 1, false, false},
+         {224, 7, 1, 1, false, false},
+         {256, 1, 7, 1, false, false}},
         {{128, 1, 1, 1, false, false}}};
-    static const branch reduce_b[] = {
-        {{192, 1, 1, 1, false, false}, {192, 3, 3, 2, true, false}},
-        {{256, 1, 1, 1, false, false}, {256, 1, 7, 1, false, false}, {320, 7, 1, 1, false, false},
-         {320, 3, 3, 2, true, false}}};
+    static const branch reduce_b[] = {{{192, 1, 1, 1, false, false}, {192, 3, 3, 2, true, false}},
+                                      {{256, 1, 1, 1, false, false},
+                                       {256, 1, 7, 1, false, false},
+                                       {320, 7, 1, 1, false, false},
+                                       {320, 3, 3, 2, true, false}}};
     char name[32];
     net->height = net->width = 299;
     net->channels = 3;

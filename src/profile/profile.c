@@ -61,7 +61,7 @@ static gw_status read_layer(const gw_text *lines, gw_profile_layer *layer) {
     if (status) return status;
     if (!gw_integer_parse(lines->fields[2], 0, PARAMETER_BYTES_MAX, &bytes) || bytes % 4 != 0)
         return gw_text_wrong(lines, "parameter_bytes is %s, not a multiple of 4 (parameters are f32)",
-                              gw_suggest_quote(lines->fields[2], quoted));
+                             gw_suggest_quote(lines->fields[2], quoted));
     layer->parameter_bytes = (uint64_t)bytes;
     status = read_time(lines, "forward_us", lines->fields[3], &layer->forward_us);
     return status ? status : read_time(lines, "backward_us", lines->fields[4], &layer->backward_us);

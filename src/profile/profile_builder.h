@@ -7,10 +7,10 @@
 
 typedef struct gw_profile_builder {
     gw_profile *profile;
-    int room;            /* allocated layers */
-    int height, width;   /* of the next layer's input */
+    int room;          /* allocated layers */
+    int height, width; /* of the next layer's input */
     int channels;
-    bool failed;         /* no memory */
+    bool failed; /* no memory */
 } gw_profile_builder;
 
 typedef struct gw_conv {

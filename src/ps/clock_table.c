@@ -256,8 +256,7 @@ bool gw_clock_table_idle(const gw_clock_table *t) {
 /* Replicas. */
 
 void gw_clock_table_unsafe(gw_clock_table *t, int partition, int w) {
-    for (int i = w < 0 ? 0 : w; i < (w < 0 ? t->workers : w + 1); i++)
-        at(t, partition, i)->unsafe = true;
+    for (int i = w < 0 ? 0 : w; i < (w < 0 ? t->workers : w + 1); i++) at(t, partition, i)->unsafe = true;
 }
 
 void gw_clock_table_safe(gw_clock_table *t, int partition, int w) {

@@ -85,9 +85,9 @@ int gw_clock_table_pushed_since_restore(const gw_clock_table *clocks);
 bool gw_clock_table_awaits(const gw_clock_table *clocks, int worker);
 
 typedef struct gw_clock_table_times {
-    uint64_t pushes, late;   /* late ones are among the pushes */
-    gw_time held;            /* time that an answer to it was held back */
-    gw_time held_others;     /* time that others were held back because of it */
+    uint64_t pushes, late; /* late ones are among the pushes */
+    gw_time held;          /* time that an answer to it was held back */
+    gw_time held_others;   /* time that others were held back because of it */
 } gw_clock_table_times;
 gw_clock_table_times gw_clock_table_timed(const gw_clock_table *clocks, int worker, gw_time now);
 /* Copies times from a table with another number of partitions. */

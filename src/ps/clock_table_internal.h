@@ -24,7 +24,7 @@ typedef struct gw_stopwatch {
 } gw_stopwatch;
 
 typedef struct gw_clock_table_worker {
-    bool left;            /* it makes no more steps */
+    bool left; /* it makes no more steps */
     uint64_t pushes, late, lost;
     gw_stopwatch held;    /* partitions whose answer is held back */
     gw_stopwatch awaited; /* partitions in which others are held back because of it */
@@ -36,9 +36,9 @@ struct gw_clock_table {
     int present; /* workers that have not left */
     gw_clock_table_worker *per_worker;
     gw_clock_table_entry *entries; /* one for each worker, partition by partition */
-    uint64_t *round; /* of each partition */
-    bool old;        /* restored from a state that is behind what the workers have seen */
-    int heard;       /* entries with a push since the table was restored */
+    uint64_t *round;               /* of each partition */
+    bool old;                      /* restored from a state that is behind what the workers have seen */
+    int heard;                     /* entries with a push since the table was restored */
 };
 
 static inline gw_clock_table_entry *gw_clock_table_at(const gw_clock_table *t, int partition, int w) {

@@ -28,7 +28,7 @@
 /* Largest payload of a partition: small enough that the first answers leave soon after the first pushes arrive. */
 #define GW_PARTITION_BYTES (192 * 1024)
 #define GW_CODED_PARTITION_BYTES (1024 * 1024) /* most bytes of values in a partition that a codec encodes */
-#define GW_PS_GRAIN 64 /* elements: shards begin at whole cache lines */
+#define GW_PS_GRAIN 64                         /* elements: shards begin at whole cache lines */
 
 typedef struct gw_ps gw_ps;
 
@@ -50,8 +50,7 @@ void gw_ps_leave(gw_ps *ps);
 bool gw_ps_quiet(const gw_ps *ps); /* all workers have left */
 
 /* Moving to other ranks, while no thread drives it. */
-void gw_ps_describe_member(const gw_ps *ps,
-                           gw_ps_member *mine); /* fills in this rank's servers, replicas and pushes */
+void gw_ps_describe_member(const gw_ps *ps, gw_ps_member *mine); /* fills in this rank's servers, replicas and pushes */
 gw_status gw_ps_suspend(gw_ps *ps, gw_error *error);
 gw_status gw_ps_rejoin(gw_ps *ps, gw_error *error);
 const gw_placement *gw_ps_placement(const gw_ps *ps);
@@ -68,7 +67,7 @@ bool gw_ps_has_weights(const gw_ps *ps);
 size_t gw_ps_space(const gw_ps *ps, int server); /* bytes */
 int gw_ps_partitions(const gw_ps *ps);
 void gw_ps_next_push_numbers(const gw_ps *ps, int worker, uint64_t *numbers); /* at this rank's server */
-void *gw_ps_space_weights(const gw_ps *ps);                         /* all weights of this rank's server */
+void *gw_ps_space_weights(const gw_ps *ps);                                   /* all weights of this rank's server */
 bool gw_ps_gives_weights(const gw_ps *ps); /* servers begin without weights: rank 0 sends its own */
 void gw_ps_pack_weights(const gw_ps *ps, int server, void *space); /* copies this rank's weights of a server's shards */
 void gw_ps_begin_at(gw_ps *ps, int server, const uint64_t *numbers, const void *weights);

@@ -242,9 +242,10 @@ static gw_status encode_merged(gw_ps *ps, const gw_partition *p, size_t *bytes, 
         size_t room = gw_ps_codec_merged_bytes(ps, part, round), used;
         gw_codec_call call = call_in_round(ps, part, round, before);
         if (t->exact) memcpy(at, values, room);
-        else status = gw_codec_encode(setup, &call, gw_ps_range_of(ps, part),
-                                      gw_codec_stateful(setup) ? &t->state : NULL, (const float *)(const void *)values,
-                                      at, room, &used, &t->report, error);
+        else
+            status =
+                gw_codec_encode(setup, &call, gw_ps_range_of(ps, part), gw_codec_stateful(setup) ? &t->state : NULL,
+                                (const float *)(const void *)values, at, room, &used, &t->report, error);
         at += gw_coding_padded(room);
         before += gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0));
     }
@@ -262,7 +263,7 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_partition *p, uint64_t step, si
         const gw_segment *part = &ps->segments[p->first + i];
         gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
         status = gw_coding_encode(coding, t, &coding->setup, &t->state, gw_ps_range_of(ps, part),
-                               (const float *)(const void *)gw_ps_tensor_at(ps, part, false), &at, error);
+                                  (const float *)(const void *)gw_ps_tensor_at(ps, part, false), &at, error);
     }
     *bytes = (size_t)(at - p->slot);
     return status;
@@ -296,7 +297,7 @@ static gw_status decode_merged(gw_ps *ps, const gw_partition *p, float scale, gw
 }
 
 gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t *at,
-                      size_t bytes, float scale, float *space, gw_error *error) {
+                           size_t bytes, float scale, float *space, gw_error *error) {
     const uint8_t *end = at + bytes;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < p->segments; i++) {

@@ -17,17 +17,17 @@ struct gw_ps_codec {
     gw_coding coding;
     gw_coded_tensor *tensors; /* of the stepper */
     int count;
-    bool merges;              /* the first form */
-    bool differences;         /* answers with weights are encoded */
-    uint8_t *slots;           /* the worker's */
+    bool merges;      /* the first form */
+    bool differences; /* answers with weights are encoded */
+    uint8_t *slots;   /* the worker's */
     size_t slots_bytes, state_bytes;
     /* The server's. */
-    uint8_t *answers;         /* encoded means, slot by slot */
-    size_t *answer_bytes;     /* of each parcel */
-    gw_ps_push *pushes;       /* by parcel, then by worker */
-    float **views;            /* by worker: the own space as it has it; NULL: none */
-    bool *known;              /* by parcel, then by worker: the view is of that parcel */
-    uint64_t encodings;       /* of differences: random numbers are drawn anew in each */
+    uint8_t *answers;     /* encoded means, slot by slot */
+    size_t *answer_bytes; /* of each parcel */
+    gw_ps_push *pushes;   /* by parcel, then by worker */
+    float **views;        /* by worker: the own space as it has it; NULL: none */
+    bool *known;          /* by parcel, then by worker: the view is of that parcel */
+    uint64_t encodings;   /* of differences: random numbers are drawn anew in each */
     size_t served_bytes;
 };
 

@@ -13,8 +13,8 @@
 /* The part of a bucket that goes to one server in one message: contiguous in the server's space. */
 typedef struct gw_partition {
     int bucket, server;
-    size_t at, bytes;    /* in the server's space */
-    size_t count;        /* elements */
+    size_t at, bytes; /* in the server's space */
+    size_t count;     /* elements */
     gw_dtype dtype;
     int segments, first; /* of gw_ps.segments */
     uint8_t *from, *to;  /* the worker's: what is pushed, where the answer is written */
@@ -26,11 +26,11 @@ typedef struct gw_partition {
     uint64_t step;       /* the worker's: the step of its push */
     /* Through a codec. */
     bool coded;
-    uint32_t rounds;     /* of push and answer in a step: 1, or those of a codec whose payloads are merged */
+    uint32_t rounds;            /* of push and answer in a step: 1, or those of a codec whose payloads are merged */
     size_t slot_at, slot_bytes; /* in a worker's receive buffer; without a codec: at and bytes */
     size_t push_bytes, answer_bytes; /* at most, of all rounds; the answer where it is coded */
-    size_t second_at;    /* where round 1 begins in the worker's slot, in bytes */
-    uint8_t *slot;       /* the worker's payloads */
+    size_t second_at;                /* where round 1 begins in the worker's slot, in bytes */
+    uint8_t *slot;                   /* the worker's payloads */
 } gw_partition;
 
 /* A contiguous range of one tensor. */
@@ -40,11 +40,11 @@ typedef enum gw_ps_message {
     GW_PS_PUSH,
     GW_PS_ANSWER, /* values as they are */
     GW_PS_CODED_ANSWER,
-    GW_PS_LEAVE,  /* the worker makes no more pushes */
-    GW_PS_LEAVE_ACK,   /* the server's reply to LEAVE: it sends no more answers */
-    GW_PS_COPY,   /* a push that the server has used, or the sum of a round, for its replica */
-    GW_PS_COPY_ACK, /* the replica's reply to COPY */
-    GW_PS_CLOSE,  /* to the replica: there will be no more copies */
+    GW_PS_LEAVE,     /* the worker makes no more pushes */
+    GW_PS_LEAVE_ACK, /* the server's reply to LEAVE: it sends no more answers */
+    GW_PS_COPY,      /* a push that the server has used, or the sum of a round, for its replica */
+    GW_PS_COPY_ACK,  /* the replica's reply to COPY */
+    GW_PS_CLOSE,     /* to the replica: there will be no more copies */
     GW_PS_CLOSE_ACK, /* the replica's reply to CLOSE: its last message */
     GW_PS_AT_STEP    /* after a loss: the worker's next push of that partition is of that step */
 } gw_ps_message;
@@ -82,49 +82,49 @@ struct gw_ps {
     gw_step_engine *step_engine;
     int rank, world, servers, own; /* own: the server of this rank, -1: none */
     gw_placement placement;
-    int workers;         /* ranks that make steps */
-    uint64_t base;       /* the number of the job's first step: rounds are counted from there */
+    int workers;   /* ranks that make steps */
+    uint64_t base; /* the number of the job's first step: rounds are counted from there */
     gw_sync_rule rule;
-    bool weights_here;   /* servers keep weights and answer with them */
-    bool additive;       /* these servers cannot run the caller's update: differences of weights are pushed */
-    uint8_t *moved;      /* additive, a worker's: weights after the update, of the largest partition */
+    bool weights_here; /* servers keep weights and answer with them */
+    bool additive;     /* these servers cannot run the caller's update: differences of weights are pushed */
+    uint8_t *moved;    /* additive, a worker's: weights after the update, of the largest partition */
     size_t moved_bytes;
     size_t partition_bytes; /* at most */
     gw_shards shards;
-    size_t *space_at;    /* where each server's space begins in staging */
+    size_t *space_at; /* where each server's space begins in staging */
     gw_am *am;
-    gw_ps_codec *codec;  /* NULL: values are sent as they are */
+    gw_ps_codec *codec; /* NULL: values are sent as they are */
     gw_partition *partitions;
     int partition_count, partition_room;
     gw_segment *segments;
     int *first_partition; /* of each bucket, buckets + 1 entries */
-    int *bucket_left;    /* of each bucket: partitions that are not over */
-    int *bucket_here;    /* of each bucket: partitions whose memory has not been read yet */
-    uint8_t *staging;    /* all spaces, one after the other; NULL: nothing needs packing */
+    int *bucket_left;     /* of each bucket: partitions that are not over */
+    int *bucket_here;     /* of each bucket: partitions whose memory has not been read yet */
+    uint8_t *staging;     /* all spaces, one after the other; NULL: nothing needs packing */
     size_t staging_bytes;
-    int *answers_due;    /* by rank of a server: answers that this worker waits for */
-    int *ends_due;       /* by rank: LEAVE, LEAVE_ACK, CLOSE and CLOSE_ACK messages still to come */
+    int *answers_due; /* by rank of a server: answers that this worker waits for */
+    int *ends_due;    /* by rank: LEAVE, LEAVE_ACK, CLOSE and CLOSE_ACK messages still to come */
     bool leaving, said_leave;
-    bool repeats;        /* after a loss: push partitions again, or send GW_PS_AT_STEP */
+    bool repeats; /* after a loss: push partitions again, or send GW_PS_AT_STEP */
     /* The server's. */
     gw_shard_store store;
     size_t recv_buffer_bytes;
     uint8_t **recv_buffer; /* by worker: slots of the own space; NULL: the own worker, whose memory is read in place */
-    const void **sources; /* world entries, scratch */
+    const void **sources;  /* world entries, scratch */
     gw_snapshot_writer *writer; /* NULL: no snapshots */
-    uint64_t used;       /* partitions used since the last snapshot */
-    void *snapshot;      /* memory for a snapshot */
-    int own_partitions;  /* partitions of the own server */
-    int known_workers;   /* workers that were not restarted, when it was restored from a snapshot */
-    bool tells_lost;     /* restored from a snapshot: the number of lost steps is still to be logged */
+    uint64_t used;              /* partitions used since the last snapshot */
+    void *snapshot;             /* memory for a snapshot */
+    int own_partitions;         /* partitions of the own server */
+    int known_workers;          /* workers that were not restarted, when it was restored from a snapshot */
+    bool tells_lost;            /* restored from a snapshot: the number of lost steps is still to be logged */
     /* A replica of another server here, and the replica of the own server elsewhere. */
     gw_shard_store copy;
     uint8_t *copy_recv_buffer; /* its space */
-    int *copy_queue;     /* by partition, world entries each: workers whose pushes are to be copied, in order */
-    uint64_t *copy_step; /* by partition and worker: the step of its push */
-    int *copy_waiting;   /* by partition: entries of its queue; the first is in flight */
-    uint8_t *scratch;    /* a copy of a push while it is applied, if the own server has a replica */
-    int copies_due;      /* in flight, or queued */
+    int *copy_queue;           /* by partition, world entries each: workers whose pushes are to be copied, in order */
+    uint64_t *copy_step;       /* by partition and worker: the step of its push */
+    int *copy_waiting;         /* by partition: entries of its queue; the first is in flight */
+    uint8_t *scratch;          /* a copy of a push while it is applied, if the own server has a replica */
+    int copies_due;            /* in flight, or queued */
     bool said_close;
     gw_kept_state kept[2];
 };
@@ -156,7 +156,7 @@ gw_status gw_ps_open_clock_tables(gw_ps *ps, gw_error *error); /* for the curren
 /* ps_replica.c: replicas. */
 gw_status gw_ps_replica_open(gw_ps *ps, gw_error *error);
 void gw_ps_replica_close(gw_ps *ps);
-void gw_ps_replica_clear(gw_ps *ps); /* nothing is being copied: partitions will change */
+void gw_ps_replica_clear(gw_ps *ps);     /* nothing is being copied: partitions will change */
 bool gw_ps_has_replica(const gw_ps *ps); /* the own server has a replica */
 /* A push or a round (worker -1) has been used: sends it to the replica, and holds answers until the replica has it. */
 void gw_ps_replicate(gw_ps *ps, int partition, int worker, uint64_t number, uint64_t step, gw_time now,
@@ -174,8 +174,8 @@ gw_status gw_ps_state_restore(gw_ps *ps, gw_shard_store *store, const void *memo
 /* ps_snapshot.c: snapshots. */
 gw_status gw_ps_snapshot_open(gw_ps *ps, gw_error *error);
 void gw_ps_snapshot_close(gw_ps *ps);
-void gw_ps_snapshot_count_used(gw_ps *ps);  /* a partition has been used: a snapshot may be due */
-void gw_ps_snapshot_log_lost(gw_ps *ps); /* a push arrived: the number of lost steps may be known now */
+void gw_ps_snapshot_count_used(gw_ps *ps); /* a partition has been used: a snapshot may be due */
+void gw_ps_snapshot_log_lost(gw_ps *ps);   /* a push arrived: the number of lost steps may be known now */
 
 /* ps_codec.c. Set-up: open, then cut shards with gw_ps_codec_grain, then serve. After each cut of buckets: lay. */
 gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error);
@@ -205,7 +205,7 @@ const uint8_t *gw_ps_codec_answer(gw_ps *ps, int partition, int worker, gw_am_me
 /* The answer is in partition->to or, if it is coded, in the slot. */
 void gw_ps_answered(gw_ps *ps, int from, const gw_am_message *message, gw_time now, gw_error *error);
 void gw_ps_partition_event_done(gw_ps *ps, int partition);
-void gw_ps_partition_gone(gw_ps *ps, int partition); /* its memory has been read */
+void gw_ps_partition_gone(gw_ps *ps, int partition);   /* its memory has been read */
 gw_status gw_ps_open_team(gw_ps *ps, gw_error *error); /* placement, memory and messages for the current team */
 void gw_ps_close_team(gw_ps *ps);
 int gw_ps_server_rank(const gw_ps *ps, int server);

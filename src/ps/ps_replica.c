@@ -67,7 +67,7 @@ static void send_first(gw_ps *ps, int partition, uint64_t number, uint64_t step,
 }
 
 void gw_ps_replicate(gw_ps *ps, int partition, int worker, uint64_t number, uint64_t step, gw_time now,
-                    gw_error *error) {
+                     gw_error *error) {
     if (!gw_ps_has_replica(ps)) return;
     if (!make_queues(ps)) {
         gw_fail(error, GW_MEMORY, "out of memory for the replica of a server");

@@ -32,8 +32,8 @@ static state_head head_of(const gw_ps *ps, const gw_shard_store *store) {
                        .workers = (uint64_t)ps->world, .partitions = (uint64_t)ps->partition_count, .space = space,
                        .arrays = (uint64_t)arrays_of(ps), .has_weights = ps->weights_here,
                        .clock_table = gw_clock_table_saved_bytes(store->clocks)};
-    head.bytes = sizeof head + head.workers * sizeof(uint64_t) + space * (1 + head.has_weights + head.arrays) +
-                 head.clock_table;
+    head.bytes =
+        sizeof head + head.workers * sizeof(uint64_t) + space * (1 + head.has_weights + head.arrays) + head.clock_table;
     return head;
 }
 

@@ -176,8 +176,9 @@ gw_status gw_serve(gw_error *error) {
     if (status) return gw_fail(error, status, "%s", gw_last_error(NULL));
     if (!s.everyone->context->everyone || s.everyone->context->everyone != s.everyone) {
         gw_finalize(s.everyone);
-        return gw_fail(error, GW_INVALID, "this process is not one of the servers of a job: gradwire run --servers "
-                                          "starts them");
+        return gw_fail(error, GW_INVALID,
+                       "this process is not one of the servers of a job: gradwire run --servers "
+                       "starts them");
     }
     while (!status && !run_command(&s, error))
         if (error->status) status = regroup(&s, error);

@@ -7,9 +7,9 @@
 #include "reducer/server_setup_message.h"
 
 typedef enum gw_server_command {
-    GW_SERVER_COMMAND_REDUCER,  /* commit a reducer, or resume it on other ranks; its table follows */
-    GW_SERVER_COMMAND_TIMES, /* share the waiting times of workers (gw_reducer_workers) */
-    GW_SERVER_COMMAND_BYE    /* the job is over */
+    GW_SERVER_COMMAND_REDUCER, /* commit a reducer, or resume it on other ranks; its table follows */
+    GW_SERVER_COMMAND_TIMES,   /* share the waiting times of workers (gw_reducer_workers) */
+    GW_SERVER_COMMAND_BYE      /* the job is over */
 } gw_server_command;
 
 /* Called by all workers; only the first sends. everyone: the communicator of all processes. */

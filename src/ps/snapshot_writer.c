@@ -15,10 +15,10 @@ struct gw_snapshot_writer {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t given;
-    void *bytes;   /* under the lock; the thread's while busy */
+    void *bytes; /* under the lock; the thread's while busy */
     size_t count, room;
-    bool busy;     /* under the lock: there is something to write */
-    bool closing;  /* under the lock */
+    bool busy;    /* under the lock: there is something to write */
+    bool closing; /* under the lock */
 };
 
 gw_status gw_snapshot_writer_write(const char *path, const void *bytes, size_t count, gw_error *error) {

@@ -23,7 +23,7 @@ static gw_status encode_for(gw_coded_exchange *x, int owner, uint8_t *part, uint
         gw_coded_tensor *t = &x->tensors[i];
         gw_codec_range range = owner < 0 ? gw_codec_whole(&t->what) : gw_coded_share(x, t, owner);
         status = gw_coding_encode(&x->coding, t, &x->coding.setup, &t->state, range, x->gradient[i] + range.first, &at,
-                               error);
+                                  error);
     }
     *length = (uint64_t)(at - part);
     return status;
@@ -236,7 +236,7 @@ void gw_coded_exchange_urgency(gw_coded_exchange *x, uint8_t urgency) { x->urgen
 void gw_coded_exchange_rate_growth(gw_coded_exchange *x, float growth) { x->coding.call.rate_growth = growth; }
 
 void gw_coded_exchange_begin(gw_coded_exchange *x, uint64_t step, const float *const *gradient, float *const *result,
-                       bool average) {
+                             bool average) {
     x->gradient = gradient;
     x->result = result;
     x->scale = average ? 1.0f / (float)x->world : 1.0f;
@@ -290,12 +290,8 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
         end_phase(x, GW_TRACE_REDUCED, begun);
         x->phase = x->halves ? PHASE_HALFWAY : PHASE_SPREAD;
         return status || x->halves ? status : start_spread(x, now, error);
-    case PHASE_RESUMED:
-        x->phase = PHASE_SPREAD;
-        return start_spread(x, now, error);
-    case PHASE_SPREAD:
-        status = x->form == GW_FORM_IN_FLIGHT ? finish_merged(x, error) : decode_all(x, error);
-        break;
+    case PHASE_RESUMED: x->phase = PHASE_SPREAD; return start_spread(x, now, error);
+    case PHASE_SPREAD: status = x->form == GW_FORM_IN_FLIGHT ? finish_merged(x, error) : decode_all(x, error); break;
     case PHASE_HALFWAY:
     case PHASE_OVER: return GW_OK;
     }

@@ -24,10 +24,10 @@ typedef struct gw_coded_exchange gw_coded_exchange;
 typedef struct gw_coded_exchange_config {
     gw_codec_setup setup;
     const gw_codec_tensor *tensors; /* copied, names too */
-    const bool *exact;     /* of each tensor: never encode it. NULL: none */
+    const bool *exact;              /* of each tensor: never encode it. NULL: none */
     int count;
-    uint64_t seed;         /* of the job: random codecs draw from it */
-    bool halves;           /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
+    uint64_t seed;      /* of the job: random codecs draw from it */
+    bool halves;        /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
     gw_coded_form form; /* AUTO: the cheaper one */
 } gw_coded_exchange_config;
 
@@ -38,8 +38,8 @@ void gw_coded_exchange_close(gw_coded_exchange *exchange);
 gw_coded_form gw_coded_exchange_chosen(const gw_coded_exchange *exchange);
 size_t gw_coded_exchange_state_bytes(
     const gw_coded_exchange *exchange); /* residuals and what else codecs keep, on this rank */
-size_t gw_coded_exchange_sent_bytes(const gw_coded_exchange *exchange);   /* by a rank in a step, at most */
-size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *exchange); /* payloads and sums */
+size_t gw_coded_exchange_sent_bytes(const gw_coded_exchange *exchange);           /* by a rank in a step, at most */
+size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *exchange);         /* payloads and sums */
 gw_codec_state *gw_coded_exchange_state(gw_coded_exchange *exchange, int tensor); /* the worker's; NULL: none is kept */
 /* What this rank, as an owner, keeps back of an element of a tensor; 0 where it does not own it. */
 float gw_coded_exchange_owner_residual(const gw_coded_exchange *exchange, int tensor, uint64_t element);

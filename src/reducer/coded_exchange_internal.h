@@ -12,7 +12,7 @@ typedef enum gw_coded_exchange_phase {
     PHASE_SUM,     /* owned: pieces for the own shares are here */
     PHASE_HALFWAY, /* told to stop here, until gw_coded_exchange_go_on */
     PHASE_RESUMED,
-    PHASE_SPREAD,  /* what came from all ranks is here */
+    PHASE_SPREAD, /* what came from all ranks is here */
     PHASE_OVER
 } gw_coded_exchange_phase;
 
@@ -28,7 +28,7 @@ struct gw_coded_exchange {
     gw_coding coding;
     gw_coded_form form;
     bool halves;
-    size_t *parts;     /* merged in halves: units of each rank */
+    size_t *parts; /* merged in halves: units of each rank */
     uint32_t rounds;
     gw_coded_tensor *tensors;
     gw_coded_exchange_place *places; /* of the tensors */
@@ -37,7 +37,7 @@ struct gw_coded_exchange {
     uint8_t *out, *in; /* world parts each; merged: the payloads of all rounds in out, exact tensors in `in` */
     uint64_t *out_lengths, *in_lengths;
     size_t merged_bytes[GW_CODING_ROUNDS_MAX], exact_count;
-    float *sum;        /* owned: the own shares, one after the other */
+    float *sum; /* owned: the own shares, one after the other */
     size_t sum_count, memory;
     gw_coded_exchange_phase phase;
     gw_op *op, *exact_op;

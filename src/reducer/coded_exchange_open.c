@@ -155,12 +155,11 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
     x->phase = PHASE_OVER;
     x->tensors = calloc((size_t)config->count + 1, sizeof *x->tensors);
     x->places = calloc((size_t)config->count + 1, sizeof *x->places);
-    gw_status status =
-        x->tensors && x->places ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
+    gw_status status = x->tensors && x->places ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for an exchange");
     if (!status) status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
     for (int i = 0; !status && i < x->count; i++)
-        status = gw_coding_name(&x->coding, &x->tensors[i], &config->tensors[i], config->exact && config->exact[i],
-                                error);
+        status =
+            gw_coding_name(&x->coding, &x->tensors[i], &config->tensors[i], config->exact && config->exact[i], error);
     x->form = config->form == GW_FORM_AUTO ? cheaper_form(x) : config->form;
     if (!status && (x->form == GW_FORM_IN_FLIGHT) != gw_codec_merges(&x->coding.setup))
         status = gw_fail(error, GW_UNSUPPORTED,
@@ -175,10 +174,8 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
                          x->coding.setup.codec->technique.name);
     for (int i = 0; !status && i < x->count; i++) status = make_state(x, &x->tensors[i], error);
     if (!status) status = take_memory(x, error);
-    if (status)
-        gw_coded_exchange_close(x);
-    else
-        *out = x;
+    if (status) gw_coded_exchange_close(x);
+    else *out = x;
     return status;
 }
 

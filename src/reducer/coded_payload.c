@@ -56,7 +56,7 @@ static size_t rounds_bound(const gw_codec_setup *setup, const gw_codec_call *cal
 }
 
 size_t gw_coding_bound(const gw_coding *c, const gw_coded_tensor *t, const gw_codec_setup *setup,
-                      gw_codec_range range) {
+                       gw_codec_range range) {
     size_t coded = t->exact || !range.count ? 0 : rounds_bound(setup, &c->call, range);
     bool may_be_exact = t->exact || t->guard.limit > 0;
     size_t exact = may_be_exact && range.count ? gw_codec_bound(&c->plain, &c->call, range) : 0;
@@ -65,8 +65,8 @@ size_t gw_coding_bound(const gw_coding *c, const gw_coded_tensor *t, const gw_co
 
 /* Every round uses the payload of the previous round as if it were the reduced one. */
 static gw_status encode_rounds(const gw_codec_setup *setup, gw_codec_call call, gw_codec_range range,
-                               gw_codec_state *state, const float *values, uint8_t *payload, size_t room,
-                               size_t *bytes, gw_codec_report *report, gw_error *error) {
+                               gw_codec_state *state, const float *values, uint8_t *payload, size_t room, size_t *bytes,
+                               gw_codec_report *report, gw_error *error) {
     uint32_t rounds = gw_codec_rounds(setup);
     gw_status status = GW_OK;
     size_t length = 0;
@@ -85,7 +85,7 @@ static gw_status encode_rounds(const gw_codec_setup *setup, gw_codec_call call, 
 }
 
 gw_status gw_coding_encode(gw_coding *c, gw_coded_tensor *t, const gw_codec_setup *setup, gw_codec_state *state,
-                        gw_codec_range range, const float *values, uint8_t **at, gw_error *error) {
+                           gw_codec_range range, const float *values, uint8_t **at, gw_error *error) {
     bool exact = t->exact || t->guard.exact;
     const gw_codec_setup *with = t->exact ? &c->plain : exact ? &c->exact : setup;
     gw_codec_state *kept = !t->exact && state->tensor.count ? state : NULL;
@@ -94,8 +94,8 @@ gw_status gw_coding_encode(gw_coding *c, gw_coded_tensor *t, const gw_codec_setu
     gw_codec_call call = c->call;
     call.clip = call.pass ? 1 : t->clip;
     if (range.count)
-        status = encode_rounds(with, call, range, gw_codec_stateful(with) ? kept : NULL, values,
-                               *at + sizeof(uint32_t), room, &bytes, call.pass ? NULL : &t->report, error);
+        status = encode_rounds(with, call, range, gw_codec_stateful(with) ? kept : NULL, values, *at + sizeof(uint32_t),
+                               room, &bytes, call.pass ? NULL : &t->report, error);
     uint32_t word = (uint32_t)bytes | (exact ? EXACT_BIT : 0);
     memcpy(*at, &word, sizeof word);
     *at += sizeof word + gw_coding_padded(bytes);
@@ -122,8 +122,8 @@ static gw_status decode_rounds(const gw_codec_setup *setup, gw_codec_call call, 
 }
 
 gw_status gw_coding_decode_add(const gw_coding *c, const gw_coded_tensor *t, const gw_codec_setup *setup,
-                         gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
-                         float *sum, gw_error *error) {
+                               gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
+                               float *sum, gw_error *error) {
     uint32_t word = 0;
     size_t left = (size_t)(end - *at);
     if (left >= sizeof word) memcpy(&word, *at, sizeof word);
@@ -133,8 +133,7 @@ gw_status gw_coding_decode_add(const gw_coding *c, const gw_coded_tensor *t, con
                             t->what.name, from);
     const gw_codec_setup *with = word & EXACT_BIT ? &c->plain : setup;
     gw_status status = GW_OK;
-    if (range.count)
-        status = decode_rounds(with, c->call, range, *at + sizeof word, bytes, scale, sum, error);
+    if (range.count) status = decode_rounds(with, c->call, range, *at + sizeof word, bytes, scale, sum, error);
     *at += sizeof word + gw_coding_padded(bytes);
     return status;
 }
@@ -142,6 +141,5 @@ gw_status gw_coding_decode_add(const gw_coding *c, const gw_coded_tensor *t, con
 void gw_coding_guard(const gw_coding *c, gw_coded_tensor *t) {
     if (t->exact || !gw_codec_guard_update(&t->guard, &t->report)) return;
     gw_log(GW_LOG_WARN, (int)c->call.rank, "%s loses %.2g of its norm to compress=%s: it is sent %s from now on",
-           t->what.name, t->guard.error, c->setup.codec->technique.name,
-           t->guard.exact ? "exact" : "compressed again");
+           t->what.name, t->guard.error, c->setup.codec->technique.name, t->guard.exact ? "exact" : "compressed again");
 }

@@ -14,8 +14,8 @@
 
 typedef struct gw_coding {
     gw_codec_setup setup, second; /* of the worker's pass and the owner's */
-    gw_codec_setup exact; /* sends values and the residual of the coded pass */
-    gw_codec_setup plain; /* has no state: for tensors that are always exact, and for decoding exact ranges */
+    gw_codec_setup exact;         /* sends values and the residual of the coded pass */
+    gw_codec_setup plain;         /* has no state: for tensors that are always exact, and for decoding exact ranges */
     gw_codec_call call;
 } gw_coding;
 
@@ -25,8 +25,8 @@ typedef struct gw_coded_tensor {
     gw_codec_state second; /* of the owner's pass, for the part that this rank owns */
     gw_codec_report report;
     gw_codec_guard guard;
-    float clip;            /* of the current step */
-    bool exact;            /* always sent exact */
+    float clip; /* of the current step */
+    bool exact; /* always sent exact */
 } gw_coded_tensor;
 
 gw_status gw_coding_open(gw_coding *coding, const gw_codec_setup *setup, uint64_t seed, int rank, int world,
@@ -41,7 +41,7 @@ void gw_coding_tensor_free(gw_coded_tensor *tensor); /* frees its name and state
 void gw_coding_prepare(gw_coding *coding, gw_coded_tensor *tensor, const float *gradient);
 /* Bytes that a coded range takes in a message at most, its length word included. */
 size_t gw_coding_bound(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
-                      gw_codec_range range);
+                       gw_codec_range range);
 size_t gw_coding_padded(size_t bytes); /* to 4 bytes */
 
 /* Encodes one range at *at, and moves *at behind it. state: the worker's or the owner's. */
@@ -50,8 +50,8 @@ gw_status gw_coding_encode(gw_coding *coding, gw_coded_tensor *tensor, const gw_
                            gw_error *error);
 /* Decodes one range at *at, from that rank, adds it to a sum, and moves *at behind it. */
 gw_status gw_coding_decode_add(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
-                         gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
-                         float *sum, gw_error *error);
+                               gw_codec_range range, int from, const uint8_t **at, const uint8_t *end, float scale,
+                               float *sum, gw_error *error);
 /* After a step: decides whether the tensor is sent exact from now on, and logs a change. */
 void gw_coding_guard(const gw_coding *coding, gw_coded_tensor *tensor);
 

@@ -191,7 +191,7 @@ void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, 
         }
         gw_coded_exchange_rate_growth(transfer->exchange, gw_dispatch_rate_growth(s, step));
         gw_coded_exchange_begin(transfer->exchange, step, (const float *const *)transfer->values, transfer->values,
-                          s->config.options.op == GW_AVG);
+                                s->config.options.op == GW_AVG);
         return;
     }
     if (transfer->copies && !second) pack(s, bucket, false);

@@ -336,21 +336,21 @@ static gw_reducer_counters counters_of(const gw_reducer *reducer) {
     gw_context_lock(context);
     gw_engine_counters now = gw_engine_count(gw_core_engine(context->core));
     gw_context_unlock(context);
-    return (gw_reducer_counters){.steps = reducer->steps,
-                              .first_step = reducer->first_step,
-                              .step = reducer->next_step,
-                              .bytes_sent = reducer->earlier.bytes_sent + now.bytes_sent - reducer->before.bytes_sent,
-                              .messages_sent = reducer->earlier.messages_sent + now.messages_sent -
-                                               reducer->before.messages_sent,
-                              .dense_bytes = reducer->dense_bytes * reducer->steps,
-                              .wait_ns = reducer->wait_ns,
-                              .buckets = gw_step_engine_buckets(reducer->step_engine),
-                              .memory_bytes = gw_step_engine_memory_bytes(reducer->step_engine),
-                              .codec_bytes = gw_step_engine_codec_bytes(reducer->step_engine),
-                              .local_optimisers = sync->local || sync->rule,
-                              .weights_agree = gw_step_engine_agrees(reducer->step_engine),
-                              .tuning = gw_tuning_runs(&reducer->tuning),
-                              .trials = reducer->tuning.trials};
+    return (gw_reducer_counters){
+        .steps = reducer->steps,
+        .first_step = reducer->first_step,
+        .step = reducer->next_step,
+        .bytes_sent = reducer->earlier.bytes_sent + now.bytes_sent - reducer->before.bytes_sent,
+        .messages_sent = reducer->earlier.messages_sent + now.messages_sent - reducer->before.messages_sent,
+        .dense_bytes = reducer->dense_bytes * reducer->steps,
+        .wait_ns = reducer->wait_ns,
+        .buckets = gw_step_engine_buckets(reducer->step_engine),
+        .memory_bytes = gw_step_engine_memory_bytes(reducer->step_engine),
+        .codec_bytes = gw_step_engine_codec_bytes(reducer->step_engine),
+        .local_optimisers = sync->local || sync->rule,
+        .weights_agree = gw_step_engine_agrees(reducer->step_engine),
+        .tuning = gw_tuning_runs(&reducer->tuning),
+        .trials = reducer->tuning.trials};
 }
 
 void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size) {

@@ -12,37 +12,37 @@
 #include "strategy/combine.h"
 
 struct gw_reducer {
-    bool fresh;              /* just committed: it gets weights and step number from the other members */
-    gw_comm *comm;           /* the reducer's own, split from the caller's; with server processes, of all processes */
-    int workers;             /* ranks of comm that make steps: the lowest ones */
-    bool serves_only;        /* this process makes no steps */
-    gw_reducer_table table;  /* message to server processes; no bytes: there are no such processes */
-    uint32_t number;         /* server processes know it by this number; another one after a resume */
-    uint32_t serial;         /* among the job's reducers with servers; the same on all ranks, and after a resume */
-    gw_strategy asked;       /* as it was committed */
-    gw_strategy strategy;    /* with tuned sizes */
-    gw_reducer_facts facts;  /* for checking which techniques combine */
+    bool fresh;             /* just committed: it gets weights and step number from the other members */
+    gw_comm *comm;          /* the reducer's own, split from the caller's; with server processes, of all processes */
+    int workers;            /* ranks of comm that make steps: the lowest ones */
+    bool serves_only;       /* this process makes no steps */
+    gw_reducer_table table; /* message to server processes; no bytes: there are no such processes */
+    uint32_t number;        /* server processes know it by this number; another one after a resume */
+    uint32_t serial;        /* among the job's reducers with servers; the same on all ranks, and after a resume */
+    gw_strategy asked;      /* as it was committed */
+    gw_strategy strategy;   /* with tuned sizes */
+    gw_reducer_facts facts; /* for checking which techniques combine */
     gw_tuned_model model;
-    char snapshots[512];     /* the directory of servers' snapshots; "": none */
+    char snapshots[512]; /* the directory of servers' snapshots; "": none */
     gw_step_engine *step_engine;
     gw_progress_callback callback; /* polls the step engine */
-    bool attached;           /* callback is attached to the core */
-    float *flat;             /* pack buffer, from gw_alloc of comm; NULL: tensors are contiguous */
+    bool attached;                 /* callback is attached to the core */
+    float *flat;                   /* pack buffer, from gw_alloc of comm; NULL: tensors are contiguous */
     size_t flat_bytes;
-    gw_step_timing timing;   /* no values: the schedule needs no measurements */
+    gw_step_timing timing; /* no values: the schedule needs no measurements */
     gw_tuning tuning;
-    int count;               /* tensors */
+    int count; /* tensors */
     uint64_t wait_ns;
     gw_engine_counters before;  /* the engine's, when the reducer began to use it */
     gw_engine_counters earlier; /* sent over its earlier communicators */
-    uint64_t dense_bytes;    /* of one step */
-    uint64_t first_step;     /* number of this rank's first step */
-    uint64_t next_step;      /* number of the step in progress, or of the next */
-    char *tune;              /* of the options, to tune again among other ranks. Owned; may be NULL */
-    uint64_t job_first_step; /* number of the job's first step: pushes are counted from there */
-    uint32_t generation;     /* of the job, when it was committed */
-    uint64_t steps;          /* ended */
-    gw_time step_began;      /* while recording: the step in progress; 0: no call of it yet */
+    uint64_t dense_bytes;       /* of one step */
+    uint64_t first_step;        /* number of this rank's first step */
+    uint64_t next_step;         /* number of the step in progress, or of the next */
+    char *tune;                 /* of the options, to tune again among other ranks. Owned; may be NULL */
+    uint64_t job_first_step;    /* number of the job's first step: pushes are counted from there */
+    uint32_t generation;        /* of the job, when it was committed */
+    uint64_t steps;             /* ended */
+    gw_time step_began;         /* while recording: the step in progress; 0: no call of it yet */
 };
 
 /* reducer_open.c. Attaches the reducer to the core, which then polls it; detaches it. The context's lock (L) is held.
@@ -56,7 +56,7 @@ gw_status gw_reducer_agree(gw_comm *comm, gw_status mine, gw_error *error);
 /* A server process's part in a commit. everyone: the communicator of all processes. so_far: the status of reading the
  * table. */
 gw_status gw_reducer_commit_as_server(gw_reducer **reducer, gw_comm *everyone, const gw_reducer_request *request,
-                                   gw_status so_far, gw_error *error);
+                                      gw_status so_far, gw_error *error);
 
 /* From the reducer's communicator: the pack buffer (flat_bytes), and ids for the step engine's teams. */
 gw_status gw_reducer_alloc_pack_buffer(gw_reducer *reducer, gw_step_engine_config *config, gw_error *error);
@@ -78,7 +78,7 @@ gw_status gw_reducer_copy_last_error(gw_status status, gw_error *error);
 /* Collective: all-gathers a description of every rank, for the placement of servers. The caller frees *who. If there
  * are no servers, *who stays as it is. */
 gw_status gw_reducer_gather_members(gw_reducer *reducer, const gw_step_engine_config *config, gw_ps_member **who,
-                            gw_error *error);
+                                    gw_error *error);
 /* Collective, once the step engine is open: moves each server's state to the rank that runs it now. Without servers:
  * gw_reducer_catch_up. */
 gw_status gw_reducer_transfer_state(gw_reducer *reducer, gw_error *error);

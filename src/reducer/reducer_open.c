@@ -9,8 +9,8 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "base/sized.h"
+#include "base/units.h"
 #include "reducer/reducer_internal.h"
 #include "strategy/combine.h"
 
@@ -72,8 +72,9 @@ static gw_status check_apart(const gw_comm *comm, const gw_reducer_options *opti
                        "communicator has %d of %d",
                        comm->size, context->world - context->job_env.servers);
     if (tune && *tune && strcmp(tune, "off") != 0)
-        return gw_fail(error, GW_UNSUPPORTED, "gw_reducer_commit: with server processes (--servers) a schedule is not "
-                                              "tuned: they do not take part when buckets are cut again");
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_reducer_commit: with server processes (--servers) a schedule is not "
+                       "tuned: they do not take part when buckets are cut again");
     return GW_OK;
 }
 
@@ -325,7 +326,7 @@ gw_status gw_reducer_commit_sized(gw_reducer **out, gw_comm *comm, const void *g
 }
 
 gw_status gw_reducer_commit_as_server(gw_reducer **out, gw_comm *everyone, const gw_reducer_request *request,
-                                   gw_status so_far, gw_error *error) {
+                                      gw_status so_far, gw_error *error) {
     gw_reducer *reducer = make_reducer(everyone, request->count, &request->options, error);
     gw_comm *comm = NULL;
     gw_status status = reducer ? so_far : GW_MEMORY;

@@ -131,7 +131,7 @@ static gw_status resume(gw_reducer *reducer, gw_comm *comm, gw_error *error) {
     gw_status status = gw_reducer_split_comm(reducer, comm, &mine, error);
     if (status) return status;
     return gw_step_engine_servers(reducer->step_engine) ? gw_reducer_rejoin(reducer, mine, error)
-                                             : resume_collectives(reducer, mine, error);
+                                                        : resume_collectives(reducer, mine, error);
 }
 
 gw_status gw_reducer_resume(gw_reducer *reducer, gw_comm *comm) {

@@ -14,9 +14,9 @@
 
 /* One rank's progress. Sent as it is. */
 typedef struct gw_rank_progress {
-    uint64_t fresh;    /* 1: it has just started */
-    uint64_t furthest; /* one more than the last step it made */
-    uint64_t arrays;   /* digest of the number of optimiser's arrays: must be the same on all ranks */
+    uint64_t fresh;     /* 1: it has just started */
+    uint64_t furthest;  /* one more than the last step it made */
+    uint64_t arrays;    /* digest of the number of optimiser's arrays: must be the same on all ranks */
     uint64_t reached[]; /* of each tensor: gw_step_engine_reached */
 } gw_rank_progress;
 

@@ -46,7 +46,7 @@ static void take_serial(gw_reducer *reducer, const gw_ps_member *who) {
 }
 
 gw_status gw_reducer_gather_members(gw_reducer *reducer, const gw_step_engine_config *config, gw_ps_member **out,
-                            gw_error *error) {
+                                    gw_error *error) {
     gw_comm *comm = reducer->comm;
     if (!config->servers) return GW_OK;
     gw_ps_member *who = calloc((size_t)comm->size, sizeof *who);
@@ -78,8 +78,9 @@ static gw_status receive_state(gw_comm *comm, gw_ps *ps, int server, int from, g
     gw_status status = gw_reducer_copy_last_error(gw_recv(comm, &length, 1, GW_I64, from), error);
     if (status) return status;
     void *bytes = malloc(length + 1);
-    if (!bytes) return gw_fail(error, GW_MEMORY, "out of memory for the %llu bytes of a server's state",
-                               (unsigned long long)length);
+    if (!bytes)
+        return gw_fail(error, GW_MEMORY, "out of memory for the %llu bytes of a server's state",
+                       (unsigned long long)length);
     status = gw_reducer_copy_last_error(gw_recv(comm, bytes, length, GW_U8, from), error);
     if (!status) status = gw_ps_set_state(ps, server, bytes, length, error);
     free(bytes);

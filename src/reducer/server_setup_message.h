@@ -3,8 +3,8 @@
 #ifndef GW_REDUCER_SERVER_SETUP_MESSAGE_H
 #define GW_REDUCER_SERVER_SETUP_MESSAGE_H
 
-#include "strategy/strategy.h"
 #include "gradwire/reducer.h"
+#include "strategy/strategy.h"
 
 typedef struct gw_reducer_table {
     void *bytes; /* owned; NULL: none */
@@ -25,7 +25,7 @@ typedef struct gw_reducer_request {
     gw_reducer_options options;
     gw_reducer_tensor *tensors; /* owned; their names are in the table */
     int count;
-    void *room;                 /* reserved addresses of the tensors; NULL: none */
+    void *room; /* reserved addresses of the tensors; NULL: none */
     size_t room_bytes;
 } gw_reducer_request;
 

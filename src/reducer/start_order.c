@@ -16,12 +16,12 @@ struct gw_start_order {
     gw_core *core;
     gw_team *team;
     int rank, size;
-    message draft;               /* rank 0: not sent yet */
-    message sent[MESSAGES];      /* rank 0: until all ranks have received it */
-    gw_op **ops;                 /* rank 0: its sends, size entries for each message; NULL: none */
-    message inbox;               /* others: the message being received, or followed */
-    gw_op *receiving;            /* others: the receive of inbox; NULL: none */
-    uint32_t taken;              /* others: decisions of inbox that were followed */
+    message draft;          /* rank 0: not sent yet */
+    message sent[MESSAGES]; /* rank 0: until all ranks have received it */
+    gw_op **ops;            /* rank 0: its sends, size entries for each message; NULL: none */
+    message inbox;          /* others: the message being received, or followed */
+    gw_op *receiving;       /* others: the receive of inbox; NULL: none */
+    uint32_t taken;         /* others: decisions of inbox that were followed */
 };
 
 gw_status gw_start_order_open(gw_start_order **out, gw_core *core, gw_team *team, gw_error *error) {

@@ -117,9 +117,8 @@ gw_status gw_step_engine_ready_factors(gw_step_engine *s, int tensor, const floa
     if (!t->factors)
         return gw_fail(error, GW_INVALID, "%s is not sent as factors: call gw_reducer_ready", t->what.name);
     if (batch > t->what.batch || (batch && (!left || !right)))
-        return gw_fail(error, GW_INVALID,
-                       "%s has factors of %zu examples, and at most %zu may come, none of them NULL", t->what.name,
-                       batch, t->what.batch);
+        return gw_fail(error, GW_INVALID, "%s has factors of %zu examples, and at most %zu may come, none of them NULL",
+                       t->what.name, batch, t->what.batch);
     gw_status status = mark_ready(s, &tensor, 1, error);
     if (status || s->accumulates) return status;
     gw_factors_take(t->factors, left, right, batch);
@@ -154,8 +153,7 @@ gw_status gw_step_engine_end(gw_step_engine *s, gw_error *error) {
 }
 
 void gw_step_engine_settle(gw_step_engine *s) {
-    for (int i = 0; s->config.sync->settle && i < s->config.count; i++)
-        s->config.sync->settle(&s->tensors[i].view);
+    for (int i = 0; s->config.sync->settle && i < s->config.count; i++) s->config.sync->settle(&s->tensors[i].view);
 }
 
 bool gw_step_engine_busy(const gw_step_engine *s) {
@@ -358,8 +356,7 @@ bool gw_step_engine_poll(gw_step_engine *s, gw_time now) {
     }
     if (error.status) {
         fail(s, &error);
-        if (!over->status)
-            gw_core_abort(s->config.core, &error, now); /* the others wait for data that will not come */
+        if (!over->status) gw_core_abort(s->config.core, &error, now); /* the others wait for data that will not come */
     }
     return moved || error.status;
 }

@@ -18,8 +18,8 @@
 #include <stdatomic.h>
 
 #include "compress/compress.h"
-#include "gradwire/reducer.h"
 #include "engine/rank_core.h"
+#include "gradwire/reducer.h"
 #include "ps/clock_table.h"
 #include "ps/placement.h"
 #include "reducer/coded_exchange.h"
@@ -31,13 +31,13 @@ typedef struct gw_step_engine gw_step_engine;
 
 typedef struct gw_step_engine_config {
     gw_core *core;
-    gw_team *team;           /* only for the step engine */
-    uint32_t first_id;       /* of the teams it opens: gw_step_engine_teams of them, the same on all ranks */
-    const char *arch;        /* of the strategy line */
+    gw_team *team;     /* only for the step engine */
+    uint32_t first_id; /* of the teams it opens: gw_step_engine_teams of them, the same on all ranks */
+    const char *arch;  /* of the strategy line */
     size_t chunk_bytes;
-    int servers;             /* parameter servers that reduce the buckets (ps.h); 0: collectives do */
-    bool serves_only;        /* this rank makes no steps: its tensors have no memory, only addresses */
-    bool factors;            /* fully connected layers may be sent as factors (factors.h) */
+    int servers;                 /* parameter servers that reduce the buckets (ps.h); 0: collectives do */
+    bool serves_only;            /* this rank makes no steps: its tensors have no memory, only addresses */
+    bool factors;                /* fully connected layers may be sent as factors (factors.h) */
     const gw_ps_member *members; /* with servers, one for each rank of the team; NULL: all ranks have just started and
                                     are workers. Read only by open and rejoin */
     uint32_t serial;         /* with servers: of this reducer among those of the job; in the names of its snapshots */
@@ -46,13 +46,13 @@ typedef struct gw_step_engine_config {
     const char *snapshots;   /* the directory they are written to; outlives the engine. NULL: no snapshots */
     const gw_policy *policy;
     gw_schedule_settings settings;
-    gw_codec_setup codec;    /* gw_codec_none: values are sent as they are */
+    gw_codec_setup codec; /* gw_codec_none: values are sent as they are */
     const gw_sync *sync;
-    const double *sync_values; /* the strategy's, which outlives the engine */
-    const gw_reducer_tensor *tensors;  /* copied, names too */
+    const double *sync_values;        /* the strategy's, which outlives the engine */
+    const gw_reducer_tensor *tensors; /* copied, names too */
     int count;
     gw_reducer_options options;
-    float *flat;             /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
+    float *flat; /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
 } gw_step_engine_config;
 
 /* Fills config from the strategy: arch, chunk, policy, settings, codec and synchronization. The strategy outlives the
@@ -113,7 +113,7 @@ const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
 int gw_step_engine_buckets(const gw_step_engine *step_engine);
 gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket); /* AUTO: not coded */
-size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine); /* by this rank in a step, at most */
+size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
 

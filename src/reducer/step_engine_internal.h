@@ -9,33 +9,33 @@
 #include "reducer/step_engine.h"
 
 typedef struct gw_step_engine_tensor {
-    gw_reducer_tensor what;    /* the name is a copy */
+    gw_reducer_tensor what; /* the name is a copy */
     gw_step_engine *step_engine;
     gw_sync_tensor view;
-    gw_factors *factors;       /* NULL: it is not sent as factors */
-    size_t offset;             /* bytes, in the pack buffer: tensors one after the other */
-    uint64_t readied;          /* (C) steps in which it has been ready */
-    _Atomic uint64_t done;     /* of these, the completed ones */
-    _Atomic uint64_t reached;  /* one more than the last step that was applied; the driver writes */
-    int left;                  /* its buckets still in flight; the driver's */
-    uint64_t applying;         /* the step whose update is applied now; owned with the tensor's memory */
-    uint32_t trace_name;       /* (C) in the recording step_engine->named_in */
-    gw_time ready_at;          /* (C) while recording */
+    gw_factors *factors;      /* NULL: it is not sent as factors */
+    size_t offset;            /* bytes, in the pack buffer: tensors one after the other */
+    uint64_t readied;         /* (C) steps in which it has been ready */
+    _Atomic uint64_t done;    /* of these, the completed ones */
+    _Atomic uint64_t reached; /* one more than the last step that was applied; the driver writes */
+    int left;                 /* its buckets still in flight; the driver's */
+    uint64_t applying;        /* the step whose update is applied now; owned with the tensor's memory */
+    uint32_t trace_name;      /* (C) in the recording step_engine->named_in */
+    gw_time ready_at;         /* (C) while recording */
 } gw_step_engine_tensor;
 
 /* A bucket in flight. The driver's. */
 typedef struct gw_transfer {
     bool active;
-    gw_op *op;             /* dense */
-    gw_coded_exchange *exchange; /* coded; NULL: dense */
-    gw_team *team;         /* the exchange's */
+    gw_op *op;                       /* dense */
+    gw_coded_exchange *exchange;     /* coded; NULL: dense */
+    gw_team *team;                   /* the exchange's */
     gw_step_engine_tensor *factored; /* sent as factors; NULL: not */
-    uint8_t *data;         /* dense: its elements, contiguous */
-    bool copies;           /* data is in the pack buffer, not in the tensors */
+    uint8_t *data;                   /* dense: its elements, contiguous */
+    bool copies;                     /* data is in the pack buffer, not in the tensors */
     size_t count;
     gw_dtype dtype;
-    float **values;        /* coded: for each tensor, the values to send; the mean is written to the same place */
-    uint32_t label;        /* its name in the recording that was opened at labelled_in */
+    float **values; /* coded: for each tensor, the values to send; the mean is written to the same place */
+    uint32_t label; /* its name in the recording that was opened at labelled_in */
     gw_time labelled_in;
 } gw_transfer;
 
@@ -43,34 +43,34 @@ struct gw_step_engine {
     gw_step_engine_config config;
     gw_schedule *schedule;
     gw_step_engine_tensor *tensors;
-    gw_transfer *transfers;              /* one for each bucket that a cut may have */
-    float **values;            /* memory of gw_transfer.values */
-    size_t *counts;            /* team size entries: parts of a bucket for reduce-scatter and all-gather */
-    gw_start_order *start_order;   /* NULL: the order is fixed */
-    struct gw_ps *ps;          /* NULL: no servers */
-    _Atomic bool leaving;      /* (C) no more steps will be made */
-    float *kept;               /* anchors and outer momentum */
-    uint64_t steps;            /* (C) ended */
-    bool accumulates;          /* (C) in a micro-step, whose gradients stay the caller's */
-    int *awaited;              /* (C) of each bucket: gradients that are not ready in this step */
-    int *ring;                 /* from the caller to the driver: tensors that are ready, or GW_STEP_OVER */
+    gw_transfer *transfers;      /* one for each bucket that a cut may have */
+    float **values;              /* memory of gw_transfer.values */
+    size_t *counts;              /* team size entries: parts of a bucket for reduce-scatter and all-gather */
+    gw_start_order *start_order; /* NULL: the order is fixed */
+    struct gw_ps *ps;            /* NULL: no servers */
+    _Atomic bool leaving;        /* (C) no more steps will be made */
+    float *kept;                 /* anchors and outer momentum */
+    uint64_t steps;              /* (C) ended */
+    bool accumulates;            /* (C) in a micro-step, whose gradients stay the caller's */
+    int *awaited;                /* (C) of each bucket: gradients that are not ready in this step */
+    int *ring;                   /* from the caller to the driver: tensors that are ready, or GW_STEP_OVER */
     uint32_t ring_mask;
     _Atomic uint32_t ring_head; /* (C) writes */
     _Atomic uint32_t ring_tail; /* the driver writes */
-    _Atomic int under_way;     /* tensors handed over and not yet done */
-    _Atomic int owed;          /* buckets that have all of their gradients and are not over: the driver has work */
-    int arrived;               /* clipping: tensors of this step that wait for the norm; the driver's */
-    double scale;              /* of the gradients being applied */
-    gw_error error;            /* the first; written once by the driver before failed */
+    _Atomic int under_way;      /* tensors handed over and not yet done */
+    _Atomic int owed;           /* buckets that have all of their gradients and are not over: the driver has work */
+    int arrived;                /* clipping: tensors of this step that wait for the norm; the driver's */
+    double scale;               /* of the gradients being applied */
+    gw_error error;             /* the first; written once by the driver before failed */
     _Atomic bool failed;
-    uint32_t generation;       /* of the job, that its team belongs to */
-    bool joined;               /* the job made steps before the first one of this engine or team */
-    void *kept_codec;          /* between two teams: codec state, as gw_step_engine_state_save writes it. Owned; NULL:
-                                  none */
+    uint32_t generation; /* of the job, that its team belongs to */
+    bool joined;         /* the job made steps before the first one of this engine or team */
+    void *kept_codec;    /* between two teams: codec state, as gw_step_engine_state_save writes it. Owned; NULL:
+                            none */
     size_t kept_codec_bytes;
-    size_t memory;             /* bytes allocated when it was opened */
-    size_t flat_bytes;         /* of config.flat, if there is one */
-    _Atomic gw_time named_in;  /* opening time of the recording in which tensors have names; 0: none */
+    size_t memory;            /* bytes allocated when it was opened */
+    size_t flat_bytes;        /* of config.flat, if there is one */
+    _Atomic gw_time named_in; /* opening time of the recording in which tensors have names; 0: none */
 };
 
 #define GW_STEP_OVER (-1)
@@ -87,8 +87,7 @@ void gw_step_engine_teardown(gw_step_engine *step_engine);
 
 /* step_engine_save.c. Puts the saved residuals of this rank's codecs, bit by bit, into a step engine of another team
  * that has made no steps. The residual of the owner's pass is added to that of the worker's pass. */
-gw_status gw_step_engine_state_move(gw_step_engine *step_engine, const void *memory, size_t bytes,
-                                          gw_error *error);
+gw_status gw_step_engine_state_move(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
 
 /* step_engine.c. After a cut: no gradient of any bucket is ready. */
 void gw_step_engine_await_all(gw_step_engine *step_engine);

@@ -168,8 +168,8 @@ static gw_status make_schedule(gw_step_engine *s, gw_error *error) {
     gw_schedule_tensor *described = calloc((size_t)s->config.count + 1, sizeof *described);
     if (!described) return gw_fail(error, GW_MEMORY, "out of memory for a schedule");
     describe(&s->config, described);
-    gw_status status = gw_schedule_open(&s->schedule, s->config.policy, &s->config.settings, described,
-                                        s->config.count, error);
+    gw_status status =
+        gw_schedule_open(&s->schedule, s->config.policy, &s->config.settings, described, s->config.count, error);
     free(described);
     return status;
 }
@@ -256,7 +256,7 @@ void gw_step_engine_close(gw_step_engine *s) {
 /* Another cut. */
 
 gw_status gw_step_engine_recut(gw_step_engine *s, const gw_schedule_settings *settings, const gw_schedule_facts *facts,
-                           gw_error *error) {
+                               gw_error *error) {
     int old_count = gw_schedule_buckets(s->schedule);
     gw_transfer *old = s->transfers;
     s->transfers = calloc((size_t)gw_schedule_buckets_max(s->schedule) + 1, sizeof *s->transfers);

@@ -8,7 +8,9 @@
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 
-struct gw_ps *gw_step_engine_servers(gw_step_engine *s) { return s->ps; }
+struct gw_ps *gw_step_engine_servers(gw_step_engine *s) {
+    return s->ps;
+}
 
 /* Leaving a team. */
 

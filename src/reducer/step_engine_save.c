@@ -117,8 +117,7 @@ static gw_status restore_part(gw_step_engine *s, const state_head *from, const p
  * all ranks: those of rank 0 are used. */
 static gw_status take_over_part(gw_step_engine *s, const state_head *from, const part_head *head, const uint8_t *bytes,
                                 gw_error *error) {
-    if (!is_coded((state_part)head->part))
-        return from->rank == 0 ? restore_kept(s, head, bytes, error) : GW_OK;
+    if (!is_coded((state_part)head->part)) return from->rank == 0 ? restore_kept(s, head, bytes, error) : GW_OK;
     gw_codec_state *state = codec_state(s, (int)head->tensor, WORKER);
     if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
     return gw_codec_state_add(state, 1.0f / (float)from->world, bytes, head->bytes, error);

@@ -11,11 +11,11 @@
 #define GW_MEASURE_STEPS 5
 
 typedef struct gw_step_timing {
-    int count;           /* tensors */
-    int steps;           /* measured so far; GW_MEASURE_STEPS: done */
-    double *values;      /* alpha_us, us_per_byte, forward_us of each tensor, backward_us of each tensor */
-    gw_time last;        /* the previous call */
-    int forward_of;      /* the tensor whose layer computes its forward pass, -1: none */
+    int count;      /* tensors */
+    int steps;      /* measured so far; GW_MEASURE_STEPS: done */
+    double *values; /* alpha_us, us_per_byte, forward_us of each tensor, backward_us of each tensor */
+    gw_time last;   /* the previous call */
+    int forward_of; /* the tensor whose layer computes its forward pass, -1: none */
 } gw_step_timing;
 
 gw_status gw_step_timing_open(gw_step_timing *timing, int count, gw_error *error);

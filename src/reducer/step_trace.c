@@ -51,8 +51,7 @@ uint32_t gw_step_engine_trace_start(gw_step_engine *s, int bucket) {
         uint64_t step = gw_step_engine_step(s, p->readied - 1), bytes = ranges[i].count * gw_dtype_bytes(t->what.dtype);
         gw_time since = t->ready_at && t->ready_at < now ? t->ready_at : now;
         gw_trace_span(trace, GW_TRACE_QUEUED, step, t->trace_name, (uint32_t)bucket, bytes, since, now);
-        if (p->ranges > 1)
-            gw_trace_span(trace, GW_TRACE_FUSED, step, t->trace_name, (uint32_t)bucket, bytes, now, now);
+        if (p->ranges > 1) gw_trace_span(trace, GW_TRACE_FUSED, step, t->trace_name, (uint32_t)bucket, bytes, now, now);
     }
     return trace ? bucket_label(s, bucket, trace) : 0;
 }

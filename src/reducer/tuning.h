@@ -12,19 +12,19 @@
 #include "strategy/strategy.h"
 
 #define GW_TUNE_VARIABLE "GRADWIRE_TUNE"
-#define GW_TUNING_STEPS 4 /* timed steps of a trial; one untimed step comes before them, after a flush */
+#define GW_TUNING_STEPS 4   /* timed steps of a trial; one untimed step comes before them, after a flush */
 #define GW_TUNING_WARM_UP 4 /* steps before the first trial */
 
 typedef struct gw_tuning {
-    int axes;                  /* number of tuned sizes; 0: nothing is tuned, or tuning is over */
-    int param[GW_TUNE_AXES];   /* of each axis: the schedule's parameter */
-    int step;                  /* of the trial; below 0: before the first trial */
-    int trials;                /* that have ended */
+    int axes;                   /* number of tuned sizes; 0: nothing is tuned, or tuning is over */
+    int param[GW_TUNE_AXES];    /* of each axis: the schedule's parameter */
+    int step;                   /* of the trial; below 0: before the first trial */
+    int trials;                 /* that have ended */
     double us[GW_TUNING_STEPS]; /* of the trial's steps */
-    gw_time last;              /* the end of the previous step; 0: none */
-    gw_tuner *tuner;           /* rank 0's */
-    const char *path;          /* rank 0's: the file for the result; NULL: none. Owned. */
-    char model[80];            /* ranks, tensors and bytes: the file is only valid for these */
+    gw_time last;               /* the end of the previous step; 0: none */
+    gw_tuner *tuner;            /* rank 0's */
+    const char *path;           /* rank 0's: the file for the result; NULL: none. Owned. */
+    char model[80];             /* ranks, tensors and bytes: the file is only valid for these */
 } gw_tuning;
 
 /* The model: number of tensors, bytes of all and of the largest. */

@@ -11,8 +11,8 @@
 /* What the arguments of a collective mean. */
 typedef struct rules {
     bool reduces, rooted, pair;
-    bool uneven;             /* may have counts */
-    bool coalesces;          /* may run for many tensors at once */
+    bool uneven;              /* may have counts */
+    bool coalesces;           /* may run for many tensors at once */
     bool parts_in, parts_out; /* the buffer has a part for each rank */
 } rules;
 
@@ -108,7 +108,8 @@ static gw_status check_buffer(gw_comm *comm, const void *buffer, const char *nam
     if (!buffer) return gw_invalid("%s: the %s buffer is NULL", name, which);
     if (gw_memory_is_readable(comm, buffer)) return GW_OK;
     return gw_invalid("%s: the %s buffer at %p is not memory that this process can read; copy memory of a device to "
-                      "the host first", name, which, buffer);
+                      "the host first",
+                      name, which, buffer);
 }
 
 static gw_status check_buffers(gw_comm *comm, const gw_op_spec *spec) {

@@ -60,8 +60,8 @@ static gw_status attach_coll(gw_comm *comm, gw_time until, gw_error *error) {
 }
 
 /* Members of a shm collective are in the topology's order. */
-static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology,
-                           gw_time until, gw_error *error) {
+static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology, gw_time until,
+                           gw_error *error) {
     gw_context *context = comm->context;
     if (!context->use_shm_coll || comm->local_size < 2) return GW_OK;
     int *local = malloc((size_t)comm->local_size * sizeof *local);
@@ -110,8 +110,8 @@ gw_status gw_comm_open_until(gw_comm **out, gw_context *context, uint32_t id, co
     }
     if (!status) status = open_coll(comm, id, members, &topology, until, error);
     if (!status)
-        status = gw_team_open(&comm->team, gw_core_engine(context->core), id, rank, members, &topology, comm->coll,
-                              error);
+        status =
+            gw_team_open(&comm->team, gw_core_engine(context->core), id, rank, members, &topology, comm->coll, error);
     if (!status) {
         const gw_error *failed = gw_engine_error(gw_core_engine(context->core));
         if (failed->status) comm->error = *failed; /* the job failed after the members were agreed on */
@@ -181,16 +181,19 @@ static gw_status agree(gw_context *context, gw_comm *world, gw_error *error) {
     if (status) *error = last_error;
     else if (unread.status) status = gw_fail(error, unread.status, "GRADWIRE_LINKS: %s", unread.text);
     else if (all[3] < 0)
-        status = gw_fail_rank(error, GW_INVALID, 0, "rank 0 on %s cannot use its file of GRADWIRE_LINKS; its own error "
-                                                    "says why", context->endpoints[0].host);
+        status = gw_fail_rank(error, GW_INVALID, 0,
+                              "rank 0 on %s cannot use its file of GRADWIRE_LINKS; its own error "
+                              "says why",
+                              context->endpoints[0].host);
     else if (all[3] > 0) status = spread_links(context, world, links, (size_t)all[3], error);
     free(links);
     if (status) return status;
     if (all[1] != -all[2])
-        status = gw_fail(error, GW_INVALID, "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
-                                            "set it "
-                         "for all ranks or for none", records ? "" : "not ", context->rank,
-                         records ? "not for all others" : "it is for others");
+        status = gw_fail(error, GW_INVALID,
+                         "GRADWIRE_TIMELINE or GRADWIRE_CAPTURE is %sset for rank %d, but %s: "
+                         "set it "
+                         "for all ranks or for none",
+                         records ? "" : "not ", context->rank, records ? "not for all others" : "it is for others");
     context->use_shm_coll = !status && all[0] == 1;
     context->oversubscribed = all[4] < 0;
     return status;
@@ -244,8 +247,8 @@ static gw_status check_version(int compiled, gw_error *error) {
     if (compiled <= GW_VERSION_NUMBER) return GW_OK;
     return gw_fail(error, GW_UNSUPPORTED,
                    "gw_init: the program was compiled against gradwire %d.%d.%d, but this library is %s: install the "
-                   "newer library, or compile the program again", compiled / 10000, compiled / 100 % 100,
-                   compiled % 100, gw_version());
+                   "newer library, or compile the program again",
+                   compiled / 10000, compiled / 100 % 100, compiled % 100, gw_version());
 }
 
 gw_status gw_init_version(int version, gw_comm **comm, const gw_options *given) {

@@ -12,22 +12,22 @@ typedef struct gw_batch gw_batch;
 
 struct gw_comm {
     gw_context *context;
-    gw_comm *next;        /* of the context's communicators; (L) of context.h */
+    gw_comm *next; /* of the context's communicators; (L) of context.h */
     gw_team *team;
-    gw_shm_coll *coll;      /* NULL: alone on this host, or no shared memory */
+    gw_shm_coll *coll; /* NULL: alone on this host, or no shared memory */
     int rank, size, local_rank, local_size;
-    const char *arch;     /* of the strategy; looked up once */
-    size_t chunk_bytes;   /* likewise; 0: the engine's choice */
+    const char *arch;        /* of the strategy; looked up once */
+    size_t chunk_bytes;      /* likewise; 0: the engine's choice */
     const gw_native *native; /* all-reduces of the transport's library; NULL: none */
-    uint32_t generation;  /* of the job */
-    gw_error error;       /* the first one; written once under the lock, before failed */
+    uint32_t generation;     /* of the job */
+    gw_error error;          /* the first one; written once under the lock, before failed */
     _Atomic bool failed;
-    gw_batch *group;      /* between gw_group_start and gw_group_end; NULL: none is open */
-    gw_batch *spare_batches; /* (L) */
-    size_t *counts;       /* room for the arrays of one uneven call */
+    gw_batch *group;                   /* between gw_group_start and gw_group_end; NULL: none is open */
+    gw_batch *spare_batches;           /* (L) */
+    size_t *counts;                    /* room for the arrays of one uneven call */
     uintptr_t probed[GW_PROBED_PAGES]; /* complements of the numbers of pages that are known to be readable */
-    gw_op_spec planned;   /* (L) the last planned call; calls of its kind reuse the plan */
-    gw_request *requests; /* (L) started, not yet completed by gw_wait or gw_test */
+    gw_op_spec planned;                /* (L) the last planned call; calls of its kind reuse the plan */
+    gw_request *requests;              /* (L) started, not yet completed by gw_wait or gw_test */
 };
 
 struct gw_request {

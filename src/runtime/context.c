@@ -289,8 +289,9 @@ static gw_status join_others(gw_context *context, gw_time until, gw_error *error
 static gw_status check_servers(gw_context *context, int servers, gw_error *error) {
     const gw_transport_type *type = gw_strategy_transport(&context->strategy);
     if (servers && type->launcher)
-        return gw_fail(error, GW_UNSUPPORTED, "transport=%s: %s starts only the ranks that work, so the %d server "
-                                              "processes (--servers) are not among them",
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "transport=%s: %s starts only the ranks that work, so the %d server "
+                       "processes (--servers) are not among them",
                        type->technique.name, type->launcher, servers);
     return gw_strategy_apply_servers(&context->strategy, servers, error);
 }

@@ -26,9 +26,9 @@
 /* A control connection to another rank. (L) */
 typedef struct gw_control_link {
     int rank;
-    int fd;          /* -1: not connected */
-    bool by_lower;   /* the lower rank of the two dialled it */
-    bool dialling;   /* this rank is dialling the other */
+    int fd;        /* -1: not connected */
+    bool by_lower; /* the lower rank of the two dialled it */
+    bool dialling; /* this rank is dialling the other */
     uint8_t in[GW_CONTROL_BYTES];
     size_t in_have;
     uint8_t *out; /* GW_LINK_QUEUE messages, a ring of bytes */
@@ -43,48 +43,48 @@ typedef struct gw_watched {
 
 typedef struct gw_context {
     int rank, world;
-    unsigned fork_depth;  /* of the process that joined (base/fork_descriptors.h); constant */
-    gw_job_env job_env;   /* the job it joined; constant */
-    gw_options options;   /* of the join; its strings are copies. Constant */
-    gw_time deadline; /* ns */
-    bool any_side;    /* quorum=off */
+    unsigned fork_depth;    /* of the process that joined (base/fork_descriptors.h); constant */
+    gw_job_env job_env;     /* the job it joined; constant */
+    gw_options options;     /* of the join; its strings are copies. Constant */
+    gw_time deadline;       /* ns */
+    bool any_side;          /* quorum=off */
     gw_heartbeat heartbeat; /* read by the launcher of an elastic job. Constant after joining; any thread may beat */
     gw_strategy strategy;
-    gw_endpoint *endpoints; /* world entries; constant after joining */
-    int *host_of;           /* world entries; constant after joining */
+    gw_endpoint *endpoints;      /* world entries; constant after joining */
+    int *host_of;                /* world entries; constant after joining */
     gw_connections *connections; /* (P), except gw_connections_dial */
 
     pthread_mutex_t lock;
-    _Atomic int lock_wanted;  /* threads that wait for the lock: the driver releases it for them between polls */
-    pthread_cond_t turn;      /* (L) signalled when operations end and when the driver stops driving */
-    bool driven;              /* (L) a thread is the driver */
-    bool background;          /* (L) the driver is the progress thread: a caller may take over while it sleeps */
-    _Atomic int takers;       /* callers that want to drive: the progress thread stops driving */
-    gw_core *core;            /* (L) */
-    gw_transport *net, *shm;  /* (L) between hosts, within a host; NULL: not in the strategy, or a world of one */
-    gw_control_link *links;   /* (L) by rank; link_count: world, or 0 in a world of one and after retiring */
+    _Atomic int lock_wanted; /* threads that wait for the lock: the driver releases it for them between polls */
+    pthread_cond_t turn;     /* (L) signalled when operations end and when the driver stops driving */
+    bool driven;             /* (L) a thread is the driver */
+    bool background;         /* (L) the driver is the progress thread: a caller may take over while it sleeps */
+    _Atomic int takers;      /* callers that want to drive: the progress thread stops driving */
+    gw_core *core;           /* (L) */
+    gw_transport *net, *shm; /* (L) between hosts, within a host; NULL: not in the strategy, or a world of one */
+    gw_control_link *links;  /* (L) by rank; link_count: world, or 0 in a world of one and after retiring */
     int link_count;
-    uint32_t next_comm;       /* (L) id of the next communicator */
-    gw_comm *comms;           /* (L) */
-    gw_comm *everyone;        /* (L) workers and server processes; one of comms. NULL: no server processes */
-    uint32_t next_reducer;       /* (L) number of the next reducer that server processes join */
-    uint32_t next_serial;     /* (L) serial number of the next reducer with servers */
-    gw_request *spare_requests; /* (L) */
-    gw_flight flight;         /* (L) the last operations */
-    struct gw_trace *trace;   /* (L) the current recording; NULL: none. Callers' threads read it too */
+    uint32_t next_comm;             /* (L) id of the next communicator */
+    gw_comm *comms;                 /* (L) */
+    gw_comm *everyone;              /* (L) workers and server processes; one of comms. NULL: no server processes */
+    uint32_t next_reducer;          /* (L) number of the next reducer that server processes join */
+    uint32_t next_serial;           /* (L) serial number of the next reducer with servers */
+    gw_request *spare_requests;     /* (L) */
+    gw_flight flight;               /* (L) the last operations */
+    struct gw_trace *trace;         /* (L) the current recording; NULL: none. Callers' threads read it too */
     struct gw_job_links *job_links; /* measured link costs; NULL: none. Constant after gw_init */
-    bool shm_everywhere;      /* shared memory works with all ranks of this host; constant after joining */
-    bool oversubscribed;      /* on some machine ranks outnumber cores; constant after gw_init */
-    bool use_shm_coll;        /* shm_everywhere on all ranks: use shm collectives; constant after gw_init */
-    gw_error join_error;      /* (L) while joining */
+    bool shm_everywhere;            /* shared memory works with all ranks of this host; constant after joining */
+    bool oversubscribed;            /* on some machine ranks outnumber cores; constant after gw_init */
+    bool use_shm_coll;              /* shm_everywhere on all ranks: use shm collectives; constant after gw_init */
+    gw_error join_error;            /* (L) while joining */
 
     pthread_t thread;
     bool threaded;
-    int wake;      /* eventfd: wakes the sleeping driver */
-    int kick;      /* eventfd: wakes the progress thread */
-    int events;    /* epoll: connection manager, kick, control links, processes. (P) */
-    gw_watched *watched; /* world entries. (P) */
-    int ended;           /* processes whose end gw_watch_settle has to handle. (P) */
+    int wake;                     /* eventfd: wakes the sleeping driver */
+    int kick;                     /* eventfd: wakes the progress thread */
+    int events;                   /* epoll: connection manager, kick, control links, processes. (P) */
+    gw_watched *watched;          /* world entries. (P) */
+    int ended;                    /* processes whose end gw_watch_settle has to handle. (P) */
     _Atomic bool driver_sleeps;   /* until wake is signalled */
     _Atomic bool progress_sleeps; /* until kick is signalled */
     _Atomic bool stop;

@@ -22,19 +22,19 @@ typedef struct batched_call {
 
 struct gw_batch {
     gw_comm *comm;
-    gw_batch *next;     /* in the communicator's spare list */
+    gw_batch *next; /* in the communicator's spare list */
     batched_call *calls;
     size_t call_count, call_capacity;
-    size_t *counts;     /* copies of the callers' arrays */
+    size_t *counts; /* copies of the callers' arrays */
     size_t count_count, count_capacity;
-    gw_op **ops;        /* (L) call_capacity entries; released with the last reference */
+    gw_op **ops; /* (L) call_capacity entries; released with the last reference */
     size_t op_count;
-    void *fuse;         /* from gw_alloc */
+    void *fuse; /* from gw_alloc */
     size_t fuse_bytes;
-    int references;     /* (L) requests, and a caller that is inside of a call */
-    bool open, blocks;  /* its group is open; it has blocking calls */
-    bool over;          /* (L) all is done, and results are unpacked */
-    gw_status status;   /* (L) of the first call that failed */
+    int references;    /* (L) requests, and a caller that is inside of a call */
+    bool open, blocks; /* its group is open; it has blocking calls */
+    bool over;         /* (L) all is done, and results are unpacked */
+    gw_status status;  /* (L) of the first call that failed */
 };
 
 /* Opening and releasing. (L) is held. */

@@ -133,8 +133,9 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
     if (context->world > 1 && !context->connections)
         return gw_fail(error, GW_INVALID, "gw_shrink: the job has been regrouped since this communicator failed");
     if (context->everyone)
-        return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: server processes (--servers) do not take part in it: start "
-                                              "the job with --elastic and call gw_regroup");
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "gw_shrink: server processes (--servers) do not take part in it: start "
+                       "the job with --elastic and call gw_regroup");
     if (context->world > GW_CONTROL_WORLD_MAX)
         return gw_fail(error, GW_UNSUPPORTED, "gw_shrink: a job of more than %d ranks cannot be shrunk",
                        GW_CONTROL_WORLD_MAX);
@@ -143,8 +144,7 @@ static gw_status check_shrinkable(const gw_comm *comm, gw_error *error) {
 
 /* One attempt: agrees on survivors, then opens their communicator, for which an eighth of the deadline is reserved.
  * Another rank may be lost meanwhile. */
-static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *members, gw_comm **out,
-                             gw_error *error) {
+static gw_status shrink_once(gw_comm *comm, gw_time until, bool *member, int *members, gw_comm **out, gw_error *error) {
     gw_context *context = comm->context;
     int count = 0, place = 0;
     gw_context_lock(context);
@@ -191,9 +191,9 @@ gw_status gw_shrink(gw_comm *comm, gw_comm **out) {
     gw_time until = gw_clock_now() + context->deadline;
     if (!member || !members) status = gw_fail(&error, GW_MEMORY, "out of memory for shrinking");
     else do {
-        error = (gw_error){.rank = -1};
-        status = shrink_once(comm, until, member, members, out, &error);
-    } while (status && lost_another(context, &generation) && gw_clock_now() < until - context->deadline / 8);
+            error = (gw_error){.rank = -1};
+            status = shrink_once(comm, until, member, members, out, &error);
+        } while (status && lost_another(context, &generation) && gw_clock_now() < until - context->deadline / 8);
     free(member);
     free(members);
     return status ? gw_comm_set_last_error(&error) : GW_OK;

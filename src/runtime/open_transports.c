@@ -12,7 +12,7 @@ static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
     gw_intro mine = {.purpose = GW_PURPOSE_DATA, .from = context->rank, .to = peer, .world = context->world,
                      .generation = generation, .stream = (uint32_t)stream};
     gw_status status = gw_connections_dial(context->connections, &context->endpoints[peer].address, 1, &mine,
-                                       gw_clock_now() + context->deadline, &error);
+                                           gw_clock_now() + context->deadline, &error);
     if (status) context->net->ops->refused(context->net, peer, generation, status, error.text);
 }
 

@@ -26,8 +26,10 @@ static void watch_rank(gw_context *context, int rank) {
         fd = -1;
     }
     if (fd < 0)
-        gw_log(GW_LOG_DEBUG, context->rank, "the process of rank %d (%u) cannot be watched: its end is noticed by its "
-                                         "connections alone", rank, (unsigned)endpoint->pid);
+        gw_log(GW_LOG_DEBUG, context->rank,
+               "the process of rank %d (%u) cannot be watched: its end is noticed by its "
+               "connections alone",
+               rank, (unsigned)endpoint->pid);
     context->watched[rank].fd = fd;
 }
 

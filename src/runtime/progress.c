@@ -19,12 +19,12 @@
 #define SPIN (100 * GW_MILLISECOND / 1000)
 #define SPIN_YIELDING (800 * GW_MILLISECOND / 1000) /* yielding while spinning takes the core from nobody */
 /* Polls of the fast path before a call becomes an operation. */
-#define FAST_WATCHES 8    /* of a shm collective */
-#define YIELD_POLLS 16    /* where ranks share cores, with a yield between polls */
-#define NATIVE_POLLS 1000 /* of a transport's library, which progresses only while it is polled */
-#define SPIN_SHIFT_MAX 5  /* the shortest spin: SPIN / 32 */
+#define FAST_WATCHES 8                   /* of a shm collective */
+#define YIELD_POLLS 16                   /* where ranks share cores, with a yield between polls */
+#define NATIVE_POLLS 1000                /* of a transport's library, which progresses only while it is polled */
+#define SPIN_SHIFT_MAX 5                 /* the shortest spin: SPIN / 32 */
 #define ENDED_POLL (10 * GW_MILLISECOND) /* period of gw_watch_settle while the end of a process is unsettled */
-#define SLEEP_MAX_MS 50   /* longest sleep of a driver: deadlines are checked this often */
+#define SLEEP_MAX_MS 50                  /* longest sleep of a driver: deadlines are checked this often */
 
 void gw_context_lock(gw_context *context) {
     if (pthread_mutex_trylock(&context->lock) == 0) return;

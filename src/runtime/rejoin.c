@@ -10,7 +10,9 @@
 #include "runtime/context.h"
 
 #define POLL_US 5000 /* period of reading the roster while waiting for a new one */
-#define LAUNCHER_SLACK GW_SECOND /* wait so long after the deadline, by which the launcher has killed a hanging rank */
+#define LAUNCHER_SLACK                                                                                                 \
+    GW_SECOND /* wait so long after the deadline, by which the launcher has killed a hanging rank                      \
+               */
 
 static char *copied(const char *text, bool *fits) {
     char *copy = text ? strdup(text) : NULL;
@@ -72,7 +74,7 @@ static bool poll_roster(gw_job_env *job_env, const gw_heartbeat *heartbeat) {
 /* A join that fails because others die is repeated with the next roster; each generation has its own deadline.
  * heartbeat: of the last generation, whose progress thread has ended; NULL: this is the first. */
 static gw_status join_generation(gw_context **context, const gw_options *options, gw_job_env *job_env, gw_time deadline,
-                             const gw_heartbeat *heartbeat, gw_error *error) {
+                                 const gw_heartbeat *heartbeat, gw_error *error) {
     gw_time until = join_deadline(job_env, deadline);
     for (;;) {
         gw_error failed = {.rank = -1};

@@ -19,7 +19,7 @@ typedef struct gw_lapack gw_lapack; /* lapack.c: the functions that were loaded 
 typedef struct gw_observation {
     double at[GW_GAUSSIAN_AXES]; /* each from 0 to 1 */
     double value;
-    double variance;             /* of the noise in value */
+    double variance; /* of the noise in value */
 } gw_observation;
 
 typedef struct gw_gaussian {
@@ -27,9 +27,9 @@ typedef struct gw_gaussian {
     int axes, count;
     const gw_observation *seen; /* the caller's */
     double mean;
-    double length[GW_GAUSSIAN_AXES], signal; /* of the kernel; signal: standard deviation */
+    double length[GW_GAUSSIAN_AXES], signal;                /* of the kernel; signal: standard deviation */
     double factor[GW_GAUSSIAN_POINTS * GW_GAUSSIAN_POINTS]; /* Cholesky, lower, column by column */
-    double weights[GW_GAUSSIAN_POINTS]; /* covariance^-1 * (values - mean) */
+    double weights[GW_GAUSSIAN_POINTS];                     /* covariance^-1 * (values - mean) */
 } gw_gaussian;
 
 typedef struct gw_expectation {

@@ -15,10 +15,10 @@
 #include "schedule/schedule_table.h"
 
 typedef struct gw_schedule_tensor {
-    size_t count;     /* elements */
-    size_t element;   /* bytes of one */
-    int kind;         /* only tensors of one kind are fused */
-    bool whole;       /* never cut */
+    size_t count;   /* elements */
+    size_t element; /* bytes of one */
+    int kind;       /* only tensors of one kind are fused */
+    bool whole;     /* never cut */
 } gw_schedule_tensor;
 
 /* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */
@@ -55,20 +55,20 @@ typedef enum gw_bucket_state {
 typedef struct gw_bucket {
     int first_range, ranges; /* tensors in forward order */
     size_t bytes;
-    int priority;          /* lower is needed sooner */
+    int priority; /* lower is needed sooner */
     gw_bucket_state state;
-    int missing;           /* ranges whose gradient is not ready */
-    uint64_t readied;      /* number of steps in which it has been ready */
-    bool in_flight;        /* it holds credit */
+    int missing;      /* ranges whose gradient is not ready */
+    uint64_t readied; /* number of steps in which it has been ready */
+    bool in_flight;   /* it holds credit */
 } gw_bucket;
 
 typedef struct gw_schedule gw_schedule;
 
 typedef struct gw_policy {
     gw_technique technique;
-    bool reorders; /* starts the ready bucket of lowest priority. Ranks have different buckets ready, so one rank
-                      decides for all. Without credit_bytes: one bucket at a time */
-    bool splits;   /* reduce-scatter and all-gather are started separately */
+    bool reorders;       /* starts the ready bucket of lowest priority. Ranks have different buckets ready, so one rank
+                            decides for all. Without credit_bytes: one bucket at a time */
+    bool splits;         /* reduce-scatter and all-gather are started separately */
     bool after_backward; /* nothing starts before the backward pass ends: the baseline that others are compared with */
     /* From the values of the technique's parameters, in their order. */
     gw_schedule_settings (*settings)(const double *values);

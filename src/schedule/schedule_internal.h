@@ -15,10 +15,10 @@ struct gw_schedule {
     gw_tensor_range *ranges;
     int range_count, range_room;
     int *first_bucket, *last_bucket; /* of each tensor; -1: it has no elements */
-    bool *picked;        /* of each tensor; scratch of policies that rank buckets */
-    int cursor;          /* in-order policies: how many starts of this step have been made */
-    uint64_t steps_over; /* backward passes that have ended */
-    int in_flight;       /* buckets */
+    bool *picked;                    /* of each tensor; scratch of policies that rank buckets */
+    int cursor;                      /* in-order policies: how many starts of this step have been made */
+    uint64_t steps_over;             /* backward passes that have ended */
+    int in_flight;                   /* buckets */
     size_t in_flight_bytes;
 };
 

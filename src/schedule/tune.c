@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    CONTEST = 4,      /* trials at the end, of the best and the preset in turns */
-    STEPS_MAX = 16,   /* timed steps of a trial that are used, at most */
+    CONTEST = 4,    /* trials at the end, of the best and the preset in turns */
+    STEPS_MAX = 16, /* timed steps of a trial that are used, at most */
     SEARCH = GW_TUNE_TRIALS - CONTEST,
 };
 #define WORTH 0.004      /* the search ends when the expected improvement is less than this part of a step */
@@ -22,12 +22,12 @@ struct gw_tuner {
     gw_tune_trial trials[GW_TUNE_TRIALS];
     gw_observation seen[GW_TUNE_TRIALS]; /* of the same trials */
     int told;
-    double next[GW_TUNE_AXES]; /* in the unit cube: the point given last */
+    double next[GW_TUNE_AXES];   /* in the unit cube: the point given last */
     double values[GW_TUNE_AXES]; /* the same as sizes */
     stage stage;
-    int best;                  /* COMPARING, OVER: the trial that the search found */
-    int compared;              /* trials of the contest */
-    bool keeps_best;           /* OVER */
+    int best;        /* COMPARING, OVER: the trial that the search found */
+    int compared;    /* trials of the contest */
+    bool keeps_best; /* OVER */
     double gain;
     gw_gaussian process;
 };

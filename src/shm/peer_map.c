@@ -123,8 +123,7 @@ void gw_peer_map_close(gw_peer_map *peer_map) {
     for (int id = 0; peer_map->own && id < GW_PEER_MAP_SEGMENTS; id++)
         if (peer_map->own[id].base) gw_segment_close(&peer_map->own[id]);
     if (peer_map->page) gw_segment_close(&peer_map->segment);
-    for (int end = 0; end < 2; end++)
-        gw_fd_close(peer_map->bell[end]);
+    for (int end = 0; end < 2; end++) gw_fd_close(peer_map->bell[end]);
     free(peer_map->peers);
     free(peer_map->own);
     free(peer_map);
@@ -152,8 +151,7 @@ static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record,
     char path[64];
     struct stat about;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->fd);
-    if (stat(path, &about))
-        return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s", path, strerror(errno));
+    if (stat(path, &about)) return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s", path, strerror(errno));
     if ((uint32_t)about.st_ino != record->inode || (uint64_t)about.st_size <= sizeof(gw_peer_map_page))
         return gw_fail(error, GW_UNSUPPORTED, "%s is not its shared page", path);
     gw_segment_name name = {.pid = record->pid, .fd = record->fd, .inode = (uint64_t)about.st_ino,
@@ -175,7 +173,7 @@ static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record,
 }
 
 gw_status gw_peer_map_attach(gw_peer_map *peer_map, int rank, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
-                            gw_error *error) {
+                             gw_error *error) {
     endpoint_record mine, theirs;
     memcpy(&theirs, endpoint, sizeof theirs);
     fill_endpoint(peer_map, &mine);

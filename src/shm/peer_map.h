@@ -61,22 +61,22 @@ typedef struct gw_mapping {
 } gw_mapping;
 
 typedef struct gw_peer_map_peer {
-    gw_segment segment;    /* its page */
+    gw_segment segment;     /* its page */
     gw_peer_map_page *page; /* NULL: not reached through shared memory */
     int pid;
-    int bell;               /* its doorbell's writing end */
-    uint32_t changes;       /* of its table, when mappings were last swept */
-    gw_mapping **mappings;  /* by entry */
+    int bell;              /* its doorbell's writing end */
+    uint32_t changes;      /* of its table, when mappings were last swept */
+    gw_mapping **mappings; /* by entry */
 } gw_peer_map_peer;
 
 typedef struct gw_peer_map {
     gw_segment segment;
     gw_peer_map_page *page;
     int rank, world;
-    int bell[2]; /* pipe: reading and writing end */
-    gw_segment *own;        /* the segments of the table, by entry */
-    uint32_t last_found;    /* entry that gw_peer_map_find found last */
-    uint32_t unmapped;      /* counts unmapped segments of peers; a user of an unpinned mapping compares it */
+    int bell[2];             /* pipe: reading and writing end */
+    gw_segment *own;         /* the segments of the table, by entry */
+    uint32_t last_found;     /* entry that gw_peer_map_find found last */
+    uint32_t unmapped;       /* counts unmapped segments of peers; a user of an unpinned mapping compares it */
     gw_peer_map_peer *peers; /* by rank */
 } gw_peer_map;
 
@@ -88,7 +88,7 @@ void *gw_peer_map_user_area(void *page);
 void gw_peer_map_endpoint(const gw_peer_map *peer_map, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
 /* GW_UNSUPPORTED and the reason if this pair cannot use shared memory. */
 gw_status gw_peer_map_attach(gw_peer_map *peer_map, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
-                            gw_error *error);
+                             gw_error *error);
 
 /* Call it between a store of something new and the load of sleeping, if the store itself is not sequentially
  * consistent. */

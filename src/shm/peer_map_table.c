@@ -48,8 +48,8 @@ bool gw_peer_map_find(gw_peer_map *peer_map, const void *memory, size_t bytes, g
     if (id >= entries) return false;
     peer_map->last_found = id;
     *where = (gw_shm_ref){.id = id,
-                         .version = atomic_load_explicit(&peer_map->page->table[id].version, memory_order_relaxed),
-                         .offset = (uint64_t)((uintptr_t)memory - (uintptr_t)peer_map->own[id].base)};
+                          .version = atomic_load_explicit(&peer_map->page->table[id].version, memory_order_relaxed),
+                          .offset = (uint64_t)((uintptr_t)memory - (uintptr_t)peer_map->own[id].base)};
     return true;
 }
 

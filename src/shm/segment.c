@@ -121,8 +121,8 @@ gw_status gw_segment_open(gw_segment *segment, const gw_segment_name *name, bool
     }
     gw_fd_close(fd);
     if (why)
-        return gw_fail(error, GW_UNSUPPORTED, "shared memory of process %d could not be used (%s): %s",
-                       (int)name->pid, path, why);
+        return gw_fail(error, GW_UNSUPPORTED, "shared memory of process %d could not be used (%s): %s", (int)name->pid,
+                       path, why);
     if (committed && name->bytes <= POPULATE_BYTES_MAX) gw_segment_populate(base, name->bytes);
     *segment = (gw_segment){.base = base, .bytes = name->bytes, .fd = -1, .inode = name->inode};
     return GW_OK;

@@ -50,7 +50,7 @@ void gw_shm_coll_wake(gw_shm_coll *coll) {
 }
 
 gw_status gw_shm_coll_open(gw_shm_coll **out, gw_peer_map *peer_map, const int *members, int count, int self,
-                        uint64_t key, gw_error *error) {
+                           uint64_t key, gw_error *error) {
     for (int m = 0; m < count; m++)
         if (m != self && !peer_map->peers[members[m]].page)
             return gw_fail_rank(error, GW_UNSUPPORTED, members[m], "rank %d cannot be reached through shared memory",

@@ -32,7 +32,7 @@
 /* One operation; count, lanes, counts, root, dst_wide and reduction are the same on all members. */
 typedef struct gw_shm_coll_op {
     gw_shm_task task;
-    uint64_t number;    /* the caller's number, for error messages */
+    uint64_t number; /* the caller's number, for error messages */
     /* Of all that must agree; members that differ get GW_MISMATCH. The third word counts only if
      * GW_SHM_COLL_THREE_WORDS is set in the first. */
     uint64_t signature[GW_SHM_COLL_SIGNATURE];
@@ -40,11 +40,11 @@ typedef struct gw_shm_coll_op {
     const void *in; /* count elements; may equal out. Not read by ALLGATHER */
     void *out;      /* laid out like in: REDUCE_SCATTER touches only the own part of it */
     size_t count;
-    int lanes;            /* REDUCE_SCATTER, ALLGATHER: members 0..lanes-1 own a part each, cut as by gw_part */
+    int lanes; /* REDUCE_SCATTER, ALLGATHER: members 0..lanes-1 own a part each, cut as by gw_part */
     /* lengths of these parts: lanes entries that sum to count, valid until done; NULL: even parts */
     const size_t *counts;
-    int root;             /* BROADCAST: member index */
-    bool dst_wide;        /* REDUCE_SCATTER: out has the accumulator type, and results are not finished */
+    int root;      /* BROADCAST: member index */
+    bool dst_wide; /* REDUCE_SCATTER: out has the accumulator type, and results are not finished */
 } gw_shm_coll_op;
 
 typedef struct gw_shm_coll gw_shm_coll;

@@ -43,7 +43,7 @@ typedef struct coll_entry {
     uint64_t finished; /* operations this member had finished when it arrived */
     coll_call call;
     alignas(GW_CACHE_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
-    _Atomic uint64_t done;                  /* chunks of the part that are finished */
+    _Atomic uint64_t done;                        /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is in the slot (slots) */
     alignas(GW_CACHE_LINE) _Atomic uint64_t served;
     uint64_t third_word; /* of the signature, if its first word says so */
@@ -59,20 +59,20 @@ typedef struct coll_data {
 /* One member's progress since the object was opened; written by that member. */
 typedef struct coll_progress {
     alignas(2 * GW_CACHE_LINE) _Atomic uint64_t finished; /* operations */
-    _Atomic uint64_t filled;                        /* windows copied in */
-    _Atomic uint64_t reduced;                       /* windows whose own chunk is combined */
-    _Atomic uint64_t drained;                       /* windows copied out */
-    _Atomic uint32_t cpu;                           /* on which it arrived last, if members share cores */
+    _Atomic uint64_t filled;                              /* windows copied in */
+    _Atomic uint64_t reduced;                             /* windows whose own chunk is combined */
+    _Atomic uint64_t drained;                             /* windows copied out */
+    _Atomic uint32_t cpu;                                 /* on which it arrived last, if members share cores */
 } coll_progress;
 
 /* The segment: this page, progress of p members, GW_SHM_COLL_DEPTH slots of p entries, as many of data, p staging
  * areas. The first member sets the limits. */
 typedef struct coll_page {
     alignas(2 * GW_CACHE_LINE) _Atomic uint32_t joined; /* members that have mapped the segment */
-    uint32_t inline_bytes;                        /* of the largest inline operation but all-reduce */
-    uint32_t slots_read_bytes;                    /* as COLL_SLOTS_READ_BYTES */
-    uint32_t fixed_bytes;                         /* of the largest operation whose parts are not claimed */
-    uint32_t oversubscribed;                      /* there are more members than cores */
+    uint32_t inline_bytes;                              /* of the largest inline operation but all-reduce */
+    uint32_t slots_read_bytes;                          /* as COLL_SLOTS_READ_BYTES */
+    uint32_t fixed_bytes;                               /* of the largest operation whose parts are not claimed */
+    uint32_t oversubscribed;                            /* there are more members than cores */
     alignas(GW_CACHE_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
 } coll_page;
 
@@ -111,8 +111,8 @@ struct gw_shm_coll {
 
     /* cached results of the last operation, valid for an equal one: computing them again would outweigh a small
      * operation */
-    gw_shm_coll_op last_op;  /* the operation that parts are cut for */
-    bool own_found;          /* own_in and own_out are its buffers, as long as this rank's table has these counts: */
+    gw_shm_coll_op last_op; /* the operation that parts are cut for */
+    bool own_found;         /* own_in and own_out are its buffers, as long as this rank's table has these counts: */
     gw_shm_ref own_in, own_out;
     uint32_t own_entries, own_changes;
     coll_mode chunks_mode;   /* chunk_elements and window_count are those of this mode; COLL_INLINE: of none */
@@ -125,8 +125,8 @@ struct gw_shm_coll {
     bool arrived;  /* all members have arrived and agree; sides are resolved */
     bool fixed;    /* direct: parts are left to their owners */
     coll_mode mode;
-    int seen;      /* members whose arrival has been seen, from member 0 on */
-    bool pinned;   /* mappings of sides are pinned */
+    int seen;    /* members whose arrival has been seen, from member 0 on */
+    bool pinned; /* mappings of sides are pinned */
     coll_side *sides;
     size_t element, wide_element; /* bytes */
     size_t chunk_elements;        /* elements of a chunk (direct, staged) */

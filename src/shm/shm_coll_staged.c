@@ -136,7 +136,7 @@ static size_t reduce_window(gw_shm_coll *coll, uint64_t window) {
     gw_shm_coll_combine(op, coll->dst, destinations, coll->src, sources, count);
     if (staged && bypass) /* the own output holds it too */
         gw_copy_nontemporal(staged_result(coll, coll->self, window), own->out + offset * coll->element,
-                     count * coll->element);
+                            count * coll->element);
     return count * coll->element;
 }
 

@@ -25,11 +25,11 @@ struct gw_flow_net {
     gw_events *events;
     link *links;
     int count;
-    uint64_t round;     /* number of the settling, for `visited` */
-    bool bursty;        /* some link has a burst */
-    int *dirty;         /* dirty_count links whose flows have changed */
+    uint64_t round; /* number of the settling, for `visited` */
+    bool bursty;    /* some link has a burst */
+    int *dirty;     /* dirty_count links whose flows have changed */
     int dirty_count;
-    int *group;         /* links of the group that is being settled */
+    int *group;          /* links of the group that is being settled */
     gw_net_flow **flows; /* of the group */
     size_t flow_room;
     struct chunk *chunks; /* memory of lines */
@@ -131,7 +131,6 @@ static double take_tokens(gw_flow_net *net, const gw_net_flow *flow, double byte
     for (int i = 0; i < flow->hops; i++) net->links[flow->lines[i].link].tokens -= bytes;
     return bytes;
 }
-
 
 static bool shares_a_link(const gw_net_flow *flow) {
     for (int i = 0; i < flow->hops; i++)

@@ -22,7 +22,7 @@ typedef struct gw_net_flow gw_net_flow;
 typedef void gw_net_flow_fn(gw_net_flow *flow, void *ctx);
 
 struct gw_net_flow {
-    gw_event over;        /* end of the load; first member: a pointer to it is one to the flow */
+    gw_event over; /* end of the load; first member: a pointer to it is one to the flow */
     gw_flow_net *net;
     gw_net_flow_fn *done; /* the load has ended; may load the flow again */
     double left;          /* bytes left at `since` */

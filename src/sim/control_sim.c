@@ -115,9 +115,9 @@ gw_status gw_control_sim_team(gw_control_sim_rank *self, gw_team **team, uint32_
         members[count++] = r;
     }
     gw_topology topology = {.world = count, .host_of = host};
-    gw_status status = place < 0 ? gw_fail(error, GW_INVALID, "it is not one of the %d members", count)
-                                 : gw_team_open(team, gw_core_engine(self->core), id, place, members, &topology, NULL,
-                                                error);
+    gw_status status = place < 0
+                           ? gw_fail(error, GW_INVALID, "it is not one of the %d members", count)
+                           : gw_team_open(team, gw_core_engine(self->core), id, place, members, &topology, NULL, error);
     free(members);
     return status;
 }

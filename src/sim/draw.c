@@ -41,8 +41,8 @@ const char *gw_draw_setting(gw_rng *rng, const gw_technique *technique, char tex
         char value[GW_PARAM_TEXT_BYTES];
         if (!is_drawn(p)) continue;
         gw_param_print(p, draw_value(rng, p), value);
-        used += (size_t)snprintf(text + used, GW_TECHNIQUE_TEXT_BYTES - used, "%c%s=%s",
-                                 strchr(text, ':') ? ',' : ':', p->name, value);
+        used += (size_t)snprintf(text + used, GW_TECHNIQUE_TEXT_BYTES - used, "%c%s=%s", strchr(text, ':') ? ',' : ':',
+                                 p->name, value);
     }
     return text;
 }

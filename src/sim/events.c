@@ -14,8 +14,7 @@ static void put(gw_events *events, size_t place, gw_event *event) {
 
 static void rise(gw_events *events, size_t place) {
     gw_event *event = events->heap[place];
-    for (; place > 1 && before(event, events->heap[place / 2]); place /= 2)
-        put(events, place, events->heap[place / 2]);
+    for (; place > 1 && before(event, events->heap[place / 2]); place /= 2) put(events, place, events->heap[place / 2]);
     put(events, place, event);
 }
 

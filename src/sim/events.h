@@ -12,9 +12,9 @@ typedef struct gw_event gw_event;
 typedef void gw_event_fn(gw_event *event, void *ctx);
 
 struct gw_event {
-    double at;       /* seconds */
-    uint64_t order;  /* among events of the same time */
-    size_t place;    /* index in the heap, from 1; 0: not pending */
+    double at;      /* seconds */
+    uint64_t order; /* among events of the same time */
+    size_t place;   /* index in the heap, from 1; 0: not pending */
     gw_event_fn *act;
 };
 

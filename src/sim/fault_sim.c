@@ -10,7 +10,7 @@
 #include "sim/control_sim.h"
 #include "sim/fault_sim_scenario.h"
 
-static const char *const fault_names[GW_SIM_FAULTS] = {"none", "kill",  "kill two", "partition", "stop",
+static const char *const fault_names[GW_SIM_FAULTS] = {"none",  "kill", "kill two", "partition", "stop",
                                                        "pause", "slow", "mismatch", "abort"};
 
 const char *gw_sim_fault_name(gw_sim_fault fault) { return fault_names[fault]; }
@@ -29,18 +29,18 @@ typedef struct sim_rank {
     fault_sim *sim;
     gw_team *team;
     sim_op ops[GW_SIM_OPERATIONS_MAX]; /* in the order of starting: gw_sim_order tells the call */
-    int started, finished; /* calls */
-    gw_time start_at;      /* of the next call: the rank computes until then */
+    int started, finished;             /* calls */
+    gw_time start_at;                  /* of the next call: the rank computes until then */
     gw_rng rng;
-    bool over;             /* all calls made, or failed */
-    gw_error error;        /* the first reported */
-    bool shrinking;        /* gw_shrink is in progress, */
-    gw_time shrink_until;  /* with this deadline, */
+    bool over;                  /* all calls made, or failed */
+    gw_error error;             /* the first reported */
+    bool shrinking;             /* gw_shrink is in progress, */
+    gw_time shrink_until;       /* with this deadline, */
     uint32_t shrink_generation; /* started in this generation */
-    gw_team *survivors;    /* of the newest generation; NULL: not agreed */
-    sim_op survivors_op;   /* the survivors' call in progress */
-    int survivors_right;   /* their calls with the right result, of GW_SIM_CALLS_AFTER */
-    gw_error last;         /* of the newest generation */
+    gw_team *survivors;         /* of the newest generation; NULL: not agreed */
+    sim_op survivors_op;        /* the survivors' call in progress */
+    int survivors_right;        /* their calls with the right result, of GW_SIM_CALLS_AFTER */
+    gw_error last;              /* of the newest generation */
 } sim_rank;
 
 struct fault_sim {

@@ -9,7 +9,7 @@
 
 typedef enum gw_sim_fault {
     GW_SIM_NONE,
-    GW_SIM_KILL,      /* one rank dies during the program */
+    GW_SIM_KILL, /* one rank dies during the program */
     GW_SIM_KILL_TWO,
     GW_SIM_PARTITION, /* two sides cannot reach each other */
     GW_SIM_STOP,      /* one rank stops for longer than the deadline */
@@ -23,13 +23,13 @@ typedef enum gw_sim_fault {
 const char *gw_sim_fault_name(gw_sim_fault fault);
 
 typedef struct gw_fault_sim_outcome {
-    bool ok;            /* every check passed */
-    char text[600];     /* the first that failed, or "" */
+    bool ok;        /* every check passed */
+    char text[600]; /* the first that failed, or "" */
     int world, operations;
     gw_sim_fault fault;
-    int right, failed;  /* operations with the right result, and with an error, over all ranks */
+    int right, failed; /* operations with the right result, and with an error, over all ranks */
     uint64_t events;
-    double seconds;     /* of virtual time */
+    double seconds; /* of virtual time */
 } gw_fault_sim_outcome;
 
 /* Runs the scenario of this seed. world 0: the seed decides. The same seed gives the same outcome. */

@@ -33,7 +33,7 @@ typedef struct gw_sim_scenario {
     int *host_of; /* world entries, owned */
     gw_time latency, jitter, deadline;
     double bytes_per_second;
-    int calls, ahead;         /* ahead: operations that a rank has in flight at once */
+    int calls, ahead; /* ahead: operations that a rank has in flight at once */
     gw_sim_call call[GW_SIM_OPERATIONS_MAX];
     gw_sim_fault fault;
     gw_time fault_at;

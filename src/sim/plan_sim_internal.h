@@ -22,9 +22,9 @@ typedef struct waiter {
 struct sim_stream {
     part *of;
     sim_stream *queued_next;
-    waiter *waiters;  /* streams that wait for this one */
-    waiter wait[2];   /* of this stream: before it posts or sends, before it acts */
-    sim_stream *other; /* the matching stream of the peer */
+    waiter *waiters;               /* streams that wait for this one */
+    waiter wait[2];                /* of this stream: before it posts or sends, before it acts */
+    sim_stream *other;             /* the matching stream of the peer */
     struct connection *connection; /* that carries a send stream's messages, or a receive stream's grants */
     uint64_t steps;
     uint64_t large_to; /* receive: the last large message, counted from 1; 0: none */
@@ -46,10 +46,10 @@ struct part {
     gw_plan plan;
     sim_stream *streams;
     int rank;
-    uint64_t left;       /* steps of all streams */
-    uint64_t coll_left;  /* host-local collectives not yet begun */
+    uint64_t left;      /* steps of all streams */
+    uint64_t coll_left; /* host-local collectives not yet begun */
     bool started, has_coll;
-    part *next;          /* in the list of finished parts, or in the rank's queue of host-local collectives */
+    part *next; /* in the list of finished parts, or in the rank's queue of host-local collectives */
 };
 
 struct gw_plan_sim_op {
@@ -135,7 +135,7 @@ void *gw_plan_sim_memory(gw_plan_sim *sim, size_t bytes); /* NULL: out of memory
 void gw_plan_sim_queue(gw_plan_sim *sim, sim_stream *l);
 void gw_plan_sim_drain(gw_plan_sim *sim);
 void gw_plan_sim_arrived(gw_plan_sim *sim, sim_stream *l);
-void gw_plan_sim_complete(gw_plan_sim *sim, sim_stream *l); /* one step */
+void gw_plan_sim_complete(gw_plan_sim *sim, sim_stream *l);     /* one step */
 void gw_plan_sim_release(gw_plan_sim *sim, gw_plan_sim_op *op); /* decrements `unfinished`; frees it at 0 */
 
 /* plan_sim_wire.c */

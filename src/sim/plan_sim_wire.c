@@ -145,9 +145,7 @@ void gw_plan_sim_grant(gw_plan_sim *sim, sim_stream *l) {
     put_on(sim, l->connection, &(message){.grant = l, .granted = l->granted, .urgency = GW_URGENT_SIGNAL});
 }
 
-void gw_plan_sim_announce(gw_plan_sim *sim, sim_stream *l) {
-    put_on(sim, l->connection, &(message){.head = l->other});
-}
+void gw_plan_sim_announce(gw_plan_sim *sim, sim_stream *l) { put_on(sim, l->connection, &(message){.head = l->other}); }
 
 gw_status gw_plan_sim_send_message(gw_plan_sim *sim, int from, int to, double bytes, int tag, gw_error *error) {
     connection *c = gw_plan_sim_connect(sim, from, to, error);
@@ -185,8 +183,7 @@ gw_status gw_plan_sim_open_colls(gw_plan_sim *sim, gw_error *error) {
     const gw_topology *t = &sim->config.topology;
     sim->colls = calloc((size_t)sim->hosts + 1, sizeof *sim->colls);
     sim->coll_streams = calloc((size_t)sim->ranks + 1, sizeof *sim->coll_streams);
-    if (!sim->colls || !sim->coll_streams)
-        return gw_fail(error, GW_MEMORY, "out of memory for %d hosts", sim->hosts);
+    if (!sim->colls || !sim->coll_streams) return gw_fail(error, GW_MEMORY, "out of memory for %d hosts", sim->hosts);
     for (int rank = 0; rank < sim->ranks; rank++) sim->colls[gw_topology_host(t, rank)].locals++;
     sim_stream **streams = sim->coll_streams;
     for (int host = 0; host < sim->hosts; host++) {

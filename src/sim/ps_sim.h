@@ -18,17 +18,17 @@
 
 typedef struct gw_ps_sim {
     uint64_t seed;
-    int workers;                          /* members 0 to workers - 1 */
-    int apart;                            /* server processes: members after the workers; 0: servers run in workers */
-    int steps;                            /* of each worker */
+    int workers; /* members 0 to workers - 1 */
+    int apart;   /* server processes: members after the workers; 0: servers run in workers */
+    int steps;   /* of each worker */
     int tensors;
     size_t count[GW_PS_SIM_TENSORS_MAX]; /* floats */
-    gw_time pace[GW_PS_SIM_MEMBERS_MAX];   /* maximum compute time of a step, ns */
-    gw_time latency, jitter;              /* ns */
+    gw_time pace[GW_PS_SIM_MEMBERS_MAX]; /* maximum compute time of a step, ns */
+    gw_time latency, jitter;             /* ns */
     double bytes_per_second;
-    int losses;                           /* maximum number of processes that are killed, one after the other */
-    bool back;                            /* a killed process is restarted; otherwise the others go on without it */
-    bool meets;                           /* workers pass a barrier after their last step, before they leave */
+    int losses; /* maximum number of processes that are killed, one after the other */
+    bool back;  /* a killed process is restarted; otherwise the others go on without it */
+    bool meets; /* workers pass a barrier after their last step, before they leave */
     gw_strategy strategy;
 } gw_ps_sim;
 

@@ -28,7 +28,7 @@ static void check_own(process *p, int tensor, size_t element, int count) {
     int used = count - (int)p->now.before[element], begun = p->now.begun[tensor];
     if (rule_of(p->job).spare ? used < 0 || used > begun : used != begun)
         gw_ps_sim_broken(p->job, "member %d has pushed tensor %d %d times, and its answer counts %d", p->member, tensor,
-                          begun, used);
+                         begun, used);
 }
 
 /* Checks the pushes of another worker that was present when the answer was given. */
@@ -45,11 +45,13 @@ static void check_other(process *p, int tensor, const process *other, size_t ele
     if (!rule.at_once || rule.staleness == UINT64_MAX) return;
     long staleness = (long)rule.staleness;
     if (mine - theirs > staleness)
-        gw_ps_sim_broken(p->job, "member %d is let go on at %ld in tensor %d, while member %d is at %ld: leads by more "
-                          "than %ld", p->member, mine, tensor, other->member, theirs, staleness);
+        gw_ps_sim_broken(p->job,
+                         "member %d is let go on at %ld in tensor %d, while member %d is at %ld: leads by more "
+                         "than %ld",
+                         p->member, mine, tensor, other->member, theirs, staleness);
     if (theirs - mine > staleness + 1)
         gw_ps_sim_broken(p->job, "member %d is at %ld in tensor %d, and member %d has been let go on to %ld", p->member,
-                          mine, tensor, other->member, theirs);
+                         mine, tensor, other->member, theirs);
 }
 
 void gw_ps_sim_check_pull(process *p, int tensor) {
@@ -98,7 +100,8 @@ static float *weights_now(job *j) {
     float *weights = calloc(j->total + 1, sizeof *weights);
     if (!weights) abort();
     if (gw_ps_sim_keeps(j)) read_servers(j, weights);
-    else for (size_t i = 0; i < j->total; i++) weights[i] = j->members[j->member_of[0]].weights[i];
+    else
+        for (size_t i = 0; i < j->total; i++) weights[i] = j->members[j->member_of[0]].weights[i];
     return weights;
 }
 

@@ -28,7 +28,7 @@ typedef struct gw_ps_sim_job gw_ps_sim_job;
 /* Pushes of one process, and the counts at its start. */
 typedef struct gw_ps_sim_life {
     int begun[GW_PS_SIM_TENSORS_MAX], answered[GW_PS_SIM_TENSORS_MAX]; /* pushes by tensor */
-    uint32_t begun_in[GW_PS_SIM_TENSORS_MAX]; /* generation in which the last push began */
+    uint32_t begun_in[GW_PS_SIM_TENSORS_MAX];                          /* generation in which the last push began */
     float *before; /* each weight at the start of this process; NULL: no such process */
 } gw_ps_sim_life;
 
@@ -36,18 +36,18 @@ typedef struct gw_ps_sim_process {
     gw_control_sim_rank base; /* first; rank: of this generation */
     gw_ps_sim_job *job;
     int member;
-    bool lives, fresh;   /* fresh: not yet regrouped with the others */
-    uint32_t born;       /* the generation in which it was started */
-    bool failed;         /* its core has reported a loss */
+    bool lives, fresh; /* fresh: not yet regrouped with the others */
+    uint32_t born;     /* the generation in which it was started */
+    bool failed;       /* its core has reported a loss */
     gw_team *team;
     gw_step_engine *step_engine; /* NULL: not committed yet */
     gw_progress_callback callback;
     float *gradients, *weights, *flat;
     gw_ps_sim_phase phase;
     int tensor;
-    uint64_t first;      /* the number of its first step */
-    int steps_done;      /* by this process */
-    gw_time until;       /* end of its compute */
+    uint64_t first; /* the number of its first step */
+    int steps_done; /* by this process */
+    gw_time until;  /* end of its compute */
     gw_rng rng;
     gw_ps_sim_life now, past; /* past: of the previous process of this member, until it is checked */
 } gw_ps_sim_process;
@@ -57,15 +57,15 @@ struct gw_ps_sim_job {
     const gw_ps_sim *spec;
     gw_ps_sim_outcome *outcome;
     gw_rng rng;
-    int generation;      /* from 0; the next begins after each loss */
+    int generation; /* from 0; the next begins after each loss */
     gw_ps_sim_process members[GW_PS_SIM_MEMBERS_MAX];
-    int member_of[GW_PS_SIM_MEMBERS_MAX]; /* member id of each rank of this generation */
+    int member_of[GW_PS_SIM_MEMBERS_MAX];    /* member id of each rank of this generation */
     size_t at[GW_PS_SIM_TENSORS_MAX], total; /* offset of each tensor in gradients and weights; floats */
-    bool counts;         /* weights count pushes exactly */
-    bool loss;           /* a process was killed in this generation */
-    int kill_after;      /* events until the next kill */
-    bool regrouping;     /* gw_ps_sim_regroup is running */
-    int interrupt_after; /* steps of regrouping until another loss; -1: none */
+    bool counts;                             /* weights count pushes exactly */
+    bool loss;                               /* a process was killed in this generation */
+    int kill_after;                          /* events until the next kill */
+    bool regrouping;                         /* gw_ps_sim_regroup is running */
+    int interrupt_after;                     /* steps of regrouping until another loss; -1: none */
 };
 
 static inline int gw_ps_sim_members(const gw_ps_sim *s) { return s->workers + s->apart; }

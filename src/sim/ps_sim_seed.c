@@ -32,8 +32,7 @@ static void random_speeds(gw_ps_sim *s, gw_rng *rng) {
 
 /* In a run with losses, pushes are sent a second time, with the same buckets. So such a run has neither compression nor
  * a schedule that measures steps. */
-static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const char *arch, gw_rng *rng,
-                               gw_error *error) {
+static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const char *arch, gw_rng *rng, gw_error *error) {
     char line[4 * GW_TECHNIQUE_TEXT_BYTES], synced[GW_TECHNIQUE_TEXT_BYTES], coded[GW_TECHNIQUE_TEXT_BYTES];
     char schedule[GW_TECHNIQUE_TEXT_BYTES];
     const gw_technique *codec =

@@ -6,7 +6,7 @@
 
 #include "sim/reducer_sim_internal.h"
 
-#define GAP 3               /* floats between scattered gradients */
+#define GAP 3 /* floats between scattered gradients */
 #define LIMIT (3600 * GW_SECOND)
 
 /* Values. */
@@ -32,7 +32,8 @@ static void fill_gradient(const training_rank *self, int layer, float *gradient)
         return;
     }
     if (t->gradient) t->gradient(self->base.rank, layer, self->step, self->weights + self->at[layer], count, gradient);
-    else for (size_t i = 0; i < count; i++) gradient[i] = whole_number(self->base.rank, layer, self->step, i);
+    else
+        for (size_t i = 0; i < count; i++) gradient[i] = whole_number(self->base.rank, layer, self->step, i);
 }
 
 static double mean_of(const training_rank *self, int layer, int step, size_t element) {
@@ -402,7 +403,8 @@ static void drive_with_fault(training_sim *s) {
 static void drive(training_sim *s) {
     for (int r = 0; r < s->training->world; r++) gw_sim_timer(s->base.net, r, 1);
     if (s->training->fault) drive_with_fault(s);
-    else while (s->outcome->ok && gw_sim_now(s->base.net) < LIMIT && gw_sim_step(s->base.net)) s->outcome->events++;
+    else
+        while (s->outcome->ok && gw_sim_now(s->base.net) < LIMIT && gw_sim_step(s->base.net)) s->outcome->events++;
     for (int r = 0; r < s->training->world; r++) {
         training_rank *self = &s->ranks[r];
         if (!gw_sim_alive(s->base.net, r) || self->phase == OUT) continue;

@@ -38,9 +38,9 @@ typedef struct gw_reducer_sim {
     bool scattered;    /* gradients are not contiguous in memory */
     bool updates;      /* the reducer runs the optimiser */
     gw_strategy strategy;
-    int absence;       /* of 8 gradients, so many are absent on a rank */
-    int micro_steps;   /* at most so many come before a step; 0: none */
-    bool two;          /* there is a second reducer */
+    int absence;     /* of 8 gradients, so many are absent on a rank */
+    int micro_steps; /* at most so many come before a step; 0: none */
+    bool two;        /* there is a second reducer */
     gw_strategy second_strategy;
     gw_sim_fault fault; /* NONE, KILL, KILL_TWO, PARTITION or ABORT */
     int victim, second; /* ranks with the fault; KILL_TWO: both; PARTITION: ranks from victim on are the other side */
@@ -53,8 +53,8 @@ typedef struct gw_reducer_sim {
 } gw_reducer_sim;
 
 typedef struct gw_reducer_sim_outcome {
-    bool ok;         /* every check passed */
-    char text[400];  /* the first that failed, or "" */
+    bool ok;        /* every check passed */
+    char text[400]; /* the first that failed, or "" */
     uint64_t events;
     int survivors;     /* ranks that went on after a fault and reached the end */
     gw_time began[64]; /* when rank 0 began each step, and when its flush ended: steps + 1 entries */

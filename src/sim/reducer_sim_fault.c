@@ -128,8 +128,8 @@ static void check_same(training_sim *s, training_rank *const *members, int count
         for (int i = 1; i < count; i++)
             if (memcmp(members[i]->weights + members[i]->at[layer], members[0]->weights + members[0]->at[layer],
                        t->layer[layer].count * sizeof(float)) != 0)
-                broken(s, "ranks %d and %d resume with different weights of layer %d",
-                                       members[0]->base.rank, members[i]->base.rank, layer);
+                broken(s, "ranks %d and %d resume with different weights of layer %d", members[0]->base.rank,
+                       members[i]->base.rank, layer);
 }
 
 /* The number after the last step. The last step exchanges, so that all ranks then hold the same weights. */

@@ -42,18 +42,18 @@ typedef struct training_rank {
     size_t at[GW_REDUCER_SIM_LAYERS_MAX]; /* offset of each layer in gradients and weights */
     uint8_t applied[GW_REDUCER_SIM_LAYERS_MAX][GW_REDUCER_SIM_STEPS_MAX];
     phase phase;
-    bool waits;                        /* a call is blocked */
-    int first, step, end, layer;       /* steps: the first in this team, the current, the one after the last */
-    int pass;                          /* micro-steps of the current step so far */
+    bool waits;                  /* a call is blocked */
+    int first, step, end, layer; /* steps: the first in this team, the current, the one after the last */
+    int pass;                    /* micro-steps of the current step so far */
     second_reducer second;
-    gw_time until;                     /* end of its compute */
+    gw_time until; /* end of its compute */
     gw_rng rng;
     gw_policy_check policy_check;
-    bool moved;                        /* it went on after a loss */
-    bool failed;                       /* the generation has failed, and so does every further call */
-    gw_time shrink_until;              /* SHRINK: the deadline */
-    uint32_t shrink_generation;        /* SHRINK: the generation that has failed */
-    char why[200];                     /* OUT: the error */
+    bool moved;                 /* it went on after a loss */
+    bool failed;                /* the generation has failed, and so does every further call */
+    gw_time shrink_until;       /* SHRINK: the deadline */
+    uint32_t shrink_generation; /* SHRINK: the generation that has failed */
+    char why[200];              /* OUT: the error */
 } training_rank;
 
 struct training_sim {
@@ -61,7 +61,7 @@ struct training_sim {
     const gw_reducer_sim *training;
     training_rank ranks[GW_REDUCER_SIM_WORLD_MAX];
     gw_reducer_sim_outcome *outcome;
-    bool exact;                        /* results are means, not merely the same on all ranks */
+    bool exact;                           /* results are means, not merely the same on all ranks */
     bool fault_injected, second_injected; /* second: of KILL_TWO */
     /* Hash of the first rank's result, for the others to compare with; 0: none yet. */
     uint64_t hash[GW_REDUCER_SIM_LAYERS_MAX][GW_REDUCER_SIM_STEPS_MAX];
@@ -89,8 +89,8 @@ void gw_reducer_sim_second_go_on(training_rank *self, training_rank *const *memb
 /* reducer_sim_fault.c */
 void gw_reducer_sim_inject_fault(training_sim *sim); /* if it is due */
 void gw_reducer_sim_call_failed(training_rank *self);
-bool gw_reducer_sim_shrink(training_rank *self);     /* false: it still waits */
-bool gw_reducer_sim_resume(training_rank *self);     /* false: it still waits */
+bool gw_reducer_sim_shrink(training_rank *self); /* false: it still waits */
+bool gw_reducer_sim_resume(training_rank *self); /* false: it still waits */
 bool gw_reducer_sim_averages_weights(const training_sim *sim);
 
 #endif

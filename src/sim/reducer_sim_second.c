@@ -71,8 +71,7 @@ bool gw_reducer_sim_second_step(training_rank *self) {
     bool complete;
     if (!gw_reducer_sim_second_settled(self)) return false;
     if (!second->step_engine) return true;
-    for (size_t i = 0; i < SECOND_FLOATS; i++)
-        second->gradients[i] = number_of(self->base.rank, second->step, i);
+    for (size_t i = 0; i < SECOND_FLOATS; i++) second->gradients[i] = number_of(self->base.rank, second->step, i);
     gw_step_engine_ready(second->step_engine, both, 2, &complete, &error);
     if (!error.status) gw_step_engine_end(second->step_engine, &error);
     if (error.status) broken(self->sim, "rank %d, second reducer: %s", self->base.rank, error.text);

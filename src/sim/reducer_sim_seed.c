@@ -26,8 +26,8 @@ static void random_model(gw_reducer_sim *t, gw_rng *rng) {
     t->layers = 1 + pick(rng, 9);
     for (int i = 0; i < t->layers; i++)
         t->layer[i] = (gw_reducer_sim_layer){.count = random_count(rng),
-                                          .forward = pick(rng, 5) ? gw_rng_below(rng, GW_MILLISECOND) : 0,
-                                          .backward = pick(rng, 5) ? gw_rng_below(rng, 2 * GW_MILLISECOND) : 0};
+                                             .forward = pick(rng, 5) ? gw_rng_below(rng, GW_MILLISECOND) : 0,
+                                             .backward = pick(rng, 5) ? gw_rng_below(rng, 2 * GW_MILLISECOND) : 0};
 }
 
 static void random_net(gw_reducer_sim *t, gw_rng *rng) {

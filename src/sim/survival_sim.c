@@ -8,8 +8,8 @@
 #include "sim/control_sim.h"
 
 #define DEADLINE GW_SURVIVAL_DEADLINE
-#define COUNT 40           /* elements of a call */
-#define CALLS_AFTER 2      /* calls of survivors after the last fault */
+#define COUNT 40              /* elements of a call */
+#define CALLS_AFTER 2         /* calls of survivors after the last fault */
 #define EVERY (DEADLINE / 20) /* compute time between calls */
 
 typedef struct survival_sim survival_sim;
@@ -20,16 +20,16 @@ typedef struct survivor {
     gw_team *team;
     gw_op *op;
     int32_t in[COUNT], out[COUNT];
-    uint32_t members;    /* of the communicator */
-    int calls;           /* with the right result, since the last fault */
+    uint32_t members; /* of the communicator */
+    int calls;        /* with the right result, since the last fault */
     gw_time next_call;
-    gw_error failed;     /* of the communicator */
-    bool shrinking;      /* gw_shrink is in progress, */
-    gw_time shrink_until; /* with this deadline, */
+    gw_error failed;            /* of the communicator */
+    bool shrinking;             /* gw_shrink is in progress, */
+    gw_time shrink_until;       /* with this deadline, */
     uint32_t shrink_generation; /* started in this generation */
-    gw_error refused;    /* error of gw_shrink; the rank does nothing more */
-    gw_time armed;       /* time of the next timer */
-    int agreement_sent;  /* messages of an agreement sent */
+    gw_error refused;           /* error of gw_shrink; the rank does nothing more */
+    gw_time armed;              /* time of the next timer */
+    int agreement_sent;         /* messages of an agreement sent */
 } survivor;
 
 struct survival_sim {

@@ -11,22 +11,22 @@
 
 typedef struct gw_survival_sim {
     int world;
-    uint64_t seed;       /* of delays and of the times of faults */
-    uint32_t dead;       /* bit set of the ranks that are killed */
-    uint32_t side;       /* bit set of the ranks on one side of a cut; 0: no cut */
-    gw_time spread;      /* all faults happen within this time */
-    int pairs;           /* number of additional pairs of ranks that the seed cuts */
-    int messages;        /* if not 0: the first rank of `dead` dies after sending this many messages of an agreement */
-    bool any_side;       /* quorum=off */
+    uint64_t seed;  /* of delays and of the times of faults */
+    uint32_t dead;  /* bit set of the ranks that are killed */
+    uint32_t side;  /* bit set of the ranks on one side of a cut; 0: no cut */
+    gw_time spread; /* all faults happen within this time */
+    int pairs;      /* number of additional pairs of ranks that the seed cuts */
+    int messages;   /* if not 0: the first rank of `dead` dies after sending this many messages of an agreement */
+    bool any_side;  /* quorum=off */
 } gw_survival_sim;
 
 typedef struct gw_survival_sim_outcome {
-    bool ok;             /* never two jobs, no wrong sum, every gw_shrink answered within one deadline */
-    char text[600];      /* the first check that failed */
-    int jobs;            /* jobs that go on at the end: all their members are alive and agree */
-    uint32_t members;    /* of that job */
-    uint32_t refused;    /* ranks that are alive and whose gw_shrink failed */
-    char why[600];       /* the error of the lowest rank in `refused` */
+    bool ok;          /* never two jobs, no wrong sum, every gw_shrink answered within one deadline */
+    char text[600];   /* the first check that failed */
+    int jobs;         /* jobs that go on at the end: all their members are alive and agree */
+    uint32_t members; /* of that job */
+    uint32_t refused; /* ranks that are alive and whose gw_shrink failed */
+    char why[600];    /* the error of the lowest rank in `refused` */
     uint64_t events;
 } gw_survival_sim_outcome;
 

@@ -109,10 +109,8 @@ gw_status gw_checkpoint_parse(const void *bytes, size_t size, const char *name, 
     if (status != GW_OK) return status;
     if (size) memcpy(made->bytes, bytes, size);
     status = verify(made, size, error);
-    if (status == GW_OK)
-        *checkpoint = made;
-    else
-        gw_checkpoint_close(made);
+    if (status == GW_OK) *checkpoint = made;
+    else gw_checkpoint_close(made);
     return status;
 }
 
@@ -138,10 +136,8 @@ static gw_status read_file(int file, const char *path, gw_checkpoint **checkpoin
     if (!read_all(file, made->bytes, (size_t)about.st_size))
         status = gw_fail(error, GW_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
     if (status == GW_OK) status = verify(made, (size_t)about.st_size, error);
-    if (status == GW_OK)
-        *checkpoint = made;
-    else
-        gw_checkpoint_close(made);
+    if (status == GW_OK) *checkpoint = made;
+    else gw_checkpoint_close(made);
     return status;
 }
 

@@ -13,8 +13,8 @@
 struct gw_checkpoint_writer {
     char path[PATH_MAX], writing[PATH_MAX], previous[PATH_MAX];
     int file;
-    uint64_t at;    /* offset of the next section */
-    uint8_t *table; /* in file format */
+    uint64_t at;              /* offset of the next section */
+    uint8_t *table;           /* in file format */
     uint32_t count, capacity; /* sections in the table */
     bool failed;
 };
@@ -37,10 +37,8 @@ gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, g
         made->file = open(made->writing, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (made->file < 0) status = cannot(made, "written", error);
     }
-    if (status == GW_OK)
-        *writer = made;
-    else
-        free(made);
+    if (status == GW_OK) *writer = made;
+    else free(made);
     return status;
 }
 

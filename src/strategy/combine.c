@@ -55,8 +55,9 @@ static gw_status check_apart(const gw_strategy *s, const gw_policy *policy, gw_e
                        "again by what workers have measured; servers beside workers (arch=ps:servers=N) do",
                        policy->technique.name);
     if (gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") && gw_strategy_servers(s) < 2)
-        return gw_fail(error, GW_UNSUPPORTED, "arch=ps:replicas=1: the second server needs a second server process "
-                                              "(--servers 2)");
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=ps:replicas=1: the second server needs a second server process "
+                       "(--servers 2)");
     return GW_OK;
 }
 
@@ -147,7 +148,7 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *f
 }
 
 gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
-                           gw_strategy *line, gw_error *error) {
+                              gw_strategy *line, gw_error *error) {
     gw_reducer_facts facts = {.world = world, .updates = true};
     gw_strategy s;
     gw_strategy_default(&s);

@@ -11,7 +11,7 @@ typedef struct gw_reducer_facts {
     bool updates; /* it has weights and an update function */
     bool sums;    /* the result is the sum (GW_SUM), not the mean */
     bool clips;
-    bool apart;   /* servers run in their own processes */
+    bool apart; /* servers run in their own processes */
 } gw_reducer_facts;
 
 /* GW_UNSUPPORTED with the reason where no training step can use this strategy. */
@@ -29,6 +29,6 @@ gw_status gw_strategy_apply_servers(gw_strategy *strategy, int processes, gw_err
  * their default, except that arch is the one that the synchronization needs. GW_UNSUPPORTED with the reason if there is
  * no such strategy. */
 gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
-                           gw_strategy *line, gw_error *error);
+                              gw_strategy *line, gw_error *error);
 
 #endif

@@ -74,8 +74,7 @@ gw_status gw_strategy_overlay(gw_strategy *strategy, const char *text, const cha
     int line = 0; /* 0: the error is about the whole text */
     if (strnlen(text, GW_STRATEGY_INPUT_MAX + 1) > GW_STRATEGY_INPUT_MAX)
         gw_fail(&cause, GW_INVALID, "a strategy of more than %d bytes is not read", GW_STRATEGY_INPUT_MAX);
-    else if (words_parse(&next, text, &line, &cause) == GW_OK)
-        *strategy = next;
+    else if (words_parse(&next, text, &line, &cause) == GW_OK) *strategy = next;
     if (cause.status == GW_OK) return GW_OK;
     if (line && strchr(text, '\n')) snprintf(where, sizeof where, "line %d: ", line);
     return gw_fail(error, cause.status, "%s%s%s%s", source ? source : "", source ? ": " : "", where, cause.text);

@@ -40,7 +40,8 @@ static void arrive(const double *values, uint64_t step, gw_sync_tensor *t) {
         return;
     }
     if (keeps_momentum(values)) outer_step(values, t);
-    else for (size_t i = 0; i < t->count; i++) t->weights[i] = t->anchor[i] + t->travels[i];
+    else
+        for (size_t i = 0; i < t->count; i++) t->weights[i] = t->anchor[i] + t->travels[i];
     memcpy(t->anchor, t->weights, t->count * sizeof(float));
 }
 

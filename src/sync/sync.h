@@ -19,12 +19,12 @@ typedef void gw_sync_apply_fn(void *ctx, float *weights, const float *gradient, 
 /* One tensor, or one server's part of it. */
 typedef struct gw_sync_tensor {
     size_t count;
-    float *weights;   /* the caller's; NULL where the caller updates by itself: bsp only */
-    float *gradient;  /* the caller's own gradient */
-    float *travels;   /* what is exchanged, and later its mean over all ranks; may be the memory of the gradient */
-    float *anchor;    /* the weights that all ranks had in common last; NULL unless keeps_anchor */
-    float *momentum;  /* of the outer optimiser; zero at first; NULL unless keeps_momentum */
-    bool anchored;    /* anchor has been filled */
+    float *weights;  /* the caller's; NULL where the caller updates by itself: bsp only */
+    float *gradient; /* the caller's own gradient */
+    float *travels;  /* what is exchanged, and later its mean over all ranks; may be the memory of the gradient */
+    float *anchor;   /* the weights that all ranks had in common last; NULL unless keeps_anchor */
+    float *momentum; /* of the outer optimiser; zero at first; NULL unless keeps_momentum */
+    bool anchored;   /* anchor has been filled */
     gw_sync_apply_fn *apply;
     void *ctx;
 } gw_sync_tensor;
@@ -41,18 +41,18 @@ typedef struct gw_sync {
     /* Servers hold the weights, apply updates by this rule and answer with weights. NULL: any architecture combines the
      * exchanged values over all ranks; a server then answers with the mean when all workers have pushed. */
     gw_sync_rule (*rule)(const double *values);
-    bool synchronous;    /* every step applies the mean of all gradients, on every rank: the same computation as in one
-                            process */
-    bool needs_update;   /* the step must run the optimiser */
-    bool local;          /* every rank runs its own optimiser: between exchanges their weights differ */
+    bool synchronous;  /* every step applies the mean of all gradients, on every rank: the same computation as in one
+                          process */
+    bool needs_update; /* the step must run the optimiser */
+    bool local;        /* every rank runs its own optimiser: between exchanges their weights differ */
     bool keeps_anchor;
-    bool travels_apart;  /* the exchanged values need memory of their own, not that of the gradient */
-    bool (*keeps_momentum)(const double *values); /* NULL: no */
+    bool travels_apart; /* the exchanged values need memory of their own, not that of the gradient */
+    bool (*keeps_momentum)(const double *values);            /* NULL: no */
     bool (*exchanges)(const double *values, uint64_t step);  /* NULL: in every step */
     bool (*runs_ahead)(const double *values, uint64_t step); /* the next forward pass does not wait. NULL: never */
     void (*leave)(const double *values, uint64_t step, gw_sync_tensor *tensor); /* NULL: nothing to do */
     void (*arrive)(const double *values, uint64_t step, gw_sync_tensor *tensor);
-    void (*settle)(gw_sync_tensor *tensor);                                     /* NULL: nothing to do */
+    void (*settle)(gw_sync_tensor *tensor); /* NULL: nothing to do */
 } gw_sync;
 
 #define GW_SYNC_DECLARE(name) extern const gw_sync gw_sync_##name;

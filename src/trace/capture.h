@@ -22,7 +22,7 @@
 #define GW_CAPTURE_VERSION 1
 #define GW_CAPTURE_HEADER 24 /* bytes */
 #define GW_CAPTURE_EVENT_MAX (1 + 11 * GW_PACK_MAX)
-#define GW_CAPTURE_TEXT_MAX 255  /* bytes of a name */
+#define GW_CAPTURE_TEXT_MAX 255 /* bytes of a name */
 #define GW_CAPTURE_PAYLOAD_MAX (1 << 20)
 
 typedef enum gw_capture_block {

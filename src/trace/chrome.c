@@ -93,17 +93,21 @@ char *gw_chrome_rank(gw_chrome *c, const char *host, char *at) {
 }
 
 static char *name_track(const gw_chrome *c, char *at, int track) {
-    static const char *const names[TRACK_PEERS] = {[TRACK_STEP] = "steps", [TRACK_LAYERS] = "layers",
-                                                  [TRACK_WAITING] = "waiting", [TRACK_TENSORS] = "tensors",
-                                                  [TRACK_WORK] = "encode, reduce, decode, apply",
-                                                  [TRACK_COLL] = "shared memory"};
+    static const char *const names[TRACK_PEERS] = {[TRACK_STEP] = "steps",
+                                                   [TRACK_LAYERS] = "layers",
+                                                   [TRACK_WAITING] = "waiting",
+                                                   [TRACK_TENSORS] = "tensors",
+                                                   [TRACK_WORK] = "encode, reduce, decode, apply",
+                                                   [TRACK_COLL] = "shared memory"};
     char peer[48];
     int other = track - TRACK_PEERS;
     if (other >= 0) snprintf(peer, sizeof peer, "%s rank %d", other % 2 ? "from" : "to", other / 2);
     at += sprintf(at, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
                   c->rank, track, other >= 0 ? peer : names[track]);
-    return at + sprintf(at, ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                            "\"args\":{\"sort_index\":%d}}", c->rank, track, track);
+    return at + sprintf(at,
+                        ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                        "\"args\":{\"sort_index\":%d}}",
+                        c->rank, track, track);
 }
 
 static int track_of(const gw_chrome *c, const gw_trace_event *e) {
@@ -182,7 +186,10 @@ char *gw_chrome_event(gw_chrome *c, const gw_trace_event *e, const char *name, c
     bool instant = e->kind == GW_TRACE_READY || e->kind == GW_TRACE_FUSED;
     char step[48];
     if (e->kind == GW_TRACE_STEP) snprintf(step, sizeof step, "step %llu", (unsigned long long)e->number);
-    at = begin(c, at, e->kind == GW_TRACE_STEP ? step : *name ? name : gw_trace_kind_name((gw_trace_kind)e->kind),
+    at = begin(c, at,
+               e->kind == GW_TRACE_STEP ? step
+               : *name                  ? name
+                                        : gw_trace_kind_name((gw_trace_kind)e->kind),
                instant ? "i" : "X", from);
     at = field(at, "tid", (uint64_t)track);
     if (!instant) {

@@ -32,7 +32,7 @@ typedef enum gw_trace_kind {
 #define GW_TRACE_KIND_ENUM(name, number, text) GW_TRACE_##name = number,
     GW_TRACE_KIND_LIST(GW_TRACE_KIND_ENUM)
 #undef GW_TRACE_KIND_ENUM
-    GW_TRACE_KINDS /* how many there are */
+        GW_TRACE_KINDS /* how many there are */
 } gw_trace_kind;
 
 #define GW_TRACE_PAIR (UINT32_C(3) << 30) /* bits of comm: a point-to-point operation, and its direction */
@@ -41,14 +41,14 @@ typedef struct gw_trace_event {
     gw_time begin, end; /* ns; equal for an instant */
     uint64_t number;    /* of the operation; of the training step for events of a step */
     uint64_t bytes;
-    uint32_t name;      /* from gw_trace_name: the tensor, the layer, the operation's kind; 0: none */
-    int32_t peer;       /* sent, arrived: the other rank; -1: none */
-    uint32_t comm;      /* operation, messages, waited: the communicator's number */
-    uint32_t index;     /* message: its index in its stream; operation: name of its data; tensor: bucket or slice */
-    uint32_t queued;    /* ns. sent: waited for a grant or credit. arrived: lay in the unexpected queue */
-    uint16_t channel;   /* message: the channel of its stream */
-    uint8_t retries;    /* sent: attempts without a grant or credit */
-    uint8_t kind;       /* gw_trace_kind */
+    uint32_t name;    /* from gw_trace_name: the tensor, the layer, the operation's kind; 0: none */
+    int32_t peer;     /* sent, arrived: the other rank; -1: none */
+    uint32_t comm;    /* operation, messages, waited: the communicator's number */
+    uint32_t index;   /* message: its index in its stream; operation: name of its data; tensor: bucket or slice */
+    uint32_t queued;  /* ns. sent: waited for a grant or credit. arrived: lay in the unexpected queue */
+    uint16_t channel; /* message: the channel of its stream */
+    uint8_t retries;  /* sent: attempts without a grant or credit */
+    uint8_t kind;     /* gw_trace_kind */
 } gw_trace_event;
 
 const char *gw_trace_kind_name(gw_trace_kind kind);

@@ -26,7 +26,7 @@ typedef struct gw_trace_config {
     const char *timeline, *capture; /* files made by gw_trace_create; NULL: not wanted. Used only by gw_trace_open */
     gw_time (*clock)(void *ctx);    /* of the driver; NULL: the monotonic clock */
     void *clock_ctx;
-    size_t places;                  /* capacity of the ring in events, a power of two; 0: 65,536 (4 MiB) */
+    size_t places; /* capacity of the ring in events, a power of two; 0: 65,536 (4 MiB) */
 } gw_trace_config;
 
 /* Creates or replaces the files, before the ranks of the host open them. Either may be NULL. */

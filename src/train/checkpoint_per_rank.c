@@ -70,8 +70,7 @@ gw_status gw_rank_state_collect(gw_trainer *t, gw_rank_state *b, gw_error *error
     *b = (gw_rank_state){0};
     gw_status status = allocate(t, b, own, error);
     if (status == GW_OK) status = write_own(t, b->memory, error);
-    if (status == GW_OK && t->rank != 0)
-        return gw_trainer_check(t, gw_send(t->comm, b->memory, own, GW_U8, 0), error);
+    if (status == GW_OK && t->rank != 0) return gw_trainer_check(t, gw_send(t->comm, b->memory, own, GW_U8, 0), error);
     uint8_t *at = b->memory + own;
     for (int r = 1; status == GW_OK && r < t->world; r++) {
         status = gw_trainer_check(t, gw_recv(t->comm, at, b->bytes[r], GW_U8, r), error);

@@ -16,7 +16,7 @@ typedef struct batch_run {
     const gw_pipeline_batch *batch;
     bool trains;
     int micro_batches, in_flight;
-    int arriving; /* next micro-batch whose activations to receive */
+    int arriving;           /* next micro-batch whose activations to receive */
     size_t inputs, outputs; /* floats of one example */
     gw_loss loss;
 } batch_run;
@@ -89,9 +89,9 @@ static gw_status take_activations(batch_run *c, gw_pass *pass, gw_error *error) 
 }
 
 static void add_loss(batch_run *c, gw_pass *pass) {
-    gw_loss part = gw_loss_cross_entropy(gw_pass_output(pass), c->t->labels, gw_pass_batch(pass) * c->t->rows,
-                                         gw_model_output(c->t->model).channels, c->batch->scale,
-                                         gw_pass_output_gradient(pass));
+    gw_loss part =
+        gw_loss_cross_entropy(gw_pass_output(pass), c->t->labels, gw_pass_batch(pass) * c->t->rows,
+                              gw_model_output(c->t->model).channels, c->batch->scale, gw_pass_output_gradient(pass));
     c->loss = (gw_loss){c->loss.sum + part.sum, c->loss.correct + part.correct, c->loss.counted + part.counted};
 }
 
@@ -102,13 +102,12 @@ static gw_status send_output(batch_run *c, gw_micro_batch *slot, gw_error *error
         add_loss(c, slot->pass);
         return GW_OK;
     }
-    gw_status status = start_sending(c, gw_pass_output(slot->pass), count, c->outputs, next,
-                                     &slot->output_send, error);
+    gw_status status = start_sending(c, gw_pass_output(slot->pass), count, c->outputs, next, &slot->output_send, error);
     if (status != GW_OK || !c->trains) return status;
     return gw_trainer_check(c->t,
-                           gw_recv_start(c->p->stage_comm, gw_pass_output_gradient(slot->pass),
-                                         (size_t)count * c->outputs, GW_F32, next, &slot->gradient_recv),
-                           error);
+                            gw_recv_start(c->p->stage_comm, gw_pass_output_gradient(slot->pass),
+                                          (size_t)count * c->outputs, GW_F32, next, &slot->gradient_recv),
+                            error);
 }
 
 static gw_status forward(batch_run *c, int m, gw_error *error) {
@@ -117,8 +116,7 @@ static gw_status forward(batch_run *c, int m, gw_error *error) {
     gw_status status = take_pass(c, slot, part.count, error);
     if (status == GW_OK) status = take_activations(c, slot->pass, error);
     if (status != GW_OK) return status;
-    if (c->p->stage == 0 || c->p->stage == c->p->stages - 1)
-        gw_trainer_load(c->t, slot->pass, c->trains, part.first);
+    if (c->p->stage == 0 || c->p->stage == c->p->stages - 1) gw_trainer_load(c->t, slot->pass, c->trains, part.first);
     status = gw_pass_forward(slot->pass, c->trains, c->batch->hooks, error);
     /* Gradients share memory: the output gradient may overwrite the input gradient that is being sent. */
     if (status == GW_OK) status = await(c, &slot->gradient_send, error);
@@ -132,11 +130,11 @@ static gw_status backward(batch_run *c, int m, gw_error *error) {
     bool completes = c->batch->last && m == c->micro_batches - 1;
     gw_status status = await(c, &slot->gradient_recv, error);
     if (status == GW_OK)
-        status = gw_pass_backward(slot->pass, c->batch->accumulates || m > 0, completes ? c->batch->hooks : NULL,
-                                  error);
+        status =
+            gw_pass_backward(slot->pass, c->batch->accumulates || m > 0, completes ? c->batch->hooks : NULL, error);
     if (status != GW_OK || c->p->stage == 0) return status;
-    return start_sending(c, gw_pass_input_gradient(slot->pass), gw_pass_batch(slot->pass), c->inputs,
-                         c->p->stage - 1, &slot->gradient_send, error);
+    return start_sending(c, gw_pass_input_gradient(slot->pass), gw_pass_batch(slot->pass), c->inputs, c->p->stage - 1,
+                         &slot->gradient_send, error);
 }
 
 /* ---- whole batch ---- */

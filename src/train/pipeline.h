@@ -35,15 +35,15 @@ typedef struct gw_micro_batch {
 typedef struct gw_pipeline {
     int stage, stages, micro;
     int replica, replicas;
-    gw_comm *stage_comm;               /* the stages of this replica, in order */
-    gw_comm *peers;                    /* the replicas of this stage */
-    int first[GW_STAGES_MAX + 1];      /* first node of each stage */
-    double part[GW_STAGES_MAX];        /* of the measured compute time, 0 to 1 */
-    gw_micro_batch slots[GW_STAGES_MAX];   /* one for each micro-batch in flight */
-    float *incoming;                   /* receive buffer of the next activations, filled during compute */
-    gw_request *activation_recv;       /* into incoming */
-    gw_time waited;                    /* ns, for other stages; the trainer reads it and sets it to 0 */
-    uint64_t bytes;                    /* sent to other stages; likewise */
+    gw_comm *stage_comm;                 /* the stages of this replica, in order */
+    gw_comm *peers;                      /* the replicas of this stage */
+    int first[GW_STAGES_MAX + 1];        /* first node of each stage */
+    double part[GW_STAGES_MAX];          /* of the measured compute time, 0 to 1 */
+    gw_micro_batch slots[GW_STAGES_MAX]; /* one for each micro-batch in flight */
+    float *incoming;                     /* receive buffer of the next activations, filled during compute */
+    gw_request *activation_recv;         /* into incoming */
+    gw_time waited;                      /* ns, for other stages; the trainer reads it and sets it to 0 */
+    uint64_t bytes;                      /* sent to other stages; likewise */
 } gw_pipeline;
 
 /* Collective over the trainer's communicator; trainer->spec must be set. so_far: this rank's status. If any rank has

@@ -59,7 +59,7 @@ static gw_status measure(const gw_spec *spec, int first, int end, int batch, uin
 }
 
 gw_status gw_model_blocks_measure(const gw_spec *spec, const gw_model_blocks *blocks, int batch, uint64_t *costs,
-                            gw_error *error) {
+                                  gw_error *error) {
     gw_status status = GW_OK;
     for (int p = 0; p < blocks->count && status == GW_OK; p++)
         status = measure(spec, blocks->first[p], blocks->first[p + 1], batch, &costs[p], error);

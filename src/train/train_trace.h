@@ -7,10 +7,10 @@
 #include "trace/trace.h"
 
 typedef struct gw_train_tracing {
-    gw_trace *trace;   /* the context's, during a step; NULL: no recording */
-    gw_time named_in;  /* opening time of the recording that the names belong to */
-    uint32_t *names;   /* name ids of the spec's layers; owned */
-    uint32_t loss;     /* name id */
+    gw_trace *trace;  /* the context's, during a step; NULL: no recording */
+    gw_time named_in; /* opening time of the recording that the names belong to */
+    uint32_t *names;  /* name ids of the spec's layers; owned */
+    uint32_t loss;    /* name id */
     uint64_t step;
     gw_time layer_began;
 } gw_train_tracing;

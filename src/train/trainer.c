@@ -59,11 +59,11 @@ static gw_status read_model(gw_trainer *t, gw_error *error) {
 static void plan_rate(gw_trainer *t) {
     uint64_t windows = (uint64_t)gw_trainer_windows(t), total = windows * (uint64_t)t->settings.epochs;
     t->rate = (gw_learning_rate){.kind = t->settings.schedule,
-                        .peak = t->settings.rate,
-                        .warmup = t->settings.warmup,
-                        .total = total,
-                        .every = (total + STEP_PARTS - 1) / STEP_PARTS,
-                        .factor = 0.1};
+                                 .peak = t->settings.rate,
+                                 .warmup = t->settings.warmup,
+                                 .total = total,
+                                 .every = (total + STEP_PARTS - 1) / STEP_PARTS,
+                                 .factor = 0.1};
 }
 
 static gw_status allocate(gw_trainer *t, gw_error *error) {
@@ -89,8 +89,8 @@ static gw_status allocate(gw_trainer *t, gw_error *error) {
         return gw_fail(error, GW_MEMORY, "no memory for the gradients");
     gw_status status = gw_model_create(t->spec, &options, &t->model, error);
     if (status == GW_OK)
-        status = gw_optimiser_create(s->optimiser, &s->tuning, t->model->table, t->model->parameters, &t->optimiser,
-                                     error);
+        status =
+            gw_optimiser_create(s->optimiser, &s->tuning, t->model->table, t->model->parameters, &t->optimiser, error);
     return status;
 }
 
@@ -184,8 +184,7 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
     float *input = t->model->first == 0 ? gw_pass_input(pass) : NULL;
     if (gw_dataset_describe(data)->kind == GW_DATASET_TEXT)
         gw_dataset_windows(data, order, first, count, (int *)(void *)input, t->labels);
-    else
-        gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
+    else gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
 }
 
 static void layer_done(void *ctx, int node, bool backward) {

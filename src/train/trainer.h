@@ -10,10 +10,10 @@
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
-#include "gradwire/reducer.h"
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "gradwire/reducer.h"
 #include "nn/loss.h"
 #include "nn/model_zoo.h"
 #include "nn/pass_cache.h"
@@ -46,8 +46,8 @@ typedef struct gw_train_settings {
 
 /* The work of this rank since the last gw_trainer_gather_work. */
 typedef struct gw_train_work {
-    double loss_sum; /* nats */
-    int64_t correct, counted; /* rows: examples, or tokens of a text */
+    double loss_sum;           /* nats */
+    int64_t correct, counted;  /* rows: examples, or tokens of a text */
     uint64_t compute, exposed; /* ns: passes and optimiser; communication that the rank waited for */
     uint64_t bytes;            /* sent; in-place reduction in shared memory counts as 0 */
     uint64_t dense;            /* bytes that plain all-reduces would have sent, plus those sent to other stages */
@@ -57,38 +57,38 @@ struct gw_trainer {
     gw_train_settings settings;
     gw_comm *comm; /* the caller's; in an elastic job each regroup replaces it */
     int rank, world;
-    gw_pipeline *pipeline;  /* NULL: every rank has the whole model */
-    gw_comm *peers;         /* ranks that have the same weights: `replicas` of them, this one is `replica` */
+    gw_pipeline *pipeline; /* NULL: every rank has the whole model */
+    gw_comm *peers;        /* ranks that have the same weights: `replicas` of them, this one is `replica` */
     int replica, replicas;
     gw_spec *spec;
-    gw_model *model;        /* the whole, or this stage */
-    float *gradients;       /* from gw_alloc; in an elastic job, which replaces communicators, from malloc */
-    bool elastic;           /* the job continues after lost ranks, and ranks may rejoin */
-    bool joined;            /* this rank takes part in the training and holds the current weights */
-    bool over_servers;      /* with servers an interrupted step continues after a loss; without, it is dropped */
-    bool reshard;           /* the number of ranks changed: the next step makes a new sampler */
-    bool lacks_statistics;  /* the rank rejoined; its running statistics are still the initial ones */
-    uint64_t sync_point;    /* the last update after which all ranks made collective calls (train_elastic.h) */
-    gw_loss last_test;      /* counted 0: no test yet */
-    gw_reducer *reducer;    /* NULL before gw_trainer_commit */
+    gw_model *model;             /* the whole, or this stage */
+    float *gradients;            /* from gw_alloc; in an elastic job, which replaces communicators, from malloc */
+    bool elastic;                /* the job continues after lost ranks, and ranks may rejoin */
+    bool joined;                 /* this rank takes part in the training and holds the current weights */
+    bool over_servers;           /* with servers an interrupted step continues after a loss; without, it is dropped */
+    bool reshard;                /* the number of ranks changed: the next step makes a new sampler */
+    bool lacks_statistics;       /* the rank rejoined; its running statistics are still the initial ones */
+    uint64_t sync_point;         /* the last update after which all ranks made collective calls (train_elastic.h) */
+    gw_loss last_test;           /* counted 0: no test yet */
+    gw_reducer *reducer;         /* NULL before gw_trainer_commit */
     gw_reducer_counters counted; /* those of the reducer that `work` already includes */
-    bool *submitted;        /* parameters whose gradients this step has given to the reducer */
-    gw_error step_error;    /* of the first gradient in this step that the reducer refused */
-    bool timing;            /* measuring exchanges: the optimiser does nothing */
+    bool *submitted;             /* parameters whose gradients this step has given to the reducer */
+    gw_error step_error;         /* of the first gradient in this step that the reducer refused */
+    bool timing;                 /* measuring exchanges: the optimiser does nothing */
     gw_optimiser *optimiser;
     gw_learning_rate rate;
     gw_dataset *train, *test;
     gw_sampler sampler;
     gw_passes passes;
     int32_t *labels;
-    int64_t rows;         /* of one example: 1, or the tokens of a text example */
-    uint64_t epoch;       /* position: epoch and number of the next window */
+    int64_t rows;   /* of one example: 1, or the tokens of a text example */
+    uint64_t epoch; /* position: epoch and number of the next window */
     int64_t window;
-    uint64_t updates;     /* done so far */
+    uint64_t updates; /* done so far */
     gw_train_work work;
     gw_train_tracing tracing;
-    char *reports;        /* of all ranks, for gw_trainer_gather_work */
-    uint64_t *hashes;     /* of all ranks' weights, for gw_trainer_gather_work */
+    char *reports;            /* of all ranks, for gw_trainer_gather_work */
+    uint64_t *hashes;         /* of all ranks' weights, for gw_trainer_gather_work */
     gw_train_worker *workers; /* of all ranks, since the start; updated by gw_trainer_gather_work */
     gw_reducer_worker_stats
         *server_counts; /* the servers' counters of each worker; updated by gw_trainer_gather_work */

@@ -150,7 +150,11 @@ static gw_status check_identity(const gw_trainer *t, const gw_checkpoint *file, 
     identify(t, wanted);
     if (held && bytes == strlen(wanted) && memcmp(held, wanted, bytes) == 0) return GW_OK;
     return gw_fail(error, GW_INVALID, "%s is of another run, of %.*s; give these options, or another file",
-                   gw_checkpoint_path(file), (int)(held && bytes < 200 ? bytes : held ? 200 : 0), held ? held : "");
+                   gw_checkpoint_path(file),
+                   (int)(held && bytes < 200 ? bytes
+                         : held              ? 200
+                                             : 0),
+                   held ? held : "");
 }
 
 static gw_status take_all(gw_trainer *t, const whole *w, const gw_checkpoint *file, position *at, gw_error *error) {
@@ -185,8 +189,7 @@ static gw_status load_whole(gw_trainer *t, whole *w, const char *path, position 
     gw_status status = open_whole(t, w, error);
     if (status == GW_OK && t->rank == 0) status = read_file(t, w, path, at, error);
     status = broadcast_status(t, status, error);
-    if (status == GW_OK)
-        status = gw_trainer_check(t, gw_broadcast(t->comm, at, at, sizeof *at, GW_U8, 0), error);
+    if (status == GW_OK) status = gw_trainer_check(t, gw_broadcast(t->comm, at, at, sizeof *at, GW_U8, 0), error);
     if (status == GW_OK && at->world) status = move_all(t, w, spread, error);
     free(w->copy);
     return status;

@@ -5,8 +5,8 @@
  *    56 of a send: tag, 4 zeros; of others: scale
  *
  * By the magic a receiver that has lost the frame boundaries notices it at the next header. */
-#include "base/dtype.h"
 #include "transport/frame.h"
+#include "base/dtype.h"
 
 #include "base/little_endian.h"
 

@@ -28,10 +28,10 @@ typedef struct gw_frame {
     uint32_t channel;
     uint64_t op;
     uint64_t index;
-    uint64_t count; /* signature: elements, or a hash of uneven counts */
-    int32_t root;   /* signature */
-    uint32_t tag;   /* of a tagged send; else 0 */
-    uint64_t scale; /* signature: both factors, coded by the engine; 0: none, and in sends */
+    uint64_t count;  /* signature: elements, or a hash of uneven counts */
+    int32_t root;    /* signature */
+    uint32_t tag;    /* of a tagged send; else 0 */
+    uint64_t scale;  /* signature: both factors, coded by the engine; 0: none, and in sends */
     uint64_t length; /* payload bytes that follow */
 } gw_frame;
 

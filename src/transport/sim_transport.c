@@ -5,8 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum event_kind { EVENT_LEAVES, EVENT_ARRIVES, EVENT_MESSAGE, EVENT_HANG_UP, EVENT_TIMER,
-                          EVENT_DIAL, EVENT_CONNECTED, EVENT_REFUSED } event_kind;
+typedef enum event_kind {
+    EVENT_LEAVES,
+    EVENT_ARRIVES,
+    EVENT_MESSAGE,
+    EVENT_HANG_UP,
+    EVENT_TIMER,
+    EVENT_DIAL,
+    EVENT_CONNECTED,
+    EVENT_REFUSED
+} event_kind;
 
 typedef struct event {
     gw_time at;
@@ -25,14 +33,14 @@ typedef struct port {
     gw_sim_net *net;
     int rank;
     bool open, alive;
-    bool shut;            /* the rank no longer listens: dials are refused */
-    bool *cut;            /* world entries: ranks to and from which nothing passes; NULL: none */
+    bool shut; /* the rank no longer listens: dials are refused */
+    bool *cut; /* world entries: ranks to and from which nothing passes; NULL: none */
     uint32_t generation;
     double slowness;
-    gw_time busy_until;   /* the outgoing port */
+    gw_time busy_until; /* the outgoing port */
     gw_time paused_until;
-    gw_time *last_to;     /* world entries: when the last frame to each peer arrives */
-    bool *linked;         /* world entries: a frame has passed to or from this peer, so its hang-up is seen */
+    gw_time *last_to; /* world entries: when the last frame to each peer arrives */
+    bool *linked;     /* world entries: a frame has passed to or from this peer, so its hang-up is seen */
 } port;
 
 struct gw_sim_net {
@@ -49,9 +57,7 @@ struct gw_sim_net {
 
 /* The heap. */
 
-static bool before(const event *a, const event *b) {
-    return a->at != b->at ? a->at < b->at : a->number < b->number;
-}
+static bool before(const event *a, const event *b) { return a->at != b->at ? a->at < b->at : a->number < b->number; }
 
 static void push(gw_sim_net *net, event *e) {
     if (net->used == net->room) {
@@ -281,8 +287,8 @@ bool gw_sim_step(gw_sim_net *net) {
         if (e->kind == EVENT_ARRIVES) arrives(net, e);
         else if (e->kind == EVENT_HANG_UP) hang_up(net, e);
         else if (e->kind == EVENT_TIMER) net->events.timer(net->events.ctx, e->to);
-        else if (cut(net, e->from, e->to)) {}
-        else if (e->kind == EVENT_CONNECTED) net->events.connected(net->events.ctx, e->to, e->from);
+        else if (cut(net, e->from, e->to)) {
+        } else if (e->kind == EVENT_CONNECTED) net->events.connected(net->events.ctx, e->to, e->from);
         else if (e->kind == EVENT_REFUSED) net->events.refused(net->events.ctx, e->to, e->from);
         else net->events.message(net->events.ctx, e->from, e->to, e->bytes, e->length);
     }

@@ -17,7 +17,7 @@
  * call, ctx for the transport's life. */
 typedef struct gw_transport_options {
     int rank, world;
-    const double *values;      /* of the technique's parameters, in their order */
+    const double *values; /* of the technique's parameters, in their order */
     gw_sink sink;
     gw_time deadline;          /* ns that open may wait for the peers */
     const gw_address *address; /* of the interface to use */

@@ -58,8 +58,7 @@ static void random_batch(const gw_spec *spec, gw_pass *pass, int32_t *labels, si
     for (size_t i = 0; i < inputs; i++)
         if (spec->vocabulary)
             ((int32_t *)gw_pass_input(pass))[i] = (int32_t)gw_rng_below(&rng, (uint64_t)spec->vocabulary);
-        else
-            gw_pass_input(pass)[i] = (float)(2 * gw_rng_unit(&rng) - 1);
+        else gw_pass_input(pass)[i] = (float)(2 * gw_rng_unit(&rng) - 1);
     for (size_t i = 0; i < rows; i++) labels[i] = (int32_t)gw_rng_below(&rng, (uint64_t)classes);
 }
 

@@ -63,8 +63,7 @@ static void fill_input(bench *b, gw_rng *rng) {
     for (size_t i = 0; i < b->inputs; i++)
         if (b->spec->vocabulary)
             ((int32_t *)gw_pass_input(b->pass))[i] = (int32_t)gw_rng_below(rng, (uint64_t)b->spec->vocabulary);
-        else
-            gw_pass_input(b->pass)[i] = uniform(rng, 0.2f, 1.2f) * (gw_rng_u32(rng) & 1 ? 1.0f : -1.0f);
+        else gw_pass_input(b->pass)[i] = uniform(rng, 0.2f, 1.2f) * (gw_rng_u32(rng) & 1 ? 1.0f : -1.0f);
 }
 
 static void differences(const char *text, int batch) {

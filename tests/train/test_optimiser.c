@@ -58,10 +58,8 @@ static void reference_step(reference *r, const float *gradients, const gw_optimi
     static double g[COUNT];
     for (int i = 0; i < COUNT; i++) g[i] = gradients[i] * scale;
     for (int p = 0; p < 3; p++)
-        if (kind == &gw_sgd || kind == &gw_lars)
-            reference_sgd(r, g, &table[p], s, rate, kind == &gw_lars);
-        else
-            reference_adam(r, g, &table[p], s, rate, step, kind->name);
+        if (kind == &gw_sgd || kind == &gw_lars) reference_sgd(r, g, &table[p], s, rate, kind == &gw_lars);
+        else reference_adam(r, g, &table[p], s, rate, step, kind->name);
 }
 
 /* In uneven parts that do not respect parameters. */

@@ -31,10 +31,10 @@ static int pieces_of(const char *model) {
 }
 
 static void cuts_are_where_one_tensor_crosses(void) {
-    CHECK_EQ(3, pieces_of("mlp")); /* three dense layers; the flatten before them is no part of its own */
-    CHECK_EQ(6, pieces_of("cnn")); /* two convolutions, two pools, two dense layers */
+    CHECK_EQ(3, pieces_of("mlp"));       /* three dense layers; the flatten before them is no part of its own */
+    CHECK_EQ(6, pieces_of("cnn"));       /* two convolutions, two pools, two dense layers */
     CHECK_EQ(13, pieces_of("resnet20")); /* conv, norm, nine blocks, pool, dense */
-    CHECK_EQ(12, pieces_of("gpt")); /* embedding, positions, four times two blocks, norm, dense */
+    CHECK_EQ(12, pieces_of("gpt"));      /* embedding, positions, four times two blocks, norm, dense */
 }
 
 /* ---- choosing ---- */

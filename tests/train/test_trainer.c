@@ -65,8 +65,8 @@ static uint64_t weights_by(const char *strategy, int world) {
 }
 
 static void schedules_change_no_bit(void) {
-    static const char *const schedules[] = {"wfbp:fuse=1K", "mgwfbp", "p3:slice=16K", "bytescheduler:slice=16K",
-                                            "tictac", "dear:fuse=1K"};
+    static const char *const schedules[] = {"wfbp:fuse=1K", "mgwfbp",      "p3:slice=16K", "bytescheduler:slice=16K",
+                                            "tictac",       "dear:fuse=1K"};
     static const char *const archs[] = {"arch=direct", "arch=halving transport=tcp", "arch=ring transport=tcp"};
     char text[128];
     found = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

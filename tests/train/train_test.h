@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "test.h"
 #include "nn/pass.h"
+#include "test.h"
 
 typedef struct bench {
     gw_spec *spec;

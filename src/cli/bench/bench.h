@@ -11,16 +11,16 @@
 #include "lab/namespace_hosts.h"
 #include "strategy/strategy.h"
 
-#define GW_BENCH_VARIABLE "GRADWIRE_BENCH" /* set for the ranks of a benchmark: the directory of its side channel */
+#define GW_BENCH_VARIABLE "GRADWIRE_BENCH"    /* set for the ranks of a benchmark: the directory of its side channel */
 #define GW_BENCH_BOUND "GRADWIRE_BENCH_BOUND" /* set if they only measure the memory bound */
 #define GW_BENCH_COMPRESS "GRADWIRE_BENCH_COMPRESS" /* set if they compress: the codec */
 #define GW_BENCH_JOBS_MAX 16
 
 /* The command line. */
 typedef struct gw_bench_settings {
-    gw_bench_case first; /* the driver sets count and the numbers of calls for each size */
-    int64_t ranks;       /* 0: not given */
-    uint64_t from, to;   /* bytes */
+    gw_bench_case first;                /* the driver sets count and the numbers of calls for each size */
+    int64_t ranks;                      /* 0: not given */
+    uint64_t from, to;                  /* bytes */
     int64_t factor, iterations, warmup; /* iterations 0: as many as fit into the time budget */
     int64_t root;
     const char *arch, *transport, *strategy, *memory, *dtype, *op, *against, *lab_text, *compress; /* NULL: not given */
@@ -31,16 +31,16 @@ typedef struct gw_bench_settings {
 
 /* One library in one configuration (gradwire itself included): a separate job that runs during the whole benchmark. */
 typedef struct gw_bench_job {
-    const char *library;              /* "gradwire", "openmpi", ... */
-    char arch[24];                    /* "-" for other libraries; with a codec, its name */
-    char codec[64];                   /* "": none */
+    const char *library; /* "gradwire", "openmpi", ... */
+    char arch[24];       /* "-" for other libraries; with a codec, its name */
+    char codec[64];      /* "": none */
     char transport[32];
     char line[GW_STRATEGY_PRINT_BYTES]; /* gradwire's strategy */
-    char directory[128];              /* of its side channel */
-    pid_t pid;                        /* of its launcher; 0: none, or reaped */
-    pid_t group;                      /* process group of the launcher; 0: none */
-    int listener;                     /* -1: closed */
-    gw_lines *ranks;                  /* one for each rank */
+    char directory[128];                /* of its side channel */
+    pid_t pid;                          /* of its launcher; 0: none, or reaped */
+    pid_t group;                        /* process group of the launcher; 0: none */
+    int listener;                       /* -1: closed */
+    gw_lines *ranks;                    /* one for each rank */
 } gw_bench_job;
 
 /* The result of one job at one size. */
@@ -48,7 +48,7 @@ typedef struct gw_bench_result {
     const gw_bench_job *who;
     uint64_t *times; /* ns, of the slowest rank in each call; owned */
     int calls;
-    uint64_t wrong;  /* elements */
+    uint64_t wrong; /* elements */
 } gw_bench_result;
 
 typedef struct gw_comparison {
@@ -66,8 +66,8 @@ typedef struct gw_comparison {
 gw_status gw_bench_job_start(gw_comparison *comparison, gw_bench_job *job, gw_error *error);
 void gw_bench_job_end(gw_bench_job *job, int world);
 /* Measures one case: times (c->calls entries) of the slowest rank; adds the wrong elements of all ranks to *wrong. */
-gw_status gw_bench_job_measure(gw_bench_job *job, int world, const gw_bench_case *c, uint64_t *times,
-                               uint64_t *wrong, gw_error *error);
+gw_status gw_bench_job_measure(gw_bench_job *job, int world, const gw_bench_case *c, uint64_t *times, uint64_t *wrong,
+                               gw_error *error);
 /* True after a signal to stop. */
 bool gw_bench_interrupted(void);
 
@@ -89,7 +89,7 @@ void gw_spawn_add(gw_spawn *spawn, const char *format, ...) __attribute__((forma
 /* "gradwire run" for `world` ranks, on the hosts of the lab if there is one; the caller adds "--" and a program. */
 gw_status gw_spawn_run(gw_spawn *spawn, int world, const gw_lab *lab, int lab_hosts, int port, gw_error *error);
 gw_status gw_bench_job_command(const gw_comparison *comparison, const gw_bench_job *job, gw_spawn *spawn,
-                                gw_error *error);
+                               gw_error *error);
 /* Whether the name is that of a library to compare with. */
 bool gw_baseline_known(const char *name);
 extern const char *const gw_baseline_names[];

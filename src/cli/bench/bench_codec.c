@@ -212,8 +212,7 @@ static int bench_size(uint64_t bytes, const char *const *codecs, int repeats, gw
     int code = gradient && copy ? 0 : GW_EXIT_FAILED;
     if (code)
         fprintf(stderr, "gradwire bench codec: no memory for two buffers of %llu bytes\n", (unsigned long long)bytes);
-    else
-        fill(gradient, count, 7);
+    else fill(gradient, count, 7);
     for (int i = 0; !code && codecs[i]; i++) {
         trial t;
         result r = {0};
@@ -227,10 +226,8 @@ static int bench_size(uint64_t bytes, const char *const *codecs, int repeats, gw
         if (status) {
             fprintf(stderr, "gradwire bench codec: %s\n", error.text);
             code = GW_EXIT_FAILED;
-        } else if (table)
-            print_row(table, codecs[i], count * sizeof(float), &r);
-        else
-            print_json(codecs[i], count * sizeof(float), &r);
+        } else if (table) print_row(table, codecs[i], count * sizeof(float), &r);
+        else print_json(codecs[i], count * sizeof(float), &r);
     }
     free(copy);
     free(gradient);

@@ -127,8 +127,8 @@ static void add_addresses(const gw_comparison *comparison, gw_spawn *spawn, bool
     char list[2048] = "";
     size_t used = 0;
     for (int i = 0; i < comparison->settings->lab.hosts; i++) {
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "",
-                                 gw_lab_address(comparison->lab, i));
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "", gw_lab_address(comparison->lab, i));
         if (with_slots) used += (size_t)snprintf(list + used, sizeof list - used, ":%d", slots(comparison));
     }
     gw_spawn_add(spawn, "%s", list);

@@ -94,7 +94,7 @@ static gw_status take_turns(gw_comparison *comparison, const gw_bench_case *c, g
             turn.calls = calls_of(result, round, rounds);
             gw_report_progress(report, c, result->who, round, rounds);
             status = gw_bench_job_measure(&comparison->jobs[i], comparison->world, &turn,
-                                           result->times + result->calls * round / rounds, &result->wrong, error);
+                                          result->times + result->calls * round / rounds, &result->wrong, error);
         }
     }
     return status;

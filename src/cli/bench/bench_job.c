@@ -69,8 +69,7 @@ static gw_status read_line(const gw_bench_job *c, gw_lines *lines, int rank, cha
     char name[64];
     title(c, name);
     *line = NULL;
-    if (!gw_lines_read(lines))
-        return gw_fail_rank(error, GW_PEER_LOST, rank, "rank %d of %s went away", rank, name);
+    if (!gw_lines_read(lines)) return gw_fail_rank(error, GW_PEER_LOST, rank, "rank %d of %s went away", rank, name);
     *line = gw_lines_next(lines);
     if (!*line || strncmp(*line, "error ", 6) != 0) return GW_OK;
     return gw_fail(error, GW_SYSTEM, "%s: %s", name, *line + 6);
@@ -198,7 +197,7 @@ static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, 
 }
 
 gw_status gw_bench_job_measure(gw_bench_job *c, int world, const gw_bench_case *the_case, uint64_t *times,
-                                uint64_t *wrong, gw_error *error) {
+                               uint64_t *wrong, gw_error *error) {
     char line[GW_BENCH_LINE_BYTES + 1];
     struct pollfd *polls = calloc((size_t)world, sizeof *polls);
     if (!polls) return gw_fail(error, GW_MEMORY, "no memory for %d ranks", world);

@@ -61,8 +61,7 @@ static void print_machine(const gw_report *report) {
     printf("# %s, %s, %ld cores, %s %s, congestion control %s, %s\n", system.nodename, cpu,
            sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.release, congestion, date);
     if (s->lab.hosts) printf("# lab: %d hosts, links of %.4g Mbit/s\n", s->lab.hosts, s->lab.rate / 1e6);
-    if (report->several)
-        puts("# in turns, medians; ratio: time relative to the first row of the same size");
+    if (report->several) puts("# in turns, medians; ratio: time relative to the first row of the same size");
 }
 
 /* ---- numbers ---- */
@@ -123,11 +122,11 @@ static void print_row(gw_report *report, const gw_bench_case *c, const gw_bench_
 }
 
 static void lay_out(gw_report *report) {
-    static const gw_column size[] = {{"size", true, 11},  {"count", true, 10}, {"type", true, 4},
-                                     {"redop", true, 5},  {"root", true, 4}};
+    static const gw_column size[] = {
+        {"size", true, 11}, {"count", true, 10}, {"type", true, 4}, {"redop", true, 5}, {"root", true, 4}};
     static const gw_column who[] = {{"library", false, 13}, {"arch", false, 12}, {"over", false, 4}};
-    static const gw_column what[] = {{"time", true, 10},   {"algbw", true, 6}, {"busbw", true, 6},
-                                     {"#wrong", true, 6},  {"p10", true, 10},  {"p90", true, 10}};
+    static const gw_column what[] = {{"time", true, 10},  {"algbw", true, 6}, {"busbw", true, 6},
+                                     {"#wrong", true, 6}, {"p10", true, 10},  {"p90", true, 10}};
     int count = 5;
     memcpy(report->columns, size, sizeof size);
     if (report->several) {

@@ -9,13 +9,13 @@
 
 /* One strategy that is compared. */
 typedef struct gw_replay_entry {
-    char label[100];  /* as given: "p3:slice=100K" */
+    char label[100]; /* as given: "p3:slice=100K" */
     char line[GW_STRATEGY_PRINT_BYTES];
-    bool updates;     /* its synchronization works on weights */
-    bool checked;     /* its result is exact, so it is compared with the mean */
-    bool delayed;     /* the bound of synchronous steps does not apply */
-    bool tuned;       /* the tuner finds its sizes before it is timed */
-    bool measures;    /* its schedule makes new buckets after measuring the first steps */
+    bool updates;  /* its synchronization works on weights */
+    bool checked;  /* its result is exact, so it is compared with the mean */
+    bool delayed;  /* the bound of synchronous steps does not apply */
+    bool tuned;    /* the tuner finds its sizes before it is timed */
+    bool measures; /* its schedule makes new buckets after measuring the first steps */
 } gw_replay_entry;
 
 typedef struct gw_replay_settings {
@@ -25,7 +25,7 @@ typedef struct gw_replay_settings {
     double scale, shrink, ratio; /* ratio 0: scale is used */
     int64_t ranks, steps;
     bool json;
-    gw_lab_options lab;          /* hosts 0: none */
+    gw_lab_options lab; /* hosts 0: none */
     gw_replay_entry entries[GW_REPLAYS_MAX];
     int count;
 } gw_replay_settings;

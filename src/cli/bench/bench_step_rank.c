@@ -19,10 +19,10 @@ enum { STEPS_OF_TURN = 4, WARM_UP = 2, WARM_UP_MEASURING = 7 /* the schedule mea
 
 typedef struct variant {
     gw_replay_strategy replayed;
-    double *times;   /* us of each timed step, mean over ranks */
+    double *times; /* us of each timed step, mean over ranks */
     int timed;
-    uint64_t wrong;  /* elements, over all ranks */
-    double sent;     /* bytes a step */
+    uint64_t wrong; /* elements, over all ranks */
+    double sent;    /* bytes a step */
 } variant;
 
 typedef struct bench {

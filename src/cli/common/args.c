@@ -94,12 +94,9 @@ static int choice_set(const gw_command *command, const gw_option *option, const 
 /* text NULL: the command line ends after the option. -1, or an exit code. */
 static int value_set(const gw_command *command, const gw_option *option, const char *text) {
     switch (option->kind) {
-    case GW_OPTION_FLAG:
-        break;
-    case GW_OPTION_INTEGER:
-        return integer_set(command, option, text);
-    case GW_OPTION_CHOICE:
-        return choice_set(command, option, text);
+    case GW_OPTION_FLAG: break;
+    case GW_OPTION_INTEGER: return integer_set(command, option, text);
+    case GW_OPTION_CHOICE: return choice_set(command, option, text);
     case GW_OPTION_STRING:
         if (!text) return value_wrong(command, option, text, "any text");
         *option->string = text;

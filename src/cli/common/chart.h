@@ -10,9 +10,9 @@
 
 typedef struct gw_chart {
     const char *title, *x_title, *y_title;
-    int points;                      /* of each curve */
-    const double *x;                 /* ascending, > 0 */
-    const char *const *x_labels;     /* one for each point */
+    int points;                  /* of each curve */
+    const double *x;             /* ascending, > 0 */
+    const char *const *x_labels; /* one for each point */
     int series;
     const char *names[GW_CHART_SERIES_MAX];
     const double *y[GW_CHART_SERIES_MAX]; /* >= 0; points each */

@@ -23,7 +23,7 @@ static gw_status spread(int ranks, int hosts, const gw_doctor_table *table, int 
 }
 
 gw_status gw_job_layout(int ranks, int hosts, const char *links, int *order, int *host_of, gw_topology *topology,
-                          gw_error *error) {
+                        gw_error *error) {
     gw_doctor_table table = {0};
     gw_status status = links ? gw_doctor_read(links, &table, error) : GW_OK;
     if (status) return status;

@@ -10,8 +10,8 @@
 enum { MATRIX_MAX = 20, CELL_BYTES = 32 }; /* MATRIX_MAX: hosts that fit on a line */
 
 static void print_hosts(const gw_doctor_report *r, FILE *out) {
-    gw_column columns[] = {{"#", true, 0},     {"host", false, 0},  {"address", false, 0}, {"interface", false, 0},
-                           {"mtu", true, 0},   {"memory", true, 0}};
+    gw_column columns[] = {{"#", true, 0},          {"host", false, 0}, {"address", false, 0},
+                           {"interface", false, 0}, {"mtu", true, 0},   {"memory", true, 0}};
     gw_table table;
     gw_table_start(&table, out, columns, 6);
     for (int pass = 0; pass < 2; pass++) {
@@ -21,7 +21,10 @@ static void print_hosts(const gw_doctor_report *r, FILE *out) {
             char number[CELL_BYTES], mtu[CELL_BYTES], memory[GW_UNIT_TEXT];
             snprintf(number, sizeof number, "%d", i);
             snprintf(mtu, sizeof mtu, "%d", h->mtu);
-            const char *const cells[] = {number, h->name, h->lost ? "-" : h->address, h->lost ? "-" : h->interface,
+            const char *const cells[] = {number,
+                                         h->name,
+                                         h->lost ? "-" : h->address,
+                                         h->lost ? "-" : h->interface,
                                          h->lost ? "-" : mtu,
                                          h->memory > 0 ? gw_bandwidth_format(h->memory, memory) : "-"};
             if (pass) gw_table_row(&table, cells);

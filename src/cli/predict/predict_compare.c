@@ -128,8 +128,8 @@ static void print_rows(const list *l) {
         snprintf(cells[2], sizeof cells[2], "%.1f %%", p->efficiency * 100);
         snprintf(cells[3], sizeof cells[3], "%.2f", p->exposed_seconds * 1e3);
         snprintf(cells[4], sizeof cells[4], "%.2f", p->bytes / 1e6);
-        const char *row[] = {cells[0], cells[1], cells[2], cells[3], cells[4],
-                             gw_predict_brief(&l->candidates[i].strategy, line)};
+        const char *row[] = {cells[0], cells[1], cells[2],
+                             cells[3], cells[4], gw_predict_brief(&l->candidates[i].strategy, line)};
         gw_table_row(&table, row);
     }
 }

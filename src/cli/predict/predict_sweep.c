@@ -164,8 +164,10 @@ int gw_predict_sweep(const gw_predict_request *asked, const char *range, const c
     gw_strategy_default(&plain);
     if (ask.strategy_count == 1 && gw_strategy_equal(&ask.strategies[0], &plain)) take_usual(&ask, &plain, &error);
     if (!read_range(range, &ask, s))
-        code = gw_usage_error(&gw_command_predict, "--sweep %s: write ranks=2..1024 (in whole hosts) or "
-                              "rate=1gbit..100gbit, at most %d points", gw_suggest_quote(range, quoted), POINTS_MAX);
+        code = gw_usage_error(&gw_command_predict,
+                              "--sweep %s: write ranks=2..1024 (in whole hosts) or "
+                              "rate=1gbit..100gbit, at most %d points",
+                              gw_suggest_quote(range, quoted), POINTS_MAX);
     else if (fill(&ask, s)) code = draw(&ask, s, svg);
     free(s);
     return code;

@@ -83,8 +83,7 @@ int gw_trace_path(const gw_view *view, const gw_trace_request *request) {
     const gw_step_times *step = request->step < 0 ? gw_steps_median(steps) : find_step(steps, request->step);
     if (request->step >= 0 && !step && steps->count)
         gw_fail(&error, GW_INVALID, "step %" PRId64 " was not recorded (%" PRIu64 " to %" PRIu64 " were)",
-                request->step,
-                steps->list[0].number, steps->list[steps->count - 1].number);
+                request->step, steps->list[0].number, steps->list[steps->count - 1].number);
     else if (request->step >= 0 && !step)
         gw_fail(&error, GW_INVALID, "no training steps were recorded; leave --step out for the whole recording");
     if (error.status || gw_view_path(view, step, &path, &error) != GW_OK) return gw_trace_complain(&error);

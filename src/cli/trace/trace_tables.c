@@ -168,7 +168,7 @@ static void print_totals(const gw_view *view, bool by_name, int64_t limit) {
 
 /* Traffic of a link over time as block characters of eight heights. */
 static void spark(const gw_traffic *links, size_t link, double top, char cell[CELL]) {
-    static const char *const heights[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584",
+    static const char *const heights[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
                                           "\u2585", "\u2586", "\u2587", "\u2588"};
     cell[0] = 0;
     for (size_t i = 0; i < SPARK; i++) {
@@ -224,9 +224,9 @@ static int summary_json(const gw_view *view) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < view->messages.count; i++) bytes += view->messages.list[i].bytes;
     printf("{\"ranks\": %d, \"seconds\": %.9f, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": "
-           "%" PRIu64
-           ", \"events\": %zu, \"median_step\": ", in->rank_count, seconds(in->end), view->steps.count,
-           view->operations.count, view->messages.count, bytes, in->event_count);
+           "%" PRIu64 ", \"events\": %zu, \"median_step\": ",
+           in->rank_count, seconds(in->end), view->steps.count, view->operations.count, view->messages.count, bytes,
+           in->event_count);
     if (median) {
         printf("{\"number\": %" PRIu64 ", \"step_ms\": %.6f, \"mean\": ", median->number,
                seconds(median->length) * 1e3);
@@ -270,14 +270,14 @@ static void matrix_json(const gw_view *view) {
     for (size_t i = 0; i < view->links.count; i++) {
         const gw_pair_traffic *l = &view->links.list[i];
         printf("%s{\"from\": %d, \"to\": %d, \"bytes\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"busy_ms\": %.6f, "
-               "\"queued_ms\": %.6f, \"retries\": %" PRIu64 "}", i ? ", " : "", l->src, l->dst, l->bytes, l->messages,
-               seconds(l->busy) * 1e3, seconds(l->queued) * 1e3, l->retries);
+               "\"queued_ms\": %.6f, \"retries\": %" PRIu64 "}",
+               i ? ", " : "", l->src, l->dst, l->bytes, l->messages, seconds(l->busy) * 1e3, seconds(l->queued) * 1e3,
+               l->retries);
     }
     printf("], \"waits_ms\": [");
     for (size_t a = 0; a < ranks; a++) {
         printf("%s[", a ? ", " : "");
-        for (size_t b = 0; b < ranks; b++)
-            printf("%s%.6f", b ? ", " : "", seconds(view->waits[a * ranks + b]) * 1e3);
+        for (size_t b = 0; b < ranks; b++) printf("%s%.6f", b ? ", " : "", seconds(view->waits[a * ranks + b]) * 1e3);
         printf("]");
     }
     puts("]}");

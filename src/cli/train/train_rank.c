@@ -15,7 +15,7 @@ typedef struct train_run {
     gw_trainer *trainer;
     gw_train_report report; /* rank 0 only */
     bool reports;
-    bool agreed;  /* all ranks know of the failure, so no gw_abort is needed */
+    bool agreed; /* all ranks know of the failure, so no gw_abort is needed */
 } train_run;
 
 static bool is_over(const train_run *c) {
@@ -120,17 +120,17 @@ static gw_status resume(train_run *c, gw_error *error) {
         gw_train_report_print(&c->report, "%s does not exist yet: training starts from scratch", r->checkpoint);
     else
         gw_train_report_print(&c->report, "resuming from %s: epoch %llu, update %llu", r->checkpoint,
-                            (unsigned long long)c->trainer->epoch + 1, (unsigned long long)c->trainer->updates);
+                              (unsigned long long)c->trainer->epoch + 1, (unsigned long long)c->trainer->updates);
     if (found.world && !found.continues)
         gw_train_report_print(&c->report, "the state of codecs and synchronization is reset: it belongs to another "
-                                        "strategy or number of workers");
+                                          "strategy or number of workers");
     if (found.continues && found.world != c->trainer->world)
         gw_train_report_print(&c->report, "the residuals of codecs are spread evenly over the workers");
     if (found.world && found.world != c->trainer->world)
         gw_train_report_print(&c->report,
-                            "%d workers wrote it, now there are %d: each step takes the same examples, but sums are "
-                            "rounded in another order and batch norms see other shards, so the bits differ",
-                            found.world, c->trainer->world);
+                              "%d workers wrote it, now there are %d: each step takes the same examples, but sums are "
+                              "rounded in another order and batch norms see other shards, so the bits differ",
+                              found.world, c->trainer->world);
     return status;
 }
 
@@ -181,8 +181,7 @@ static gw_status enter(train_run *c, gw_error *error) {
 /* Everything before the first update. If a rank is lost meanwhile, the others start again. */
 static gw_status prepare(train_run *c, gw_error *error) {
     bool first = gw_generation(c->comm) == 0;
-    gw_status status = first ? begin(c, error)
-                             : gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
+    gw_status status = first ? begin(c, error) : gw_trainer_create(c->comm, &c->request->settings, &c->trainer, error);
     if (!c->trainer || c->agreed) return status;
     if (status == GW_OK) status = enter(c, error);
     while (status != GW_OK && !c->agreed && c->trainer->elastic && !c->trainer->joined) {

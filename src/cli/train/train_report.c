@@ -59,13 +59,13 @@ void gw_train_report_print(gw_train_report *r, const char *format, ...) {
 static void say_stages(gw_train_report *r) {
     const gw_pipeline *p = r->trainer->pipeline;
     gw_train_report_print(r, "pipeline of %d stage%s, %d micro-batch%s, %d replica%s", p->stages,
-                        p->stages > 1 ? "s" : "", p->micro, p->micro > 1 ? "es" : "", p->replicas,
-                        p->replicas > 1 ? "s" : "");
+                          p->stages > 1 ? "s" : "", p->micro, p->micro > 1 ? "es" : "", p->replicas,
+                          p->replicas > 1 ? "s" : "");
     for (int s = 0; s < p->stages; s++) {
         const gw_graph_node *first = &r->trainer->spec->nodes[p->first[s]];
         const gw_graph_node *last = &r->trainer->spec->nodes[p->first[s + 1] - 1];
         gw_train_report_print(r, "  stage %d: %s%d to %s%d, %.0f %% of the measured time", s, first->kind->name,
-                            first->ordinal, last->kind->name, last->ordinal, 100 * p->part[s]);
+                              first->ordinal, last->kind->name, last->ordinal, 100 * p->part[s]);
     }
 }
 
@@ -76,12 +76,11 @@ void gw_train_report_open(gw_train_report *r, const gw_train_request *request, c
     *r = (gw_train_report){.request = request, .trainer = t, .started = now, .epoch_started = now, .accuracy = -1,
                            .reached = -1, .live = terminal && !request->json && !request->quiet};
     gw_train_report_print(r,
-                        "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epoch%s, batch %" PRId64
-                        " over %d worker%s, %s at rate %g",
-                        s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs,
-                        s->epochs > 1 ? "s" : "",
-                        s->batch * s->accumulate, t->world, t->world > 1 ? "s" : "",
-                        s->optimiser->name, s->rate);
+                          "%s (%zu parameters) on %s: %" PRId64 " examples, %" PRId64 " epoch%s, batch %" PRId64
+                          " over %d worker%s, %s at rate %g",
+                          s->model, gw_spec_parameters(t->spec), s->data, t->sampler.examples, s->epochs,
+                          s->epochs > 1 ? "s" : "", s->batch * s->accumulate, t->world, t->world > 1 ? "s" : "",
+                          s->optimiser->name, s->rate);
     if (t->pipeline) say_stages(r);
 }
 
@@ -132,13 +131,13 @@ void gw_train_report_testing(void *report, int64_t done, int64_t of) {
 /* ---- reports of all ranks, epochs ---- */
 
 static void json_line(const gw_train_report *r, const char *event, const gw_train_work *work, double rate) {
-    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event,
-           epoch_now(r), r->trainer->updates, mean_loss(work));
+    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event, epoch_now(r),
+           r->trainer->updates, mean_loss(work));
     if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
     else printf(", \"test_accuracy\": null");
     printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"bytes_dense\": %" PRIu64
-           ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f", rate,
-           work->bytes, work->dense, (double)work->compute / 1e6, (double)work->exposed / 1e6);
+           ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f",
+           rate, work->bytes, work->dense, (double)work->compute / 1e6, (double)work->exposed / 1e6);
 }
 
 void gw_train_report_log(gw_train_report *r, const gw_train_work *work) {
@@ -170,12 +169,12 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
         fflush(stdout);
     } else {
         gw_train_report_print(r,
-                            "epoch %" PRIu64 "/%" PRId64 "  step %" PRIu64 "  loss %.4f  test accuracy %.2f %%  %.0f "
-                            "examples/s  compute %.0f %%  exposed %.0f %%  sent %s  %s",
-                            epoch_now(r), r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
-                            100 * r->accuracy, rate, percent(r->epoch.compute, seconds),
-                            percent(r->epoch.exposed, seconds), gw_bytes_format(r->total.bytes, sent),
-                            gw_duration_format(seconds, took));
+                              "epoch %" PRIu64 "/%" PRId64 "  step %" PRIu64 "  loss %.4f  test accuracy %.2f %%  %.0f "
+                              "examples/s  compute %.0f %%  exposed %.0f %%  sent %s  %s",
+                              epoch_now(r), r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
+                              100 * r->accuracy, rate, percent(r->epoch.compute, seconds),
+                              percent(r->epoch.exposed, seconds), gw_bytes_format(r->total.bytes, sent),
+                              gw_duration_format(seconds, took));
     }
     r->epoch = (gw_train_work){0};
     r->examples = 0;
@@ -228,8 +227,10 @@ static void sent_rows(gw_table *table, const gw_train_report *r, uint64_t update
     gw_bytes_format(dense / n, c);
     if (r->trainer->world == 1) return;
     if (sent < dense / 100 && !counted.codec_bytes)
-        row(table, "sent per worker", "%s in total: gradients are reduced in shared memory; over a network %s per "
-                                      "update", b, c);
+        row(table, "sent per worker",
+            "%s in total: gradients are reduced in shared memory; over a network %s per "
+            "update",
+            b, c);
     else if (sent < dense)
         row(table, "sent per worker", "%s per update, %s in total; uncompressed %s per update, %.1f times as much", a,
             b, c, sent ? (double)dense / (double)sent : 0);
@@ -262,8 +263,7 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
     if (r->reached >= 0)
         row(&table, "time to target", "%s: %.2f %% in epoch %" PRIu64, gw_duration_format(r->reached, a),
             100 * r->request->target, r->reached_epoch);
-    else if (r->request->target > 0)
-        row(&table, "time to target", "%.2f %% was not reached", 100 * r->request->target);
+    else if (r->request->target > 0) row(&table, "time to target", "%.2f %% was not reached", 100 * r->request->target);
     sent_rows(&table, r, updates);
     row(&table, "share of time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
         percent(r->total.exposed, seconds));

@@ -9,21 +9,21 @@
 
 typedef struct gw_train_request {
     gw_train_settings settings;
-    const char *strategy;      /* NULL: from the environment */
-    const char *checkpoint;    /* NULL: none */
-    int64_t checkpoint_every;  /* updates, in addition to the end of each epoch; 0: none in addition */
+    const char *strategy;     /* NULL: from the environment */
+    const char *checkpoint;   /* NULL: none */
+    int64_t checkpoint_every; /* updates, in addition to the end of each epoch; 0: none in addition */
     bool resume;
-    double target;             /* test accuracy to stop at, 0 to 1; 0: none */
-    int64_t steps;             /* updates to stop after; 0: none */
-    int64_t log_every;         /* updates between two reports, which also compare the ranks' weights */
-    int64_t ranks;             /* 0: not given */
+    double target;     /* test accuracy to stop at, 0 to 1; 0: none */
+    int64_t steps;     /* updates to stop after; 0: none */
+    int64_t log_every; /* updates between two reports, which also compare the ranks' weights */
+    int64_t ranks;     /* 0: not given */
     bool json, quiet;
-    bool elastic;              /* for the launcher: continue without a rank that dies */
-    int64_t servers;           /* for the launcher: parameter server processes; 0: none */
-    int64_t restarts;          /* for the launcher: how often to restart dead ranks */
-    const char *snapshots;     /* for the launcher: directory of servers' snapshots; NULL: none */
+    bool elastic;                   /* for the launcher: continue without a rank that dies */
+    int64_t servers;                /* for the launcher: parameter server processes; 0: none */
+    int64_t restarts;               /* for the launcher: how often to restart dead ranks */
+    const char *snapshots;          /* for the launcher: directory of servers' snapshots; NULL: none */
     const char *timeline, *capture; /* files to record to; NULL: from the environment */
-    const char *tune;          /* off, on or a file; NULL: from the environment */
+    const char *tune;               /* off, on or a file; NULL: from the environment */
 } gw_train_request;
 
 /* ---- train_parallel.c ---- */
@@ -49,14 +49,14 @@ typedef struct gw_train_report {
     const gw_trainer *trainer;
     gw_time started, epoch_started, shown;
     bool live;
-    bool drawn;            /* the live line is on the screen */
-    uint64_t updates_from; /* the first update of this run */
+    bool drawn;             /* the live line is on the screen */
+    uint64_t updates_from;  /* the first update of this run */
     uint64_t reported_test; /* the update whose test was reported last; after a loss a test may be repeated */
-    int64_t examples;      /* of the epoch, all ranks */
+    int64_t examples;       /* of the epoch, all ranks */
     gw_train_work epoch, total;
-    double loss;           /* of the last report of all ranks */
-    double accuracy;       /* of the last test; negative: none yet */
-    double best, reached;  /* best accuracy; seconds until the target, negative: not yet */
+    double loss;          /* of the last report of all ranks */
+    double accuracy;      /* of the last test; negative: none yet */
+    double best, reached; /* best accuracy; seconds until the target, negative: not yet */
     uint64_t reached_epoch;
 } gw_train_report;
 

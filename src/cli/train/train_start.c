@@ -17,8 +17,10 @@ int gw_train_data(const gw_train_request *request) {
     const gw_source *source = gw_source_find(request->settings.data);
     if (!source || gw_source_locate(source, path)) return -1; /* no source: a path, checked when it is opened */
     if (gw_data_fetch("train", source, FETCH_SECONDS)) return -1;
-    fprintf(stderr, "gradwire train: the data set %s is missing; `gradwire data get %s` fetches it, --data names "
-                    "another, `--data synthetic` needs none\n", source->name, source->name);
+    fprintf(stderr,
+            "gradwire train: the data set %s is missing; `gradwire data get %s` fetches it, --data names "
+            "another, `--data synthetic` needs none\n",
+            source->name, source->name);
     return GW_EXIT_FAILED;
 }
 

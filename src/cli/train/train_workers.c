@@ -46,8 +46,8 @@ void gw_train_workers_json(const gw_trainer *t) {
     for (int r = 0; r < t->world; r++) {
         const gw_train_worker *w = &t->workers[r];
         printf("%s{\"rank\": %d, \"compute_ms\": %.3f, \"waited_ms\": %.3f, \"others_waited_ms\": %.3f, \"late\": "
-               "%" PRIu64 "}", r ? ", " : "", r, (double)w->compute / 1e6, (double)w->exposed / 1e6,
-               (double)w->awaited / 1e6, w->late);
+               "%" PRIu64 "}",
+               r ? ", " : "", r, (double)w->compute / 1e6, (double)w->exposed / 1e6, (double)w->awaited / 1e6, w->late);
     }
     putchar(']');
 }

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SETTLE (100 * GW_MILLISECOND)  /* reset() waits this long for receives that cannot be cancelled */
+#define SETTLE (100 * GW_MILLISECOND)   /* reset() waits this long for receives that cannot be cancelled */
 #define PATIENCE (500 * GW_MILLISECOND) /* and this long for peers that may still read its messages */
-#define LINGER (1000 * GW_MILLISECOND) /* close() waits this long for the last messages to leave */
-#define GOODBYE (50 * GW_MILLISECOND)  /* and this long for the goodbyes of other ranks */
+#define LINGER (1000 * GW_MILLISECOND)  /* close() waits this long for the last messages to leave */
+#define GOODBYE (50 * GW_MILLISECOND)   /* and this long for the goodbyes of other ranks */
 
 /* Tests all requests that write into memory; true when none is left. */
 static bool quiet(mpi *m) {

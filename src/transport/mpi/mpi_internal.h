@@ -11,7 +11,7 @@
 #define BODY_TAG 1
 #define END_TAG 2
 #define TAGS 3
-#define RECV_SLOTS 32 /* posted receives for frames */
+#define RECV_SLOTS 32        /* posted receives for frames */
 #define RECV_SLOT_BYTES 4096 /* of a frame and a small payload */
 #define SMALL_BYTES (RECV_SLOT_BYTES - GW_FRAME_BYTES)
 
@@ -50,12 +50,12 @@ struct gw_native_task {
 };
 
 typedef struct peer {
-    int bodies;       /* incoming payloads from it */
-    bool left, lost;  /* left: it said goodbye, but earlier messages may still arrive */
-    bool gone;        /* its process has ended, or it has left; also in later generations */
-    bool end_sent;    /* during reset(): END is sent to it: we receive none of its payloads any more */
+    int bodies;        /* incoming payloads from it */
+    bool left, lost;   /* left: it said goodbye, but earlier messages may still arrive */
+    bool gone;         /* its process has ended, or it has left; also in later generations */
+    bool end_sent;     /* during reset(): END is sent to it: we receive none of its payloads any more */
     bool end_received; /* during reset(): its END has arrived */
-    gw_status broken; /* poll() must report it */
+    gw_status broken;  /* poll() must report it */
     char detail[GW_MPI_WHY_BYTES];
 } peer;
 
@@ -64,24 +64,24 @@ typedef struct mpi {
     int rank, world;
     const gw_mpi_table *table;
     gw_mpi *mpi;
-    int tag;                   /* the first of this generation */
-    int timer;                 /* timerfd: wakes a sleeper, since MPI cannot */
-    bool closing;              /* only goodbyes are handled */
-    bool stuck;                /* MPI still uses memory that is not ours any more, so MPI is never called again */
-    bool unsettled;            /* some peer is broken or has left, and poll() has not reported it */
-    int next_recv_slot;             /* the oldest posted receive: receives complete in the order posted */
+    int tag;            /* the first of this generation */
+    int timer;          /* timerfd: wakes a sleeper, since MPI cannot */
+    bool closing;       /* only goodbyes are handled */
+    bool stuck;         /* MPI still uses memory that is not ours any more, so MPI is never called again */
+    bool unsettled;     /* some peer is broken or has left, and poll() has not reported it */
+    int next_recv_slot; /* the oldest posted receive: receives complete in the order posted */
     recv_slot *recv_slots;
     body_slot *bodies, **last_body_slot, *spare_bodies;
     send_slot *sends, **last_send_slot, *spare_sends;
-    send_slot *orphans;           /* of earlier generations: MPI has not completed them */
+    send_slot *orphans; /* of earlier generations: MPI has not completed them */
     gw_native_task *tasks, *spare_tasks;
     peer *peers;
 } mpi;
 
 /* mpi_transport.c */
-send_slot *gw_mpi_new_send(mpi *m, int to);                       /* NULL: out of memory */
+send_slot *gw_mpi_new_send(mpi *m, int to);                /* NULL: out of memory */
 void gw_mpi_post_send(mpi *m, send_slot *l, size_t bytes); /* bytes of l->bytes, and the payload of l->packet */
-bool gw_mpi_send_done(mpi *m, send_slot *l);                  /* MPI has completed it */
+bool gw_mpi_send_done(mpi *m, send_slot *l);               /* MPI has completed it */
 void gw_mpi_post_receive(mpi *m, recv_slot *slot);
 bool gw_mpi_poll_receives(mpi *m);
 bool gw_mpi_test(mpi *m, gw_mpi_request *request, int peer); /* true: done; an error fails this peer */

@@ -23,7 +23,7 @@ static _Atomic bool abandoned, doubted;
 static _Atomic int users; /* opened and not closed */
 static MPI_Comm farewell; /* for the barrier at exit; made by the first open() */
 static bool has_farewell;
-static pid_t owner;       /* the process that started MPI; a forked child exits without it */
+static pid_t owner; /* the process that started MPI; a forked child exits without it */
 
 typedef int ucs_setter(const char *name, const char *value); /* of libucs, which is not linked */
 
@@ -87,8 +87,9 @@ static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
     MPI_Initialized(&started);
     MPI_Finalized(&ended);
     if (ended) {
-        snprintf(why, GW_MPI_WHY_BYTES, "MPI has been finalised in this process and cannot be started again: call "
-                                        "gw_finalize before MPI_Finalize");
+        snprintf(why, GW_MPI_WHY_BYTES,
+                 "MPI has been finalised in this process and cannot be started again: call "
+                 "gw_finalize before MPI_Finalize");
         return GW_INVALID;
     }
     if (started) {
@@ -105,8 +106,9 @@ static gw_status start_mpi(char why[GW_MPI_WHY_BYTES]) {
         atexit(end_mpi);
     }
     if (level >= MPI_THREAD_SERIALIZED) return GW_OK;
-    snprintf(why, GW_MPI_WHY_BYTES, "MPI was started for calls of one thread only, and gradwire has a progress thread: "
-                                    "start it with MPI_Init_thread and MPI_THREAD_MULTIPLE");
+    snprintf(why, GW_MPI_WHY_BYTES,
+             "MPI was started for calls of one thread only, and gradwire has a progress thread: "
+             "start it with MPI_Init_thread and MPI_THREAD_MULTIPLE");
     return GW_UNSUPPORTED;
 }
 
@@ -115,8 +117,10 @@ static gw_status check_place(int rank, int world, char why[GW_MPI_WHY_BYTES]) {
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (own == rank && size == world) return GW_OK;
-    snprintf(why, GW_MPI_WHY_BYTES, "MPI says that this is rank %d of %d, the job says rank %d of %d: start the ranks "
-                                    "with this MPI's own mpirun, or with srun --mpi=pmix", own, size, rank, world);
+    snprintf(why, GW_MPI_WHY_BYTES,
+             "MPI says that this is rank %d of %d, the job says rank %d of %d: start the ranks "
+             "with this MPI's own mpirun, or with srun --mpi=pmix",
+             own, size, rank, world);
     return GW_MISMATCH;
 }
 
@@ -129,8 +133,10 @@ static gw_status join_all(MPI_Comm *copy, double seconds, char why[GW_MPI_WHY_BY
         code = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
         if (over || code != MPI_SUCCESS) break;
         if (MPI_Wtime() > until) {
-            snprintf(why, GW_MPI_WHY_BYTES, "not all ranks of MPI came to gw_init within %g s: see the output of the "
-                                            "others, or set a longer GRADWIRE_DEADLINE", seconds);
+            snprintf(why, GW_MPI_WHY_BYTES,
+                     "not all ranks of MPI came to gw_init within %g s: see the output of the "
+                     "others, or set a longer GRADWIRE_DEADLINE",
+                     seconds);
             return GW_TIMEOUT;
         }
         usleep(50);
@@ -229,8 +235,8 @@ static gw_status shim_allreduce(gw_mpi *mpi, const void *in, void *out, size_t c
                                 gw_mpi_request *request, char why[GW_MPI_WHY_BYTES]) {
     MPI_Request theirs;
     if (count > INT_MAX) return too_large(count, why);
-    int code = MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, type_of(dtype), op_of(op), mpi->whole,
-                              &theirs);
+    int code =
+        MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, type_of(dtype), op_of(op), mpi->whole, &theirs);
     if (code == MPI_SUCCESS) put_request(request, theirs);
     return explain(code, "MPI_Iallreduce", why);
 }

@@ -24,8 +24,8 @@ typedef union gw_mpi_request {
 } gw_mpi_request;
 
 typedef struct gw_mpi_message {
-    int source;     /* of a receive, -1: unknown */
-    size_t bytes;   /* of a receive */
+    int source;   /* of a receive, -1: unknown */
+    size_t bytes; /* of a receive */
     bool cancelled;
 } gw_mpi_message;
 

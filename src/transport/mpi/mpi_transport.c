@@ -202,8 +202,7 @@ static bool take_bodies(mpi *m) {
         peer *from = &m->peers[p->from];
         from->bodies--;
         m->unsettled |= from->left;
-        if (!from->broken && !from->lost)
-            m->base.sink.arrived(m->base.sink.ctx, p->from, &p->frame, p->recv_buffer, 0);
+        if (!from->broken && !from->lost) m->base.sink.arrived(m->base.sink.ctx, p->from, &p->frame, p->recv_buffer, 0);
         p->next = m->spare_bodies;
         m->spare_bodies = p;
         moved = true;
@@ -235,8 +234,7 @@ static gw_native_task *native_start(gw_transport *transport, const void *in, voi
     *task = (gw_native_task){.reduction = {.dtype = dtype, .op = op, .world = m->world}, .out = out, .count = count};
     gw_status status = GW_UNSUPPORTED;
     if (m->stuck) snprintf(why, sizeof why, "it could not be brought back to order after an error");
-    else
-        status = m->table->allreduce(m->mpi, in, out, count, dtype, op == GW_AVG ? GW_SUM : op, &task->request, why);
+    else status = m->table->allreduce(m->mpi, in, out, count, dtype, op == GW_AVG ? GW_SUM : op, &task->request, why);
     task->next = status ? m->spare_tasks : m->tasks;
     *(status ? &m->spare_tasks : &m->tasks) = task;
     if (status) gw_fail(error, status, "MPI cannot start the all-reduce: %s", why);
@@ -268,8 +266,7 @@ static bool native_done(gw_transport *transport, gw_native_task *task, gw_error 
 static bool settle(mpi *m) {
     if (!m->unsettled) return false;
     for (int r = 0; r < m->world; r++)
-        if (m->peers[r].left && m->peers[r].bodies == 0)
-            break_off(m, r, GW_PEER_LOST, "it left the job (gw_finalize)");
+        if (m->peers[r].left && m->peers[r].bodies == 0) break_off(m, r, GW_PEER_LOST, "it left the job (gw_finalize)");
     m->unsettled = false; /* before lost() is called, which may break more peers */
     for (int r = 0; r < m->world; r++) {
         peer *p = &m->peers[r];

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define COMPLETIONS 16                 /* read at once */
-#define TCP_POLLS 64                  /* the inner tcp transport is polled once in this many polls */
+#define TCP_POLLS 64                   /* the inner tcp transport is polled once in this many polls */
 #define NAP_NS 100000                  /* of sleep where the provider has no wait object */
 #define LINGER (1000 * GW_MILLISECOND) /* close() waits this long for the last messages to arrive */
 #define SLOTS_MAX 4096                 /* receive buffers advertised to one peer */
@@ -183,8 +183,8 @@ static gw_status start(rdma *r, gw_error *error) {
     if (status != GW_OK) return status;
     gw_rdma_fabric_leave_bbr(&r->fabric, r->fabric.address, r->fabric.address_bytes, true);
     if (r->fabric.register_local) {
-        r->buffer_memory = gw_rdma_memory_take(&r->cache, r->buffers, r->buffer_bytes, FI_SEND | FI_RECV | FI_WRITE,
-                                               error);
+        r->buffer_memory =
+            gw_rdma_memory_take(&r->cache, r->buffers, r->buffer_bytes, FI_SEND | FI_RECV | FI_WRITE, error);
         if (!r->buffer_memory) return error->status;
     }
     status = gw_rdma_stamps_open(r, error);

@@ -53,12 +53,12 @@ gw_status gw_rdma_open(gw_transport **out, const gw_rdma_options *options, gw_si
                        gw_error *error);
 
 typedef struct gw_rdma_counters {
-    uint64_t messages;            /* sent, of all kinds */
-    uint64_t writes;              /* payloads written into a peer's memory */
-    uint64_t offers;              /* of these, those that had to ask for their buffer */
-    uint64_t copied;              /* payload bytes copied by this rank, going out or coming in */
-    uint64_t registered, reused;  /* memory registrations made, and found in the cache */
-    uint64_t strangers;           /* messages without the right cookie */
+    uint64_t messages;           /* sent, of all kinds */
+    uint64_t writes;             /* payloads written into a peer's memory */
+    uint64_t offers;             /* of these, those that had to ask for their buffer */
+    uint64_t copied;             /* payload bytes copied by this rank, going out or coming in */
+    uint64_t registered, reused; /* memory registrations made, and found in the cache */
+    uint64_t strangers;          /* messages without the right cookie */
 } gw_rdma_counters;
 
 gw_rdma_counters gw_rdma_count(const gw_transport *transport);

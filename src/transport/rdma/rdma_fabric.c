@@ -19,8 +19,8 @@ static const struct {
     const char *name, *own_name;
     bool automatic, speaks_ip;
 } known[] = {
-    {"verbs", "verbs;ofi_rxm", true, true}, {"efa", "efa", true, false},   {"psm3", "psm3", true, false},
-    {"psm2", "psm2", true, false},          {"opx", "opx", true, false},   {"tcp", "tcp;ofi_rxm", true, true},
+    {"verbs", "verbs;ofi_rxm", true, true}, {"efa", "efa", true, false}, {"psm3", "psm3", true, false},
+    {"psm2", "psm2", true, false},          {"opx", "opx", true, false}, {"tcp", "tcp;ofi_rxm", true, true},
     {"shm", "shm", false, false},
 };
 enum { KNOWN = sizeof known / sizeof known[0] };
@@ -34,8 +34,7 @@ static struct fi_info *demands(const gw_rdma_library *library, const char *own_n
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-    hints->domain_attr->mr_mode =
-        FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
     if (strict->basic) hints->domain_attr->mr_mode = FI_MR_BASIC;
     hints->fabric_attr->prov_name = strdup(own_name);
     return hints;
@@ -120,9 +119,10 @@ gw_status gw_rdma_fabric_open(gw_rdma_fabric *f, const gw_rdma_options *options,
     read_demands(f, &options->strict);
     int result = 0;
     if (f->info->domain_attr->mr_key_size > 8 || f->message_max < GW_RDMA_MESSAGE_BYTES)
-        status = gw_fail(error, GW_UNSUPPORTED, "rdma: provider %s has keys of %zu bytes and messages of %zu bytes at "
-                         "most; 8 or less and %d or more are needed", f->name, f->info->domain_attr->mr_key_size,
-                         f->message_max, GW_RDMA_MESSAGE_BYTES);
+        status = gw_fail(error, GW_UNSUPPORTED,
+                         "rdma: provider %s has keys of %zu bytes and messages of %zu bytes at "
+                         "most; 8 or less and %d or more are needed",
+                         f->name, f->info->domain_attr->mr_key_size, f->message_max, GW_RDMA_MESSAGE_BYTES);
     if (!status && (result = f->library.fabric(f->info->fabric_attr, &f->fabric, NULL)))
         status = refuse(f, "its fabric cannot be opened", result, error);
     if (!status && (result = fi_domain(f->fabric, f->info, &f->domain, NULL)))

@@ -30,7 +30,7 @@ typedef struct gw_rdma_fabric {
     bool in_order;                 /* a message arrives after the bytes of the writes before it */
     bool stamps;                   /* immediate data goes through memory (rdma_immediate.c) */
     size_t message_max, inject_max;
-    int receives;                  /* to be posted */
+    int receives; /* to be posted */
 
     /* From start to stop. */
     struct fid_ep *endpoint;

@@ -25,17 +25,17 @@ typedef struct record {
     /* A write without immediate data, in parts where it is long; a WRITTEN message follows it: */
     bool apart;
     gw_rdma_recv_buffer target;
-    uint64_t started;      /* bytes handed to libfabric */
+    uint64_t started;        /* bytes handed to libfabric */
     struct record *notifier; /* reserved for that message; NULL: it is sent, or taken later */
 } record;
 
 /* A receive buffer that is, or will be, advertised to a peer. */
 typedef struct slot {
     bool used;
-    bool clear_due;             /* a CLEAR is due */
-    gw_frame frame;          /* of the message that is written here */
-    void *at;                /* the engine's, lent until it has arrived or reset() */
-    gw_rdma_memory *memory;  /* its registration */
+    bool clear_due;                  /* a CLEAR is due */
+    gw_frame frame;                  /* of the message that is written here */
+    void *at;                        /* the engine's, lent until it has arrived or reset() */
+    gw_rdma_memory *memory;          /* its registration */
     gw_rdma_recv_buffer recv_buffer; /* as sent to the peer */
 } slot;
 
@@ -48,28 +48,28 @@ typedef struct advert {
 } advert;
 
 typedef struct peer {
-    bool greeted;                               /* our hello is sent */
-    bool known;                                 /* its hello is here: address and cookie are valid */
-    bool lost;                                  /* lost() was called */
-    bool closed;                                /* the connection has ended; lost() is due when all has arrived */
-    bool listed;                                /* in the backlog */
-    bool flushing;                              /* a send() from within a callback only queues */
-    gw_status status;                           /* not GW_OK: lost() is due, for this reason */
+    bool greeted;     /* our hello is sent */
+    bool known;       /* its hello is here: address and cookie are valid */
+    bool lost;        /* lost() was called */
+    bool closed;      /* the connection has ended; lost() is due when all has arrived */
+    bool listed;      /* in the backlog */
+    bool flushing;    /* a send() from within a callback only queues */
+    gw_status status; /* not GW_OK: lost() is due, for this reason */
     char detail[DETAIL_BYTES];
     fi_addr_t address;
     uint8_t fabric_address[GW_RDMA_ADDRESS_BYTES]; /* the same as bytes */
     size_t fabric_address_bytes;
-    uint8_t cookie[GW_RDMA_COOKIE_BYTES];       /* in our messages to it */
-    uint64_t stamps_address, stamps_key;        /* of its table of stamps */
-    uint8_t expects[GW_RDMA_COOKIE_BYTES];      /* in its messages to us */
-    gw_packet *head, *tail;                     /* not yet begun */
-    gw_packet *offered;                         /* wait for the peer's receive buffer */
-    int under_way;                              /* records */
-    uint64_t sent, received, last;              /* messages and writes; last: all that it sent, from BYE */
-    bool parting;                               /* BYE is here: last is valid */
-    bool answered;                              /* all that it sent is here, and HEARD was sent */
-    bool confirmed;                             /* HEARD is here */
-    bool awaited;                               /* its stamps are polled */
+    uint8_t cookie[GW_RDMA_COOKIE_BYTES];  /* in our messages to it */
+    uint64_t stamps_address, stamps_key;   /* of its table of stamps */
+    uint8_t expects[GW_RDMA_COOKIE_BYTES]; /* in its messages to us */
+    gw_packet *head, *tail;                /* not yet begun */
+    gw_packet *offered;                    /* wait for the peer's receive buffer */
+    int under_way;                         /* records */
+    uint64_t sent, received, last;         /* messages and writes; last: all that it sent, from BYE */
+    bool parting;                          /* BYE is here: last is valid */
+    bool answered;                         /* all that it sent is here, and HEARD was sent */
+    bool confirmed;                        /* HEARD is here */
+    bool awaited;                          /* its stamps are polled */
     slot *slots;
     uint32_t slot_room, slots_used, clears_due;
     advert *adverts; /* by the peer's slot number */
@@ -81,7 +81,7 @@ typedef struct peer {
 typedef struct rdma {
     gw_transport base;
     int rank, world;
-    gw_transport *tcp;  /* the inner tcp transport: the authenticated connections */
+    gw_transport *tcp; /* the inner tcp transport: the authenticated connections */
     gw_rdma_fabric fabric;
     gw_rdma_cache cache;
     gw_rng rng;         /* nonces */
@@ -100,11 +100,11 @@ typedef struct rdma {
     int awaited_count;
     int *backlog; /* peers with something to send */
     int backlog_count;
-    int events, timer;   /* epoll over the descriptors of tcp, the completion queue and the timer */
-    int watched;         /* the completion queue's descriptor in epoll, -1: none */
+    int events, timer; /* epoll over the descriptors of tcp, the completion queue and the timer */
+    int watched;       /* the completion queue's descriptor in epoll, -1: none */
     bool timer_set;
     uint32_t polls;
-    bool tcp_due;  /* poll tcp in the next poll */
+    bool tcp_due;   /* poll tcp in the next poll */
     bool unsettled; /* some peer's lost() may be due */
     bool inside;    /* poll() is running */
     bool closing;   /* the sink is not called any more */

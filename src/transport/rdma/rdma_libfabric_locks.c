@@ -87,8 +87,8 @@ static bool put(void **cell, int (*ours)(pthread_spinlock_t *lock)) {
 /* The PLT relocations of a loaded library: its calls of other libraries. */
 typedef struct calls {
     const char *names;
-    const ElfW(Sym) *symbols;
-    const ElfW(Rela) *list;
+    const ElfW(Sym) * symbols;
+    const ElfW(Rela) * list;
     size_t count;
 } calls;
 

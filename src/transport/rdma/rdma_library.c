@@ -22,8 +22,8 @@ static void *load(void) {
 }
 
 gw_status gw_rdma_library_load(gw_rdma_library *library, gw_error *error) {
-    static const char *const names[] = {"fi_getinfo", "fi_freeinfo", "fi_dupinfo", "fi_fabric", "fi_strerror",
-                                        "fi_version"};
+    static const char *const names[] = {"fi_getinfo", "fi_freeinfo", "fi_dupinfo",
+                                        "fi_fabric",  "fi_strerror", "fi_version"};
     void *found[6];
     void *handle = load();
     if (!handle)
@@ -31,8 +31,9 @@ gw_status gw_rdma_library_load(gw_rdma_library *library, gw_error *error) {
                        dlerror());
     for (int i = 0; i < 6; i++) {
         found[i] = dlsym(handle, names[i]);
-        if (!found[i]) return gw_fail(error, GW_UNSUPPORTED, "rdma: %s has no %s: install libfabric 1.11 or later",
-                                         NAME, names[i]);
+        if (!found[i])
+            return gw_fail(error, GW_UNSUPPORTED, "rdma: %s has no %s: install libfabric 1.11 or later", NAME,
+                           names[i]);
     }
     _Static_assert(offsetof(gw_rdma_library, handle) == sizeof found, "six functions");
     memcpy(library, found, sizeof found);

@@ -10,8 +10,8 @@
 #include <rdma/fabric.h>
 
 typedef struct gw_rdma_library {
-    int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
-                   const struct fi_info *hints, struct fi_info **info);
+    int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+                   struct fi_info **info);
     void (*freeinfo)(struct fi_info *info);
     struct fi_info *(*dupinfo)(const struct fi_info *info); /* NULL: an empty one */
     int (*fabric)(struct fi_fabric_attr *attributes, struct fid_fabric **fabric, void *context);

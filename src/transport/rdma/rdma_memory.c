@@ -47,7 +47,7 @@ static int enroll(gw_rdma_fabric *f, gw_rdma_memory *memory) {
 static gw_rdma_memory *find(gw_rdma_cache *cache, size_t bucket, const void *at, size_t bytes, uint64_t access) {
     gw_rdma_memory *memory;
     LIST_FOREACH(memory, &cache->buckets[bucket], chain)
-        if (memory->at == at && memory->bytes == bytes && memory->access == access) return memory;
+    if (memory->at == at && memory->bytes == bytes && memory->access == access) return memory;
     return NULL;
 }
 

@@ -17,7 +17,7 @@ typedef struct gw_rdma_memory {
     struct fid_mr *region;
     const void *at;
     size_t bytes;
-    uint64_t access; /* FI_WRITE: a source; FI_REMOTE_WRITE: a receive buffer */
+    uint64_t access;       /* FI_WRITE: a source; FI_REMOTE_WRITE: a receive buffer */
     uint64_t address, key; /* for the peer that writes here */
     void *descriptor;      /* for this rank's own transfers */
     int users;

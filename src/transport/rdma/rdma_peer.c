@@ -90,8 +90,10 @@ static void get_to_know(rdma *r, int rank) {
     if (gw_rdma_hello_read(&hello, p->hello_in, &error) != GW_OK) {
         gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "%s", error.text);
     } else if (strcmp(hello.provider, r->fabric.name) != 0) {
-        gw_rdma_fail_peer(r, rank, GW_MISMATCH, "it uses libfabric's provider %s, and this rank %s: choose one with "
-                          "transport=rdma:provider=NAME", hello.provider, r->fabric.name);
+        gw_rdma_fail_peer(r, rank, GW_MISMATCH,
+                          "it uses libfabric's provider %s, and this rank %s: choose one with "
+                          "transport=rdma:provider=NAME",
+                          hello.provider, r->fabric.name);
     } else if (fi_av_insert(r->fabric.peers, hello.address, 1, &p->address, 0, NULL) != 1) {
         gw_rdma_fail_peer(r, rank, GW_SYSTEM, "libfabric does not take its address");
     } else {

@@ -75,8 +75,7 @@ static void take_frame(rdma *r, const gw_rdma_message *m, const uint8_t *payload
     slot *granted = m->frame.kind == GW_FRAME_DATA ? find_slot(p, &m->frame) : NULL;
     if (granted) free_slot(r, p, granted); /* it came as a message instead */
     if (m->frame.length) r->counters.copied += m->frame.length;
-    if (!r->closing)
-        r->base.sink.arrived(r->base.sink.ctx, m->from, &m->frame, m->frame.length ? payload : NULL, 0);
+    if (!r->closing) r->base.sink.arrived(r->base.sink.ctx, m->from, &m->frame, m->frame.length ? payload : NULL, 0);
 }
 
 static void answer_offer(rdma *r, const gw_rdma_message *m) {

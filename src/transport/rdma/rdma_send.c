@@ -46,8 +46,7 @@ static void finish(rdma *r, record *done) {
 static outcome outcome_of(rdma *r, int rank, ssize_t result, const char *what) {
     peer *p = &r->peers[rank];
     if (result == 0) {
-        if (p->sent++ == 0)
-            gw_rdma_fabric_leave_bbr(&r->fabric, p->fabric_address, p->fabric_address_bytes, false);
+        if (p->sent++ == 0) gw_rdma_fabric_leave_bbr(&r->fabric, p->fabric_address, p->fabric_address_bytes, false);
         return GONE;
     }
     if (result == -FI_EAGAIN) return REFUSED;
@@ -280,9 +279,9 @@ static outcome send_next(rdma *r, int rank) {
     advert *where = large ? find_advert(p, &packet->frame) : NULL;
     p->head = rest;
     if (!rest) p->tail = NULL;
-    outcome gone = !large ? send_frame(r, rank, packet)
-                 : where  ? write_payload(r, rank, packet, where)
-                          : offer(r, rank, packet);
+    outcome gone = !large  ? send_frame(r, rank, packet)
+                   : where ? write_payload(r, rank, packet, where)
+                           : offer(r, rank, packet);
     if (gone == GONE && large && !where) {
         packet->next = p->offered;
         p->offered = packet;

@@ -49,8 +49,8 @@ typedef struct gw_rdma_message {
     gw_rdma_kind kind;
     int from;
     gw_frame frame;
-    uint32_t slot, nonce; /* WRITTEN */
-    int recv_buffer_count;    /* FRAME with a GRANT, CLEAR */
+    uint32_t slot, nonce;  /* WRITTEN */
+    int recv_buffer_count; /* FRAME with a GRANT, CLEAR */
     gw_rdma_recv_buffer recv_buffers[GW_RDMA_RECV_BUFFERS_MAX];
 } gw_rdma_message;
 

@@ -146,9 +146,7 @@ void *gw_shm_alloc(gw_transport *transport, size_t bytes, gw_error *error) {
     return gw_peer_map_share(((shm *)transport)->peer_map, bytes, 0, true, error);
 }
 
-void gw_shm_free(gw_transport *transport, void *memory) {
-    gw_peer_map_unshare(((shm *)transport)->peer_map, memory);
-}
+void gw_shm_free(gw_transport *transport, void *memory) { gw_peer_map_unshare(((shm *)transport)->peer_map, memory); }
 
 gw_peer_map *gw_shm_peer_map(gw_transport *transport) { return ((shm *)transport)->peer_map; }
 

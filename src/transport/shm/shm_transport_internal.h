@@ -6,17 +6,17 @@
 #include "transport/send_queue.h"
 #include "transport/shm/shm_transport.h"
 
-#define SLOTS 128                 /* frames of one ring */
-#define RING_BYTES (1u << 20)     /* of payloads in one ring; a power of two, see shm_link.span */
-#define SPANS_BYTES (1u << 20)    /* of all rings that one rank writes; see SPAN_MIN */
-#define SPAN_MIN (2 * PART_BYTES) /* of one such ring, for any number of rings */
-#define PART_BYTES (64u << 10)   /* of one part of a payload; whole elements of any type */
+#define SLOTS 128                  /* frames of one ring */
+#define RING_BYTES (1u << 20)      /* of payloads in one ring; a power of two, see shm_link.span */
+#define SPANS_BYTES (1u << 20)     /* of all rings that one rank writes; see SPAN_MIN */
+#define SPAN_MIN (2 * PART_BYTES)  /* of one such ring, for any number of rings */
+#define PART_BYTES (64u << 10)     /* of one part of a payload; whole elements of any type */
 #define LENT_BYTES_MIN (32u << 10) /* below, copying takes no longer than returning a loan */
-#define LOANS 32                  /* payloads lent to one peer at a time */
-#define FRAME_COST (2u << 10)     /* handling a frame takes as long as copying this many bytes */
-#define RETURN_BYTES PART_BYTES  /* consumed before slots are returned to the sender */
-#define POLL_BYTES (256u << 10)   /* received from one peer in one poll */
-#define SWEEP_POLLS 4096          /* polls between two searches for memory that peers have freed */
+#define LOANS 32                   /* payloads lent to one peer at a time */
+#define FRAME_COST (2u << 10)      /* handling a frame takes as long as copying this many bytes */
+#define RETURN_BYTES PART_BYTES    /* consumed before slots are returned to the sender */
+#define POLL_BYTES (256u << 10)    /* received from one peer in one poll */
+#define SWEEP_POLLS 4096           /* polls between two searches for memory that peers have freed */
 
 typedef enum transfer { COPIED, IN_PLACE } transfer;
 
@@ -24,7 +24,7 @@ typedef enum transfer { COPIED, IN_PLACE } transfer;
 typedef struct slot_content {
     uint32_t transfer;
     uint32_t place;    /* COPIED: offset in the ring's bytes; IN_PLACE: loan */
-    gw_shm_ref where;   /* IN_PLACE */
+    gw_shm_ref where;  /* IN_PLACE */
     uint64_t position; /* COPIED: of this part in the payload */
     gw_frame frame;
 } slot_content;
@@ -37,10 +37,9 @@ typedef struct slot {
 /* From one peer to the owner of the shared page that holds it. */
 typedef struct ring {
     alignas(GW_CACHE_LINE) _Atomic uint64_t consumed; /* generation << 32 | slots; the owner's */
-    alignas(
-        GW_CACHE_LINE) _Atomic uint64_t returned; /* generation << 32 | bits: loans that the peer has returned */
-    slot slots[SLOTS];                          /* the peer's */
-    alignas(4096) uint8_t bytes[RING_BYTES];    /* the peer's */
+    alignas(GW_CACHE_LINE) _Atomic uint64_t returned; /* generation << 32 | bits: loans that the peer has returned */
+    slot slots[SLOTS];                                /* the peer's */
+    alignas(4096) uint8_t bytes[RING_BYTES];          /* the peer's */
 } ring;
 
 typedef struct shm_link {
@@ -48,19 +47,19 @@ typedef struct shm_link {
     ring *out; /* in the peer's shared page */
     ring *in;  /* in ours */
 
-    gw_packet_queue queue;  /* to be sent */
-    uint32_t produced;      /* slots written */
-    uint32_t span;          /* bytes of the ring in use, a power of two, kept from the first frame on */
-    uint32_t bytes_at;      /* where the next part may begin: only grows; its offset is this modulo span */
+    gw_packet_queue queue; /* to be sent */
+    uint32_t produced;     /* slots written */
+    uint32_t span;         /* bytes of the ring in use, a power of two, kept from the first frame on */
+    uint32_t bytes_at;     /* where the next part may begin: only grows; its offset is this modulo span */
     uint32_t bytes_after[SLOTS];
     gw_packet *lent[LOANS]; /* NULL: the place is free */
 
     uint32_t consumed;
-    bool partial;            /* a payload has arrived in part */
-    bool by_parts;          /* the engine takes its parts, else they go to recv_buffer */
-    gw_frame coming;         /* our copy of its frame, which the peer can no longer change */
+    bool partial;    /* a payload has arrived in part */
+    bool by_parts;   /* the engine takes its parts, else they go to recv_buffer */
+    gw_frame coming; /* our copy of its frame, which the peer can no longer change */
     uint8_t *recv_buffer;
-    uint64_t arrived_bytes;         /* bytes of it that have arrived */
+    uint64_t arrived_bytes;  /* bytes of it that have arrived */
     gw_mapping *seen[LOANS]; /* the peer's loans that the engine reads */
     bool broken;
 } shm_link;

@@ -23,9 +23,11 @@
 
 #define EVENTS 64
 #define STREAMS_MAX 64
-#define DIRECT_TURNS 8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections */
+#define DIRECT_TURNS                                                                                                   \
+    8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
+       */
 #define BATCH_BYTES ((uint64_t)64 << 10) /* larger payloads wait for the next poll, to share a call with others */
-#define GRACE (2 * GW_MILLISECOND) /* the higher rank of a pair waits this long for the lower one to dial */
+#define GRACE (2 * GW_MILLISECOND)       /* the higher rank of a pair waits this long for the lower one to dial */
 
 /* The sending side of one stream to one peer. */
 typedef struct out_stream {
@@ -48,18 +50,18 @@ typedef struct tcp {
     gw_dial dial;
     void *dial_ctx;
     uint32_t generation;
-    int epoll, bell;               /* the bell is an eventfd in epoll; its event has no connection */
+    int epoll, bell;                /* the bell is an eventfd in epoll; its event has no connection */
     _Atomic(gw_tcp_conn *) mailbox; /* any thread pushes, latest first; poll() takes all */
-    gw_tcp_conn *pending;          /* of later generations */
-    gw_tcp_conn *open;             /* of this generation, ended ones included */
-    bool unsettled;                /* some connection has ended and settle() has not yet seen it */
-    bool inside;                   /* poll() is running */
-    unsigned polls;                /* counted for DIRECT_TURNS */
-    gw_tcp_conn *last_read;            /* of a single peer with one stream: the connection last read; NULL: none */
-    bool *lost;                    /* by peer: lost() was called */
-    out_stream *streams_out;                   /* streams_out[peer * streams + stream] */
-    int wanting;                   /* number of streams_out that are `wanting` */
-    out_stream **backlog;                /* streams_out with packets and a connection */
+    gw_tcp_conn *pending;           /* of later generations */
+    gw_tcp_conn *open;              /* of this generation, ended ones included */
+    bool unsettled;                 /* some connection has ended and settle() has not yet seen it */
+    bool inside;                    /* poll() is running */
+    unsigned polls;                 /* counted for DIRECT_TURNS */
+    gw_tcp_conn *last_read;         /* of a single peer with one stream: the connection last read; NULL: none */
+    bool *lost;                     /* by peer: lost() was called */
+    out_stream *streams_out;        /* streams_out[peer * streams + stream] */
+    int wanting;                    /* number of streams_out that are `wanting` */
+    out_stream **backlog;           /* streams_out with packets and a connection */
     int backlog_count;
 } tcp;
 
@@ -75,8 +77,8 @@ static void drain(gw_tcp_conn *conn) {
 static void post(tcp *t, gw_tcp_conn *conn) {
     gw_tcp_conn *first = atomic_load_explicit(&t->mailbox, memory_order_relaxed);
     do conn->next = first;
-    while (!atomic_compare_exchange_weak_explicit(&t->mailbox, &first, conn, memory_order_release,
-                                                  memory_order_relaxed));
+    while (
+        !atomic_compare_exchange_weak_explicit(&t->mailbox, &first, conn, memory_order_release, memory_order_relaxed));
     uint64_t one = 1;
     ssize_t rung = write(t->bell, &one, sizeof one);
     (void)rung; /* fails only when the eventfd is full, and so readable */

@@ -14,13 +14,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define TURN_BYTES ((size_t)1 << 20) /* most bytes of one call, so that all peers get their turn */
-#define SMALL_BYTES ((uint64_t)16 << 10) /* payloads up to this are read through the buffer */
+#define TURN_BYTES ((size_t)1 << 20)          /* most bytes of one call, so that all peers get their turn */
+#define SMALL_BYTES ((uint64_t)16 << 10)      /* payloads up to this are read through the buffer */
 #define SMALL_BUFFER_BYTES ((size_t)32 << 10) /* of the buffer, filled with small frames by one read */
-#define PART_STEP ((size_t)16)           /* alignment of a part's address and length: whole elements of any type */
-#define UNSENT_BYTES ((int)512 << 10)    /* in the kernel and not yet sent: urgent packets cannot overtake them */
-#define DOZE_BYTES ((uint64_t)512 << 10) /* of a payload, before a sleeping poller is woken */
-#define GATHER 16                        /* iovecs of one sendmsg: half of them headers */
+#define PART_STEP ((size_t)16)                /* alignment of a part's address and length: whole elements of any type */
+#define UNSENT_BYTES ((int)512 << 10)         /* in the kernel and not yet sent: urgent packets cannot overtake them */
+#define DOZE_BYTES ((uint64_t)512 << 10)      /* of a payload, before a sleeping poller is woken */
+#define GATHER 16                             /* iovecs of one sendmsg: half of them headers */
 
 gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd) {
     gw_tcp_conn *conn = aligned_alloc(alignof(gw_tcp_conn), sizeof *conn + GW_TCP_BUFFER_BYTES);
@@ -196,8 +196,8 @@ void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping) {
 /* ---- sending ---- */
 
 /* The unsent bytes of the first packets of the queue. */
-static int gather(const gw_packet *packet, size_t turn, struct iovec parts[GATHER],
-                  uint8_t headers[][GW_FRAME_BYTES], size_t *total) {
+static int gather(const gw_packet *packet, size_t turn, struct iovec parts[GATHER], uint8_t headers[][GW_FRAME_BYTES],
+                  size_t *total) {
     int count = 0;
     *total = 0;
     for (int i = 0; packet && count + 2 <= GATHER && *total < turn; i++, packet = packet->next) {

@@ -25,14 +25,14 @@ typedef struct gw_tcp_conn {
     bool polling_out;                 /* epoll reports when it takes bytes again */
     char detail[GW_TCP_DETAIL_BYTES]; /* a clause that goes with status */
 
-    gw_frame frame;    /* being received */
-    uint8_t *recv_buffer;  /* of its payload; NULL: none, or the engine takes it in parts */
-    bool by_parts;     /* sink.part takes the payload */
-    uint64_t left;     /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
-    size_t end;        /* bytes in buffer */
-    uint64_t low_water; /* SO_RCVLOWAT: the kernel reports no fewer bytes; 1 while the poller is awake */
-    size_t turn;       /* most bytes written at once */
-    size_t ahead;      /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
+    gw_frame frame;       /* being received */
+    uint8_t *recv_buffer; /* of its payload; NULL: none, or the engine takes it in parts */
+    bool by_parts;        /* sink.part takes the payload */
+    uint64_t left;        /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
+    size_t end;           /* bytes in buffer */
+    uint64_t low_water;   /* SO_RCVLOWAT: the kernel reports no fewer bytes; 1 while the poller is awake */
+    size_t turn;          /* most bytes written at once */
+    size_t ahead; /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
     alignas(64) uint8_t buffer[]; /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
 

@@ -40,18 +40,18 @@ typedef struct held {
 typedef struct zmq {
     gw_transport base;
     int rank, world;
-    bool clear;                        /* no encryption */
-    uint8_t key[GW_ZMQ_KEY_BYTES];     /* the job's; all others are derived from it */
+    bool clear;                    /* no encryption */
+    uint8_t key[GW_ZMQ_KEY_BYTES]; /* the job's; all others are derived from it */
     uint32_t generation;
-    int port;                          /* of the ROUTER */
+    int port; /* of the ROUTER */
     void *context, *router;
-    int epoll, bell;                   /* the ROUTER's descriptor and the bell, an eventfd */
-    _Atomic bool asleep;               /* the poller sleeps: ring the bell */
-    _Atomic(gw_packet *) done;         /* lent packets that the I/O thread has released, latest first */
-    _Atomic int lent;                  /* packets that it still holds */
-    held *first_held, **last_held;     /* in the order they came */
-    bool closing;                      /* only goodbyes are handled */
-    bool unsettled;                    /* some peer is broken and poll() has not reported it */
+    int epoll, bell;               /* the ROUTER's descriptor and the bell, an eventfd */
+    _Atomic bool asleep;           /* the poller sleeps: ring the bell */
+    _Atomic(gw_packet *) done;     /* lent packets that the I/O thread has released, latest first */
+    _Atomic int lent;              /* packets that it still holds */
+    held *first_held, **last_held; /* in the order they came */
+    bool closing;                  /* only goodbyes are handled */
+    bool unsettled;                /* some peer is broken and poll() has not reported it */
     peer *peers;
     char server_public[GW_ZMQ_KEY_TEXT], server_secret[GW_ZMQ_KEY_TEXT];
     char client_public[GW_ZMQ_KEY_TEXT], client_secret[GW_ZMQ_KEY_TEXT];

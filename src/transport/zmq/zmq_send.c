@@ -26,8 +26,7 @@ static bool arm_dealer(const zmq *z, void *dealer, int number) {
     uint8_t id[GW_ZMQ_ID_BYTES];
     if (!gw_zmq_id(z->key, z->rank, number, z->generation, id)) return false;
     bool done = gw_zmq_set(dealer, ZMQ_SNDHWM, 0) && gw_zmq_set(dealer, ZMQ_LINGER, 0) &&
-                gw_zmq_set(dealer, ZMQ_IPV6, 1) &&
-                zmq_setsockopt(dealer, ZMQ_ROUTING_ID, id, sizeof id) == 0;
+                gw_zmq_set(dealer, ZMQ_IPV6, 1) && zmq_setsockopt(dealer, ZMQ_ROUTING_ID, id, sizeof id) == 0;
     if (z->clear) return done;
     return done && zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, z->server_public, GW_ZMQ_KEY_TEXT) == 0 &&
            zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, z->client_public, GW_ZMQ_KEY_TEXT) == 0 &&

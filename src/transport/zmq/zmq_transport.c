@@ -84,8 +84,10 @@ static void zmq_reset(gw_transport *transport, uint32_t generation) {
     close_dealers(z); /* their linger is zero: the I/O thread drops the messages in them */
     for (gw_time until = gw_clock_now() + LET_GO; atomic_load(&z->lent) > 0 && gw_clock_now() < until;) usleep(50);
     if (atomic_load(&z->lent) > 0)
-        gw_log(GW_LOG_ERROR, z->rank, "ZeroMQ still holds %d messages after a reset, and may read memory that has been "
-                                      "given back: end this program", atomic_load(&z->lent));
+        gw_log(GW_LOG_ERROR, z->rank,
+               "ZeroMQ still holds %d messages after a reset, and may read memory that has been "
+               "given back: end this program",
+               atomic_load(&z->lent));
     atomic_store(&z->done, NULL);
     for (int r = 0; r < z->world; r++) {
         peer *p = &z->peers[r];

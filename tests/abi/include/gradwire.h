@@ -43,6 +43,7 @@ extern "C" {
 /* The version of this header as one number, 10000 major + 100 minor + patch; gw_version_number: that of the library. */
 #define GW_VERSION_NUMBER (10000 * GW_VERSION_MAJOR + 100 * GW_VERSION_MINOR + GW_VERSION_PATCH)
 
+/* Marks the functions that the shared library exports. */
 #if defined(__GNUC__)
 #define GW_API __attribute__((visibility("default")))
 #else
@@ -63,13 +64,15 @@ extern "C" {
     X(DENIED, 9, "a peer did not prove that it belongs to the job")                                                    \
     X(ABORTED, 10, "the communicator was aborted")
 
+/* The result of a call; gw_status_text gives its text, gw_last_error the whole sentence. */
 typedef enum gw_status {
 #define GW_STATUS_ENUM(name, value, text) GW_##name = value,
     GW_STATUS_LIST(GW_STATUS_ENUM)
 #undef GW_STATUS_ENUM
 } gw_status;
 
-/* name, value, bytes of one element */
+/* name, value, bytes of one element. f8e4m3 has no infinity (float8_e4m3fn of PyTorch); f8e5m2 is the upper half of an
+ * f16. A complex array is 2*count elements of its real type, for sum and avg and for all that only moves data. */
 #define GW_DTYPE_LIST(X)                                                                                               \
     X(F32, 0, 4, "f32")                                                                                                \
     X(F64, 1, 8, "f64")                                                                                                \
@@ -78,24 +81,40 @@ typedef enum gw_status {
     X(I8, 4, 1, "i8")                                                                                                  \
     X(U8, 5, 1, "u8")                                                                                                  \
     X(I32, 6, 4, "i32")                                                                                                \
-    X(I64, 7, 8, "i64")
+    X(I64, 7, 8, "i64")                                                                                                \
+    X(BOOL, 8, 1, "bool")                                                                                              \
+    X(I16, 9, 2, "i16")                                                                                                \
+    X(U16, 10, 2, "u16")                                                                                               \
+    X(U32, 11, 4, "u32")                                                                                               \
+    X(U64, 12, 8, "u64")                                                                                               \
+    X(F8E4M3, 13, 1, "f8e4m3")                                                                                         \
+    X(F8E5M2, 14, 1, "f8e5m2")
 
+/* The type of an element. */
 typedef enum gw_dtype {
 #define GW_DTYPE_ENUM(name, value, bytes, text) GW_##name = value,
     GW_DTYPE_LIST(GW_DTYPE_ENUM)
 #undef GW_DTYPE_ENUM
 } gw_dtype;
 
-/* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum for
- * i8, u8 and i32). f16 and bf16 are summed in f32 and rounded once, whatever the number of ranks. Integer sums and
- * products wrap. */
+/* GW_AVG is the sum divided by the number of ranks (integers: rounded towards zero, without overflow of the sum except
+ * for i64 and u64). f16, bf16, f8e4m3 and f8e5m2 are combined in f32 and rounded once, to nearest even, whatever the
+ * number of ranks. A result that rounds to more than the largest number is infinite; in f8e4m3, which has no infinity,
+ * it is the largest number, 448, as in PyTorch's casts. Integer sums and products wrap. In a bool every byte but 0 is
+ * true, and results are 0 or 1: sum, max and bor are the logical or, prod, min and band the logical and, bxor the
+ * parity; there is no avg. GW_BAND, GW_BOR and GW_BXOR combine the bits of integers. Calls with an operation that a
+ * type does not have are GW_UNSUPPORTED. */
 #define GW_REDOP_LIST(X)                                                                                               \
     X(SUM, 0, "sum")                                                                                                   \
     X(AVG, 1, "avg")                                                                                                   \
     X(MIN, 2, "min")                                                                                                   \
     X(MAX, 3, "max")                                                                                                   \
-    X(PROD, 4, "prod")
+    X(PROD, 4, "prod")                                                                                                 \
+    X(BAND, 5, "band")                                                                                                 \
+    X(BOR, 6, "bor")                                                                                                   \
+    X(BXOR, 7, "bxor")
 
+/* How elements of several ranks become one. */
 typedef enum gw_redop {
 #define GW_REDOP_ENUM(name, value, text) GW_##name = value,
     GW_REDOP_LIST(GW_REDOP_ENUM)
@@ -117,14 +136,15 @@ typedef enum gw_redop {
     X(RECV, 10, "recv")                                                                                                \
     X(ALLTOALLV, 11, "alltoallv")
 
+/* A kind of call. */
 typedef enum gw_collective {
 #define GW_COLLECTIVE_ENUM(name, value, text) GW_COLL_##name = value,
     GW_COLLECTIVE_LIST(GW_COLLECTIVE_ENUM)
 #undef GW_COLLECTIVE_ENUM
 } gw_collective;
 
-typedef struct gw_comm gw_comm;
-typedef struct gw_request gw_request;
+typedef struct gw_comm gw_comm;       /* a communicator: ranks that exchange data */
+typedef struct gw_request gw_request; /* an operation that was started and is not yet waited for */
 
 /* How to join a job. Begin with GW_OPTIONS_DEFAULT; every field that keeps its default is read from the environment
  * (docs/environment.md). Strings are copied. */
@@ -142,6 +162,7 @@ typedef struct gw_options {
     const char *quorum;      /* "off": every side continues after a loss (gw_shrink); NULL: GRADWIRE_QUORUM, or "on" */
 } gw_options;
 
+/* Everything from the environment: gw_options options = GW_OPTIONS_DEFAULT; */
 #define GW_OPTIONS_DEFAULT                                                                                             \
     {                                                                                                                  \
         .size = sizeof(gw_options), .strategy = NULL, .rank = -1, .world = -1, .master_addr = NULL, .master_port = -1, \
@@ -207,8 +228,8 @@ GW_API const char *gw_last_error(const gw_comm *comm);
 /* GW_OK, or the status with which the communicator has failed. Never blocks; any thread may call it, also while another
  * one is inside a collective (as ncclCommGetAsyncError). gw_last_error then gives the sentence. */
 GW_API gw_status gw_async_error(const gw_comm *comm);
-GW_API const char *gw_version(void);     /* of the library: "0.2.0" */
-GW_API int gw_version_number(void);      /* of the library, as GW_VERSION_NUMBER */
+GW_API const char *gw_version(void); /* of the library: "0.2.0" */
+GW_API int gw_version_number(void);  /* of the library, as GW_VERSION_NUMBER */
 GW_API size_t gw_dtype_bytes(gw_dtype dtype);
 
 /* Messages of the library, of all its communicators in this process: lines to standard error, filtered by GRADWIRE_LOG
@@ -240,16 +261,16 @@ typedef struct gw_call_tensor {
 } gw_call_tensor;
 
 typedef struct gw_call {
-    size_t size;              /* of this struct, in bytes */
+    size_t size; /* of this struct, in bytes */
     gw_collective collective;
     gw_dtype dtype;
-    gw_redop op;              /* of reductions */
-    int root;                 /* or the peer of a send or receive; -1: none */
+    gw_redop op; /* of reductions */
+    int root;    /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
     const void *in;
     void *out;
     size_t count;
-    const size_t *counts;     /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
-                                 are the four arrays below. */
+    const size_t *counts; /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
+                             are the four arrays below. */
     /* Uneven all-to-all (GW_COLL_ALLTOALLV): what this rank sends to each rank and where it lies in `in`, what it gets
      * from each and where that goes in `out`. Offsets NULL: parts lie in rank order without gaps. */
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
@@ -258,14 +279,25 @@ typedef struct gw_call {
      * barriers and uneven parts. */
     const gw_call_tensor *tensors;
     size_t tensor_count;
-    double deadline_s;        /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
+    double deadline_s; /* of this call; 0: the communicator's. A deadline that passes ends the communicator. */
+    /* GW_SUM and GW_AVG of floating types: each input is multiplied by prescale, and the result by postscale, in the
+     * type in which sums are kept (f32 for shorter types), before it is rounded. The same on all ranks. */
+    double prescale, postscale;
+    /* Sends and receives match by tag: a receive gets the first message from its peer that has its tag. Among messages
+     * with one tag from one rank to another the order of the sends is kept. At least 0. */
+    int tag;
+    int *source; /* a receive writes the sender's rank here when it is complete; NULL: not wanted */
 } gw_call;
 
+#define GW_ANY_SOURCE (-1) /* as root of a receive: whichever rank sends first */
+
+/* A call with nothing set: what gw_call begins with. */
 #define GW_CALL_DEFAULT                                                                                                \
     {                                                                                                                  \
         .size = sizeof(gw_call), .collective = GW_COLL_ALLREDUCE, .dtype = GW_F32, .op = GW_SUM, .root = -1,           \
         .in = NULL, .out = NULL, .count = 0, .counts = NULL, .in_counts = NULL, .in_offsets = NULL,                    \
-        .out_counts = NULL, .out_offsets = NULL, .tensors = NULL, .tensor_count = 0, .deadline_s = 0                   \
+        .out_counts = NULL, .out_offsets = NULL, .tensors = NULL, .tensor_count = 0, .deadline_s = 0, .prescale = 1,   \
+        .postscale = 1, .tag = 0, .source = NULL                                                                       \
     }
 
 /* Runs a call and waits for it. */
@@ -282,8 +314,7 @@ GW_API gw_status gw_reduce(gw_comm *comm, const void *in, void *out, size_t coun
 /* `in` is read on root only; elsewhere it may be NULL. */
 GW_API gw_status gw_broadcast(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
 /* `in` has size*count elements, `out` has count: rank r gets the r-th part of the combination. */
-GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
-                                   gw_redop op);
+GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
 /* Uneven: rank r gets counts[r] elements; counts (size entries) is the same on all ranks and is copied. */
 GW_API gw_status gw_reduce_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
                                     gw_redop op);
@@ -308,15 +339,15 @@ GW_API gw_status gw_alltoallv(gw_comm *comm, const void *in, const size_t *in_co
 /* Returns when all ranks have called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);
 
-/* Point to point: the n-th send from a to b matches the n-th receive of b from a. Both sides pass the same count and
- * type. */
+/* Point to point, with tag 0 (gw_call has others): the n-th send from a to b matches the n-th receive of b from a. Both
+ * sides pass the same count and type. */
 GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer);
 /* The other side of gw_send. */
 GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);
 
 /* Nonblocking forms, as gw_start. */
-GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype,
-                                    gw_redop op, gw_request **request);
+GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
+                                    gw_request **request);
 GW_API gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                                  int root, gw_request **request);
 GW_API gw_status gw_broadcast_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root,
@@ -345,8 +376,7 @@ GW_API gw_status gw_alltoallv_start(gw_comm *comm, const void *in, const size_t 
 GW_API gw_status gw_barrier_start(gw_comm *comm, gw_request **request);
 GW_API gw_status gw_send_start(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer,
                                gw_request **request);
-GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer,
-                               gw_request **request);
+GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer, gw_request **request);
 
 /* Waits for a request and frees it, whatever the status. NULL is fine. */
 GW_API gw_status gw_wait(gw_request *request);

@@ -7,11 +7,17 @@
  *     for each training step:
  *         for each layer, forward:   gw_reducer_wait(reducer, t);    before weights (or the last result) of t are used
  *         for each layer, backward:  gw_reducer_ready(reducer, t);   its gradient is complete; do not touch it now
- *         gw_reducer_end(reducer);                                   every tensor has been ready once
+ *         gw_reducer_end(reducer);                                   every tensor has been ready, or absent, once
  *     gw_reducer_flush(reducer);                                     before evaluation, a checkpoint, the end
  *
  * One thread makes these calls. Calls that have nothing to do take well under a microsecond. After a failure of the
- * communicator every call returns its error. */
+ * communicator every call returns its error.
+ *
+ * Several reducers (the two models of a GAN) may be open on one communicator, with steps of all of them in flight. Each
+ * may have another strategy, and a thread of its own. Collective calls (commit, resume, leave, close, workers, and
+ * while a schedule is tuned or measured also end) are made in the same order on all ranks. All other calls of different
+ * reducers need no common order, as long as no rank waits for a tensor that another rank hands over only after a wait
+ * of its own. */
 #ifndef GRADWIRE_REDUCER_H
 #define GRADWIRE_REDUCER_H
 
@@ -21,7 +27,7 @@
 extern "C" {
 #endif
 
-typedef struct gw_reducer gw_reducer;
+typedef struct gw_reducer gw_reducer; /* the training steps of one model on a communicator */
 
 typedef struct gw_reducer_tensor {
     const char *name; /* the same on all ranks; copied */
@@ -45,8 +51,8 @@ typedef struct gw_reducer_update {
     const void *gradient; /* at element `first` */
     uint64_t step;        /* which step's gradient this is */
     double scale;         /* multiply the gradient by it first (clipping, the mean of pushes); 1 otherwise */
-    bool temporary;           /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
-                             do not use or change momentum or other optimiser state */
+    bool temporary;       /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
+                         do not use or change momentum or other optimiser state */
 } gw_reducer_update;
 
 /* Called by the thread that drives communication, one call at a time. It must not call the library, nor wait for a lock
@@ -72,13 +78,14 @@ typedef struct gw_reducer_options {
     gw_reducer_update_fn *update; /* NULL: the caller updates after gw_reducer_wait */
     void *ctx;                    /* passed to update, state and rate */
     const char *tune;             /* "off"; "on": sizes of the schedule are tuned during the first steps, and the result
-                                     is never slower than the start; or a file that stores the result for the next run.
-                                     NULL: GRADWIRE_TUNE, else off. The same on all ranks. */
+                                     is never slower than the start; or a file that stores the result for the next run,
+                                     one for each reducer. NULL: GRADWIRE_TUNE, else off. The same on all ranks. */
     gw_reducer_state_fn *state;   /* the arrays that update keeps from step to step; NULL: none */
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
 } gw_reducer_options;
 
+/* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
 #define GW_REDUCER_OPTIONS_DEFAULT                                                                                     \
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
@@ -94,7 +101,16 @@ static inline gw_status gw_reducer_commit(gw_reducer **reducer, gw_comm *comm, c
                                           int count, const gw_reducer_options *options) {
     return gw_reducer_commit_sized(reducer, comm, tensors, sizeof *tensors, count, options);
 }
+/* The gradient of a tensor is complete in this step, and is the reducer's until gw_reducer_wait returns. GW_INVALID if
+ * the tensor has been ready or absent in this step already, or is still under way from the step before. */
 GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);
+/* The same for `count` tensors, with one notification of the thread that drives communication. If one entry is invalid,
+ * none of them is ready. */
+GW_API gw_status gw_reducer_ready_many(gw_reducer *reducer, const int *tensors, int count);
+/* Instead of gw_reducer_ready: this rank has no gradient for the tensor in this step, as with a layer that it did not
+ * use. It contributes zeros, or no factors: the mean still divides by all ranks, a codec sends its residual as usual,
+ * and an optimiser that runs on this rank gets zeros. The gradient is overwritten, and receives the result as usual. */
+GW_API gw_status gw_reducer_absent(gw_reducer *reducer, int tensor);
 /* Whether a tensor is sent as factors: arch=sfb, a batch is given, and factors cost less than the matrix. The caller
  * then need not compute its gradient, and calls gw_reducer_ready_factors instead of gw_reducer_ready: the gradient is
  * the sum over `batch` examples of the outer products of left (batch x rows) and right (batch x columns), row major.
@@ -102,15 +118,28 @@ GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);
 GW_API bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor);
 GW_API gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
                                           size_t batch);
+/* Accumulation over micro-steps, as DDP's no_sync. Called between two steps. While it is on, the calls for a tensor
+ * (ready, ready_many, ready_factors, absent) and gw_reducer_end check their arguments and do nothing else: nothing is
+ * sent, no step is counted, and the gradient stays the caller's, who adds to it. gw_reducer_wait works as always, and
+ * returns at once if the tensor was waited for before. The first step after it is off sends what the gradient then
+ * holds; factors of all micro-steps are given together in that step (`batch` counts them all). Local to this rank:
+ * ranks may accumulate at different moments and over different numbers of micro-steps, but all make the same steps.
+ * GW_INVALID in the middle of a step. */
+GW_API gw_status gw_reducer_accumulate(gw_reducer *reducer, bool on);
+/* Returns when the tensor's weights, or the result in its gradient, may be used. GW_INVALID if it is ready in a step
+ * that has not ended. */
 GW_API gw_status gw_reducer_wait(gw_reducer *reducer, int tensor);
+/* Ends the step. GW_INVALID, with the tensor's name, if one was neither ready nor absent; the step then continues. */
 GW_API gw_status gw_reducer_end(gw_reducer *reducer);
+/* Returns when nothing is in flight: before evaluation, a checkpoint, the end. Not in the middle of a step. */
 GW_API gw_status gw_reducer_flush(gw_reducer *reducer);
 /* This rank makes no more steps. Returns when all ranks have called it, since others may still need this rank's server.
  * If it fails, call it again after gw_reducer_resume. gw_reducer_close does the same. */
 GW_API gw_status gw_reducer_leave(gw_reducer *reducer);
 /* After a failure: the reducer continues over another communicator, from gw_regroup or gw_shrink. Every rank that has
  * the reducer calls this; a restarted rank (gw_regroup) calls gw_reducer_commit. If it fails because more ranks were
- * lost, call it again with the communicator of the next gw_regroup or gw_shrink.
+ * lost, call it again with the communicator of the next gw_regroup or gw_shrink. Several reducers are resumed one after
+ * the other, those of the same tensors and strategy in the order in which they were committed.
  *
  * Without servers the interrupted step is over. Each tensor has received the whole result of that step or nothing of it
  * (gw_reducer_reached), but ranks may differ. Where a tensor is behind, its weights and the optimiser's arrays
@@ -149,7 +178,7 @@ typedef struct gw_reducer_counters {
     size_t memory_bytes, codec_bytes;   /* allocated at commit; the codec's part of it */
     bool local_optimisers;              /* ranks have optimiser state of their own, and weights differ between
                                 exchanges */
-    bool weights_agree;                        /* once flushed, all ranks hold the same weights at this step */
+    bool weights_agree;                 /* once flushed, all ranks hold the same weights at this step */
     bool tuning;                        /* sizes are being tuned */
     int trials;                         /* of the tuning so far */
     uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */
