@@ -274,6 +274,89 @@ static void forgotten_rank(int rank) {
 
 static void forgotten_requests_are_completed(void) { everywhere(2, forgotten_rank); }
 
+/* Tags and sources. */
+
+static gw_call message_call(gw_collective what, const void *in, void *out, size_t count, int peer, int tag) {
+    gw_call call = GW_CALL_DEFAULT;
+    call.collective = what, call.in = in, call.out = out, call.count = count, call.root = peer, call.tag = tag;
+    return call;
+}
+
+/* Every rank sends rank 0 two messages, the one with the higher tag first. Rank 0 takes the lower tag first, from
+ * whichever rank has sent it. */
+static void tags_rank(int rank) {
+    gw_comm *comm = join(rank, WORLD);
+    enum { MANY = 100000 };
+    float *large = calloc(MANY, sizeof *large), small = (float)rank;
+    bool seen[WORLD] = {true};
+    for (int i = 0; i < MANY; i++) large[i] = element(rank, 1, (size_t)i % 90);
+    if (rank) {
+        gw_request *request = NULL;
+        gw_call first = message_call(GW_COLL_SEND, large, NULL, MANY, 0, 9);
+        gw_call second = message_call(GW_COLL_SEND, &small, NULL, 1, 0, 4);
+        CHECK_EQ(GW_OK, gw_start(comm, &first, &request));
+        CHECK_EQ(GW_OK, gw_run(comm, &second));
+        CHECK_EQ(GW_OK, gw_wait(request));
+    }
+    for (int i = 1; rank == 0 && i < WORLD; i++) {
+        int source = -1;
+        gw_call call = message_call(GW_COLL_RECV, NULL, &small, 1, GW_ANY_SOURCE, 4);
+        call.source = &source;
+        CHECK_EQ(GW_OK, gw_run(comm, &call));
+        CHECK(source > 0 && source < WORLD && !seen[source] && small == (float)source);
+        if (source > 0) seen[source] = true;
+        gw_call next = message_call(GW_COLL_RECV, NULL, large, MANY, source, 9);
+        CHECK_EQ(GW_OK, gw_run(comm, &next));
+        size_t wrong = 0;
+        for (int k = 0; k < MANY; k++) wrong += large[k] != element(source, 1, (size_t)k % 90);
+        CHECK_EQ(0, wrong);
+    }
+    gw_call bad = message_call(GW_COLL_SEND, large, NULL, 1, (rank + 1) % WORLD, -1);
+    REFUSED("the tag -1 is negative", gw_run(comm, &bad));
+    bad = message_call(GW_COLL_SEND, large, NULL, 1, GW_ANY_SOURCE, 0);
+    REFUSED("peer -1 is not a rank", gw_run(comm, &bad));
+    free(large);
+    CHECK_EQ(GW_OK, gw_finalize(comm));
+}
+
+static void messages_match_by_tag(void) { everywhere(WORLD, tags_rank); }
+
+/* Scales: 1.5 on the way in, 0.25 on the way out. */
+
+static void scale_rank(int rank) {
+    gw_comm *comm = join(rank, WORLD);
+    float in[40], out[40];
+    for (int i = 0; i < 40; i++) in[i] = (float)(i + rank);
+    gw_call call = GW_CALL_DEFAULT;
+    call.in = in, call.out = out, call.count = 40, call.prescale = 1.5, call.postscale = 0.25;
+    CHECK_EQ(GW_OK, gw_run(comm, &call));
+    for (int i = 0; i < 40; i++) CHECK(out[i] == (float)(4 * i + 6) * 1.5f * 0.25f);
+    CHECK_EQ(GW_OK, gw_allreduce(comm, in, out, 40, GW_F32, GW_SUM)); /* the next call is not scaled */
+    for (int i = 0; i < 40; i++) CHECK(out[i] == (float)(4 * i + 6));
+    call.op = GW_MAX;
+    CHECK_EQ(GW_UNSUPPORTED, gw_run(comm, &call));
+    call.op = GW_SUM, call.dtype = GW_I32;
+    CHECK_EQ(GW_UNSUPPORTED, gw_run(comm, &call));
+    call.dtype = GW_F32, call.collective = GW_COLL_ALLGATHER;
+    REFUSED("it reduces nothing", gw_run(comm, &call));
+    CHECK_EQ(GW_OK, gw_finalize(comm));
+}
+
+static void other_scale_rank(int rank) {
+    gw_comm *comm = join(rank, WORLD);
+    float in = 1, out;
+    gw_call call = GW_CALL_DEFAULT;
+    call.in = &in, call.out = &out, call.count = 1, call.postscale = rank ? 0.25 : 0.5;
+    CHECK_EQ(GW_MISMATCH, gw_run(comm, &call));
+    CHECK(strstr(gw_last_error(comm), "0.25") && strstr(gw_last_error(comm), "0.5"));
+    gw_finalize(comm);
+}
+
+static void sums_are_scaled(void) {
+    everywhere(WORLD, scale_rank);
+    everywhere(WORLD, other_scale_rank);
+}
+
 /* Deadlines and errors. */
 
 static void *watch(void *comm) {
@@ -333,4 +416,5 @@ static void messages_go_to_the_callback(void) { everywhere(2, log_rank); }
 
 TEST_MAIN(CASE(calls_are_checked), CASE(a_pointer_that_cannot_be_read_is_refused), CASE(uneven_all_to_all),
           CASE(ranks_that_disagree_are_told), CASE(uneven_gather_and_scatter), CASE(many_tensors_at_once),
-          CASE(forgotten_requests_are_completed), CASE(a_call_has_its_own_deadline), CASE(messages_go_to_the_callback))
+          CASE(forgotten_requests_are_completed), CASE(messages_match_by_tag), CASE(sums_are_scaled),
+          CASE(a_call_has_its_own_deadline), CASE(messages_go_to_the_callback))
