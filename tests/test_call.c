@@ -20,6 +20,7 @@ static gw_comm *join(int rank, int world) {
     gw_options options = job_options(rank, world, port, strategy);
     CHECK_EQ(GW_OK, gw_init(&comm, &options));
     if (!comm) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    gw_barrier(comm); /* all have joined before one fails on purpose; that may interrupt the barrier of another */
     return comm;
 }
 
