@@ -50,7 +50,7 @@ static gw_log_level threshold(void) {
 bool gw_log_enabled(gw_log_level level) { return level <= threshold(); }
 
 static void write_line(gw_log_level level, int rank, const char *text) {
-    char line[1100];
+    char line[1024];
     int length = rank < 0 ? snprintf(line, sizeof line, "gradwire %s: %s\n", level_names[level], text)
                           : snprintf(line, sizeof line, "gradwire %s: rank %d: %s\n", level_names[level], rank, text);
     ssize_t written = write(STDERR_FILENO, line, (size_t)length);
@@ -59,7 +59,7 @@ static void write_line(gw_log_level level, int rank, const char *text) {
 
 void gw_log(gw_log_level level, int rank, const char *format, ...) {
     if (!gw_log_enabled(level)) return;
-    char text[1024];
+    char text[985]; /* with what write_line adds it is a line of at most 1,024 bytes */
     va_list args;
     va_start(args, format);
     int length = vsnprintf(text, sizeof text, format, args);
