@@ -13,7 +13,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tree=$tmp/tree new=$tmp/build
 techniques=(codec schedule sync plan transport)
-targets=(gradwire test_combinations test_reducer_sim test_ps_sim test_plan_print helper_product fuzz_codec fuzz_strategy)
+targets=(gradwire gradwire_shared test_combinations test_reducer_sim test_ps_sim test_plan_print helper_product fuzz_codec fuzz_strategy)
 unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE GRADWIRE_LINKS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 ok() { # NAME COMMAND...: passes by its exit code
@@ -305,6 +305,7 @@ mkdir -p "$tree"
 git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$tree" || exit 1
 for technique in "${techniques[@]}"; do "add_$technique"; done
 add_fuzz_driver
+tests/abi.sh grow "$tree" || exit 1
 
 compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 make_all() {
@@ -329,5 +330,6 @@ ok "fuzz_codec on random bytes" keeps fuzz_codec "$new/fuzz_codec"
 ok "fuzz_strategy on random bytes" keeps fuzz_strategy "$new/fuzz_strategy"
 ok "every pair of techniques" keeps combinations "$new/tests/test_combinations"
 for technique in "${techniques[@]}"; do "check_$technique"; done
+ok "programs compiled against older and newer headers" tests/abi.sh check "$build" "$tree" "$new"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

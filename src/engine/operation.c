@@ -187,7 +187,7 @@ const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES])
     if (brief->pair_peer >= 0)
         snprintf(peer, sizeof peer, "%s rank %d", brief->sends ? "to" : "from", brief->pair_peer);
     if (brief->tag >= 0) snprintf(tag, sizeof tag, " with tag %d", brief->tag);
-    if (brief->pair_peer >= 0 || brief->tag >= 0) snprintf(text, GW_TEXT_BYTES, "%.100s %s%s", signature, peer, tag);
+    if (brief->pair_peer >= 0 || brief->tag >= 0) snprintf(text, GW_TEXT_BYTES, "%.90s %s%s", signature, peer, tag);
     else snprintf(text, GW_TEXT_BYTES, "collective #%" PRIu64 ", %.120s", brief->number, signature);
     return text;
 }
