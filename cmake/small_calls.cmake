@@ -1,7 +1,8 @@
 # A small all-reduce takes 0.4 us; a tenth of that was calls between files. With gcc, the files on its path are optimised
 # together at link time in the program and the shared library; the tests link plain object files.
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND NOT GW_SANITIZE)
-  set(GW_SMALL_CALL_SOURCES runtime/collectives runtime/request runtime/progress engine/blocking_fast_path
+  set(GW_SMALL_CALL_SOURCES runtime/collectives runtime/call runtime/request runtime/host_memory runtime/progress
+    engine/blocking_fast_path
     engine/flight_recorder base/clock base/reduce shm/shm_coll shm/shm_coll_all_arrived shm/shm_coll_slots
     shm/shm_coll_direct shm/shm_coll_inline shm/shm_coll_parts shm/peer_map)
   list(TRANSFORM GW_SMALL_CALL_SOURCES REPLACE "(.+)" "src/\\1.c")

@@ -294,10 +294,9 @@ typedef struct kernel {
 INLINE group load_operand(kernel k, const gw_reduce_job *job, bool is_wide, const void *source, size_t at,
                           size_t count) {
     if (k.raw != k.wide && is_wide) return load_group(k.wide, k.compute, source, at, count);
+    if (!k.scaled || is_wide) return load_group(k.raw, k.compute, source, at, count);
     group g = load_group(k.raw, k.compute, source, at, count);
-    if (k.scaled && !is_wide) {
-        UNROLL for (int i = 0; i < VECTORS; i++) g.v[i] = multiply_by(k.compute, g.v[i], job->scale.prescale);
-    }
+    UNROLL for (int i = 0; i < VECTORS; i++) g.v[i] = multiply_by(k.compute, g.v[i], job->scale.prescale);
     return g;
 }
 
@@ -316,15 +315,6 @@ INLINE void *destination_of(const gw_reduce_job *job, const operands *held, int 
     return d < 2 && held ? held->dst[d] : job->dst[d];
 }
 
-INLINE void finish_group(kernel k, const gw_reduce_job *job, group *g) {
-    if (k.op == GW_AVG && job->divisor != 1) {
-        UNROLL for (int i = 0; i < VECTORS; i++) g->v[i] = divide(k.compute, g->v[i], job->divisor);
-    }
-    if (k.scaled && !job->dst_wide) {
-        UNROLL for (int i = 0; i < VECTORS; i++) g->v[i] = multiply_by(k.compute, g->v[i], job->scale.postscale);
-    }
-}
-
 INLINE void reduce_group(kernel k, const gw_reduce_job *job, const operands *held, int sources, int destinations,
                          size_t at, size_t count) {
     group sum = load_operand(k, job, job->first_wide, source_of(job, held, 0), at, count);
@@ -332,7 +322,12 @@ INLINE void reduce_group(kernel k, const gw_reduce_job *job, const operands *hel
         group next = load_operand(k, job, job->rest_wide, source_of(job, held, s), at, count);
         UNROLL for (int i = 0; i < VECTORS; i++) sum.v[i] = combine(k.compute, k.op, sum.v[i], next.v[i]);
     }
-    finish_group(k, job, &sum);
+    if (k.op == GW_AVG && job->divisor != 1) {
+        UNROLL for (int i = 0; i < VECTORS; i++) sum.v[i] = divide(k.compute, sum.v[i], job->divisor);
+    }
+    if (k.scaled && !job->dst_wide) {
+        UNROLL for (int i = 0; i < VECTORS; i++) sum.v[i] = multiply_by(k.compute, sum.v[i], job->scale.postscale);
+    }
     for (int d = 0; d < destinations; d++) {
         void *to = destination_of(job, held, d);
         if (k.raw != k.wide && job->dst_wide) store_group(k.wide, k.compute, to, at, count, sum);

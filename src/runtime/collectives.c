@@ -6,6 +6,15 @@ static gw_status start(gw_comm *comm, const gw_call *call, gw_request **request)
     return gw_dispatch(comm, call, request);
 }
 
+/* Runs a blocking call that differs from the last one at most in its buffers. False: it differs in more, or has to be
+ * checked. */
+static bool again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
+                  gw_redop op, int root, gw_status *status) {
+    bool plain = comm && !comm->group && gw_memory_was_readable(comm, in) && gw_memory_was_readable(comm, out) &&
+                 !gw_context_forked(comm->context);
+    return plain && gw_comm_run_again(comm, what, in, out, count, dtype, op, root, status);
+}
+
 static gw_call reduction(gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                          int root) {
     return (gw_call){.collective = what, .in = in, .out = out, .count = count, .dtype = dtype, .op = op, .root = root,
@@ -24,9 +33,7 @@ static gw_call uneven(gw_collective what, const void *in, void *out, const size_
 
 gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op) {
     gw_status status;
-    bool plain = comm && !comm->group && gw_memory_was_readable(comm, in) && gw_memory_was_readable(comm, out) &&
-                 !gw_context_forked(comm->context);
-    if (plain && gw_comm_run_again(comm, GW_COLL_ALLREDUCE, in, out, count, dtype, op, &status)) return status;
+    if (again(comm, GW_COLL_ALLREDUCE, in, out, count, dtype, op, -1, &status)) return status;
     gw_call call = reduction(GW_COLL_ALLREDUCE, in, out, count, dtype, op, -1);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -38,6 +45,8 @@ gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t co
 }
 
 gw_status gw_reduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op, int root) {
+    gw_status status;
+    if (again(comm, GW_COLL_REDUCE, in, out, count, dtype, op, root, &status)) return status;
     gw_call call = reduction(GW_COLL_REDUCE, in, out, count, dtype, op, root);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -49,6 +58,8 @@ gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count
 }
 
 gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op) {
+    gw_status status;
+    if (again(comm, GW_COLL_REDUCE_SCATTER, in, out, count, dtype, op, -1, &status)) return status;
     gw_call call = reduction(GW_COLL_REDUCE_SCATTER, in, out, count, dtype, op, -1);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -76,6 +87,8 @@ gw_status gw_reduce_scatterv_start(gw_comm *comm, const void *in, void *out, con
 }
 
 gw_status gw_broadcast(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root) {
+    gw_status status;
+    if (again(comm, GW_COLL_BROADCAST, in, out, count, dtype, GW_SUM, root, &status)) return status;
     gw_call call = transfer(GW_COLL_BROADCAST, in, out, count, dtype, root);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -87,6 +100,8 @@ gw_status gw_broadcast_start(gw_comm *comm, const void *in, void *out, size_t co
 }
 
 gw_status gw_allgather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype) {
+    gw_status status;
+    if (again(comm, GW_COLL_ALLGATHER, in, out, count, dtype, GW_SUM, -1, &status)) return status;
     gw_call call = transfer(GW_COLL_ALLGATHER, in, out, count, dtype, -1);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -111,6 +126,8 @@ gw_status gw_allgatherv_start(gw_comm *comm, const void *in, void *out, const si
 }
 
 gw_status gw_gather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root) {
+    gw_status status;
+    if (again(comm, GW_COLL_GATHER, in, out, count, dtype, GW_SUM, root, &status)) return status;
     gw_call call = transfer(GW_COLL_GATHER, in, out, count, dtype, root);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -135,6 +152,8 @@ gw_status gw_gatherv_start(gw_comm *comm, const void *in, void *out, const size_
 }
 
 gw_status gw_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root) {
+    gw_status status;
+    if (again(comm, GW_COLL_SCATTER, in, out, count, dtype, GW_SUM, root, &status)) return status;
     gw_call call = transfer(GW_COLL_SCATTER, in, out, count, dtype, root);
     return gw_dispatch(comm, &call, NULL);
 }
@@ -159,6 +178,8 @@ gw_status gw_scatterv_start(gw_comm *comm, const void *in, void *out, const size
 }
 
 gw_status gw_alltoall(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype) {
+    gw_status status;
+    if (again(comm, GW_COLL_ALLTOALL, in, out, count, dtype, GW_SUM, -1, &status)) return status;
     gw_call call = transfer(GW_COLL_ALLTOALL, in, out, count, dtype, -1);
     return gw_dispatch(comm, &call, NULL);
 }

@@ -63,7 +63,7 @@ gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec);
 /* Runs a call that differs only in its buffers from the last one, without checking and planning it again: halves the
  * start time of a small call. False: it differs in more, and nothing has happened. */
 bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
-                       gw_redop op, gw_status *status);
+                       gw_redop op, int root, gw_status *status);
 gw_status gw_comm_begin(gw_comm *comm, gw_op_spec *spec, gw_request **request);
 /* (L) is held. Plans and starts one operation, and ends it once it is done. */
 gw_status gw_comm_start_op(gw_comm *comm, gw_op_spec *spec, gw_op **op, gw_error *error);

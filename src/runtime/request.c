@@ -79,11 +79,11 @@ gw_status gw_comm_run(gw_comm *comm, gw_op_spec *spec) {
 }
 
 bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
-                       gw_redop op, gw_status *status) {
+                       gw_redop op, int root, gw_status *status) {
     gw_op_spec *last = &comm->planned;
     gw_context_lock(comm->context);
     if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
-        last->redop != op || last->scale.set || last->counts) {
+        last->redop != op || last->root != root || last->scale.set || last->counts) {
         gw_context_unlock(comm->context);
         return false;
     }
