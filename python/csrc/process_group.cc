@@ -46,11 +46,15 @@ static bool known(at::ScalarType type, gw_dtype *dtype) {
     case at::kLong: *dtype = GW_I64; return true;
     case at::kBool: *dtype = GW_BOOL; return true;
     case at::kShort: *dtype = GW_I16; return true;
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 203
     case at::ScalarType::UInt16: *dtype = GW_U16; return true;
     case at::ScalarType::UInt32: *dtype = GW_U32; return true;
     case at::ScalarType::UInt64: *dtype = GW_U64; return true;
+#endif
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 201
     case at::ScalarType::Float8_e4m3fn: *dtype = GW_F8E4M3; return true;
     case at::ScalarType::Float8_e5m2: *dtype = GW_F8E5M2; return true;
+#endif
     default: return false;
     }
 }

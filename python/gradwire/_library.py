@@ -164,8 +164,8 @@ def declare(library):
 library_path, lib = load()
 
 
-def init(comm, options):
-    """gw_init. The package and the library are of one version, which load() has checked."""
+def gw_init(comm, options):
+    """The package and the library are of one version, which load() has checked."""
     return lib.gw_init_version(lib.gw_version_number(), byref(comm), byref(options))
 
 

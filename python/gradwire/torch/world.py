@@ -10,7 +10,7 @@ import sys
 import traceback
 import weakref
 
-from gradwire._library import GradwireError, Options, check, init, lib
+from gradwire._library import GradwireError, Options, check, gw_init, lib
 from gradwire.torch import timeline
 
 KNOWN_TO_ALL = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors that all ranks get
@@ -164,7 +164,7 @@ def encoded(text):
 
 def open_comm(options):
     comm = ctypes.c_void_p()
-    check(init(comm, options))
+    check(gw_init(comm, options))
     return comm
 
 
