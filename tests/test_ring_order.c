@@ -1,7 +1,7 @@
 /* test_ring_order.c - ring orders from link costs, and the choice of arch=auto. */
 #include "test.h"
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "arch/cost.h"
 #include "arch/ring_order.h"
 

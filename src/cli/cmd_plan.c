@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/dtype.h"
 #include "base/units.h"
 #include "cli/common/args.h"

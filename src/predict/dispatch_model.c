@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "engine/engine.h"
 #include "predict/step_model.h"
 

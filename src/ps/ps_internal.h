@@ -1,5 +1,5 @@
 /* ps_internal.h - what ps_client.c (the worker, messages), ps_bind.c (partitions, memory), ps_server.c (the server),
- * ps_codec.c (partitions through a codec), ps_replica.c (replicas), ps_server_state.c (a server's state as bytes),
+ * ps_codec.c (partitions through a codec), ps_replica.c (replicas), ps_server_serialize.c (a server's state as bytes),
  * ps_snapshot.c (snapshots) and ps_resume.c (other ranks) share. */
 #ifndef GW_PS_PS_INTERNAL_H
 #define GW_PS_PS_INTERNAL_H
@@ -165,7 +165,7 @@ void gw_ps_replica_apply(gw_ps *ps, int from, const gw_am_message *message, gw_t
 void gw_ps_replica_acked(gw_ps *ps, const gw_am_message *message, gw_time now, gw_error *error);
 bool gw_ps_replica_end(gw_ps *ps, gw_time now, gw_error *error); /* sends CLOSE to the replica; true if it did */
 
-/* ps_server_state.c */
+/* ps_server_serialize.c */
 size_t gw_ps_state_bytes(const gw_ps *ps, const gw_shard_store *store);
 void gw_ps_state_save(const gw_ps *ps, const gw_shard_store *store, void *memory);
 gw_status gw_ps_state_restore(gw_ps *ps, gw_shard_store *store, const void *memory, size_t bytes, bool old,

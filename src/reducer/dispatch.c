@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/dtype.h"
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"

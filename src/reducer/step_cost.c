@@ -1,5 +1,5 @@
 /* step_cost.c - bytes that a step sends: by the plans' cost functions, the codecs' bounds, or the servers' shards. */
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/dtype.h"
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"

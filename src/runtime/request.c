@@ -1,7 +1,7 @@
 /* request.c - runs operations for callers: blocking ones in the caller's thread, others behind a request. */
 #include <stdlib.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/dtype.h"
 #include "runtime/comm.h"
 

@@ -132,7 +132,7 @@ struct gw_shm_coll {
     size_t chunk_elements;        /* elements of a chunk (direct, staged) */
     uint64_t window_count;        /* staged: windows of this operation */
     uint64_t first_window;        /* staged: the first window of this operation */
-    bool far;                     /* others read data written past the cache faster (shm_coll_cache_distance.c) */
+    bool far;                     /* others read data written past the cache faster (shm_coll_cache_bypass.c) */
     int contradicted;             /* probes in a row that contradict `far` */
     const void **src;             /* scratch: pointers for all members */
     void **dst;
@@ -205,7 +205,7 @@ bool gw_shm_coll_work_slots(gw_shm_coll *coll, bool *done);
 /* staged: copies a window in, if there is one and a free buffer; also before all have arrived. */
 bool gw_shm_coll_fill_staged(gw_shm_coll *coll, size_t *budget);
 
-/* shm_coll_cache_distance.c: whether this member writes past the cache when it stages this window. */
+/* shm_coll_cache_bypass.c: whether this member writes past the cache when it stages this window. */
 bool gw_shm_coll_bypasses_cache(const gw_shm_coll *coll, uint64_t window);
 /* Before an owner's chunk is staged: measures the staging of some of it, if it is that owner's turn. */
 void gw_shm_coll_probe(gw_shm_coll *coll, uint64_t window, int owner, uint8_t *staged, const uint8_t *from,

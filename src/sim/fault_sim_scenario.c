@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "base/dtype.h"
 #include "base/element.h"
 #include "base/rng.h"

@@ -252,7 +252,7 @@ static bool go_on(training_rank *self) {
 /* The network's events. */
 
 static void check_step_engine(training_rank *self) {
-    const char *wrong = gw_policy_check_poll(&self->policy_check, gw_step_engine_schedule(self->step_engine));
+    const char *wrong = gw_schedule_check_poll(&self->schedule_check, gw_step_engine_schedule(self->step_engine));
     const gw_error *error = gw_step_engine_error(self->step_engine);
     if (wrong) broken(self->sim, "rank %d: %s", self->base.rank, wrong);
     if (error->status) broken(self->sim, "rank %d: %s", self->base.rank, error->text);
@@ -302,7 +302,7 @@ gw_status gw_reducer_sim_team(training_rank *self, uint32_t id, const bool *in, 
     const gw_reducer_sim *t = self->sim->training;
     for (int r = 0; r < t->world; r++) self->in[r] = in[r];
     gw_status status = gw_control_sim_team(&self->base, &self->team, id, in, t->host_of, error);
-    self->policy_check.decides = !status && gw_team_rank(self->team) == 0;
+    self->schedule_check.decides = !status && gw_team_rank(self->team) == 0;
     return status;
 }
 
@@ -373,7 +373,7 @@ static void close_rank(training_rank *self) {
     gw_team_close(self->team);
     gw_reducer_sim_second_close(self);
     gw_core_close(self->base.core);
-    gw_policy_check_free(&self->policy_check);
+    gw_schedule_check_free(&self->schedule_check);
     free(self->flat);
     free(self->weights);
     free(self->gradients);

@@ -100,8 +100,8 @@ static void move(training_rank *self, gw_error *error) {
     if (!status) gw_step_engine_rejoin(self->step_engine, &config, error);
     gw_core_attach(self->base.core, &self->callback);
     gw_reducer_sim_second_move(self, id + SECOND_TEAM, error);
-    gw_policy_check_free(&self->policy_check);
-    self->policy_check.buckets = 0;
+    gw_schedule_check_free(&self->schedule_check);
+    self->schedule_check.buckets = 0;
 }
 
 static void copy_layer(training_rank *to, training_rank *from, int layer) {

@@ -6,8 +6,8 @@
 #include "base/rng.h"
 #include "reducer/step_engine.h"
 #include "sim/control_sim.h"
-#include "sim/policy_check.h"
 #include "sim/reducer_sim.h"
+#include "sim/schedule_check.h"
 
 #define FIRST_TEAM 1
 #define TRAINING_DEADLINE (2 * GW_SECOND) /* in runs with a fault */
@@ -48,7 +48,7 @@ typedef struct training_rank {
     second_reducer second;
     gw_time until; /* end of its compute */
     gw_rng rng;
-    gw_policy_check policy_check;
+    gw_schedule_check schedule_check;
     bool moved;                 /* it went on after a loss */
     bool failed;                /* the generation has failed, and so does every further call */
     gw_time shrink_until;       /* SHRINK: the deadline */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arch/choose.h"
+#include "arch/choose_plan.h"
 #include "arch/link_file.h"
 #include "arch/ring_order.h"
 #include "base/units.h"

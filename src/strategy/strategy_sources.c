@@ -1,5 +1,5 @@
-/* resolve.c - where a strategy comes from: a file, the environment, a given line. Each overrides the ones before, axis
- * by axis. */
+/* strategy_sources.c - where a strategy comes from: a file, the environment, a given line. Each overrides the ones
+ * before, axis by axis. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

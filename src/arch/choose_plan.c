@@ -1,5 +1,5 @@
-/* choose.c - see choose.h. */
-#include "arch/choose.h"
+/* choose_plan.c - see choose_plan.h. */
+#include "arch/choose_plan.h"
 
 #include <string.h>
 

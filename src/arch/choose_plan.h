@@ -1,6 +1,6 @@
-/* choose.h - which plan runs which collective. */
-#ifndef GW_ARCH_CHOOSE_H
-#define GW_ARCH_CHOOSE_H
+/* choose_plan.h - which plan runs which collective. */
+#ifndef GW_ARCH_CHOOSE_PLAN_H
+#define GW_ARCH_CHOOSE_PLAN_H
 
 #include "plan/plan.h"
 

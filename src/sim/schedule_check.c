@@ -1,10 +1,10 @@
-/* policy_check.c - see policy_check.h. */
-#include "sim/policy_check.h"
+/* schedule_check.c - see schedule_check.h. */
+#include "sim/schedule_check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void gw_policy_check_free(gw_policy_check *w) {
+void gw_schedule_check_free(gw_schedule_check *w) {
     free(w->moved);
     w->moved = NULL;
 }
@@ -23,13 +23,13 @@ static bool overtook(const gw_schedule *s, const gw_bucket *started) {
     return false;
 }
 
-const char *gw_policy_check_poll(gw_policy_check *w, const gw_schedule *s) {
+const char *gw_schedule_check_poll(gw_schedule_check *w, const gw_schedule *s) {
     const gw_policy *policy = gw_schedule_policy(s);
     size_t credit = gw_schedule_current_settings(s)->credit_bytes;
     const char *wrong = NULL;
     int in_flight = 0, buckets = gw_schedule_buckets(s);
     if (buckets != w->buckets) { /* the first poll */
-        gw_policy_check_free(w);
+        gw_schedule_check_free(w);
         w->moved = calloc((size_t)buckets + 1, sizeof *w->moved);
         if (!w->moved) abort();
         w->buckets = buckets;

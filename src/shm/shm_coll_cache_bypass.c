@@ -1,4 +1,4 @@
-/* shm_coll_cache_distance.c - whether members read the data that one member has staged faster from its cache or from
+/* shm_coll_cache_bypass.c - whether members read the data that one member has staged faster from its cache or from
  * memory.
  *
  * Cores that share a cache transfer lines at 20 GB/s and more, both for reading and for writing them again. Cores that

@@ -1,4 +1,4 @@
-/* ps_server_state.c - the state of a server as one block of bytes: for a snapshot, for a replica, and for a move
+/* ps_server_serialize.c - the state of a server as one block of bytes: for a snapshot, for a replica, and for a move
  * after a loss. Layout: a head, the identities of its workers, weights, results, the optimiser's arrays for its shards,
  * and its clock table. Host byte order; values are saved bit by bit. */
 #include <stdlib.h>
