@@ -25,6 +25,12 @@ STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TI
             "DENIED", "ABORTED")
 
 
+# gw_collective
+COLLECTIVE = {name: value for value, name in enumerate((
+    "allreduce", "reduce_scatter", "allgather", "reduce", "broadcast", "gather", "scatter", "alltoall", "barrier",
+    "send", "recv", "alltoallv"))}
+
+
 class Options(ctypes.Structure):
     """gw_options; the defaults leave everything to the environment."""
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("rank", c_int), ("world", c_int), ("master_addr", c_char_p),
@@ -33,6 +39,25 @@ class Options(ctypes.Structure):
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(Options), "rank": -1, "world": -1, "master_port": -1, **given})
+
+
+class CallTensor(ctypes.Structure):
+    """gw_call_tensor."""
+    _fields_ = [("input", c_void_p), ("output", c_void_p), ("count", c_size_t)]
+
+
+class Call(ctypes.Structure):
+    """gw_call: one collective, described."""
+    _fields_ = [("size", c_size_t), ("collective", c_int), ("dtype", c_int), ("op", c_int), ("root", c_int),
+                ("input", c_void_p), ("output", c_void_p), ("count", c_size_t), ("counts", POINTER(c_size_t)),
+                ("in_counts", POINTER(c_size_t)), ("in_offsets", POINTER(c_size_t)),
+                ("out_counts", POINTER(c_size_t)), ("out_offsets", POINTER(c_size_t)),
+                ("tensors", POINTER(CallTensor)), ("tensor_count", c_size_t), ("deadline_s", c_double),
+                ("prescale", c_double), ("postscale", c_double), ("tag", c_int), ("source", POINTER(c_int))]
+
+    def __init__(self, collective, **given):
+        super().__init__(**{"size": ctypes.sizeof(Call), "collective": COLLECTIVE[collective], "root": -1,
+                            "prescale": 1, "postscale": 1, **given})
 
 
 class ReducerTensor(ctypes.Structure):
@@ -126,6 +151,9 @@ def declare(library):
         "gw_alloc": (c_void_p, [comm, c_size_t]),
         "gw_free": (None, [comm, c_void_p]),
         "gw_last_error": (c_char_p, [comm]),
+        "gw_run": (c_int, [comm, POINTER(Call)]),
+        "gw_start": (c_int, [comm, POINTER(Call), POINTER(request)]),
+        "gw_async_error": (c_int, [comm]),
         "gw_wait": (c_int, [request]),
         "gw_test": (c_int, [request, POINTER(c_bool)]),
         "gw_group_start": (c_int, [comm]),
