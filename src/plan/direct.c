@@ -4,6 +4,17 @@
  * Cost: no message; all-reduce reads p*n and writes p*n elements over all ranks together. */
 #include "plan/build.h"
 
+/* True if the parts are those of gw_part, as SHM steps cut them. Such counts need not be even. */
+static bool parts_are_equal(const gw_plan_request *request) {
+    int world = request->topology.world;
+    size_t total = gw_plan_total(request), offset, length;
+    for (int r = 0; r < world; r++) {
+        gw_part(total, world, r, &offset, &length);
+        if (request->counts[r] != length) return false;
+    }
+    return true;
+}
+
 static const char *refuses(const gw_plan_request *request) {
     switch (request->collective) {
     case GW_COLL_ALLREDUCE:
@@ -15,14 +26,16 @@ static const char *refuses(const gw_plan_request *request) {
     }
     if (!request->topology.coll) return "needs ranks that share memory";
     if (gw_topology_hosts(&request->topology) > 1) return "needs all ranks on one host";
-    return request->counts ? "supports only even parts" : NULL;
+    return request->counts && !parts_are_equal(request) ? "supports only parts that differ by one element" : NULL;
 }
 
 static void lay_out(gw_plan *plan) { plan->streams = 1; }
 
-/* An SHM all-gather pushes its part from OUT, so IN is copied there first. */
+/* An SHM all-gather pushes its part from OUT, so IN is copied there first. Every rank has as many copies; the last one
+ * of a shorter part may be empty. */
 static uint64_t copies(const gw_plan_request *request) {
-    return request->collective == GW_COLL_ALLGATHER ? gw_ceil_div(request->count, request->chunk_count) : 0;
+    if (request->collective != GW_COLL_ALLGATHER) return 0;
+    return gw_ceil_div(gw_plan_part_max(request), request->chunk_count);
 }
 
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
@@ -44,11 +57,13 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
     (void)index;
     const gw_plan_request *request = &plan->request;
     if (i < copies(request)) {
-        gw_range at = gw_chunk_of((gw_range){0, request->count}, request->chunk_count, i);
-        size_t count = at.to - at.from, own = gw_plan_part(request, request->rank).from;
+        gw_range own = gw_plan_part(request, request->rank);
+        size_t before = gw_min_size((size_t)i * request->chunk_count, own.to - own.from);
+        gw_range at = gw_chunk_of((gw_range){own.from + before, own.to}, request->chunk_count, 0);
+        size_t count = at.to - at.from;
         *out = (gw_action){.kind = GW_ACTION_COPY,
-                           .src = gw_slot_at(GW_SPACE_IN, at.from, count),
-                           .dst = gw_slot_at(GW_SPACE_OUT, own + at.from, count)};
+                           .src = gw_slot_at(GW_SPACE_IN, at.from - own.from, count),
+                           .dst = gw_slot_at(GW_SPACE_OUT, at.from, count)};
         return;
     }
     gw_slot in = gw_slot_at(GW_SPACE_IN, 0, gw_plan_in_count(request));
