@@ -1,0 +1,46 @@
+/* owners.h - who owns which elements of a tensor, at each level: a lane inside each host, and a host in each lane.
+ *
+ * Elements are dealt out in stripes: stripe s belongs to lane s mod lanes; within its lane to the hosts in turn, from
+ * one that the tensor's key decides. So every slice of a tensor has work for all owners, and large tensors of a model
+ * do not all begin at the same one. A lane is one rank of every host. There are as many lanes as the largest host has
+ * ranks; on a host with fewer, a rank has several neighbouring lanes. Without hosts (flat) there is one lane, and every
+ * rank is a host of its own.
+ *
+ * Nothing here depends on how a schedule cuts or fuses, so state that belongs to an owner stays where it is when
+ * buckets change. Pure. */
+#ifndef GW_ARCH_OWNERS_H
+#define GW_ARCH_OWNERS_H
+
+#include "base/stripes.h"
+#include "plan/plan.h"
+
+/* The ranks of a job as lanes and hosts. */
+typedef struct gw_lanes {
+    int lanes, hosts;
+    int host;        /* of this rank */
+    int first, last; /* this rank has lanes first .. last - 1 */
+} gw_lanes;
+
+/* flat: one lane of all ranks. */
+gw_lanes gw_lanes_of(const gw_topology *topology, int rank, bool flat);
+/* The lanes [*first, *last) of a local rank on a host with `locals` ranks. */
+void gw_lanes_of_local(int lanes, int locals, int local, int *first, int *last);
+/* The rank of a lane on a host. */
+int gw_lane_rank(const gw_lanes *lanes, const gw_topology *topology, int lane, int host);
+
+/* The owners of one tensor. */
+typedef struct gw_owners {
+    uint64_t count, stripe; /* elements */
+    int lanes, hosts;
+    int turn;   /* the host that owns the first stripe of each lane */
+    bool whole; /* the tensor is never cut: one owner has all of it */
+} gw_owners;
+
+/* block: the tensor is cut only at multiples of this many elements; 0: never. */
+gw_owners gw_owners_of(const gw_lanes *lanes, uint64_t key, uint64_t count, uint32_t block);
+/* The elements of lanes [first, last), on all hosts. */
+gw_stripes gw_owners_in_lanes(const gw_owners *owners, int first, int last);
+/* Those of them that this host owns. */
+gw_stripes gw_owners_at_host(const gw_owners *owners, int first, int last, int host);
+
+#endif
