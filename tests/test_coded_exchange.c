@@ -15,6 +15,7 @@ typedef struct rank_state {
     gw_core *core;
     gw_team *team;
     gw_coded_exchange *exchange;
+    gw_coded_tensor coded[2];
     gw_status status;
     gw_error error;
     bool over;
@@ -76,6 +77,17 @@ static const gw_codec_tensor *tensors(size_t count) {
     return two;
 }
 
+static void open_tensors(rank_state *self, const gw_topology *topology, int r, const gw_codec_tensor *what,
+                         const gw_coded_exchange_config *config) {
+    gw_error error = {0};
+    gw_coding coding;
+    gw_lanes lanes = gw_lanes_of(topology, r, true);
+    CHECK_EQ(GW_OK, gw_coding_open(&coding, &config->setup, config->seed, r, topology->world, &error));
+    for (int t = 0; t < 2; t++)
+        CHECK_EQ(GW_OK, gw_coding_tensor_open(&coding, &self->coded[t], &what[t], false, &lanes,
+                                              config->form == GW_FORM_TWO_PASS, &error));
+}
+
 static void open_mini(mini *m, int world, const char *codec, size_t count, gw_coded_form form) {
     gw_error error = {0};
     *m = (mini){.world = world};
@@ -86,8 +98,10 @@ static void open_mini(mini *m, int world, const char *codec, size_t count, gw_co
     int members[WORLD_MAX], hosts[WORLD_MAX];
     for (int r = 0; r < world; r++) members[r] = hosts[r] = r;
     gw_topology topology = {.world = world, .host_of = hosts};
-    gw_coded_exchange_config config = {.tensors = tensors(count), .count = 2, .seed = 42, .form = form};
+    const gw_codec_tensor *what = tensors(count);
+    gw_coded_exchange_config config = {.count = 2, .ranks = world, .arch = "auto", .seed = 42, .form = form};
     CHECK_EQ(GW_OK, gw_codec_parse(codec, &config.setup, &error));
+    if (!config.form) config.form = gw_coded_form_of(&config.setup, world, false);
     for (int r = 0; r < world; r++) {
         rank_state *self = &m->ranks[r];
         self->mini = m;
@@ -99,10 +113,13 @@ static void open_mini(mini *m, int world, const char *codec, size_t count, gw_co
         for (int q = 0; q < world; q++)
             if (q != r) gw_engine_route(engine, q, transport);
         CHECK_EQ(GW_OK, gw_team_open(&self->team, engine, 1, r, members, &topology, NULL, &error));
+        open_tensors(self, &topology, r, what, &config);
+        gw_coded_part parts[2] = {{&self->coded[0], 0, what[0].count}, {&self->coded[1], 0, what[1].count}};
+        config.parts = parts;
         CHECK_EQ(GW_OK, gw_coded_exchange_open(&self->exchange, self->core, self->team, &config, &error));
         for (int t = 0; t < 2; t++) {
-            self->gradient[t] = calloc(config.tensors[t].count, sizeof(float));
-            self->result[t] = calloc(config.tensors[t].count, sizeof(float));
+            self->gradient[t] = calloc(what[t].count, sizeof(float));
+            self->result[t] = calloc(what[t].count, sizeof(float));
         }
     }
     if (error.text[0]) printf("    %s\n", error.text);
@@ -112,6 +129,7 @@ static void close_mini(mini *m) {
     for (int r = 0; r < m->world; r++) {
         rank_state *self = &m->ranks[r];
         gw_coded_exchange_close(self->exchange);
+        for (int t = 0; t < 2; t++) gw_coding_tensor_free(&self->coded[t]);
         gw_team_close(self->team);
         gw_core_close(self->core);
         for (int t = 0; t < 2; t++) free(self->gradient[t]), free(self->result[t]);
@@ -267,6 +285,12 @@ static void bytes_on_the_wire(void) {
     }
 }
 
+/* 0: it keeps none of this element. */
+static double residual(const gw_codec_state *state, uint64_t element) {
+    const float *at = gw_stripes_cover(&state->covers, element, 1) ? gw_codec_residual_at(state, element) : NULL;
+    return at ? *at : 0;
+}
+
 /* Over the steps, outputs plus residuals equal the inputs. */
 static void feedback_on_both_passes_conserves(void) {
     size_t count = 64 * 100;
@@ -289,8 +313,7 @@ static void feedback_on_both_passes_conserves(void) {
         for (size_t i = 0; i < count; i++) {
             double kept = 0;
             for (int r = 0; r < world; r++) {
-                kept += gw_coded_exchange_state(m.ranks[r].exchange, 0)->residual[i];
-                kept += gw_coded_exchange_owner_residual(m.ranks[r].exchange, 0, i);
+                kept += residual(&m.ranks[r].coded[0].state, i) + residual(&m.ranks[r].coded[0].second, i);
             }
             gap += (in[i] - out[i] - kept) * (in[i] - out[i] - kept);
             norm += in[i] * in[i];
@@ -311,9 +334,9 @@ static void a_limit_sends_exact(void) {
     for (uint64_t step = 0; step < 2; step++) {
         fill(&m, what, step);
         run_step(&m, step);
-        CHECK(gw_coded_exchange_guard(m.ranks[0].exchange, 0)->exact); /* from the next step on */
+        CHECK(m.ranks[0].coded[0].guard.exact); /* from the next step on */
     }
-    for (size_t i = 0; i < count; i++) CHECK(gw_coded_exchange_state(m.ranks[0].exchange, 0)->residual[i] == 0);
+    for (size_t i = 0; i < count; i++) CHECK(m.ranks[0].coded[0].state.residual[i] == 0);
     close_mini(&m);
 }
 
@@ -321,7 +344,8 @@ static void impossible_forms_are_refused(void) {
     mini m;
     gw_error error = {0};
     open_mini(&m, 2, "fp16", 64 * 100, GW_FORM_AUTO);
-    gw_coded_exchange_config config = {.tensors = tensors(64 * 100), .count = 1, .form = GW_FORM_TWO_PASS};
+    gw_coded_part part = {&m.ranks[0].coded[0], 0, 64 * 100};
+    gw_coded_exchange_config config = {.parts = &part, .count = 1, .arch = "auto", .form = GW_FORM_TWO_PASS};
     gw_coded_exchange *x = NULL;
     CHECK_EQ(GW_OK, gw_codec_parse("fp16", &config.setup, &error));
     CHECK_EQ(GW_UNSUPPORTED, gw_coded_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));

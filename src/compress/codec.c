@@ -56,12 +56,10 @@ static gw_status check_range(const gw_codec *codec, gw_codec_range range, gw_err
 static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, const gw_codec_state *state,
                              gw_error *error) {
     if (!gw_codec_stateful(setup)) return GW_OK;
-    bool fits = state && state->tensor.key == range.tensor->key && state->first <= range.first &&
-                range.first + range.count <= state->first + state->count &&
-                (state->residual || !gw_codec_residual(setup) || state->count == 0) &&
-                (!setup->codec->own_count ||
-                 state->own_count ==
-                     setup->codec->own_count(setup, (gw_codec_range){&state->tensor, state->first, state->count}));
+    bool fits = state && state->tensor.key == range.tensor->key &&
+                gw_stripes_cover(&state->covers, range.first, range.count) &&
+                (state->residual || !gw_codec_residual(setup) || range.count == 0) &&
+                state->own_count == gw_codec_state_own_count(setup, state);
     if (fits) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs the state that was made for it", range.tensor->name,
                    setup->codec->technique.name);

@@ -45,6 +45,9 @@ static inline float gw_get_f32(const uint8_t *at) {
     return x;
 }
 
+/* state.c: floats of state.own that this setup needs. */
+uint64_t gw_codec_state_own_count(const gw_codec_setup *setup, const gw_codec_state *state);
+
 /* The error for a payload that does not have the only possible length. */
 gw_status gw_codec_length_error(const gw_codec *codec, gw_codec_range range, size_t bytes, size_t expected,
                                 gw_error *error);

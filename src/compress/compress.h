@@ -32,6 +32,7 @@
 #define GW_COMPRESS_H
 
 #include "base/status.h"
+#include "base/stripes.h"
 #include "base/technique.h"
 #include "compress/codec_table.h"
 
@@ -95,8 +96,8 @@ typedef struct gw_codec_report {
 /* The state that a codec keeps from step to step, for one tensor or an owner's part of it. */
 typedef struct gw_codec_state {
     gw_codec_tensor tensor; /* the name is a copy */
-    uint64_t first, count;  /* elements the residual covers */
-    float *residual;        /* count floats; NULL without feedback */
+    gw_stripes covers;      /* elements that it is for */
+    float *residual;        /* of these, one after the other; NULL without feedback */
     float *own;             /* own_count floats of the codec itself: dgc's momentum, powersgd's Q; NULL where none */
     uint64_t own_count;
     uint64_t born; /* step of the first encoding (warm-up counts from it); UINT64_MAX: none yet */
@@ -189,6 +190,12 @@ bool gw_codec_residual(const gw_codec_setup *setup);
 uint64_t gw_codec_state_bytes(const gw_codec_setup *setup, gw_codec_range range);
 gw_status gw_codec_state_make(gw_codec_state *state, const gw_codec_setup *setup, gw_codec_range range,
                               gw_error *error);
+/* For some elements of a tensor, which are encoded in ranges of one stripe each. */
+gw_status gw_codec_state_make_for(gw_codec_state *state, const gw_codec_setup *setup, const gw_codec_tensor *tensor,
+                                  const gw_stripes *covers, gw_error *error);
+/* Where the residual of an element is, which the state covers; the next ones of its stripe follow. NULL: it keeps no
+ * residual. */
+float *gw_codec_residual_at(const gw_codec_state *state, uint64_t element);
 void gw_codec_state_free(gw_codec_state *state); /* and clears it; a zeroed state is fine */
 /* Clears everything, as when the ranks change and no rank takes the residuals over. */
 void gw_codec_state_drop(gw_codec_state *state);

@@ -69,13 +69,13 @@ static void prepare(const gw_codec_setup *setup, gw_codec_call *call, const gw_c
 
 static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t count, const float *gradient) {
-    uint64_t at = first - state->first;
+    uint64_t at = gw_stripes_place(&state->covers, first);
     float momentum = (float)setup->value[PARAM_MOMENTUM];
     return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
 }
 
 static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
-    gw_sparse_clear(range, payload, state->own + (range.first - state->first));
+    gw_sparse_clear(range, payload, state->own + gw_stripes_place(&state->covers, range.first));
     return gw_sparse_take_off(setup, range, state, payload);
 }
 

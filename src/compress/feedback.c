@@ -41,7 +41,7 @@ static size_t chunk_capacity(const gw_codec *codec, size_t room, uint64_t elemen
 static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t length, const float *gradient) {
     if (setup->codec->accumulate) return setup->codec->accumulate(setup, call, state, first, length, gradient);
-    return gw_kernel_add(state->residual + (first - state->first), gradient, length);
+    return gw_kernel_add(gw_codec_residual_at(state, first), gradient, length);
 }
 
 /* e -= decoded; *norm2 is the sum of squares of e: before the subtraction on entry, after it on return. Values that
@@ -71,7 +71,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
         gw_codec_range piece = {range.tensor, range.first + at, length};
         gw_codec_call mine = chunk_call(setup, call, range, at, length);
-        float *e = state->residual + (piece.first - state->first);
+        float *e = gw_codec_residual_at(state, piece.first);
         if (call->rate_growth != 0 && call->round == 0) gw_kernel_scale(e, 1 / (1 + call->rate_growth), length);
         double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
         lost.input += norm2;

@@ -222,5 +222,5 @@ double gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
 double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
                           const void *payload) {
     (void)setup;
-    return gw_sparse_clear(range, payload, state->residual + (range.first - state->first));
+    return gw_sparse_clear(range, payload, gw_codec_residual_at(state, range.first));
 }

@@ -1,16 +1,17 @@
 /* state.c - the state that a codec keeps for a tensor, identified by the name of the tensor: make, save, restore, drop.
  *
- * Saved form (little endian): magic u64, key u64, tensor count u64, first u64, count u64, residual floats u64, own
- * floats u64, born u64, then the floats of both. */
+ * Saved form (little endian): the words of saved_head, then the floats of the residual and of the codec's own. */
 #include "compress/codec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAGIC UINT64_C(0x3165746174737767) /* "gwstate1" */
+#define MAGIC UINT64_C(0x3265746174737767) /* "gwstate2" */
 
 typedef struct saved_head {
-    uint64_t magic, key, tensor_count, first, count, residual_count, own_count, born;
+    uint64_t magic, key, tensor_count;
+    uint64_t first, end, length, period; /* gw_stripes */
+    uint64_t residual_count, own_count, born;
 } saved_head;
 
 static uint64_t residual_count(const gw_codec_setup *setup, gw_codec_range range) {
@@ -27,9 +28,28 @@ uint64_t gw_codec_state_bytes(const gw_codec_setup *setup, gw_codec_range range)
 
 gw_status gw_codec_state_make(gw_codec_state *state, const gw_codec_setup *setup, gw_codec_range range,
                               gw_error *error) {
+    gw_stripes covers = gw_stripes_whole(range.first, range.first + range.count);
+    return gw_codec_state_make_for(state, setup, range.tensor, &covers, error);
+}
+
+/* The range that has as many elements. */
+static gw_codec_range counted(const gw_codec_tensor *tensor, const gw_stripes *covers) {
+    return (gw_codec_range){tensor, covers->first, gw_stripes_count(covers)};
+}
+
+uint64_t gw_codec_state_own_count(const gw_codec_setup *setup, const gw_codec_state *state) {
+    return own_count(setup, counted(&state->tensor, &state->covers));
+}
+
+float *gw_codec_residual_at(const gw_codec_state *state, uint64_t element) {
+    return state->residual ? state->residual + gw_stripes_place(&state->covers, element) : NULL;
+}
+
+gw_status gw_codec_state_make_for(gw_codec_state *state, const gw_codec_setup *setup, const gw_codec_tensor *tensor,
+                                  const gw_stripes *covers, gw_error *error) {
+    gw_codec_range range = counted(tensor, covers);
     uint64_t residual = residual_count(setup, range), own = own_count(setup, range);
-    gw_codec_state made = {
-        .tensor = *range.tensor, .first = range.first, .count = range.count, .own_count = own, .born = UINT64_MAX};
+    gw_codec_state made = {.tensor = *tensor, .covers = *covers, .own_count = own, .born = UINT64_MAX};
     made.tensor.name = strdup(range.tensor->name);
     if (!made.tensor.name) goto fail;
     if (residual && !(made.residual = calloc(residual, sizeof(float)))) goto fail;
@@ -50,7 +70,7 @@ void gw_codec_state_free(gw_codec_state *state) {
 }
 
 void gw_codec_state_drop(gw_codec_state *state) {
-    if (state->residual) memset(state->residual, 0, state->count * sizeof(float));
+    if (state->residual) memset(state->residual, 0, gw_stripes_count(&state->covers) * sizeof(float));
     if (state->own) memset(state->own, 0, state->own_count * sizeof(float));
     state->born = UINT64_MAX;
 }
@@ -59,10 +79,12 @@ static saved_head head_of(const gw_codec_state *state) {
     return (saved_head){.magic = MAGIC,
                         .key = state->tensor.key,
                         .tensor_count = state->tensor.count,
-                        .first = state->first,
-                        .count = state->count,
+                        .first = state->covers.first,
+                        .end = state->covers.end,
+                        .length = state->covers.length,
+                        .period = state->covers.period,
                         .born = state->born,
-                        .residual_count = state->residual ? state->count : 0,
+                        .residual_count = state->residual ? gw_stripes_count(&state->covers) : 0,
                         .own_count = state->own_count};
 }
 
@@ -101,19 +123,39 @@ gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_
     return GW_OK;
 }
 
-/* The part of an owner has only a residual; the own state of a worker's codec covers the whole tensor. */
-static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
-    uint64_t end = saved->first + saved->count;
-    bool residual = saved->residual_count == (state->residual ? saved->count : 0);
-    bool own = saved->own_count == 0 || saved->own_count == state->own_count;
-    return saved->magic == MAGIC && saved->key == state->tensor.key && saved->tensor_count == state->tensor.count &&
-           end >= saved->first && saved->first >= state->first && end <= state->first + state->count && residual &&
-           own && length == sizeof *saved + (saved->residual_count + saved->own_count) * sizeof(float);
+static gw_stripes stripes_of(const saved_head *saved) {
+    return (gw_stripes){.first = saved->first, .end = saved->end, .length = saved->length, .period = saved->period};
 }
 
-static const uint8_t *add_floats(float *to, float share, const uint8_t *from, uint64_t count) {
+/* The part of an owner has only a residual. The own state of a worker's codec is one float for each element (dgc), or
+ * of the whole tensor (powersgd). */
+static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
+    gw_stripes covers = stripes_of(saved);
+    if (saved->magic != MAGIC || saved->key != state->tensor.key || saved->tensor_count != state->tensor.count ||
+        saved->end > saved->tensor_count || saved->length == 0 || saved->period < saved->length)
+        return false;
+    bool residual = saved->residual_count == (state->residual ? gw_stripes_count(&covers) : 0);
+    uint64_t mine = gw_stripes_count(&state->covers), theirs = gw_stripes_count(&covers);
+    bool by_element = saved->own_count == theirs && state->own_count == mine;
+    bool own = saved->own_count == 0 || by_element || saved->own_count == state->own_count;
+    return residual && own && length == sizeof *saved + (saved->residual_count + saved->own_count) * sizeof(float);
+}
+
+static void add_floats(float *to, float share, const uint8_t *from, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) to[i] += share * gw_get_f32(from + i * sizeof(float));
-    return from + count * sizeof(float);
+}
+
+/* Adds the elements that both sets have. */
+static void add_elements(float *to, const gw_stripes *covers, float share, const gw_stripes *saved,
+                         const uint8_t *floats) {
+    uint64_t from = 0, run;
+    while (gw_stripes_next(covers, &from, saved->end, &run)) {
+        uint64_t at = from, end = from + run, both;
+        for (; gw_stripes_next(saved, &at, end, &both); at += both)
+            add_floats(to + gw_stripes_place(covers, at), share, floats + gw_stripes_place(saved, at) * sizeof(float),
+                       both);
+        from = end;
+    }
 }
 
 gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *bytes, size_t length, gw_error *error) {
@@ -123,8 +165,11 @@ gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *byt
         return gw_fail(error, GW_MISMATCH, "tensor %s: the saved state is of another tensor or codec, or cut short",
                        state->tensor.name);
     const uint8_t *at = (const uint8_t *)bytes + sizeof saved;
-    at = add_floats(state->residual + (saved.first - state->first), share, at, saved.residual_count);
-    add_floats(state->own, share, at, saved.own_count);
+    gw_stripes covers = stripes_of(&saved);
+    const uint8_t *own = at + saved.residual_count * sizeof(float);
+    if (saved.residual_count) add_elements(state->residual, &state->covers, share, &covers, at);
+    if (saved.own_count == gw_stripes_count(&covers)) add_elements(state->own, &state->covers, share, &covers, own);
+    else add_floats(state->own, share, own, saved.own_count);
     if (saved.born < state->born) state->born = saved.born;
     return GW_OK;
 }

@@ -241,13 +241,14 @@ static void copy(gw_op *op, const gw_action *action) {
     else if (dst != src) memmove(dst, src, bytes);
 }
 
+/* In rank order, so that every rank gets the same bits. The payloads of other ranks are in WORK, where the sum is
+ * built: the own one may be dst. */
 static void fold_by_merge(gw_op *op, const gw_action *action, const void *const *sources) {
-    uint8_t *dst = address(op, &action->dst);
+    uint8_t *dst = address(op, &action->dst), *sum = op->team->rank == 0 ? dst : (uint8_t *)(uintptr_t)sources[0];
     size_t bytes = action->dst.count * op->raw;
-    const void *own = sources[op->team->rank];
-    if (dst != own) memmove(dst, own, bytes);
-    for (int r = 0; r < op->team->size; r++)
-        if (r != op->team->rank) op->spec.merge(op->spec.merge_ctx, dst, sources[r], bytes);
+    if (sum != sources[0]) memmove(sum, sources[0], bytes);
+    for (int r = 1; r < op->team->size; r++) op->spec.merge(op->spec.merge_ctx, sum, sources[r], bytes);
+    if (sum != dst) memcpy(dst, sum, bytes);
 }
 
 static void fold(gw_op *op, const gw_action *action) {

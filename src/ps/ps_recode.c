@@ -109,7 +109,8 @@ static gw_status put_difference(gw_ps *ps, int partition, int worker, size_t *by
     for (int i = 0; i < p->segments; i++) { /* what was lost is in the difference, not in a residual */
         const gw_segment *part = &ps->segments[p->first + i];
         gw_codec_state *kept = &gw_ps_tensor_of(ps, part)->second;
-        if (kept->residual) memset(kept->residual + (part->first - kept->first), 0, part->count * sizeof(float));
+        float *residual = gw_codec_residual_at(kept, part->first);
+        if (residual) memset(residual, 0, part->count * sizeof(float));
     }
     gw_ps_codec_at_step(ps, ++c->encodings, 1, 0);
     gw_status status = put(ps, p, difference, to, bytes, error);

@@ -11,32 +11,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/choose_plan.h"
 #include "engine/engine_trace.h"
 
-/* Pieces. */
+#define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
 
-/* The worker's pass: pieces for one owner, or for all. */
-static gw_status encode_for(gw_coded_exchange *x, int owner, uint8_t *part, uint64_t *length, gw_error *error) {
-    uint8_t *at = part;
+/* The worker's pass: what one owner has of all parts, or the whole lane (owner -1). */
+static gw_status encode_for(gw_coded_exchange *x, int owner, uint8_t *piece, uint64_t *length, gw_error *error) {
+    uint8_t *at = piece;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_coded_tensor *t = &x->tensors[i];
-        gw_codec_range range = owner < 0 ? gw_codec_whole(&t->what) : gw_coded_share(x, t, owner);
-        status = gw_coding_encode(&x->coding, t, &x->coding.setup, &t->state, range, x->gradient[i] + range.first, &at,
-                                  error);
+        gw_coded_tensor *t = x->parts[i].tensor;
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], owner);
+        while (!status && gw_coded_runs_next(&runs))
+            status = gw_coding_encode(&x->coding, t, &x->coding.setup, &t->state, runs.range,
+                                      x->gradient[i] + runs.offset, &at, error);
     }
-    *length = (uint64_t)(at - part);
+    *length = (uint64_t)(at - piece);
     return status;
+}
+
+/* The whole gradient of a tensor; NULL: this rank has only what its lane has. */
+static const float *whole_gradient(const gw_coded_exchange *x, int i) {
+    const gw_coded_part *part = &x->parts[i];
+    return part->tensor->owners.lanes == 1 ? x->gradient[i] - part->first : NULL;
 }
 
 /* Operations. */
 
+/* Messages of varying length go around a ring, or straight to each member. An architecture that has neither takes what
+ * is faster for the size. */
+static const gw_plan_builder *varying_builder(const gw_coded_exchange *x, gw_collective what) {
+    if (what == GW_COLL_ALLTOALL || strcmp(x->arch, "direct") == 0) return &gw_plan_pairwise;
+    if (strcmp(x->arch, "ring") == 0) return &gw_plan_ring;
+    return x->room > RING_BYTES_MIN ? &gw_plan_ring : &gw_plan_pairwise;
+}
+
+/* The architecture's plan for a reduction of payloads. */
+static const gw_plan_builder *reducing_builder(const gw_coded_exchange *x, const gw_op_spec *spec, size_t unit) {
+    gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(x->team), .rank = x->rank,
+                               .count = spec->count, .counts = spec->counts, .root = -1, .chunk_count = 1,
+                               .pipeline = GW_PIPELINE};
+    return gw_arch_choose(x->arch, &request, unit);
+}
+
 static gw_status start_varying(gw_coded_exchange *x, gw_collective what, const void *in, void *out, gw_time now,
                                gw_error *error) {
-    const gw_plan_builder *builder =
-        what == GW_COLL_ALLGATHER && x->room > 64 * 1024 ? &gw_plan_ring : &gw_plan_pairwise;
-    gw_op_spec spec = {.collective = what, .builder = builder, .in = in, .out = out, .count = x->room, .dtype = GW_U8,
-                       .root = -1, .unit_bytes = 1, .label = x->label, .urgency = x->urgency,
+    gw_op_spec spec = {.collective = what, .builder = varying_builder(x, what), .in = in, .out = out,
+                       .count = x->room, .dtype = GW_U8, .root = -1, .unit_bytes = 1, .label = x->label,
+                       .urgency = x->urgency,
                        .out_lengths = x->in_lengths,
                        .in_lengths = what == GW_COLL_ALLTOALL ? x->out_lengths : NULL};
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
@@ -51,22 +74,31 @@ static uint8_t *round_payload(const gw_coded_exchange *x, uint32_t round) {
     return x->out + (round ? x->merged_bytes[0] : 0);
 }
 
+/* The merged payload of the round before, for a range; NULL: there was none. */
+static void set_reduced(gw_coded_exchange *x, gw_codec_range range, const uint8_t *payload) {
+    gw_codec_call before = x->coding.call;
+    before.round--;
+    x->coding.call.reduced = payload;
+    x->coding.call.reduced_bytes = payload ? gw_codec_bound(&x->coding.setup, &before, range) : 0;
+}
+
 /* All of it, or one half: every rank has its part of the payload reduced, and then gets the others'. */
 static gw_status start_merged(gw_coded_exchange *x, gw_collective what, gw_time now, gw_error *error) {
     size_t unit = x->coding.setup.codec->merge_unit, units = x->merged_bytes[x->coding.call.round] / unit;
     size_t offset = 0, own;
     uint8_t *payload = round_payload(x, x->coding.call.round);
-    gw_op_spec spec = {.collective = what, .builder = &gw_plan_ring, .in = payload, .out = payload, .count = units,
+    gw_op_spec spec = {.collective = what, .in = payload, .out = payload, .count = units,
                        .dtype = GW_U8, .root = -1, .unit_bytes = unit, .merge = merge_payloads, .merge_ctx = x,
                        .label = x->label, .urgency = x->urgency};
     if (what != GW_COLL_ALLREDUCE) {
-        for (int r = 0; r < x->world; r++) gw_part(units, x->world, r, &offset, &x->parts[r]);
+        for (int r = 0; r < x->world; r++) gw_part(units, x->world, r, &offset, &x->unit_counts[r]);
         gw_part(units, x->world, x->rank, &offset, &own);
         spec.count = 0;
-        spec.counts = x->parts;
+        spec.counts = x->unit_counts;
         if (what == GW_COLL_REDUCE_SCATTER) spec.out = payload + offset * unit;
         else spec.in = payload + offset * unit;
     }
+    spec.builder = reducing_builder(x, &spec, unit);
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
 }
 
@@ -74,62 +106,83 @@ static gw_status start_merged(gw_coded_exchange *x, gw_collective what, gw_time 
 static gw_status start_exact(gw_coded_exchange *x, gw_time now, gw_error *error) {
     float *at = (float *)x->in;
     for (int i = 0; i < x->count; i++) {
-        if (!x->tensors[i].exact) continue;
-        memcpy(at, x->gradient[i], x->tensors[i].what.count * sizeof *at);
-        at += x->tensors[i].what.count;
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
+        for (; x->parts[i].tensor->exact && gw_coded_runs_next(&runs); at += runs.range.count)
+            memcpy(at, x->gradient[i] + runs.offset, runs.range.count * sizeof *at);
     }
-    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_ring, .in = x->in, .out = x->in,
-                       .count = x->exact_count, .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label,
-                       .urgency = x->urgency};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .in = x->in, .out = x->in, .count = x->exact_count,
+                       .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label, .urgency = x->urgency};
+    spec.builder = reducing_builder(x, &spec, sizeof(float));
     return gw_core_start(x->core, &x->exact_op, x->team, &spec, now, error);
 }
 
 /* Merged. */
 
-static gw_status encode_round(gw_coded_exchange *x, gw_error *error) {
+/* One run of a part in a round. payload: its place in each round. */
+static gw_status encode_run(gw_coded_exchange *x, gw_coded_tensor *t, gw_codec_range range, const float *values,
+                            uint8_t *payload[GW_CODING_ROUNDS_MAX], gw_error *error) {
     gw_codec_call *call = &x->coding.call;
     const gw_codec_setup *setup = &x->coding.setup;
     uint32_t round = call->round;
+    size_t bytes, room = gw_codec_bound(setup, call, range);
+    call->clip = t->clip;
+    set_reduced(x, range, round ? payload[round - 1] : NULL);
+    gw_status status = gw_codec_encode(setup, call, range, gw_codec_stateful(setup) ? &t->state : NULL, values,
+                                       payload[round], room, &bytes, &t->report, error);
+    if (round) payload[round - 1] += call->reduced_bytes;
+    payload[round] += room;
+    return status;
+}
+
+static void find_payloads(const gw_coded_exchange *x, int i, uint8_t *payload[GW_CODING_ROUNDS_MAX]) {
+    for (uint32_t r = 0; r < x->rounds; r++) payload[r] = round_payload(x, r) + x->places[i].at[r];
+}
+
+static gw_status encode_round(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_coded_tensor *t = &x->tensors[i];
-        const gw_coded_exchange_place *place = &x->places[i];
+        gw_coded_tensor *t = x->parts[i].tensor;
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
+        uint8_t *payload[GW_CODING_ROUNDS_MAX];
         if (t->exact) continue;
-        if (round == 0) gw_coding_prepare(&x->coding, t, x->gradient[i]);
-        call->clip = t->clip;
-        call->reduced = round ? round_payload(x, round - 1) + place->at[round - 1] : NULL;
-        call->reduced_bytes = round ? place->bytes[round - 1] : 0;
-        size_t bytes;
-        status = gw_codec_encode(setup, call, gw_codec_whole(&t->what), gw_codec_stateful(setup) ? &t->state : NULL,
-                                 x->gradient[i], round_payload(x, round) + place->at[round], place->bytes[round],
-                                 &bytes, &t->report, error);
+        find_payloads(x, i, payload);
+        gw_coding_prepare(&x->coding, t, whole_gradient(x, i));
+        while (!status && gw_coded_runs_next(&runs))
+            status = encode_run(x, t, runs.range, x->gradient[i] + runs.offset, payload, error);
     }
     return status;
 }
 
-static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
-    uint32_t last = x->rounds - 1;
+static gw_status decode_run(gw_coded_exchange *x, gw_coded_tensor *t, gw_codec_range range, float *result,
+                            uint8_t *payload[GW_CODING_ROUNDS_MAX], gw_error *error) {
     gw_codec_call *call = &x->coding.call;
     const gw_codec_setup *setup = &x->coding.setup;
+    uint32_t last = x->rounds - 1;
+    size_t bytes = gw_codec_bound(setup, call, range);
+    set_reduced(x, range, last ? payload[last - 1] : NULL);
+    memset(result, 0, range.count * sizeof(float));
+    gw_status status = gw_codec_decode_add(setup, call, range, payload[last], bytes, x->scale, result, error);
+    if (!status)
+        status = gw_codec_settle(setup, call, range, gw_codec_stateful(setup) ? &t->state : NULL, payload[last], bytes,
+                                 error);
+    if (last) payload[last - 1] += call->reduced_bytes;
+    payload[last] += bytes;
+    return status;
+}
+
+static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
     const float *exact = (const float *)x->in;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_coded_tensor *t = &x->tensors[i];
-        const gw_coded_exchange_place *place = &x->places[i];
-        gw_codec_range whole = gw_codec_whole(&t->what);
-        if (t->exact) {
-            for (uint64_t e = 0; e < t->what.count; e++) x->result[i][e] = x->scale * exact[e];
-            exact += t->what.count;
-            continue;
+        gw_coded_tensor *t = x->parts[i].tensor;
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
+        uint8_t *payload[GW_CODING_ROUNDS_MAX];
+        find_payloads(x, i, payload);
+        while (!status && gw_coded_runs_next(&runs)) {
+            float *result = x->result[i] + runs.offset;
+            if (!t->exact) status = decode_run(x, t, runs.range, result, payload, error);
+            for (uint64_t e = 0; t->exact && e < runs.range.count; e++) result[e] = x->scale * *exact++;
         }
-        call->reduced = last ? round_payload(x, last - 1) + place->at[last - 1] : NULL;
-        call->reduced_bytes = last ? place->bytes[last - 1] : 0;
-        const uint8_t *payload = round_payload(x, last) + place->at[last];
-        memset(x->result[i], 0, t->what.count * sizeof(float));
-        status = gw_codec_decode_add(setup, call, whole, payload, place->bytes[last], x->scale, x->result[i], error);
-        if (!status)
-            status = gw_codec_settle(setup, call, whole, gw_codec_stateful(setup) ? &t->state : NULL, payload,
-                                     place->bytes[last], error);
     }
     return status;
 }
@@ -138,7 +191,7 @@ static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
 
 static gw_status encode_all(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
-    for (int i = 0; i < x->count; i++) gw_coding_prepare(&x->coding, &x->tensors[i], x->gradient[i]);
+    for (int i = 0; i < x->count; i++) gw_coding_prepare(&x->coding, x->parts[i].tensor, whole_gradient(x, i));
     if (x->form == GW_FORM_ONE_PASS) {
         status = encode_for(x, -1, x->out, &x->in_lengths[x->rank], error);
         for (int r = 0; r < x->world; r++)
@@ -150,46 +203,55 @@ static gw_status encode_all(gw_coded_exchange *x, gw_error *error) {
     return status;
 }
 
-/* The owner's part: adds what all ranks sent for the own shares, in rank order, and encodes the sum again. */
-static gw_status sum_own_shares(gw_coded_exchange *x, gw_error *error) {
+/* Adds what all members sent for the own stripes, in their order. */
+static gw_status add_own(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
     memset(x->sum, 0, x->sum_count * sizeof(float));
     for (int r = 0; !status && r < x->world; r++) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         float *sum = x->sum;
         for (int i = 0; !status && i < x->count; i++) {
-            gw_codec_range own = gw_coded_share(x, &x->tensors[i], x->rank);
-            status =
-                gw_coding_decode_add(&x->coding, &x->tensors[i], &x->coding.setup, own, r, &at, end, 1, sum, error);
-            sum += own.count;
+            gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
+            for (; !status && gw_coded_runs_next(&runs); sum += runs.range.count)
+                status = gw_coding_decode_add(&x->coding, x->parts[i].tensor, &x->coding.setup, runs.range, r, &at, end,
+                                              1, sum, error);
         }
     }
+    return status;
+}
+
+/* The owner's part: adds, and encodes the sum again. */
+static gw_status sum_own_shares(gw_coded_exchange *x, gw_error *error) {
+    gw_status status = add_own(x, error);
     uint8_t *at = x->out;
     const float *sum = x->sum;
     x->coding.call.pass = 1;
     for (int i = 0; !status && i < x->count; i++) {
-        gw_codec_range own = gw_coded_share(x, &x->tensors[i], x->rank);
-        gw_coded_tensor *t = &x->tensors[i];
-        status = gw_coding_encode(&x->coding, t, &x->coding.second, &t->second, own, sum, &at, error);
-        sum += own.count;
+        gw_coded_tensor *t = x->parts[i].tensor;
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
+        for (; !status && gw_coded_runs_next(&runs); sum += runs.range.count)
+            status = gw_coding_encode(&x->coding, t, &x->coding.second, &t->second, runs.range, sum, &at, error);
     }
     for (int r = 0; r < x->world; r++) x->in_lengths[r] = 0;
     x->in_lengths[x->rank] = (uint64_t)(at - x->out);
     return status;
 }
 
-/* What came from every rank: sums of its shares (owned), or its own gradient (gathered). */
+/* What came from every member: sums of what it owns (owned), or its own gradient (gathered). */
 static gw_status decode_all(gw_coded_exchange *x, gw_error *error) {
     bool gathered = x->form == GW_FORM_ONE_PASS;
     gw_status status = GW_OK;
-    for (int i = 0; i < x->count; i++) memset(x->result[i], 0, x->tensors[i].what.count * sizeof(float));
     for (int r = 0; !status && r < x->world; r++) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         for (int i = 0; !status && i < x->count; i++) {
-            const gw_coded_tensor *t = &x->tensors[i];
-            gw_codec_range range = gathered ? gw_codec_whole(&t->what) : gw_coded_share(x, t, r);
-            status = gw_coding_decode_add(&x->coding, t, gathered ? &x->coding.setup : &x->coding.second, range, r, &at,
-                                          end, x->scale, x->result[i] + range.first, error);
+            gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], gathered ? -1 : r);
+            while (!status && gw_coded_runs_next(&runs)) {
+                float *result = x->result[i] + runs.offset;
+                if (!gathered || r == 0) memset(result, 0, runs.range.count * sizeof *result);
+                status = gw_coding_decode_add(&x->coding, x->parts[i].tensor,
+                                              gathered ? &x->coding.setup : &x->coding.second, runs.range, r, &at, end,
+                                              x->scale, result, error);
+            }
         }
     }
     return status;
@@ -202,7 +264,8 @@ static gw_trace *tracing(gw_coded_exchange *x) {
     gw_trace *trace = gw_engine_tracing(gw_core_engine(x->core));
     if (!trace || gw_trace_opened(trace) == x->named_in) return trace;
     char text[GW_TEXT_BYTES];
-    snprintf(text, sizeof text, x->count > 1 ? "%.100s and %d more" : "%.100s", x->tensors[0].what.name, x->count - 1);
+    snprintf(text, sizeof text, x->count > 1 ? "%.100s and %d more" : "%.100s", x->parts[0].tensor->what.name,
+             x->count - 1);
     x->label = gw_trace_name(trace, text);
     x->error_name = gw_trace_name(trace, "compression error");
     x->named_in = gw_trace_opened(trace);
@@ -223,8 +286,8 @@ static void trace_error(gw_coded_exchange *x) {
     gw_trace *trace = tracing(x);
     double input = 0, lost = 0;
     for (int i = 0; trace && i < x->count; i++) {
-        input += x->tensors[i].report.input;
-        lost += x->tensors[i].report.error;
+        input += x->parts[i].tensor->report.input;
+        lost += x->parts[i].tensor->report.error;
     }
     if (trace && input > 0) gw_trace_value(trace, x->coding.call.step, x->error_name, sqrt(lost / input));
 }
@@ -239,7 +302,7 @@ void gw_coded_exchange_begin(gw_coded_exchange *x, uint64_t step, const float *c
                              bool average) {
     x->gradient = gradient;
     x->result = result;
-    x->scale = average ? 1.0f / (float)x->world : 1.0f;
+    x->scale = average ? 1.0f / (float)x->ranks : 1.0f;
     x->coding.call.step = step;
     x->coding.call.round = x->coding.call.pass = 0;
     x->phase = PHASE_ENCODE;
@@ -270,6 +333,13 @@ static gw_status start_spread(gw_coded_exchange *x, gw_time now, gw_error *error
 
 void gw_coded_exchange_go_on(gw_coded_exchange *x) { x->phase = PHASE_RESUMED; }
 
+/* The guard judges a tensor when all of it has been sent. */
+static void part_over(const gw_coded_exchange *x, gw_coded_tensor *t) {
+    if (++t->parts_over < t->parts) return;
+    t->parts_over = 0;
+    gw_coding_guard(&x->coding, t);
+}
+
 /* One phase, its operation being done. */
 static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     gw_status status = GW_OK;
@@ -297,7 +367,7 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     }
     end_phase(x, GW_TRACE_DECODED, begun);
     trace_error(x);
-    for (int i = 0; i < x->count; i++) gw_coding_guard(&x->coding, &x->tensors[i]);
+    for (int i = 0; i < x->count; i++) part_over(x, x->parts[i].tensor);
     x->phase = PHASE_OVER;
     return status;
 }

@@ -2,10 +2,19 @@
 #include "reducer/coded_exchange.h"
 #include "runtime/comm.h"
 
-gw_status gw_coded_exchange_make(gw_coded_exchange **exchange, gw_comm *comm, const gw_coded_exchange_config *config) {
+gw_status gw_coded_exchange_make(gw_coded_exchange **exchange, gw_coded_tensor *tensor, gw_comm *comm,
+                                 const gw_codec_setup *setup, const gw_codec_tensor *what, uint64_t seed) {
     gw_error error = {.rank = -1};
+    gw_coding coding;
     gw_context_lock(comm->context);
-    gw_status status = gw_coded_exchange_open(exchange, comm->context->core, comm->team, config, &error);
+    gw_lanes lanes = gw_lanes_of(gw_team_topology(comm->team), comm->rank, true);
+    gw_coded_form form = gw_coded_form_of(setup, comm->size, false);
+    gw_status status = gw_coding_open(&coding, setup, seed, comm->rank, comm->size, &error);
+    if (!status) status = gw_coding_tensor_open(&coding, tensor, what, false, &lanes, form == GW_FORM_TWO_PASS, &error);
+    gw_coded_part whole = {.tensor = tensor, .count = what->count};
+    gw_coded_exchange_config config = {.setup = *setup, .parts = &whole, .count = 1, .ranks = comm->size,
+                                       .arch = "auto", .seed = seed, .form = form};
+    if (!status) status = gw_coded_exchange_open(exchange, comm->context->core, comm->team, &config, &error);
     gw_context_unlock(comm->context);
     return status ? gw_comm_set_last_error(&error) : GW_OK;
 }

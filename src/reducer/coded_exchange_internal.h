@@ -16,7 +16,7 @@ typedef enum gw_coded_exchange_phase {
     PHASE_OVER
 } gw_coded_exchange_phase;
 
-/* Merged: where a tensor's payload stands in each round. */
+/* Merged: where the payload of a part stands in each round. */
 typedef struct gw_coded_exchange_place {
     size_t at[GW_CODING_ROUNDS_MAX];
     size_t bytes[GW_CODING_ROUNDS_MAX];
@@ -28,16 +28,17 @@ struct gw_coded_exchange {
     gw_coding coding;
     gw_coded_form form;
     bool halves;
-    size_t *parts; /* merged in halves: units of each rank */
+    size_t *unit_counts; /* merged in halves: units of each rank */
     uint32_t rounds;
-    gw_coded_tensor *tensors;
-    gw_coded_exchange_place *places; /* of the tensors */
-    int count, rank, world;
-    size_t room;       /* bytes of one part of a message */
+    gw_coded_part *parts;
+    gw_coded_exchange_place *places; /* of the parts */
+    int count, rank, world, lane, ranks;
+    const char *arch;
+    size_t room;       /* bytes of one member's piece of a message */
     uint8_t *out, *in; /* world parts each; merged: the payloads of all rounds in out, exact tensors in `in` */
     uint64_t *out_lengths, *in_lengths;
     size_t merged_bytes[GW_CODING_ROUNDS_MAX], exact_count;
-    float *sum; /* owned: the own shares, one after the other */
+    float *sum; /* owned: what this rank owns, one run after the other */
     size_t sum_count, memory;
     gw_coded_exchange_phase phase;
     gw_op *op, *exact_op;
@@ -49,7 +50,17 @@ struct gw_coded_exchange {
     uint8_t urgency;
 };
 
-/* What rank owns of a tensor. */
-gw_codec_range gw_coded_share(const gw_coded_exchange *exchange, const gw_coded_tensor *tensor, int rank);
+/* What an owner has of a part, run by run; owner -1: what the lane has of it. Begin with *at = 0. */
+typedef struct gw_coded_runs {
+    gw_stripes of; /* those of the owner */
+    gw_stripes lane;
+    uint64_t at, to;
+    uint64_t skipped; /* of the lane, before the part */
+    gw_codec_range range;
+    size_t offset; /* of the run in the values of the part */
+} gw_coded_runs;
+
+gw_coded_runs gw_coded_runs_of(const gw_coded_exchange *exchange, const gw_coded_part *part, int owner);
+bool gw_coded_runs_next(gw_coded_runs *runs);
 
 #endif

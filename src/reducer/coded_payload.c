@@ -30,6 +30,26 @@ gw_status gw_coding_name(const gw_coding *c, gw_coded_tensor *t, const gw_codec_
     return GW_OK;
 }
 
+gw_status gw_coding_tensor_open(const gw_coding *c, gw_coded_tensor *t, const gw_codec_tensor *given, bool exact,
+                                const gw_lanes *lanes, bool two_pass, gw_error *error) {
+    gw_status status = gw_coding_name(c, t, given, exact, error);
+    t->owners = gw_owners_of(lanes, t->what.key, t->what.count, c->setup.codec->block);
+    if (status || t->exact) return status;
+    gw_stripes encodes = gw_owners_in_lanes(&t->owners, lanes->first, lanes->last);
+    gw_stripes owns = gw_owners_at_host(&t->owners, lanes->first, lanes->last, lanes->host);
+    if (gw_codec_stateful(&c->setup)) status = gw_codec_state_make_for(&t->state, &c->setup, &t->what, &encodes, error);
+    if (!status && two_pass && gw_codec_stateful(&c->second))
+        status = gw_codec_state_make_for(&t->second, &c->second, &t->what, &owns, error);
+    return status;
+}
+
+static size_t state_bytes(const gw_codec_state *state) {
+    uint64_t residual = state->residual ? gw_stripes_count(&state->covers) : 0;
+    return (size_t)(residual + state->own_count) * sizeof(float);
+}
+
+size_t gw_coding_tensor_bytes(const gw_coded_tensor *t) { return state_bytes(&t->state) + state_bytes(&t->second); }
+
 void gw_coding_tensor_free(gw_coded_tensor *t) {
     gw_codec_state_free(&t->state);
     gw_codec_state_free(&t->second);
@@ -37,6 +57,8 @@ void gw_coding_tensor_free(gw_coded_tensor *t) {
 }
 
 void gw_coding_prepare(gw_coding *c, gw_coded_tensor *t, const float *gradient) {
+    if (t->prepared == c->call.step + 1) return;
+    t->prepared = c->call.step + 1;
     t->report = (gw_codec_report){0};
     if (t->exact) return;
     gw_codec_prepare(&c->setup, &c->call, &t->what, gw_codec_stateful(&c->setup) ? &t->state : NULL, gradient);

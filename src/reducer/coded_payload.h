@@ -8,6 +8,7 @@
 #ifndef GW_REDUCER_CODED_PAYLOAD_H
 #define GW_REDUCER_CODED_PAYLOAD_H
 
+#include "arch/owners.h"
 #include "compress/compress.h"
 
 #define GW_CODING_ROUNDS_MAX 2
@@ -19,14 +20,18 @@ typedef struct gw_coding {
     gw_codec_call call;
 } gw_coding;
 
+/* A tensor and the state that its codec keeps. Exchanges and servers that carry parts of it use it, one at a time. */
 typedef struct gw_coded_tensor {
     gw_codec_tensor what;  /* the name is a copy */
-    gw_codec_state state;  /* of the worker's pass, for the whole tensor */
-    gw_codec_state second; /* of the owner's pass, for the part that this rank owns */
+    gw_owners owners;      /* of exchanges; servers have shards */
+    gw_codec_state state;  /* of the worker's pass, for what this rank encodes */
+    gw_codec_state second; /* of the owner's pass, for what this rank owns */
     gw_codec_report report;
     gw_codec_guard guard;
-    float clip; /* of the current step */
-    bool exact; /* always sent exact */
+    float clip;            /* of the current step */
+    bool exact;            /* always sent exact */
+    uint64_t prepared;     /* one more than the step that gw_coding_prepare was called for */
+    int parts, parts_over; /* of exchanges: those that carry a part of it; those that are over in this step */
 } gw_coded_tensor;
 
 gw_status gw_coding_open(gw_coding *coding, const gw_codec_setup *setup, uint64_t seed, int rank, int world,
@@ -35,9 +40,14 @@ gw_status gw_coding_open(gw_coding *coding, const gw_codec_setup *setup, uint64_
 /* exact: never encode it. Small tensors and those that the codec refuses are not encoded either. Makes no state. */
 gw_status gw_coding_name(const gw_coding *coding, gw_coded_tensor *tensor, const gw_codec_tensor *given, bool exact,
                          gw_error *error);
-void gw_coding_tensor_free(gw_coded_tensor *tensor); /* frees its name and state */
+/* For exchanges: names it, and makes its state for the lanes of this rank. two_pass: owners encode again. */
+gw_status gw_coding_tensor_open(const gw_coding *coding, gw_coded_tensor *tensor, const gw_codec_tensor *given,
+                                bool exact, const gw_lanes *lanes, bool two_pass, gw_error *error);
+size_t gw_coding_tensor_bytes(const gw_coded_tensor *tensor); /* of its state */
+void gw_coding_tensor_free(gw_coded_tensor *tensor);          /* frees its name and state */
 
-/* Once for each tensor and step, before its first range is encoded. gradient: of the whole tensor. */
+/* Before a range is encoded; only the first call of a step does something. gradient: of the whole tensor; NULL: this
+ * rank does not have it. */
 void gw_coding_prepare(gw_coding *coding, gw_coded_tensor *tensor, const float *gradient);
 /* Bytes that a coded range takes in a message at most, its length word included. */
 size_t gw_coding_bound(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,

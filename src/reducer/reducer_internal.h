@@ -31,7 +31,8 @@ struct gw_reducer {
     size_t flat_bytes;
     gw_step_timing timing; /* no values: the schedule needs no measurements */
     gw_tuning tuning;
-    int count; /* tensors */
+    int count;           /* tensors */
+    size_t buckets_most; /* of any cut */
     uint64_t wait_ns;
     gw_engine_counters before;  /* the engine's, when the reducer began to use it */
     gw_engine_counters earlier; /* sent over its earlier communicators */

@@ -184,8 +184,9 @@ static void describe_factors(const gw_reducer *reducer, const gw_reducer_tensor 
 
 void gw_reducer_reserve_team_ids(gw_reducer *reducer, gw_step_engine_config *config) {
     gw_context *context = reducer->comm->context;
+    if (config->tensors) reducer->buckets_most = gw_step_engine_buckets_most(config->tensors, config->count);
     config->first_id = context->next_comm;
-    context->next_comm += gw_step_engine_teams(config);
+    context->next_comm += gw_step_engine_teams(config, reducer->buckets_most);
 }
 
 static gw_status open_step_engine(gw_reducer *reducer, gw_step_engine_config *config, gw_error *error) {

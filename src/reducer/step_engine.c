@@ -267,6 +267,7 @@ static void bucket_over(gw_step_engine *s, int bucket) {
 
 static bool end_transfers(gw_step_engine *s, gw_time now, gw_error *error) {
     bool moved = false;
+    uint64_t turn = s->turn;
     for (int p = 0; p < gw_schedule_buckets(s->schedule) && !error->status; p++) {
         if (!s->transfers[p].active || !gw_dispatch_over(s, p, now, error)) continue;
         s->transfers[p].active = false;
@@ -276,7 +277,7 @@ static bool end_transfers(gw_step_engine *s, gw_time now, gw_error *error) {
         bucket_over(s, p);
         atomic_fetch_sub(&s->owed, 1);
     }
-    return moved;
+    return moved || s->turn != turn; /* the next turn may be that of a bucket that was asked before */
 }
 
 static void start(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {

@@ -17,6 +17,7 @@
 
 #include <stdatomic.h>
 
+#include "arch/route.h"
 #include "compress/compress.h"
 #include "engine/rank_core.h"
 #include "gradwire/reducer.h"
@@ -61,8 +62,9 @@ gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *config, con
                                               gw_error *error);
 /* Bytes of the pack buffer config.flat; 0: tensors are contiguous and need no packing. */
 size_t gw_step_engine_flat_bytes(const gw_step_engine_config *config);
-/* How many team ids it needs at most. */
-uint32_t gw_step_engine_teams(const gw_step_engine_config *config);
+/* How many buckets any cut of the tensors may have; how many team ids it needs at most with so many. */
+size_t gw_step_engine_buckets_most(const gw_reducer_tensor *tensors, int count);
+uint32_t gw_step_engine_teams(const gw_step_engine_config *config, size_t buckets_most);
 
 gw_status gw_step_engine_open(gw_step_engine **step_engine, const gw_step_engine_config *config, gw_error *error);
 void gw_step_engine_close(gw_step_engine *step_engine);
@@ -112,6 +114,7 @@ const gw_error *gw_step_engine_error(const gw_step_engine *step_engine); /* GW_O
 const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
 int gw_step_engine_buckets(const gw_step_engine *step_engine);
+const gw_route *gw_step_engine_route(const gw_step_engine *step_engine, int bucket);
 gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket); /* AUTO: not coded */
 size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */

@@ -1,9 +1,12 @@
 /* step_engine_internal.h - types and functions that these files share: step_engine_open.c (checks, memory),
- * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), dispatch.c (sending a
- * bucket), step_engine_save.c (saved state) and step_trace.c. */
+ * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), transfer_open.c (the
+ * route and memory of a bucket), dispatch.c (a bucket on its route), hop.c (one hop), step_engine_save.c (saved state)
+ * and step_trace.c. */
 #ifndef GW_REDUCER_STEP_ENGINE_INTERNAL_H
 #define GW_REDUCER_STEP_ENGINE_INTERNAL_H
 
+#include "arch/owners.h"
+#include "arch/route.h"
 #include "reducer/factors.h"
 #include "reducer/start_order.h"
 #include "reducer/step_engine.h"
@@ -23,19 +26,35 @@ typedef struct gw_step_engine_tensor {
     gw_time ready_at;         /* (C) while recording */
 } gw_step_engine_tensor;
 
+/* A bucket's part of one lane that this rank has. Its team has operations of this bucket only: ranks may start hops of
+ * several buckets in different orders. */
+typedef struct gw_transfer_lane {
+    gw_team *team;
+    gw_coded_exchange *exchange; /* coded; NULL: dense */
+    gw_op *op;                   /* dense */
+    float **values;              /* coded: what the lane has of each range; the result is written to the same place */
+    bool over;                   /* in the current hop */
+} gw_transfer_lane;
+
 /* A bucket in flight. The driver's. */
 typedef struct gw_transfer {
     bool active;
-    gw_op *op;                       /* dense */
-    gw_coded_exchange *exchange;     /* coded; NULL: dense */
-    gw_team *team;                   /* the exchange's */
+    gw_route route;
+    int hop;                 /* of the route */
+    bool second;             /* in its second half */
+    bool waits;              /* for its turn: it has not been started */
+    uint64_t turn;           /* of its all-gather in the host */
+    gw_op *op;               /* of a hop among all ranks or in the host */
+    gw_transfer_lane *lanes; /* of this rank; NULL: none */
+    int lane_count;
     gw_step_engine_tensor *factored; /* sent as factors; NULL: not */
     uint8_t *data;                   /* dense: its elements, contiguous */
     bool copies;                     /* data is in the pack buffer, not in the tensors */
-    size_t count;
+    size_t count;                    /* dense: elements */
     gw_dtype dtype;
-    float **values; /* coded: for each tensor, the values to send; the mean is written to the same place */
-    uint32_t label; /* its name in the recording that was opened at labelled_in */
+    float *by_lane;   /* coded in two levels: the elements of each lane, lane_room for each. Owned */
+    size_t lane_room; /* elements */
+    uint32_t label;   /* its name in the recording that was opened at labelled_in */
     gw_time labelled_in;
 } gw_transfer;
 
@@ -44,7 +63,12 @@ struct gw_step_engine {
     gw_schedule *schedule;
     gw_step_engine_tensor *tensors;
     gw_transfer *transfers;      /* one for each bucket that a cut may have */
-    float **values;              /* memory of gw_transfer.values */
+    gw_coded_tensor *coded;      /* one for each tensor; of those that are not coded without state. NULL: none */
+    gw_coding coding;            /* that they are named with */
+    gw_lanes lanes;              /* of routes in two levels, and of coded ones */
+    gw_team *host_teams[2];      /* the ranks of this host: for reduce-scatters, for all-gathers. NULL: not needed */
+    uint64_t next_turn, turn;    /* all-gathers in the host are started in the order in which their halves were: the
+                                    next to be given; the next to be started */
     size_t *counts;              /* team size entries: parts of a bucket for reduce-scatter and all-gather */
     gw_start_order *start_order; /* NULL: the order is fixed */
     struct gw_ps *ps;            /* NULL: no servers */
@@ -94,13 +118,27 @@ void gw_step_engine_await_all(gw_step_engine *step_engine);
 /* The driver's. Takes what the caller has handed over; true if there was anything. */
 bool gw_step_engine_take_ready(gw_step_engine *step_engine);
 
-/* dispatch.c. The driver's. */
-gw_status gw_dispatch_bind(gw_step_engine *step_engine, gw_error *error); /* after a cut: each bucket's memory, codec */
+/* transfer_open.c */
+/* Codec state of all tensors, and the teams of routes in two levels; before the first gw_transfers_bind. */
+gw_status gw_transfers_prepare(gw_step_engine *step_engine, gw_error *error);
+void gw_transfers_release(gw_step_engine *step_engine); /* frees what prepare made */
+gw_status gw_transfers_bind(gw_step_engine *step_engine,
+                            gw_error *error); /* after a cut: each bucket's route, memory */
+void gw_transfers_unbind(gw_transfer *transfers, int count);
 /* A team of the same ranks, for operations that are started in an order of their own. */
-gw_status gw_dispatch_team(const gw_step_engine_config *config, uint32_t id, gw_team **team, gw_error *error);
-void gw_dispatch_unbind(gw_transfer *transfers, int count);
-/* Moves codec state from the old buckets to the new ones, by tensor name. */
-void gw_dispatch_adopt(gw_transfer *transfers, int count, const gw_transfer *old, int old_count);
+gw_status gw_transfers_team(const gw_step_engine_config *config, uint32_t id, gw_team **team, gw_error *error);
+/* Whether the strategy's codec encodes a tensor. */
+bool gw_transfers_encode(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
+/* How many team ids they need at most; the one for the factors of a tensor. */
+uint32_t gw_transfers_teams(const gw_step_engine_config *config, size_t buckets_most);
+uint32_t gw_transfers_factor_team(const gw_step_engine_config *config, int tensor);
+
+/* hop.c. The driver's. Starts the current hop of a bucket; true when it is over. */
+void gw_hop_start(gw_step_engine *step_engine, int bucket, gw_time now, gw_error *error);
+bool gw_hop_over(gw_step_engine *step_engine, int bucket, gw_time now, gw_error *error);
+size_t gw_hop_sent_bytes(const gw_step_engine *step_engine, const gw_transfer *transfer, const gw_hop *hop);
+
+/* dispatch.c. The driver's. */
 /* Growth of the learning rate since the step before, for gw_codec_call. */
 float gw_dispatch_rate_growth(const gw_step_engine *step_engine, uint64_t step);
 void gw_dispatch_start(gw_step_engine *step_engine, int bucket, bool second_half, gw_time now, gw_error *error);

@@ -9,10 +9,6 @@
 
 #define FLAT_ALIGNMENT 64 /* bytes, of a tensor whose type differs from that of the tensor before */
 
-static bool codes(const gw_step_engine_config *c, const gw_reducer_tensor *tensor) {
-    return !c->codec.codec->identity && tensor->dtype == GW_F32;
-}
-
 static void follow_fault_tolerance(gw_step_engine_config *c, const gw_strategy *strategy) {
     c->replicas = (int)gw_strategy_integer(strategy, GW_AXIS_ARCH, "replicas");
     c->snapshot_every = (uint64_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "snapshot");
@@ -50,29 +46,34 @@ size_t gw_step_engine_flat_bytes(const gw_step_engine_config *c) {
     for (int i = 1; i < c->count; i++) {
         const gw_reducer_tensor *t = &c->tensors[i - 1], *next = &c->tensors[i];
         bool follows = (uint8_t *)t->gradient + t->count * gw_dtype_bytes(t->dtype) == (uint8_t *)next->gradient;
-        scattered |= !follows && t->dtype == next->dtype && !codes(c, t) && !c->servers;
+        scattered |= !follows && t->dtype == next->dtype && !gw_transfers_encode(c, t) && !c->servers;
     }
     return scattered ? lay_out_flat(c, NULL) : 0;
 }
 
-/* Factors are a bucket of their own, never cut or fused. */
+/* Factors are a bucket of their own, never cut or fused. Coded tensors are cut at the codec's blocks. */
 static void describe(const gw_step_engine_config *c, gw_schedule_tensor *described) {
     for (int i = 0; i < c->count; i++) {
         const gw_reducer_tensor *t = &c->tensors[i];
-        bool factors = gw_factors_chosen(c, t);
-        described[i] = (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
-                                            .element = gw_dtype_bytes(t->dtype),
-                                            .kind = factors ? GW_DTYPES + i : (int)t->dtype,
-                                            .whole = factors || codes(c, t)};
+        bool factors = gw_factors_chosen(c, t), codec = gw_transfers_encode(c, t);
+        described[i] =
+            (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
+                                 .element = gw_dtype_bytes(t->dtype),
+                                 .kind = factors ? GW_DTYPES + i : (int)t->dtype,
+                                 .whole = factors || (codec && c->codec.codec->block == 0) || (codec && c->servers),
+                                 .grain = codec ? c->codec.codec->block : 0};
     }
 }
 
-static uint32_t codec_teams(const gw_step_engine_config *c) {
-    return c->codec.codec->identity ? 0 : (uint32_t)c->count + 1; /* coded tensors are not cut */
+size_t gw_step_engine_buckets_most(const gw_reducer_tensor *tensors, int count) {
+    size_t buckets = 0;
+    for (int i = 0; i < count; i++)
+        buckets += 1 + tensors[i].count * gw_dtype_bytes(tensors[i].dtype) / GW_SLICE_BYTES_MIN;
+    return buckets;
 }
 
-uint32_t gw_step_engine_teams(const gw_step_engine_config *c) {
-    return codec_teams(c) + (c->factors ? (uint32_t)c->count : 0);
+uint32_t gw_step_engine_teams(const gw_step_engine_config *c, size_t buckets_most) {
+    return gw_transfers_teams(c, buckets_most);
 }
 
 /* Checks. */
@@ -160,7 +161,7 @@ static gw_status make_factors(gw_step_engine *s, gw_error *error) {
     gw_status status = GW_OK;
     for (int i = 0; !status && i < c->count; i++)
         if (gw_factors_chosen(c, &c->tensors[i]))
-            status = gw_factors_open(&s->tensors[i].factors, c, i, c->first_id + codec_teams(c) + (uint32_t)i, error);
+            status = gw_factors_open(&s->tensors[i].factors, c, i, gw_transfers_factor_team(c, i), error);
     return status;
 }
 
@@ -185,13 +186,13 @@ static gw_status make_ring(gw_step_engine *s, gw_error *error) {
 static gw_status make_transfers(gw_step_engine *s, gw_error *error) {
     size_t buckets = (size_t)gw_schedule_buckets_max(s->schedule) + 1;
     s->transfers = calloc(buckets, sizeof *s->transfers);
-    s->values = calloc(buckets, sizeof *s->values);
     s->counts = calloc((size_t)gw_team_size(s->config.team), sizeof *s->counts);
     s->awaited = calloc(buckets, sizeof *s->awaited);
-    if (!s->transfers || !s->values || !s->counts || !s->awaited)
+    if (!s->transfers || !s->counts || !s->awaited)
         return gw_fail(error, GW_MEMORY, "out of memory for %zu buckets", buckets);
     gw_step_engine_await_all(s);
-    gw_status status = gw_dispatch_bind(s, error);
+    gw_status status = gw_transfers_prepare(s, error);
+    if (!status) status = gw_transfers_bind(s, error);
     if (!status && s->config.policy->reorders && !s->config.servers && gw_team_size(s->config.team) > 1)
         status = gw_start_order_open(&s->start_order, s->config.core, s->config.team, error);
     return status;
@@ -206,7 +207,8 @@ gw_status gw_step_engine_build(gw_step_engine *s, gw_error *error) {
 
 void gw_step_engine_teardown(gw_step_engine *s) {
     gw_start_order_close(s->start_order);
-    gw_dispatch_unbind(s->transfers, gw_step_engine_buckets(s));
+    gw_transfers_unbind(s->transfers, gw_step_engine_buckets(s));
+    gw_transfers_release(s);
     for (int i = 0; s->tensors && i < s->config.count; i++) {
         gw_factors_close(s->tensors[i].factors);
         s->tensors[i].factors = NULL;
@@ -214,14 +216,12 @@ void gw_step_engine_teardown(gw_step_engine *s) {
     gw_schedule_close(s->schedule);
     free(s->awaited);
     free(s->counts);
-    free(s->values);
     free(s->transfers);
     free(s->ring);
     s->start_order = NULL;
     s->schedule = NULL;
     s->awaited = s->ring = NULL;
     s->counts = NULL;
-    s->values = NULL;
     s->transfers = NULL;
 }
 
@@ -267,15 +267,9 @@ gw_status gw_step_engine_recut(gw_step_engine *s, const gw_schedule_settings *se
     gw_step_engine_take_ready(s); /* takes the end of the last step from the ring */
     gw_schedule_cut(s->schedule, settings, facts);
     gw_step_engine_await_all(s);
-    for (int p = 0; p < old_count; p++) { /* their ids are reused */
-        gw_team_close(old[p].team);
-        old[p].team = NULL;
-    }
-    gw_status status = gw_dispatch_bind(s, error);
-    if (!status) gw_dispatch_adopt(s->transfers, gw_schedule_buckets(s->schedule), old, old_count);
-    gw_dispatch_unbind(old, old_count);
+    gw_transfers_unbind(old, old_count); /* their teams' ids are reused */
     free(old);
-    return status;
+    return gw_transfers_bind(s, error);
 }
 
 /* Sizes. */
@@ -284,16 +278,18 @@ const char *gw_step_engine_name(const gw_step_engine *s, int tensor) { return s-
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *s) { return s->schedule; }
 
 gw_coded_form gw_step_engine_form(const gw_step_engine *s, int bucket) {
-    return s->transfers[bucket].exchange ? gw_coded_exchange_chosen(s->transfers[bucket].exchange) : GW_FORM_AUTO;
+    const gw_transfer *transfer = &s->transfers[bucket];
+    return transfer->route.coded ? gw_coded_exchange_chosen(transfer->lanes[0].exchange) : GW_FORM_AUTO;
 }
+
+const gw_route *gw_step_engine_route(const gw_step_engine *s, int bucket) { return &s->transfers[bucket].route; }
 
 /* 0 while it is between two teams. */
 int gw_step_engine_buckets(const gw_step_engine *s) { return s->schedule ? gw_schedule_buckets(s->schedule) : 0; }
 
 size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
-    for (int p = 0; p < gw_step_engine_buckets(s); p++)
-        if (s->transfers[p].exchange) bytes += gw_coded_exchange_state_bytes(s->transfers[p].exchange);
+    for (int i = 0; s->coded && i < s->config.count; i++) bytes += gw_coding_tensor_bytes(&s->coded[i]);
     return bytes;
 }
 
@@ -302,7 +298,11 @@ size_t gw_step_engine_memory_bytes(const gw_step_engine *s) {
     if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].factors) bytes += gw_factors_memory_bytes(s->tensors[i].factors);
-    for (int p = 0; p < gw_step_engine_buckets(s); p++)
-        if (s->transfers[p].exchange) bytes += gw_coded_exchange_memory_bytes(s->transfers[p].exchange);
+    for (int p = 0; p < gw_step_engine_buckets(s); p++) {
+        const gw_transfer *transfer = &s->transfers[p];
+        bytes += transfer->by_lane ? (size_t)s->lanes.lanes * transfer->lane_room * sizeof(float) : 0;
+        for (int l = 0; l < transfer->lane_count; l++)
+            if (transfer->lanes[l].exchange) bytes += gw_coded_exchange_memory_bytes(transfer->lanes[l].exchange);
+    }
     return bytes;
 }

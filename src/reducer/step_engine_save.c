@@ -22,16 +22,11 @@ typedef struct part_head {
     uint64_t bytes;
 } part_head;
 
-/* A coded tensor is never cut: it is in one bucket. */
 static gw_codec_state *codec_state(const gw_step_engine *s, int tensor, state_part part) {
     if (s->ps) return gw_ps_codec_state(s->ps, tensor, part == OWNER);
-    int first, count = gw_schedule_buckets_of(s->schedule, tensor, &first);
-    gw_coded_exchange *exchange = count ? s->transfers[first].exchange : NULL;
-    const gw_tensor_range *ranges = count ? gw_schedule_ranges(s->schedule, first) : NULL;
-    for (int i = 0; exchange && i < gw_schedule_bucket(s->schedule, first)->ranges; i++)
-        if (ranges[i].tensor == tensor)
-            return part == WORKER ? gw_coded_exchange_state(exchange, i) : gw_coded_exchange_owner_state(exchange, i);
-    return NULL;
+    if (!s->coded) return NULL;
+    gw_codec_state *state = part == WORKER ? &s->coded[tensor].state : &s->coded[tensor].second;
+    return state->tensor.count ? state : NULL;
 }
 
 /* Floats that are saved as they are; NULL: none. */

@@ -29,10 +29,12 @@ void gw_cut_run(gw_schedule *s, int first, int end) {
 
 static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
     size_t count = s->tensors[tensor].count, bytes = gw_tensor_bytes(s, tensor);
+    size_t grain = s->tensors[tensor].grain ? s->tensors[tensor].grain : 1, grains = (count + grain - 1) / grain;
     size_t slices = (bytes + slice_bytes - 1) / slice_bytes;
-    if (slices > count) slices = count;
+    if (slices > grains) slices = grains;
     for (size_t i = 0; i < slices; i++) {
-        size_t first = count * i / slices, end = count * (i + 1) / slices;
+        size_t first = grains * i / slices * grain, end = grains * (i + 1) / slices * grain;
+        if (end > count) end = count;
         add_range(s, open_bucket(s), tensor, first, end - first);
     }
 }

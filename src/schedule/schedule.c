@@ -9,10 +9,10 @@ size_t gw_tensor_bytes(const gw_schedule *s, int tensor) {
     return s->tensors[tensor].count * s->tensors[tensor].element;
 }
 
-static int buckets_at_most(const gw_schedule *s) {
+static int buckets_at_most(const gw_schedule_tensor *tensors, int count) {
     size_t most = 0;
-    for (int t = 0; t < s->tensor_count; t++)
-        most += 1 + (s->tensors[t].whole ? 0 : gw_tensor_bytes(s, t) / GW_SLICE_BYTES_MIN);
+    for (int t = 0; t < count; t++)
+        most += 1 + (tensors[t].whole ? 0 : tensors[t].count * tensors[t].element / GW_SLICE_BYTES_MIN);
     return (int)most;
 }
 
@@ -24,7 +24,7 @@ gw_status gw_schedule_open(gw_schedule **out, const gw_policy *policy, const gw_
     s->tensor_count = count;
     s->tensors = calloc((size_t)count + 1, sizeof *s->tensors);
     if (s->tensors) memcpy(s->tensors, tensors, (size_t)count * sizeof *tensors);
-    s->bucket_room = s->tensors ? buckets_at_most(s) : 0;
+    s->bucket_room = s->tensors ? buckets_at_most(tensors, count) : 0;
     s->range_room = s->bucket_room;
     s->buckets = calloc((size_t)s->bucket_room + 1, sizeof *s->buckets);
     s->ranges = calloc((size_t)s->range_room + 1, sizeof *s->ranges);

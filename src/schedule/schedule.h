@@ -19,6 +19,7 @@ typedef struct gw_schedule_tensor {
     size_t element; /* bytes of one */
     int kind;       /* only tensors of one kind are fused */
     bool whole;     /* never cut */
+    size_t grain;   /* cut only at multiples of this many elements; 0: anywhere */
 } gw_schedule_tensor;
 
 /* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */

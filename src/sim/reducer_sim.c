@@ -433,6 +433,8 @@ gw_status gw_reducer_sim_run(const gw_reducer_sim *t, gw_reducer_sim_outcome *ou
     gw_status status = gw_control_sim_open(&s->base, config, error);
     for (int r = 0; !status && r < t->world; r++) status = open_rank(s, r, error);
     if (!status) drive(s);
+    for (int r = 0; !status && r < t->world; r++)
+        for (int q = 0; q < t->world; q++) outcome->sent[r][q] = gw_sim_sent_bytes(s->base.net, r, q);
     for (int r = 0; r < t->world; r++) close_rank(&s->ranks[r]);
     gw_sim_close(s->base.net);
     free(s);

@@ -56,6 +56,7 @@ typedef struct gw_reducer_sim_outcome {
     bool ok;        /* every check passed */
     char text[400]; /* the first that failed, or "" */
     uint64_t events;
+    uint64_t sent[GW_REDUCER_SIM_WORLD_MAX][GW_REDUCER_SIM_WORLD_MAX]; /* bytes of payloads, from rank to rank */
     int survivors;     /* ranks that went on after a fault and reached the end */
     gw_time began[64]; /* when rank 0 began each step, and when its flush ended: steps + 1 entries */
 } gw_reducer_sim_outcome;

@@ -40,6 +40,7 @@ typedef struct port {
     gw_time busy_until; /* the outgoing port */
     gw_time paused_until;
     gw_time *last_to; /* world entries: when the last frame to each peer arrives */
+    uint64_t *sent;   /* world entries: bytes of payloads to each peer */
     bool *linked;     /* world entries: a frame has passed to or from this peer, so its hang-up is seen */
 } port;
 
@@ -115,6 +116,7 @@ static void port_send(gw_transport *transport, int peer, gw_packet *packet) {
     e->packet = packet;
     e->generation = self->generation;
     push(net, e);
+    self->sent[peer] += packet->frame.length;
 }
 
 static void port_release(gw_transport *transport, int peer, uint64_t ticket) {
@@ -171,8 +173,9 @@ gw_status gw_sim_open(gw_sim_net **out, const gw_sim_config *config, const gw_si
     if (!net->ports || !net->side) goto memory;
     for (size_t r = 0; r < world; r++) {
         net->ports[r] = (port){.transport = {.ops = &sim_ops}, .net = net, .rank = (int)r, .alive = true, .slowness = 1,
-                               .last_to = calloc(world, sizeof(gw_time)), .linked = calloc(world, sizeof(bool))};
-        if (!net->ports[r].last_to || !net->ports[r].linked) goto memory;
+                               .last_to = calloc(world, sizeof(gw_time)), .linked = calloc(world, sizeof(bool)),
+                               .sent = calloc(world, sizeof(uint64_t))};
+        if (!net->ports[r].last_to || !net->ports[r].linked || !net->ports[r].sent) goto memory;
     }
     *out = net;
     return GW_OK;
@@ -191,6 +194,7 @@ void gw_sim_close(gw_sim_net *net) {
     for (int r = 0; net->ports && r < net->config.world; r++) {
         free(net->ports[r].last_to);
         free(net->ports[r].linked);
+        free(net->ports[r].sent);
         free(net->ports[r].cut);
     }
     free(net->ports);
@@ -206,6 +210,8 @@ gw_transport *gw_sim_transport(gw_sim_net *net, int rank, gw_sink sink) {
 }
 
 gw_time gw_sim_now(const gw_sim_net *net) { return net->now; }
+uint64_t gw_sim_sent_bytes(const gw_sim_net *net, int from, int to) { return net->ports[from].sent[to]; }
+
 bool gw_sim_alive(const gw_sim_net *net, int rank) { return net->ports[rank].alive; }
 
 /* Events. */

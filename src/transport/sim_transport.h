@@ -46,6 +46,7 @@ void gw_sim_message(gw_sim_net *net, int from, int to, const void *bytes, size_t
 void gw_sim_dial(gw_sim_net *net, int from, int to);
 /* From now on dials to this rank are refused. */
 void gw_sim_shut(gw_sim_net *net, int rank);
+uint64_t gw_sim_sent_bytes(const gw_sim_net *net, int from, int to); /* payloads of frames, without their headers */
 void gw_sim_timer(gw_sim_net *net, int rank, gw_time at);
 void gw_sim_kill(gw_sim_net *net, int rank);
 bool gw_sim_alive(const gw_sim_net *net, int rank);

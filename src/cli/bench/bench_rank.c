@@ -61,6 +61,7 @@ typedef struct coded {
     gw_comm *comm;
     gw_codec_setup setup;
     gw_coded_exchange *exchange; /* for `count` elements; NULL: none yet */
+    gw_coded_tensor tensor;      /* of the exchange */
     size_t count;
     uint64_t step;
 } coded;
@@ -69,17 +70,22 @@ static void *coded_allocate(void *ctx, size_t bytes) { return gw_alloc(((coded *
 
 static void coded_release(void *ctx, void *memory) { gw_free(((coded *)ctx)->comm, memory); }
 
+static void coded_close(coded *x) {
+    gw_coded_exchange_close(x->exchange);
+    gw_coding_tensor_free(&x->tensor);
+    x->exchange = NULL;
+    x->tensor = (gw_coded_tensor){0};
+}
+
 static gw_status coded_call(void *ctx, const gw_bench_case *c, const gw_bench_buffers *b, gw_error *error) {
     coded *x = ctx;
     gw_status status = GW_OK;
     if (!x->exchange || x->count != c->count) {
         size_t cols = c->count % 1024 == 0 ? 1024 : c->count;
         gw_codec_tensor tensor = gw_codec_tensor_make("bench", cols ? c->count / cols : 0, cols);
-        gw_coded_exchange_config config = {.setup = x->setup, .tensors = &tensor, .count = 1, .seed = 1};
-        gw_coded_exchange_close(x->exchange);
-        x->exchange = NULL;
+        coded_close(x);
         x->count = c->count;
-        status = gw_coded_exchange_make(&x->exchange, x->comm, &config);
+        status = gw_coded_exchange_make(&x->exchange, &x->tensor, x->comm, &x->setup, &tensor, 1);
     }
     const float *in = b->in;
     float *out = b->out;
@@ -107,7 +113,7 @@ int gw_bench_serve(const char *directory) {
     if (!status)
         status =
             gw_side_channel_run(directory, library, codec ? (void *)&x : comm, gw_rank(comm), gw_size(comm), &error);
-    gw_coded_exchange_close(x.exchange);
+    coded_close(&x);
     gw_finalize(comm);
     return status ? GW_EXIT_FAILED : 0; /* the driver knows the reason */
 }

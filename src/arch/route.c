@@ -1,0 +1,88 @@
+/* route.c - see route.h. */
+#include "arch/route.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add(gw_route *route, gw_hop_group group, gw_hop_kind kind, bool second) {
+    route->hops[route->count++] = (gw_hop){.group = group, .kind = kind, .second = second};
+}
+
+/* True if ranks of a host combine among themselves first: where hosts have several ranks, that saves bytes on every
+ * link between them. */
+static bool by_hosts(const gw_route_request *r) {
+    int least, most;
+    bool asked = strcmp(r->arch, "hierarchical") == 0 || strcmp(r->arch, "auto") == 0;
+    if (!asked || !r->topology->host_of || gw_topology_hosts(r->topology) < 2) return false;
+    gw_topology_local_sizes(r->topology, &least, &most);
+    return most > 1;
+}
+
+static void in_two_levels(gw_route *route, gw_hop_kind first, gw_hop_kind second) {
+    add(route, GW_GROUP_HOST, GW_HOP_REDUCE_SCATTER, false);
+    add(route, GW_GROUP_LANE, first, false);
+    if (second != first) add(route, GW_GROUP_LANE, second, true);
+    add(route, GW_GROUP_HOST, GW_HOP_ALLGATHER, second != first);
+}
+
+static void coded(gw_route *route, const gw_route_request *r) {
+    gw_hop_kind first = r->splits ? GW_HOP_CODED_FIRST : GW_HOP_CODED;
+    gw_hop_kind second = r->splits ? GW_HOP_CODED_SECOND : GW_HOP_CODED;
+    route->coded = true;
+    if (by_hosts(r)) {
+        in_two_levels(route, first, second);
+        return;
+    }
+    route->flat = true;
+    add(route, GW_GROUP_LANE, first, false);
+    if (r->splits) add(route, GW_GROUP_LANE, second, true);
+}
+
+/* A codec has no meaning for a rank without peers, nor inside a host where only links between hosts are to be
+ * relieved. */
+static bool codec_applies(const gw_route_request *r) {
+    if (!r->codec || r->topology->world < 2) return false;
+    bool asked_by_hosts = strcmp(r->arch, "hierarchical") == 0;
+    return !(asked_by_hosts && r->topology->host_of && gw_topology_hosts(r->topology) == 1);
+}
+
+gw_route gw_route_of(const gw_route_request *r) {
+    gw_route route = {.flat = false};
+    if (r->factors) add(&route, GW_GROUP_ALL, GW_HOP_FACTORS, false);
+    else if (r->servers) add(&route, GW_GROUP_SERVERS, GW_HOP_PUSH_PULL, false);
+    else if (codec_applies(r)) coded(&route, r);
+    else if (!r->splits) add(&route, GW_GROUP_ALL, GW_HOP_ALLREDUCE, false);
+    else if (r->sums_in_type && by_hosts(r)) in_two_levels(&route, GW_HOP_REDUCE_SCATTER, GW_HOP_ALLGATHER);
+    else {
+        add(&route, GW_GROUP_ALL, GW_HOP_REDUCE_SCATTER, false);
+        add(&route, GW_GROUP_ALL, GW_HOP_ALLGATHER, true);
+    }
+    return route;
+}
+
+static const char *kind_text(gw_hop_kind kind) {
+    static const char *const texts[] = {"all-reduce",
+                                        "reduce-scatter",
+                                        "all-gather",
+                                        "coded exchange",
+                                        "coded exchange to the owners",
+                                        "coded exchange from the owners",
+                                        "push and pull",
+                                        "all-gather of factors"};
+    return texts[kind];
+}
+
+const char *gw_route_text(const gw_route *route, char *text, size_t size) {
+    static const char *const groups[] = {"of all ranks", "in each host", "between hosts", "with the servers"};
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < route->count; i++) {
+        const gw_hop *hop = &route->hops[i];
+        bool all = hop->group == GW_GROUP_LANE && route->flat;
+        int n = snprintf(text + used, size - used, "%s%s %s", i ? ", " : "", kind_text(hop->kind),
+                         all ? groups[GW_GROUP_ALL] : groups[hop->group]);
+        if (n < 0 || (size_t)n >= size - used) break;
+        used += (size_t)n;
+    }
+    return text;
+}

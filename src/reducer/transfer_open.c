@@ -1,0 +1,277 @@
+/* transfer_open.c - the route of each bucket, and what it needs: codec state of tensors, teams of hosts and lanes,
+ * exchanges and their memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "ps/ps.h"
+#include "reducer/step_engine_internal.h"
+
+/* Ids of teams, from config.first_id on: two of the host, one for the factors of each tensor, and those of buckets. */
+enum { HOST_TEAMS = 2 };
+
+static uint32_t bucket_team_id(const gw_step_engine *s, int bucket, int lane) {
+    return s->config.first_id + HOST_TEAMS + (uint32_t)s->config.count + (uint32_t)bucket * (uint32_t)s->lanes.lanes +
+           (uint32_t)lane;
+}
+
+uint32_t gw_transfers_factor_team(const gw_step_engine_config *c, int tensor) {
+    return c->first_id + HOST_TEAMS + (uint32_t)tensor;
+}
+
+static gw_route route_of(const gw_step_engine_config *c, gw_dtype dtype, bool factors) {
+    bool codec = !c->codec.codec->identity && dtype == GW_F32;
+    gw_route_request request = {.arch = c->arch, .topology = gw_team_topology(c->team), .codec = codec,
+                                .splits = c->policy->splits, .sums_in_type = dtype == GW_F32 || dtype == GW_F64,
+                                .servers = c->servers > 0, .factors = factors};
+    return gw_route_of(&request);
+}
+
+bool gw_transfers_encode(const gw_step_engine_config *c, const gw_reducer_tensor *tensor) {
+    if (c->servers) return !c->codec.codec->identity && tensor->dtype == GW_F32;
+    return route_of(c, tensor->dtype, false).coded;
+}
+
+uint32_t gw_transfers_teams(const gw_step_engine_config *c, size_t buckets_most) {
+    int least, most;
+    gw_topology_local_sizes(gw_team_topology(c->team), &least, &most);
+    bool lanes = !c->codec.codec->identity || c->policy->splits;
+    return HOST_TEAMS + (uint32_t)c->count + (lanes ? (uint32_t)buckets_most * (uint32_t)most : 0);
+}
+
+/* Teams. */
+
+static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const int *ranks, const int *hosts, int size,
+                           gw_team **team, gw_error *error) {
+    int self = 0, *members = malloc((size_t)size * sizeof *members);
+    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
+    for (int i = 0; i < size; i++) {
+        members[i] = gw_team_member(c->team, ranks[i]);
+        if (ranks[i] == gw_team_rank(c->team)) self = i;
+    }
+    gw_topology topology = *gw_team_topology(c->team);
+    topology.world = size;
+    topology.host_of = hosts;
+    topology.order = NULL;
+    gw_status status = gw_team_open(team, gw_core_engine(c->core), id, self, members, &topology, NULL, error);
+    free(members);
+    return status;
+}
+
+gw_status gw_transfers_team(const gw_step_engine_config *c, uint32_t id, gw_team **team, gw_error *error) {
+    gw_team *like = c->team;
+    int size = gw_team_size(like), *members = malloc((size_t)size * sizeof *members);
+    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
+    for (int r = 0; r < size; r++) members[r] = gw_team_member(like, r);
+    gw_status status = gw_team_open(team, gw_core_engine(c->core), id, gw_team_rank(like), members,
+                                    gw_team_topology(like), NULL, error);
+    free(members);
+    return status;
+}
+
+/* All ranks of a flat lane; else its rank on each host. */
+static gw_status open_lane_team(gw_step_engine *s, bool flat, int bucket, int lane, gw_team **team, gw_error *error) {
+    uint32_t id = bucket_team_id(s, bucket, lane);
+    if (flat) return gw_transfers_team(&s->config, id, team, error);
+    const gw_topology *topology = gw_team_topology(s->config.team);
+    int hosts = s->lanes.hosts, *ranks = malloc(2 * (size_t)hosts * sizeof *ranks);
+    if (!ranks) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", hosts);
+    for (int h = 0; h < hosts; h++) {
+        ranks[h] = gw_lane_rank(&s->lanes, topology, lane, h);
+        ranks[hosts + h] = h;
+    }
+    gw_status status = open_team(&s->config, id, ranks, ranks + hosts, hosts, team, error);
+    free(ranks);
+    return status;
+}
+
+static gw_status open_host_teams(gw_step_engine *s, gw_error *error) {
+    const gw_topology *topology = gw_team_topology(s->config.team);
+    int host = s->lanes.host, size = gw_topology_local_size(topology, host);
+    int *ranks = calloc(2 * (size_t)size, sizeof *ranks);
+    gw_status status = ranks ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
+    for (int i = 0; !status && i < size; i++) ranks[i] = gw_topology_rank(topology, host, i);
+    for (int i = 0; !status && i < HOST_TEAMS; i++)
+        status = open_team(&s->config, s->config.first_id + (uint32_t)i, ranks, ranks + size, size, &s->host_teams[i],
+                           error);
+    free(ranks);
+    return status;
+}
+
+/* Tensors. */
+
+static gw_status open_coded(gw_step_engine *s, gw_error *error) {
+    const gw_step_engine_config *c = &s->config;
+    gw_coded_form form = gw_coded_form_of(&c->codec, s->lanes.hosts, c->policy->splits);
+    s->coded = calloc((size_t)c->count + 1, sizeof *s->coded);
+    if (!s->coded) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
+    gw_status status =
+        gw_coding_open(&s->coding, &c->codec, c->options.seed, gw_team_rank(c->team), s->lanes.hosts, error);
+    for (int i = 0; !status && i < c->count; i++) {
+        const gw_reducer_tensor *t = &s->tensors[i].what;
+        size_t rows = t->rows ? t->rows : 1;
+        gw_codec_tensor given = gw_codec_tensor_make(t->name, rows, t->count / rows);
+        if (gw_transfers_encode(c, t) && t->count)
+            status = gw_coding_tensor_open(&s->coding, &s->coded[i], &given, t->exact, &s->lanes,
+                                           form == GW_FORM_TWO_PASS, error);
+    }
+    return status;
+}
+
+gw_status gw_transfers_prepare(gw_step_engine *s, gw_error *error) {
+    const gw_step_engine_config *c = &s->config;
+    if (c->servers) return GW_OK;
+    gw_route f32 = route_of(c, GW_F32, false);
+    bool flat = f32.coded ? f32.flat : f32.count < GW_HOPS_MAX;
+    s->lanes = gw_lanes_of(gw_team_topology(c->team), gw_team_rank(c->team), flat);
+    gw_status status = f32.coded ? open_coded(s, error) : GW_OK;
+    if (!status && !flat) status = open_host_teams(s, error);
+    return status;
+}
+
+void gw_transfers_release(gw_step_engine *s) {
+    for (int i = 0; s->coded && i < s->config.count; i++) gw_coding_tensor_free(&s->coded[i]);
+    free(s->coded);
+    s->coded = NULL;
+    for (int i = 0; i < HOST_TEAMS; i++) {
+        gw_team_close(s->host_teams[i]);
+        s->host_teams[i] = NULL;
+    }
+}
+
+/* Buckets. */
+
+static uint8_t *range_data(const gw_step_engine *s, const gw_tensor_range *range) {
+    const gw_step_engine_tensor *t = &s->tensors[range->tensor];
+    return (uint8_t *)t->view.travels + range->first * gw_dtype_bytes(t->what.dtype);
+}
+
+static bool lies_together(const gw_step_engine *s, int bucket) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    for (int i = 1; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
+        size_t element = gw_dtype_bytes(s->tensors[ranges[i - 1].tensor].what.dtype);
+        if (range_data(s, &ranges[i - 1]) + ranges[i - 1].count * element != range_data(s, &ranges[i])) return false;
+    }
+    return true;
+}
+
+static void bind_dense(gw_step_engine *s, int bucket) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    const gw_step_engine_tensor *first = &s->tensors[ranges[0].tensor];
+    gw_transfer *transfer = &s->transfers[bucket];
+    transfer->count = gw_schedule_bucket(s->schedule, bucket)->bytes / gw_dtype_bytes(transfer->dtype);
+    transfer->copies = !lies_together(s, bucket);
+    transfer->data = transfer->copies
+                         ? (uint8_t *)s->config.flat + first->offset + ranges[0].first * gw_dtype_bytes(transfer->dtype)
+                         : range_data(s, &ranges[0]);
+}
+
+static gw_status open_lanes(gw_step_engine *s, int bucket, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
+    gw_status status = GW_OK;
+    transfer->lane_count = s->lanes.last - s->lanes.first;
+    transfer->lanes = calloc((size_t)transfer->lane_count + 1, sizeof *transfer->lanes);
+    if (!transfer->lanes) return gw_fail(error, GW_MEMORY, "out of memory for lanes");
+    for (int l = 0; !status && l < transfer->lane_count; l++)
+        status = open_lane_team(s, transfer->route.flat, bucket, s->lanes.first + l, &transfer->lanes[l].team, error);
+    return status;
+}
+
+/* The most elements that any lane has of a bucket. */
+static size_t largest_lane(const gw_step_engine *s, int bucket) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    size_t largest = 0;
+    for (int lane = 0; lane < s->lanes.lanes; lane++) {
+        size_t count = 0;
+        for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
+            gw_stripes has = gw_owners_in_lanes(&s->coded[ranges[i].tensor].owners, lane, lane + 1);
+            count +=
+                gw_stripes_place(&has, ranges[i].first + ranges[i].count) - gw_stripes_place(&has, ranges[i].first);
+        }
+        if (count > largest) largest = count;
+    }
+    return largest;
+}
+
+/* Where the values of each range are: in the tensors, or one after the other in the lane's part of by_lane. */
+static void find_values(gw_step_engine *s, int bucket, int lane, float **values) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    const gw_transfer *transfer = &s->transfers[bucket];
+    float *at = transfer->by_lane ? transfer->by_lane + (size_t)lane * transfer->lane_room : NULL;
+    for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
+        gw_stripes has = gw_owners_in_lanes(&s->coded[ranges[i].tensor].owners, lane, lane + 1);
+        values[i] = at ? at : (float *)(void *)range_data(s, &ranges[i]);
+        if (at)
+            at += gw_stripes_place(&has, ranges[i].first + ranges[i].count) - gw_stripes_place(&has, ranges[i].first);
+    }
+}
+
+static gw_status open_exchange(gw_step_engine *s, int bucket, int lane, gw_error *error) {
+    const gw_bucket *p = gw_schedule_bucket(s->schedule, bucket);
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    gw_transfer_lane *part = &s->transfers[bucket].lanes[lane - s->lanes.first];
+    gw_coded_part *parts = calloc((size_t)p->ranges + 1, sizeof *parts);
+    part->values = calloc((size_t)p->ranges + 1, sizeof *part->values);
+    gw_status status = parts && part->values ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a bucket");
+    for (int i = 0; !status && i < p->ranges; i++)
+        parts[i] = (gw_coded_part){&s->coded[ranges[i].tensor], ranges[i].first, ranges[i].count};
+    gw_coded_exchange_config config = {.setup = s->config.codec, .parts = parts, .count = p->ranges, .lane = lane,
+                                       .ranks = gw_team_size(s->config.team), .arch = s->config.arch,
+                                       .seed = s->config.options.seed, .halves = s->config.policy->splits};
+    if (!status) status = gw_coded_exchange_open(&part->exchange, s->config.core, part->team, &config, error);
+    if (!status) find_values(s, bucket, lane, part->values);
+    free(parts);
+    return status;
+}
+
+static gw_status bind_coded(gw_step_engine *s, int bucket, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
+    gw_status status = GW_OK;
+    if (!transfer->route.flat) {
+        transfer->lane_room = largest_lane(s, bucket);
+        transfer->by_lane = calloc((size_t)s->lanes.lanes * transfer->lane_room + 1, sizeof(float));
+        if (!transfer->by_lane) return gw_fail(error, GW_MEMORY, "out of memory for a bucket");
+    }
+    for (int lane = s->lanes.first; !status && lane < s->lanes.last; lane++)
+        status = open_exchange(s, bucket, lane, error);
+    return status;
+}
+
+static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
+    gw_step_engine_tensor *t = &s->tensors[gw_schedule_ranges(s->schedule, bucket)[0].tensor];
+    gw_status status = GW_OK;
+    transfer->dtype = t->what.dtype;
+    transfer->factored = t->factors ? t : NULL;
+    transfer->route = route_of(&s->config, t->what.dtype, t->factors != NULL);
+    if (transfer->factored || s->config.servers) return GW_OK;
+    bool lanes = transfer->route.coded || transfer->route.count == GW_HOPS_MAX;
+    if (lanes) status = open_lanes(s, bucket, error);
+    if (status) return status;
+    if (transfer->route.coded) return bind_coded(s, bucket, error);
+    bind_dense(s, bucket);
+    return GW_OK;
+}
+
+gw_status gw_transfers_bind(gw_step_engine *s, gw_error *error) {
+    gw_status status = GW_OK;
+    for (int p = 0; !status && p < gw_schedule_buckets(s->schedule); p++) status = bind(s, p, error);
+    if (status || !s->config.servers) return status;
+    return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
+}
+
+void gw_transfers_unbind(gw_transfer *transfers, int count) {
+    for (int p = 0; transfers && p < count; p++) {
+        gw_transfer *transfer = &transfers[p];
+        if (transfer->op) gw_op_release(transfer->op); /* the engine has failed */
+        for (int l = 0; l < transfer->lane_count; l++) {
+            if (transfer->lanes[l].op) gw_op_release(transfer->lanes[l].op);
+            gw_coded_exchange_close(transfer->lanes[l].exchange);
+            gw_team_close(transfer->lanes[l].team);
+            free(transfer->lanes[l].values);
+        }
+        free(transfer->lanes);
+        free(transfer->by_lane);
+        *transfer = (gw_transfer){0};
+    }
+}
