@@ -31,7 +31,7 @@ static void state_is_saved_exactly(void) {
             uint32_t last = run_last(&a);
             CHECK(a.bytes[last] == b.bytes[last] && memcmp(a.payload[last], b.payload[last], a.bytes[last]) == 0);
         }
-        CHECK_EQ(gw_codec_state_bytes(&a.setup, gw_codec_whole(&a.tensor)), bytes - 80);
+        CHECK_EQ(gw_codec_state_bytes(&a.setup, gw_codec_whole(&a.tensor)), bytes - 88);
         gw_codec_state_drop(&a.state);
         for (uint64_t i = 0; a.state.residual && i < COUNT; i++) CHECK(a.state.residual[i] == 0);
         free(saved);
@@ -45,7 +45,7 @@ static void check_take_over(const char *text) {
     enum { OLD = 3, NEW = 2 };
     codec_run old[OLD], new[NEW];
     static double kept[COUNT], now[COUNT];
-    uint8_t *saved = malloc(80 + 2 * COUNT * sizeof(float));
+    uint8_t *saved = malloc(88 + 2 * COUNT * sizeof(float));
     memset(kept, 0, sizeof kept);
     memset(now, 0, sizeof now);
     for (int r = 0; r < NEW; r++) run_open(&new[r], text, 90, COUNT);

@@ -7,7 +7,7 @@
 
 static void mark(const gw_stripes *set, bool in[COUNT]) {
     for (uint64_t e = 0; e < COUNT; e++)
-        in[e] = e >= set->first && e < set->end && (e - set->first) % set->period < set->length;
+        in[e] = e >= set->first && e < set->end && (e - set->first + set->shift) % set->period < set->length;
 }
 
 static void check_places(const gw_stripes *set, const bool in[COUNT]) {
@@ -36,7 +36,8 @@ static void sets(void) {
         for (uint64_t length = 1; length < 9; length += 3)
             for (uint64_t period = length; period < 20; period += 4)
                 for (uint64_t end = 0; end <= COUNT - 7; end += 31) {
-                    gw_stripes set = {.first = first, .end = end, .length = length, .period = period};
+                    gw_stripes set = {.first = first, .end = end, .length = length, .period = period,
+                                      .shift = (first + end + length) % period};
                     bool in[COUNT];
                     mark(&set, in);
                     check_places(&set, in);

@@ -30,35 +30,41 @@ int gw_lane_rank(const gw_lanes *l, const gw_topology *topology, int lane, int h
 }
 
 gw_owners gw_owners_of(const gw_lanes *lanes, uint64_t key, uint64_t count, uint32_t block) {
+    uint64_t hosts = (uint64_t)lanes->hosts, owners = hosts * (uint64_t)lanes->lanes;
     gw_owners o = {.count = count, .stripe = count ? count : 1, .lanes = lanes->lanes, .hosts = lanes->hosts,
-                   .turn = (int)(key % (uint64_t)lanes->hosts), .whole = block == 0};
+                   .turn = (int)(key % hosts), .lane_turn = (int)(key / hosts % (uint64_t)lanes->lanes),
+                   .whole = block == 0};
     if (o.whole) return o;
-    uint64_t owners = (uint64_t)lanes->lanes * (uint64_t)lanes->hosts, share = (count + owners - 1) / owners;
-    uint64_t elements = share < STRIPE ? share : STRIPE;
+    uint64_t share = (count + owners - 1) / owners, elements = share < STRIPE ? share : STRIPE;
     o.stripe = (elements + block - 1) / block * block;
     if (o.stripe == 0) o.stripe = block;
     return o;
 }
 
-/* A whole tensor belongs to the lane that its turn decides. */
+static gw_stripes none(void) { return gw_stripes_whole(0, 0); }
+
+/* Of every `of` stripes those from `first` to `last` - 1, where the tensor's own first one is number lane_turn. */
+static gw_stripes stripes(const gw_owners *o, int first, int last, int of) {
+    int before = (o->lane_turn - first + of) % of;
+    return (gw_stripes){.end = o->count, .length = (uint64_t)(last - first) * o->stripe,
+                        .period = (uint64_t)of * o->stripe, .shift = (uint64_t)before * o->stripe};
+}
+
+/* A whole tensor belongs to the lane of its first stripe. */
 static gw_stripes all_or_none(const gw_owners *o, int first, int last) {
-    int lane = o->turn % o->lanes;
-    return lane >= first && lane < last ? gw_stripes_whole(0, o->count) : gw_stripes_whole(0, 0);
+    return o->lane_turn >= first && o->lane_turn < last ? gw_stripes_whole(0, o->count) : none();
 }
 
 gw_stripes gw_owners_in_lanes(const gw_owners *o, int first, int last) {
     if (o->whole) return all_or_none(o, first, last);
-    if (first >= last) return gw_stripes_whole(0, 0);
+    if (first >= last) return none();
     if (last - first == o->lanes) return gw_stripes_whole(0, o->count);
-    return (gw_stripes){.first = (uint64_t)first * o->stripe, .end = o->count,
-                        .length = (uint64_t)(last - first) * o->stripe, .period = (uint64_t)o->lanes * o->stripe};
+    return stripes(o, first, last, o->lanes);
 }
 
 gw_stripes gw_owners_at_host(const gw_owners *o, int first, int last, int host) {
-    if (o->whole) return host == o->turn ? all_or_none(o, first, last) : gw_stripes_whole(0, 0);
-    if (first >= last) return gw_stripes_whole(0, 0);
-    uint64_t row = (uint64_t)((host - o->turn + o->hosts) % o->hosts), lanes = (uint64_t)o->lanes;
-    return (gw_stripes){.first = (row * lanes + (uint64_t)first) * o->stripe, .end = o->count,
-                        .length = (uint64_t)(last - first) * o->stripe,
-                        .period = (uint64_t)o->hosts * lanes * o->stripe};
+    if (o->whole) return host == o->turn ? all_or_none(o, first, last) : none();
+    if (first >= last) return none();
+    int row = (host - o->turn + o->hosts) % o->hosts * o->lanes;
+    return stripes(o, row + first, row + last, o->hosts * o->lanes);
 }

@@ -1,8 +1,8 @@
 /* owners.h - who owns which elements of a tensor, at each level: a lane inside each host, and a host in each lane.
  *
- * Elements are dealt out in stripes: stripe s belongs to lane s mod lanes; within its lane to the hosts in turn, from
- * one that the tensor's key decides. So every slice of a tensor has work for all owners, and large tensors of a model
- * do not all begin at the same one. A lane is one rank of every host. There are as many lanes as the largest host has
+ * Elements are dealt out in stripes to the lanes in turn, and within a lane to the hosts in turn, from those that the
+ * tensor's key decides. So every slice of a tensor has work for all owners, and tensors of a model do not all begin at
+ * the same one. A lane is one rank of every host. There are as many lanes as the largest host has
  * ranks; on a host with fewer, a rank has several neighbouring lanes. Without hosts (flat) there is one lane, and every
  * rank is a host of its own.
  *
@@ -32,8 +32,9 @@ int gw_lane_rank(const gw_lanes *lanes, const gw_topology *topology, int lane, i
 typedef struct gw_owners {
     uint64_t count, stripe; /* elements */
     int lanes, hosts;
-    int turn;   /* the host that owns the first stripe of each lane */
-    bool whole; /* the tensor is never cut: one owner has all of it */
+    int lane_turn; /* the lane of the first stripe */
+    int turn;      /* the host that owns it */
+    bool whole;    /* the tensor is never cut: one owner has all of it */
 } gw_owners;
 
 /* block: the tensor is cut only at multiples of this many elements; 0: never. */

@@ -60,29 +60,13 @@ gw_route gw_route_of(const gw_route_request *r) {
     return route;
 }
 
-static const char *kind_text(gw_hop_kind kind) {
-    static const char *const texts[] = {"all-reduce",
-                                        "reduce-scatter",
-                                        "all-gather",
-                                        "coded exchange",
-                                        "coded exchange to the owners",
-                                        "coded exchange from the owners",
-                                        "push and pull",
-                                        "all-gather of factors"};
-    return texts[kind];
-}
-
-const char *gw_route_text(const gw_route *route, char *text, size_t size) {
-    static const char *const groups[] = {"of all ranks", "in each host", "between hosts", "with the servers"};
-    size_t used = 0;
-    *text = 0;
-    for (int i = 0; i < route->count; i++) {
-        const gw_hop *hop = &route->hops[i];
-        bool all = hop->group == GW_GROUP_LANE && route->flat;
-        int n = snprintf(text + used, size - used, "%s%s %s", i ? ", " : "", kind_text(hop->kind),
-                         all ? groups[GW_GROUP_ALL] : groups[hop->group]);
-        if (n < 0 || (size_t)n >= size - used) break;
-        used += (size_t)n;
-    }
+const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size) {
+    static const char *const kinds[] = {"all-reduce",     "reduce-scatter",       "all-gather",
+                                        "coded exchange", "coded to the owners",  "coded from the owners",
+                                        "push and pull",  "all-gather of factors"};
+    static const char *const groups[] = {"among all ranks", "in each host", "between hosts", "with the servers"};
+    const gw_hop *h = &route->hops[hop];
+    bool all = h->group == GW_GROUP_LANE && route->flat;
+    snprintf(text, size, "%s %s", kinds[h->kind], groups[all ? GW_GROUP_ALL : h->group]);
     return text;
 }

@@ -51,7 +51,7 @@ typedef struct gw_route_request {
 } gw_route_request;
 
 gw_route gw_route_of(const gw_route_request *request);
-/* "reduce-scatter in the host, coded in the lane, all-gather in the host"; returns text. */
-const char *gw_route_text(const gw_route *route, char *text, size_t size);
+/* "reduce-scatter in each host"; returns text. */
+const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size);
 
 #endif

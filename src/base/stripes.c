@@ -11,8 +11,9 @@ gw_stripes gw_stripes_whole(uint64_t first, uint64_t end) {
 uint64_t gw_stripes_place(const gw_stripes *set, uint64_t element) {
     uint64_t to = least(element, set->end);
     if (to <= set->first) return 0;
-    uint64_t offset = to - set->first;
-    return offset / set->period * set->length + least(offset % set->period, set->length);
+    uint64_t offset = to - set->first + set->shift;
+    return offset / set->period * set->length + least(offset % set->period, set->length) -
+           least(set->shift, set->length);
 }
 
 uint64_t gw_stripes_count(const gw_stripes *set) { return gw_stripes_place(set, set->end); }
@@ -20,7 +21,7 @@ uint64_t gw_stripes_count(const gw_stripes *set) { return gw_stripes_place(set, 
 bool gw_stripes_next(const gw_stripes *set, uint64_t *from, uint64_t to, uint64_t *count) {
     to = least(to, set->end);
     if (*from < set->first) *from = set->first;
-    uint64_t within = (*from - set->first) % set->period;
+    uint64_t within = (*from - set->first + set->shift) % set->period;
     if (within >= set->length) {
         *from += set->period - within;
         within = 0;

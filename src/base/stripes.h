@@ -1,5 +1,6 @@
-/* stripes.h - a set of elements at regular distances: elements [0, length) after `first`, and again every `period`
- * elements, up to `end`. What one rank owns of a tensor is such a set. Pure. */
+/* stripes.h - a set of elements at regular distances: the first `length` of every `period` elements, counted from
+ * `shift` elements before `first`, as far as they are in [first, end). What one rank owns of a tensor is such a set.
+ * Pure. */
 #ifndef GW_BASE_STRIPES_H
 #define GW_BASE_STRIPES_H
 
@@ -9,6 +10,7 @@
 typedef struct gw_stripes {
     uint64_t first, end;     /* elements; end <= first: none */
     uint64_t length, period; /* elements; 0 < length <= period. Equal: all from first to end */
+    uint64_t shift;          /* elements; below period */
 } gw_stripes;
 
 /* All elements in [first, end). */

@@ -16,8 +16,8 @@
 #define RANKS_MAX 4096
 
 typedef struct arguments {
-    const char *model, *links; /* links: file of gradwire doctor, NULL: none */
-    int64_t ranks, batch;
+    const char *model, *links;   /* links: file of gradwire doctor, NULL: none */
+    int64_t ranks, hosts, batch; /* hosts 0: not given */
     bool all, json;
     gw_topology topology; /* points to order and host_of */
     int order[RANKS_MAX], host_of[RANKS_MAX];
@@ -32,11 +32,23 @@ typedef struct layer_form {
 
 #define FORMS_MAX 256
 
+/* A route, and how many buckets take it. */
+typedef struct route_use {
+    gw_route route;
+    int buckets;
+    size_t bytes;             /* of gradients */
+    size_t sent[GW_HOPS_MAX]; /* by rank 0 in each hop, at most */
+} route_use;
+
+#define ROUTES_MAX 8
+
 /* The result of a commit, for the rank that sends most. */
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
     int tensors, buckets;
-    gw_coded_form form; /* of the largest coded bucket; AUTO: none is coded */
+    gw_coded_form form;           /* of the largest coded bucket; AUTO: none is coded */
+    route_use routes[ROUTES_MAX]; /* one for each route that buckets take */
+    int route_count;
     layer_form layers[FORMS_MAX];
     int layer_count;
 } outcome;
@@ -95,6 +107,17 @@ static void note_layers(const gw_step_engine *step_engine, const gw_reducer_tens
     }
 }
 
+static void note_route(const gw_step_engine *step_engine, int bucket, outcome *o) {
+    const gw_route *route = gw_step_engine_route(step_engine, bucket);
+    int i = 0;
+    while (i < o->route_count && memcmp(&o->routes[i].route, route, sizeof *route) != 0) i++;
+    if (i == ROUTES_MAX) return;
+    if (i == o->route_count) o->routes[o->route_count++].route = *route;
+    o->routes[i].buckets++;
+    o->routes[i].bytes += gw_schedule_bucket(gw_step_engine_schedule(step_engine), bucket)->bytes;
+    for (int h = 0; h < route->count; h++) o->routes[i].sent[h] += gw_step_engine_hop_bytes(step_engine, bucket, h);
+}
+
 static void note(const gw_step_engine *step_engine, outcome *o) {
     const gw_schedule *schedule = gw_step_engine_schedule(step_engine);
     o->sent = gw_step_engine_sent_bytes(step_engine);
@@ -103,6 +126,7 @@ static void note(const gw_step_engine *step_engine, outcome *o) {
     o->buckets = gw_schedule_buckets(schedule);
     size_t largest = 0;
     for (int p = 0; p < o->buckets; p++) {
+        note_route(step_engine, p, o);
         size_t bytes = gw_schedule_bucket(schedule, p)->bytes;
         if (bytes < largest || gw_step_engine_form(step_engine, p) == GW_FORM_AUTO) continue;
         largest = bytes;
@@ -190,6 +214,20 @@ static void print_choice(const gw_strategy *strategy, const gw_topology *topolog
     gw_print_ring_order("ring order: ranks ", topology, "\n");
 }
 
+static void print_routes(const outcome *o) {
+    char bytes[GW_UNIT_TEXT], text[80];
+    for (int i = 0; i < o->route_count; i++) {
+        const route_use *r = &o->routes[i];
+        gw_bytes_format(r->bytes, bytes);
+        printf("route of %d bucket%s (%s), and what rank 0 sends at most, unless ranks of a host share memory:\n",
+               r->buckets, r->buckets == 1 ? "" : "s", bytes);
+        for (int h = 0; h < r->route.count; h++) {
+            gw_bytes_format(r->sent[h], bytes);
+            printf("  %-40s %10s\n", gw_hop_text(&r->route, h, text, sizeof text), bytes);
+        }
+    }
+}
+
 static void print_text(const gw_strategy *strategy, const arguments *a, const outcome *o) {
     char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT], memory[GW_UNIT_TEXT],
         codec[GW_UNIT_TEXT];
@@ -207,8 +245,18 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
            (double)o->sent / ((double)o->parameters * sizeof(float)), memory);
     if (o->codec) printf(", of which %s is codec state", codec);
     puts("");
+    print_routes(o);
     print_choice(strategy, &a->topology);
     print_layers(o);
+}
+
+static void print_route_json(const route_use *r, bool follows) {
+    char text[80];
+    printf("%s{\"buckets\": %d, \"bytes\": %zu, \"hops\": [", follows ? ", " : "", r->buckets, r->bytes);
+    for (int h = 0; h < r->route.count; h++)
+        printf("%s{\"hop\": \"%s\", \"sent_bytes\": %zu}", h ? ", " : "", gw_hop_text(&r->route, h, text, sizeof text),
+               r->sent[h]);
+    fputs("]}", stdout);
 }
 
 static void print_json(const gw_strategy *strategy, const arguments *a, const outcome *o, const gw_error *error) {
@@ -225,7 +273,9 @@ static void print_json(const gw_strategy *strategy, const arguments *a, const ou
     } else {
         printf(", \"buckets\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu", o->buckets,
                o->parameters, o->sent, o->memory);
-        printf(", \"codec_bytes\": %zu, \"order\": [", o->codec);
+        printf(", \"codec_bytes\": %zu, \"routes\": [", o->codec);
+        for (int i = 0; i < o->route_count; i++) print_route_json(&o->routes[i], i > 0);
+        fputs("], \"order\": [", stdout);
         for (int i = 0; i < a->topology.world; i++) printf("%s%d", i ? ", " : "", gw_topology_at(&a->topology, i));
         putchar(']');
     }
@@ -306,7 +356,9 @@ static int parse(arguments *a, int *argc, char **argv) {
          .about = "model, see gradwire model (default: resnet20)"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &a->ranks, .lowest = 1,
          .highest = RANKS_MAX,
-         .about = "number of ranks, one per host, or spread over the hosts of --links (default: 4)"},
+         .about = "number of ranks (default: 4)"},
+        {.name = "hosts", .kind = GW_OPTION_INTEGER, .integer = &a->hosts, .lowest = 1, .highest = RANKS_MAX,
+         .about = "number of hosts; ranks are placed in blocks (default: one rank per host, or all of --links)"},
         {.name = "links", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->links,
          .about = "link costs of the hosts, a file of gradwire doctor -o (default: $GRADWIRE_LINKS)"},
         {.name = "batch", .letter = 'b', .kind = GW_OPTION_INTEGER, .integer = &a->batch, .lowest = 1,
@@ -333,7 +385,7 @@ static int run(int argc, char **argv) {
     if (gw_strategy_resolve(argc > 1 ? argv[1] : NULL, &strategy, &error))
         return gw_usage_error(&gw_command_explain, "%s", error.text);
     const char *links = a.links ? a.links : getenv("GRADWIRE_LINKS");
-    int hosts = links ? 0 : (int)a.ranks;
+    int hosts = a.hosts ? (int)a.hosts : links ? 0 : (int)a.ranks;
     if (gw_job_layout((int)a.ranks, hosts, links, a.order, a.host_of, &a.topology, &error))
         return gw_usage_error(&gw_command_explain, "%s", error.text);
     gw_status status = try_out(&strategy, &a, &o, &error);
@@ -347,8 +399,9 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_explain = {
     .name = "explain",
     .about = "explains a strategy line: what it does, its traffic and memory, or why it is refused",
-    .usage = "[LINE] [--model NAME] [-n RANKS] [--links FILE] [--batch B] [--all]",
+    .usage = "[LINE] [--model NAME] [-n RANKS] [--hosts N] [--links FILE] [--batch B] [--all]",
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:staleness=3' --model cnn -n 8\n"
+               "gradwire explain 'compress=int8 schedule=dear' -n 8 --hosts 2\n"
                "gradwire explain --all > docs/combinations.md",
     .operands_max = 1,
     .run = run,

@@ -10,7 +10,7 @@
 
 typedef struct saved_head {
     uint64_t magic, key, tensor_count;
-    uint64_t first, end, length, period; /* gw_stripes */
+    uint64_t first, end, length, period, shift; /* gw_stripes */
     uint64_t residual_count, own_count, born;
 } saved_head;
 
@@ -83,6 +83,7 @@ static saved_head head_of(const gw_codec_state *state) {
                         .end = state->covers.end,
                         .length = state->covers.length,
                         .period = state->covers.period,
+                        .shift = state->covers.shift,
                         .born = state->born,
                         .residual_count = state->residual ? gw_stripes_count(&state->covers) : 0,
                         .own_count = state->own_count};
@@ -124,7 +125,8 @@ gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_
 }
 
 static gw_stripes stripes_of(const saved_head *saved) {
-    return (gw_stripes){.first = saved->first, .end = saved->end, .length = saved->length, .period = saved->period};
+    return (gw_stripes){.first = saved->first, .end = saved->end, .length = saved->length, .period = saved->period,
+                        .shift = saved->shift};
 }
 
 /* The part of an owner has only a residual. The own state of a worker's codec is one float for each element (dgc), or
@@ -132,7 +134,8 @@ static gw_stripes stripes_of(const saved_head *saved) {
 static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
     gw_stripes covers = stripes_of(saved);
     if (saved->magic != MAGIC || saved->key != state->tensor.key || saved->tensor_count != state->tensor.count ||
-        saved->end > saved->tensor_count || saved->length == 0 || saved->period < saved->length)
+        saved->end > saved->tensor_count || saved->length == 0 || saved->period < saved->length ||
+        saved->shift >= saved->period)
         return false;
     bool residual = saved->residual_count == (state->residual ? gw_stripes_count(&covers) : 0);
     uint64_t mine = gw_stripes_count(&state->covers), theirs = gw_stripes_count(&covers);

@@ -114,7 +114,9 @@ const gw_error *gw_step_engine_error(const gw_step_engine *step_engine); /* GW_O
 const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
 int gw_step_engine_buckets(const gw_step_engine *step_engine);
+/* The route of a bucket, and the bytes that this rank sends in a hop of it, at most. */
 const gw_route *gw_step_engine_route(const gw_step_engine *step_engine, int bucket);
+size_t gw_step_engine_hop_bytes(const gw_step_engine *step_engine, int bucket, int hop);
 gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket); /* AUTO: not coded */
 size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
