@@ -1,54 +1,52 @@
 #!/usr/bin/env bash
-# python.sh [BUILD] [full]: the PyTorch binding, where a Python with torch is installed; exits with 77 where none is. The
-# short form trains by some strategies in two processes; full runs everything with two to four, minutes. The process group
-# of torch.distributed is built first where the headers of torch are.
+# python.sh [BUILD] [full]: the PyTorch binding, with the Python of scripts/torch; exits with 77 where that finds none.
+# The short form trains by some strategies in two processes; full runs everything with two to four, minutes.
+# TORCH=2.15.0 chooses a version.
 set -uo pipefail
 build=$(cd "${1:-build}" && pwd) || exit 2
-cd "$(dirname "$0")/../python" || exit 2
+cd "$(dirname "$0")/.." || exit 2
+. tests/with_torch.sh
+[ -n "$python" ] || { echo "python: $why"; exit 77; }
+cd python || exit 2
 unset GRADWIRE_STRATEGY GRADWIRE_STAGE
 passed=0 failed=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-for python in /usr/bin/python3 python3 ''; do
-    if [ -n "$python" ] && "$python" -c 'import numpy, torch' 2>/dev/null; then break; fi
-done
-if [ -z "$python" ]; then
-    echo "python: skipped, PyTorch is not installed (Debian: python3-torch)"
-    exit 77
-fi
-export PYTHONPATH=$PWD GRADWIRE_LIBRARY=$build/libgradwire.so.1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$PWD GRADWIRE_LIBRARY=$build/libgradwire.so.1 PYTHONDONTWRITEBYTECODE=1
 export GRADWIRE_FLIGHT_DIR=$scratch
 verdict() { # NAME CODE LOG
     if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok   $1"; else failed=$((failed + 1)); echo "FAIL $1"; cat "$3"; fi
 }
 file() { # RANKS NAME: a file of tests; its own count is added
     local log=$scratch/log counted=0
-    timeout 600 "$build/gradwire" run -n "$1" --no-prefix --deadline 20 -- "$python" "tests/$2.py" >"$log" 2>&1
+    job -n "$1" --no-prefix -- "$python" "tests/$2.py" >"$log" 2>&1
     local code=$?
     grep '^ok ' "$log"
     counted=$(sed -n 's/^\([0-9]*\) passed, 0 failed$/\1/p' "$log")
     passed=$((passed + ${counted:-0}))
     [ "$code" = 0 ] && [ -n "$counted" ] || verdict "$2 with $1 ranks: exit code $code" 1 "$log"
 }
+# job OPTIONS -- COMMAND...: with time for a busy machine, on which importing torch alone may take half a minute.
+job() { timeout 600 "$build/gradwire" run --deadline 60 "$@"; }
 check() { # NAME COMMAND...
     ("${@:2}") >"$scratch/log" 2>&1
     verdict "$1" $? "$scratch/log"
 }
 
 an_exception_ends_all() {
-    timeout 120 "$build/gradwire" run -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
+    job -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
     [ $? = 1 ] && grep -q '^\[1\] Traceback' "$scratch/said" && grep -q '^\[1\] ValueError: no such label$' "$scratch/said" &&
         grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: ValueError: no such label (raises.py:[0-9]*)$' "$scratch/said" &&
         ! grep -q '^\[[02]\] Traceback' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 a_refusal_ends_all() {
-    timeout 120 "$build/gradwire" run -n 2 --deadline 20 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
+    job -n 2 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
     [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 forked_children_harm_nobody() {
-    timeout 150 "$build/gradwire" run -n 2 --deadline 60 -- "$python" tests/forks.py >"$scratch/said" 2>&1 &&
+    job -n 2 -- "$python" tests/forks.py >"$scratch/said" 2>&1 &&
         grep -q '^\[0\] all went on$' "$scratch/said" && ! grep -q 'is gone' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 # Each rank sees a file of hosts of its own: on the first host its name leads to 127.0.1.1, on the other to its address.
@@ -56,7 +54,7 @@ a_host_name_may_lead_to_loopback() {
     printf '127.0.0.1 localhost\n127.0.1.1 first\n' >"$scratch/hosts.0"
     printf '127.0.0.1 localhost\n127.0.1.1 second\n10.77.0.1 first\n' >"$scratch/hosts.1"
     # shellcheck disable=SC2016 # RANK is that of the job
-    timeout 300 "$build/gradwire" run --lab hosts=2,rate=1gbit --deadline 20 -- unshare -m sh -c \
+    job --lab hosts=2,rate=1gbit -- unshare -m sh -c \
         'mount --bind "$0/hosts.$RANK" /etc/hosts && MASTER_ADDR=first MASTER_PORT=29555 exec "$1" tests/host_name.py' \
         "$scratch" "$python"
 }
@@ -73,13 +71,6 @@ missing_library_is_reported() {
 versions_agree() {
     grep -q "^version = \"$version\"" pyproject.toml && grep -q "^__version__ = \"$version\"" gradwire/_library.py
 }
-pip_installs_it() {
-    cp -r . "$scratch/source" && mkdir -p "$scratch/build" && cp "$build/libgradwire.so.1" "$scratch/build/" &&
-        rm -rf "$scratch"/source/build &&
-        "$python" -m pip install -q --no-build-isolation --no-deps --no-index --target "$scratch/site" "$scratch/source" &&
-        cd / && [ "$(env -u GRADWIRE_LIBRARY PYTHONPATH="$scratch/site" "$python" -c \
-            'import gradwire; print(gradwire.library_path)')" = "$scratch/site/gradwire/libgradwire.so.1" ]
-}
 system_path_works() {
     cmake --install "$build" --prefix "$scratch/prefix" >/dev/null || return 1
     local site
@@ -92,7 +83,7 @@ version=$(sed -n 's/^project(gradwire VERSION \([0-9.]*\).*/\1/p' ../CMakeLists.
 # The launcher calls the ranks together again, without the one that was killed or with it.
 regroups() { # OPTION RANKS-AT-THE-END STRATEGY
     # shellcheck disable=SC2086 # an option may have an argument
-    timeout 300 "$build/gradwire" run -n 3 $1 --deadline 90 -- "$python" tests/regroup.py "$3" "$2"
+    job -n 3 $1 -- "$python" tests/regroup.py "$3" "$2"
 }
 # The loop of docs/pytorch.md, in which one rank dies.
 the_documented_loop_survives() {
@@ -104,7 +95,7 @@ def die_in(step):
     if step == 8 and os.environ["RANK"] == "1" and "GRADWIRE_GENERATION" not in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
 END
-    timeout 300 "$build/gradwire" run -n 3 --restarts 1 --deadline 90 -- "$python" "$scratch/dies.py" 2>"$scratch/said" &&
+    job -n 3 --restarts 1 -- "$python" "$scratch/dies.py" 2>"$scratch/said" &&
         grep -q 'was killed by signal 9 .* it is started again' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a launcher
@@ -121,12 +112,6 @@ quick() {
 }
 full() {
     local ranks
-    if [ -e /usr/include/pybind11/pybind11.h ] && "$python" setup.py -q build_ext --inplace >"$scratch/log" 2>&1; then
-        echo "the process group of torch.distributed has been built"
-    else
-        export GRADWIRE_NO_C10D=1
-        echo "the process group of torch.distributed is left out: it needs libtorch-dev, pybind11-dev and python3-dev"
-    fi
     file 3 test_collectives
     file 2 test_corners
     file 2 test_join
@@ -140,12 +125,8 @@ full() {
     check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
-    if [ -z "${GRADWIRE_NO_C10D:-}" ] && [ "$(id -u)" = 0 ]; then
-        check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback
-    fi
-    check "a job that is left and joined again, forty times" timeout 300 "$build/gradwire" run -n 3 --deadline 20 -- \
-        "$python" tests/again.py
-    if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then check "pip installs it, with the library" pip_installs_it; fi
+    if [ "$(id -u)" = 0 ]; then check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback; fi
+    check "a job that is left and joined again, forty times" job -n 3 -- "$python" tests/again.py
     check "make install puts it where Debian's Python looks" system_path_works
     check "an exception in one rank ends all with its last line" an_exception_ends_all
     check "a refused call that ends one rank ends all" a_refusal_ends_all

@@ -1,10 +1,8 @@
-#!/bin/sh
-# Repeats training steps of gradwire's models in PyTorch, where that is installed: train_torch.sh [BUILD]
-# Exits with 77 where it is not.
-build=${1:-build}
-here=$(dirname "$0")
-for python in python3 /usr/bin/python3; do
-    "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/train/train_torch.py" "$build/tests/helper_train_step"
-done
-echo "train_torch: skipped, PyTorch is not installed (Debian: python3-torch)"
-exit 77
+#!/usr/bin/env bash
+# Repeats training steps of gradwire's models in PyTorch, where there is one: train_torch.sh [BUILD]
+# Exits with 77 where there is none.
+build=$(cd "${1:-build}" && pwd) || exit 2
+cd "$(dirname "$0")/.." || exit 2
+. tests/with_torch.sh
+[ -n "$python" ] || { echo "train_torch: $why"; exit 77; }
+exec "$python" tests/train/train_torch.py "$build/tests/helper_train_step"
