@@ -16,6 +16,7 @@ PYTHON_PACKAGES := g++ python3-torch python3-torchvision libopenblas0-pthread da
 TEST_PACKAGES := g++ clang clang-format-14 libclang-rt-14-dev pkg-config python3 iproute2 procps bsdutils
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 DEB_PACKAGES := dpkg-dev file
+WHEEL_PACKAGES := binutils python3-setuptools python3-wheel python3-venv
 
 CMAKE = cmake -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_OPTIONS)
 
@@ -46,7 +47,7 @@ test: test-packages built
 
 # The whole product of architectures, transports, types, operations, sizes and worlds; hours. Installs packages.
 .PHONY: test-full
-test-full: test-packages built
+test-full: test-packages built wheel
 	@tests/run full $(BUILD)
 
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
@@ -85,13 +86,17 @@ bench-peers: build-packages built
 bench-large-batch: build-packages run-packages built
 	@bench/large_batch.sh $(BUILD)
 
-# Recording, reading and the report page; the PyTorch binding. Minutes each. They install what the build needs, and say
-# what else they want: nobody gets PyTorch unasked.
-.PHONY: test-trace test-python
+# Recording, reading and the report page: minutes.
+.PHONY: test-trace
 test-trace: build-packages built
 	@tests/trace.sh $(BUILD)
-test-python: build-packages built
-	@tests/python.sh $(BUILD) full
+
+# All of the PyTorch binding, and the wheel: minutes. make test-python TORCH=2.15.0 runs it with that version from pip,
+# gigabytes; without, it is the one that scripts/torch finds.
+.PHONY: test-python
+test-python: build-packages built wheel
+	@TORCH=$(TORCH) tests/python.sh $(BUILD) full
+	@TORCH=$(TORCH) tests/wheel.sh $(BUILD)
 
 # Parameter servers: every schedule on 1 to 4 servers and 1 to 6 workers beside arch=direct, bit for bit; codecs over
 # them; factors. Then ranks of jobs over servers are killed at random moments, 20 times each: minutes.
@@ -166,6 +171,12 @@ deb: deb-packages
 	@cd $(BUILD)/deb && cpack --config CPackConfig.cmake -B $(CURDIR)/$(BUILD) >/dev/null
 	@ls $(BUILD)/*.deb
 
+# A Python wheel in $(BUILD), of a build of its own: package, library and program, for any Linux whose C library is not
+# too old. Installs packages.
+.PHONY: wheel
+wheel: wheel-packages
+	@scripts/wheel $(BUILD)
+
 # The library and the program for 64-bit ARM in build-arm64, and its unit tests by qemu. It says which packages it needs
 # (of the other architecture), and installs none.
 .PHONY: test-arm64
@@ -200,6 +211,10 @@ test-packages:
 .PHONY: deb-packages
 deb-packages:
 	@scripts/packages $(BUILD_PACKAGES) $(DEB_PACKAGES)
+
+.PHONY: wheel-packages
+wheel-packages:
+	@scripts/packages $(BUILD_PACKAGES) $(WHEEL_PACKAGES)
 
 .PHONY: needed-packages
 needed-packages:

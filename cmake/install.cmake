@@ -64,5 +64,5 @@ if(NOT site)
   endif()
   set(site lib/python${GW_PYTHON_VERSION}/dist-packages)
 endif()
-install(DIRECTORY python/gradwire DESTINATION ${site} COMPONENT python FILES_MATCHING PATTERN "*.py" PATTERN "_c10d.so"
+install(DIRECTORY python/gradwire DESTINATION ${site} COMPONENT python FILES_MATCHING PATTERN "*.py"
   PATTERN "__pycache__" EXCLUDE)

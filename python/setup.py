@@ -1,39 +1,40 @@
-"""The metadata is in pyproject.toml. `build_ext` builds the optional process group for torch.distributed against the
-headers of the installed torch; libgradwire itself is included where the repository has been built."""
+"""The metadata is in pyproject.toml. A wheel holds libgradwire and the program: scripts/wheel puts them into a copy of
+this folder and runs this there. An editable installation has neither, and uses those of build/."""
 import pathlib
-import shutil
-import sys
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
-HERE = pathlib.Path(__file__).resolve().parent
-BUILT = HERE.parent / "build" / "libgradwire.so.1"
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+LIBRARY = pathlib.Path(__file__).resolve().parent / "gradwire" / "lib" / "libgradwire.so.1"
 
 
-class WithLibrary(build_py):
-    """Installs the library beside the package."""
+class Complete(build_py):
+    """Refuses to install a package that would not find its library."""
 
     def run(self):
+        if not self.editable_mode and not LIBRARY.exists():
+            raise SystemExit("gradwire: this folder has the Python files but no compiled library. Run `make wheel` "
+                             "at the top of the repository, then `pip install build/gradwire-*.whl`")
         super().run()
-        if BUILT.exists() and not self.editable_mode:
-            shutil.copy(BUILT, pathlib.Path(self.build_lib) / "gradwire" / BUILT.name)
 
 
-def extension():
-    from torch.utils import cpp_extension
+class Compiled(Distribution):
+    """Belongs where compiled packages do."""
 
-    class Build(cpp_extension.BuildExtension):
-        """Uses the file name that the package looks for, and no ninja."""
-
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, use_ninja=False, no_python_abi_suffix=True, **options)
-
-    one = cpp_extension.CppExtension("gradwire._c10d", ["csrc/process_group.cc"],
-                                     include_dirs=[str(HERE.parent / "include")],
-                                     library_dirs=[str(BUILT.parent)], libraries=["gradwire"],
-                                     extra_compile_args=["-O2", "-Wall", "-fvisibility=hidden"])
-    return {"ext_modules": [one], "cmdclass": {"build_py": WithLibrary, "build_ext": Build}}
+    def has_ext_modules(self):
+        return True
 
 
-setup(**(extension() if "build_ext" in sys.argv else {"cmdclass": {"build_py": WithLibrary}}))
+class Wheel(bdist_wheel):
+    """The compiled code is not for one version of Python."""
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(distclass=Compiled, cmdclass={"build_py": Complete, "bdist_wheel": Wheel})

@@ -1,6 +1,6 @@
 """Finds libgradwire, checks that its version matches this package, and declares its calls.
 
-The first of these that exists is taken: $GRADWIRE_LIBRARY; a file beside this package; the build tree of the
+The first of these that exists is taken: $GRADWIRE_LIBRARY; that of a wheel, inside this package; the build tree of the
 repository that the package lies in; the prefix that the package was installed under; what the loader finds."""
 import ctypes
 import glob
@@ -100,7 +100,7 @@ def candidates():
     if given:
         return [given]
     prefix = package.parents[2] if len(package.parents) > 2 else package
-    places = [package / SONAME, package.parents[1] / "build" / SONAME, prefix / SONAME]
+    places = [package / "lib" / SONAME, package.parents[1] / "build" / SONAME, prefix / SONAME]
     return [str(p) for p in places if p.exists()] + sorted(glob.glob(str(prefix / "*-linux-*" / SONAME))) + [SONAME]
 
 
@@ -109,8 +109,8 @@ def load():
     try:
         library = ctypes.CDLL(path)  # which releases the interpreter's lock during every call
     except OSError as error:
-        raise GradwireError(f"libgradwire cannot be loaded: {error}; install it (make install), or name the file in "
-                            "GRADWIRE_LIBRARY", "SYSTEM") from None
+        raise GradwireError(f"libgradwire cannot be loaded: {error}; install gradwire's wheel (`make wheel` builds "
+                            "one), run `make install`, or name the file in GRADWIRE_LIBRARY", "SYSTEM") from None
     library.gw_version.restype = c_char_p
     found = library.gw_version().decode()
     if found.split(".")[:2] != __version__.split(".")[:2]:
