@@ -18,17 +18,18 @@ export GRADWIRE_FLIGHT_DIR=$scratch
 verdict() { # NAME CODE LOG
     if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok   $1"; else failed=$((failed + 1)); echo "FAIL $1"; cat "$3"; fi
 }
-file() { # RANKS NAME: a file of tests; its own count is added
+# job OPTIONS -- COMMAND...: with time for a busy machine, on which importing torch alone may take half a minute.
+job() { timeout 600 "$build/gradwire" run --deadline 60 "$@"; }
+tests() { # NAME RANKS ARGUMENTS...: of Python; what runs has a count of its own, which is added
     local log=$scratch/log counted=0
-    job -n "$1" --no-prefix -- "$python" "tests/$2.py" >"$log" 2>&1
+    job -n "$2" --no-prefix -- "$python" "${@:3}" >"$log" 2>&1
     local code=$?
     grep '^ok ' "$log"
     counted=$(sed -n 's/^\([0-9]*\) passed, 0 failed$/\1/p' "$log")
     passed=$((passed + ${counted:-0}))
-    [ "$code" = 0 ] && [ -n "$counted" ] || verdict "$2 with $1 ranks: exit code $code" 1 "$log"
+    [ "$code" = 0 ] && [ -n "$counted" ] || verdict "$1 with $2 ranks: exit code $code" 1 "$log"
 }
-# job OPTIONS -- COMMAND...: with time for a busy machine, on which importing torch alone may take half a minute.
-job() { timeout 600 "$build/gradwire" run --deadline 60 "$@"; }
+file() { tests "$2" "$1" "tests/$2.py"; } # RANKS NAME
 check() { # NAME COMMAND...
     ("${@:2}") >"$scratch/log" 2>&1
     verdict "$1" $? "$scratch/log"
@@ -108,6 +109,8 @@ losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a la
 
 quick() {
     TESTS="some_strategies parameters_that_are_not_used local_steps state_of_servers" file 2 test_optimizer
+    TESTS="hook process_group" file 2 test_ddp
+    TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
 full() {
