@@ -19,7 +19,7 @@ verdict() { # NAME CODE LOG
     if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok   $1"; else failed=$((failed + 1)); echo "FAIL $1"; cat "$3"; fi
 }
 # job OPTIONS -- COMMAND...: with time for a busy machine, on which importing torch alone may take half a minute.
-job() { timeout 600 "$build/gradwire" run --deadline 60 "$@"; }
+job() { timeout "${LIMIT:-600}" "$build/gradwire" run --deadline 60 "$@"; }
 tests() { # NAME RANKS ARGUMENTS...: of Python; what runs has a count of its own, which is added
     local log=$scratch/log counted=0
     job -n "$2" --no-prefix -- "$python" "${@:3}" >"$log" 2>&1
@@ -30,6 +30,7 @@ tests() { # NAME RANKS ARGUMENTS...: of Python; what runs has a count of its own
     [ "$code" = 0 ] && [ -n "$counted" ] || verdict "$1 with $2 ranks: exit code $code" 1 "$log"
 }
 file() { tests "$2" "$1" "tests/$2.py"; } # RANKS NAME
+product() { LIMIT=1800 tests "product: $2" "$1" -m tests.product "$2"; } # RANKS FAMILY
 check() { # NAME COMMAND...
     ("${@:2}") >"$scratch/log" 2>&1
     verdict "$1" $? "$scratch/log"
@@ -113,6 +114,17 @@ quick() {
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
+# What torch 1.13 does not have.
+with_torch_2() {
+    local ranks family
+    for ranks in 2 3 4; do file "$ranks" test_group; done
+    file 2 test_compile
+    check "ranks of a process group learn that one is killed" timeout 600 "$python" tests/group_loss.py
+    check "what Gloo passes of torch's own tests" timeout 1800 "$python" tests/torch_suite.py 2
+    for ranks in 2 4; do
+        for family in optimizer hook group; do product "$ranks" "$family"; done
+    done
+}
 full() {
     local ranks
     file 3 test_collectives
@@ -123,6 +135,8 @@ full() {
         file "$ranks" test_ddp
         file "$ranks" test_optimizer
     done
+    file 2 test_traps
+    if "$python" -c 'import sys, torch; sys.exit(torch.__version__ < "2")'; then with_torch_2; fi
     file 1 test_profile
     losses 40
     check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
