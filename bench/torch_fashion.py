@@ -49,7 +49,7 @@ def accuracy(torch, gw, model, images, labels, scaled):
         for first in range(gw.rank() * 500, len(labels), gw.size() * 500):
             part = slice(first, first + 500)
             right += (model(scaled(images[part])).argmax(1) == labels[part]).sum()
-    return 100 * gw.allreduce(right, "accuracy", gw.Sum).item() / len(labels)
+    return 100 * gw.allreduce(right, name="accuracy", op=gw.Sum).item() / len(labels)
 
 
 def train(options):

@@ -44,7 +44,7 @@ an_exception_ends_all() {
 }
 a_refusal_ends_all() {
     job -n 2 -- "$python" tests/raises.py refused >"$scratch/said" 2>&1
-    [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*GradwireError: allreduce: the tensor is sparse' \
+    [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*ArgumentError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
 forked_children_harm_nobody() {
@@ -128,6 +128,10 @@ with_torch_2() {
 full() {
     local ranks
     file 3 test_collectives
+    file 2 test_horovod
+    file 4 test_horovod
+    check "no test of Horovod's API passes where ranks do not communicate" \
+        env CONTROL=1 timeout 300 "$build/gradwire" run -n 2 -- "$python" tests/test_horovod.py
     file 2 test_corners
     file 2 test_join
     file 2 test_timeline

@@ -11,4 +11,4 @@ if gw.rank() == 1 and "refused" in sys.argv:
     gw.allreduce(torch.zeros(2).to_sparse())
 if gw.rank() == 1:
     raise ValueError("no such label")
-gw.allreduce(torch.ones(1000), "loss")
+gw.allreduce(torch.ones(1000), name="loss")

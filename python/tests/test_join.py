@@ -33,11 +33,20 @@ def test_steps_after_synchronize():
     optimizer.detach()
 
 
+def test_scale_factors():
+    for step in range(1 + gw.rank()):
+        active = sum(step < 1 + r for r in range(gw.size()))
+        for kind in (torch.float32, torch.int32):
+            total = gw.allreduce(torch.full((3,), 4, dtype=kind), op=gw.Sum, prescale_factor=0.5, postscale_factor=3.0)
+            assert total.tolist() == [6 * active] * 3 and total.dtype == kind
+    gw.join()
+
+
 def test_what_join_cannot_answer():
-    if gw.rank() == 0:
-        cases.refused("not a reduction", gw.join)
-    else:
+    if gw.rank():
         cases.refused("rank 0 has called join()", gw.broadcast, torch.zeros(1), 1)
+        cases.refused("rank 0 has called join()", gw.allgather, torch.zeros(1))
+    assert gw.join() == gw.size() - 1
 
 
 cases.run(globals(), join=True)

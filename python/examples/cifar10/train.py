@@ -42,7 +42,7 @@ def accuracy(model, images, labels, scaled):
         part = slice(first, first + 250)
         right += torch.tensor([(model(scaled(images[part])).argmax(1) == labels[part]).sum(), len(labels[part])])
     model.train()
-    right = gw.allreduce(right, "accuracy", gw.Sum)
+    right = gw.allreduce(right, name="accuracy", op=gw.Sum)
     return (right[0] / right[1]).item()
 
 

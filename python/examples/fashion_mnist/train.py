@@ -33,7 +33,7 @@ def accuracy(model, images, labels, scaled):
     for first in range(gw.rank() * 500, len(labels), gw.size() * 500):
         part = slice(first, first + 500)
         right += torch.tensor([(model(scaled(images[part])).argmax(1) == labels[part]).sum(), len(labels[part])])
-    right = gw.allreduce(right, "accuracy", gw.Sum)
+    right = gw.allreduce(right, name="accuracy", op=gw.Sum)
     return (right[0] / right[1]).item()
 
 

@@ -91,7 +91,7 @@ def main():
         loss.backward()
         optimizer.step()
         if step % 20 == 0 or step == options.steps:
-            mean = gw.allreduce(loss, "loss").item()
+            mean = gw.allreduce(loss, name="loss").item()
             if gw.rank() == 0:
                 print(f"step {step}  loss {mean:.3f}  {time.time() - begun:.1f} s", flush=True)
     optimizer.flush()

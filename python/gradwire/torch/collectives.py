@@ -1,182 +1,138 @@
-"""Collectives on tensors, by Horovod's names. Ranks match calls by their order; `name` appears in error sentences only.
+"""Collectives on tensors, by Horovod's names: those that write in place or return a handle. differentiable.py has those
+that return new tensors, grouped.py those of several tensors. Ranks match calls by their order; `name` appears in error
+sentences only.
 
-A contiguous tensor in host memory is read and written in place. Others are copied once. Nothing here is
-differentiable."""
-import contextlib
+A contiguous tensor in host memory is read and written in place. Others are copied once."""
 import ctypes
 
 import torch
 
-from gradwire._library import GradwireError, check, lib, test
-from gradwire.torch import horovod, joining, staging
+from gradwire._library import Call, GradwireError, check, lib
+from gradwire.torch import joining, staging
+from gradwire.torch.errors import ArgumentError
+from gradwire.torch.handles import Handle, Task
+from gradwire.torch.operations import Average, library_scales, operation, scaled
+from gradwire.torch.process_sets import global_process_set, job_of, taking_part
 from gradwire.torch.tensors import DTYPES, called, moved_as, number_type, plain
 from gradwire.torch.world import world
 
-Sum, Average, Min, Max, Product = range(5)  # gw_redop
+# ---- all-reduce ----
 
 
-class Handle:
-    """A call in progress. `parts` are pairs of a request and a completion function (or None)."""
+def allreduce_task(job, doing, tensor, op, prescale_factor, postscale_factor, in_place):
+    """The combination of all ranks' tensors, in a new one or in place."""
+    bare = plain(tensor, doing)
+    source = bare.contiguous()
+    into = source if in_place else torch.empty_like(source)
+    code, inside = number_type(source, doing), library_scales(job, source, op)
+    if not inside:
+        source = scaled(source, prescale_factor)
+    call = Call("allreduce", dtype=code, op=op, input=source.data_ptr(), output=into.data_ptr(), count=source.numel(),
+                prescale=prescale_factor if inside else 1, postscale=postscale_factor if inside else 1)
 
-    def __init__(self, job, result, doing, keep=()):
-        self.job, self.result, self.doing, self.keep, self.parts = job, result, doing, keep, []
-        self.comm, self.after = job.comm, None
-        job.pending.add(self)
-
-    def start(self, function, *arguments, then=None):
-        request = ctypes.c_void_p()
-        status = function(self.job.comm, *arguments, ctypes.byref(request))
-        if status and not self.parts:  # else requests that have begun still use the tensors
-            self.job.pending.discard(self)
-        check(status, self.job.comm, self.doing)
-        self.parts.append((request, then))
-
-    def poll(self):
-        """Whether synchronize would return at once."""
-        self._still_there()
-        while self.parts:
-            done, status = test(self.parts[0][0])
-            if not done:
-                return False
-            self._completed(status)
-        return True
-
-    def wait(self):
-        self._still_there()
-        while self.parts:
-            self._completed(lib.gw_wait(self.parts[0][0]))
-        self.job.pending.discard(self)
-        if self.after is not None:
-            self.after, after = None, self.after
-            after()
-        return self.result
-
-    def _still_there(self):
-        if self.parts and self.job.comm is None:
-            raise GradwireError(f"{self.doing}: shutdown() came before synchronize()")
-
-    def _completed(self, status):
-        """Raises an error only when no request uses the tensors any more."""
-        _, then = self.parts.pop(0)
-        try:
-            check(status, self.job.comm, self.doing)
-        except GradwireError:
-            while self.parts:
-                lib.gw_wait(self.parts.pop(0)[0])
-            self.job.pending.discard(self)
-            raise
-        if then is not None:
-            then()
+    def result():
+        if not inside and postscale_factor != 1:
+            into.copy_(scaled(into, postscale_factor))
+        if in_place and into.data_ptr() != bare.data_ptr():
+            bare.copy_(into)
+        return tensor if in_place else into
+    return Task(job, doing, call, (source, into), result)
 
 
-def poll(handle):
-    """Whether the call is complete; never waits."""
-    return handle.poll()
+def staged_allreduce(job, doing, tensor, op, prescale_factor, postscale_factor, in_place):
+    """The same from and to a device, chunk by chunk."""
+    bare = plain(tensor, doing)
+    into = bare if in_place and bare.is_contiguous() else bare.clone(memory_format=torch.contiguous_format)
+    inside = library_scales(job, into, op)
+    if not inside:
+        into.copy_(scaled(into, prescale_factor))
 
-
-def synchronize(handle):
-    """Waits for an asynchronous call and returns its result."""
-    return handle.wait()
-
-
-def address(tensor):
-    return tensor.data_ptr()
-
-
-def reduced(tensor, name, op, into, call="allreduce"):
-    """Starts the reduction of a contiguous `tensor` into the contiguous `into`, which may be the same."""
-    job, doing = world(), called(call, name)
-    code = number_type(tensor, doing)
-    handle = Handle(job, into, doing, keep=(tensor, into))
-    if not staging.needed(tensor):
-        joining.announce(job, joining.REDUCTION, tensor.numel(), code, op, doing)
-        handle.start(lib.gw_allreduce_start, address(tensor), address(into), tensor.numel(), code, op)
-        return handle
-    if into is not tensor:
-        into.copy_(tensor)
-    stage = staging.Stage(into)
+    def result():
+        if not inside:
+            into.copy_(scaled(into, postscale_factor))
+        if in_place and into.data_ptr() != bare.data_ptr():
+            bare.copy_(into)
+        return tensor if in_place else into
+    handle, stage = Handle(job, doing, result, into), staging.Stage(into)
     for index, chunk in enumerate(stage.down()):
-        joining.announce(job, joining.REDUCTION, chunk.numel(), code, op, doing)
-        handle.start(lib.gw_allreduce_start, address(chunk), address(chunk), chunk.numel(), code, op,
-                     then=lambda index=index: stage.up(index))
+        factors = (prescale_factor, postscale_factor) if inside else (1, 1)
+        task = allreduce_task(job, doing, chunk, op, *factors, in_place=True)
+        joining.announce_call(job, task.call, doing)
+        handle.start(task.call, then=lambda index=index: stage.up(index))
     return handle
 
 
-def allreduce_async(tensor, name=None, op=Average, **horovods):
-    """As allreduce; synchronize(handle) gives the result."""
-    op = horovod.operation("allreduce", op, name, **horovods)
-    tensor = plain(tensor, called("allreduce", name)).contiguous()
-    return reduced(tensor, name, op, torch.empty_like(tensor))
-
-
-def allreduce_async_(tensor, name=None, op=Average, **horovods):
-    """As allreduce_; the tensor is the library's until synchronize(handle)."""
-    op = horovod.operation("allreduce", op, name, **horovods)
-    bare = plain(tensor, called("allreduce", name))
-    if bare.is_contiguous():
-        handle = reduced(bare, name, op, bare)
-    else:
-        copy = bare.contiguous()
-        handle = reduced(copy, name, op, copy)
-        handle.after = lambda: bare.copy_(copy)
-    handle.result = tensor
-    return handle
-
-
-def blocking(tensor, name, op, into):
-    """The same in the caller's own thread, which is faster."""
-    job, doing = world(), called("allreduce", name)
-    code = number_type(tensor, doing)
-    joining.announce(job, joining.REDUCTION, tensor.numel(), code, op, doing)
-    check(lib.gw_allreduce(job.comm, address(tensor), address(into), tensor.numel(), code, op), job.comm, doing)
-    return into
-
-
-def allreduce(tensor, name=None, op=Average, **horovods):
-    """The combination of all ranks' tensors, as a new tensor. horovod.py handles Horovod's arguments (average=)."""
-    op = horovod.operation("allreduce", op, name, **horovods)
-    tensor = plain(tensor, called("allreduce", name))
+def start_allreduce(tensor, average, name, op, prescale_factor, postscale_factor, process_set, in_place):
+    doing = called("allreduce", name)
+    job, op = job_of(process_set, doing), operation(doing, op, average)
     if staging.needed(tensor):
-        return allreduce_async(tensor, name, op).wait()
-    tensor = tensor.contiguous()
-    return blocking(tensor, name, op, torch.empty_like(tensor))
+        return staged_allreduce(job, doing, tensor, op, prescale_factor, postscale_factor, in_place)
+    return allreduce_task(job, doing, tensor, op, prescale_factor, postscale_factor, in_place).start()
 
 
-def allreduce_(tensor, name=None, op=Average, **horovods):
-    """The same in place; returns its argument."""
-    op = horovod.operation("allreduce", op, name, **horovods)
-    bare = plain(tensor, called("allreduce", name))
-    if staging.needed(bare) or not bare.is_contiguous():
-        return allreduce_async_(tensor, name, op).wait()
-    blocking(bare, name, op, bare)
-    return tensor
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """As allreduce; synchronize(handle) gives the result."""
+    return start_allreduce(tensor, average, name, op, prescale_factor, postscale_factor, process_set, False)
 
 
-@contextlib.contextmanager
-def group(job, doing):
-    check(lib.gw_group_start(job.comm), job.comm, doing)
-    try:
-        yield
-    except BaseException:
-        lib.gw_group_end(job.comm)  # drops the calls of the group; the first error is raised
-        raise
-    check(lib.gw_group_end(job.comm), job.comm, doing)
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """As allreduce_; the tensor is the library's until synchronize(handle)."""
+    return start_allreduce(tensor, average, name, op, prescale_factor, postscale_factor, process_set, True)
 
 
-def grouped_allreduce(tensors, name=None, op=Average, **horovods):
-    """All of them at once: small tensors travel together. Returns new tensors in the same order."""
-    op = horovod.operation("grouped_allreduce", op, name, **horovods)
-    job, doing = world(), called("grouped_allreduce", name)
-    tensors = [plain(t, doing) for t in tensors]
-    if job.uneven or any(staging.needed(t) for t in tensors):
-        return [h.wait() for h in [allreduce_async(t, name, op) for t in tensors]]
-    tensors = [t.contiguous() for t in tensors]
-    codes, results = [number_type(t, doing) for t in tensors], [torch.empty_like(t) for t in tensors]
-    with group(job, doing):
-        for tensor, code, result in zip(tensors, codes, results):
-            check(lib.gw_allreduce(job.comm, address(tensor), address(result), tensor.numel(), code, op), job.comm,
-                  doing)
-    return results
+def allreduce_now(tensor, name, op, prescale_factor, postscale_factor, process_set, in_place):
+    """In the caller's own thread, which is faster; the usual case without a description of the call."""
+    doing = called("allreduce", name)
+    if staging.needed(tensor):
+        return start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set, in_place).wait()
+    job = job_of(process_set, doing)
+    if prescale_factor != 1 or postscale_factor != 1 or not tensor.is_contiguous():
+        return allreduce_task(job, doing, tensor, op, prescale_factor, postscale_factor, in_place).run()
+    bare = plain(tensor, doing)
+    into, code = bare if in_place else torch.empty_like(bare), number_type(bare, doing)
+    joining.announce(job, joining.REDUCTION, bare.numel(), code, op, doing)
+    check(lib.gw_allreduce(job.comm, bare.data_ptr(), into.data_ptr(), bare.numel(), code, op), job.comm, doing)
+    return tensor if in_place else into
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=global_process_set):
+    """The combination of all ranks' tensors, in place; returns its argument."""
+    op = operation("allreduce", op, average)
+    return allreduce_now(tensor, name, op, prescale_factor, postscale_factor, process_set, True)
+
+
+# ---- reduce-scatter ----
+
+
+def reducescatter_task(job, doing, tensor, op, prescale_factor, postscale_factor):
+    """This rank's rows of the combination. Where they cannot be divided evenly, the first ranks get one row more."""
+    here = in_host_memory(tensor, doing)
+    if here.dim() == 0:
+        raise ArgumentError(f"{doing}: a single number cannot be divided between ranks")
+    code, inside = number_type(here, doing), library_scales(job, here, op)
+    if not inside:
+        here = scaled(here, prescale_factor)
+    rows = [here.shape[0] // job.size + (r < here.shape[0] % job.size) for r in range(job.size)]
+    part = here.new_empty([rows[job.rank]] + list(here.shape[1:]))
+    call = Call("reduce_scatter", dtype=code, op=op, input=here.data_ptr(), output=part.data_ptr(),
+                prescale=prescale_factor if inside else 1, postscale=postscale_factor if inside else 1)
+    set_counts(call, rows, here.shape[1:].numel())
+    return Task(job, doing, call, (here, part),
+                lambda: (part if inside else scaled(part, postscale_factor)).to(tensor.device))
+
+
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    """As reducescatter; synchronize(handle) gives the result."""
+    doing = called("reducescatter", name)
+    op, job = operation(doing, op), taking_part(process_set, doing)
+    return reducescatter_task(job, doing, tensor, op, prescale_factor, postscale_factor).start()
+
+
+# ---- all-gather, broadcast, all-to-all ----
 
 
 def in_host_memory(tensor, doing):
@@ -190,100 +146,155 @@ def shape_words(tensor):
     return [DTYPES.get(tensor.dtype, 100 + tensor.element_size()), tensor.dim()] + shape
 
 
-def allgather(tensor, name=None):
-    """The tensors of all ranks, concatenated along the first dimension; they may differ in this dimension only."""
-    job, doing = world(), called("allgather", name)
-    joining.announce(job, joining.OTHER, 0, 0, 0, doing)
-    mine = in_host_memory(tensor, doing)
-    mine = mine.reshape(1) if mine.dim() == 0 else mine
-    words = job.gather(*shape_words(mine))
-    shapes = [words[i:i + 8] for i in range(0, len(words), 8)]
-    for other, shape in enumerate(shapes):
-        if shape[:2] + shape[3:] != shapes[0][:2] + shapes[0][3:]:
-            raise GradwireError(f"{doing}: tensors may differ in the first dimension only, but rank 0 gives "
-                                f"{described(shapes[0])} and rank {other} {described(shape)}", "MISMATCH")
-    whole = mine.new_empty([sum(shape[2] for shape in shapes)] + list(mine.shape[1:]))
-    row = moved_as(mine.new_empty([1] + list(mine.shape[1:])))[0]
-    counts = (ctypes.c_size_t * job.size)(*[shape[2] * row for shape in shapes])
-    check(lib.gw_allgatherv(job.comm, address(mine), address(whole), counts, moved_as(mine)[1]), job.comm, doing)
-    return whole.to(tensor.device)
-
-
 def described(words):
     names = {code: str(dtype)[6:] for dtype, code in DTYPES.items()}
     return f"{names.get(words[0], 'another type')} of shape {[d for d in words[2:] if d >= 0]}"
 
 
-def broadcast(tensor, root_rank, name=None):
-    """The root's tensor, as a new one; the others give one of the same shape and type."""
-    copy = plain(tensor, called("broadcast", name)).clone(memory_format=torch.contiguous_format)
-    return broadcast_(copy, root_rank, name)
+def check_shapes(shapes, doing):
+    """shapes: the shape_words of every rank."""
+    for other, shape in enumerate(shapes):
+        if shape[:2] + shape[3:] != shapes[0][:2] + shapes[0][3:]:
+            raise GradwireError(f"{doing}: tensors may differ in the first dimension only, but rank 0 gives "
+                                f"{described(shapes[0])} and rank {other} {described(shape)}", "MISMATCH")
 
 
-def broadcast_(tensor, root_rank, name=None):
-    """The same in place; returns its argument."""
-    job, doing = world(), called("broadcast", name)
-    joining.announce(job, joining.OTHER, 0, 0, 0, doing)
+def array(numbers):
+    return (ctypes.c_size_t * len(numbers))(*numbers)
+
+
+def set_counts(call, rows, width):
+    """How many elements each rank has, or all of them."""
+    if len(set(rows)) == 1:
+        call.count = rows[0] * width
+    else:
+        call.counts = array([r * width for r in rows])
+
+
+def exchange_shapes(job, doing, tensors):
+    """For each tensor the number of its rows on every rank."""
+    words = job.gather(*[word for tensor in tensors for word in shape_words(tensor)])
+    rows = []
+    for place in range(len(tensors)):
+        starts = range(8 * place, len(words), 8 * len(tensors))
+        shapes = [words[at:at + 8] for at in starts]
+        check_shapes(shapes, doing)
+        rows.append([shape[2] for shape in shapes])
+    return rows
+
+
+def with_rows(tensor, doing):
     here = in_host_memory(tensor, doing)
+    return here.reshape(1) if here.dim() == 0 else here
+
+
+def allgather_task(job, doing, device, here, rows):
+    """The result: the rows of all ranks, and the place of this rank's."""
+    whole = here.new_empty([sum(rows)] + list(here.shape[1:]))
+    width, code = moved_as(here.new_empty([1] + list(here.shape[1:])))
+    call = Call("allgather", dtype=code, input=here.data_ptr(), output=whole.data_ptr())
+    set_counts(call, rows, width)
+    return Task(job, doing, call, (here, whole), lambda: (whole.to(device), sum(rows[:job.rank])))
+
+
+def gathering(tensors, doing, process_set):
+    """A task for each tensor. Ranks tell each other their shapes first, and wait for that."""
+    job = taking_part(process_set, doing)
+    here = [with_rows(tensor, doing) for tensor in tensors]
+    rows = exchange_shapes(job, doing, here) if tensors else []
+    return job, [allgather_task(job, doing, *one) for one in zip([t.device for t in tensors], here, rows)]
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """As allgather; synchronize(handle) gives the result. It waits until all ranks have called it, for their
+    shapes."""
+    _, (task,) = gathering([tensor], called("allgather", name), process_set)
+    task.result, gathered = lambda: gathered()[0], task.result
+    return task.start()
+
+
+def broadcast_task(job, doing, tensor, result, root):
+    """The root's tensor in `result`, which is the same one, or None for a new one."""
+    here = in_host_memory(tensor, doing)
+    if result is None and here.data_ptr() == tensor.data_ptr():
+        here = here.clone()
     count, code = moved_as(here)
-    check(lib.gw_broadcast(job.comm, address(here), address(here), count, code, root_rank), job.comm, doing)
-    if here.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(here)
-    return tensor
+    call = Call("broadcast", dtype=code, input=here.data_ptr(), output=here.data_ptr(), count=count, root=root)
+
+    def give():
+        if result is None:
+            return here.to(tensor.device)
+        if here.data_ptr() != result.data_ptr():
+            result.detach().copy_(here)
+        return result
+    return Task(job, doing, call, here, give)
 
 
-def reducescatter(tensor, name=None, op=Average):
-    """This rank's part of the combination, cut along the first dimension: where it cannot be divided evenly, the first
-    ranks get one row more."""
-    job, doing = world(), called("reducescatter", name)
-    joining.announce(job, joining.OTHER, 0, 0, 0, doing)
-    code, here = number_type(tensor, doing), in_host_memory(tensor, doing)
-    if here.dim() == 0:
-        raise GradwireError(f"{doing}: a single number cannot be divided between ranks")
-    rows = [here.shape[0] // job.size + (r < here.shape[0] % job.size) for r in range(job.size)]
-    width = here[:1].numel()
-    part = here.new_empty([rows[job.rank]] + list(here.shape[1:]))
-    counts = (ctypes.c_size_t * job.size)(*[r * width for r in rows])
-    check(lib.gw_reduce_scatterv(job.comm, address(here), address(part), counts, code, op), job.comm, doing)
-    return part.to(tensor.device)
+def broadcasting(tensor, root_rank, name, process_set, in_place):
+    doing = called("broadcast", name)
+    job = taking_part(process_set, doing)
+    return broadcast_task(job, doing, tensor, tensor if in_place else None, process_set.index(root_rank, doing))
 
 
-def alltoall(tensor, splits=None, name=None):
-    """Sends splits[r] rows of the tensor to rank r; returns the rows received from all ranks, in rank order. With
-    splits the result is a pair: the rows, and how many came from each rank."""
-    job, doing = world(), called("alltoall", name)
-    joining.announce(job, joining.OTHER, 0, 0, 0, doing)
-    here = in_host_memory(tensor, doing)
-    rows = here.shape[0] if here.dim() else 0
-    given = splits is not None
-    to = [int(s) for s in splits] if given else [rows // job.size] * job.size
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast; synchronize(handle) gives the result."""
+    return broadcasting(tensor, root_rank, name, process_set, False).start()
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast_; the tensor is the library's until synchronize(handle)."""
+    return broadcasting(tensor, root_rank, name, process_set, True).start()
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """The root's tensor in place; returns its argument. `root_rank` is a rank of the job."""
+    return broadcasting(tensor, root_rank, name, process_set, True).run()
+
+
+def checked_splits(job, doing, rows, splits):
+    if splits is None:
+        if rows % job.size:
+            raise ArgumentError(f"{doing}: {rows} rows cannot be divided evenly between {job.size} ranks; give splits")
+        return [rows // job.size] * job.size
+    if isinstance(splits, torch.Tensor) and (splits.is_floating_point() or splits.is_complex()):
+        raise ArgumentError(f"{doing}: splits are of type {splits.dtype}, but have to be integers")
+    to = [int(s) for s in splits]
     if len(to) != job.size or sum(to) != rows or min(to) < 0:
-        raise GradwireError(f"{doing}: {rows} rows cannot be divided between {job.size} ranks as {to}"
-                            + ("" if given else "; give splits"))
-    table = job.gather(*to)
-    come = [table[r * job.size + job.rank] for r in range(job.size)]
+        raise ArgumentError(f"{doing}: {rows} rows cannot be divided between {job.size} ranks as {to}")
+    return to
+
+
+def alltoall_task(tensor, splits, name, process_set):
+    """The result: the rows received from all ranks, in rank order, and how many came from each. Ranks tell each other
+    shapes and splits first, and wait for that."""
+    doing = called("alltoall", name)
+    job = taking_part(process_set, doing)
+    here = in_host_memory(tensor, doing)
+    to = checked_splits(job, doing, here.shape[0] if here.dim() else 0, splits)
+    words = job.gather(*shape_words(here), *to)
+    table = [words[at:at + 8 + job.size] for at in range(0, len(words), 8 + job.size)]
+    check_shapes([row[:8] for row in table], doing)
+    come = [row[8 + job.rank] for row in table]
     result = here.new_empty([sum(come)] + list(here.shape[1:]))
-    exchange_rows(job, here.split(to), result.split(come), doing)
-    result = result.to(tensor.device)
-    return (result, torch.tensor(come, dtype=torch.int32)) if given else result
+    width, code = moved_as(here.new_empty([1] + list(here.shape[1:])))
+    call = Call("alltoallv", dtype=code, input=here.data_ptr(), output=result.data_ptr(),
+                in_counts=array([rows * width for rows in to]), out_counts=array([rows * width for rows in come]))
+    kind = splits if isinstance(splits, torch.Tensor) else torch.empty(0, dtype=torch.int32)
+    return Task(job, doing, call, (here, result), lambda: (result.to(tensor.device), kind.new_tensor(come)))
 
 
-def exchange_rows(job, outgoing, incoming, doing):
-    handle = Handle(job, None, doing, keep=(outgoing, incoming))
-    incoming[job.rank].copy_(outgoing[job.rank])
-    for distance in range(1, job.size):
-        to, come = (job.rank + distance) % job.size, (job.rank - distance) % job.size
-        if outgoing[to].numel():
-            handle.start(lib.gw_send_start, address(outgoing[to]), *moved_as(outgoing[to]), to)
-        if incoming[come].numel():
-            handle.start(lib.gw_recv_start, address(incoming[come]), *moved_as(incoming[come]), come)
-    handle.wait()
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """As alltoall; synchronize(handle) gives a pair: the rows, and how many came from each rank. It waits until all
+    ranks have called it, for their shapes."""
+    return alltoall_task(tensor, splits, name, process_set).start()
 
 
-def barrier():
+# ---- no tensors ----
+
+
+def barrier(process_set=global_process_set):
     """Returns when all ranks have called it."""
-    job = world()
-    joining.announce(job, joining.OTHER, 0, 0, 0, "barrier")
+    job = taking_part(process_set, "barrier")
     check(lib.gw_barrier(job.comm), job.comm, "barrier")
 
 

@@ -14,6 +14,7 @@ import torch
 
 from gradwire._library import GradwireError
 from gradwire.torch import collectives, gradients, objects
+from gradwire.torch.operations import Average
 from gradwire.torch.reducer import Reducer
 from gradwire.torch.world import world
 
@@ -86,7 +87,7 @@ class HookState:
         for index, slot in enumerate(used):
             slot.index = index
         self.reducer = Reducer(self.job, gradients.entries(used, self.buffers.flag_tensor)[1:], self.strategy,
-                         collectives.Average, 0, None)
+                         Average, 0, None)
 
     def drop(self):
         """Drops the buckets of an interrupted step: DDP has raised its error already."""
@@ -110,6 +111,6 @@ def ddp_hook(state, bucket):
     if not hasattr(job, "waiter"):
         job.waiter = Waiter()
     future = torch.futures.Future()
-    handle = collectives.allreduce_async_(bucket.buffer(), f"bucket {bucket.index()}", collectives.Average)
+    handle = collectives.allreduce_async_(bucket.buffer(), name=f"bucket {bucket.index()}")
     job.waiter.calls.put((handle, future))
     return future

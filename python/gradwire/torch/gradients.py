@@ -6,6 +6,7 @@ import torch
 
 from gradwire._library import GradwireError, lib
 from gradwire.torch import staging
+from gradwire.torch.errors import ArgumentError
 from gradwire.torch.reducer import memory
 from gradwire.torch.tensors import DTYPES
 
@@ -61,13 +62,13 @@ def named_slots(groups, named_parameters):
     names = {}
     for name, parameter in named_parameters or ():
         if name in names.values():
-            raise GradwireError(f'named_parameters has two parameters called "{name}"')
+            raise ArgumentError(f'named_parameters has two parameters called "{name}"')
         names[parameter] = name
     slots = []
     for g, group in enumerate(groups):
         for i, parameter in enumerate(group["params"]):
             if named_parameters is not None and parameter not in names:
-                raise GradwireError(f"parameter {i} of the optimiser's group {g}, of shape {list(parameter.shape)}, is "
+                raise ArgumentError(f"parameter {i} of the optimiser's group {g}, of shape {list(parameter.shape)}, is "
                                     "not among named_parameters: give model.named_parameters() of the whole model")
             slots.append(Slot(names.get(parameter, f"group{g}.{i}"), parameter, g))
             check_parameter(slots[-1])

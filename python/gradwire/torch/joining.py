@@ -9,17 +9,17 @@ from math import inf
 
 import torch
 
-from gradwire._library import GradwireError, check, lib
+from gradwire._library import COLLECTIVE, GradwireError, check, lib
+from gradwire.torch.operations import Average, Max, Min, Product, Sum
 from gradwire.torch.tensors import DTYPES
 
 REDUCTION, OTHER, STEP = 1, 2, 3
-WORDS, GW_MAX = 6, 3
-SUM, AVERAGE, MIN, MAX, PRODUCT = range(5)
+WORDS = 6
 
 
 def largest(job, words):
     line = (ctypes.c_int64 * WORDS)(*words)
-    check(lib.gw_allreduce(job.comm, line, line, WORDS, DTYPES[torch.int64], GW_MAX), job.comm, "join")
+    check(lib.gw_allreduce(job.comm, line, line, WORDS, DTYPES[torch.int64], Max), job.comm, "join")
     return list(line)
 
 
@@ -33,11 +33,17 @@ def announce(job, kind, count, dtype, op, doing):
                             "UNSUPPORTED")
 
 
+def announce_call(job, call, doing):
+    """Announces a reduction. Other calls are announced before ranks exchange shapes (process_sets.taking_part)."""
+    if call.collective == COLLECTIVE["allreduce"]:
+        announce(job, REDUCTION, call.count, call.dtype, call.op, doing)
+
+
 def neutral(count, dtype, op):
     """A tensor that does not change the result."""
     kind = next(t for t, code in DTYPES.items() if code == dtype)
     low, high = (-inf, inf) if kind.is_floating_point else (torch.iinfo(kind).min, torch.iinfo(kind).max)
-    value = {SUM: 0, AVERAGE: 0, MIN: high, MAX: low, PRODUCT: 1}[op]
+    value = {Sum: 0, Average: 0, Min: high, Max: low, Product: 1}[op]
     return torch.full((count,), value, dtype=kind)
 
 
@@ -58,12 +64,9 @@ def another(job):
     if not job.uneven:
         return any([o._shadow_step() for o in job.living()])
     active, kind, count, dtype, op, _ = largest(job, [0, 0, 0, 0, 0, job.rank + 1])
-    if active and kind == OTHER:
-        raise GradwireError("join: another rank has begun a call that is not a reduction, which join() cannot answer",
-                            "UNSUPPORTED")
     if kind == STEP:
         job.optimizers[count]()._shadow_step()
-    elif active:
+    elif kind == REDUCTION:  # other calls raise an error on the ranks that make them
         answer(job, count, dtype, op)
     return bool(active)
 

@@ -17,9 +17,10 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import collectives, gradients, horovod, inside, joining, objects, order, staging
+from gradwire.torch import gradients, horovod, inside, joining, objects, operations, order, staging
+from gradwire.torch.errors import ArgumentError
+from gradwire.torch.process_sets import global_process_set, job_of_optimizer
 from gradwire.torch.reducer import Reducer, schedule_of, strategy_file
-from gradwire.torch.world import world
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
 
@@ -44,9 +45,9 @@ def accumulation(optimizer, slot):
 class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
-    def _begin(self, inner, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
+    def _begin(self, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
         named = None if named_parameters is None else list(named_parameters)
-        self._inner, self._job, self._strategy = inner, world(), strategy
+        self._inner, self._job, self._strategy = inner, job, strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
         self._sparse_as_dense = sparse_as_dense
         self._slots = gradients.named_slots(self.param_groups, named)
@@ -173,7 +174,7 @@ class Distributed:
     def _left_out(self):
         """step() was not called after synchronize(), as with a GradScaler after a gradient that is not finite. The old
         average plus the new gradient can be averaged again, but not summed."""
-        if self._op == collectives.Sum:
+        if self._op == operations.Sum:
             raise GradwireError("backward() after synchronize() and before step(): with op=Sum call zero_grad() of the "
                                 "optimiser before")
         self._synchronized = False
@@ -296,12 +297,12 @@ class Distributed:
         if self._number:
             self._job.close_orphans()
         named = [(s.name, s.parameter) for s in self._slots]
-        objects.agree(named, "DistributedOptimizer")
+        objects.agree(named, "DistributedOptimizer", self._job)
         saved = self._saved or {}
         names = [self._slots[i].name for i in self._order.settle()] if self._learning else [s.name for s in self._slots]
         if sorted(saved.get("order", ())) == sorted(names):
             names = saved["order"]
-        names = objects.broadcast_object(names)
+        names = objects.pass_object(self._job, names, 0, "DistributedOptimizer")
         self._reorder(names)
         held = [s.parameter.grad for s in self._slots]  # gradients of this first step are already computed
         self._buffers = gradients.Buffers(self._job, self._slots)
@@ -462,25 +463,27 @@ class Distributed:
 
 
 def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,
-                         op=collectives.Average, compression=None, sparse_as_dense=False, **horovods):
+                         op=operations.Average, compression=None, sparse_as_dense=False,
+                         process_set=global_process_set, **horovods):
     """The optimiser, of a class derived from its own: step() updates with the average (or sum) over all ranks of
     gradients that were accumulated over backward_passes_per_step backward passes. `compression` and what else scripts
     for Horovod give: horovod.py."""
     base = type(optimizer)
-    strategy = horovod.strategy(strategy, compression, **horovods)
+    job, op = job_of_optimizer(process_set, "DistributedOptimizer"), operations.operation("DistributedOptimizer", op)
+    strategy = horovod.strategy(strategy, compression, op, **horovods)
     if isinstance(optimizer, Distributed):
         raise GradwireError("DistributedOptimizer: this optimiser is one already")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise GradwireError("LBFGS evaluates the model several times in one step, which cannot be distributed",
                             "UNSUPPORTED")
-    if op not in (collectives.Average, collectives.Sum):
-        raise GradwireError("DistributedOptimizer: op has to be Average or Sum")
+    if op not in (operations.Average, operations.Sum):
+        raise ArgumentError("DistributedOptimizer: op has to be Average or Sum")
     if backward_passes_per_step < 1:
-        raise GradwireError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, but has to "
+        raise ArgumentError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, but has to "
                             "be 1 or more")
     inner, wrapped = object.__new__(base), object.__new__(type(base.__name__, (Distributed, base), {}))
     for copy in (inner, wrapped):
         copy.__dict__.update(optimizer.__dict__)
         copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
-    wrapped._begin(inner, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
+    wrapped._begin(inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
     return wrapped

@@ -12,6 +12,7 @@ import weakref
 
 from gradwire._library import GradwireError, Options, check, gw_init, lib
 from gradwire.torch import timeline
+from gradwire.torch.errors import ArgumentError
 
 KNOWN_TO_ALL = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors that all ranks get
 REASON_BYTES = 400  # of a sentence's 512 bytes, for the reason
@@ -21,13 +22,14 @@ class World:
     """One communicator and the objects that use it. `pending` keeps the tensors of unfinished calls alive; `optimizers`
     are weak references, in the order of creation; `orphans` are the reducers and buffers of deleted optimisers, by
     their numbers; `hooks` are states of ddp_hook; `layers` reports the models' layers to a recording; `former` are
-    failed communicators whose memory or requests are still in use."""
+    failed communicators whose memory or requests are still in use; `sets` are the process sets of the job, each of
+    which has a World of its own; `newest` is the rank that had the newest state when the job was last put together."""
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.uneven, self.strategy, self.pending = uneven, strategy, set()
         self.pid = os.getpid()
-        self.optimizers, self.orphans, self.hooks, self.former = [], {}, [], []
-        self.layers = None
+        self.optimizers, self.orphans, self.hooks, self.former, self.sets = [], {}, [], [], []
+        self.layers, self.newest = None, 0
         self.enter(comm)
 
     def enter(self, comm):
@@ -37,7 +39,9 @@ class World:
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
 
     def change(self, call):
-        """Enters the communicator that gw_shrink or gw_regroup makes from the failed one."""
+        """Enters the communicator that gw_shrink or gw_regroup makes from the failed one. Ranks change, and process
+        sets end."""
+        self.end_sets()
         comm = ctypes.c_void_p()
         check(call(self.comm, ctypes.byref(comm)))
         self.former.append(self.comm)
@@ -48,6 +52,11 @@ class World:
         comm = ctypes.c_void_p()
         check(lib.gw_comm_split(self.comm, colour, self.rank, ctypes.byref(comm)), self.comm)
         return comm
+
+    def end_sets(self):
+        for one in self.sets:
+            one.end()
+        self.sets = []
 
     def furthest(self, *progress):
         """The first of the ranks whose progress is the largest. Collective."""
@@ -72,6 +81,7 @@ class World:
 
     def shutdown(self):
         if self.comm is not None and not self.forked():
+            self.end_sets()
             self.close_orphans()
             for optimizer in self.living():
                 optimizer.detach()
@@ -101,10 +111,13 @@ class World:
             buffers.free()
 
     def cross(self):
-        """Index among the ranks that have the same local rank on their hosts, and the number of these."""
+        """Index among the ranks that have the same local rank on their hosts, the number of these, and whether all
+        hosts have the same number of ranks."""
         if self._cross is None:
-            same = [r for r, local in enumerate(self.gather(self.local_rank)) if local == self.local_rank]
-            self._cross = same.index(self.rank), len(same)
+            locals_ = self.gather(self.local_rank)
+            same = [r for r, local in enumerate(locals_) if local == self.local_rank]
+            even = len({locals_.count(local) for local in locals_}) == 1
+            self._cross = same.index(self.rank), len(same), even
         return self._cross
 
     def gather(self, *numbers):
@@ -131,10 +144,10 @@ def init(strategy=None, join=False, rank=-1, size=-1, master_addr=None, master_p
     options = Options(strategy=encoded(strategy), rank=rank, world=size, master_addr=encoded(master_addr),
                       master_port=master_port, deadline_s=deadline)
     _world = World(open_comm(options), join, strategy)
-    newest = first_join(_world)
+    _world.newest = first_join(_world)
     watch(_world)
     timeline.watch(_world)
-    return newest
+    return _world.newest
 
 
 def first_join(job):
@@ -176,10 +189,11 @@ def shutdown():
         left.shutdown()
 
 
-def start_timeline(path=None, capture=None):
-    """Records what happens from now on to `path`, a file for Perfetto, and to `capture`, one for `gradwire trace`;
-    either may be left out. All ranks call it. GRADWIRE_TIMELINE and GRADWIRE_CAPTURE do the same from init() on."""
-    timeline.start(world(), path, capture)
+def start_timeline(file_path=None, mark_cycles=False, capture=None):
+    """Records what happens from now on to `file_path`, a file for Perfetto, and to `capture`, one for `gradwire trace`;
+    either may be left out. All ranks call it. GRADWIRE_TIMELINE and GRADWIRE_CAPTURE do the same from init() on.
+    Horovod's `mark_cycles` is ignored: there are no cycles."""
+    timeline.start(world(), file_path, capture)
 
 
 def stop_timeline():
@@ -193,7 +207,7 @@ def is_initialized():
 
 def world():
     if _world is None:
-        raise GradwireError("gradwire.torch.init() has to be called first")
+        raise ArgumentError("gradwire.torch.init() has to be called first")
     return _world
 
 
@@ -220,6 +234,11 @@ def cross_rank():
 
 def cross_size():
     return world().cross()[1]
+
+
+def is_homogeneous():
+    """Whether all hosts have the same number of ranks."""
+    return world().cross()[2]
 
 
 def last_line(kind, value, trace):
