@@ -421,6 +421,35 @@ def test_objects():
     close(x[RANK], parts(3)[1])
 
 
+def test_sync_batch_norm():
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
+        for shape in ((3,), (3, 2, 2)):
+            for options in ({}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}):
+                normalised(dtype, tolerance, shape, options)
+
+
+def normalised(dtype, tolerance, shape, options):
+    ours = hvd.SyncBatchNorm(3, **options).to(dtype)
+    plain = (torch.nn.BatchNorm1d if len(shape) == 1 else torch.nn.BatchNorm2d)(3, **options).to(dtype)
+    for _ in range(2):
+        x = [one + 100 for one in parts(*shape, dtype=dtype, rows=[2 + rank for rank in range(SIZE)])]
+        whole, mine = torch.cat(x).requires_grad_(), x[RANK].clone().requires_grad_()
+        want, got = plain(whole), ours(mine)
+        first = sum(2 + rank for rank in range(RANK))
+        rows = slice(first, first + 2 + RANK)
+        close(got.detach(), want[rows].detach(), tolerance)
+        weights = torch.arange(want.numel(), dtype=dtype).reshape(want.shape).sin()
+        (want * weights).sum().backward()
+        (got * weights[rows]).sum().backward()
+        close(mine.grad, whole.grad[rows], 10 * tolerance)
+    for name, parameter in ours.named_parameters():
+        close(hvd.allreduce(parameter.grad, op=hvd.Sum), dict(plain.named_parameters())[name].grad, 100 * tolerance)
+    for name, value in ours.named_buffers():
+        close(value, dict(plain.named_buffers())[name], tolerance)
+    close(ours.eval()(x[RANK]), plain.eval()(torch.cat(x))[rows] if ours.running_mean is not None else got.detach(),
+          tolerance)
+
+
 def test_timeline():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(hvd.broadcast_object(folder), "timeline.json")

@@ -30,12 +30,13 @@ from gradwire.torch.process_sets import ProcessSet, add_process_set, global_proc
 from gradwire.torch.profiling import profile
 from gradwire.torch.recovery import regroup, shrink
 from gradwire.torch.sparse import sparse_allreduce_async
+from gradwire.torch.sync_batch_norm import SyncBatchNorm
 from gradwire.torch.world import (cross_rank, cross_size, is_homogeneous, is_initialized, local_rank, local_size, rank,
                                   shutdown, size, start_timeline, stop_timeline)
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "GradwireError", "HookState", "HorovodInternalError",
-    "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet", "Product", "Sum", "__version__",
+    "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet", "Product", "Sum", "SyncBatchNorm", "__version__",
     "add_process_set", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_",
     "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
     "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters",
