@@ -87,6 +87,10 @@ regroups() { # OPTION RANKS-AT-THE-END STRATEGY
     # shellcheck disable=SC2086 # an option may have an argument
     job -n 3 $1 -- "$python" tests/regroup.py "$3" "$2"
 }
+elastic_script() { # OPTION RANKS-AT-THE-END
+    # shellcheck disable=SC2086 # an option may have an argument
+    job -n 3 $1 -- "$python" tests/elastic_script.py "$2"
+}
 # The loop of docs/pytorch.md, in which one rank dies.
 the_documented_loop_survives() {
     sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/pytorch.md >"$scratch/train.py"
@@ -131,7 +135,7 @@ full() {
     file 2 test_horovod
     file 4 test_horovod
     check "no test of Horovod's API passes where ranks do not communicate" \
-        env CONTROL=1 timeout 300 "$build/gradwire" run -n 2 -- "$python" tests/test_horovod.py
+        env CONTROL=1 timeout 600 "$build/gradwire" run -n 2 -- "$python" tests/test_horovod.py
     file 2 test_corners
     file 2 test_join
     file 2 test_timeline
@@ -146,6 +150,8 @@ full() {
     check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
+    check "Horovod's elastic training goes on with the ranks that are left" elastic_script --elastic 2
+    check "Horovod's elastic training goes on with the rank that was killed" elastic_script "--restarts 1" 3
     if [ "$(id -u)" = 0 ]; then check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback; fi
     check "a job that is left and joined again, forty times" job -n 3 -- "$python" tests/again.py
     check "make install puts it where Debian's Python looks" system_path_works

@@ -450,6 +450,32 @@ def normalised(dtype, tolerance, shape, options):
           tolerance)
 
 
+def test_elastic_state():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=RANK, seen=[])
+    called = []
+    state.register_reset_callbacks([lambda: called.append(1)])
+
+    @hvd.elastic.run
+    def train(state, add):
+        assert state.epoch == 0  # the root's
+        state.commit()
+        state.epoch, before = 7, model[0].weight.clone()
+        state.seen.append(1)
+        model[0].weight.data.zero_()
+        state.restore()
+        assert state.epoch == 0 and state.seen == [] and torch.equal(before, model[0].weight)
+        return hvd.allreduce(torch.tensor(float(RANK + add)), op=hvd.Sum).item()
+
+    assert train(state, 1) == sum(range(1, SIZE + 1)) and not called
+    sampler = hvd.elastic.ElasticSampler(range(10), shuffle=False)
+    sampler.record_batch(0, 1)
+    sampler.reset()
+    left = list(range(SIZE, 10)) + list(range(SIZE, 10))
+    assert list(sampler) == left[RANK:len(sampler) * SIZE:SIZE], list(sampler)
+
+
 def test_timeline():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(hvd.broadcast_object(folder), "timeline.json")

@@ -8,7 +8,7 @@
 docs/pytorch.md describes all of it."""
 from gradwire._library import GradwireError, __version__
 from gradwire.torch import c10d  # noqa: F401  (torch.distributed learns the name "gradwire")
-from gradwire.torch import horovod
+from gradwire.torch import elastic, horovod
 from gradwire.torch.collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_, alltoall_async,
                                         barrier, broadcast_, broadcast_async, broadcast_async_, join,
                                         reducescatter_async)
@@ -40,7 +40,7 @@ __all__ = [
     "add_process_set", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_",
     "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
     "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters",
-    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "ddp_hook", "global_process_set",
+    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "ddp_hook", "elastic", "global_process_set",
     "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
     "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
     "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size",
