@@ -398,6 +398,10 @@ def test_training():
     same(trained(op=hvd.Sum), one_process(everyone, total=True))
     same(trained(gradient_predivide_factor=2.0, groups=2), one_process(everyone))
     same(trained(compression=hvd.Compression.none), one_process(everyone))
+    plain = torch.optim.SGD(network().parameters(), lr=0.1)
+    by_place = hvd.DistributedOptimizer(plain, None, hvd.Compression.fp16)
+    assert by_place._strategy == "compress=fp16"
+    by_place.detach()
 
 
 def test_training_in_a_process_set():

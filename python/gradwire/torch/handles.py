@@ -4,7 +4,7 @@ A Task is a call that is ready: its description (gw_call), the tensors that it u
 result when the library is done. Several tasks that are started together travel together where they can."""
 import ctypes
 
-from gradwire._library import Call, CallTensor, GradwireError, check, lib, test
+from gradwire._library import CallTensor, GradwireError, check, lib, test
 from gradwire.torch import joining
 
 

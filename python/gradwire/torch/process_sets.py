@@ -122,7 +122,7 @@ def add_process_set(process_set):
     for known in [global_process_set] + job.sets:
         if known.ranks == one.ranks or known is one:
             raise ArgumentError(f"add_process_set: there is such a process set already: {known}")
-    one.begin(job)
+    one.begin(taking_part(global_process_set, "add_process_set"))
     return one
 
 

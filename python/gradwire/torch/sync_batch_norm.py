@@ -4,7 +4,6 @@ Forward: ranks gather count, mean and squared deviations of each channel, and co
 1979), which keeps the precision that a sum of squares would lose. Backward: one all-reduce of two sums a channel.
 Gradients of weight and bias are this rank's own, for the optimiser to average."""
 import torch
-import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradwire.torch import collectives
