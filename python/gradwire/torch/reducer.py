@@ -1,6 +1,7 @@
 """gw_reducer: the tensors of a model, named once; in every step their gradients travel by the strategy."""
 import ctypes
 import os
+import warnings
 
 import torch
 
@@ -57,6 +58,17 @@ class Reducer:
                                         "is not", "UNSUPPORTED") from None
             self.commit(entries[1:], strategy, op, self.callback)
             self.updates = True
+        self.warn_uncompressed(entries)
+
+    def warn_uncompressed(self, entries):
+        """Codecs compress f32 only. Where a codec makes two bytes of an element, half precision loses nothing."""
+        codec = self.axis("compress")
+        halves = (torch.float16, torch.bfloat16) if codec in ("fp16", "bf16") else ()
+        dense = [(name, gradient.dtype) for name, gradient, _, _, exact in entries
+                 if not exact and gradient.dtype not in (torch.float32, *halves)]
+        if dense and codec != "none":
+            warnings.warn(f'compress={codec} compresses gradients of type torch.float32. Those of {len(dense)} parameters '
+                          f'have other types and travel uncompressed; the first is "{dense[0][0]}", of {dense[0][1]}')
 
     def commit(self, entries, strategy, op, update):
         tensors = (ReducerTensor * len(entries))()
@@ -96,10 +108,15 @@ class Reducer:
         check(lib.gw_reducer_resume(self.handle, self.job.comm))
         self.first_step, self.steps = read_counters(self.handle).step, 0
 
-    def has_servers(self):
+    def axis(self, name):
+        """The technique of an axis of the strategy, without its settings."""
         line = ctypes.create_string_buffer(1000)
         lib.gw_reducer_strategy(self.handle, line, len(line))
-        return any(word.split(b":")[0] == b"arch=ps" for word in line.value.split())
+        words = (word.split("=", 1) for word in line.value.decode().split())
+        return next((technique.split(":")[0] for axis, technique in words if axis == name), "")
+
+    def has_servers(self):
+        return self.axis("arch") == "ps"
 
     def has_own_optimizers(self):
         """Whether the optimisers of the ranks differ, as with sync=periodic."""
