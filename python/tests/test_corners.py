@@ -90,7 +90,7 @@ def test_a_step_left_out_after_synchronize():
         train(model, optimizer, 1)
         loss_of(model).backward()
         optimizer.synchronize()
-        cases.refused("with op=Sum call zero_grad()", loss_of(model).backward)
+        cases.refused("with op=Sum give backward_passes_per_step", loss_of(model).backward)
         optimizer.step()
 
 

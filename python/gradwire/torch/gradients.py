@@ -1,8 +1,10 @@
 """The memory of an optimiser's gradients: one buffer for each type, in the order of the forward pass, so that fused
 tensors are contiguous and need no copy."""
 import ctypes
+import weakref
 
 import torch
+import torch.utils._pytree
 
 from gradwire._library import GradwireError, lib
 from gradwire.torch import staging
@@ -28,6 +30,44 @@ class Slot:
         self.used = False      # had a gradient in this step, on this rank
         self.pending = False   # the step is over, and its update has not been applied yet
         self.updated = 0       # number of the last step that updated the parameter, plus 1
+        self.missing = None    # what parameter.grad is until there is an average
+
+    def received(self):
+        """What the average is in, for parameter.grad."""
+        return self.outside if self.staged else self.view
+
+    def hide(self, reason):
+        """Lets parameter.grad raise an error with the reason when it is used."""
+        if self.missing is None or self.missing.reason != reason:
+            self.missing = OnItsWay(self, reason)
+        self.parameter.grad = self.missing
+
+
+class OnItsWay(torch.Tensor):
+    """Stands for the gradient of a slot that the reducer has. Every use raises an error; only zeroing it is fine once the
+    step is over."""
+
+    @staticmethod
+    def __new__(cls, slot, reason):
+        like = slot.parameter
+        self = torch.Tensor._make_wrapper_subclass(cls, like.size(), strides=like.stride(), dtype=like.dtype,
+                                                   device=like.device)
+        self.slot, self.reason = weakref.ref(slot), reason
+        return self
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), options=None):
+        self = next(a for a in torch.utils._pytree.tree_flatten((arguments, options))[0] if isinstance(a, cls))
+        slot = self.slot()
+        if function is torch.ops.aten.zero_.default and slot.pending:
+            slot.parameter.grad = None
+            return self
+        raise GradwireError(f'the gradient of parameter "{slot.name}" cannot be used here: {self.reason}')
+
+    def __repr__(self, **_):
+        return f"<gradient on its way: {self.reason}>"
 
 
 def lies_dense(tensor):

@@ -2,11 +2,14 @@
 
 A layer is a module without submodules, or one that owns parameters itself; the time of its inner layers is not counted
 for it. A layer's backward pass begins when the gradient of its output is complete and lasts until the next layer's
-begins, so computation between modules (an addition of two branches) counts with the layer after it."""
+begins, so computation between modules (an addition of two branches) counts with the layer after it. What torch.compile
+has compiled calls no hooks, and has no layers."""
 import time
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from gradwire.torch import compiling
 
 clock = time.monotonic_ns  # CLOCK_MONOTONIC, as the library's recordings have it
 
@@ -65,6 +68,8 @@ class Watch:
         self.since = now
 
     def before(self, module, inputs):
+        if compiling.is_compiling():
+            return
         layer = self.layer_of(module)
         if layer is not None:
             self.forget(module)
@@ -78,7 +83,7 @@ class Watch:
                 pass
 
     def after(self, module, inputs, output):
-        if not self.stack or self.stack[-1][0] is not module:
+        if compiling.is_compiling() or not self.stack or self.stack[-1][0] is not module:
             return
         self.until(clock())
         layer = self.stack.pop()[1]

@@ -3,12 +3,13 @@
     optimizer = gw.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
                                         strategy="schedule=dear compress=topk:ratio=0.01")
 
-Hooks hand each gradient over when backward has completed it. Where the schedule first sends what the next forward pass
-needs first, step() does not wait: each module waits for its own parameters before its forward and updates them then.
-Where the synchronization works on weights (periodic, delayed) the optimiser runs inside the reducer, tensor by tensor.
+Hooks hand each gradient over when backward has completed it, and backward() ends when every parameter.grad holds the
+average, as with DDP. Where the schedule first sends what the next forward pass needs first, neither backward() nor
+step() waits: each module waits for its own parameters before its forward and updates them then. Where the
+synchronization works on weights (periodic, delayed) the optimiser runs inside the reducer, tensor by tensor. In both
+cases parameter.grad raises an error from backward() until the update.
 
-From the moment a gradient is handed over until its update, parameter.grad is None. The first step only learns the order
-of the forward pass; its gradients are sent after backward."""
+The first step only learns the order of the parameters; its gradients are sent when backward() ends."""
 import contextlib
 import os
 import warnings
@@ -17,37 +18,47 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import gradients, horovod, inside, joining, objects, operations, order, staging
+from gradwire.torch import (backward, compiling, gradients, horovod, inside, joining, objects, operations, order,
+                            staging, state_hooks)
 from gradwire.torch.errors import ArgumentError
 from gradwire.torch.process_sets import global_process_set, job_of_optimizer
 from gradwire.torch.reducer import Reducer, schedule_of, strategy_file
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
+ON_ITS_WAY = ("it is on its way to the other ranks. Call optimizer.synchronize() before step(), or optimizer.flush() "
+              "after it; for several backward passes a step give backward_passes_per_step")
+ON_WEIGHTS = "with a synchronization that works on weights there is no average gradient"
 
 
 def accumulation(optimizer, slot):
     """The hook for a complete gradient of the slot; optimizer is a weak reference."""
     def accumulated(*_):
-        one = optimizer()
-        if one is None:
+        if compiling.is_compiling():
+            outside()
             return
-        slot.passes += 1
-        if one._synchronized:
-            one._left_out()
-        if slot.passes > one._passes:
-            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
-                                f"one step(), but backward_passes_per_step is {one._passes}")
-        if slot.passes == one._passes and one._reducer is not None:
-            one._send(slot)
+        one = optimizer()
+        if one is not None:
+            if one._pass != backward.current_pass():
+                one._pass = backward.enter(optimizer)
+            one._take(slot)
+
+    def between_graphs():  # compiled autograd does not report the end of a pass
+        one = optimizer()
+        if one is not None:
+            one._take(slot)
+            if one._end_backward(inner=True):
+                one._receive()
+
+    outside = compiling.outside(between_graphs)
     return accumulated
 
 
 class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
-    def _begin(self, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
+    def _begin(self, given, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
         named = None if named_parameters is None else list(named_parameters)
-        self._inner, self._job, self._strategy = inner, job, strategy
+        self._given, self._inner, self._job, self._strategy = given, inner, job, strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
         self._sparse_as_dense = sparse_as_dense
         self._slots = gradients.named_slots(self.param_groups, named)
@@ -59,21 +70,31 @@ class Distributed:
                                           strategy_file()) in FORWARD_FIRST
         self._learning, self._synchronized, self._ready, self._unused, self._pending = True, False, 0, 0, 0
         self._flags_known, self._all_used, self._snapshot = False, True, []
+        self._pass, self._due, self._announced = None, False, False  # _due: a gradient has had all its backward passes
+        self._relearn = 0  # forward passes that are watched before the order is settled again
         self._descent = staging.Descent()
         self._number = len(self._job.optimizers)
         self._job.optimizers.append(weakref.ref(self))
-        me = weakref.ref(self)
-
-        def before(module, inputs):
-            one = me()
-            if one is not None and (one._pending or one._learning):
-                one._before_forward(module)
-
-        self._removals = [order.before_every_forward(before)]
+        self._removals = [self._watch_forward()] if self._forward_first else []
         if self._job.layers is not None:
             self._job.layers.watch.hook()
         self._unhooked = self._slots
         self._hook()
+
+    def _watch_forward(self):
+        me = weakref.ref(self)
+
+        def before(module):
+            one = me()
+            if one is not None and (one._pending or one._learning or one._relearn):
+                one._before_forward(module)
+
+        def traced():
+            one = me()
+            if one is not None:
+                one._forget_order()
+
+        return order.before_every_forward(before, traced)
 
     def _hook(self):
         """Hooks parameters that are not hooked yet; some may have been unfrozen since."""
@@ -84,11 +105,29 @@ class Distributed:
 
     # ---- backward ----
 
+    def _take(self, slot):
+        """The gradient of a slot is complete."""
+        slot.passes += 1
+        if self._synchronized:
+            self._reopen()
+        if slot.passes > self._passes:
+            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
+                                f"one step(), but backward_passes_per_step is {self._passes}")
+        if slot.passes == self._passes:
+            self._due = True
+            if self._reducer is not None:
+                self._send(slot)
+            else:
+                self._order.saw_gradient(slot.parameter)
+
     def _send(self, slot):
         """Hands the gradient of a slot, or zeros, to the reducer."""
-        gradient, slot.parameter.grad = slot.parameter.grad, None
         if slot.pending:
+            if slot.parameter.grad is not None and slot.parameter.grad is not slot.missing:
+                raise GradwireError(f'parameter "{slot.name}" was used before its update: nothing called its module. Call '
+                                    "optimizer.flush() before you use parameters in another way")
             self._apply([slot])
+        gradient, slot.parameter.grad = slot.parameter.grad, None
         slot.used, slot.ready = gradient is not None, True
         self._ready += 1
         if gradient is None:
@@ -121,6 +160,37 @@ class Distributed:
         self._reducer.ready(slot.index)
         self._inside.readying = None
 
+    def _end_backward(self, inner):
+        """Hands over all gradients of the step, where the schedule waits for their averages; False: it does not.
+        inner: another backward pass goes on around this one."""
+        self._pass = None
+        if not self._due:
+            return False
+        if inner and any(s.passes < self._passes for s in self._slots if s.parameter.requires_grad):
+            self._hide()
+            return False
+        self._announce()
+        if self._reducer is None:
+            self._commit()
+        if not (self._reducer.updates or self._forward_first):
+            self._exchange(1)
+            return True
+        for slot in self._slots:  # in the first step
+            if slot.passes == self._passes and not slot.ready:
+                self._send(slot)
+        self._hide()
+        return False
+
+    def _hide(self):
+        """Lets gradients that the reducer has raise an error. Others are still this rank's own."""
+        for slot in self._slots:
+            if slot.ready:
+                slot.hide(ON_WEIGHTS if self._reducer.updates else ON_ITS_WAY)
+
+    def _receive(self):
+        self._settle()
+        self._synchronized = True
+
     # ---- step ----
 
     def step(self, closure=None):
@@ -133,16 +203,16 @@ class Distributed:
         if self._synchronized:
             self._synchronized = False
             self._update_all()
-            self._hook()
-            return loss
-        self._announce()
-        self._exchange(1)
-        if self._reducer.updates or self._forward_first:
-            self._defer()
         else:
-            self._settle()
-            self._update_all()
+            self._announce()
+            self._exchange(1)
+            if self._reducer.updates or self._forward_first:
+                self._defer()
+            else:
+                self._settle()
+                self._update_all()
         self._hook()
+        self._given._opt_called = True  # a learning-rate schedule of the given optimiser asks it
         return loss
 
     def _update_all(self):
@@ -154,15 +224,13 @@ class Distributed:
         self._passes = passes
 
     def synchronize(self):
-        """Waits until every parameter.grad holds the average, for clipping for example; step() then only updates."""
+        """Waits until every parameter.grad holds the average, where backward() has not; step() then only updates."""
         if not self._synchronized:
             self._announce()
             self._exchange(1)
             if self._reducer.updates:
-                raise GradwireError("synchronize(): with a synchronization that works on weights there is no average "
-                                    "gradient", "UNSUPPORTED")
-            self._settle()
-            self._synchronized = True
+                raise GradwireError(f"synchronize(): {ON_WEIGHTS}", "UNSUPPORTED")
+            self._receive()
 
     @contextlib.contextmanager
     def skip_synchronize(self):
@@ -171,16 +239,17 @@ class Distributed:
             raise GradwireError("skip_synchronize(): synchronize() has to be called before")
         yield
 
-    def _left_out(self):
-        """step() was not called after synchronize(), as with a GradScaler after a gradient that is not finite. The old
-        average plus the new gradient can be averaged again, but not summed."""
-        if self._op == operations.Sum:
-            raise GradwireError("backward() after synchronize() and before step(): with op=Sum call zero_grad() of the "
-                                "optimiser before")
+    def _reopen(self):
+        """Another backward pass before step(), or after one that a GradScaler has left out. As in DDP, the old average
+        plus the new gradient is averaged again; a sum cannot be."""
+        if self._op == operations.Sum and any(s.parameter.grad is s.received() is not None for s in self._slots):
+            raise GradwireError("another backward() before step(): with op=Sum give backward_passes_per_step, or call "
+                                "zero_grad() before")
         self._synchronized = False
 
     def _announce(self):
-        if self._job.uneven:
+        if self._job.uneven and not self._announced:
+            self._announced = True
             joining.announce(self._job, joining.STEP, self._number, 0, 0, "step")
 
     def flush(self):
@@ -189,10 +258,13 @@ class Distributed:
         if self._ready:
             raise GradwireError("after backward() step() or synchronize() has to come first: gradients are on their "
                                 "way already")
-        self._apply([s for s in self._slots if s.pending])
+        self._apply_pending()
         if self._reducer is not None and self._reducer.updates:
             self._reducer.flush()
         self._inside.raise_error()
+
+    def _apply_pending(self):
+        self._apply([s for s in self._slots if s.pending])
 
     def _exchange(self, active):
         """Hands over all remaining gradients and ends the step."""
@@ -211,6 +283,7 @@ class Distributed:
             self._reducer.ready(0)
         self._reducer.end()
         self._ready, self._unused, self._flags_known = 0, 0, False
+        self._pass, self._due, self._announced = None, False, False
         for slot in self._slots:
             slot.ready, slot.passes = False, 0
         self._inside.raise_error()
@@ -234,7 +307,7 @@ class Distributed:
             if slot.outside is None:
                 slot.outside = torch.empty_like(slot.parameter)
             slot.outside.copy_(slot.view, non_blocking=True)
-            slot.parameter.grad = slot.outside
+            slot.parameter.grad = slot.received()
         else:
             slot.parameter.grad = slot.view
 
@@ -242,6 +315,10 @@ class Distributed:
 
     def _defer(self):
         """Defers the updates, with the present settings of the groups: a learning-rate schedule may change them."""
+        if self._relearn:
+            self._relearn -= 1
+            if not self._relearn:
+                self._settle_order()
         self._snapshot = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
         for slot in self._slots:
             slot.pending = True
@@ -252,12 +329,32 @@ class Distributed:
             self._apply(self._slots)
 
     def _before_forward(self, module):
-        if self._learning:
-            self._order.saw(module)
+        if self._learning or self._relearn:
+            if torch.is_grad_enabled():  # others may call modules by themselves that training has in a compiled graph
+                self._order.saw(module)
         elif self._pending:
             mine = self._order.plan.get(module)
             if mine:
                 self._apply([self._slots[i] for i in mine if self._slots[i].pending])
+
+    def _settle_order(self):
+        """Returns the names in the order of the forward pass."""
+        self._removals += state_hooks.hook(self._order.called, self._order.index, self)
+        names = [self._slots[i].name for i in self._order.settle()]
+        if not self._learning:
+            self._order.merge(self._sizes())
+        return names
+
+    def _forget_order(self):
+        """torch.compile traces modules, which will call no hooks. The order is learned again, from the rest of this
+        forward pass and all of the next one; until then step() waits."""
+        self._apply_pending()
+        if not self._learning:
+            self._order.learn()
+            self._relearn = 2
+
+    def _sizes(self):
+        return [s.parameter.numel() * s.parameter.element_size() for s in self._slots]
 
     def _apply(self, slots):
         """Waits for these slots and updates them; if waiting fails, it updates none."""
@@ -269,6 +366,8 @@ class Distributed:
             self._update_some(slots)
         for slot in slots:
             slot.pending = False
+            if slot.parameter.grad is slot.missing:
+                slot.parameter.grad = None
         self._pending -= len(slots)
         self._inside.raise_error()
 
@@ -277,13 +376,16 @@ class Distributed:
             self._reducer.wait(0)
             self._read_flags()
         parts = [[] for _ in self._snapshot]
+        zeroed = [slot for slot in slots if slot.parameter.grad is None]
         for slot in slots:
             self._give_back(slot)
             parts[slot.group].append(slot.parameter)
         self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part],
                      self.state)
         for slot in slots:
-            slot.parameter.grad, slot.updated = None, self._reducer.number()
+            slot.updated = self._reducer.number()
+        for slot in zeroed:  # after step(), where others keep their gradients
+            slot.parameter.grad = None
 
     def _update(self, groups, state):
         """The wrapped optimiser on some parameters only."""
@@ -299,7 +401,7 @@ class Distributed:
         named = [(s.name, s.parameter) for s in self._slots]
         objects.agree(named, "DistributedOptimizer", self._job)
         saved = self._saved or {}
-        names = [self._slots[i].name for i in self._order.settle()] if self._learning else [s.name for s in self._slots]
+        names = self._settle_order() if self._learning else [s.name for s in self._slots]
         if sorted(saved.get("order", ())) == sorted(names):
             names = saved["order"]
         names = objects.pass_object(self._job, names, 0, "DistributedOptimizer")
@@ -315,10 +417,8 @@ class Distributed:
             slot.parameter.grad = gradient
             slot.weights = slot.parameter.detach() if self._reducer.updates else None
         if self._learning:
-            self._order.merge([s.parameter.numel() * s.parameter.element_size() for s in self._slots])
+            self._order.merge(self._sizes())
         self._learning, self._saved = False, None
-        if not self._forward_first:
-            self._unhook_forward()
         if mine:
             self._reducer.restore(saved["state"])
         if saved:
@@ -351,18 +451,14 @@ class Distributed:
     def detach(self):
         """Ends its part in the job: removes hooks and frees memory; join() no longer waits for it."""
         self._close()
-        self._unhook_forward()
+        for removal in self._removals:
+            removal.remove()
+        self._removals = []
         self._job.optimizers[self._number] = lambda: None
         for slot in self._slots:
             if slot.kept is not None:
                 slot.kept[-1].remove()
                 slot.kept = None
-
-    def _unhook_forward(self):
-        """A hook before every forward costs each module of the process a microsecond."""
-        for removal in self._removals:
-            removal.remove()
-        self._removals = []
 
     def _close(self):
         """Closes the reducer; the next step commits a new one."""
@@ -384,6 +480,7 @@ class Distributed:
             slot.passes, slot.ready, slot.pending = 0, False, False
         self._pending, self._ready, self._unused = 0, 0, 0
         self._synchronized, self._flags_known, self._descent = False, False, staging.Descent()
+        self._pass, self._due, self._announced = None, False, False
 
     def step_number(self):
         """Number of the present training step, from 0, or from the state that was loaded."""
@@ -414,7 +511,7 @@ class Distributed:
         for slot in self._slots:
             slot.passes = 0
             if slot.parameter.grad is not None:
-                if set_to_none:
+                if set_to_none or slot.pending:
                     slot.parameter.grad = None
                 else:
                     slot.parameter.grad.detach().zero_()
@@ -423,17 +520,18 @@ class Distributed:
         if not hasattr(self, "_slots"):
             return super().add_param_group(group)
         if self._reducer is not None:
-            raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer")
+            raise GradwireError("add_param_group() has to come before the first step of a DistributedOptimizer, and "
+                                "before its backward()")
         super().add_param_group(group)
         try:
             slots = gradients.named_slots(self.param_groups, self._named)
         except GradwireError:
             self.param_groups.pop()
             raise
-        known, called = {s.parameter: s for s in self._slots}, self._order.called
+        known, seen = {s.parameter: s for s in self._slots}, self._order
         self._slots = [known.get(s.parameter, s) for s in slots]
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
-        self._order.called = called
+        self._order.called, self._order.completed = seen.called, seen.completed
         self._unhooked = [s for s in self._slots if s.kept is None]
         self._hook()
 
@@ -456,6 +554,7 @@ class Distributed:
         state_dict = dict(state_dict)
         saved = state_dict.pop("gradwire", None)
         super().load_state_dict(state_dict)
+        self._given.param_groups, self._given.state = self.param_groups, self.state  # for its learning-rate schedule
         self._close()
         self._saved, self._updated = saved, (saved or {}).get("steps", 0)
         for slot in self._slots:
@@ -485,5 +584,5 @@ def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backwa
     for copy in (inner, wrapped):
         copy.__dict__.update(optimizer.__dict__)
         copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
-    wrapped._begin(inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
+    wrapped._begin(optimizer, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
     return wrapped
