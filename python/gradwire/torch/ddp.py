@@ -103,8 +103,22 @@ class HookState:
             self.reducer = self.buffers = None
 
 
+def average(gradient: torch.Tensor) -> None:
+    collectives.allreduce_(gradient, "gradient", collectives.Average)
+
+
+if hasattr(torch.library, "custom_op"):  # torch 2.4: a graph may contain it
+    average = torch.library.custom_op("gradwire::average_", average, mutates_args=("gradient",))
+
+
 def ddp_hook(state, bucket):
-    """Averages a bucket of DistributedDataParallel over all ranks; `state` is None or a HookState."""
+    """Averages a bucket of DistributedDataParallel over all ranks; `state` is None or a HookState. With torch's
+    python_reducer a bucket is a gradient and its parameter, inside of a graph of compiled autograd."""
+    if isinstance(bucket, tuple):
+        if state is not None:
+            raise GradwireError('ddp_hook: with optimize_ddp="python_reducer" a HookState gets no buckets: register the '
+                                "hook without a state, or let DistributedOptimizer use the strategy", "UNSUPPORTED")
+        return average(bucket[0])
     if state is not None:
         return state.take(bucket)
     job = world()
