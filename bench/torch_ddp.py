@@ -4,10 +4,10 @@ PyTorch's DistributedDataParallel with Gloo.
 
     gradwire run --lab hosts=2,rate=1gbit -- python3 bench/torch_ddp.py --model resnet50 ddp schedule=dear
 
-A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), or a strategy for
-DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
+A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), `ddp-group` (over the process group of
+gradwire), `ddp-hook` (with its hook), or a strategy for DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
 another; the time of a step is that of the slowest rank. Prints the median over the turns, the speed-up over ddp in the
-same turn (again the median), and the processor time of a step, of all ranks together. Every other turn runs backwards,
+same turn (again the median, and its range), and the processor time of a step, of all ranks together. Every other turn runs backwards,
 because a machine that has worked for a while may be slower. A turn in which the hypervisor took processor time is
 repeated, --again times at most.
 
@@ -23,7 +23,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-import torchvision  # noqa: E402
+import torch_models  # noqa: E402
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -62,9 +62,11 @@ class Ddp(Alone):
     """Buffers of normalisation are left alone, as by the others."""
 
     def __init__(self, model, line):
-        super().__init__(DistributedDataParallel(model, broadcast_buffers=False), line)
-        if line == "ddp-fp16":
-            self.model.register_comm_hook(None, fp16_compress_hook)
+        group = dist.new_group(backend="gradwire") if line == "ddp-group" else None
+        super().__init__(DistributedDataParallel(model, broadcast_buffers=False, process_group=group), line)
+        hook = {"ddp-fp16": fp16_compress_hook, "ddp-hook": gw.ddp_hook}.get(line)
+        if hook is not None:
+            self.model.register_comm_hook(None, hook)
 
 
 class Gradwire(Alone):
@@ -83,7 +85,7 @@ class Gradwire(Alone):
 
 
 def way(model, line):
-    return {"alone": Alone, "ddp": Ddp, "ddp-fp16": Ddp}.get(line, Gradwire)(model, line)
+    return (Alone if line == "alone" else Ddp if line.startswith("ddp") else Gradwire)(model, line)
 
 
 def stolen():
@@ -137,20 +139,21 @@ def say(number, options, one, took, again):
 
 
 def report(options, found):
-    print(f"# {options.model}, batch {options.batch} of {options.pixels} x {options.pixels}, {gw.size()} ranks, "
+    what = f"{options.pixels} x {options.pixels}" if options.model != "gpt" else f"{torch_models.LENGTH} words"
+    print(f"# {options.model}, batch {options.batch} of {what}, {gw.size()} ranks, "
           f"{options.network}; torch {torch.__version__}, one thread a rank; median of {options.turns} turns")
     print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'cpu s':>8} {'of ddp':>8}")
     for line, turns in found.items():
         times, busy, _ = zip(*turns)
         ratios = [ddp / took for (ddp, _, _), took in zip(found.get("ddp", ()), times)]
-        ratio = f"{statistics.median(ratios):7.2f}x" if ratios else ""
+        ratio = f"{statistics.median(ratios):7.2f}x  {min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""
         print(f"{line:42} {statistics.median(times):9.3f} {min(times):8.3f} {max(times):8.3f} "
-              f"{statistics.median(busy):8.3f} {ratio:>8}", flush=True)
+              f"{statistics.median(busy):8.3f} {ratio}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet50", help="one of torchvision's")
+    parser.add_argument("--model", default="resnet50", help="gpt, or one of torchvision's")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--pixels", type=int, default=64, help="height and width of the pictures")
     parser.add_argument("--turns", type=int, default=3)
@@ -169,10 +172,10 @@ def main():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0" if gw.local_size() < gw.size() else "lo")
     dist.init_process_group("gloo", rank=gw.rank(), world_size=gw.size())
     torch.manual_seed(1)
-    model = getattr(torchvision.models, options.model)()
+    model = torch_models.make(options.model)
     ways = [way(model, line) for line in options.ways]
     torch.manual_seed(2 + gw.rank())
-    batch = torch.randn(options.batch, 3, options.pixels, options.pixels), torch.randint(1000, (options.batch,))
+    batch = torch_models.batch(options.model, options.batch, options.pixels)
     found, averages, again = {line: [] for line in options.ways}, {}, options.again
     for number in range(options.turns):
         for one in ways[::-1] if number % 2 else ways:

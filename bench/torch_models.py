@@ -1,0 +1,66 @@
+"""Networks for comparisons where torchvision is not installed, and a GPT: make(name), and batch(name, ...) of its data."""
+import torch
+
+WORDS, LENGTH = 8192, 128  # of the GPT
+
+
+class Basic(torch.nn.Module):
+    """Two convolutions and a shortcut, of "Deep Residual Learning for Image Recognition", He et al., 2015."""
+
+    def __init__(self, before, planes, stride):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(before, planes, 3, stride, 1, bias=False)
+        self.conv2 = torch.nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
+        self.norm1, self.norm2 = torch.nn.BatchNorm2d(planes), torch.nn.BatchNorm2d(planes)
+        self.shortcut = torch.nn.Identity() if before == planes else torch.nn.Sequential(
+            torch.nn.Conv2d(before, planes, 1, stride, bias=False), torch.nn.BatchNorm2d(planes))
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet18():
+    blocks = []
+    for before, planes, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+        blocks += [Basic(before, planes, stride), Basic(planes, planes, 1)]
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64),
+                               torch.nn.ReLU(inplace=True), torch.nn.MaxPool2d(3, 2, 1), *blocks,
+                               torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, 1000))
+
+
+class Gpt(torch.nn.Module):
+    """12 million parameters, of which two million are those of the embedding, tied to the last layer."""
+
+    def __init__(self, width=256, heads=4, depth=12):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(WORDS, width), torch.nn.Embedding(LENGTH, width)
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+            for _ in range(depth))
+        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, WORDS, bias=False)
+        self.head.weight = self.words.weight
+        self.register_buffer("mask", torch.full((LENGTH, LENGTH), float("-inf")).triu(1))
+
+    def forward(self, x):
+        y = self.words(x) + self.places.weight
+        for block in self.blocks:
+            y = block(y, self.mask)
+        return self.head(self.norm(y)).flatten(0, 1)
+
+
+def make(name):
+    if name == "gpt":
+        return Gpt()
+    try:
+        import torchvision
+    except ImportError:
+        return {"resnet18": resnet18}[name]()
+    return getattr(torchvision.models, name)()
+
+
+def batch(name, size, pixels):
+    if name == "gpt":
+        words = torch.randint(WORDS, (size, LENGTH + 1))
+        return words[:, :-1].contiguous(), words[:, 1:].flatten()
+    return torch.randn(size, 3, pixels, pixels), torch.randint(1000, (size,))
