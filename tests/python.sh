@@ -137,6 +137,8 @@ full() {
     check "no test of Horovod's API passes where ranks do not communicate" \
         env CONTROL=1 timeout 600 "$build/gradwire" run -n 2 -- "$python" tests/test_horovod.py
     file 2 test_corners
+    file 2 test_traps
+    if "$python" -c 'import torch._dynamo' 2>/dev/null; then file 2 test_compile; fi
     file 2 test_join
     file 2 test_timeline
     for ranks in 2 3 4; do

@@ -248,6 +248,8 @@ def test_a_schedule_made_before_wrapping():
 
 
 def test_states_of_the_model_between_steps():
+    if not hasattr(torch.nn.Module, "register_state_dict_pre_hook"):  # torch 1.13
+        return
     for line in DEFERS:
         for step, (single, model, _, _) in enumerate(side_by_side(line)):
             assert any(slot.pending for one in gw.world.world().living() for slot in one._slots)

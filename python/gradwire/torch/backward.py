@@ -11,7 +11,8 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 engine = torch.autograd.Variable._execution_engine
-current_pass = getattr(torch._C, "_current_graph_task_id", lambda: 0)  # torch 2; other versions have one pass at a time
+UNKNOWN = -1  # in torch 1.13: each optimiser queues a call of its own
+current_pass = getattr(torch._C, "_current_graph_task_id", lambda: UNKNOWN)
 newest = None, []  # the pass that began last, and weak references to its optimisers
 
 
@@ -19,7 +20,7 @@ def enter(optimizer):
     """The optimiser, a weak reference, has its first gradient in the current pass, whose number is returned."""
     global newest
     number = current_pass()
-    if newest[0] == number and newest[1]:
+    if newest[0] == number != UNKNOWN:
         newest[1].append(optimizer)
         return number
     newest = number, [optimizer]

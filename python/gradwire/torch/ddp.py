@@ -104,7 +104,7 @@ class HookState:
 
 
 def average(gradient: torch.Tensor) -> None:
-    collectives.allreduce_(gradient, "gradient", collectives.Average)
+    collectives.allreduce_(gradient, name="gradient")
 
 
 if hasattr(torch.library, "custom_op"):  # torch 2.4: a graph may contain it

@@ -68,7 +68,7 @@ class Watch:
         self.since = now
 
     def before(self, module, inputs):
-        if compiling.is_compiling():
+        if compiling.is_tracing():
             return
         layer = self.layer_of(module)
         if layer is not None:
@@ -83,7 +83,7 @@ class Watch:
                 pass
 
     def after(self, module, inputs, output):
-        if compiling.is_compiling() or not self.stack or self.stack[-1][0] is not module:
+        if compiling.is_tracing() or not self.stack or self.stack[-1][0] is not module:
             return
         self.until(clock())
         layer = self.stack.pop()[1]

@@ -20,6 +20,8 @@ import torch
 from gradwire._library import GradwireError
 from gradwire.torch import (backward, compiling, gradients, horovod, inside, joining, objects, operations, order,
                             staging, state_hooks)
+from gradwire.torch.backward import current_pass
+from gradwire.torch.compiling import is_tracing
 from gradwire.torch.errors import ArgumentError
 from gradwire.torch.process_sets import global_process_set, job_of_optimizer
 from gradwire.torch.reducer import Reducer, schedule_of, strategy_file
@@ -33,21 +35,33 @@ ON_WEIGHTS = "with a synchronization that works on weights there is no average g
 def accumulation(optimizer, slot):
     """The hook for a complete gradient of the slot; optimizer is a weak reference."""
     def accumulated(*_):
-        if compiling.is_compiling():
+        if is_tracing():
             outside()
             return
         one = optimizer()
-        if one is not None:
-            if one._pass != backward.current_pass():
-                one._pass = backward.enter(optimizer)
-            one._take(slot)
+        if one is None:
+            return
+        slot.passes += 1
+        if one._pass != current_pass():
+            one._pass = backward.enter(optimizer)
+        if one._synchronized:
+            one._reopen()
+        if slot.passes > one._passes:
+            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
+                                f"one step(), but backward_passes_per_step is {one._passes}")
+        if slot.passes == one._passes:
+            one._due = True
+            if one._reducer is not None:
+                one._send(slot)
+            else:
+                one._order.saw_gradient(slot.parameter)
 
-    def between_graphs():  # compiled autograd does not report the end of a pass
+    def between_graphs():
+        """Compiled autograd does not report the end of a pass."""
+        accumulated()
         one = optimizer()
-        if one is not None:
-            one._take(slot)
-            if one._end_backward(inner=True):
-                one._receive()
+        if one is not None and one._end_backward(inner=True):
+            one._receive()
 
     outside = compiling.outside(between_graphs)
     return accumulated
@@ -104,21 +118,6 @@ class Distributed:
         self._unhooked = [s for s in self._unhooked if s.kept is None]
 
     # ---- backward ----
-
-    def _take(self, slot):
-        """The gradient of a slot is complete."""
-        slot.passes += 1
-        if self._synchronized:
-            self._reopen()
-        if slot.passes > self._passes:
-            raise GradwireError(f'parameter "{slot.name}" has had a gradient from {slot.passes} backward passes before '
-                                f"one step(), but backward_passes_per_step is {self._passes}")
-        if slot.passes == self._passes:
-            self._due = True
-            if self._reducer is not None:
-                self._send(slot)
-            else:
-                self._order.saw_gradient(slot.parameter)
 
     def _send(self, slot):
         """Hands the gradient of a slot, or zeros, to the reducer."""

@@ -88,7 +88,7 @@ def before_every_forward(function, traced):
     traced = compiling.when_traced(traced)
 
     def before(module, inputs):
-        if compiling.is_compiling():
+        if compiling.is_tracing():
             traced()
         else:
             function(module)
