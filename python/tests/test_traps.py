@@ -220,6 +220,7 @@ def test_reentrant_checkpoints():
             for net, one in ((single, plain), (model, optimizer)):
                 torch.nn.utils.clip_grad_norm_(net.parameters(), 0.05)
                 one.step()
+        assert optimizer.step_number() == STEPS  # one exchange each
         optimizer.flush()
         equal(single, model)
         optimizer.detach()
