@@ -1,0 +1,10 @@
+"""The process group "gradwire" of torch.distributed, in Python over libgradwire's gw_call.
+
+    rendezvous.py    each group is a job of its own, which meets through torch's store
+    communicator.py  a gw_comm with its lock, its deadline and the calls that are under way
+    works.py         a call under way: torch's Work, and its future
+    elements.py      tensors and reductions as the library knows them
+    calls.py         the calls of c10d, one by one
+    sparse.py        the sum of sparse tensors
+    watch.py         ranges for torch's profiler, entries for its flight recorder
+    shells.py        the class that torch wants: a ProcessGroup, or from 2.15 on a Backend"""
