@@ -7,7 +7,7 @@ def create(store, rank, size, timeout):
     """torch calls it for every new group, on its members."""
     from gradwire.torch import world
     from gradwire.torch.process_group import rendezvous, shells
-    shell = shells.Shell(rendezvous.join_group(store, rank, size, timeout), store)
+    shell = shells.GroupShell(rendezvous.join_group(store, rank, size, timeout), store)
     world.watch(shell)
     return shell
 

@@ -64,13 +64,18 @@ class Common(Calls):
         self.communicator.close()
         self.waiter.close()
 
-    def split(self, ranks, timeout=None):
+    def part(self, ranks, timeout=None):
         """The communicator of these ranks; None on the others. All ranks of the group call it, each with its own."""
         inside = self.rank() in ranks
         part = self.communicator.split(min(ranks) if inside else -1, ranks.index(self.rank()) if inside else 0)
         if part is not None and timeout is not None:
             part.deadline = timeout.total_seconds()
         return part
+
+    def adopt(self, child):
+        """A group that was split from this one ends before it."""
+        self.children.append(child)
+        return child
 
 
 class GroupShell(Common, dist.ProcessGroup):
@@ -80,6 +85,10 @@ class GroupShell(Common, dist.ProcessGroup):
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
         self.begin(communicator, store)
         self.names = {"name": "", "desc": "undefined"}
+        if "rank" in dist._Backend.__init__.__doc__:  # else Python cannot derive from it, and torch does not ask
+            self.inner = Inner(communicator)
+            self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, self.inner)
+            self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
 
     @property
     def _device_types(self):
@@ -114,15 +123,22 @@ class GroupShell(Common, dist.ProcessGroup):
         return False
 
     def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
-        part = self.split(ranks, timeout)
+        part = self.part(ranks, timeout)
         if part is None:
             return None
         name = group_name or f"{self.group_name}:split:{'-'.join(map(str, ranks))}"
         child = GroupShell(part, dist.PrefixStore(f"{name}/", self.store))
         child._set_group_name(name)
         child._set_group_desc(group_desc or "undefined")
-        self.children.append(child)
-        return child
+        return self.adopt(child)
 
 
-Shell = GroupShell
+class Inner(Calls, dist._Backend):
+    """The backend inside a GroupShell, for code of torch that asks a group for one."""
+
+    def __init__(self, communicator):
+        dist._Backend.__init__(self, communicator.rank, communicator.size)
+        self.attach(communicator)
+
+    def getBackendName(self):
+        return "gradwire"

@@ -23,7 +23,7 @@ def allreduce(communicator, tensor, reduction):
         indices = gathered(communicator, mine.indices().t().contiguous(), numbers, doing)
         values = gathered(communicator, mine.values().contiguous() * reduction.scale, numbers, doing)
         total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape).coalesce()
-        tensor.detach().copy_(total / communicator.size if reduction.code == AVG else total)
+        tensor.copy_(total / communicator.size if reduction.code == AVG else total)
 
 
 def gathered(communicator, mine, rows, doing):
