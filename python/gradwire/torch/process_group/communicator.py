@@ -7,7 +7,7 @@ from gradwire._library import STATUSES, Call, GradwireError, lib
 
 PLAIN = bytes(Call("allreduce"))
 PRUNE = 32  # calls under way from which on the completed ones among them are looked for
-WORDS = {"TIMEOUT": "Timed out", "PEER_LOST": "Connection closed by peer"}  # that torch's programs look for
+WORDS = {"TIMEOUT": "Timed out waiting", "PEER_LOST": "Connection closed by peer"}  # that torch's programs look for
 
 
 def describe(collective, dtype=0, op=0, root=-1, input=None, output=None, count=0):

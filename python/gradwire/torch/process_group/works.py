@@ -104,7 +104,7 @@ class Work(dist._Work):
             pause = min(2 * pause, LONGEST_SLEEP)
 
     def late(self, seconds):
-        return GradwireError(f"gradwire: {self.doing}: Timed out: Work.wait() gave up after {seconds} s; the call itself "
+        return GradwireError(f"gradwire: {self.doing}: Timed out waiting: Work.wait() gave up after {seconds} s; the call itself "
                              "goes on", "TIMEOUT")
 
     def look(self):
