@@ -6,5 +6,7 @@
     elements.py      tensors and reductions as the library knows them
     calls.py         the calls of c10d, one by one
     sparse.py        the sum of sparse tensors
-    watch.py         ranges for torch's profiler, entries for its flight recorder
+    watch.py         ranges for torch's profiler
+    flight.py        the last calls, as torch's flight recorder writes them
+    monitored.py     the barrier that names missing ranks
     shells.py        the class that torch wants: a ProcessGroup, or from 2.15 on a Backend"""

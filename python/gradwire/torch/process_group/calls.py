@@ -85,7 +85,7 @@ class Calls:
         return self.gathered("_all_gather_base", [output], [input], opts)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
-        return self.gathered("allgather_into_tensor_coalesced", outputs, inputs, opts)
+        return self.gathered("all_gather_into_tensor_coalesced", outputs, inputs, opts)
 
     def gathered(self, doing, outputs, inputs, opts):
         return self.parts(doing, "allgather", outputs, inputs, inputs, opts, MOVES)
@@ -257,7 +257,7 @@ class Calls:
     def issue(self, doing, calls, results, opts, buffers, source=None):
         """Runs the calls at once if torch waits for them anyway; else starts them."""
         communicator, messages = self.communicator, source is not None
-        communicator.number += not messages
+        communicator.number, communicator.messages = communicator.number + (not messages), communicator.messages + messages
         deadline = seconds(opts)
         if deadline:
             for call in calls:

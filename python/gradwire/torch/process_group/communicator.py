@@ -4,6 +4,7 @@ import os
 import threading
 
 from gradwire._library import STATUSES, Call, GradwireError, lib
+from gradwire.torch.process_group import flight
 
 PLAIN = bytes(Call("allreduce"))
 PRUNE = 32  # calls under way from which on the completed ones among them are looked for
@@ -26,7 +27,7 @@ class Communicator:
         self.comm, self.deadline = comm, deadline
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.lock, self.pid = threading.Lock(), os.getpid()
-        self.pending, self.number = set(), 0
+        self.pending, self.number, self.messages = set(), 0, 0  # numbers of collectives and of messages
 
     def run(self, calls, doing):
         """Blocks until the calls are complete."""
@@ -75,6 +76,8 @@ class Communicator:
         name = STATUSES[status]
         sentence = lib.gw_last_error(self.comm).decode(errors="replace")
         word = f"{WORDS[name]}: " if name in WORDS else ""
+        if flight.recorder is not None and lib.gw_async_error(self.comm):
+            flight.recorder.failed()
         return GradwireError(f"gradwire: {doing}: {word}{sentence}", name)
 
     def status(self):
