@@ -6,10 +6,10 @@ import torch.distributed as dist
 def create(store, rank, size, timeout):
     """torch calls it for every new group, on its members."""
     from gradwire.torch import world
-    from gradwire.torch.process_group import rendezvous, shells
-    shell = shells.GroupShell(rendezvous.join_group(store, rank, size, timeout), store)
-    world.watch(shell)
-    return shell
+    from gradwire.torch.process_group import group, rendezvous
+    made = group.ProcessGroupGradwire(rendezvous.join_group(store, rank, size, timeout), store)
+    world.watch(made)
+    return made
 
 
 def register():

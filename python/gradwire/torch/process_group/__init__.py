@@ -9,4 +9,4 @@
     watch.py         ranges for torch's profiler
     flight.py        the last calls, as torch's flight recorder writes them
     monitored.py     the barrier that names missing ranks
-    shells.py        the class that torch wants: a ProcessGroup, or from 2.15 on a Backend"""
+    group.py         the class that torch gets"""

@@ -7,7 +7,7 @@ from gradwire._library import STATUSES, Call, GradwireError, lib
 from gradwire.torch.process_group import flight
 
 PLAIN = bytes(Call("allreduce"))
-PRUNE = 32  # calls under way from which on the completed ones among them are looked for
+FEW = 32  # works under way among which no completed ones are looked for
 WORDS = {"TIMEOUT": "Timed out waiting", "PEER_LOST": "Connection closed by peer"}  # that torch's programs look for
 
 
@@ -27,7 +27,8 @@ class Communicator:
         self.comm, self.deadline = comm, deadline
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.lock, self.pid = threading.Lock(), os.getpid()
-        self.pending, self.number, self.messages = set(), 0, 0  # numbers of collectives and of messages
+        self.pending, self.many = set(), FEW
+        self.number, self.messages = 0, 0  # how many collectives and messages there were
 
     def run(self, calls, doing):
         """Blocks until the calls are complete."""
@@ -43,7 +44,7 @@ class Communicator:
     def start(self, calls, work):
         """Starts the calls; their requests are the work's. If one cannot start, those before it go on."""
         self.check_process(work.doing)
-        if len(self.pending) >= PRUNE:
+        if len(self.pending) >= self.many:
             self.prune()
         with self.lock:
             comm = self.living(work.doing)
@@ -57,8 +58,10 @@ class Communicator:
                 work.requests.append(request)
 
     def prune(self):
+        """Lets go of works that nobody waits for. Each is looked at a few times only, however many there are."""
         for work in list(self.pending):
             work.is_completed()
+        self.many = max(2 * len(self.pending), FEW)
 
     def living(self, doing):
         if self.comm is None:

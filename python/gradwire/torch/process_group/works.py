@@ -156,9 +156,7 @@ class Together(Work):
         self.works = works
 
     def look(self):
-        if not all([work.is_completed() for work in self.works]):
-            return False
-        return self.gathered()
+        return all([work.is_completed() for work in self.works]) and super().look()
 
     def complete(self, seconds=None):
         if seconds is None:
@@ -170,10 +168,6 @@ class Together(Work):
         if not self.done:
             self.error = next((work.error for work in self.works if work.error is not None), None)
         super().finish()
-
-    def gathered(self):
-        self.finish()
-        return True
 
 
 class Waiter:
