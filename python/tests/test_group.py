@@ -2,7 +2,9 @@
 the inputs of all ranks."""
 import datetime
 import functools
+import importlib.util
 import itertools
+import tempfile
 import time
 
 import torch
@@ -10,6 +12,7 @@ import torch.distributed as dist
 
 import cases
 import gradwire.torch as gw
+from gradwire.torch.process_group import flight
 from gradwire.torch.tensors import DTYPES
 
 Op = dist.ReduceOp
@@ -31,6 +34,16 @@ def store():
 def begin(numbers=itertools.count(), **options):
     dist.init_process_group("gradwire", store=dist.PrefixStore(f"{next(numbers)}/", store()), rank=gw.rank(),
                             world_size=gw.size(), **options)
+
+
+def in_a_group(test):
+    @functools.wraps(test)
+    def inside():
+        begin()
+        test()
+        dist.destroy_process_group()
+
+    return inside
 
 
 def values(rank, dtype, shape=(7,)):
@@ -81,8 +94,8 @@ def same(got, wanted, what):
         assert torch.equal(got, wanted), f"{what}: {got} is not {wanted}"
 
 
+@in_a_group
 def test_reductions_of_every_type():
-    begin()
     me, n = gw.rank(), gw.size()
     for dtype, op in pairs():
         inputs, what = everybody(dtype), f"{dtype} {op}"
@@ -108,6 +121,7 @@ def scatter_options(op):
     return options
 
 
+@in_a_group
 def test_scaled_sums():
     n = gw.size()
     for dtype in FLOATS:
@@ -122,6 +136,7 @@ def test_scaled_sums():
     assert x.tolist() == [n] * n
 
 
+@in_a_group
 def test_moves_of_every_type():
     me, n = gw.rank(), gw.size()
     for dtype in list(DTYPES) + COMPLEX + [torch.complex32]:
@@ -156,6 +171,7 @@ def bytes_same(dtype, got, wanted):
     assert got.dtype is dtype and torch.equal(got.view(torch.uint8), wanted.view(torch.uint8)), dtype
 
 
+@in_a_group
 def test_uneven_parts():
     me, n = gw.rank(), gw.size()
     shapes = [(r + 1, 3) for r in range(n)]
@@ -181,6 +197,7 @@ def test_uneven_parts():
     cases.refused("different types", dist.group.WORLD.allgather, [[torch.empty(2)] * n], [torch.ones(2).int()])
 
 
+@in_a_group
 def test_tensors_in_any_order_of_memory():
     me, n = gw.rank(), gw.size()
     rows = torch.arange(6.0).view(2, 3)
@@ -209,6 +226,7 @@ def test_tensors_in_any_order_of_memory():
     cases.refused("only all_reduce takes sparse", dist.group.WORLD.broadcast, [torch.ones(2).to_sparse()])
 
 
+@in_a_group
 def test_many_tensors_at_once():
     me, n = gw.rank(), gw.size()
     tensors = [torch.full((k,), float(me + k)) for k in range(1, 6)] + [torch.tensor([me]), torch.tensor([2 * me])]
@@ -219,7 +237,8 @@ def test_many_tensors_at_once():
     outs, ins = [torch.empty(n * k) for k in (1, 3)], [torch.full((k,), float(me)) for k in (1, 3)]
     dist.group.WORLD.allgather_into_tensor_coalesced(outs, ins).wait()
     assert all(torch.equal(t, torch.arange(float(n)).repeat_interleave(k)) for t, k in zip(outs, (1, 3)))
-    dist.group.WORLD.reduce_scatter_tensor_coalesced(ins, [torch.arange(float(n)).repeat_interleave(k) for k in (1, 3)]).wait()
+    larges = [torch.arange(float(n)).repeat_interleave(k) for k in (1, 3)]
+    dist.group.WORLD.reduce_scatter_tensor_coalesced(ins, larges).wait()
     assert all(t.tolist() == [n * me] * t.numel() for t in ins)
     lists = [[torch.empty(2), torch.empty(1)] for _ in range(n)]
     dist.group.WORLD.allgather_coalesced(lists, [torch.full((2,), float(me)), torch.full((1,), -float(me))]).wait()
@@ -232,6 +251,7 @@ def test_many_tensors_at_once():
     assert x.tolist() + y.tolist() == [n] * 3
 
 
+@in_a_group
 def test_messages():
     me, n = gw.rank(), gw.size()
     if n == 1:
@@ -239,7 +259,7 @@ def test_messages():
     left, right = (me - 1) % n, (me + 1) % n
     a, b = torch.empty(3), torch.empty(3)
     # The receiver takes the second tag first.
-    requests = [dist.isend(torch.full((3,), 10.0 * me), right, tag=1), dist.isend(torch.full((3,), 20.0 * me), right, tag=2)]
+    requests = [dist.isend(torch.full((3,), 10.0 * tag * me), right, tag=tag) for tag in (1, 2)]
     dist.recv(b, left, tag=2)
     dist.recv(a, left, tag=1)
     [request.wait() for request in requests]
@@ -261,22 +281,22 @@ def test_messages():
         assert seen == {r: float(r) for r in range(1, n)}
 
 
+@in_a_group
 def test_sparse_sums():
     me, n = gw.rank(), gw.size()
-    mine = torch.sparse_coo_tensor([[me, n, n], [0, 1, 1]], [1.0, float(me), 1.0], (n + 1, 2), check_invariants=True)
-    wanted = sum(torch.sparse_coo_tensor([[r, n, n], [0, 1, 1]], [1.0, float(r), 1.0], (n + 1, 2)).to_dense()
-                 for r in range(n))
+    coo = functools.partial(torch.sparse_coo_tensor, check_invariants=True)
+    inputs = [coo([[r, n, n], [0, 1, 1]], [1.0, float(r), 1.0], (n + 1, 2)) for r in range(n)]
     for op, divisor in ((Op.SUM, 1), (Op.AVG, n)):
-        x = mine.clone()
+        x = inputs[me].clone()
         dist.all_reduce(x, op)
-        torch.testing.assert_close(x.to_dense(), wanted / divisor)
-    rows = torch.sparse_coo_tensor([[0]] if me == 0 else torch.empty(1, 0).long(), [[1.0, 2.0]] if me == 0 else
-                                   torch.empty(0, 2), (3, 2))  # most ranks have nothing
+        torch.testing.assert_close(x.to_dense(), sum(t.to_dense() for t in inputs) / divisor)
+    rows = coo([[0]], [[1.0, 2.0]], (3, 2)) if me == 0 else torch.zeros(3, 2).to_sparse(1)  # most have nothing
     dist.all_reduce(rows)
     assert rows.to_dense().tolist() == [[1, 2], [0, 0], [0, 0]]
-    cases.refused("sums and averages only", dist.all_reduce, mine, Op.MAX)
+    cases.refused("sums and averages only", dist.all_reduce, inputs[me], Op.MAX)
 
 
+@in_a_group
 def test_works_and_futures():
     me, n = gw.rank(), gw.size()
     x = torch.full((1000,), float(me))
@@ -311,6 +331,7 @@ def test_works_and_futures():
         dist.send(torch.full((1,), 3.0), 0)
 
 
+@in_a_group
 def test_a_monitored_barrier():
     group, brief = dist.group.WORLD, datetime.timedelta(seconds=0.5)
     group.monitored_barrier(datetime.timedelta(seconds=30))
@@ -324,6 +345,7 @@ def test_a_monitored_barrier():
     dist.barrier()  # the group goes on
 
 
+@in_a_group
 def test_groups_of_some_ranks():
     me, n = gw.rank(), gw.size()
     groups = [dist.new_group([r, (r + 1) % n] if n > 1 else [0]) for r in range(n)]
@@ -339,7 +361,6 @@ def test_groups_of_some_ranks():
     for group in groups:
         if dist.get_rank(group) >= 0:
             dist.destroy_process_group(group)
-    dist.destroy_process_group()
 
 
 def test_one_group_after_another_over_one_store():
@@ -351,15 +372,47 @@ def test_one_group_after_another_over_one_store():
         assert x.tolist() == [gw.size()] * (size + 1)  # the end of a group completes its calls
 
 
+@in_a_group
 def test_ranges_in_a_trace():
-    begin()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         dist.all_reduce(torch.ones(3))
         work = dist.broadcast(torch.ones(3), 0, async_op=True)
         work.get_future().wait()
     names = {event.key: event.count for event in profile.key_averages()}
     assert names["gradwire:all_reduce"] == 1 and names["gradwire:broadcast"] == 1, names
-    dist.destroy_process_group()
+
+
+@in_a_group
+def test_entries_for_torchfrtrace():
+    flight.recorder = flight.Recorder(100)
+    dist.all_reduce(torch.ones(2, 3))
+    dist.broadcast(torch.ones(3), 0, async_op=True).wait()
+    if gw.rank() < 2:
+        dist.send(torch.ones(1), 1) if gw.rank() == 0 else dist.recv(torch.ones(1), 0)
+    folder = gw.broadcast_object(tempfile.mkdtemp(), 0)
+    flight.dump(f"{folder}/rank_")
+    late = dist.all_reduce(torch.ones(4), async_op=True) if gw.rank() == 0 else None
+    states = [(entry["profiling_name"], entry["state"]) for entry in flight.recorder.entries]
+    assert states[:2] == [("gloo:all_reduce", "completed"), ("gloo:broadcast", "completed")], states
+    assert gw.size() == 1 or late is None or states[-1] == ("gloo:all_reduce", "scheduled"), states
+    gw.barrier()
+    if gw.rank():
+        dist.all_reduce(torch.ones(4))
+    elif late.wait() and gw.size() > 1 and importlib.util.find_spec("torch.distributed.flight_recorder"):
+        checked_by_torch(folder)
+    flight.recorder = None
+    gw.barrier()
+
+
+def checked_by_torch(folder):
+    """torchfrtrace finds the collectives in the files of all ranks, and nothing wrong with them."""
+    from torch.distributed.flight_recorder.components import builder, config_manager, loader
+    arguments = config_manager.JobConfig().parse_args([folder])
+    files, version = loader.read_dir(arguments)
+    found = builder.build_db(files, arguments, version).collectives
+    names = [one.collective_name for one in found]
+    assert names == ["gloo:all_reduce", "gloo:broadcast", "gloo:send 0->1"], names
+    assert all(one.pass_check and one.collective_state == "completed" for one in found), found
 
 
 def test_a_deadline():

@@ -173,8 +173,8 @@ class Calls:
     def check_list(self, doing, tensors, mine, even=False):
         communicator = self.communicator
         if len(tensors) != communicator.size:
-            raise GradwireError(f"gradwire: {doing}: {len(tensors)} tensors are given for {communicator.size} ranks; one "
-                                "for each is wanted", "INVALID")
+            raise GradwireError(f"gradwire: {doing}: {len(tensors)} tensors are given for {communicator.size} ranks; "
+                                "one for each is wanted", "INVALID")
         same_type([*tensors, mine], doing)
         uneven = {t.numel() for t in tensors} != {mine.numel()} if even else False
         if uneven or tensors[communicator.rank].numel() != mine.numel():
@@ -257,7 +257,7 @@ class Calls:
     def issue(self, doing, calls, results, opts, buffers, source=None):
         """Runs the calls at once if torch waits for them anyway; else starts them."""
         communicator, messages = self.communicator, source is not None
-        communicator.number, communicator.messages = communicator.number + (not messages), communicator.messages + messages
+        communicator.count(messages)
         deadline = seconds(opts)
         if deadline:
             for call in calls:

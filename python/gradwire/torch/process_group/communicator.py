@@ -30,6 +30,12 @@ class Communicator:
         self.pending, self.many = set(), FEW
         self.number, self.messages = 0, 0  # how many collectives and messages there were
 
+    def count(self, messages):
+        if messages:
+            self.messages += 1
+        else:
+            self.number += 1
+
     def run(self, calls, doing):
         """Blocks until the calls are complete."""
         self.check_process(doing)

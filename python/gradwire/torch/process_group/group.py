@@ -1,5 +1,5 @@
-"""The class that torch gets. Python can derive from ProcessGroup in every version of torch 2, and its calls then come here
-without a detour through C++. From 2.15 on torch also asks each group for a Backend."""
+"""The class that torch gets. Python can derive from ProcessGroup in every version of torch 2, and its calls then come
+here without a detour through C++. From 2.15 on torch also asks each group for a Backend."""
 import weakref
 
 import torch

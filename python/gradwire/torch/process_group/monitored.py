@@ -1,5 +1,5 @@
-"""A barrier that names the ranks which do not come. It goes through torch's store, so a rank that does not come does not
-end the group."""
+"""A barrier that names the ranks which do not come. It goes through torch's store, so a rank that does not come does
+not end the group."""
 import datetime
 import time
 
@@ -29,8 +29,8 @@ def await_others(store, prefix, size, timeout, all_ranks):
     for other in range(1, size):
         left = until - time.monotonic()
         if left <= 0 and not missing:
-            raise GradwireError(f"gradwire: Rank 0 timed out in monitoredBarrier after {milliseconds}; rank {other} and "
-                                "later ones were not looked for", "TIMEOUT")
+            raise GradwireError(f"gradwire: Rank 0 timed out in monitoredBarrier after {milliseconds}; rank {other} "
+                                "and later ones were not looked for", "TIMEOUT")
         if not came(store, f"{prefix}/{other}", datetime.timedelta(seconds=max(left, LEAST))):
             missing.append(other)
             if not all_ranks:

@@ -1,5 +1,5 @@
-"""Calls as torch's tools see them: a range of the profiler with the name "gradwire:all_reduce", from the call to its end,
-and an entry of the flight recorder."""
+"""Calls as torch's tools see them: a range of the profiler with the name "gradwire:all_reduce", from the call to its
+end, and an entry of the flight recorder."""
 import contextlib
 
 import torch

@@ -104,8 +104,8 @@ class Work(dist._Work):
             pause = min(2 * pause, LONGEST_SLEEP)
 
     def late(self, seconds):
-        return GradwireError(f"gradwire: {self.doing}: Timed out waiting: Work.wait() gave up after {seconds} s; the call itself "
-                             "goes on", "TIMEOUT")
+        return GradwireError(f"gradwire: {self.doing}: Timed out waiting: Work.wait() gave up after {seconds} s; the "
+                             "call itself goes on", "TIMEOUT")
 
     def look(self):
         """Whether all requests are complete. The turn is held."""
