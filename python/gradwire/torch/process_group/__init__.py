@@ -9,4 +9,5 @@
     watch.py         ranges for torch's profiler
     flight.py        the last calls, as torch's flight recorder writes them
     monitored.py     the barrier that names missing ranks
+    untraced.py      torch.compile leaves these classes alone
     group.py         the class that torch gets"""

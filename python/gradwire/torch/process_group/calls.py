@@ -1,4 +1,5 @@
 """The calls of c10d, by its names and with its arguments, each as one gw_call or a few."""
+import collections
 import ctypes
 
 import torch
@@ -7,9 +8,11 @@ from gradwire._library import COLLECTIVE, CallTensor, GradwireError
 from gradwire.torch.process_group import sparse, watch
 from gradwire.torch.process_group.communicator import describe
 from gradwire.torch.process_group.elements import MOVES, Buffers, Reduction, same_type
+from gradwire.torch.process_group.untraced import untraced
 from gradwire.torch.process_group.works import Apart, Together, Waiter, Work
 
 ANY_SOURCE = -1  # GW_ANY_SOURCE
+RECENT, SMALL = 256, 128  # works that are kept, and how many elements such a one has at most
 
 
 def listed(tensors):
@@ -29,11 +32,13 @@ def sizes(numbers):
     return (ctypes.c_size_t * len(numbers))(*numbers)
 
 
+@untraced
 class Calls:
-    """`communicator` and `batch`, the works of a coalescing block, are the state."""
+    """`batch` are the works of a coalescing block. `recent` keeps small works for a while: one that only C++ refers to
+    loses its Python half and with it its methods, and Join hands such a work to DDP's reducer."""
 
     def attach(self, communicator):
-        self.communicator, self.batch = communicator, None
+        self.communicator, self.batch, self.recent = communicator, None, collections.deque(maxlen=RECENT)
         self.waiter, self.apart = Waiter(f"gradwire rank {communicator.rank}"), Apart()
 
     # Collectives whose tensors have the same size on every rank.
@@ -236,8 +241,8 @@ class Calls:
 
     def message(self, doing, collective, tensors, peer, tag):
         buffers, source, sends = Buffers(doing), ctypes.c_int(peer), collective == "send"
-        calls = []
-        for tensor in listed(tensors):
+        calls, tensors = [], listed(tensors)
+        for tensor in tensors:
             line = buffers.whole(tensor, reads=sends, writes=not sends)
             count, dtype = MOVES.elements(line, doing)
             call = describe(COLLECTIVE[collective], dtype, root=peer, input=line.data_ptr() if sends else None,
@@ -273,6 +278,8 @@ class Calls:
                 work.wait()
             else:
                 communicator.start(calls, work)
+                if len(results) == 1 and results[0].numel() <= SMALL:
+                    self.recent.append(work)
         if self.batch is not None:
             self.batch.append(work)
         return work

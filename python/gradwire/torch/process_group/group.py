@@ -8,11 +8,13 @@ import torch.distributed as dist
 from gradwire._library import GradwireError
 from gradwire.torch.process_group.calls import Calls
 from gradwire.torch.process_group.monitored import monitored_barrier
+from gradwire.torch.process_group.untraced import untraced
 
 CPU = torch.device("cpu")
 Backend = getattr(dist, "_Backend", object)  # torch 1 has none
 
 
+@untraced
 class ProcessGroupGradwire(Calls, dist.ProcessGroup):
     """`children` were split from this group, and end before it. `shutdown` runs once: when it is called, when nobody
     refers to the group any more, or when the process ends."""

@@ -9,11 +9,13 @@ import torch
 import torch.distributed as dist
 
 from gradwire._library import GradwireError, lib, test
+from gradwire.torch.process_group.untraced import untraced
 
 NO_TIMEOUT = datetime.timedelta(0)
 FIRST_SLEEP, LONGEST_SLEEP = 20e-6, 1e-3  # seconds between two looks at a request that has a timeout
 
 
+@untraced
 class Work(dist._Work):
     """`keep` are objects whose memory the requests use. `then` runs when these are complete and before anybody learns
     of it: it spreads results over tensors. `ended` learns of the end of the call, with its error or None."""
@@ -148,6 +150,7 @@ class Work(dist._Work):
             base.set_result(None)
 
 
+@untraced
 class Together(Work):
     """Several works as one."""
 
