@@ -15,7 +15,8 @@ import unittest
 
 # Tests in which torch itself names Gloo: dist.monitored_barrier refuses every other backend by its name. The group's
 # own monitored_barrier is tested by test_monitored_barrier_gloo_rank_0_timeout, and in test_group.py.
-NAMES_GLOO = {"test_monitored_barrier_gloo", "test_monitored_barrier_gloo_subgroup"}
+NAMES_GLOO = {"test_monitored_barrier_gloo", "test_monitored_barrier_gloo_subgroup",
+              "test_monitored_barrier_failure_order", "test_monitored_barrier_wait_all_ranks"}
 
 
 class Name(str):
