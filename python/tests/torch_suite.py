@@ -84,6 +84,10 @@ def run_inside(backend, path, prefixes):
     unittest.TextTestRunner(resultclass=Verdicts, verbosity=0).run(unittest.TestSuite(case(name) for name in names))
 
 
+def log_path(backend, ranks):
+    return os.path.join(tempfile.gettempdir(), f"torch_suite-{backend}-{ranks}.log")
+
+
 def run(backend, ranks, prefixes):
     """Verdicts by name."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -91,7 +95,7 @@ def run(backend, ranks, prefixes):
         path = os.path.join(scratch, "verdicts")
         environment = {**os.environ, "WORLD_SIZE": str(ranks), "TEMP_DIR": scratch, "OMP_NUM_THREADS": "1",
                        "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": os.environ.get("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")}
-        with open(f"torch_suite-{backend}-{ranks}.log", "w") as log:
+        with open(log_path(backend, ranks), "w") as log:
             subprocess.run([sys.executable, __file__, "inside", backend, path, *prefixes], env=environment, stdout=log,
                            stderr=log, check=False)
         with open(path) as file:
@@ -105,7 +109,8 @@ def main(ranks, *prefixes):
     for name in worse:
         print(f"FAIL {name}: {' '.join(ours.get(name, ('', 'no verdict'))[1].split())[:300]}")
     passed = [sum(verdict == "passed" for verdict, _ in verdicts.values()) for verdicts in (gloo, ours)]
-    print(f"{ranks} ranks: gloo passes {passed[0]}, gradwire {passed[1]}; {len(worse)} failed")
+    print(f"{ranks} ranks: gloo passes {passed[0]}, gradwire {passed[1]}; {len(worse)} failed"
+          + (f", see {log_path('gradwire', ranks)}" if worse else ""))
     return bool(worse)
 
 
