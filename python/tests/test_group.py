@@ -130,6 +130,12 @@ def test_scaled_sums():
             dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
             same(x, (combined(Op.SUM, everybody(torch.float64)) * float(factor)).to(dtype), f"premul_sum {dtype}")
     cases.refused("sums and averages only", dist.group.WORLD.allreduce, [torch.ones(2, dtype=torch.complex64)], Op.MAX)
+    one = torch.ones(1)  # torch's short forms
+    dist.group.WORLD.reduce(one, 0).wait()
+    assert gw.rank() or one.item() == n
+    dist.group.WORLD.broadcast(one, 0).wait()
+    dist.group.WORLD.allreduce(one, Op.MAX).wait()
+    assert one.item() == n
     x = torch.ones(n)
     cases.refused("avg", dist.all_reduce, x > 0, Op.AVG)  # a call that is refused leaves the group as it was
     dist.all_reduce(x)

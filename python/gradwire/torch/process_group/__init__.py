@@ -5,6 +5,7 @@
     works.py         a call under way: torch's Work, and its future
     elements.py      tensors and reductions as the library knows them
     calls.py         the calls of c10d, one by one
+    issuing.py       how a call runs: at once, in the background, coalesced
     sparse.py        the sum of sparse tensors
     watch.py         ranges for torch's profiler
     flight.py        the last calls, as torch's flight recorder writes them

@@ -1,18 +1,16 @@
 """The calls of c10d, by its names and with its arguments, each as one gw_call or a few."""
-import collections
 import ctypes
 
 import torch
 
 from gradwire._library import COLLECTIVE, CallTensor, GradwireError
-from gradwire.torch.process_group import sparse, watch
+from gradwire.torch.process_group import sparse
 from gradwire.torch.process_group.communicator import describe
 from gradwire.torch.process_group.elements import MOVES, Buffers, Reduction, same_type
+from gradwire.torch.process_group.issuing import Issuing
 from gradwire.torch.process_group.untraced import untraced
-from gradwire.torch.process_group.works import Apart, Together, Waiter, Work
 
 ANY_SOURCE = -1  # GW_ANY_SOURCE
-RECENT, SMALL = 256, 128  # works that are kept, and how many elements such a one has at most
 
 
 def listed(tensors):
@@ -33,14 +31,7 @@ def sizes(numbers):
 
 
 @untraced
-class Calls:
-    """`batch` are the works of a coalescing block. `recent` keeps small works for a while: one that only C++ refers to
-    loses its Python half and with it its methods, and Join hands such a work to DDP's reducer."""
-
-    def attach(self, communicator):
-        self.communicator, self.batch, self.recent = communicator, None, collections.deque(maxlen=RECENT)
-        self.waiter, self.apart = Waiter(f"gradwire rank {communicator.rank}"), Apart()
-
+class Calls(Issuing):
     # Collectives whose tensors have the same size on every rank.
 
     def allreduce(self, tensors, opts=None, *_):
@@ -53,15 +44,14 @@ class Calls:
         return self.in_place("allreduce_coalesced", "allreduce", tensors, opts, Reduction(opts))
 
     def allreduce_sparse(self, tensors, opts=None):
-        for tensor in tensors:
-            sparse.allreduce(self.communicator, tensor, Reduction(opts))
-        return self.finished("all_reduce", tensors)
+        return self.at_once("all_reduce", tensors, lambda: [
+            sparse.allreduce(self.communicator, tensor, Reduction(opts)) for tensor in tensors])
 
     def broadcast(self, tensors, opts=0, *_):
         return self.in_place("broadcast", "broadcast", listed(tensors), opts, MOVES, root_of(opts))
 
     def reduce(self, tensors, opts=0, op=None, *_):
-        reduction = Reduction(opts if op is None else op)
+        reduction = Reduction(opts if hasattr(opts, "reduceOp") else op)
         return self.in_place("reduce", "reduce", listed(tensors), opts, reduction, root_of(opts))
 
     def in_place(self, doing, collective, tensors, opts, reduction, root=-1):
@@ -257,51 +247,6 @@ class Calls:
     def barrier(self, opts=None, *_):
         return self.issue("barrier", [describe(COLLECTIVE["barrier"])], [], opts, Buffers("barrier"))
 
-    # How a call runs.
-
-    def issue(self, doing, calls, results, opts, buffers, source=None):
-        """Runs the calls at once if torch waits for them anyway; else starts them."""
-        communicator, messages = self.communicator, source is not None
-        communicator.count(messages)
-        deadline = seconds(opts)
-        if deadline:
-            for call in calls:
-                call.deadline_s = deadline
-        then = buffers.spread if buffers.copies else None
-        waiter = self.apart if messages else self.waiter
-        work = Work(communicator, doing, results, buffers.keep, then, waiter)
-        work.source = source
-        with watch.call(self, work):
-            if self.batch is None and not messages and not getattr(opts, "asyncOp", True):
-                communicator.run(calls, doing)
-                work.finish()
-                work.wait()
-            else:
-                communicator.start(calls, work)
-                if len(results) == 1 and results[0].numel() <= SMALL:
-                    self.recent.append(work)
-        if self.batch is not None:
-            self.batch.append(work)
-        return work
-
-    def finished(self, doing, results):
-        work = Work(self.communicator, doing, results)
-        work.finish()
-        return work
-
-    def together(self, doing, works, opts):
-        work = Together(self.communicator, doing, works, self.waiter)
-        if not getattr(opts, "asyncOp", True):
-            work.wait()
-        return work
-
-    def start_coalescing(self, *_):
-        self.batch = []
-
-    def end_coalescing(self, *_):
-        works, self.batch = self.batch or [], None
-        return Together(self.communicator, "coalesced", works, self.waiter)
-
     # Names of other versions of torch.
 
     all_gather_single = _allgather_base
@@ -309,10 +254,3 @@ class Calls:
     reduce_scatter_single = _reduce_scatter_base
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
     all_to_all_single = alltoall_base
-    _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
-
-
-def seconds(opts):
-    """The timeout of one call; 0: the group's."""
-    timeout = getattr(opts, "timeout", None)
-    return max(timeout.total_seconds(), 0.0) if timeout is not None else 0.0
