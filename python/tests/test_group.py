@@ -4,6 +4,7 @@ import datetime
 import functools
 import importlib.util
 import itertools
+import os
 import tempfile
 import time
 
@@ -378,6 +379,23 @@ def test_one_group_after_another_over_one_store():
         dist.all_reduce(x, async_op=True)
         dist.destroy_process_group()
         assert x.tolist() == [gw.size()] * (size + 1)  # the end of a group completes its calls
+
+
+@in_a_group
+def test_a_forked_child():
+    """It is no rank: it may not communicate, and its end means nothing to the group."""
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # there is a thread that waits, too
+    if (child := os.fork()) == 0:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except gw.GradwireError as error:
+            dist.destroy_process_group()
+            os._exit(f"forked from rank {gw.rank()} " not in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == gw.size()
 
 
 @in_a_group

@@ -13,6 +13,7 @@ from gradwire.torch.process_group.untraced import untraced
 
 NO_TIMEOUT = datetime.timedelta(0)
 FIRST_SLEEP, LONGEST_SLEEP = 20e-6, 1e-3  # seconds between two looks at a request that has a timeout
+LAST_CALLBACK = 30  # seconds that the end of a group waits for callbacks of futures
 
 
 @untraced
@@ -199,7 +200,7 @@ class Waiter:
         """Ends the thread when it has completed everything."""
         if self.thread is not None and not self.is_current():
             self.queue.put(None)
-            self.thread.join()
+            self.thread.join(LAST_CALLBACK)
             self.thread = None
 
 
