@@ -223,6 +223,15 @@ def test_tensors_in_any_order_of_memory():
     weight = torch.nn.Parameter(torch.full((3, 2), float(me)))
     dist.broadcast(weight, n - 1)
     assert weight.requires_grad and weight.tolist() == [[n - 1] * 2] * 3
+    with torch.inference_mode():
+        parts = [torch.empty(2) for _ in range(n)]
+        work = dist.all_gather(parts, torch.full((2,), float(me)), async_op=True)
+    work.wait()
+    assert [part[0].item() for part in parts] == list(range(n))
+    leaf = torch.nn.Parameter(torch.zeros(6, 2)[::2])  # which has to be copied, and takes part in autograd
+    dist.broadcast(leaf if me else leaf.detach().fill_(3), 0)
+    (leaf * leaf).sum().backward()
+    assert leaf.grad.tolist() == [[6] * 2] * 3
     conjugate = torch.tensor([1 + 2j]).conj()
     dist.group.WORLD.allreduce([conjugate]).wait()
     assert conjugate.tolist() == [n * (1 - 2j)]

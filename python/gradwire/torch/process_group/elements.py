@@ -93,9 +93,10 @@ class Buffers:
         return line
 
     def spread(self):
-        with torch.no_grad():
+        """In inference mode, in which tensors of every mode may be written."""
+        with torch.inference_mode():
             for tensor, line in self.copies:
-                tensor.detach().copy_(line.view(tensor.shape))
+                tensor.copy_(line.view(tensor.shape))
 
 
 def new(like, shape):

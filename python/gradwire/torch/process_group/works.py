@@ -131,8 +131,7 @@ class Work(dist._Work):
             return
         if self.error is None and self.then is not None:
             try:
-                with torch.no_grad():
-                    self.then()
+                self.then()
             except Exception as error:
                 self.error = error
         self.communicator.pending.discard(self)
