@@ -48,11 +48,12 @@ class Communicator:
                     raise self.error(status, doing)
 
     def start(self, calls, work):
-        """Starts the calls; their requests are the work's. If one cannot start, those before it go on."""
+        """Starts the calls; their requests are the work's, whose turn is held, so that nobody takes the first ones for
+        all. If one cannot start, those before it go on."""
         self.check_process(work.doing)
         if len(self.pending) >= self.many:
             self.prune()
-        with self.lock:
+        with self.lock, work.turn:
             comm = self.living(work.doing)
             for call in calls:
                 call.deadline_s = call.deadline_s or self.deadline
