@@ -1,7 +1,6 @@
 """Compiled models train to the parameters of one process that is not compiled, in one graph."""
 import contextlib
 import gc
-import os
 import unittest.mock
 import warnings
 
@@ -277,6 +276,4 @@ def test_the_python_reducer_of_ddp():
     dist.destroy_process_group()
 
 
-if os.environ.get("GRADWIRE_NO_C10D"):
-    del test_the_process_group
 cases.run(globals())
