@@ -128,6 +128,10 @@ with_torch_2() {
     for ranks in 2 4; do
         for family in optimizer hook group; do product "$ranks" "$family"; done
     done
+    for family in optimizer hook group; do
+        check "without communication the product fails: $family" env GRADWIRE_PRODUCT_NEGATIVE=1 timeout 1800 \
+            "$build/gradwire" run -n 2 --no-prefix --deadline 60 -- "$python" -m tests.product "$family"
+    done
 }
 full() {
     local ranks

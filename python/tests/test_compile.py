@@ -1,6 +1,7 @@
 """Compiled models train to the parameters of one process that is not compiled, in one graph."""
 import contextlib
 import gc
+import os
 import unittest.mock
 import warnings
 

@@ -81,7 +81,7 @@ def lies_dense(tensor):
 
 
 def check_parameter(slot):
-    if slot.parameter.dtype not in DTYPES or not slot.parameter.dtype.is_floating_point:
+    if not slot.parameter.is_complex() and not (slot.parameter.dtype in DTYPES and slot.parameter.is_floating_point()):
         raise GradwireError(f'parameter "{slot.name}" is of type {slot.parameter.dtype}, whose gradients cannot be '
                             "combined", "UNSUPPORTED")
     if not lies_dense(slot.parameter):
@@ -170,6 +170,7 @@ def entries(slots, flags):
     for slot in slots:
         p = slot.parameter
         matrix = p.dim() >= 2 and p.numel() > 0
-        rows.append((slot.name, slot.view, p if p.device.type == "cpu" else None, p.shape[0] if matrix else 0,
+        numbers = torch.view_as_real(slot.view) if p.is_complex() else slot.view
+        rows.append((slot.name, numbers, p if p.device.type == "cpu" else None, p.shape[0] if matrix else 0,
                      p.dim() < 2))
     return rows
