@@ -5,6 +5,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "strategy/combine.h"
 #include "strategy/strategy.h"
 
 #define DEFAULTS "arch=auto sync=bsp compress=none schedule=wfbp transport=auto"
@@ -398,8 +399,38 @@ static void flags_and_bytes(void) {
     CHECK_STR("it: size cannot be \"auto\" (allowed: 0 to 8388608G)", param_error(&bytes, "auto"));
 }
 
-TEST_MAIN(CASE(reads_lines), CASE(all_combinations_round_trip), CASE(registries_are_sound),
-          CASE(refuses_with_a_sentence), CASE(refuses_long_input), CASE(failure_leaves_the_output_alone),
-          CASE(overlays_axis_by_axis), CASE(flag_before_environment_before_file), CASE(names_the_origin_of_a_mistake),
-          CASE(refuses_the_impossible), CASE(answers_by_type), CASE(print_cuts_like_snprintf),
-          CASE(numbers_read_back_exactly), CASE(flags_and_bytes))
+/* Settings that would do nothing, or harm, in a training step. */
+static void refuses_what_has_no_meaning(void) {
+    static const struct {
+        const char *line, *part; /* of the sentence; NULL: it is possible */
+    } lines[] = {
+        {"compress=powersgd:feedback=none", "powersgd is nothing without the residual"},
+        {"compress=dgc:feedback=none", "dgc is nothing without the residual"},
+        {"compress=topk:feedback=none", NULL},
+        {"compress=fp16:feedback=both", "there is no owner that encodes again"},
+        {"compress=fp16:feedback=worker", NULL},
+        {"compress=topk:feedback=both", NULL},
+        {"sync=periodic compress=dgc", "use momentum=0"},
+        {"sync=periodic compress=dgc:momentum=0", NULL},
+        {"sync=periodic:momentum=0.5", "outer=0 makes none"},
+        {"sync=periodic:outer=0.7,momentum=0.5", NULL},
+        {"arch=ps sync=asp compress=terngrad:shared", "leave shared out"},
+        {"arch=ps sync=bsp compress=terngrad:shared", NULL},
+        {"arch=ps sync=asp compress=terngrad", NULL},
+    };
+    gw_reducer_facts facts = {.world = 4, .updates = true};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        gw_strategy strategy;
+        gw_error error = {.rank = -1};
+        CHECK_EQ(GW_OK, gw_strategy_parse(lines[i].line, &strategy, &error));
+        CHECK_EQ(lines[i].part ? GW_UNSUPPORTED : GW_OK, gw_strategy_check_step(&strategy, &facts, &error));
+        CHECK(!lines[i].part || strstr(error.text, lines[i].part));
+        if (lines[i].part && !strstr(error.text, lines[i].part)) printf("    %s: %s\n", lines[i].line, error.text);
+    }
+}
+
+TEST_MAIN(CASE(refuses_what_has_no_meaning), CASE(reads_lines), CASE(all_combinations_round_trip),
+          CASE(registries_are_sound), CASE(refuses_with_a_sentence), CASE(refuses_long_input),
+          CASE(failure_leaves_the_output_alone), CASE(overlays_axis_by_axis), CASE(flag_before_environment_before_file),
+          CASE(names_the_origin_of_a_mistake), CASE(refuses_the_impossible), CASE(answers_by_type),
+          CASE(print_cuts_like_snprintf), CASE(numbers_read_back_exactly), CASE(flags_and_bytes))

@@ -12,7 +12,7 @@ static void add(gw_route *route, gw_hop_group group, gw_hop_kind kind, bool seco
  * link between them. */
 static bool by_hosts(const gw_route_request *r) {
     int least, most;
-    bool asked = strcmp(r->arch, "hierarchical") == 0 || strcmp(r->arch, "auto") == 0;
+    bool asked = strcmp(r->arch, "hierarchical") == 0 || (strcmp(r->arch, "auto") == 0 && !r->needs_whole);
     if (!asked || !r->topology->host_of || gw_topology_hosts(r->topology) < 2) return false;
     gw_topology_local_sizes(r->topology, &least, &most);
     return most > 1;

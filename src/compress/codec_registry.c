@@ -98,6 +98,10 @@ const char *gw_codec_refuses(const gw_codec_setup *setup, const gw_codec_tensor 
     return setup->codec->refuses ? setup->codec->refuses(setup, tensor, world) : NULL;
 }
 
+bool gw_codec_has_need(const gw_codec_setup *setup, gw_codec_needs need) {
+    return setup->codec->needs && (setup->codec->needs(setup) & need);
+}
+
 uint32_t gw_codec_rounds(const gw_codec_setup *setup) { return setup->codec->rounds ? setup->codec->rounds(setup) : 1; }
 
 bool gw_codec_merges(const gw_codec_setup *setup) {

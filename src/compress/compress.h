@@ -103,6 +103,14 @@ typedef struct gw_codec_state {
     uint64_t born; /* step of the first encoding (warm-up counts from it); UINT64_MAX: none yet */
 } gw_codec_state;
 
+/* What a setup needs beyond values to encode. */
+typedef enum gw_codec_needs {
+    GW_NEEDS_WHOLE_TENSOR = 1, /* the encoder has a tensor's whole gradient: it clips by its norm (dgc) */
+    GW_NEEDS_GRADIENTS = 2,    /* values are gradients: it keeps a momentum, which has no meaning over differences of
+                                  weights (dgc) */
+    GW_NEEDS_SAME_STEP = 4,    /* all ranks encode the same step, and agree on something first (terngrad:shared) */
+} gw_codec_needs;
+
 struct gw_codec {
     gw_technique technique;          /* of the compress axis; first member, so that a cast converts between the two */
     bool identity;                   /* payloads are the values: an ordinary reduction gives the same, for any type */
@@ -120,6 +128,7 @@ struct gw_codec {
     /* The setup with which an owner encodes the sum; NULL: the same setup. */
     gw_codec_setup (*second)(const gw_codec_setup *first);
     uint32_t (*rounds)(const gw_codec_setup *setup); /* NULL: one */
+    unsigned (*needs)(const gw_codec_setup *setup);  /* of gw_codec_needs; NULL: nothing */
     /* The longest payload of a round; the length of every payload where the codec merges. */
     size_t (*bound)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range);
     /* Encodes v (range.count floats). Needs capacity >= bound; if `least` is not 0, sends as much as fits. */
@@ -180,6 +189,7 @@ gw_codec_setup gw_codec_exact(const gw_codec_setup *setup);
 /* Why the tensor is not supported, as the end of a sentence; NULL: it is supported. */
 const char *gw_codec_refuses(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world);
 uint32_t gw_codec_rounds(const gw_codec_setup *setup);
+bool gw_codec_has_need(const gw_codec_setup *setup, gw_codec_needs need);
 bool gw_codec_merges(const gw_codec_setup *setup);
 /* Whether a state is needed, and whether it holds a residual. */
 bool gw_codec_stateful(const gw_codec_setup *setup);

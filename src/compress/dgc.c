@@ -79,6 +79,11 @@ static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_cod
     return gw_sparse_take_off(setup, range, state, payload);
 }
 
+static unsigned needs(const gw_codec_setup *setup) {
+    return (setup->value[PARAM_CLIP] > 0 ? GW_NEEDS_WHOLE_TENSOR : 0) |
+           (setup->value[PARAM_MOMENTUM] > 0 ? GW_NEEDS_GRADIENTS : 0);
+}
+
 static gw_codec_setup second(const gw_codec_setup *first) {
     gw_codec_setup topk = gw_codec_default(&gw_codec_topk);
     topk.value[0] = first->value[PARAM_RATIO];
@@ -96,6 +101,7 @@ const gw_codec gw_codec_dgc = {
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .second = second,
+    .needs = needs,
     .bound = bound,
     .encode = encode,
     .decode_add = gw_sparse_decode_add,

@@ -227,6 +227,8 @@ static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *
     else merge_codes(into, from, bytes, sign_bits(code_bits(setup, call->world)));
 }
 
+static unsigned needs(const gw_codec_setup *setup) { return is_shared(setup) ? GW_NEEDS_SAME_STEP : 0; }
+
 /* An owner encodes the sum with its own scale, since nothing is added to that payload. */
 static gw_codec_setup second(const gw_codec_setup *first) {
     gw_codec_setup alone = *first;
@@ -246,6 +248,7 @@ const gw_codec gw_codec_terngrad = {
     .refuses = refuses,
     .second = second,
     .rounds = rounds,
+    .needs = needs,
     .bound = bound,
     .encode = encode,
     .decode_add = decode_add,

@@ -111,6 +111,8 @@ static gw_status check_kept(const gw_strategy *s, const gw_reducer_facts *facts,
 
 static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts, const gw_sync *sync, gw_error *error) {
     const char *name = sync->technique.name;
+    const char *why = sync->refuses ? sync->refuses(s->axes[GW_AXIS_SYNC].values) : NULL;
+    if (why) return gw_fail(error, GW_UNSUPPORTED, "sync=%s: %s", name, why);
     if (sync->rule && !gw_strategy_is(s, GW_AXIS_ARCH, "ps"))
         return gw_fail(error, GW_UNSUPPORTED,
                        "sync=%s: somebody has to keep the weights while workers come and go at their own pace: use "
@@ -128,6 +130,32 @@ static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts,
     return GW_OK;
 }
 
+/* Settings that would do nothing, or harm. */
+static gw_status check_codec(const gw_strategy *s, const gw_codec_setup *setup, const gw_sync *sync, gw_error *error) {
+    const char *name = s->axes[GW_AXIS_COMPRESS].technique->name;
+    if (setup->codec->compensates && setup->feedback == GW_FEEDBACK_NONE)
+        return gw_fail(
+            error, GW_UNSUPPORTED,
+            "compress=%s:feedback=none: %s is nothing without the residual that it keeps: leave feedback out", name,
+            name);
+    if (setup->feedback == GW_FEEDBACK_BOTH && gw_codec_merges(setup) && !gw_strategy_servers(s))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s:feedback=both: payloads are reduced in flight, so there is no owner that encodes "
+                       "again and could keep a residual: use feedback=worker",
+                       name);
+    if (sync->local && gw_codec_has_need(setup, GW_NEEDS_GRADIENTS))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s with sync=%s: its momentum is that of gradients, and differences of weights travel "
+                       "here: use momentum=0",
+                       name, sync->technique.name);
+    if (sync->rule && gw_codec_has_need(setup, GW_NEEDS_SAME_STEP))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s:shared with sync=%s: ranks agree on a scale first, and here they are in different "
+                       "steps: leave shared out",
+                       name, sync->technique.name);
+    return GW_OK;
+}
+
 gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *facts, gw_error *error) {
     const gw_sync *sync = gw_sync_of(s->axes[GW_AXIS_SYNC].technique);
     const gw_policy *policy = gw_policy_of(s->axes[GW_AXIS_SCHEDULE].technique);
@@ -138,6 +166,7 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *f
     if (!status && gw_strategy_is(s, GW_AXIS_ARCH, "ps")) status = check_kept(s, facts, sync, policy, error);
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
+    if (!status) status = check_codec(s, &setup, sync, error);
     if (status) return status;
     if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
         return gw_fail(error, GW_UNSUPPORTED,

@@ -17,6 +17,13 @@ static bool exchanges(const double *values, uint64_t step) {
 
 static bool keeps_momentum(const double *values) { return values[OUTER] > 0; }
 
+#define MOMENTUM_PRESET 0.9
+
+static const char *refuses(const double *values) {
+    bool set = values[MOMENTUM] < MOMENTUM_PRESET || values[MOMENTUM] > MOMENTUM_PRESET;
+    return values[OUTER] > 0 || !set ? NULL : "momentum is that of the outer step, and outer=0 makes none";
+}
+
 static void leave(const double *values, uint64_t step, gw_sync_tensor *t) {
     if (!local(values, step)) return;
     if (!t->anchored) memcpy(t->anchor, t->weights, t->count * sizeof(float));
@@ -68,7 +75,7 @@ const gw_sync gw_sync_periodic = {
                                                 .about = "rate of an outer Nesterov step, 0.7 in DiLoCo; 0: none"},
                                                {.name = "momentum",
                                                 .kind = GW_PARAM_NUMBER,
-                                                .preset = 0.9,
+                                                .preset = MOMENTUM_PRESET,
                                                 .lowest = 0,
                                                 .highest = 1,
                                                 .about = "momentum of the outer step"},
@@ -78,6 +85,7 @@ const gw_sync gw_sync_periodic = {
     .local = true,
     .keeps_anchor = true,
     .keeps_momentum = keeps_momentum,
+    .refuses = refuses,
     .exchanges = exchanges,
     .leave = leave,
     .arrive = arrive,

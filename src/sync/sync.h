@@ -47,7 +47,8 @@ typedef struct gw_sync {
     bool local;        /* every rank runs its own optimiser: between exchanges their weights differ */
     bool keeps_anchor;
     bool travels_apart; /* the exchanged values need memory of their own, not that of the gradient */
-    bool (*keeps_momentum)(const double *values);            /* NULL: no */
+    bool (*keeps_momentum)(const double *values); /* NULL: no */
+    const char *(*refuses)(const double *values); /* why these values have no meaning; NULL: they have, all of them */
     bool (*exchanges)(const double *values, uint64_t step);  /* NULL: in every step */
     bool (*runs_ahead)(const double *values, uint64_t step); /* the next forward pass does not wait. NULL: never */
     void (*leave)(const double *values, uint64_t step, gw_sync_tensor *tensor); /* NULL: nothing to do */
