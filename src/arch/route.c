@@ -38,10 +38,9 @@ static void coded(gw_route *route, const gw_route_request *r) {
     if (r->splits) add(route, GW_GROUP_LANE, second, true);
 }
 
-/* A codec has no meaning for a rank without peers, nor inside a host where only links between hosts are to be
- * relieved. */
+/* A codec has no meaning inside a host where only links between hosts are to be relieved. */
 static bool codec_applies(const gw_route_request *r) {
-    if (!r->codec || r->topology->world < 2) return false;
+    if (!r->codec) return false;
     bool asked_by_hosts = strcmp(r->arch, "hierarchical") == 0;
     return !(asked_by_hosts && r->topology->host_of && gw_topology_hosts(r->topology) == 1);
 }
@@ -50,6 +49,7 @@ gw_route gw_route_of(const gw_route_request *r) {
     gw_route route = {.flat = false};
     if (r->factors) add(&route, GW_GROUP_ALL, GW_HOP_FACTORS, false);
     else if (r->servers) add(&route, GW_GROUP_SERVERS, GW_HOP_PUSH_PULL, false);
+    else if (r->topology->world == 1) return route;
     else if (codec_applies(r)) coded(&route, r);
     else if (!r->splits) add(&route, GW_GROUP_ALL, GW_HOP_ALLREDUCE, false);
     else if (r->sums_in_type && by_hosts(r)) in_two_levels(&route, GW_HOP_REDUCE_SCATTER, GW_HOP_ALLGATHER);

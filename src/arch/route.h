@@ -36,7 +36,7 @@ typedef struct gw_hop {
 
 typedef struct gw_route {
     gw_hop hops[GW_HOPS_MAX];
-    int count;
+    int count; /* 0: a rank without peers, whose values are the result */
     bool flat; /* lanes: one, of all ranks */
     bool coded;
 } gw_route;

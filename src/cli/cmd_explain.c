@@ -218,6 +218,10 @@ static void print_routes(const outcome *o) {
     char bytes[GW_UNIT_TEXT], text[80];
     for (int i = 0; i < o->route_count; i++) {
         const route_use *r = &o->routes[i];
+        if (r->route.count == 0) {
+            puts("nothing travels: a rank without peers");
+            continue;
+        }
         gw_bytes_format(r->bytes, bytes);
         printf("route of %d bucket%s (%s), and what rank 0 sends at most, unless ranks of a host share memory:\n",
                r->buckets, r->buckets == 1 ? "" : "s", bytes);
@@ -254,7 +258,7 @@ static void print_route_json(const route_use *r, bool follows) {
     char text[80];
     printf("%s{\"buckets\": %d, \"bytes\": %zu, \"hops\": [", follows ? ", " : "", r->buckets, r->bytes);
     for (int h = 0; h < r->route.count; h++)
-        printf("%s{\"hop\": \"%s\", \"sent_bytes\": %zu}", h ? ", " : "", gw_hop_text(&r->route, h, text, sizeof text),
+        printf("%s{\"hop\": \"%s\", \"sends\": %zu}", h ? ", " : "", gw_hop_text(&r->route, h, text, sizeof text),
                r->sent[h]);
     fputs("]}", stdout);
 }

@@ -89,9 +89,10 @@ static saved_head head_of(const gw_codec_state *state) {
                         .own_count = state->own_count};
 }
 
+/* Reads only what never changes: a driver may be encoding. */
 size_t gw_codec_state_saved_bytes(const gw_codec_state *state) {
-    saved_head head = head_of(state);
-    return sizeof head + (head.residual_count + head.own_count) * sizeof(float);
+    uint64_t residual = state->residual ? gw_stripes_count(&state->covers) : 0;
+    return sizeof(saved_head) + (residual + state->own_count) * sizeof(float);
 }
 
 void gw_codec_state_save(const gw_codec_state *state, void *bytes) {
@@ -137,8 +138,10 @@ static bool fits(const gw_codec_state *state, const saved_head *saved, size_t le
         saved->end > saved->tensor_count || saved->length == 0 || saved->period < saved->length ||
         saved->shift >= saved->period)
         return false;
-    bool residual = saved->residual_count == (state->residual ? gw_stripes_count(&covers) : 0);
     uint64_t mine = gw_stripes_count(&state->covers), theirs = gw_stripes_count(&covers);
+    bool keeps = state->residual != NULL || mine == 0; /* a state of no elements fits every codec */
+    bool residual =
+        saved->residual_count == 0 ? theirs == 0 || !state->residual : saved->residual_count == theirs && keeps;
     bool by_element = saved->own_count == theirs && state->own_count == mine;
     bool own = saved->own_count == 0 || by_element || saved->own_count == state->own_count;
     return residual && own && length == sizeof *saved + (saved->residual_count + saved->own_count) * sizeof(float);

@@ -39,9 +39,10 @@ static void take_turn(gw_step_engine *s, gw_transfer *transfer, bool second) {
     if (last->group == GW_GROUP_HOST && last->second == second) transfer->turn = s->next_turn++;
 }
 
-/* The second half of a route that cannot be cut. */
+/* There are no peers, or it is the second half of a route that cannot be cut. */
 static bool half_is_empty(const gw_transfer *transfer) {
-    return transfer->second && !transfer->route.hops[transfer->route.count - 1].second;
+    const gw_route *route = &transfer->route;
+    return route->count == 0 || (transfer->second && !route->hops[route->count - 1].second);
 }
 
 void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, gw_error *error) {

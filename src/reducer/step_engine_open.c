@@ -46,7 +46,7 @@ size_t gw_step_engine_flat_bytes(const gw_step_engine_config *c) {
     for (int i = 1; i < c->count; i++) {
         const gw_reducer_tensor *t = &c->tensors[i - 1], *next = &c->tensors[i];
         bool follows = (uint8_t *)t->gradient + t->count * gw_dtype_bytes(t->dtype) == (uint8_t *)next->gradient;
-        scattered |= !follows && t->dtype == next->dtype && !gw_transfers_encode(c, t) && !c->servers;
+        scattered |= !follows && t->dtype == next->dtype && gw_transfers_may_pack(c, t);
     }
     return scattered ? lay_out_flat(c, NULL) : 0;
 }

@@ -28,6 +28,12 @@ static gw_route route_of(const gw_step_engine_config *c, gw_dtype dtype, bool fa
     return gw_route_of(&request);
 }
 
+/* Under arch=hierarchical values travel as they are when only ranks of one host are left. */
+bool gw_transfers_may_pack(const gw_step_engine_config *c, const gw_reducer_tensor *tensor) {
+    bool codec = !c->codec.codec->identity && tensor->dtype == GW_F32;
+    return !c->servers && (!codec || strcmp(c->arch, "hierarchical") == 0);
+}
+
 bool gw_transfers_encode(const gw_step_engine_config *c, const gw_reducer_tensor *tensor) {
     if (c->servers) return !c->codec.codec->identity && tensor->dtype == GW_F32;
     return route_of(c, tensor->dtype, false).coded;
@@ -126,6 +132,7 @@ static gw_status open_coded(gw_step_engine *s, gw_error *error) {
 
 gw_status gw_transfers_prepare(gw_step_engine *s, gw_error *error) {
     const gw_step_engine_config *c = &s->config;
+    s->turn = s->next_turn = 0; /* those of a former team may not have been used up */
     if (c->servers) return GW_OK;
     gw_route f32 = route_of(c, GW_F32, false);
     bool flat = f32.coded ? f32.flat : f32.count < GW_HOPS_MAX;
@@ -250,7 +257,7 @@ static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
     transfer->dtype = t->what.dtype;
     transfer->factored = t->factors ? t : NULL;
     transfer->route = route_of(&s->config, t->what.dtype, t->factors != NULL);
-    if (transfer->factored || s->config.servers) return GW_OK;
+    if (transfer->factored || s->config.servers || transfer->route.count == 0) return GW_OK;
     bool lanes = transfer->route.coded || transfer->route.count == GW_HOPS_MAX;
     if (lanes) status = open_lanes(s, bucket, error);
     if (status) return status;
