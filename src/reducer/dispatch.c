@@ -5,11 +5,6 @@
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 
-static uint8_t *range_data(const gw_step_engine *s, const gw_tensor_range *range) {
-    const gw_step_engine_tensor *t = &s->tensors[range->tensor];
-    return (uint8_t *)t->view.travels + range->first * gw_dtype_bytes(t->what.dtype);
-}
-
 static uint8_t *flat_data(const gw_step_engine *s, const gw_tensor_range *range) {
     const gw_step_engine_tensor *t = &s->tensors[range->tensor];
     return (uint8_t *)s->config.flat + t->offset + range->first * gw_dtype_bytes(t->what.dtype);
@@ -19,8 +14,8 @@ static void pack(gw_step_engine *s, int bucket, bool back) {
     const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
     for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
         size_t bytes = ranges[i].count * gw_dtype_bytes(s->transfers[bucket].dtype);
-        if (back) memcpy(range_data(s, &ranges[i]), flat_data(s, &ranges[i]), bytes);
-        else memcpy(flat_data(s, &ranges[i]), range_data(s, &ranges[i]), bytes);
+        if (back) memcpy(gw_transfers_range(s, &ranges[i]), flat_data(s, &ranges[i]), bytes);
+        else memcpy(flat_data(s, &ranges[i]), gw_transfers_range(s, &ranges[i]), bytes);
     }
 }
 

@@ -131,6 +131,8 @@ gw_status gw_transfers_team(const gw_step_engine_config *config, uint32_t id, gw
 bool gw_transfers_may_pack(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
 /* Whether the strategy's codec encodes a tensor. */
 bool gw_transfers_encode(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
+/* Where the values of a range are in its tensor. */
+uint8_t *gw_transfers_range(const gw_step_engine *step_engine, const gw_tensor_range *range);
 /* How many team ids they need at most; the one for the factors of a tensor. */
 uint32_t gw_transfers_teams(const gw_step_engine_config *config, size_t buckets_most);
 uint32_t gw_transfers_factor_team(const gw_step_engine_config *config, int tensor);

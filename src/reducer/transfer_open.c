@@ -154,7 +154,7 @@ void gw_transfers_release(gw_step_engine *s) {
 
 /* Buckets. */
 
-static uint8_t *range_data(const gw_step_engine *s, const gw_tensor_range *range) {
+uint8_t *gw_transfers_range(const gw_step_engine *s, const gw_tensor_range *range) {
     const gw_step_engine_tensor *t = &s->tensors[range->tensor];
     return (uint8_t *)t->view.travels + range->first * gw_dtype_bytes(t->what.dtype);
 }
@@ -163,7 +163,8 @@ static bool lies_together(const gw_step_engine *s, int bucket) {
     const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
     for (int i = 1; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
         size_t element = gw_dtype_bytes(s->tensors[ranges[i - 1].tensor].what.dtype);
-        if (range_data(s, &ranges[i - 1]) + ranges[i - 1].count * element != range_data(s, &ranges[i])) return false;
+        if (gw_transfers_range(s, &ranges[i - 1]) + ranges[i - 1].count * element != gw_transfers_range(s, &ranges[i]))
+            return false;
     }
     return true;
 }
@@ -176,7 +177,7 @@ static void bind_dense(gw_step_engine *s, int bucket) {
     transfer->copies = !lies_together(s, bucket);
     transfer->data = transfer->copies
                          ? (uint8_t *)s->config.flat + first->offset + ranges[0].first * gw_dtype_bytes(transfer->dtype)
-                         : range_data(s, &ranges[0]);
+                         : gw_transfers_range(s, &ranges[0]);
 }
 
 static gw_status open_lanes(gw_step_engine *s, int bucket, gw_error *error) {
@@ -213,7 +214,7 @@ static void find_values(gw_step_engine *s, int bucket, int lane, float **values)
     float *at = transfer->by_lane ? transfer->by_lane + (size_t)lane * transfer->lane_room : NULL;
     for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
         gw_stripes has = gw_owners_in_lanes(&s->coded[ranges[i].tensor].owners, lane, lane + 1);
-        values[i] = at ? at : (float *)(void *)range_data(s, &ranges[i]);
+        values[i] = at ? at : (float *)(void *)gw_transfers_range(s, &ranges[i]);
         if (at)
             at += gw_stripes_place(&has, ranges[i].first + ranges[i].count) - gw_stripes_place(&has, ranges[i].first);
     }
