@@ -1,6 +1,7 @@
-"""Calls as torch's tools see them: a range of the profiler with the name "gradwire:all_reduce", from the call to its
-end, and an entry of the flight recorder."""
+"""Calls as torch's tools see them: a range of the profiler with the name "gradwire:all_reduce", from the call until its
+caller has waited for it, and an entry of the flight recorder."""
 import contextlib
+import threading
 
 import torch
 
@@ -28,4 +29,17 @@ def recorded(work):
     if work.done:
         record.__exit__(None, None, None)
     else:
-        record._call_end_callbacks_on_future(work.get_future())
+        work.range = Range(record)
+
+
+class Range:
+    """Of a call under way. It ends in the thread that began it: torch crashes now and then if another thread ends a
+    range while the profiler stops."""
+
+    def __init__(self, record):
+        self.record, self.thread = record, threading.get_ident()
+
+    def end(self):
+        if self.record is not None and self.thread == threading.get_ident():
+            self.record, record = None, self.record
+            record.__exit__(None, None, None)

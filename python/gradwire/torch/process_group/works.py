@@ -26,11 +26,13 @@ class Work(dist._Work):
         self.communicator, self.doing, self.results = communicator, doing, results
         self.keep, self.then, self.waiter, self.ended = keep, then, waiter, None
         self.requests, self.turn, self.done, self.error = [], threading.Lock(), False, None
-        self.future, self.unset, self.source = None, [], None
+        self.future, self.unset, self.source, self.range = None, [], None, None
 
     def wait(self, timeout=NO_TIMEOUT):
         if not self.done:
             self.complete(timeout.total_seconds() if timeout > NO_TIMEOUT else None)
+        if self.range is not None:
+            self.range.end()
         if self.error is not None:
             raise self.error
         return True
