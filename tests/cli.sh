@@ -114,6 +114,7 @@ check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "bench codec: a codec that is none" 2 "" "~feedback cannot be" gradwire bench codec onebit:feedback=maybe
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
+check "explain: more hosts than ranks" 2 "" "~4 ranks cannot be placed on 9 hosts" gradwire explain -n 4 --hosts 9
 # arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
 vgg16_sends() { # RANKS BATCH
     gradwire explain arch=sfb --json --model <(printf 'input 1 1 25088\ndense 4096 nobias\ndense 4096 nobias\ndense 1000 nobias\n') \

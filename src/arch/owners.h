@@ -2,9 +2,9 @@
  *
  * Elements are dealt out in stripes to the lanes in turn, and within a lane to the hosts in turn, from those that the
  * tensor's key decides. So every slice of a tensor has work for all owners, and tensors of a model do not all begin at
- * the same one. A lane is one rank of every host. There are as many lanes as the largest host has
- * ranks; on a host with fewer, a rank has several neighbouring lanes. Without hosts (flat) there is one lane, and every
- * rank is a host of its own.
+ * the same one. A lane is one rank of every host. There are as many lanes as the largest host has ranks; on a host with
+ * fewer, a rank has several neighbouring lanes. Without hosts (flat) there is one lane, and every rank is a host of its
+ * own.
  *
  * Nothing here depends on how a schedule cuts or fuses, so state that belongs to an owner stays where it is when
  * buckets change. Pure. */

@@ -28,7 +28,10 @@ gw_status gw_job_layout(int ranks, int hosts, const char *links, int *order, int
     gw_status status = links ? gw_doctor_read(links, &table, error) : GW_OK;
     if (status) return status;
     if (hosts == 0) hosts = table.count < ranks ? table.count : ranks;
-    if (links && hosts > table.count)
+    if (hosts > ranks)
+        status = gw_fail(error, GW_INVALID, "%d ranks cannot be placed on %d hosts: --hosts must not exceed --ranks",
+                         ranks, hosts);
+    else if (links && hosts > table.count)
         status = gw_fail(error, GW_INVALID, "%s knows %d hosts, not %d", links, table.count, hosts);
     if (!status) status = spread(ranks, hosts, &table, order, host_of, topology, error);
     gw_doctor_table_free(&table);
