@@ -189,7 +189,13 @@ static void coll_reduce(machine *m, const party *p, size_t from, size_t length, 
 static void coll_part(machine *m, const party *p, int lane) {
     const gw_action *own = p->step[lane];
     size_t from, length, size = (size_t)p->size;
+    const size_t *counts = m->members[p->at[lane]->rank].plan.request.counts;
     gw_part(own->task == GW_SHM_TASK_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
+    if (own->by_counts) {
+        length = counts[lane];
+        from = 0;
+        for (int l = 0; l < lane; l++) from += counts[l];
+    }
     switch (own->task) {
     case GW_SHM_TASK_ALLREDUCE: coll_reduce(m, p, from, length, lane, true); break;
     case GW_SHM_TASK_REDUCE_SCATTER:

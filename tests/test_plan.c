@@ -271,11 +271,7 @@ static setting draw_setting(const gw_plan_builder *builder, gw_collective collec
     bool uneven = collective == GW_COLL_REDUCE_SCATTER || collective == GW_COLL_ALLGATHER ||
                   collective == GW_COLL_GATHER || collective == GW_COLL_SCATTER;
     if (uneven && draw(&state, 2)) {
-        size_t total = draw(&state, 200), offset;
-        for (int r = 0; r < world; r++) {
-            if (builder == &gw_plan_direct) gw_part(total, world, r, &offset, &counts[r]);
-            else counts[r] = draw(&state, 3) ? draw(&state, 40) : 0;
-        }
+        for (int r = 0; r < world; r++) counts[r] = draw(&state, 3) ? draw(&state, 40) : 0;
         s.request.counts = counts;
         s.request.count = 0;
     }

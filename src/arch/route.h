@@ -52,6 +52,9 @@ typedef struct gw_route_request {
 } gw_route_request;
 
 gw_route gw_route_of(const gw_route_request *request);
+/* Hops of different buckets overlap, those of one bucket do not: tensors with more bytes than this are cut. 0: the
+ * route is one plan in each half, which pipelines by itself. */
+size_t gw_route_piece_bytes(const gw_route *route);
 /* "reduce-scatter in each host"; returns text. */
 const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size);
 

@@ -310,6 +310,7 @@ static void start_coll(gw_op *op, gw_stream_state *stream, const gw_action *acti
     task.number = op->number;
     task.in = address(op, &action->src);
     task.out = coll_out(op, action);
+    if (action->by_counts) task.counts = op->counts;
     gw_shm_coll_start(op->team->coll, &task);
     if (op->engine->trace) stream->coll_at = gw_trace_now(op->engine->trace);
     gw_op_coll_begun(op, stream);

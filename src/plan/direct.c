@@ -4,8 +4,8 @@
  * Cost: no message; all-reduce reads p*n and writes p*n elements over all ranks together. */
 #include "plan/build.h"
 
-/* True if the parts are those of gw_part, as SHM steps cut them. Such counts need not be even. */
-static bool parts_are_equal(const gw_plan_request *request) {
+/* True if the parts are those of gw_part, as SHM steps cut by themselves. */
+static bool parts_are_even(const gw_plan_request *request) {
     int world = request->topology.world;
     size_t total = gw_plan_total(request), offset, length;
     for (int r = 0; r < world; r++) {
@@ -25,8 +25,7 @@ static const char *refuses(const gw_plan_request *request) {
     default: return "supports only allreduce, reduce_scatter, allgather, broadcast and barrier";
     }
     if (!request->topology.coll) return "needs ranks that share memory";
-    if (gw_topology_hosts(&request->topology) > 1) return "needs all ranks on one host";
-    return request->counts && !parts_are_equal(request) ? "supports only parts that differ by one element" : NULL;
+    return gw_topology_hosts(&request->topology) > 1 ? "needs all ranks on one host" : NULL;
 }
 
 static void lay_out(gw_plan *plan) { plan->streams = 1; }
@@ -73,6 +72,7 @@ static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out
                        .dst = dst,
                        .task = task_of(request->collective),
                        .lanes = request->topology.world,
+                       .by_counts = request->counts && !parts_are_even(request),
                        .coll_root = request->root};
 }
 

@@ -131,6 +131,7 @@ typedef struct gw_action {
     size_t fold_base, fold_stride;   /* FOLD: accumulator elements */
     gw_shm_task task;                /* SHM: on src (IN) and dst (OUT) */
     int lanes;                       /* SHM: local ranks 0..lanes-1 own a part each */
+    bool by_counts;                  /* SHM: the parts are the request's counts; else they are even */
     int coll_root;                   /* SHM broadcast: local rank */
     gw_waits free[GW_ACTION_WAITS];  /* receives: before landing space may be granted */
     gw_waits ready[GW_ACTION_WAITS]; /* before the step may act */

@@ -25,6 +25,7 @@ struct gw_reducer {
     gw_tuned_model model;
     char snapshots[512]; /* the directory of servers' snapshots; "": none */
     gw_step_engine *step_engine;
+    gw_host_sharing sharing;       /* for the step engine: memory and shm collectives of comm's context */
     gw_progress_callback callback; /* polls the step engine */
     bool attached;                 /* callback is attached to the core */
     float *flat;                   /* pack buffer, from gw_alloc of comm; NULL: tensors are contiguous */

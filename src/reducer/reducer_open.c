@@ -119,10 +119,26 @@ gw_status gw_reducer_alloc_pack_buffer(gw_reducer *reducer, gw_step_engine_confi
     return GW_OK;
 }
 
+/* What the step engine gets of this host, from the communicator that the reducer has at the time. */
+
+static void *alloc_shared(void *ctx, size_t bytes, gw_error *error) {
+    return gw_comm_alloc(((gw_reducer *)ctx)->comm, bytes, error);
+}
+
+static void release_shared(void *ctx, void *memory) { gw_comm_release(((gw_reducer *)ctx)->comm, memory); }
+
+static gw_status open_coll(void *ctx, uint32_t id, const int *members, int count, int self, gw_shm_coll **coll,
+                           gw_error *error) {
+    gw_context *context = ((gw_reducer *)ctx)->comm->context;
+    return gw_context_open_coll(context, id, members, count, self, gw_clock_now() + context->deadline, coll, error);
+}
+
 static gw_status configure(gw_reducer *reducer, const gw_reducer_tensor *tensors, const gw_reducer_options *options,
                            gw_step_engine_config *config, gw_error *error) {
+    reducer->sharing = (gw_host_sharing){reducer, alloc_shared, release_shared, open_coll, gw_shm_coll_close};
     *config = (gw_step_engine_config){.core = reducer->comm->context->core,
                                       .team = reducer->comm->team,
+                                      .sharing = &reducer->sharing,
                                       .tensors = tensors,
                                       .count = reducer->count,
                                       .options = *options,

@@ -30,11 +30,24 @@
 
 typedef struct gw_step_engine gw_step_engine;
 
+/* What the ranks of a host share. The lock of the context is held in all calls. */
+typedef struct gw_host_sharing {
+    void *ctx;
+    void *(*alloc)(void *ctx, size_t bytes, gw_error *error); /* NULL on failure */
+    void (*release)(void *ctx, void *memory);
+    /* A shm collective of these ranks of the core for the team with this id, self being the own index; *coll stays
+     * NULL if they have to send messages. Waits for the others, up to a deadline. */
+    gw_status (*open_coll)(void *ctx, uint32_t id, const int *members, int count, int self, struct gw_shm_coll **coll,
+                           gw_error *error);
+    void (*close_coll)(struct gw_shm_coll *coll);
+} gw_host_sharing;
+
 typedef struct gw_step_engine_config {
     gw_core *core;
-    gw_team *team;     /* only for the step engine */
-    uint32_t first_id; /* of the teams it opens: gw_step_engine_teams of them, the same on all ranks */
-    const char *arch;  /* of the strategy line */
+    gw_team *team;                  /* only for the step engine */
+    uint32_t first_id;              /* of the teams it opens: gw_step_engine_teams of them, the same on all ranks */
+    const gw_host_sharing *sharing; /* outlives the engine; NULL: ranks of a host share nothing */
+    const char *arch;               /* of the strategy line */
     size_t chunk_bytes;
     int servers;                 /* parameter servers that reduce the buckets (ps.h); 0: collectives do */
     bool serves_only;            /* this rank makes no steps: its tensors have no memory, only addresses */

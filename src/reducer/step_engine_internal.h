@@ -52,7 +52,7 @@ typedef struct gw_transfer {
     bool copies;                     /* data is in the pack buffer, not in the tensors */
     size_t count;                    /* dense: elements */
     gw_dtype dtype;
-    float *by_lane;   /* coded in two levels: the elements of each lane, lane_room for each. Owned */
+    float *by_lane;   /* coded in two levels: the elements of each lane, lane_room for each; in lane_memory */
     size_t lane_room; /* elements */
     uint32_t label;   /* its name in the recording that was opened at labelled_in */
     gw_time labelled_in;
@@ -62,11 +62,13 @@ struct gw_step_engine {
     gw_step_engine_config config;
     gw_schedule *schedule;
     gw_step_engine_tensor *tensors;
-    gw_transfer *transfers;      /* one for each bucket that a cut may have */
-    gw_coded_tensor *coded;      /* one for each tensor; of those that are not coded without state. NULL: none */
-    gw_coding coding;            /* that they are named with */
-    gw_lanes lanes;              /* of routes in two levels, and of coded ones */
-    gw_team *host_teams[2];      /* the ranks of this host: for reduce-scatters, for all-gathers. NULL: not needed */
+    gw_transfer *transfers; /* one for each bucket that a cut may have */
+    gw_coded_tensor *coded; /* one for each tensor; of those that are not coded without state. NULL: none */
+    gw_coding coding;       /* that they are named with */
+    gw_lanes lanes;         /* of routes in two levels, and of coded ones */
+    gw_team *host_teams[2]; /* the ranks of this host: for reduce-scatters, for all-gathers. NULL: not needed */
+    struct gw_shm_coll *host_colls[2]; /* theirs; NULL: they send messages */
+    float *lane_memory;          /* of all buckets that are coded in two levels; from config.sharing if there is one */
     uint64_t next_turn, turn;    /* all-gathers in the host are started in the order in which their halves were: the
                                     next to be given; the next to be started */
     size_t *counts;              /* team size entries: parts of a bucket for reduce-scatter and all-gather */
@@ -124,13 +126,15 @@ gw_status gw_transfers_prepare(gw_step_engine *step_engine, gw_error *error);
 void gw_transfers_release(gw_step_engine *step_engine); /* frees what prepare made */
 gw_status gw_transfers_bind(gw_step_engine *step_engine,
                             gw_error *error); /* after a cut: each bucket's route, memory */
-void gw_transfers_unbind(gw_transfer *transfers, int count);
+void gw_transfers_unbind(gw_step_engine *step_engine, gw_transfer *transfers, int count);
 /* A team of the same ranks, for operations that are started in an order of their own. */
 gw_status gw_transfers_team(const gw_step_engine_config *config, uint32_t id, gw_team **team, gw_error *error);
 /* Whether a tensor may need the pack buffer, with any ranks of the job. */
 bool gw_transfers_may_pack(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
 /* Whether the strategy's codec encodes a tensor. */
 bool gw_transfers_encode(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
+/* What larger tensors are cut to, whatever the schedule; 0: they are not. */
+size_t gw_transfers_piece_bytes(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
 /* Where the values of a range are in its tensor. */
 uint8_t *gw_transfers_range(const gw_step_engine *step_engine, const gw_tensor_range *range);
 /* How many team ids they need at most; the one for the factors of a tensor. */

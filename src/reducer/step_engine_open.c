@@ -61,7 +61,8 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
                                  .element = gw_dtype_bytes(t->dtype),
                                  .kind = factors ? GW_DTYPES + i : (int)t->dtype,
                                  .whole = factors || (codec && c->codec.codec->block == 0) || (codec && c->servers),
-                                 .grain = codec ? c->codec.codec->block : 0};
+                                 .grain = codec ? c->codec.codec->block : 0,
+                                 .piece_bytes = factors ? 0 : gw_transfers_piece_bytes(c, t)};
     }
 }
 
@@ -207,7 +208,7 @@ gw_status gw_step_engine_build(gw_step_engine *s, gw_error *error) {
 
 void gw_step_engine_teardown(gw_step_engine *s) {
     gw_start_order_close(s->start_order);
-    gw_transfers_unbind(s->transfers, gw_step_engine_buckets(s));
+    gw_transfers_unbind(s, s->transfers, gw_step_engine_buckets(s));
     gw_transfers_release(s);
     for (int i = 0; s->tensors && i < s->config.count; i++) {
         gw_factors_close(s->tensors[i].factors);
@@ -267,7 +268,7 @@ gw_status gw_step_engine_recut(gw_step_engine *s, const gw_schedule_settings *se
     gw_step_engine_take_ready(s); /* takes the end of the last step from the ring */
     gw_schedule_cut(s->schedule, settings, facts);
     gw_step_engine_await_all(s);
-    gw_transfers_unbind(old, old_count); /* their teams' ids are reused */
+    gw_transfers_unbind(s, old, old_count); /* their teams' ids are reused */
     free(old);
     return gw_transfers_bind(s, error);
 }

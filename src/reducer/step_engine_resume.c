@@ -29,7 +29,7 @@ static gw_status part(gw_step_engine *s, gw_error *error) {
     if (status) return status;
     gw_start_order_close(s->start_order);
     s->start_order = NULL;
-    gw_transfers_unbind(s->transfers, gw_step_engine_buckets(s));
+    gw_transfers_unbind(s, s->transfers, gw_step_engine_buckets(s));
     gw_transfers_release(s);
     for (int i = 0; i < s->config.count; i++) {
         gw_factors_close(s->tensors[i].factors);

@@ -39,6 +39,11 @@ bool gw_transfers_encode(const gw_step_engine_config *c, const gw_reducer_tensor
     return route_of(c, tensor->dtype, false).coded;
 }
 
+size_t gw_transfers_piece_bytes(const gw_step_engine_config *c, const gw_reducer_tensor *tensor) {
+    gw_route route = route_of(c, tensor->dtype, false);
+    return gw_route_piece_bytes(&route);
+}
+
 uint32_t gw_transfers_teams(const gw_step_engine_config *c, size_t buckets_most) {
     int least, most;
     gw_topology_local_sizes(gw_team_topology(c->team), &least, &most);
@@ -48,11 +53,12 @@ uint32_t gw_transfers_teams(const gw_step_engine_config *c, size_t buckets_most)
 
 /* Teams. */
 
+/* coll: NULL if they send messages. If it is not, it is opened unless ranks share nothing. */
 static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const int *ranks, const int *hosts, int size,
-                           gw_team **team, gw_error *error) {
+                           struct gw_shm_coll **coll, gw_team **team, gw_error *error) {
     int self = 0, *members = malloc((size_t)size * sizeof *members);
-    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
-    for (int i = 0; i < size; i++) {
+    gw_status status = members ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
+    for (int i = 0; !status && i < size; i++) {
         members[i] = gw_team_member(c->team, ranks[i]);
         if (ranks[i] == gw_team_rank(c->team)) self = i;
     }
@@ -60,7 +66,10 @@ static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const in
     topology.world = size;
     topology.host_of = hosts;
     topology.order = NULL;
-    gw_status status = gw_team_open(team, gw_core_engine(c->core), id, self, members, &topology, NULL, error);
+    if (!status && coll && c->sharing)
+        status = c->sharing->open_coll(c->sharing->ctx, id, members, size, self, coll, error);
+    if (!status)
+        status = gw_team_open(team, gw_core_engine(c->core), id, self, members, &topology, coll ? *coll : NULL, error);
     free(members);
     return status;
 }
@@ -87,7 +96,7 @@ static gw_status open_lane_team(gw_step_engine *s, bool flat, int bucket, int la
         ranks[h] = gw_lane_rank(&s->lanes, topology, lane, h);
         ranks[hosts + h] = h;
     }
-    gw_status status = open_team(&s->config, id, ranks, ranks + hosts, hosts, team, error);
+    gw_status status = open_team(&s->config, id, ranks, ranks + hosts, hosts, NULL, team, error);
     free(ranks);
     return status;
 }
@@ -99,8 +108,8 @@ static gw_status open_host_teams(gw_step_engine *s, gw_error *error) {
     gw_status status = ranks ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
     for (int i = 0; !status && i < size; i++) ranks[i] = gw_topology_rank(topology, host, i);
     for (int i = 0; !status && i < HOST_TEAMS; i++)
-        status = open_team(&s->config, s->config.first_id + (uint32_t)i, ranks, ranks + size, size, &s->host_teams[i],
-                           error);
+        status = open_team(&s->config, s->config.first_id + (uint32_t)i, ranks, ranks + size, size, &s->host_colls[i],
+                           &s->host_teams[i], error);
     free(ranks);
     return status;
 }
@@ -147,7 +156,9 @@ void gw_transfers_release(gw_step_engine *s) {
     free(s->coded);
     s->coded = NULL;
     for (int i = 0; i < HOST_TEAMS; i++) {
+        if (s->host_colls[i]) s->config.sharing->close_coll(s->host_colls[i]);
         gw_team_close(s->host_teams[i]);
+        s->host_colls[i] = NULL;
         s->host_teams[i] = NULL;
     }
 }
@@ -239,25 +250,42 @@ static gw_status open_exchange(gw_step_engine *s, int bucket, int lane, gw_error
 }
 
 static gw_status bind_coded(gw_step_engine *s, int bucket, gw_error *error) {
-    gw_transfer *transfer = &s->transfers[bucket];
     gw_status status = GW_OK;
-    if (!transfer->route.flat) {
-        transfer->lane_room = largest_lane(s, bucket);
-        transfer->by_lane = calloc((size_t)s->lanes.lanes * transfer->lane_room + 1, sizeof(float));
-        if (!transfer->by_lane) return gw_fail(error, GW_MEMORY, "out of memory for a bucket");
-    }
     for (int lane = s->lanes.first; !status && lane < s->lanes.last; lane++)
         status = open_exchange(s, bucket, lane, error);
     return status;
 }
 
-static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
+static void find_route(gw_step_engine *s, int bucket) {
     gw_transfer *transfer = &s->transfers[bucket];
     gw_step_engine_tensor *t = &s->tensors[gw_schedule_ranges(s->schedule, bucket)[0].tensor];
-    gw_status status = GW_OK;
     transfer->dtype = t->what.dtype;
     transfer->factored = t->factors ? t : NULL;
     transfer->route = route_of(&s->config, t->what.dtype, t->factors != NULL);
+    if (transfer->route.coded && !transfer->route.flat) transfer->lane_room = largest_lane(s, bucket);
+}
+
+/* One allocation for all buckets: each that ranks of a host share is mapped by all of them. */
+static gw_status make_lane_memory(gw_step_engine *s, gw_error *error) {
+    const gw_host_sharing *sharing = s->config.sharing;
+    size_t count = 0, lanes = (size_t)s->lanes.lanes;
+    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++) count += lanes * s->transfers[p].lane_room;
+    if (!count) return GW_OK;
+    s->lane_memory =
+        sharing ? sharing->alloc(sharing->ctx, count * sizeof(float), error) : calloc(count, sizeof(float));
+    if (!s->lane_memory) return gw_fail(error, GW_MEMORY, "out of memory for %zu elements by lanes", count);
+    float *at = s->lane_memory;
+    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++) {
+        if (!s->transfers[p].lane_room) continue;
+        s->transfers[p].by_lane = at;
+        at += lanes * s->transfers[p].lane_room;
+    }
+    return GW_OK;
+}
+
+static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
+    gw_status status = GW_OK;
     if (transfer->factored || s->config.servers || transfer->route.count == 0) return GW_OK;
     bool lanes = transfer->route.coded || transfer->route.count == GW_HOPS_MAX;
     if (lanes) status = open_lanes(s, bucket, error);
@@ -268,13 +296,21 @@ static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
 }
 
 gw_status gw_transfers_bind(gw_step_engine *s, gw_error *error) {
-    gw_status status = GW_OK;
+    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++) find_route(s, p);
+    gw_status status = make_lane_memory(s, error);
     for (int p = 0; !status && p < gw_schedule_buckets(s->schedule); p++) status = bind(s, p, error);
     if (status || !s->config.servers) return status;
     return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
 }
 
-void gw_transfers_unbind(gw_transfer *transfers, int count) {
+static void free_lane_memory(gw_step_engine *s) {
+    const gw_host_sharing *sharing = s->config.sharing;
+    if (sharing && s->lane_memory) sharing->release(sharing->ctx, s->lane_memory);
+    if (!sharing) free(s->lane_memory);
+    s->lane_memory = NULL;
+}
+
+void gw_transfers_unbind(gw_step_engine *s, gw_transfer *transfers, int count) {
     for (int p = 0; transfers && p < count; p++) {
         gw_transfer *transfer = &transfers[p];
         if (transfer->op) gw_op_release(transfer->op); /* the engine has failed */
@@ -285,7 +321,7 @@ void gw_transfers_unbind(gw_transfer *transfers, int count) {
             free(transfer->lanes[l].values);
         }
         free(transfer->lanes);
-        free(transfer->by_lane);
         *transfer = (gw_transfer){0};
     }
+    free_lane_memory(s);
 }

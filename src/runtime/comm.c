@@ -39,11 +39,10 @@ gw_status gw_async_error(const gw_comm *comm) {
 /* Opening and closing. */
 
 /* Waits until all members have attached to the shm collective. Polls: nothing can wake it yet. (L) is held. */
-static gw_status attach_coll(gw_comm *comm, gw_time until, gw_error *error) {
-    gw_context *context = comm->context;
+static gw_status attach_coll(gw_context *context, gw_shm_coll *coll, gw_time until, gw_error *error) {
     for (useconds_t nap = 10;; nap = nap < 1000 ? nap * 2 : 1000) {
         bool attached = false;
-        gw_status status = gw_shm_coll_attach(comm->coll, &attached, error);
+        gw_status status = gw_shm_coll_attach(coll, &attached, error);
         if (status || attached) return status;
         const gw_error *failed = gw_engine_error(gw_core_engine(context->core));
         if (failed->status) {
@@ -59,20 +58,26 @@ static gw_status attach_coll(gw_comm *comm, gw_time until, gw_error *error) {
     }
 }
 
+gw_status gw_context_open_coll(gw_context *context, uint32_t id, const int *members, int count, int self, gw_time until,
+                               gw_shm_coll **coll, gw_error *error) {
+    uint64_t key = (uint64_t)gw_control_generation(gw_core_control(context->core)) << 32 | (id + UINT64_C(1));
+    *coll = NULL;
+    if (!context->use_shm_coll || count < 2) return GW_OK;
+    gw_status status = gw_shm_coll_open(coll, gw_shm_peer_map(context->shm), members, count, self, key, error);
+    return status ? status : attach_coll(context, *coll, until, error);
+}
+
 /* Members of a shm collective are in the topology's order. */
 static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const gw_topology *topology, gw_time until,
                            gw_error *error) {
-    gw_context *context = comm->context;
-    if (!context->use_shm_coll || comm->local_size < 2) return GW_OK;
     int *local = malloc((size_t)comm->local_size * sizeof *local);
     if (!local) return gw_fail(error, GW_MEMORY, "out of memory for a communicator");
     int host = gw_topology_host(topology, comm->rank), place = gw_topology_local_rank(topology, comm->rank);
     for (int i = 0; i < comm->local_size; i++) local[i] = members[gw_topology_rank(topology, host, i)];
-    uint64_t key = (uint64_t)comm->generation << 32 | (id + UINT64_C(1));
     gw_status status =
-        gw_shm_coll_open(&comm->coll, gw_shm_peer_map(context->shm), local, comm->local_size, place, key, error);
+        gw_context_open_coll(comm->context, id, local, comm->local_size, place, until, &comm->coll, error);
     free(local);
-    return status ? status : attach_coll(comm, until, error);
+    return status;
 }
 
 static void close_parts(gw_comm *comm) {

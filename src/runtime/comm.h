@@ -44,6 +44,10 @@ gw_status gw_comm_open(gw_comm **comm, gw_context *context, uint32_t id, const i
 /* The same, but it fails at time `until`; gw_comm_open allows one deadline. */
 gw_status gw_comm_open_until(gw_comm **comm, gw_context *context, uint32_t id, const int *members, int size, int rank,
                              gw_time until, gw_error *error);
+/* (L) is held. A shm collective of these job ranks, all on this host, for the team with this id; self: own index.
+ * Waits for the others until `until`. *coll: NULL if the job has no shm collectives, or there is one member. */
+gw_status gw_context_open_coll(gw_context *context, uint32_t id, const int *members, int count, int self, gw_time until,
+                               gw_shm_coll **coll, gw_error *error);
 /* Opens the first communicator of a joined job: of all workers; on a server process, of all processes. */
 gw_status gw_comm_open_world(gw_context *context, gw_comm **comm, gw_error *error);
 /* rejoin.c: joins the job given by options and environment, and opens that communicator. If a process of an elastic job

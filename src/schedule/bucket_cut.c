@@ -39,17 +39,25 @@ static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
     }
 }
 
+/* What a tensor is cut to; 0: it is not cut. */
+static size_t slice_bytes_of(const gw_schedule *s, int tensor, size_t slice_bytes) {
+    size_t piece = s->tensors[tensor].piece_bytes, most = slice_bytes;
+    if (piece && (!most || piece < most)) most = piece;
+    return s->tensors[tensor].whole || gw_tensor_bytes(s, tensor) <= most ? 0 : most;
+}
+
 void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) {
     size_t before = 0;
     for (int t = 0; t < s->tensor_count; t++) before += gw_tensor_bytes(s, t);
     for (int end = s->tensor_count; end > 0;) {
         int first = end - 1;
         size_t bytes = gw_tensor_bytes(s, first), half = before / 2 > TAPER_BYTES_MIN ? before / 2 : TAPER_BYTES_MIN;
-        size_t limit = half < fuse_bytes ? half : fuse_bytes;
-        while (first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
+        size_t limit = half < fuse_bytes ? half : fuse_bytes, slice_bytes = slice_bytes_of(s, first, 0);
+        if (slice_bytes) slice(s, first, slice_bytes);
+        while (!slice_bytes && first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
                bytes + gw_tensor_bytes(s, first - 1) <= limit)
             bytes += gw_tensor_bytes(s, --first);
-        gw_cut_run(s, first, end);
+        if (!slice_bytes) gw_cut_run(s, first, end);
         before -= bytes;
         end = first;
     }
@@ -58,9 +66,9 @@ void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) {
 void gw_cut_by_bytes(gw_schedule *s, size_t fuse_bytes, size_t slice_bytes) {
     for (int end = s->tensor_count; end > 0;) {
         int first = end - 1;
-        size_t bytes = gw_tensor_bytes(s, first);
-        if (slice_bytes && bytes > slice_bytes && !s->tensors[first].whole) {
-            slice(s, first, slice_bytes);
+        size_t bytes = gw_tensor_bytes(s, first), cut = slice_bytes_of(s, first, slice_bytes);
+        if (cut) {
+            slice(s, first, cut);
             end = first;
             continue;
         }

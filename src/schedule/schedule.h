@@ -20,6 +20,8 @@ typedef struct gw_schedule_tensor {
     int kind;       /* only tensors of one kind are fused */
     bool whole;     /* never cut */
     size_t grain;   /* cut only at multiples of this many elements; 0: anywhere */
+    size_t
+        piece_bytes; /* larger ones are cut, so that the hops of their parts overlap (arch/route.h); 0: need not be */
 } gw_schedule_tensor;
 
 /* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */
