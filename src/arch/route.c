@@ -63,8 +63,9 @@ gw_route gw_route_of(const gw_route_request *r) {
     else if (!r->splits || in_memory(r)) add(&route, GW_GROUP_ALL, GW_HOP_ALLREDUCE, false);
     else if (r->sums_in_type && by_hosts(r)) in_two_levels(&route, GW_HOP_REDUCE_SCATTER, GW_HOP_ALLGATHER);
     else {
-        add(&route, GW_GROUP_ALL, GW_HOP_REDUCE_SCATTER, false);
-        add(&route, GW_GROUP_ALL, GW_HOP_ALLGATHER, true);
+        bool tree = is_arch(r, "tree");
+        add(&route, GW_GROUP_ALL, tree ? GW_HOP_REDUCE : GW_HOP_REDUCE_SCATTER, false);
+        add(&route, GW_GROUP_ALL, tree ? GW_HOP_BROADCAST : GW_HOP_ALLGATHER, true);
     }
     return route;
 }
@@ -76,9 +77,18 @@ gw_route gw_route_of(const gw_route_request *r) {
 size_t gw_route_piece_bytes(const gw_route *route) { return route->coded || route->count > 2 ? PIECE_BYTES : 0; }
 
 const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size) {
-    static const char *const kinds[] = {"all-reduce",     "reduce-scatter",       "all-gather",
-                                        "coded exchange", "coded to the owners",  "coded from the owners",
-                                        "push and pull",  "all-gather of factors"};
+    static const char *const kinds[] = {
+        [GW_HOP_ALLREDUCE] = "all-reduce",
+        [GW_HOP_REDUCE_SCATTER] = "reduce-scatter",
+        [GW_HOP_ALLGATHER] = "all-gather",
+        [GW_HOP_REDUCE] = "reduce to the root",
+        [GW_HOP_BROADCAST] = "broadcast from the root",
+        [GW_HOP_CODED] = "coded exchange",
+        [GW_HOP_CODED_FIRST] = "coded to the owners",
+        [GW_HOP_CODED_SECOND] = "coded from the owners",
+        [GW_HOP_PUSH_PULL] = "push and pull",
+        [GW_HOP_FACTORS] = "all-gather of factors",
+    };
     static const char *const groups[] = {"among all ranks", "in each host", "between hosts", "with the servers"};
     const gw_hop *h = &route->hops[hop];
     bool all = h->group == GW_GROUP_LANE && route->flat;

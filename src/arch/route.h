@@ -19,6 +19,8 @@ typedef enum gw_hop_kind {
     GW_HOP_ALLREDUCE,
     GW_HOP_REDUCE_SCATTER,
     GW_HOP_ALLGATHER,
+    GW_HOP_REDUCE,       /* to the first rank, which owns everything */
+    GW_HOP_BROADCAST,    /* from it */
     GW_HOP_CODED,        /* both halves of an exchange through a codec (reducer/coded_exchange.h) */
     GW_HOP_CODED_FIRST,  /* until owners have the sums */
     GW_HOP_CODED_SECOND, /* from then on */

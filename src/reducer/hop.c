@@ -11,8 +11,13 @@ enum host_team { REDUCES, GATHERS };
 static const gw_hop *hop_of(const gw_transfer *transfer) { return &transfer->route.hops[transfer->hop]; }
 
 static gw_collective collective_of(gw_hop_kind kind) {
-    if (kind == GW_HOP_ALLREDUCE) return GW_COLL_ALLREDUCE;
-    return kind == GW_HOP_REDUCE_SCATTER ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLGATHER;
+    switch (kind) {
+    case GW_HOP_REDUCE_SCATTER: return GW_COLL_REDUCE_SCATTER;
+    case GW_HOP_ALLGATHER: return GW_COLL_ALLGATHER;
+    case GW_HOP_REDUCE: return GW_COLL_REDUCE;
+    case GW_HOP_BROADCAST: return GW_COLL_BROADCAST;
+    default: return GW_COLL_ALLREDUCE;
+    }
 }
 
 /* Dense operations: on a buffer that every member of a team has, cut into a part for each. */
@@ -52,9 +57,10 @@ static size_t cut(const gw_step_engine *s, const buffer *b) {
 }
 
 static gw_op_spec spec_of(const gw_step_engine *s, const buffer *b, gw_collective what) {
+    bool rooted = what == GW_COLL_REDUCE || what == GW_COLL_BROADCAST;
     gw_op_spec spec = {.collective = what, .in = b->data, .out = b->data, .count = b->count, .dtype = b->dtype,
-                       .redop = s->config.options.op, .root = -1, .chunk_bytes = s->config.chunk_bytes};
-    if (what != GW_COLL_ALLREDUCE) {
+                       .redop = s->config.options.op, .root = rooted ? 0 : -1, .chunk_bytes = s->config.chunk_bytes};
+    if (what == GW_COLL_REDUCE_SCATTER || what == GW_COLL_ALLGATHER) {
         uint8_t *part = b->data + cut(s, b) * gw_dtype_bytes(b->dtype);
         spec.counts = s->counts;
         spec.count = 0;
@@ -62,7 +68,7 @@ static gw_op_spec spec_of(const gw_step_engine *s, const buffer *b, gw_collectiv
         else spec.in = part;
     }
     gw_plan_request request = {.collective = what, .topology = *gw_team_topology(b->team),
-                               .rank = gw_team_rank(b->team), .count = spec.count, .counts = spec.counts, .root = -1,
+                               .rank = gw_team_rank(b->team), .count = spec.count, .counts = spec.counts, .root = spec.root,
                                .chunk_count = 1, .pipeline = GW_PIPELINE};
     const char *arch = b->team == s->config.team ? s->config.arch : "auto";
     spec.builder = gw_arch_choose(arch, &request, gw_dtype_bytes(b->dtype));
@@ -245,7 +251,7 @@ bool gw_hop_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
 
 static size_t plan_bytes(const buffer *b, const gw_op_spec *spec) {
     gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(b->team),
-                               .rank = gw_team_rank(b->team), .count = spec->count, .counts = spec->counts, .root = -1,
+                               .rank = gw_team_rank(b->team), .count = spec->count, .counts = spec->counts, .root = spec->root,
                                .chunk_count = 1, .pipeline = GW_PIPELINE};
     size_t element = gw_dtype_bytes(b->dtype), wide = gw_dtype_bytes(gw_accumulator(b->dtype, GW_SUM));
     gw_cost all = gw_plan_cost(spec->builder, &request);
