@@ -10,23 +10,54 @@ void gw_lanes_of_local(int lanes, int locals, int local, int *first, int *last) 
     *last = lanes * (local + 1) / locals;
 }
 
+static int place_in_rack(const gw_topology *topology, int rank) {
+    int place = 0, host = gw_topology_host(topology, rank);
+    while (gw_topology_rack_host(topology, topology->rack_of[rank], place) != host) place++;
+    return place;
+}
+
+static gw_lanes by_racks(const gw_topology *topology, int rank, int per_rank) {
+    gw_lanes l = {.hosts = gw_topology_racks(topology), .host = topology->rack_of[rank]};
+    for (int rack = 0; rack < l.hosts; rack++) {
+        int size = gw_topology_rack_size(topology, rack);
+        if (size > l.per_host) l.per_host = size;
+    }
+    l.lanes = per_rank * l.per_host;
+    gw_lanes_of_local(l.per_host, gw_topology_rack_size(topology, l.host), place_in_rack(topology, rank), &l.first,
+                      &l.last);
+    int before = gw_topology_local_rank(topology, rank) * l.per_host;
+    l.first += before;
+    l.last += before;
+    return l;
+}
+
 gw_lanes gw_lanes_of(const gw_topology *topology, int rank, bool flat) {
-    if (flat) return (gw_lanes){.lanes = 1, .hosts = topology->world, .host = rank, .last = 1};
+    if (flat) return (gw_lanes){.lanes = 1, .hosts = topology->world, .host = rank, .last = 1, .per_host = 1};
     int least, most;
     gw_topology_local_sizes(topology, &least, &most);
-    gw_lanes l = {.lanes = most, .hosts = gw_topology_hosts(topology), .host = gw_topology_host(topology, rank)};
+    if (topology->rack_of) return by_racks(topology, rank, most);
+    gw_lanes l = {
+        .lanes = most, .hosts = gw_topology_hosts(topology), .host = gw_topology_host(topology, rank), .per_host = 1};
     gw_lanes_of_local(most, gw_topology_local_size(topology, l.host), gw_topology_local_rank(topology, rank), &l.first,
                       &l.last);
     return l;
 }
 
+/* Which of `members` that have lanes in turn has this one. */
+static int member_of(int lanes, int members, int lane) {
+    for (int member = 0, first, last;; member++) {
+        gw_lanes_of_local(lanes, members, member, &first, &last);
+        if (lane < last) return member;
+    }
+}
+
 int gw_lane_rank(const gw_lanes *l, const gw_topology *topology, int lane, int host) {
     if (l->lanes == 1 && l->hosts == topology->world) return host;
-    int locals = gw_topology_local_size(topology, host), local = 0, first, last;
-    for (;; local++) {
-        gw_lanes_of_local(l->lanes, locals, local, &first, &last);
-        if (lane < last) return gw_topology_rank(topology, host, local);
+    if (topology->rack_of) {
+        int place = member_of(l->per_host, gw_topology_rack_size(topology, host), lane % l->per_host);
+        return gw_topology_rank(topology, gw_topology_rack_host(topology, host, place), lane / l->per_host);
     }
+    return gw_topology_rank(topology, host, member_of(l->lanes, gw_topology_local_size(topology, host), lane));
 }
 
 gw_owners gw_owners_of(const gw_lanes *lanes, uint64_t key, uint64_t count, uint32_t block) {

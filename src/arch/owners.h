@@ -1,10 +1,12 @@
-/* owners.h - who owns which elements of a tensor, at each level: a lane inside each host, and a host in each lane.
+/* owners.h - who owns which elements of a tensor, at each level: a lane inside each site, and a site in each lane.
  *
- * Elements are dealt out in stripes to the lanes in turn, and within a lane to the hosts in turn, from those that the
- * tensor's key decides. So every slice of a tensor has work for all owners, and tensors of a model do not all begin at
- * the same one. A lane is one rank of every host. There are as many lanes as the largest host has ranks; on a host with
- * fewer, a rank has several neighbouring lanes. Without hosts (flat) there is one lane, and every rank is a host of its
- * own.
+ * A site is a host; if racks are known, a rack. Elements are dealt out in stripes to the lanes in turn, and within a
+ * lane to the sites in turn, from those that the tensor's key decides. So every slice of a tensor has work for all
+ * owners, and tensors of a model do not all begin at the same one. A lane is one rank of every site. There are as many
+ * lanes as the largest host has ranks; on a host with fewer, a rank has several neighbouring lanes. With racks, whose
+ * hosts all have the same number of ranks, each of these lanes is one for each host of the largest rack; in a rack with
+ * fewer hosts, a rank has several neighbouring ones. Without sites (flat) there is one lane, and every rank is a site
+ * of its own.
  *
  * Nothing here depends on how a schedule cuts or fuses, so state that belongs to an owner stays where it is when
  * buckets change. Pure. */
@@ -14,18 +16,19 @@
 #include "base/stripes.h"
 #include "plan/plan.h"
 
-/* The ranks of a job as lanes and hosts. */
+/* The ranks of a job as lanes and sites. */
 typedef struct gw_lanes {
-    int lanes, hosts;
-    int host;        /* of this rank */
-    int first, last; /* this rank has lanes first .. last - 1 */
+    int lanes, hosts; /* hosts: of sites */
+    int host;         /* of this rank: its site */
+    int first, last;  /* this rank has lanes first .. last - 1 */
+    int per_host;     /* with racks: neighbouring lanes that belong to one rank of each host; else 1 */
 } gw_lanes;
 
-/* flat: one lane of all ranks. */
+/* flat: one lane of all ranks. Racks need hosts of one size. */
 gw_lanes gw_lanes_of(const gw_topology *topology, int rank, bool flat);
-/* The lanes [*first, *last) of a local rank on a host with `locals` ranks. */
+/* The lanes [*first, *last) of a local rank on a host with `locals` ranks; or of a host in its rack. */
 void gw_lanes_of_local(int lanes, int locals, int local, int *first, int *last);
-/* The rank of a lane on a host. */
+/* The rank of a lane at a site. */
 int gw_lane_rank(const gw_lanes *lanes, const gw_topology *topology, int lane, int host);
 
 /* The owners of one tensor. */

@@ -8,23 +8,39 @@ static void add(gw_route *route, gw_hop_group group, gw_hop_kind kind, bool seco
     route->hops[route->count++] = (gw_hop){.group = group, .kind = kind, .second = second};
 }
 
-static bool is_arch(const gw_route_request *r, const char *name) { return strcmp(r->arch, name) == 0; }
+/* The plan of the architecture; NULL: "auto", which takes what suits, and those that are no plans. */
+static const gw_plan_builder *plan_of(const gw_route_request *r) { return gw_plan_find(r->arch); }
+
+static bool is_auto(const gw_route_request *r) { return strcmp(r->arch, "auto") == 0; }
+
+static bool on_one_host(const gw_route_request *r) {
+    return r->topology->host_of && gw_topology_hosts(r->topology) == 1;
+}
+
+static bool asks_for_hosts(const gw_route_request *r) { return plan_of(r) && plan_of(r)->by_hosts; }
 
 /* True if ranks of a host combine among themselves first: where hosts have several ranks, that saves bytes on every
  * link between them. */
 static bool by_hosts(const gw_route_request *r) {
     int least, most;
-    bool asked = is_arch(r, "hierarchical") || (is_arch(r, "auto") && !r->needs_whole);
+    bool asked = asks_for_hosts(r) || (is_auto(r) && !r->needs_whole);
     if (!asked || !r->topology->host_of || gw_topology_hosts(r->topology) < 2) return false;
     gw_topology_local_sizes(r->topology, &least, &most);
-    return most > 1;
+    return most > 1 || r->topology->rack_of;
 }
 
-static void in_two_levels(gw_route *route, gw_hop_kind first, gw_hop_kind second) {
-    add(route, GW_GROUP_HOST, GW_HOP_REDUCE_SCATTER, false);
+/* Inside a host, inside a rack, between them, and back. */
+static void in_levels(gw_route *route, const gw_route_request *r, gw_hop_kind first, gw_hop_kind second) {
+    int least, most;
+    bool halves = second != first, racks = r->topology->rack_of != NULL;
+    gw_topology_local_sizes(r->topology, &least, &most);
+    route->in_lanes = true;
+    if (most > 1) add(route, GW_GROUP_HOST, GW_HOP_REDUCE_SCATTER, false);
+    if (racks) add(route, GW_GROUP_RACK, GW_HOP_REDUCE_SCATTER, false);
     add(route, GW_GROUP_LANE, first, false);
-    if (second != first) add(route, GW_GROUP_LANE, second, true);
-    add(route, GW_GROUP_HOST, GW_HOP_ALLGATHER, second != first);
+    if (halves) add(route, GW_GROUP_LANE, second, true);
+    if (racks) add(route, GW_GROUP_RACK, GW_HOP_ALLGATHER, halves);
+    if (most > 1) add(route, GW_GROUP_HOST, GW_HOP_ALLGATHER, halves);
 }
 
 static void coded(gw_route *route, const gw_route_request *r) {
@@ -32,7 +48,7 @@ static void coded(gw_route *route, const gw_route_request *r) {
     gw_hop_kind second = r->splits ? GW_HOP_CODED_SECOND : GW_HOP_CODED;
     route->coded = true;
     if (by_hosts(r)) {
-        in_two_levels(route, first, second);
+        in_levels(route, r, first, second);
         return;
     }
     route->flat = true;
@@ -41,17 +57,23 @@ static void coded(gw_route *route, const gw_route_request *r) {
 }
 
 /* A codec has no meaning inside a host where only links between hosts are to be relieved. */
-static bool codec_applies(const gw_route_request *r) {
-    if (!r->codec) return false;
-    bool asked_by_hosts = is_arch(r, "hierarchical");
-    return !(asked_by_hosts && r->topology->host_of && gw_topology_hosts(r->topology) == 1);
-}
+static bool codec_applies(const gw_route_request *r) { return r->codec && !(asks_for_hosts(r) && on_one_host(r)); }
 
 /* All ranks read and write each other's memory: sums are written to where all need them as they are made, and nothing
  * is left for a second half. To keep them back until then takes a quarter more of the memory's time. */
 static bool in_memory(const gw_route_request *r) {
-    bool direct = is_arch(r, "auto") || is_arch(r, "direct") || is_arch(r, "hierarchical");
-    return direct && r->topology->coll && gw_topology_hosts(r->topology) == 1;
+    return r->topology->coll && on_one_host(r) && (is_auto(r) || (plan_of(r) && plan_of(r)->local));
+}
+
+static void dense(gw_route *route, const gw_route_request *r) {
+    bool rooted = plan_of(r) && plan_of(r)->rooted, levels = r->sums_in_type && by_hosts(r);
+    if (levels && r->splits) in_levels(route, r, GW_HOP_REDUCE_SCATTER, GW_HOP_ALLGATHER);
+    else if (levels && r->topology->rack_of) in_levels(route, r, GW_HOP_ALLREDUCE, GW_HOP_ALLREDUCE);
+    else if (!r->splits || in_memory(r)) add(route, GW_GROUP_ALL, GW_HOP_ALLREDUCE, false);
+    else {
+        add(route, GW_GROUP_ALL, rooted ? GW_HOP_REDUCE : GW_HOP_REDUCE_SCATTER, false);
+        add(route, GW_GROUP_ALL, rooted ? GW_HOP_BROADCAST : GW_HOP_ALLGATHER, true);
+    }
 }
 
 gw_route gw_route_of(const gw_route_request *r) {
@@ -60,13 +82,7 @@ gw_route gw_route_of(const gw_route_request *r) {
     else if (r->servers) add(&route, GW_GROUP_SERVERS, GW_HOP_PUSH_PULL, false);
     else if (r->topology->world == 1) return route;
     else if (codec_applies(r)) coded(&route, r);
-    else if (!r->splits || in_memory(r)) add(&route, GW_GROUP_ALL, GW_HOP_ALLREDUCE, false);
-    else if (r->sums_in_type && by_hosts(r)) in_two_levels(&route, GW_HOP_REDUCE_SCATTER, GW_HOP_ALLGATHER);
-    else {
-        bool tree = is_arch(r, "tree");
-        add(&route, GW_GROUP_ALL, tree ? GW_HOP_REDUCE : GW_HOP_REDUCE_SCATTER, false);
-        add(&route, GW_GROUP_ALL, tree ? GW_HOP_BROADCAST : GW_HOP_ALLGATHER, true);
-    }
+    else dense(&route, r);
     return route;
 }
 
@@ -74,7 +90,7 @@ gw_route gw_route_of(const gw_route_request *r) {
  * hosts of two ranks at 1 Gbit/s take 177 ms whole, 159 ms in pieces of 4 MiB, and 151 ms in these. */
 #define PIECE_BYTES ((size_t)2 << 20)
 
-size_t gw_route_piece_bytes(const gw_route *route) { return route->coded || route->count > 2 ? PIECE_BYTES : 0; }
+size_t gw_route_piece_bytes(const gw_route *route) { return route->coded || route->in_lanes ? PIECE_BYTES : 0; }
 
 const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size) {
     static const char *const kinds[] = {
@@ -89,9 +105,16 @@ const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size)
         [GW_HOP_PUSH_PULL] = "push and pull",
         [GW_HOP_FACTORS] = "all-gather of factors",
     };
-    static const char *const groups[] = {"among all ranks", "in each host", "between hosts", "with the servers"};
+    static const char *const groups[] = {
+        [GW_GROUP_ALL] = "among all ranks", [GW_GROUP_HOST] = "in each host",        [GW_GROUP_RACK] = "in each rack",
+        [GW_GROUP_LANE] = "between hosts",  [GW_GROUP_SERVERS] = "with the servers",
+    };
     const gw_hop *h = &route->hops[hop];
-    bool all = h->group == GW_GROUP_LANE && route->flat;
-    snprintf(text, size, "%s %s", kinds[h->kind], groups[all ? GW_GROUP_ALL : h->group]);
+    bool lane = h->group == GW_GROUP_LANE, racks = false;
+    for (int i = 0; i < route->count; i++) racks |= route->hops[i].group == GW_GROUP_RACK;
+    snprintf(text, size, "%s %s", kinds[h->kind],
+             lane && route->flat ? groups[GW_GROUP_ALL]
+             : lane && racks     ? "between racks"
+                                 : groups[h->group]);
     return text;
 }

@@ -11,7 +11,8 @@
 typedef enum gw_hop_group {
     GW_GROUP_ALL,     /* all ranks */
     GW_GROUP_HOST,    /* the ranks of a host */
-    GW_GROUP_LANE,    /* one rank of each host (owners.h) */
+    GW_GROUP_RACK,    /* one rank of each host of a rack */
+    GW_GROUP_LANE,    /* one rank of each host, or of each rack if these are known (owners.h) */
     GW_GROUP_SERVERS, /* a rank and its parameter servers */
 } gw_hop_group;
 
@@ -34,12 +35,13 @@ typedef struct gw_hop {
     bool second; /* it belongs to the second half, which a schedule may start apart */
 } gw_hop;
 
-#define GW_HOPS_MAX 4
+#define GW_HOPS_MAX 6
 
 typedef struct gw_route {
     gw_hop hops[GW_HOPS_MAX];
-    int count; /* 0: a rank without peers, whose values are the result */
-    bool flat; /* lanes: one, of all ranks */
+    int count;     /* 0: a rank without peers, whose values are the result */
+    bool flat;     /* lanes: one, of all ranks */
+    bool in_lanes; /* ranks of a host combine first, and then those of a lane */
     bool coded;
 } gw_route;
 

@@ -176,7 +176,7 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     gw_team *team = calloc(1, sizeof *team);
     if (!team) goto memory;
     team->members = malloc(n * sizeof *team->members);
-    team->host_of = malloc(2 * n * sizeof *team->host_of);
+    team->host_of = malloc(3 * n * sizeof *team->host_of);
     team->sent_to = calloc(n, sizeof *team->sent_to);
     team->received_from = calloc(n, sizeof *team->received_from);
     team->sources = calloc(n, sizeof *team->sources);
@@ -191,6 +191,8 @@ gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, 
     team->topology = (gw_topology){.world = size, .host_of = team->host_of, .wire = topology->wire,
                                    .oversubscribed = topology->oversubscribed, .coll = coll != NULL};
     if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
+    if (topology->rack_of)
+        team->topology.rack_of = memcpy(team->host_of + 2 * n, topology->rack_of, n * sizeof *team->host_of);
     team->next = engine->teams;
     engine->teams = team;
     gw_pair_claim_early(team);

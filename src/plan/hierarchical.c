@@ -380,5 +380,6 @@ const gw_plan_builder gw_plan_hierarchical = {
     .cost = cost,
     .work = work,
     .local = true,
+    .by_hosts = true,
     .symmetric = true,
 };

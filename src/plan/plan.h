@@ -47,6 +47,7 @@ typedef struct gw_link_cost {
 typedef struct gw_topology {
     int world;
     const int *host_of; /* world entries; NULL: every rank alone on its host */
+    const int *rack_of; /* world entries: racks (or sites) 0, 1, ... of several hosts; NULL: none are known */
     const int *order;   /* world entries: every rank once, those of a host together, its leaders first; NULL: by rank */
     gw_link_cost wire;  /* of the worst link from one host to the next in that order; beta 0: not measured */
     bool oversubscribed; /* on some host ranks outnumber the cores */
@@ -203,6 +204,8 @@ struct gw_plan_builder {
     gw_cost_terms (*work)(const gw_cost_inputs *scene); /* constant time; NULL: "auto" takes it only if `preferred` */
     bool preferred;                  /* "auto" takes it for every request that it supports, whatever others cost */
     bool local;                      /* its steps inside a host go through shared memory */
+    bool by_hosts;                   /* the ranks of a host combine among themselves first */
+    bool rooted;                     /* sums go to one rank, and results come from it */
     bool symmetric;                  /* hosts of equal size all do the same, so a simulation runs one of them for all */
     const gw_plan_builder *small;    /* gives the same bits in fewer rounds, for little data; NULL: none */
     const gw_plan_builder *fallback; /* gives the same bits; tried if this one refuses; NULL: none */
@@ -255,5 +258,13 @@ int gw_topology_local_size(const gw_topology *topology, int host);
 /* Ranks of the smallest and of the largest host. Takes linear time if the ranks of each host are adjacent. */
 void gw_topology_local_sizes(const gw_topology *topology, int *least, int *most);
 int gw_topology_rank(const gw_topology *topology, int host, int local_rank);
+/* Numbers the racks of its ranks 0, 1, ... and gives them to the topology, which keeps rack_of (world entries, any
+ * numbers from 0 on). NULL, what the topology then has, if they are of no use: all hosts in one, or each in its own, or
+ * hosts of different sizes, whose ranks do not pair up between the hosts of a rack. */
+void gw_topology_take_racks(gw_topology *topology, int *rack_of);
+int gw_topology_racks(const gw_topology *topology);
+/* The hosts of a rack, and the one at a place among them. */
+int gw_topology_rack_size(const gw_topology *topology, int rack);
+int gw_topology_rack_host(const gw_topology *topology, int rack, int place);
 
 #endif

@@ -64,3 +64,47 @@ int gw_topology_rank(const gw_topology *topology, int host, int local_rank) {
     }
     return -1;
 }
+
+/* -1 - number for each rack that has been numbered. */
+static int number_racks(int *rack_of, int world) {
+    int racks = 0;
+    for (int rank = 0; rank < world; rank++) {
+        int asked = rack_of[rank];
+        if (asked < 0) continue;
+        for (int other = rank; other < world; other++)
+            if (rack_of[other] == asked) rack_of[other] = -1 - racks;
+        racks++;
+    }
+    for (int rank = 0; rank < world; rank++) rack_of[rank] = -1 - rack_of[rank];
+    return racks;
+}
+
+void gw_topology_take_racks(gw_topology *topology, int *rack_of) {
+    int least, most, racks = number_racks(rack_of, topology->world);
+    gw_topology_local_sizes(topology, &least, &most);
+    bool useful = racks > 1 && racks < gw_topology_hosts(topology) && least == most;
+    topology->rack_of = useful ? rack_of : NULL;
+}
+
+int gw_topology_racks(const gw_topology *topology) {
+    int racks = 0;
+    for (int rank = 0; topology->rack_of && rank < topology->world; rank++)
+        if (topology->rack_of[rank] >= racks) racks = topology->rack_of[rank] + 1;
+    return racks;
+}
+
+static int rack_of_host(const gw_topology *topology, int host) {
+    return topology->rack_of[gw_topology_rank(topology, host, 0)];
+}
+
+int gw_topology_rack_size(const gw_topology *topology, int rack) {
+    int size = 0, hosts = gw_topology_hosts(topology);
+    for (int host = 0; host < hosts; host++) size += rack_of_host(topology, host) == rack;
+    return size;
+}
+
+int gw_topology_rack_host(const gw_topology *topology, int rack, int place) {
+    int host = 0;
+    while (rack_of_host(topology, host) != rack || place-- > 0) host++;
+    return host;
+}

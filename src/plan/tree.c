@@ -238,4 +238,5 @@ const gw_plan_builder gw_plan_tree = {
     .action = step,
     .cost = cost,
     .work = work,
+    .rooted = true,
 };

@@ -19,6 +19,22 @@ static void pack(gw_step_engine *s, int bucket, bool back) {
     }
 }
 
+/* What each lane has of a bucket, to its by_lane or back. */
+static void copy_lanes(const gw_step_engine *s, int bucket, bool back) {
+    const gw_transfer *transfer = &s->transfers[bucket];
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    for (int lane = 0; lane < s->lanes.lanes; lane++) {
+        float *at = transfer->by_lane + (size_t)lane * transfer->lane_room;
+        for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
+            gw_stripes has = gw_owners_in_lanes(&s->coded[ranges[i].tensor].owners, lane, lane + 1);
+            float *values = s->tensors[ranges[i].tensor].view.travels;
+            uint64_t from = ranges[i].first, to = from + ranges[i].count, run;
+            for (; gw_stripes_next(&has, &from, to, &run); from += run, at += run)
+                memcpy(back ? values + from : at, back ? at : values + from, run * sizeof(float));
+        }
+    }
+}
+
 /* Differences of weights (sync=periodic, and what goes to servers that cannot run an update) have had their rate. */
 float gw_dispatch_rate_growth(const gw_step_engine *s, uint64_t step) {
     const gw_reducer_options *o = &s->config.options;
@@ -46,6 +62,7 @@ void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, 
         transfer->hop = 0;
         transfer->label = gw_step_engine_trace_start(s, bucket);
         if (transfer->copies) pack(s, bucket, false);
+        if (transfer->by_lane) copy_lanes(s, bucket, false);
     }
     transfer->second = second;
     if (half_is_empty(transfer)) return;
@@ -70,4 +87,5 @@ bool gw_dispatch_over(gw_step_engine *s, int bucket, gw_time now, gw_error *erro
 
 void gw_dispatch_finish(gw_step_engine *s, int bucket) {
     if (s->transfers[bucket].copies) pack(s, bucket, true);
+    if (s->transfers[bucket].by_lane) copy_lanes(s, bucket, true);
 }

@@ -26,31 +26,43 @@ typedef struct buffer {
     gw_team *team;
     uint8_t *data;
     gw_dtype dtype;
-    size_t count; /* elements */
-    bool lanes;   /* each member's part is that of its lanes, lane_room elements each; else parts are equal */
-    size_t lane_room;
+    size_t count;               /* elements */
+    const gw_transfer *by_lane; /* its members have parts of lanes first_lane .. + lanes - 1; NULL: parts are equal */
+    int first_lane, lanes;
 } buffer;
+
+/* Where a lane begins in a bucket's elements by lanes. */
+static size_t lane_at(const gw_step_engine *s, const gw_transfer *transfer, int lane) {
+    size_t offset = transfer->count, length;
+    if (transfer->by_lane) return (size_t)lane * transfer->lane_room;
+    if (lane < s->lanes.lanes) gw_part(transfer->count, s->lanes.lanes, lane, &offset, &length);
+    return offset;
+}
+
+/* Lanes first .. last - 1 of a bucket, for a team whose members have equal parts, or whole lanes. */
+static buffer lanes_buffer(const gw_step_engine *s, const gw_transfer *transfer, gw_team *team, int first, int last) {
+    size_t from = lane_at(s, transfer, first);
+    buffer b = {.team = team, .data = transfer->data, .dtype = transfer->dtype,
+                .count = lane_at(s, transfer, last) - from, .first_lane = first, .lanes = last - first};
+    if (transfer->by_lane) {
+        b.data = (uint8_t *)transfer->by_lane;
+        b.dtype = GW_F32;
+    }
+    b.data += from * gw_dtype_bytes(b.dtype);
+    return b;
+}
 
 /* Sets counts[r] for every member; returns the offset of the own part. */
 static size_t cut(const gw_step_engine *s, const buffer *b) {
     int size = gw_team_size(b->team), rank = gw_team_rank(b->team), first, last;
-    size_t offset = 0, own = 0, length;
+    size_t own = 0, offset, begin = b->by_lane ? lane_at(s, b->by_lane, b->first_lane) : 0;
     for (int r = 0; r < size; r++) {
-        gw_lanes_of_local(s->lanes.lanes, size, r, &first, &last);
-        if (b->lane_room) {
-            offset = (size_t)first * b->lane_room;
-            length = (size_t)(last - first) * b->lane_room;
-        } else if (b->lanes) {
-            size_t at, part;
-            for (length = 0; first < last; first++) {
-                gw_part(b->count, s->lanes.lanes, first, &at, &part);
-                if (!length) offset = at;
-                length += part;
-            }
-        } else {
-            gw_part(b->count, size, r, &offset, &length);
+        gw_part(b->count, size, r, &offset, &s->counts[r]);
+        if (b->by_lane) {
+            gw_lanes_of_local(b->lanes, size, r, &first, &last);
+            offset = lane_at(s, b->by_lane, b->first_lane + first) - begin;
+            s->counts[r] = lane_at(s, b->by_lane, b->first_lane + last) - begin - offset;
         }
-        s->counts[r] = length;
         if (r == rank) own = offset;
     }
     return own;
@@ -92,33 +104,28 @@ static void start_all(gw_step_engine *s, int bucket, gw_time now, gw_error *erro
     start(s, bucket, &b, &spec, &transfer->op, now, error);
 }
 
-/* In the host. Sums are not divided there: the lanes do that. */
+/* In the host, and in the rack. Sums are not divided there: the lanes do that. */
 
 static buffer host_buffer(const gw_step_engine *s, const gw_transfer *transfer, gw_hop_kind kind) {
-    buffer b = {.team = s->host_teams[kind == GW_HOP_ALLGATHER ? GATHERS : REDUCES], .data = transfer->data,
-                .dtype = transfer->dtype, .count = transfer->count, .lanes = true};
-    if (!transfer->by_lane) return b;
-    b.data = (uint8_t *)transfer->by_lane;
-    b.dtype = GW_F32;
-    b.lane_room = transfer->lane_room;
-    b.count = (size_t)s->lanes.lanes * b.lane_room;
+    gw_team *team = s->host_teams[kind == GW_HOP_ALLGATHER ? GATHERS : REDUCES];
+    buffer b = lanes_buffer(s, transfer, team, 0, s->lanes.lanes);
+    b.by_lane = transfer;
     return b;
 }
 
-/* Copies what each lane has of the bucket to or from by_lane. */
-static void copy_lanes(const gw_step_engine *s, int bucket, bool back) {
-    const gw_transfer *transfer = &s->transfers[bucket];
-    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
-    for (int lane = 0; lane < s->lanes.lanes; lane++) {
-        float *at = transfer->by_lane + (size_t)lane * transfer->lane_room;
-        for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
-            gw_stripes has = gw_owners_in_lanes(&s->coded[ranges[i].tensor].owners, lane, lane + 1);
-            float *values = s->tensors[ranges[i].tensor].view.travels;
-            uint64_t from = ranges[i].first, to = from + ranges[i].count, run;
-            for (; gw_stripes_next(&has, &from, to, &run); from += run, at += run)
-                memcpy(back ? values + from : at, back ? at : values + from, run * sizeof(float));
-        }
-    }
+static buffer rack_buffer(const gw_step_engine *s, const gw_transfer *transfer) {
+    int first = s->lanes.first / s->lanes.per_host * s->lanes.per_host;
+    buffer b = lanes_buffer(s, transfer, transfer->rack_team, first, first + s->lanes.per_host);
+    b.by_lane = transfer;
+    return b;
+}
+
+static void start_rack(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
+    buffer b = rack_buffer(s, transfer);
+    gw_op_spec spec = spec_of(s, &b, collective_of(hop_of(transfer)->kind));
+    spec.redop = GW_SUM;
+    start(s, bucket, &b, &spec, &transfer->op, now, error);
 }
 
 static void start_host(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
@@ -128,8 +135,6 @@ static void start_host(gw_step_engine *s, int bucket, gw_time now, gw_error *err
         transfer->waits = transfer->turn != s->turn;
         if (transfer->waits) return;
         s->turn++;
-    } else if (transfer->by_lane) {
-        copy_lanes(s, bucket, false);
     }
     buffer b = host_buffer(s, transfer, kind);
     gw_op_spec spec = spec_of(s, &b, collective_of(kind));
@@ -140,15 +145,13 @@ static void start_host(gw_step_engine *s, int bucket, gw_time now, gw_error *err
 /* In the lanes. */
 
 static buffer lane_buffer(const gw_step_engine *s, const gw_transfer *transfer, int l) {
-    size_t offset, length;
-    gw_part(transfer->count, s->lanes.lanes, s->lanes.first + l, &offset, &length);
-    return (buffer){.team = transfer->lanes[l].team, .data = transfer->data + offset * gw_dtype_bytes(transfer->dtype),
-                    .dtype = transfer->dtype, .count = length};
+    int lane = s->lanes.first + l;
+    return lanes_buffer(s, transfer, transfer->lanes[l].team, lane, lane + 1);
 }
 
 static gw_op_spec lane_spec(const gw_step_engine *s, const buffer *b, gw_hop_kind kind) {
     gw_op_spec spec = spec_of(s, b, collective_of(kind));
-    if (kind == GW_HOP_REDUCE_SCATTER && s->config.options.op == GW_AVG)
+    if (kind != GW_HOP_ALLGATHER && s->config.options.op == GW_AVG)
         spec.scale = gw_scale_of(1, 1.0 / gw_team_size(s->config.team));
     spec.redop = GW_SUM;
     return spec;
@@ -192,6 +195,7 @@ void gw_hop_start(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
         if (s->ps) gw_schedule_sent(s->schedule, bucket); /* the others may start in another order */
         break;
     case GW_GROUP_HOST: start_host(s, bucket, now, error); break;
+    case GW_GROUP_RACK: start_rack(s, bucket, now, error); break;
     case GW_GROUP_LANE: start_lanes(s, bucket, now, error); break;
     case GW_GROUP_SERVERS:
         gw_ps_start(s->ps, bucket, gw_step_engine_step(s, gw_schedule_bucket(s->schedule, bucket)->readied - 1), now,
@@ -230,7 +234,6 @@ static bool host_over(gw_step_engine *s, int bucket, gw_time now, gw_error *erro
     if (transfer->waits) start_host(s, bucket, now, error);
     if (error->status) return true;
     if (transfer->waits || !op_over(s, &transfer->op, error)) return false;
-    if (!error->status && transfer->by_lane && hop_of(transfer)->kind == GW_HOP_ALLGATHER) copy_lanes(s, bucket, true);
     return true;
 }
 
@@ -240,6 +243,7 @@ bool gw_hop_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     case GW_GROUP_SERVERS: return gw_ps_over(s->ps, bucket);
     case GW_GROUP_LANE: return lanes_over(s, transfer, now, error);
     case GW_GROUP_HOST: return host_over(s, bucket, now, error);
+    case GW_GROUP_RACK:
     case GW_GROUP_ALL: break;
     }
     if (transfer->factored)
@@ -276,6 +280,7 @@ size_t gw_hop_sent_bytes(const gw_step_engine *s, const gw_transfer *transfer, c
     }
     buffer b = {.team = s->config.team, .data = transfer->data, .dtype = transfer->dtype, .count = transfer->count};
     if (hop->group == GW_GROUP_HOST) b = host_buffer(s, transfer, hop->kind);
+    if (hop->group == GW_GROUP_RACK) b = rack_buffer(s, transfer);
     gw_op_spec spec = spec_of(s, &b, collective_of(hop->kind));
     return plan_bytes(&b, &spec);
 }

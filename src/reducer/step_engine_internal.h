@@ -45,6 +45,7 @@ typedef struct gw_transfer {
     bool waits;              /* for its turn: it has not been started */
     uint64_t turn;           /* of its all-gather in the host */
     gw_op *op;               /* of a hop among all ranks or in the host */
+    gw_team *rack_team;      /* the rank with this local number on each host of the rack; NULL: none */
     gw_transfer_lane *lanes; /* of this rank; NULL: none */
     int lane_count;
     gw_step_engine_tensor *factored; /* sent as factors; NULL: not */

@@ -10,9 +10,10 @@
 /* Ids of teams, from config.first_id on: two of the host, one for the factors of each tensor, and those of buckets. */
 enum { HOST_TEAMS = 2 };
 
+/* lane: the number of lanes for the team of the rack. */
 static uint32_t bucket_team_id(const gw_step_engine *s, int bucket, int lane) {
-    return s->config.first_id + HOST_TEAMS + (uint32_t)s->config.count + (uint32_t)bucket * (uint32_t)s->lanes.lanes +
-           (uint32_t)lane;
+    return s->config.first_id + HOST_TEAMS + (uint32_t)s->config.count +
+           (uint32_t)bucket * ((uint32_t)s->lanes.lanes + 1) + (uint32_t)lane;
 }
 
 uint32_t gw_transfers_factor_team(const gw_step_engine_config *c, int tensor) {
@@ -45,10 +46,8 @@ size_t gw_transfers_piece_bytes(const gw_step_engine_config *c, const gw_reducer
 }
 
 uint32_t gw_transfers_teams(const gw_step_engine_config *c, size_t buckets_most) {
-    int least, most;
-    gw_topology_local_sizes(gw_team_topology(c->team), &least, &most);
-    bool lanes = !c->codec.codec->identity || c->policy->splits;
-    return HOST_TEAMS + (uint32_t)c->count + (lanes ? (uint32_t)buckets_most * (uint32_t)most : 0);
+    gw_lanes lanes = gw_lanes_of(gw_team_topology(c->team), gw_team_rank(c->team), false);
+    return HOST_TEAMS + (uint32_t)c->count + (uint32_t)buckets_most * ((uint32_t)lanes.lanes + 1);
 }
 
 /* Teams. */
@@ -65,6 +64,7 @@ static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const in
     gw_topology topology = *gw_team_topology(c->team);
     topology.world = size;
     topology.host_of = hosts;
+    topology.rack_of = NULL;
     topology.order = NULL;
     if (!status && coll && c->sharing)
         status = c->sharing->open_coll(c->sharing->ctx, id, members, size, self, coll, error);
@@ -101,9 +101,25 @@ static gw_status open_lane_team(gw_step_engine *s, bool flat, int bucket, int la
     return status;
 }
 
+/* The rank with the own local number on each host of the rack. */
+static gw_status open_rack_team(gw_step_engine *s, int bucket, gw_error *error) {
+    const gw_topology *topology = gw_team_topology(s->config.team);
+    int rack = s->lanes.host, size = gw_topology_rack_size(topology, rack);
+    int *ranks = malloc(2 * (size_t)size * sizeof *ranks), local = s->lanes.first / s->lanes.per_host;
+    if (!ranks) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
+    for (int i = 0; i < size; i++) {
+        ranks[i] = gw_topology_rank(topology, gw_topology_rack_host(topology, rack, i), local);
+        ranks[size + i] = i;
+    }
+    gw_status status = open_team(&s->config, bucket_team_id(s, bucket, s->lanes.lanes), ranks, ranks + size, size, NULL,
+                                 &s->transfers[bucket].rack_team, error);
+    free(ranks);
+    return status;
+}
+
 static gw_status open_host_teams(gw_step_engine *s, gw_error *error) {
     const gw_topology *topology = gw_team_topology(s->config.team);
-    int host = s->lanes.host, size = gw_topology_local_size(topology, host);
+    int host = gw_topology_host(topology, gw_team_rank(s->config.team)), size = gw_topology_local_size(topology, host);
     int *ranks = calloc(2 * (size_t)size, sizeof *ranks);
     gw_status status = ranks ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
     for (int i = 0; !status && i < size; i++) ranks[i] = gw_topology_rank(topology, host, i);
@@ -144,7 +160,7 @@ gw_status gw_transfers_prepare(gw_step_engine *s, gw_error *error) {
     s->turn = s->next_turn = 0; /* those of a former team may not have been used up */
     if (c->servers) return GW_OK;
     gw_route f32 = route_of(c, GW_F32, false);
-    bool flat = f32.coded ? f32.flat : f32.count < GW_HOPS_MAX;
+    bool flat = !f32.in_lanes;
     s->lanes = gw_lanes_of(gw_team_topology(c->team), gw_team_rank(c->team), flat);
     gw_status status = f32.coded ? open_coded(s, error) : GW_OK;
     if (!status && !flat) status = open_host_teams(s, error);
@@ -287,8 +303,9 @@ static gw_status bind(gw_step_engine *s, int bucket, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     gw_status status = GW_OK;
     if (transfer->factored || s->config.servers || transfer->route.count == 0) return GW_OK;
-    bool lanes = transfer->route.coded || transfer->route.count == GW_HOPS_MAX;
-    if (lanes) status = open_lanes(s, bucket, error);
+    if (transfer->route.coded || transfer->route.in_lanes) status = open_lanes(s, bucket, error);
+    if (!status && transfer->route.in_lanes && gw_team_topology(s->config.team)->rack_of)
+        status = open_rack_team(s, bucket, error);
     if (status) return status;
     if (transfer->route.coded) return bind_coded(s, bucket, error);
     bind_dense(s, bucket);
@@ -320,6 +337,7 @@ void gw_transfers_unbind(gw_step_engine *s, gw_transfer *transfers, int count) {
             gw_team_close(transfer->lanes[l].team);
             free(transfer->lanes[l].values);
         }
+        gw_team_close(transfer->rack_team);
         free(transfer->lanes);
         *transfer = (gw_transfer){0};
     }

@@ -102,9 +102,9 @@ gw_status gw_control_sim_open_rank(gw_control_sim_rank *self, gw_control_sim *si
 }
 
 gw_status gw_control_sim_team(gw_control_sim_rank *self, gw_team **team, uint32_t id, const bool *in,
-                              const int *host_of, gw_error *error) {
+                              const int *host_of, const int *rack_of, gw_error *error) {
     int world = self->sim->world, count = 0, place = -1, last = -1, hosts = 0;
-    int *members = malloc(2 * (size_t)world * sizeof *members), *host = members + world;
+    int *members = malloc(3 * (size_t)world * sizeof *members), *host = members + world, *rack = host + world;
     if (!members) return gw_fail(error, GW_MEMORY, "out of memory for %d simulated ranks", world);
     for (int r = 0; r < world; r++) {
         if (!in[r]) continue;
@@ -112,9 +112,11 @@ gw_status gw_control_sim_team(gw_control_sim_rank *self, gw_team **team, uint32_
         if (!host_of || host_of[r] != last) hosts++;
         last = host_of ? host_of[r] : last;
         host[count] = hosts - 1;
+        rack[count] = rack_of ? rack_of[r] : 0;
         members[count++] = r;
     }
     gw_topology topology = {.world = count, .host_of = host};
+    gw_topology_take_racks(&topology, rack);
     gw_status status = place < 0
                            ? gw_fail(error, GW_INVALID, "it is not one of the %d members", count)
                            : gw_team_open(team, gw_core_engine(self->core), id, place, members, &topology, NULL, error);

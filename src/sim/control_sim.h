@@ -42,8 +42,8 @@ gw_status gw_control_sim_open_rank(gw_control_sim_rank *self, gw_control_sim *si
 /* The default of gw_core_config.send. */
 void gw_control_sim_send(void *self, int neighbour, const gw_control_message *message);
 /* Opens a team of the ranks in `in` (world entries; self is one of them). host_of: by rank, ascending; NULL: each rank
- * on its own host. */
+ * on its own host. rack_of: by rank; NULL: no racks. */
 gw_status gw_control_sim_team(gw_control_sim_rank *self, gw_team **team, uint32_t id, const bool *in,
-                              const int *host_of, gw_error *error);
+                              const int *host_of, const int *rack_of, gw_error *error);
 
 #endif

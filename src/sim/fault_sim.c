@@ -157,7 +157,7 @@ static void open_survivors(sim_rank *self, const bool *in) {
     uint32_t id = gw_control_generation(gw_core_control(self->base.core));
     gw_team_close(self->survivors);
     self->survivors = NULL;
-    if (gw_control_sim_team(&self->base, &self->survivors, id, in, NULL, &error))
+    if (gw_control_sim_team(&self->base, &self->survivors, id, in, NULL, NULL, &error))
         broken(self->sim, "rank %d: no team of survivors: %s", self->base.rank, error.text);
     self->survivors_right = 0;
 }
@@ -314,7 +314,7 @@ static gw_status open_rank(fault_sim *sim, int rank, gw_error *error) {
     *self = (sim_rank){.sim = sim, .rng = gw_rng_make(s->seed, 100 + (uint64_t)rank), .error = {.rank = -1}};
     gw_core_config config = {.deadline = s->deadline, .host_name = host_name, .failed = failed};
     gw_status status = gw_control_sim_open_rank(&self->base, &sim->base, rank, config, error);
-    return status ? status : gw_control_sim_team(&self->base, &self->team, 0, all, s->host_of, error);
+    return status ? status : gw_control_sim_team(&self->base, &self->team, 0, all, s->host_of, NULL, error);
 }
 
 static void close_rank(sim_rank *self) {

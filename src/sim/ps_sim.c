@@ -215,7 +215,7 @@ gw_status gw_ps_sim_connect(process *p, int rank, gw_error *error) {
     close_links(p);
     p->failed = false;
     gw_status status = gw_control_sim_open_rank(&p->base, &j->base, rank, config, error);
-    return status ? status : gw_control_sim_team(&p->base, &p->team, TEAM, all, NULL, error);
+    return status ? status : gw_control_sim_team(&p->base, &p->team, TEAM, all, NULL, NULL, error);
 }
 
 static void update(void *ctx, const gw_reducer_update *u) {

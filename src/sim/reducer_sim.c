@@ -301,7 +301,7 @@ static bool step_engine_busy(void *ctx) { return gw_step_engine_busy(((training_
 gw_status gw_reducer_sim_team(training_rank *self, uint32_t id, const bool *in, gw_error *error) {
     const gw_reducer_sim *t = self->sim->training;
     for (int r = 0; r < t->world; r++) self->in[r] = in[r];
-    gw_status status = gw_control_sim_team(&self->base, &self->team, id, in, t->host_of, error);
+    gw_status status = gw_control_sim_team(&self->base, &self->team, id, in, t->host_of, t->rack_of, error);
     self->schedule_check.decides = !status && gw_team_rank(self->team) == 0;
     return status;
 }

@@ -32,6 +32,7 @@ typedef struct gw_reducer_sim {
     int world, layers, steps;
     gw_reducer_sim_layer layer[GW_REDUCER_SIM_LAYERS_MAX];
     int host_of[GW_REDUCER_SIM_WORLD_MAX];
+    int rack_of[GW_REDUCER_SIM_WORLD_MAX]; /* all 0: no racks */
     gw_time latency, jitter;
     double bytes_per_second;
     double unevenness; /* each timer is longer by a random factor, at most 1 + unevenness */

@@ -17,7 +17,8 @@ static bool poll_second(void *ctx, gw_time now) {
 static bool second_busy(void *ctx) { return gw_step_engine_busy(((training_rank *)ctx)->second.step_engine); }
 
 static gw_status join_team(training_rank *self, uint32_t id, gw_error *error) {
-    return gw_control_sim_team(&self->base, &self->second.team, id, self->in, self->sim->training->host_of, error);
+    return gw_control_sim_team(&self->base, &self->second.team, id, self->in, self->sim->training->host_of,
+                               self->sim->training->rack_of, error);
 }
 
 gw_status gw_reducer_sim_second_open(training_rank *self, uint32_t id, gw_error *error) {

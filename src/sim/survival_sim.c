@@ -106,7 +106,7 @@ static void open_team(survivor *self, uint32_t set) {
     self->next_call = now_of(self);
     self->failed = *gw_engine_error(gw_core_engine(self->base.core));
     uint32_t id = gw_control_generation(gw_core_control(self->base.core));
-    if (gw_control_sim_team(&self->base, &self->team, id, in, NULL, &error))
+    if (gw_control_sim_team(&self->base, &self->team, id, in, NULL, NULL, &error))
         broken(self->sim, "rank %d: %s", self->base.rank, error.text);
     check_one_job(self->sim);
 }
