@@ -16,11 +16,11 @@
 #define RANKS_MAX 4096
 
 typedef struct arguments {
-    const char *model, *links;   /* links: file of gradwire doctor, NULL: none */
-    int64_t ranks, hosts, batch; /* hosts 0: not given */
+    const char *model, *links;          /* links: file of gradwire doctor, NULL: none */
+    int64_t ranks, hosts, racks, batch; /* hosts, racks 0: not given */
     bool all, json;
-    gw_topology topology; /* points to order and host_of */
-    int order[RANKS_MAX], host_of[RANKS_MAX];
+    gw_topology topology; /* points to order, host_of and rack_of */
+    int order[RANKS_MAX], host_of[RANKS_MAX], rack_of[RANKS_MAX];
 } arguments;
 
 /* A fully connected layer whose gradient may be sent as factors. */
@@ -363,6 +363,8 @@ static int parse(arguments *a, int *argc, char **argv) {
          .about = "number of ranks (default: 4)"},
         {.name = "hosts", .kind = GW_OPTION_INTEGER, .integer = &a->hosts, .lowest = 1, .highest = RANKS_MAX,
          .about = "number of hosts; ranks are placed in blocks (default: one rank per host, or all of --links)"},
+        {.name = "racks", .kind = GW_OPTION_INTEGER, .integer = &a->racks, .lowest = 1, .highest = RANKS_MAX,
+         .about = "number of racks; hosts are placed in blocks (default: what --links says)"},
         {.name = "links", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->links,
          .about = "link costs of the hosts, a file of gradwire doctor -o (default: $GRADWIRE_LINKS)"},
         {.name = "batch", .letter = 'b', .kind = GW_OPTION_INTEGER, .integer = &a->batch, .lowest = 1,
@@ -390,7 +392,7 @@ static int run(int argc, char **argv) {
         return gw_usage_error(&gw_command_explain, "%s", error.text);
     const char *links = a.links ? a.links : getenv("GRADWIRE_LINKS");
     int hosts = a.hosts ? (int)a.hosts : links ? 0 : (int)a.ranks;
-    if (gw_job_layout((int)a.ranks, hosts, links, a.order, a.host_of, &a.topology, &error))
+    if (gw_job_layout((int)a.ranks, hosts, (int)a.racks, links, a.order, a.host_of, a.rack_of, &a.topology, &error))
         return gw_usage_error(&gw_command_explain, "%s", error.text);
     gw_status status = try_out(&strategy, &a, &o, &error);
     if (status && status != GW_UNSUPPORTED) return gw_usage_error(&gw_command_explain, "%s", error.text);
@@ -403,7 +405,7 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_explain = {
     .name = "explain",
     .about = "explains a strategy line: what it does, its traffic and memory, or why it is refused",
-    .usage = "[LINE] [--model NAME] [-n RANKS] [--hosts N] [--links FILE] [--batch B] [--all]",
+    .usage = "[LINE] [--model NAME] [-n RANKS] [--hosts N] [--racks N] [--links FILE] [--batch B] [--all]",
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:staleness=3' --model cnn -n 8\n"
                "gradwire explain 'compress=int8 schedule=dear' -n 8 --hosts 2\n"
                "gradwire explain --all > docs/combinations.md",

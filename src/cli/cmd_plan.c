@@ -20,7 +20,7 @@ typedef struct job {
     gw_plan_request request;
     size_t raw_bytes, wide_bytes; /* of an element; wide: of a partial sum */
     int only;                     /* rank to print, -1: all */
-    int host_of[RANKS_MAX], order[RANKS_MAX];
+    int host_of[RANKS_MAX], order[RANKS_MAX], rack_of[RANKS_MAX];
 } job;
 
 typedef struct visit {
@@ -241,7 +241,8 @@ static int fill(job *j, arguments *a) {
                               a->ranks);
     if (!a->links) a->links = getenv("GRADWIRE_LINKS");
     int hosts = a->hosts ? (int)a->hosts : a->links ? 0 : 1;
-    if (gw_job_layout((int)a->ranks, hosts, a->links, j->order, j->host_of, &j->request.topology, &error))
+    if (gw_job_layout((int)a->ranks, hosts, 0, a->links, j->order, j->host_of, j->rack_of, &j->request.topology,
+                      &error))
         return gw_usage_error(&gw_command_plan, "%s", error.text);
     j->request.topology.coll = true;
     j->only = (int)a->rank;

@@ -80,8 +80,8 @@ static gw_op_spec spec_of(const gw_step_engine *s, const buffer *b, gw_collectiv
         else spec.in = part;
     }
     gw_plan_request request = {.collective = what, .topology = *gw_team_topology(b->team),
-                               .rank = gw_team_rank(b->team), .count = spec.count, .counts = spec.counts, .root = spec.root,
-                               .chunk_count = 1, .pipeline = GW_PIPELINE};
+                               .rank = gw_team_rank(b->team), .count = spec.count, .counts = spec.counts,
+                               .root = spec.root, .chunk_count = 1, .pipeline = GW_PIPELINE};
     const char *arch = b->team == s->config.team ? s->config.arch : "auto";
     spec.builder = gw_arch_choose(arch, &request, gw_dtype_bytes(b->dtype));
     return spec;
@@ -255,8 +255,8 @@ bool gw_hop_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
 
 static size_t plan_bytes(const buffer *b, const gw_op_spec *spec) {
     gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(b->team),
-                               .rank = gw_team_rank(b->team), .count = spec->count, .counts = spec->counts, .root = spec->root,
-                               .chunk_count = 1, .pipeline = GW_PIPELINE};
+                               .rank = gw_team_rank(b->team), .count = spec->count, .counts = spec->counts,
+                               .root = spec->root, .chunk_count = 1, .pipeline = GW_PIPELINE};
     size_t element = gw_dtype_bytes(b->dtype), wide = gw_dtype_bytes(gw_accumulator(b->dtype, GW_SUM));
     gw_cost all = gw_plan_cost(spec->builder, &request);
     return (size_t)((all.elements * element + all.wide_elements * wide) / (uint64_t)request.topology.world);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "ps/server_process.h"
+#include "runtime/job_racks.h"
 #include "runtime/link_costs.h"
 #include "runtime/recording.h"
 #include "transport/shm/shm_transport.h"
@@ -91,11 +92,11 @@ static void close_parts(gw_comm *comm) {
 gw_status gw_comm_open_until(gw_comm **out, gw_context *context, uint32_t id, const int *members, int size, int rank,
                              gw_time until, gw_error *error) {
     gw_comm *comm = calloc(1, sizeof *comm);
-    int *host_of = malloc(2 * (size_t)size * sizeof *host_of), *order = host_of + size;
+    int *host_of = malloc(3 * (size_t)size * sizeof *host_of), *order = host_of + size;
     gw_topology topology;
     gw_status status = GW_OK;
     if (!comm || !host_of) status = gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
-    if (!status) status = gw_comm_order_ring(context, members, size, order, host_of, &topology, error);
+    if (!status) status = gw_comm_order_ring(context, members, size, order, host_of, order + size, &topology, error);
     if (status) {
         free(comm);
         free(host_of);
@@ -158,40 +159,71 @@ static void drop_everyone(gw_context *context) {
     gw_context_unlock(context);
 }
 
-/* Rank 0 broadcasts its links file: `size` bytes, which all ranks know by now. */
-static gw_status spread_links(gw_context *context, gw_comm *world, char *bytes, size_t size, gw_error *error) {
-    char *text = context->rank == 0 ? bytes : malloc(size);
-    if (!text) return gw_fail(error, GW_MEMORY, "out of memory for the links of a job");
-    gw_op_spec spec = {.collective = GW_COLL_BROADCAST, .builder = &gw_plan_tree, .in = text, .out = text,
-                       .count = size, .dtype = GW_U8, .redop = GW_SUM, .root = 0};
+/* Files that only rank 0 reads. */
+enum { LINKS, RACKS, FILES };
+
+typedef struct job_file {
+    const char *variable; /* that names it */
+    char *text;           /* owned */
+    size_t size;
+    gw_error unread;
+} job_file;
+
+static void read_files(const gw_context *context, job_file files[FILES]) {
+    files[LINKS] = (job_file){.variable = "GRADWIRE_LINKS", .unread = {.rank = -1}};
+    files[RACKS] = (job_file){.variable = "GRADWIRE_RACKS", .unread = {.rank = -1}};
+    gw_job_links_read(context, &files[LINKS].text, &files[LINKS].size, &files[LINKS].unread);
+    gw_job_racks_read(context, &files[RACKS].text, &files[RACKS].size, &files[RACKS].unread);
+}
+
+/* For an all-reduce of minima; -1: it cannot be read. */
+static int32_t length_of(const gw_context *context, const job_file *file) {
+    return context->rank ? INT32_MAX : file->unread.status ? -1 : (int32_t)file->size;
+}
+
+/* Rank 0 broadcasts a file: `length` bytes, which all ranks know by now. */
+static gw_status spread_file(gw_context *context, gw_comm *world, job_file *file, int32_t length, gw_error *error) {
+    if (file->unread.status) return gw_fail(error, file->unread.status, "%s: %s", file->variable, file->unread.text);
+    if (length < 0)
+        return gw_fail_rank(error, GW_INVALID, 0, "rank 0 on %s cannot use its file of %s; its own error says why",
+                            context->endpoints[0].host, file->variable);
+    file->size = (size_t)length;
+    if (length == 0) return GW_OK;
+    if (context->rank != 0 && !(file->text = malloc(file->size)))
+        return gw_fail(error, GW_MEMORY, "out of memory for the file of %s", file->variable);
+    gw_op_spec spec = {.collective = GW_COLL_BROADCAST, .builder = &gw_plan_tree, .in = file->text, .out = file->text,
+                       .count = file->size, .dtype = GW_U8, .redop = GW_SUM, .root = 0};
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
-    else status = gw_job_links_parse(context, text, size, error);
-    if (text != bytes) free(text);
     return status;
 }
 
-/* All ranks must agree on shm collectives, recording, oversubscription and link costs. One small all-reduce by messages
- * settles it; it includes the size of rank 0's links file, -1: cannot be read. */
+static gw_status take_files(gw_context *context, gw_comm *world, job_file files[FILES], const int32_t *lengths,
+                            gw_error *error) {
+    gw_status status = GW_OK;
+    for (int f = 0; f < FILES && !status; f++) status = spread_file(context, world, &files[f], lengths[f], error);
+    if (!status && files[LINKS].size) status = gw_job_links_parse(context, files[LINKS].text, files[LINKS].size, error);
+    if (!status) status = gw_job_racks_find(context, files[RACKS].text, files[RACKS].size, error);
+    return status;
+}
+
+/* All ranks must agree on shm collectives, recording, oversubscription and what rank 0's files say. One small
+ * all-reduce by messages settles it; it includes the sizes of the files. */
 static gw_status agree(gw_context *context, gw_comm *world, gw_error *error) {
-    char *links = NULL;
-    size_t size = 0;
-    gw_error unread = {.rank = -1};
-    gw_job_links_read(context, &links, &size, &unread);
-    int32_t records = gw_trace_wanted(), length = context->rank ? INT32_MAX : unread.status ? -1 : (int32_t)size;
-    int32_t mine[5] = {context->shm_everywhere, records, -records, length, -context->spin_yield}, all[5] = {0};
+    job_file files[FILES];
+    read_files(context, files);
+    int32_t records = gw_trace_wanted();
+    int32_t mine[] = {
+        context->shm_everywhere,          records, -records, -context->spin_yield, length_of(context, &files[LINKS]),
+        length_of(context, &files[RACKS])};
+    enum { COUNT = sizeof mine / sizeof *mine };
+    int32_t all[COUNT] = {0};
     gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .builder = &gw_plan_halving, .in = mine, .out = all,
-                       .count = 5, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
+                       .count = COUNT, .dtype = GW_I32, .redop = GW_MIN, .root = -1};
     gw_status status = gw_comm_run(world, &spec);
     if (status) *error = last_error;
-    else if (unread.status) status = gw_fail(error, unread.status, "GRADWIRE_LINKS: %s", unread.text);
-    else if (all[3] < 0)
-        status = gw_fail_rank(error, GW_INVALID, 0,
-                              "rank 0 on %s cannot use its file of GRADWIRE_LINKS; its own error "
-                              "says why",
-                              context->endpoints[0].host);
-    else if (all[3] > 0) status = spread_links(context, world, links, (size_t)all[3], error);
-    free(links);
+    else status = take_files(context, world, files, all + COUNT - FILES, error);
+    for (int f = 0; f < FILES; f++) free(files[f].text);
     if (status) return status;
     if (all[1] != -all[2])
         status = gw_fail(error, GW_INVALID,
@@ -200,7 +232,7 @@ static gw_status agree(gw_context *context, gw_comm *world, gw_error *error) {
                          "for all ranks or for none",
                          records ? "" : "not ", context->rank, records ? "not for all others" : "it is for others");
     context->use_shm_coll = !status && all[0] == 1;
-    context->oversubscribed = all[4] < 0;
+    context->oversubscribed = all[3] < 0;
     return status;
 }
 

@@ -407,6 +407,7 @@ void gw_context_leave(gw_context *context) {
     gw_job_links_free(context);
     free(context->endpoints);
     free(context->host_of);
+    free(context->rack_of);
     gw_options_free(&context->options);
     free(context);
 }

@@ -72,6 +72,7 @@ typedef struct gw_context {
     gw_request *spare_requests;     /* (L) */
     gw_flight flight;               /* (L) the last operations */
     struct gw_trace *trace;         /* (L) the current recording; NULL: none. Callers' threads read it too */
+    int *rack_of;                   /* world entries, any numbers; NULL: none are known. Constant after gw_init */
     struct gw_job_links *job_links; /* measured link costs; NULL: none. Constant after gw_init */
     bool shm_everywhere;            /* shared memory works with all ranks of this host; constant after joining */
     bool oversubscribed;            /* on some machine ranks outnumber cores; constant after gw_init */

@@ -85,8 +85,24 @@ static void log_ring(const gw_context *context, const gw_topology *topology) {
            used + 16 < sizeof text ? "" : " ...", topology->wire.alpha * 1e6, 1e-6 / topology->wire.beta);
 }
 
+/* Hosts of different sizes cannot use racks: a loss may make them so. */
+static void take_racks(const gw_context *context, const int *members, gw_topology *topology, int *rack_of) {
+    int least, most;
+    if (!context->rack_of) return;
+    for (int r = 0; r < topology->world; r++) rack_of[r] = context->rack_of[members[r]];
+    gw_topology_take_racks(topology, rack_of);
+    gw_topology_local_sizes(topology, &least, &most);
+    if (members[0] != context->rank) return;
+    if (topology->rack_of)
+        gw_log(GW_LOG_INFO, context->rank, "%d hosts in %d racks", gw_topology_hosts(topology),
+               gw_topology_racks(topology));
+    else if (least != most)
+        gw_log(GW_LOG_WARN, context->rank, "racks are left out of account: hosts have from %d to %d ranks", least,
+               most);
+}
+
 gw_status gw_comm_order_ring(const gw_context *context, const int *members, int size, int *order, int *host_of,
-                             gw_topology *topology, gw_error *error) {
+                             int *rack_of, gw_topology *topology, gw_error *error) {
     const gw_job_links *links = context->job_links;
     int *hosts = malloc(2 * (size_t)size * sizeof *hosts), *places = hosts + size;
     if (!hosts) return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
@@ -100,6 +116,7 @@ gw_status gw_comm_order_ring(const gw_context *context, const int *members, int 
     gw_status status = gw_ring_order_fill(&facts, order, host_of, topology, error);
     free(hosts);
     if (!status) topology->oversubscribed = context->oversubscribed;
+    if (!status) take_racks(context, members, topology, rack_of);
     if (!status && topology->wire.beta > 0 && members[0] == context->rank) log_ring(context, topology);
     return status;
 }

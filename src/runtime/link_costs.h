@@ -21,8 +21,8 @@ gw_status gw_job_links_read(const gw_context *context, char **bytes, size_t *siz
 gw_status gw_job_links_parse(gw_context *context, const char *bytes, size_t size, gw_error *error);
 void gw_job_links_free(gw_context *context);
 
-/* Builds the topology of a communicator of these ranks; order and host_of have size entries. */
+/* Builds the topology of a communicator of these ranks; order, host_of and rack_of have size entries. */
 gw_status gw_comm_order_ring(const gw_context *context, const int *members, int size, int *order, int *host_of,
-                             gw_topology *topology, gw_error *error);
+                             int *rack_of, gw_topology *topology, gw_error *error);
 
 #endif
