@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# overlap.sh BUILD [replay|tune|figure|engine]: the measurements of docs/overlap.md, all or one part. Labs need root; about
+# overlap.sh BUILD [replay|routes|tune|figure|engine]: the measurements of docs/overlap.md, all or one part. Labs need root; about
 # nine minutes on a quiet machine with two cores.
 set -uo pipefail
-build=$(cd "${1:?usage: bench/overlap.sh BUILD [replay|tune|figure|engine]}" && pwd) || exit 2
+build=$(cd "${1:?usage: bench/overlap.sh BUILD [replay|routes|tune|figure|engine]}" && pwd) || exit 2
 cd "$(dirname "$0")/.." || exit 2
 PATH=$build:$PATH
 only=${2:-}
@@ -25,6 +25,19 @@ part_replay() {
         [ $ratio = 1 ] || replay vgg16 32 $ratio "wfbp:fuse=800K,dear:fuse=800K,$order"
         replay gnmt 48 $ratio "wfbp:fuse=512K,dear:fuse=512K,$order"
     done
+}
+
+part_routes() { # two hosts of two ranks; slices of coded tensors; one host
+    local two=(--lab "hosts=2,rate=$rate")
+    for arch in ring hierarchical; do
+        for compress in none int8; do
+            replay vgg16 32 1 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" "${two[@]}" --arch $arch --compress $compress
+        done
+    done
+    replay vgg16 32 1 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" --compress int8
+    echo "## resnet50 on one host, a tenth of the recorded compute"
+    gradwire bench step --profile bench/profiles/resnet50.csv -n 2 --scale 0.1 --steps 16 --schedule wfbp,dear
+    echo
 }
 
 part_tune() { # beside a grid of twelve
@@ -50,6 +63,6 @@ part_engine() {
     gradwire run -n 2 --no-prefix -- "$build/bench/bench_reducer" 100 100
 }
 
-for part in replay tune figure engine; do
+for part in replay routes tune figure engine; do
     [ -n "$only" ] && [ "$only" != $part ] || part_$part
 done
