@@ -126,7 +126,7 @@ static void servers_equal_exchanges(void) {
     run("arch=ps:servers=2 compress=onebit", "compress=onebit", 3, equals_exchange);
     run("arch=ps:servers=3,chunk=100K compress=topk:ratio=0.02 schedule=p3", "compress=topk:ratio=0.02", 3,
         equals_exchange);
-    run("arch=ps:servers=1 compress=int8:feedback=worker schedule=bytescheduler", "compress=int8:feedback=worker", 3,
+    run("arch=ps:servers=1 compress=int8:feedback=both schedule=bytescheduler", "compress=int8:feedback=both", 3,
         equals_exchange);
     run("arch=ps:servers=2 compress=dgc:ratio=0.01", "compress=dgc:ratio=0.01", 3, equals_exchange);
     run("arch=ps:servers=2 compress=randomk:ratio=0.1", "compress=randomk:ratio=0.1", 3, equals_exchange);

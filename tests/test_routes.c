@@ -1,7 +1,7 @@
 /* test_routes.c - every architecture with every codec and schedule, on hosts of equal and of different sizes, in
  * simulated time: all ranks get the same result, exact strategies the mean, codecs what the same sequence of encoding
  * and decoding gives in one process; and the bytes between hosts. ROUTES=all walks all triples; the default is every
- * pair. */
+ * pair. The same for every form that a codec can have. */
 #include "test.h"
 
 #include <math.h>
@@ -185,13 +185,13 @@ static void compare_codec(const layout *l, const char *arch, const char *schedul
     for (int i = 0; i < LAYERS; i++) free(r.weights[i]);
 }
 
-static void walk(const layout *l, const char *arch, const gw_technique *compress, const char *schedule) {
+static void walk(const layout *l, const char *arch, const char *compress, const char *schedule) {
     char line[200];
     gw_codec_setup setup;
     gw_error error = {.rank = -1};
-    snprintf(line, sizeof line, "transport=sim arch=%s compress=%s schedule=%s", arch, compress->name, schedule);
-    CHECK_EQ(GW_OK, gw_codec_parse(compress->name, &setup, &error));
-    if (gw_codec_merges(&setup) || setup.codec->identity || setup.codec->block == 0) {
+    snprintf(line, sizeof line, "transport=sim arch=%s compress=%s schedule=%s", arch, compress, schedule);
+    CHECK_EQ(GW_OK, gw_codec_parse(compress, &setup, &error));
+    if (gw_coded_form_of(&setup, 2, false) == GW_FORM_IN_FLIGHT) {
         gw_reducer_sim t = training_on(l, line);
         gw_reducer_sim_outcome outcome;
         runs(&t, &outcome, line, l->name);
@@ -209,11 +209,41 @@ static void every_combination(void) {
             for (const gw_technique *const *s = gw_schedule_techniques; *s && test_failures < 8; s++, number++) {
                 for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
                     if (!all && (number + (int)l) % 10) continue;
-                    walk(&layouts[l], archs[a], *c, (*s)->name);
+                    walk(&layouts[l], archs[a], (*c)->name, (*s)->name);
                     walked++;
                 }
             }
     printf("    %d combinations of arch, compress, schedule and hosts\n", walked);
+}
+
+/* Codecs in forms that they do not choose themselves. */
+static void every_form(void) {
+    static const char *const codecs[] = {"fp16",
+                                         "int8",
+                                         "onebit",
+                                         "qsgd:bits=2",
+                                         "terngrad",
+                                         "terngrad:shared",
+                                         "topk:ratio=0.02",
+                                         "randomk:feedback=none",
+                                         "randomk:feedback=both",
+                                         "threshold",
+                                         "dgc",
+                                         "powersgd"};
+    static const char *const schedules[] = {"wfbp", "dear", "p3"};
+    int number = 0;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
+        for (int form = GW_FORM_ONE_PASS; form <= GW_FORM_TWO_PASS; form++)
+            for (size_t a = 0; a < sizeof archs / sizeof *archs; a++, number++) {
+                char text[100];
+                gw_codec_setup setup;
+                gw_error error = {.rank = -1};
+                snprintf(text, sizeof text, "%s%cform=%s", codecs[c], strchr(codecs[c], ':') ? ',' : ':',
+                         form == GW_FORM_ONE_PASS ? "onepass" : "twopass");
+                if (gw_codec_parse(text, &setup, &error)) continue;
+                walk(&layouts[number % 4], archs[a], text, schedules[(number / 2) % 3]);
+            }
+    CHECK(number == 144);
 }
 
 /* Between the lower and the upper four ranks, each way, for a tensor of 4 MiB. */
@@ -258,4 +288,4 @@ static void bytes_between_racks(void) {
     CHECK(mib_between_racks("transport=sim arch=ring compress=none") > 4.01);
 }
 
-TEST_MAIN(CASE(bytes_between_hosts), CASE(bytes_between_racks), CASE(every_combination))
+TEST_MAIN(CASE(bytes_between_hosts), CASE(bytes_between_racks), CASE(every_combination), CASE(every_form))

@@ -167,7 +167,7 @@ static void refuses_with_a_sentence(void) {
         {"sync=bsp:x=1", "sync=bsp takes no parameters, but \"x=1\" is given"},
         {"compress=none:feedback=both", "compress=none takes no parameters, but \"feedback=both\" is given"},
         {"compress=topk:ratio=2", "compress=topk: ratio cannot be \"2\" (allowed: 1e-05 to 1)"},
-        {"compress=fp16:limit=1", "compress=fp16 has no parameter \"limit\" (allowed: feedback)"},
+        {"compress=fp16:limit=1", "compress=fp16 has no parameter \"limit\" (allowed: feedback, form)"},
         {"compress=int8:limit=1001", "compress=int8: limit cannot be \"1001\" (allowed: 0 to 1000)"},
         {"compress=qsgd:elias=on", "compress=qsgd: elias is a flag and takes no value, but \"on\" is given"},
         {"compress=top", "unknown compress \"top\" (did you mean \"topk\"? allowed: none, fp16, bf16, int8, onebit, "

@@ -46,7 +46,9 @@ typedef struct route_use {
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
     int tensors, buckets;
-    gw_coded_form form;           /* of the largest coded bucket; AUTO: none is coded */
+    gw_coded_form form;           /* of coded buckets; AUTO: none is coded */
+    double variance;              /* the factor of that form; 0: the codec is biased */
+    const char *loses;            /* for good in that form; NULL: nothing */
     route_use routes[ROUTES_MAX]; /* one for each route that buckets take */
     int route_count;
     layer_form layers[FORMS_MAX];
@@ -118,20 +120,27 @@ static void note_route(const gw_step_engine *step_engine, int bucket, outcome *o
     for (int h = 0; h < route->count; h++) o->routes[i].sent[h] += gw_step_engine_hop_bytes(step_engine, bucket, h);
 }
 
+static gw_status note_form(const gw_codec_setup *setup, gw_coded_form form, outcome *o, gw_error *error) {
+    o->form = form;
+    if (form == GW_FORM_AUTO) return GW_OK;
+    o->loses = gw_coded_form_loses(setup, form);
+    return gw_coded_form_variance(setup, form, &o->variance, error);
+}
+
 static void note(const gw_step_engine *step_engine, outcome *o) {
     const gw_schedule *schedule = gw_step_engine_schedule(step_engine);
     o->sent = gw_step_engine_sent_bytes(step_engine);
     o->memory = gw_step_engine_memory_bytes(step_engine);
     o->codec = gw_step_engine_codec_bytes(step_engine);
     o->buckets = gw_schedule_buckets(schedule);
-    size_t largest = 0;
-    for (int p = 0; p < o->buckets; p++) {
-        note_route(step_engine, p, o);
-        size_t bytes = gw_schedule_bucket(schedule, p)->bytes;
-        if (bytes < largest || gw_step_engine_form(step_engine, p) == GW_FORM_AUTO) continue;
-        largest = bytes;
-        o->form = gw_step_engine_form(step_engine, p);
-    }
+    for (int p = 0; p < o->buckets; p++) note_route(step_engine, p, o);
+}
+
+/* The same for all coded buckets. */
+static gw_coded_form form_of(const gw_step_engine *step_engine) {
+    gw_coded_form form = GW_FORM_AUTO;
+    for (int p = 0; !form && p < gw_step_engine_buckets(step_engine); p++) form = gw_step_engine_form(step_engine, p);
+    return form;
 }
 
 /* Opens the step engine of one rank; its peers do not exist. */
@@ -156,6 +165,7 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, const gw_top
     if (flat && !config.flat) status = gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", flat);
     if (!status) status = gw_step_engine_open(&step_engine, &config, error);
     if (!status) note(step_engine, o);
+    if (!status) status = note_form(&config.codec, form_of(step_engine), o, error);
     if (!status && config.factors) note_layers(step_engine, tensors, count, o);
     gw_step_engine_close(step_engine);
     free(config.flat);
@@ -232,6 +242,14 @@ static void print_routes(const outcome *o) {
     }
 }
 
+static void print_form(const outcome *o) {
+    if (o->form == GW_FORM_AUTO) return;
+    printf("form of coded exchanges: %s", gw_coded_form_name(o->form));
+    if (o->variance > 0) printf("; factor on the variance: %.3g (1: each member encodes once)", o->variance);
+    if (o->loses) printf("; lost for good: %s", o->loses);
+    puts("");
+}
+
 static void print_text(const gw_strategy *strategy, const arguments *a, const outcome *o) {
     char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT], memory[GW_UNIT_TEXT],
         codec[GW_UNIT_TEXT];
@@ -244,11 +262,11 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
     print_axes(strategy);
     printf("\n%s on %d ranks: %d tensors of %s, in %d bucket%s", a->model, (int)a->ranks, o->tensors, model, o->buckets,
            o->buckets == 1 ? "" : "s");
-    if (o->form != GW_FORM_AUTO) printf(", payloads %s", gw_coded_form_name(o->form));
     printf("\na step sends at most %s from rank 0 (%.3g of the model), and uses %s of memory there", sent,
            (double)o->sent / ((double)o->parameters * sizeof(float)), memory);
     if (o->codec) printf(", of which %s is codec state", codec);
     puts("");
+    print_form(o);
     print_routes(o);
     print_choice(strategy, &a->topology);
     print_layers(o);
@@ -261,6 +279,12 @@ static void print_route_json(const route_use *r, bool follows) {
         printf("%s{\"hop\": \"%s\", \"sends\": %zu}", h ? ", " : "", gw_hop_text(&r->route, h, text, sizeof text),
                r->sent[h]);
     fputs("]}", stdout);
+}
+
+static void print_form_json(const outcome *o) {
+    printf("\"form\": \"%s\", ", gw_coded_form_name(o->form));
+    if (o->variance > 0) printf("\"variance_factor\": %.3g, ", o->variance);
+    if (o->loses) printf("\"lost_for_good\": \"%s\", ", o->loses);
 }
 
 static void print_json(const gw_strategy *strategy, const arguments *a, const outcome *o, const gw_error *error) {
@@ -277,7 +301,9 @@ static void print_json(const gw_strategy *strategy, const arguments *a, const ou
     } else {
         printf(", \"buckets\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu", o->buckets,
                o->parameters, o->sent, o->memory);
-        printf(", \"codec_bytes\": %zu, \"routes\": [", o->codec);
+        printf(", \"codec_bytes\": %zu, ", o->codec);
+        if (o->form != GW_FORM_AUTO) print_form_json(o);
+        fputs("\"routes\": [", stdout);
         for (int i = 0; i < o->route_count; i++) print_route_json(&o->routes[i], i > 0);
         fputs("], \"order\": [", stdout);
         for (int i = 0; i < a->topology.world; i++) printf("%s%d", i ? ", " : "", gw_topology_at(&a->topology, i));

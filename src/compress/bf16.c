@@ -23,7 +23,7 @@ HALF_AVX2 static inline __m256 widen8(const uint16_t *x) {
 const gw_codec gw_codec_bf16 = {
     .technique = {.name = "bf16",
                   .about = "bfloat16, 2 bytes a value",
-                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE))},
+                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_FORM)},
     .significand = 8,
     .encode_rate = 11e9,
     .decode_rate = 10.7e9,

@@ -5,13 +5,19 @@
 #include "compress/compress.h"
 #include "compress/kernels.h"
 
-#define GW_SPARSE_BLOCK 65536u /* elements among which the sparse codecs select */
+#define GW_SPARSE_BLOCK 65536u /* elements among which the sparse codecs select, at most */
 
 /* A magnitude below this is sent as zero by the quantisers: its reciprocal would overflow. */
 #define GW_QUANT_TINY 0x1p-100f
 
 /* Parameters that follow the own parameters of a codec in its table. FEEDBACK(default): which ranks keep a residual.
- * LIMIT, if payloads are not always reduced in flight: the limit of the accuracy guard. */
+ * FORM: of all codecs but none. LIMIT, if payloads are not always reduced in flight: the limit of the accuracy guard.
+ */
+#define GW_CODEC_FORM                                                                                                  \
+    {                                                                                                                  \
+        .name = "form", .kind = GW_PARAM_CHOICE, .choices = GW_CHOICES("auto", "inflight", "onepass", "twopass"),      \
+        .about = "how payloads become a sum"                                                                           \
+    }
 #define GW_CODEC_FEEDBACK(who)                                                                                         \
     {                                                                                                                  \
         .name = "feedback", .kind = GW_PARAM_CHOICE, .preset = (who), .choices = GW_CHOICES("none", "worker", "both"), \

@@ -30,6 +30,8 @@ static gw_codec_setup setup_of(const gw_codec *codec, const double *values) {
     for (int i = 0; params && params[i].name; i++) {
         if (strcmp(params[i].name, "feedback") == 0) {
             setup.feedback = (gw_codec_feedback)values[i];
+        } else if (strcmp(params[i].name, "form") == 0) {
+            setup.form = (gw_coded_form)values[i];
         } else if (strcmp(params[i].name, "limit") == 0) {
             setup.limit = values[i];
         } else {
@@ -44,14 +46,6 @@ gw_codec_setup gw_codec_default(const gw_codec *codec) {
     double values[GW_TECHNIQUE_PARAMS_MAX];
     gw_technique_default(&codec->technique, values);
     return setup_of(codec, values);
-}
-
-gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error) {
-    if (setup->limit == 0 || !gw_codec_merges(setup)) return GW_OK;
-    return gw_fail(error, GW_UNSUPPORTED,
-                   "compress=%s: payloads are reduced in flight, so no rank can send one exact on its own: no error "
-                   "limit is possible",
-                   setup->codec->technique.name);
 }
 
 gw_status gw_codec_from_setting(const gw_technique *technique, const double *values, gw_codec_setup *setup,
@@ -76,7 +70,7 @@ gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *erro
 
 double gw_codec_value(const gw_codec_setup *setup, const char *param) {
     int index = gw_technique_param(&setup->codec->technique, param);
-    assert(index >= 0 && strcmp(param, "feedback") != 0 && strcmp(param, "limit") != 0);
+    assert(index >= 0 && strcmp(param, "feedback") != 0 && strcmp(param, "form") != 0 && strcmp(param, "limit") != 0);
     return setup->value[index];
 }
 

@@ -10,9 +10,9 @@
  * How payloads of several ranks become a sum:
  *   - a codec with `merge` (in-flight form): all payloads have the same length and are reduced by any reduce plan, in
  *     chunks of any multiple of merge_unit bytes; the result is decoded once and holds the sum over the ranks.
- *   - a codec without: each rank owns a part of the tensor; payloads go to their owner, which decodes and adds them,
- *     encodes the sum again (gw_codec_second, pass 1) and sends that to all, itself included (two-pass form). Or every
- *     rank gathers every payload and adds them in rank order (one-pass form).
+ *   - any codec: every rank gathers every payload and adds them in rank order (one-pass form). Or each rank owns a part
+ *     of the tensor; payloads go to their owner, which decodes and adds them, encodes the sum again (gw_codec_second,
+ *     pass 1) and sends that to all, itself included (two-pass form). gw_coded_form_of has the rule.
  *
  * Rounds. Some codecs need several reduced rounds (powersgd two; terngrad:shared two, of which the first sends scales).
  * The call of round r > 0 contains the merged payload of round r-1, which must stay valid until the last round is
@@ -65,11 +65,15 @@ typedef enum gw_codec_feedback {
     GW_FEEDBACK_BOTH, /* the worker, and the owner for its second pass: DoubleSqueeze */
 } gw_codec_feedback;
 
+/* How the payloads of several ranks become a sum; the choices of the parameter "form". */
+typedef enum gw_coded_form { GW_FORM_AUTO, GW_FORM_IN_FLIGHT, GW_FORM_ONE_PASS, GW_FORM_TWO_PASS } gw_coded_form;
+
 /* A codec and its parameters. Plain value. */
 typedef struct gw_codec_setup {
     const gw_codec *codec;
     double value[GW_CODEC_PARAMS_MAX]; /* of the codec's own parameters, the first of codec->technique.params */
     gw_codec_feedback feedback;
+    gw_coded_form form;
     double limit; /* relative error beyond which a tensor is sent exact until the error has fallen; 0: never */
 } gw_codec_setup;
 
@@ -118,7 +122,8 @@ struct gw_codec {
     double encode_rate, decode_rate; /* bytes of f32 per second on one core of an AMD EPYC with AVX2, as `gradwire bench
                                         codec` measured them; 0: not measured, predicted as a copy */
     bool compensates;                /* always keeps a residual, even with feedback=none (dgc, powersgd) */
-    uint32_t block;                  /* elements; 0: only whole tensors */
+    bool unbiased;     /* without feedback it rounds or selects at random: errors average out over ranks and steps */
+    uint32_t block;    /* elements; 0: only whole tensors */
     uint32_t least;    /* bytes that a block needs if the encoder sends as much as fits; 0: it needs `bound` */
     size_t merge_unit; /* bytes; 0 without merge */
 
@@ -176,7 +181,8 @@ gw_status gw_codec_from_setting(const gw_technique *technique, const double *val
 /* Parses the text after `compress=` of a strategy line: "topk:ratio=0.001,feedback=both". On failure *setup is
  * untouched. */
 gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *error);
-/* GW_UNSUPPORTED where there is a limit, but payloads are reduced in flight. */
+/* GW_UNSUPPORTED where the codec cannot have the form, or loses gradient for good in it that another form would keep;
+ * and where there is a limit, but payloads are reduced in flight. */
 gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error);
 /* A parameter of the codec's own; asserts that there is one. */
 double gw_codec_value(const gw_codec_setup *setup, const char *param);
@@ -185,6 +191,19 @@ double gw_codec_value(const gw_codec_setup *setup, const char *param);
 gw_codec_setup gw_codec_second(const gw_codec_setup *first);
 /* The setup of an exact exchange: codec none, which also sends the residual. */
 gw_codec_setup gw_codec_exact(const gw_codec_setup *setup);
+
+/* Forms (form.c). */
+
+const char *gw_coded_form_name(gw_coded_form form); /* "one pass" */
+/* The form of an exchange among so many members; halves: a schedule starts its two halves apart. Never AUTO. */
+gw_coded_form gw_coded_form_of(const gw_codec_setup *setup, int members, bool halves);
+/* What is lost for good in that form, as a sentence without its end; NULL: nothing, or only on average nothing. */
+const char *gw_coded_form_loses(const gw_codec_setup *setup, gw_coded_form form);
+/* Of an unbiased setup: by how much the variance of the sum exceeds that of one encoding on each member. One pass: 1.
+ * Two passes: 2 + w, where w is the variance of an encoding relative to the squared norm; 1 of it are the members'
+ * encodings, 1 + w is the owners' encoding of a sum with that noise in it. For members whose gradients are independent
+ * and normally distributed; w is measured on such values. 0: the setup is biased. */
+gw_status gw_coded_form_variance(const gw_codec_setup *setup, gw_coded_form form, double *factor, gw_error *error);
 
 /* Why the tensor is not supported, as the end of a sentence; NULL: it is supported. */
 const char *gw_codec_refuses(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world);

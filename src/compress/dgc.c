@@ -26,6 +26,7 @@ static const gw_param params[] = {
      .highest = 1e9},
     {.name = "warmup", .about = "steps with a higher density", .kind = GW_PARAM_INTEGER, .highest = 1e12},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };

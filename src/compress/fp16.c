@@ -23,7 +23,7 @@ HALF_AVX2 static inline __m256 widen8(const uint16_t *x) {
 const gw_codec gw_codec_fp16 = {
     .technique = {.name = "fp16",
                   .about = "half precision, 2 bytes a value",
-                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE))},
+                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_FORM)},
     .significand = 11,
     .encode_rate = 11.6e9,
     .decode_rate = 10.9e9,

@@ -113,7 +113,7 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
 const gw_codec gw_codec_int8 = {
     .technique = {.name = "int8",
                   .about = "one byte a value, scaled by the largest of 512",
-                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_LIMIT)},
+                  .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_FORM, GW_CODEC_LIMIT)},
     .encode_rate = 13.5e9,
     .decode_rate = 10.6e9,
     .block = BLOCK,

@@ -28,6 +28,7 @@ static const gw_param params[] = {
     {.name = "threshold", .about = "value that divides the two sides", .kind = GW_PARAM_CHOICE,
      .choices = GW_CHOICES("zero", "mean")},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };

@@ -21,6 +21,7 @@ static const gw_param params[] = {
     {.name = "rank", .about = "columns of the factors", .kind = GW_PARAM_INTEGER, .preset = 4, .lowest = 1,
      .highest = RANK_MAX},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_WORKER),
+    GW_CODEC_FORM,
     {.name = NULL},
 };
 

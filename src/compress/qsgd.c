@@ -27,6 +27,7 @@ static const gw_param params[] = {
      .choices = GW_CHOICES("1", "2", "4", "8")},
     {.name = "elias", .about = "variable length codes", .kind = GW_PARAM_FLAG},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE),
+    GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };
@@ -149,6 +150,7 @@ const gw_codec gw_codec_qsgd = {
                   .examples = GW_CHOICES("bits=1", "bits=2", "bits=4", "bits=8", "bits=2,elias")},
     .encode_rate = 6.7e9,
     .decode_rate = 11.2e9,
+    .unbiased = true,
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

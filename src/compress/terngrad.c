@@ -28,6 +28,7 @@ static const gw_param params[] = {
     {.name = "clip", .about = "standard deviations, 0: off", .kind = GW_PARAM_NUMBER, .preset = 2.5, .highest = 1000},
     {.name = "shared", .about = "one scale for all ranks, reduced in flight", .kind = GW_PARAM_FLAG},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE),
+    GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };
@@ -243,6 +244,7 @@ const gw_codec gw_codec_terngrad = {
                   .examples = GW_CHOICES("", "clip=0", "shared")},
     .encode_rate = 6.7e9,
     .decode_rate = 11.4e9,
+    .unbiased = true,
     .block = BLOCK,
     .merge_unit = sizeof(float),
     .refuses = refuses,

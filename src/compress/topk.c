@@ -13,6 +13,7 @@ static const gw_param params[] = {
     {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.01,
      .lowest = 1e-5, .highest = 1},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
+    GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };

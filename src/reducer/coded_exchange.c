@@ -360,7 +360,9 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
         end_phase(x, GW_TRACE_REDUCED, begun);
         x->phase = x->halves ? PHASE_HALFWAY : PHASE_SPREAD;
         return status || x->halves ? status : start_spread(x, now, error);
-    case PHASE_RESUMED: x->phase = PHASE_SPREAD; return start_spread(x, now, error);
+    case PHASE_RESUMED:
+        x->phase = x->form == GW_FORM_ONE_PASS ? PHASE_OVER : PHASE_SPREAD; /* one pass has all results already */
+        return x->phase == PHASE_OVER ? GW_OK : start_spread(x, now, error);
     case PHASE_SPREAD: status = x->form == GW_FORM_IN_FLIGHT ? finish_merged(x, error) : decode_all(x, error); break;
     case PHASE_HALFWAY:
     case PHASE_OVER: return GW_OK;
@@ -368,7 +370,7 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     end_phase(x, GW_TRACE_DECODED, begun);
     trace_error(x);
     for (int i = 0; i < x->count; i++) part_over(x, x->parts[i].tensor);
-    x->phase = PHASE_OVER;
+    x->phase = x->form == GW_FORM_ONE_PASS && x->halves ? PHASE_HALFWAY : PHASE_OVER;
     return status;
 }
 

@@ -7,7 +7,7 @@
  *              in the members' order, encodes the sum again, and sends that to all (all-gather by the architecture's
  *              plan). 2 (p-1)/p payloads a member.
  *   one-pass   every payload goes to every member, which adds them in their order. p-1 payloads a member, no second
- *              loss.
+ *              loss. All of it is the first half.
  *
  * A polled state machine: gw_coded_exchange_next does what can be done and starts the next operation; the driver polls
  * the core until that is done. Memory is taken when it is opened. One thread at a time. */
@@ -18,14 +18,7 @@
 #include "engine/rank_core.h"
 #include "reducer/coded_payload.h"
 
-typedef enum gw_coded_form { GW_FORM_AUTO, GW_FORM_IN_FLIGHT, GW_FORM_TWO_PASS, GW_FORM_ONE_PASS } gw_coded_form;
-
-const char *gw_coded_form_name(gw_coded_form form);
-
 typedef struct gw_coded_exchange gw_coded_exchange;
-
-/* The form of exchanges among so many members; halves: they stop halfway. */
-gw_coded_form gw_coded_form_of(const gw_codec_setup *setup, int members, bool halves);
 
 /* A part of a tensor. */
 typedef struct gw_coded_part {
@@ -42,7 +35,6 @@ typedef struct gw_coded_exchange_config {
     const char *arch; /* of the strategy line: chooses plans */
     uint64_t seed;    /* of the job: random codecs draw from it */
     bool halves;      /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
-    gw_coded_form form;
 } gw_coded_exchange_config;
 
 gw_status gw_coded_exchange_open(gw_coded_exchange **exchange, gw_core *core, gw_team *team,

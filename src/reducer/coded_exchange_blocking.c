@@ -13,7 +13,7 @@ gw_status gw_coded_exchange_make(gw_coded_exchange **exchange, gw_coded_tensor *
     if (!status) status = gw_coding_tensor_open(&coding, tensor, what, false, &lanes, form == GW_FORM_TWO_PASS, &error);
     gw_coded_part whole = {.tensor = tensor, .count = what->count};
     gw_coded_exchange_config config = {.setup = *setup, .parts = &whole, .count = 1, .ranks = comm->size,
-                                       .arch = "auto", .seed = seed, .form = form};
+                                       .arch = "auto", .seed = seed};
     if (!status) status = gw_coded_exchange_open(exchange, comm->context->core, comm->team, &config, &error);
     gw_context_unlock(comm->context);
     return status ? gw_comm_set_last_error(&error) : GW_OK;

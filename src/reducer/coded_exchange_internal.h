@@ -1,5 +1,4 @@
-/* coded_exchange_internal.h - what coded_exchange_open.c (forms, parts, memory) and coded_exchange.c (a step)
- * share. */
+/* coded_exchange_internal.h - what coded_exchange_open.c (parts, memory) and coded_exchange.c (a step) share. */
 #ifndef GW_REDUCER_CODED_EXCHANGE_INTERNAL_H
 #define GW_REDUCER_CODED_EXCHANGE_INTERNAL_H
 

@@ -1,24 +1,11 @@
-/* coded_exchange_open.c - which form an exchange takes, what of a part belongs to whom, and all its memory. See
- * coded_exchange.h. */
+/* coded_exchange_open.c - what of a part belongs to whom, and all memory of an exchange. See coded_exchange.h. */
 #include "reducer/coded_exchange_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char *gw_coded_form_name(gw_coded_form form) {
-    static const char *const names[] = {"auto", "merged", "owned", "gathered"};
-    return names[form];
-}
-
 gw_coded_form gw_coded_exchange_chosen(const gw_coded_exchange *x) { return x->form; }
 size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *x) { return x->memory; }
-
-/* Between two members one pass sends no more than two, and loses less. */
-gw_coded_form gw_coded_form_of(const gw_codec_setup *setup, int members, bool halves) {
-    if (gw_codec_merges(setup)) return GW_FORM_IN_FLIGHT;
-    if (setup->codec->block == 0) return GW_FORM_ONE_PASS;
-    return halves || members > 2 ? GW_FORM_TWO_PASS : GW_FORM_ONE_PASS;
-}
 
 /* Runs. */
 
@@ -114,22 +101,6 @@ static gw_status take_memory(gw_coded_exchange *x, gw_error *error) {
     return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", x->memory);
 }
 
-static gw_status check_form(const gw_coded_exchange *x, gw_error *error) {
-    const char *name = x->coding.setup.codec->technique.name;
-    bool merges = gw_codec_merges(&x->coding.setup);
-    if ((x->form == GW_FORM_IN_FLIGHT) != merges)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s: its payloads %s be reduced in flight, so the form cannot "
-                       "be %s",
-                       name, merges ? "must" : "cannot", gw_coded_form_name(x->form));
-    if (x->halves && x->form == GW_FORM_ONE_PASS)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s: every rank gathers whole payloads, so there is no half of the exchange at which "
-                       "to stop (schedule=dear)",
-                       name);
-    return GW_OK;
-}
-
 static gw_status take_parts(gw_coded_exchange *x, const gw_coded_exchange_config *config, gw_error *error) {
     x->parts = calloc((size_t)config->count + 1, sizeof *x->parts);
     x->places = calloc((size_t)config->count + 1, sizeof *x->places);
@@ -156,9 +127,8 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
     x->rounds = gw_codec_rounds(&config->setup);
     x->halves = config->halves;
     x->phase = PHASE_OVER;
-    x->form = config->form == GW_FORM_AUTO ? gw_coded_form_of(&config->setup, x->world, x->halves) : config->form;
+    x->form = gw_coded_form_of(&config->setup, x->world, x->halves);
     gw_status status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
-    if (!status) status = check_form(x, error);
     if (!status) status = take_parts(x, config, error);
     if (!status) status = take_memory(x, error);
     if (status) gw_coded_exchange_close(x);

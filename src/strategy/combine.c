@@ -138,11 +138,17 @@ static gw_status check_codec(const gw_strategy *s, const gw_codec_setup *setup, 
             error, GW_UNSUPPORTED,
             "compress=%s:feedback=none: %s is nothing without the residual that it keeps: leave feedback out", name,
             name);
-    if (setup->feedback == GW_FEEDBACK_BOTH && gw_codec_merges(setup) && !gw_strategy_servers(s))
+    bool merged = gw_coded_form_of(setup, 2, false) == GW_FORM_IN_FLIGHT;
+    if (setup->feedback == GW_FEEDBACK_BOTH && merged && !gw_strategy_servers(s))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s:feedback=both: payloads are reduced in flight, so there is no owner that encodes "
                        "again and could keep a residual: use feedback=worker",
                        name);
+    if (setup->form != GW_FORM_AUTO && gw_strategy_servers(s))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s:form= with arch=%s: servers add payloads up, or merge them, and there is no other "
+                       "way through them: leave form out",
+                       name, gw_strategy_name(s, GW_AXIS_ARCH));
     if (sync->local && gw_codec_has_need(setup, GW_NEEDS_GRADIENTS))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s with sync=%s: its momentum is that of gradients, and differences of weights travel "
@@ -166,14 +172,7 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *f
     if (!status && gw_strategy_is(s, GW_AXIS_ARCH, "ps")) status = check_kept(s, facts, sync, policy, error);
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
-    if (!status) status = check_codec(s, &setup, sync, error);
-    if (status) return status;
-    if (policy->splits && setup.codec->block == 0 && !gw_codec_merges(&setup))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s with schedule=%s: every rank gathers whole payloads, so there is no half of the "
-                       "exchange at which to stop",
-                       compress->technique->name, policy->technique.name);
-    return GW_OK;
+    return status ? status : check_codec(s, &setup, sync, error);
 }
 
 gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
