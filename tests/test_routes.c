@@ -185,12 +185,17 @@ static void compare_codec(const layout *l, const char *arch, const char *schedul
     for (int i = 0; i < LAYERS; i++) free(r.weights[i]);
 }
 
+static bool slices(const char *schedule) {
+    return strcmp(schedule, "p3") == 0 || strcmp(schedule, "bytescheduler") == 0;
+}
+
 static void walk(const layout *l, const char *arch, const char *compress, const char *schedule) {
     char line[200];
     gw_codec_setup setup;
     gw_error error = {.rank = -1};
     snprintf(line, sizeof line, "transport=sim arch=%s compress=%s schedule=%s", arch, compress, schedule);
     CHECK_EQ(GW_OK, gw_codec_parse(compress, &setup, &error));
+    if (slices(schedule)) setup = gw_codec_sliced(&setup);
     if (gw_coded_form_of(&setup, 2, false) == GW_FORM_IN_FLIGHT) {
         gw_reducer_sim t = training_on(l, line);
         gw_reducer_sim_outcome outcome;

@@ -41,16 +41,16 @@ gw_status gw_codec_payload_error(const gw_codec *codec, gw_codec_range range, co
                    range.tensor->name, codec->technique.name, range.first, range.first + range.count, what);
 }
 
-static gw_status check_range(const gw_codec *codec, gw_codec_range range, gw_error *error) {
+static gw_status check_range(const gw_codec_setup *setup, gw_codec_range range, gw_error *error) {
     uint64_t end = range.first + range.count, total = range.tensor->count;
+    uint32_t block = gw_codec_block(setup);
     bool inside = end >= range.first && end <= total;
-    bool aligned = codec->block ? range.first % codec->block == 0 && (end == total || end % codec->block == 0)
-                                : range.count == total;
+    bool aligned = block ? range.first % block == 0 && (end == total || end % block == 0) : range.count == total;
     if (inside && aligned) return GW_OK;
     return gw_fail(error, GW_INVALID,
                    "tensor %s of %" PRIu64 " elements: %s cannot work on elements %" PRIu64 " to %" PRIu64
                    ": cut at multiples of %" PRIu32 " (0: not at all)",
-                   range.tensor->name, total, codec->technique.name, range.first, end, codec->block);
+                   range.tensor->name, total, setup->codec->technique.name, range.first, end, block);
 }
 
 static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, const gw_codec_state *state,
@@ -68,8 +68,8 @@ static gw_status check_state(const gw_codec_setup *setup, gw_codec_range range, 
 static gw_status check_capacity(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                                 size_t capacity, gw_error *error) {
     const gw_codec *codec = setup->codec;
-    size_t needed =
-        codec->least ? codec->least * gw_blocks(range.count, codec->block) : gw_codec_bound(setup, call, range);
+    size_t needed = codec->least ? codec->least * gw_blocks(range.count, gw_codec_block(setup))
+                                 : gw_codec_bound(setup, call, range);
     if (capacity >= needed) return GW_OK;
     return gw_fail(error, GW_INVALID, "tensor %s: %s needs %zu bytes for %" PRIu64 " elements, and has %zu",
                    range.tensor->name, codec->technique.name, needed, range.count, capacity);
@@ -104,7 +104,7 @@ gw_status gw_codec_encode(const gw_codec_setup *setup, const gw_codec_call *call
                           gw_codec_state *state, const float *gradient, void *payload, size_t capacity, size_t *bytes,
                           gw_codec_report *report, gw_error *error) {
     *bytes = 0;
-    gw_status status = check_range(setup->codec, range, error);
+    gw_status status = check_range(setup, range, error);
     if (!status) status = check_round(setup, call, range, error);
     if (!status) status = check_state(setup, range, state, error);
     if (!status) status = check_capacity(setup, call, range, capacity, error);
@@ -122,7 +122,7 @@ gw_status gw_codec_encode(const gw_codec_setup *setup, const gw_codec_call *call
 
 gw_status gw_codec_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                               const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    gw_status status = check_range(setup->codec, range, error);
+    gw_status status = check_range(setup, range, error);
     if (!status) status = check_round(setup, call, range, error);
     if (!status && call->round + 1 != gw_codec_rounds(setup)) {
         status = gw_fail(error, GW_INVALID, "tensor %s: only the last round of %s is decoded", range.tensor->name,
@@ -141,7 +141,7 @@ void gw_codec_merge(const gw_codec_setup *setup, const gw_codec_call *call, void
 gw_status gw_codec_settle(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                           gw_codec_state *state, const void *payload, size_t bytes, gw_error *error) {
     if (!setup->codec->settle || range.count == 0) return GW_OK;
-    gw_status status = check_range(setup->codec, range, error);
+    gw_status status = check_range(setup, range, error);
     if (!status) status = check_round(setup, call, range, error);
     if (!status) status = check_state(setup, range, state, error);
     return status ? status : setup->codec->settle(setup, call, range, state, payload, bytes, error);

@@ -79,6 +79,7 @@ gw_codec_setup gw_codec_second(const gw_codec_setup *first) {
     if (first->codec->second) second = first->codec->second(first);
     bool kept = first->feedback == GW_FEEDBACK_BOTH;
     second.feedback = kept ? GW_FEEDBACK_WORKER : GW_FEEDBACK_NONE;
+    second.block = first->block;
     return second;
 }
 
@@ -87,6 +88,14 @@ gw_codec_setup gw_codec_exact(const gw_codec_setup *setup) {
     exact.feedback = gw_codec_residual(setup) ? GW_FEEDBACK_WORKER : GW_FEEDBACK_NONE;
     return exact;
 }
+
+gw_codec_setup gw_codec_sliced(const gw_codec_setup *setup) {
+    gw_codec_setup sliced = *setup;
+    if (setup->codec->sliced_block) sliced.block = setup->codec->sliced_block(setup);
+    return sliced;
+}
+
+uint32_t gw_codec_block(const gw_codec_setup *setup) { return setup->block ? setup->block : setup->codec->block; }
 
 const char *gw_codec_refuses(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world) {
     return setup->codec->refuses ? setup->codec->refuses(setup, tensor, world) : NULL;

@@ -74,7 +74,8 @@ typedef struct gw_codec_setup {
     double value[GW_CODEC_PARAMS_MAX]; /* of the codec's own parameters, the first of codec->technique.params */
     gw_codec_feedback feedback;
     gw_coded_form form;
-    double limit; /* relative error beyond which a tensor is sent exact until the error has fallen; 0: never */
+    uint32_t block; /* elements, of a tensor that a schedule slices; 0: the codec's own block */
+    double limit;   /* relative error beyond which a tensor is sent exact until the error has fallen; 0: never */
 } gw_codec_setup;
 
 /* The context of an encoding; the same for all tensors of a step except for the fields marked (tensor). */
@@ -134,6 +135,8 @@ struct gw_codec {
     gw_codec_setup (*second)(const gw_codec_setup *first);
     uint32_t (*rounds)(const gw_codec_setup *setup); /* NULL: one */
     unsigned (*needs)(const gw_codec_setup *setup);  /* of gw_codec_needs; NULL: nothing */
+    /* The block of tensors that a schedule slices, a divisor of `block`; NULL: `block` is small enough. */
+    uint32_t (*sliced_block)(const gw_codec_setup *setup);
     /* The longest payload of a round; the length of every payload where the codec merges. */
     size_t (*bound)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range);
     /* Encodes v (range.count floats). Needs capacity >= bound; if `least` is not 0, sends as much as fits. */
@@ -191,6 +194,10 @@ double gw_codec_value(const gw_codec_setup *setup, const char *param);
 gw_codec_setup gw_codec_second(const gw_codec_setup *first);
 /* The setup of an exact exchange: codec none, which also sends the residual. */
 gw_codec_setup gw_codec_exact(const gw_codec_setup *setup);
+/* The setup for a schedule that slices tensors: blocks that are smaller than a slice, so that slices can be cut and
+ * each has work for many owners. Depends on nothing but the setup: payloads are the same however slices are cut. */
+gw_codec_setup gw_codec_sliced(const gw_codec_setup *setup);
+uint32_t gw_codec_block(const gw_codec_setup *setup); /* elements; 0: only whole tensors */
 
 /* Forms (form.c). */
 

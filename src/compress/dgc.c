@@ -41,7 +41,7 @@ static double density(const gw_codec_setup *setup, uint64_t steps) {
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     (void)call;
-    return gw_sparse_range_bound(range, density(setup, 0));
+    return gw_sparse_range_bound(setup, range, density(setup, 0));
 }
 
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -49,7 +49,7 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)error;
     uint64_t steps = call->step > state->born ? call->step - state->born : 0;
-    *bytes = gw_sparse_encode_largest(range, density(setup, steps), v, payload, capacity);
+    *bytes = gw_sparse_encode_largest(setup, range, density(setup, steps), v, payload, capacity);
     return GW_OK;
 }
 
@@ -76,7 +76,7 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
 }
 
 static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
-    gw_sparse_clear(range, payload, state->own + gw_stripes_place(&state->covers, range.first));
+    gw_sparse_clear(setup, range, payload, state->own + gw_stripes_place(&state->covers, range.first));
     return gw_sparse_take_off(setup, range, state, payload);
 }
 
@@ -84,6 +84,8 @@ static unsigned needs(const gw_codec_setup *setup) {
     return (setup->value[PARAM_CLIP] > 0 ? GW_NEEDS_WHOLE_TENSOR : 0) |
            (setup->value[PARAM_MOMENTUM] > 0 ? GW_NEEDS_GRADIENTS : 0);
 }
+
+static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
 
 static gw_codec_setup second(const gw_codec_setup *first) {
     gw_codec_setup topk = gw_codec_default(&gw_codec_topk);
@@ -103,6 +105,7 @@ const gw_codec gw_codec_dgc = {
     .least = GW_SPARSE_HEAD,
     .second = second,
     .needs = needs,
+    .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
     .decode_add = gw_sparse_decode_add,

@@ -15,9 +15,10 @@
 
 #define CHUNK 8192u /* elements; 32 KiB */
 
-static uint64_t chunk_elements(const gw_codec *codec, uint64_t count) {
-    if (codec->block == 0) return count;
-    return codec->block >= CHUNK ? codec->block : CHUNK / codec->block * codec->block;
+static uint64_t chunk_elements(const gw_codec_setup *setup, uint64_t count) {
+    uint32_t block = gw_codec_block(setup);
+    if (block == 0) return count;
+    return block >= CHUNK ? block : CHUNK / block * block;
 }
 
 /* The call for a chunk that begins `at` elements into the range. */
@@ -34,8 +35,9 @@ static gw_codec_call chunk_call(const gw_codec_setup *setup, const gw_codec_call
 }
 
 /* The bytes that a chunk may use: enough must stay for the blocks after it. */
-static size_t chunk_capacity(const gw_codec *codec, size_t room, uint64_t elements_after) {
-    return codec->least ? room - codec->least * gw_blocks(elements_after, codec->block) : room;
+static size_t chunk_capacity(const gw_codec_setup *setup, size_t room, uint64_t elements_after) {
+    uint32_t least = setup->codec->least;
+    return least ? room - least * gw_blocks(elements_after, gw_codec_block(setup)) : room;
 }
 
 static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
@@ -65,7 +67,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
                              size_t *bytes, gw_codec_report *report, gw_error *error) {
     const gw_codec *codec = setup->codec;
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(codec, range.count);
+    uint64_t chunk = chunk_elements(setup, range.count);
     gw_codec_report lost = {0};
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
@@ -76,7 +78,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
         lost.input += norm2;
         uint8_t *out = (uint8_t *)payload + *bytes;
-        size_t used = 0, room = chunk_capacity(codec, capacity - *bytes, range.count - at - length);
+        size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
         gw_status status = codec->encode(setup, &mine, piece, state, e, out, room, &used, error);
         if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
@@ -96,13 +98,13 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
     const gw_codec *codec = setup->codec;
     float rest[GW_SPARSE_BLOCK]; /* 256 KiB of stack, the largest block */
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(codec, range.count);
+    uint64_t chunk = chunk_elements(setup, range.count);
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
         gw_codec_range piece = {range.tensor, range.first + at, length};
         gw_codec_call mine = chunk_call(setup, call, range, at, length);
         uint8_t *out = (uint8_t *)payload + *bytes;
-        size_t used = 0, room = chunk_capacity(codec, capacity - *bytes, range.count - at - length);
+        size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
         gw_status status = codec->encode(setup, &mine, piece, NULL, gradient + at, out, room, &used, error);
         if (!status && last) {
             memcpy(rest, gradient + at, length * sizeof *rest);

@@ -41,20 +41,23 @@ static bool next_stretch(stretch *s) {
     return true;
 }
 
-static size_t values(double ratio, gw_codec_range range) {
-    size_t whole = range.count / GW_SPARSE_BLOCK, rest = range.count % GW_SPARSE_BLOCK;
-    return whole * gw_sparse_k(ratio, GW_SPARSE_BLOCK) + (rest ? gw_sparse_k(ratio, rest) : 0);
+static size_t values(uint32_t block, double ratio, gw_codec_range range) {
+    size_t whole = range.count / block, rest = range.count % block;
+    return whole * gw_sparse_k(ratio, block) + (rest ? gw_sparse_k(ratio, rest) : 0);
 }
+
+static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     (void)call;
-    return values(setup->value[PARAM_RATIO], range) * sizeof(float);
+    return values(gw_codec_block(setup), setup->value[PARAM_RATIO], range) * sizeof(float);
 }
 
 static stretch stretches_of(const gw_codec_setup *setup, uint64_t key, gw_codec_range range, uint64_t at) {
-    size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
+    uint32_t block = gw_codec_block(setup);
+    size_t length = gw_block_length(range.count, at, block);
     return (stretch){.key = key,
-                     .block = (range.first + at) / GW_SPARSE_BLOCK,
+                     .block = (range.first + at) / block,
                      .count = length,
                      .k = gw_sparse_k(setup->value[PARAM_RATIO], length)};
 }
@@ -75,7 +78,7 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     uint64_t key = gw_codec_random_key(call, range.tensor, false);
     bool unbiased = !gw_codec_residual(setup) && call->pass == 0; /* an owner encodes sums of the same places */
     uint8_t *out = payload;
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+    for (uint64_t at = 0; at < range.count; at += gw_codec_block(setup)) {
         out = encode_block(stretches_of(setup, key, range, at), v + at, unbiased, out);
     }
     *bytes = (size_t)(out - (uint8_t *)payload);
@@ -88,7 +91,7 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
     if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
     uint64_t key = gw_codec_random_key(call, range.tensor, false);
     const uint8_t *in = payload;
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+    for (uint64_t at = 0; at < range.count; at += gw_codec_block(setup)) {
         stretch s = stretches_of(setup, key, range, at);
         for (; next_stretch(&s); in += sizeof(float)) sum[at + s.chosen] += scale * gw_get_f32(in);
     }
@@ -108,6 +111,7 @@ const gw_codec gw_codec_randomk = {
     .unbiased = true,
     .block = GW_SPARSE_BLOCK,
     .merge_unit = sizeof(float),
+    .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
     .decode_add = decode_add,

@@ -3,6 +3,9 @@
 
 #include "base/cpu.h"
 
+/* Of tensors that are sliced: a stripe of an owner (arch/owners.c), and the smallest slice (schedule/schedule.h). */
+#define SLICED_BLOCK_MIN 4096u
+
 static size_t put_gap(uint8_t *at, uint32_t gap) {
     size_t bytes = 0;
     for (; gap >= 128; gap >>= 7) at[bytes++] = (uint8_t)(gap | 128);
@@ -125,17 +128,26 @@ size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selecti
     return w.at + w.written * sizeof(float);
 }
 
-size_t gw_sparse_range_bound(gw_codec_range range, double ratio) {
-    size_t whole = range.count / GW_SPARSE_BLOCK, rest = range.count % GW_SPARSE_BLOCK;
-    size_t each = gw_sparse_bound(GW_SPARSE_BLOCK, gw_sparse_k(ratio, GW_SPARSE_BLOCK));
+uint32_t gw_sparse_sliced_block(double ratio) {
+    uint32_t block = SLICED_BLOCK_MIN;
+    while (block < GW_SPARSE_BLOCK && ratio * block < 1) block *= 2;
+    return block;
+}
+
+size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, double ratio) {
+    uint32_t block = gw_codec_block(setup);
+    size_t whole = range.count / block, rest = range.count % block;
+    size_t each = gw_sparse_bound(block, gw_sparse_k(ratio, block));
     return whole * each + (rest ? gw_sparse_bound(rest, gw_sparse_k(ratio, rest)) : 0);
 }
 
-size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float *v, uint8_t *payload, size_t capacity) {
+size_t gw_sparse_encode_largest(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
+                                uint8_t *payload, size_t capacity) {
+    uint32_t block = gw_codec_block(setup);
     size_t used = 0;
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
-        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
-        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK); /* for heads after it */
+    for (uint64_t at = 0; at < range.count; at += block) {
+        size_t length = gw_block_length(range.count, at, block);
+        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, block); /* for heads after it */
         gw_selection selection;
         gw_select_largest(v + at, length, gw_sparse_k(ratio, length), &selection);
         used += gw_sparse_write(v + at, length, &selection, payload + used, capacity - used - kept);
@@ -163,9 +175,9 @@ static size_t checked_block(const uint8_t *in, size_t bytes, size_t count) {
     return at + values * sizeof(float);
 }
 
-static bool checked(gw_codec_range range, const uint8_t *in, size_t bytes) {
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
-        size_t used = checked_block(in, bytes, gw_block_length(range.count, at, GW_SPARSE_BLOCK));
+static bool checked(uint32_t block, gw_codec_range range, const uint8_t *in, size_t bytes) {
+    for (uint64_t at = 0; at < range.count; at += block) {
+        size_t used = checked_block(in, bytes, gw_block_length(range.count, at, block));
         if (used == 0) return false;
         in += used;
         bytes -= used;
@@ -195,18 +207,20 @@ gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call 
                                const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
     (void)call;
     const uint8_t *in = payload;
-    if (!checked(range, in, bytes)) {
+    uint32_t block = gw_codec_block(setup);
+    if (!checked(block, range, in, bytes)) {
         return gw_codec_payload_error(setup->codec, range, "is cut short, too long or points outside of its block",
                                       error);
     }
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) in = add_block(in, scale, sum + at);
+    for (uint64_t at = 0; at < range.count; at += block) in = add_block(in, scale, sum + at);
     return GW_OK;
 }
 
-double gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
+double gw_sparse_clear(const gw_codec_setup *setup, gw_codec_range range, const void *payload, float *x) {
     const uint8_t *in = payload;
+    uint32_t block = gw_codec_block(setup);
     double went = 0;
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
+    for (uint64_t at = 0; at < range.count; at += block) {
         size_t count = get_count(in);
         const uint8_t *gap = in + GW_SPARSE_HEAD;
         in = values_of(in) + count * sizeof(float);
@@ -221,6 +235,5 @@ double gw_sparse_clear(gw_codec_range range, const void *payload, float *x) {
 
 double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
                           const void *payload) {
-    (void)setup;
-    return gw_sparse_clear(range, payload, gw_codec_residual_at(state, range.first));
+    return gw_sparse_clear(setup, range, payload, gw_codec_residual_at(state, range.first));
 }

@@ -1,6 +1,8 @@
 /* sparse.h - a few values of a block and their positions: the payload of topk, threshold and dgc.
  *
- * Payload of a block of up to 65,536 elements: u24 number of values n, then n gaps, then n values as f32. A gap is the
+ * A block is 65,536 elements of the tensor, or fewer where a schedule slices it (gw_sparse_sliced_block).
+ *
+ * Payload of a block: u24 number of values n, then n gaps, then n values as f32. A gap is the
  * number of elements between a value and the one before it (the first: the start of the block), in bytes of 7 bits,
  * lowest first, the high bit set on all but the last: one byte up to 127, two up to 16,383. At 1 % a value costs about
  * 5.3 bytes, at 0.1 % 6. */
@@ -45,16 +47,19 @@ static inline size_t gw_sparse_k(double ratio, size_t count) {
     return k > 1 ? k : 1;
 }
 
+/* The block of tensors that a schedule slices: one from which `ratio` selects at least one value. */
+uint32_t gw_sparse_sliced_block(double ratio);
 /* The most bytes of a range whose blocks each send that ratio. */
-size_t gw_sparse_range_bound(gw_codec_range range, double ratio);
+size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, double ratio);
 /* Sends the largest `ratio` of each block of a range; returns the bytes. */
-size_t gw_sparse_encode_largest(gw_codec_range range, double ratio, const float *v, uint8_t *payload, size_t capacity);
+size_t gw_sparse_encode_largest(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
+                                uint8_t *payload, size_t capacity);
 
 /* The decode_add of sparse codecs: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                                const void *payload, size_t bytes, float scale, float *sum, gw_error *error);
 /* Sets the elements that a payload of gw_sparse_write names to 0. Returns the sum of squares that was removed. */
-double gw_sparse_clear(gw_codec_range range, const void *payload, float *x);
+double gw_sparse_clear(const gw_codec_setup *setup, gw_codec_range range, const void *payload, float *x);
 /* The take_off of sparse codecs: the residual is cleared where it was sent. */
 double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
                           const void *payload);

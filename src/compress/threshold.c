@@ -28,7 +28,7 @@ static double most(const gw_codec_setup *setup) {
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     (void)call;
-    return gw_sparse_range_bound(range, most(setup));
+    return gw_sparse_range_bound(setup, range, most(setup));
 }
 
 static void estimate(const float *x, size_t count, double ratio, gw_selection *selection) {
@@ -45,10 +45,11 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
     (void)call, (void)state, (void)error;
+    uint32_t block = gw_codec_block(setup);
     size_t used = 0;
-    for (uint64_t at = 0; at < range.count; at += GW_SPARSE_BLOCK) {
-        size_t length = gw_block_length(range.count, at, GW_SPARSE_BLOCK);
-        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, GW_SPARSE_BLOCK);
+    for (uint64_t at = 0; at < range.count; at += block) {
+        size_t length = gw_block_length(range.count, at, block);
+        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, block);
         size_t room = gw_sparse_bound(length, gw_sparse_k(most(setup), length));
         if (room > capacity - used - kept) room = capacity - used - kept;
         gw_selection selection;
@@ -57,6 +58,11 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     }
     *bytes = used;
     return GW_OK;
+}
+
+/* The threshold comes from a sample, so this must have a value above it. */
+static uint32_t sliced_block(const gw_codec_setup *setup) {
+    return gw_sparse_sliced_block(setup->value[PARAM_RATIO] / STRIDE);
 }
 
 const gw_codec gw_codec_threshold = {
@@ -68,6 +74,7 @@ const gw_codec gw_codec_threshold = {
     .decode_rate = 16.4e9,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
+    .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
     .decode_add = gw_sparse_decode_add,

@@ -20,16 +20,18 @@ static const gw_param params[] = {
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     (void)call;
-    return gw_sparse_range_bound(range, setup->value[PARAM_RATIO]);
+    return gw_sparse_range_bound(setup, range, setup->value[PARAM_RATIO]);
 }
 
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
     (void)call, (void)state, (void)error;
-    *bytes = gw_sparse_encode_largest(range, setup->value[PARAM_RATIO], v, payload, capacity);
+    *bytes = gw_sparse_encode_largest(setup, range, setup->value[PARAM_RATIO], v, payload, capacity);
     return GW_OK;
 }
+
+static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
 
 const gw_codec gw_codec_topk = {
     .technique = {.name = "topk", .about = "the largest values of each 65,536, with their positions", .params = params,
@@ -38,6 +40,7 @@ const gw_codec gw_codec_topk = {
     .decode_rate = 14.8e9,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
+    .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
     .decode_add = gw_sparse_decode_add,

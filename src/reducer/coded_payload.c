@@ -33,7 +33,7 @@ gw_status gw_coding_name(const gw_coding *c, gw_coded_tensor *t, const gw_codec_
 gw_status gw_coding_tensor_open(const gw_coding *c, gw_coded_tensor *t, const gw_codec_tensor *given, bool exact,
                                 const gw_lanes *lanes, bool two_pass, gw_error *error) {
     gw_status status = gw_coding_name(c, t, given, exact, error);
-    t->owners = gw_owners_of(lanes, t->what.key, t->what.count, c->setup.codec->block);
+    t->owners = gw_owners_of(lanes, t->what.key, t->what.count, gw_codec_block(&c->setup));
     if (status || t->exact) return status;
     gw_stripes encodes = gw_owners_in_lanes(&t->owners, lanes->first, lanes->last);
     gw_stripes owns = gw_owners_at_host(&t->owners, lanes->first, lanes->last, lanes->host);

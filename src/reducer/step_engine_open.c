@@ -25,7 +25,10 @@ gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *c, const gw
     c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
     c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
     c->sync_values = axes[GW_AXIS_SYNC].values;
-    return gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
+    gw_status status =
+        gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
+    if (!status && c->settings.slice_bytes && !c->servers) c->codec = gw_codec_sliced(&c->codec);
+    return status;
 }
 
 /* Sets the offsets of tensors in the pack buffer, and returns its size. tensors may be NULL. */
@@ -61,7 +64,7 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
                                  .element = gw_dtype_bytes(t->dtype),
                                  .kind = factors ? GW_DTYPES + i : (int)t->dtype,
                                  .whole = factors || (codec && c->codec.codec->block == 0) || (codec && c->servers),
-                                 .grain = codec ? c->codec.codec->block : 0,
+                                 .grain = codec ? gw_codec_block(&c->codec) : 0,
                                  .piece_bytes = factors ? 0 : gw_transfers_piece_bytes(c, t)};
     }
 }
