@@ -1,6 +1,9 @@
 /* test_coded_slices.c - schedules that slice tensors, with codecs: coded tensors have as many slices as dense ones, and
- * every slice has work for all owners. VGG-16 on 8 ranks; memory is reserved, but never touched. */
+ * every slice has work for all owners; credit counts what payloads take. VGG-16 on 8 ranks; memory is reserved, but
+ * never touched. */
 #include "test.h"
+
+#include <math.h>
 
 #include "profile/builtin_profiles.h"
 #include "reducer/step_engine_internal.h"
@@ -117,6 +120,33 @@ static int slices_of(const model *m, const char *schedule, const char *codec) {
     return buckets;
 }
 
+/* What all slices together take of the credit, as a part of the model. */
+static double payload_of(const model *m, const char *codec) {
+    char line[120];
+    lone_rank r;
+    size_t bytes = 0, payload = 0;
+    snprintf(line, sizeof line, "arch=ring schedule=bytescheduler compress=%s", codec);
+    open_rank(&r, m, line);
+    for (int p = 0; r.engine && p < gw_step_engine_buckets(r.engine); p++) {
+        bytes += gw_schedule_bucket(gw_step_engine_schedule(r.engine), p)->bytes;
+        payload += gw_schedule_bucket(gw_step_engine_schedule(r.engine), p)->payload;
+    }
+    close_rank(&r);
+    return (double)payload / (double)bytes;
+}
+
+static void credit_counts_payloads(void) {
+    static model m;
+    make_model(&m);
+    CHECK(fabs(1 - payload_of(&m, "none")) < 1e-9);
+    CHECK(fabs(0.5 - payload_of(&m, "fp16")) < 1e-3);
+    CHECK(fabs(0.252 - payload_of(&m, "int8")) < 1e-3);
+    CHECK(fabs(1.0 / 31 - payload_of(&m, "onebit")) < 1e-3);
+    CHECK(fabs(0.015 - payload_of(&m, "topk")) < 1e-3);
+    free(m.memory);
+    gw_profile_free(&m.profile);
+}
+
 static void coded_tensors_are_sliced_like_dense_ones(void) {
     static const char *const codecs[] = {"int8", "qsgd", "onebit", "topk", "dgc", "threshold", "randomk", "fp16"};
     static const char *const schedules[] = {"p3", "bytescheduler"};
@@ -132,4 +162,4 @@ static void coded_tensors_are_sliced_like_dense_ones(void) {
     gw_profile_free(&m.profile);
 }
 
-TEST_MAIN(CASE(coded_tensors_are_sliced_like_dense_ones))
+TEST_MAIN(CASE(coded_tensors_are_sliced_like_dense_ones), CASE(credit_counts_payloads))

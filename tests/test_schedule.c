@@ -1,6 +1,6 @@
 /* test_schedule.c - guarantees of dear: the start order does not depend on when tensors are ready, second halves do not
  * wait for the end of backward, buckets get smaller, and the most urgent is what forward needs first. Of policies that
- * reorder: no bucket overtakes one of the step before. */
+ * reorder: no bucket overtakes one of the step before, and credit counts bytes that travel. */
 #include "schedule/schedule.h"
 #include "test.h"
 
@@ -113,6 +113,30 @@ static void forward_needs_the_last_produced_first(void) {
     gw_schedule_close(s);
 }
 
+/* Tensors of 4,000 bytes, of which every second travels as 400. */
+static void credit_counts_what_travels(void) {
+    gw_schedule_tensor tensors[4];
+    gw_schedule_settings settings = {.fuse_bytes = 1, .credit_bytes = 4800};
+    gw_schedule *s = NULL;
+    gw_error error = {.rank = -1};
+    for (int t = 0; t < 4; t++)
+        tensors[t] = (gw_schedule_tensor){.count = 1000, .element = 4, .kind = t, .payload = t % 2 ? 400 : 0};
+    CHECK_EQ(GW_OK, gw_schedule_open(&s, &gw_policy_bytescheduler, &settings, tensors, 4, &error));
+    for (int t = 3; t >= 0; t--) gw_schedule_ready(s, t);
+    static const size_t in_flight[] = {4000, 4400};
+    for (int i = 0; i < 2; i++) {
+        int p = gw_schedule_next(s);
+        CHECK_EQ(i, gw_schedule_ranges(s, p)->tensor);
+        gw_schedule_start(s, p);
+        CHECK(gw_schedule_in_flight(s) == in_flight[i]);
+    }
+    CHECK_EQ(-1, gw_schedule_next(s)); /* 4,000 more are too many */
+    gw_schedule_done(s, 3);            /* tensor 0 */
+    CHECK_EQ(1, gw_schedule_next(s));
+    CHECK(gw_schedule_in_flight(s) == 400);
+    gw_schedule_close(s);
+}
+
 /* Tensor 0 is ready in the next step, while others of this step wait for the one in flight. */
 static void no_bucket_overtakes_the_step_before(void) {
     static const gw_policy *const policies[] = {&gw_policy_p3, &gw_policy_bytescheduler, &gw_policy_tictac};
@@ -144,4 +168,5 @@ static void no_bucket_overtakes_the_step_before(void) {
 
 TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
           CASE(buckets_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
-          CASE(forward_needs_the_last_produced_first), CASE(no_bucket_overtakes_the_step_before))
+          CASE(forward_needs_the_last_produced_first), CASE(credit_counts_what_travels),
+          CASE(no_bucket_overtakes_the_step_before))

@@ -17,6 +17,10 @@ gw_status gw_coding_open(gw_coding *c, const gw_codec_setup *setup, uint64_t see
     return gw_codec_check(setup, error);
 }
 
+static bool is_exact(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world) {
+    return tensor->count < EXACT_COUNT_MAX || gw_codec_refuses(setup, tensor, world);
+}
+
 gw_status gw_coding_name(const gw_coding *c, gw_coded_tensor *t, const gw_codec_tensor *given, bool exact,
                          gw_error *error) {
     t->what = *given;
@@ -25,7 +29,7 @@ gw_status gw_coding_name(const gw_coding *c, gw_coded_tensor *t, const gw_codec_
     t->guard.limit = c->setup.limit;
     t->clip = 1;
     const char *why = gw_codec_refuses(&c->setup, &t->what, c->call.world);
-    t->exact = exact || why || t->what.count < EXACT_COUNT_MAX;
+    t->exact = exact || is_exact(&c->setup, &t->what, c->call.world);
     if (why) gw_log(GW_LOG_INFO, (int)c->call.rank, "%s is sent exact: it %s", t->what.name, why);
     return GW_OK;
 }
@@ -75,6 +79,12 @@ static size_t rounds_bound(const gw_codec_setup *setup, const gw_codec_call *cal
     if (rounds > 1) alone.world = 1;
     for (alone.round = 0; alone.round < rounds; alone.round++) bytes += gw_codec_bound(setup, &alone, range);
     return bytes;
+}
+
+size_t gw_coding_payload_bytes(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world) {
+    gw_codec_call call = {.world = world};
+    return is_exact(setup, tensor, world) ? tensor->count * sizeof(float)
+                                          : rounds_bound(setup, &call, gw_codec_whole(tensor));
 }
 
 size_t gw_coding_bound(const gw_coding *c, const gw_coded_tensor *t, const gw_codec_setup *setup,

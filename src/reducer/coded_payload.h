@@ -46,6 +46,9 @@ gw_status gw_coding_tensor_open(const gw_coding *coding, gw_coded_tensor *tensor
 size_t gw_coding_tensor_bytes(const gw_coded_tensor *tensor); /* of its state */
 void gw_coding_tensor_free(gw_coded_tensor *tensor);          /* frees its name and state */
 
+/* Bytes at most of all values of a tensor when they travel, in a world of so many ranks: encoded, or exact. */
+size_t gw_coding_payload_bytes(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world);
+
 /* Before a range is encoded; only the first call of a step does something. gradient: of the whole tensor; NULL: this
  * rank does not have it. */
 void gw_coding_prepare(gw_coding *coding, gw_coded_tensor *tensor, const float *gradient);

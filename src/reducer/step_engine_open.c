@@ -54,6 +54,13 @@ size_t gw_step_engine_flat_bytes(const gw_step_engine_config *c) {
     return scattered ? lay_out_flat(c, NULL) : 0;
 }
 
+static size_t payload_of(const gw_step_engine_config *c, const gw_reducer_tensor *t) {
+    if (t->exact || !gw_transfers_encode(c, t)) return 0;
+    size_t rows = t->rows ? t->rows : 1;
+    gw_codec_tensor named = gw_codec_tensor_make(t->name, rows, t->count / rows);
+    return gw_coding_payload_bytes(&c->codec, &named, (uint32_t)gw_team_size(c->team));
+}
+
 /* Factors are a bucket of their own, never cut or fused. Coded tensors are cut at the codec's blocks. */
 static void describe(const gw_step_engine_config *c, gw_schedule_tensor *described) {
     for (int i = 0; i < c->count; i++) {
@@ -65,7 +72,8 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
                                  .kind = factors ? GW_DTYPES + i : (int)t->dtype,
                                  .whole = factors || (codec && c->codec.codec->block == 0) || (codec && c->servers),
                                  .grain = codec ? gw_codec_block(&c->codec) : 0,
-                                 .piece_bytes = factors ? 0 : gw_transfers_piece_bytes(c, t)};
+                                 .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
+                                 .payload = factors ? 0 : payload_of(c, t)};
     }
 }
 

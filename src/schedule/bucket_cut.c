@@ -41,7 +41,7 @@ static void slice(gw_schedule *s, int tensor, size_t slice_bytes) {
 
 /* What a tensor is cut to; 0: it is not cut. */
 static size_t slice_bytes_of(const gw_schedule *s, int tensor, size_t slice_bytes) {
-    size_t piece = s->tensors[tensor].piece_bytes, most = slice_bytes;
+    size_t piece = s->tensors[tensor].piece, most = slice_bytes;
     if (piece && (!most || piece < most)) most = piece;
     return s->tensors[tensor].whole || gw_tensor_bytes(s, tensor) <= most ? 0 : most;
 }

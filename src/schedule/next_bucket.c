@@ -15,6 +15,6 @@ int gw_next_by_priority(const gw_schedule *s, size_t credit) {
     for (int p = 0; p < s->bucket_count; p++)
         if (s->buckets[p].state == GW_BUCKET_READY && (best < 0 || comes_before(&s->buckets[p], &s->buckets[best])))
             best = p;
-    if (best >= 0 && s->in_flight && s->in_flight_bytes + s->buckets[best].bytes > credit) return -1;
+    if (best >= 0 && s->in_flight && s->in_flight_bytes + s->buckets[best].payload > credit) return -1;
     return best;
 }

@@ -2,6 +2,7 @@
 #include "schedule/schedule_internal.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,12 @@ void gw_schedule_close(gw_schedule *s) {
     free(s);
 }
 
+/* Of so many elements, rounded up. */
+static size_t payload_of(const gw_schedule_tensor *tensor, size_t count) {
+    if (!tensor->payload) return count * tensor->element;
+    return (size_t)ceil((double)tensor->payload * (double)count / (double)tensor->count);
+}
+
 static void index_buckets(gw_schedule *s) {
     for (int t = 0; t < s->tensor_count; t++) s->first_bucket[t] = s->last_bucket[t] = -1;
     for (int p = 0; p < s->bucket_count; p++) {
@@ -60,6 +67,7 @@ static void index_buckets(gw_schedule *s) {
             if (s->first_bucket[range->tensor] < 0) s->first_bucket[range->tensor] = p;
             s->last_bucket[range->tensor] = p;
             bucket->bytes += range->count * s->tensors[range->tensor].element;
+            bucket->payload += payload_of(&s->tensors[range->tensor], range->count);
         }
         bucket->missing = bucket->ranges;
         bucket->priority = s->ranges[bucket->first_range].tensor;
@@ -127,7 +135,7 @@ void gw_schedule_start(gw_schedule *s, int p) {
     s->cursor = (s->cursor + 1) % (s->policy->splits ? 2 * s->bucket_count : s->bucket_count);
     bucket->in_flight = true;
     s->in_flight++;
-    s->in_flight_bytes += bucket->bytes;
+    s->in_flight_bytes += bucket->payload;
 }
 
 /* First halves are most urgent: a whole backward pass may wait for them. Of the second halves, the next forward pass
@@ -142,7 +150,7 @@ void gw_schedule_sent(gw_schedule *s, int p) {
     if (!bucket->in_flight) return;
     bucket->in_flight = false;
     s->in_flight--;
-    s->in_flight_bytes -= bucket->bytes;
+    s->in_flight_bytes -= bucket->payload;
 }
 
 bool gw_schedule_done(gw_schedule *s, int p) {

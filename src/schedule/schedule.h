@@ -20,15 +20,15 @@ typedef struct gw_schedule_tensor {
     int kind;       /* only tensors of one kind are fused */
     bool whole;     /* never cut */
     size_t grain;   /* cut only at multiples of this many elements; 0: anywhere */
-    size_t
-        piece_bytes; /* larger ones are cut, so that the hops of their parts overlap (arch/route.h); 0: need not be */
+    size_t piece;   /* bytes: larger ones are cut, so that the hops of their parts overlap; 0: need not be */
+    size_t payload; /* bytes that all of it takes when it travels, at most; 0: as many as it has */
 } gw_schedule_tensor;
 
 /* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */
 typedef struct gw_schedule_settings {
     size_t fuse_bytes;   /* small tensors are fused up to this */
     size_t slice_bytes;  /* tensors larger than this are cut */
-    size_t credit_bytes; /* at most this many bytes are in flight, or a single bucket */
+    size_t credit_bytes; /* at most this many bytes of payload are in flight, or a single bucket */
     bool measured;       /* the policy needs gw_schedule_facts: buckets are cut again once these are measured */
     bool one_queue;      /* buckets are exchanged one at a time, so nothing overtakes (gw_machine.at_once) */
 } gw_schedule_settings;
@@ -58,7 +58,8 @@ typedef enum gw_bucket_state {
 typedef struct gw_bucket {
     int first_range, ranges; /* tensors in forward order */
     size_t bytes;
-    int priority; /* lower is needed sooner */
+    size_t payload; /* bytes that travel, at most: credit counts them */
+    int priority;   /* lower is needed sooner */
     gw_bucket_state state;
     int missing;      /* ranges whose gradient is not ready */
     uint64_t readied; /* number of steps in which it has been ready */
@@ -108,7 +109,7 @@ const gw_bucket *gw_schedule_bucket(const gw_schedule *schedule, int bucket);
 const gw_tensor_range *gw_schedule_ranges(const gw_schedule *schedule, int bucket);
 /* The buckets with a part of a tensor are adjacent. */
 int gw_schedule_buckets_of(const gw_schedule *schedule, int tensor, int *first);
-size_t gw_schedule_in_flight(const gw_schedule *schedule); /* bytes */
+size_t gw_schedule_in_flight(const gw_schedule *schedule); /* bytes of payload */
 
 /* Events. */
 void gw_schedule_ready(gw_schedule *schedule, int tensor);
