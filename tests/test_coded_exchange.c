@@ -1,141 +1,11 @@
 /* test_coded_exchange.c - codecs through plans: every codec and form over the simulated network: results, bytes on the
- * wire, conservation, and invalid payloads. */
+ * wire, variance, and invalid payloads. */
 #include "test.h"
 
 #include <math.h>
 
 #include "base/rng.h"
-#include "reducer/coded_exchange.h"
-#include "transport/sim_transport.h"
-
-#define WORLD_MAX 9
-
-typedef struct rank_state {
-    struct mini *mini;
-    gw_core *core;
-    gw_team *team;
-    gw_coded_exchange *exchange;
-    gw_coded_tensor coded[2];
-    gw_status status;
-    gw_error error;
-    bool over;
-    float *gradient[2], *result[2];
-} rank_state;
-
-typedef struct mini {
-    gw_sim_net *net;
-    int world;
-    rank_state ranks[WORLD_MAX];
-} mini;
-
-static const char *host_name(void *ctx, int rank) {
-    (void)ctx;
-    (void)rank;
-    return "host";
-}
-static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
-    (void)ctx;
-    (void)neighbour;
-    (void)message;
-}
-static void failed(void *ctx, const gw_error *error) { ((rank_state *)ctx)->error = *error; }
-static void slow(void *ctx, const char *sentence) {
-    (void)ctx;
-    (void)sentence;
-}
-
-static void step_rank(mini *m, int r) {
-    rank_state *self = &m->ranks[r];
-    gw_op *op;
-    if (!self->over)
-        self->over = gw_coded_exchange_next(self->exchange, gw_sim_now(m->net), &op, &self->status, &self->error);
-}
-
-static void on_moved(void *ctx, int rank) {
-    mini *m = ctx;
-    gw_core_poll(m->ranks[rank].core, gw_sim_now(m->net));
-    step_rank(m, rank);
-}
-static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
-    (void)ctx;
-    (void)from;
-    (void)to;
-    (void)bytes;
-    (void)length;
-}
-static void on_hang_up(void *ctx, int rank, int gone) {
-    (void)ctx;
-    (void)rank;
-    (void)gone;
-}
-static void on_timer(void *ctx, int rank) { on_moved(ctx, rank); }
-
-static const gw_codec_tensor *tensors(size_t count) {
-    static gw_codec_tensor two[2];
-    two[0] = gw_codec_tensor_make("layer.weight", 64, count / 64);
-    two[1] = gw_codec_tensor_make("layer.bias", 1, 33);
-    return two;
-}
-
-static void open_tensors(rank_state *self, const gw_topology *topology, int r, const gw_codec_tensor *what,
-                         const gw_coded_exchange_config *config) {
-    gw_error error = {0};
-    gw_coding coding;
-    bool two_pass = gw_coded_form_of(&config->setup, topology->world, config->halves) == GW_FORM_TWO_PASS;
-    gw_lanes lanes = gw_lanes_of(topology, r, true);
-    CHECK_EQ(GW_OK, gw_coding_open(&coding, &config->setup, config->seed, r, topology->world, &error));
-    for (int t = 0; t < 2; t++)
-        CHECK_EQ(GW_OK, gw_coding_tensor_open(&coding, &self->coded[t], &what[t], false, &lanes, two_pass, &error));
-}
-
-static void open_mini(mini *m, int world, const char *codec, size_t count, gw_coded_form form) {
-    gw_error error = {0};
-    *m = (mini){.world = world};
-    gw_sim_config net = {.world = world, .latency = 20000, .bytes_per_second = 1e9, .jitter = 50000, .seed = 7};
-    gw_sim_events events = {.ctx = m, .message = on_message, .hang_up = on_hang_up, .timer = on_timer,
-                            .moved = on_moved};
-    CHECK_EQ(GW_OK, gw_sim_open(&m->net, &net, &events, &error));
-    int members[WORLD_MAX], hosts[WORLD_MAX];
-    for (int r = 0; r < world; r++) members[r] = hosts[r] = r;
-    gw_topology topology = {.world = world, .host_of = hosts};
-    const gw_codec_tensor *what = tensors(count);
-    gw_coded_exchange_config config = {.count = 2, .ranks = world, .arch = "auto", .seed = 42};
-    CHECK_EQ(GW_OK, gw_codec_parse(codec, &config.setup, &error));
-    config.setup.form = form;
-    for (int r = 0; r < world; r++) {
-        rank_state *self = &m->ranks[r];
-        self->mini = m;
-        gw_core_config core = {.rank = r, .world = world, .deadline = 30 * GW_SECOND, .ctx = self,
-                               .host_name = host_name, .send = send_control, .failed = failed, .slow = slow};
-        CHECK_EQ(GW_OK, gw_core_open(&self->core, &core, 0, &error));
-        gw_engine *engine = gw_core_engine(self->core);
-        gw_transport *transport = gw_sim_transport(m->net, r, gw_engine_sink(engine));
-        for (int q = 0; q < world; q++)
-            if (q != r) gw_engine_route(engine, q, transport);
-        CHECK_EQ(GW_OK, gw_team_open(&self->team, engine, 1, r, members, &topology, NULL, &error));
-        open_tensors(self, &topology, r, what, &config);
-        gw_coded_part parts[2] = {{&self->coded[0], 0, what[0].count}, {&self->coded[1], 0, what[1].count}};
-        config.parts = parts;
-        CHECK_EQ(GW_OK, gw_coded_exchange_open(&self->exchange, self->core, self->team, &config, &error));
-        for (int t = 0; t < 2; t++) {
-            self->gradient[t] = calloc(what[t].count, sizeof(float));
-            self->result[t] = calloc(what[t].count, sizeof(float));
-        }
-    }
-    if (error.text[0]) printf("    %s\n", error.text);
-}
-
-static void close_mini(mini *m) {
-    for (int r = 0; r < m->world; r++) {
-        rank_state *self = &m->ranks[r];
-        gw_coded_exchange_close(self->exchange);
-        for (int t = 0; t < 2; t++) gw_coding_tensor_free(&self->coded[t]);
-        gw_team_close(self->team);
-        gw_core_close(self->core);
-        for (int t = 0; t < 2; t++) free(self->gradient[t]), free(self->result[t]);
-    }
-    gw_sim_close(m->net);
-}
+#include "coded_net.h"
 
 /* Heavy-tailed values, as gradients are. */
 static void fill(mini *m, const gw_codec_tensor *what, uint64_t step) {
@@ -147,25 +17,6 @@ static void fill(mini *m, const gw_codec_tensor *what, uint64_t step) {
                 m->ranks[r].gradient[t][i] = (float)(u * u * u);
             }
         }
-    }
-}
-
-static void run_step(mini *m, uint64_t step) {
-    for (int r = 0; r < m->world; r++) {
-        rank_state *self = &m->ranks[r];
-        self->over = false;
-        gw_coded_exchange_begin(self->exchange, step, (const float *const *)self->gradient, self->result, true);
-        gw_sim_timer(m->net, r, gw_sim_now(m->net) + 1);
-    }
-    for (bool all = false; !all;) {
-        if (!gw_sim_step(m->net)) break;
-        all = true;
-        for (int r = 0; r < m->world; r++) all &= m->ranks[r].over;
-    }
-    for (int r = 0; r < m->world; r++) {
-        CHECK(m->ranks[r].over);
-        CHECK_EQ(GW_OK, m->ranks[r].status);
-        if (m->ranks[r].status && test_failures < 5) printf("    %s\n", m->ranks[r].error.text);
     }
 }
 
@@ -212,7 +63,7 @@ static void gives_all_ranks_the_same_near_mean(const char *text, int world) {
     size_t count = 64 * 200;
     const gw_codec_tensor *what = tensors(count);
     mini m;
-    open_mini(&m, world, text, count, GW_FORM_AUTO);
+    open_mini(&m, world, "auto", text, count, GW_FORM_AUTO);
     double loss = 0;
     for (uint64_t step = 0; step < 3; step++) {
         fill(&m, what, step);
@@ -230,7 +81,7 @@ static void every_codec_gives_all_ranks_the_same_near_mean(void) {
     char text[GW_TECHNIQUE_TEXT_BYTES];
     for (const gw_technique *const *t = gw_compress_techniques; *t; t++)
         for (int i = 0; gw_technique_example(*t, i, text); i++)
-            for (int world = 1; world <= WORLD_MAX; world += world < 4 ? 1 : 5)
+            for (int world = 1; world <= MINI_WORLD_MAX; world += world < 4 ? 1 : 5)
                 gives_all_ranks_the_same_near_mean(text, world);
 }
 
@@ -239,7 +90,7 @@ static void two_pass_and_one_pass_both_work(void) {
     const gw_codec_tensor *what = tensors(count);
     for (int form = GW_FORM_ONE_PASS; form <= GW_FORM_TWO_PASS; form++) {
         mini m;
-        open_mini(&m, 5, "int8", count, (gw_coded_form)form);
+        open_mini(&m, 5, "auto", "int8", count, (gw_coded_form)form);
         CHECK_EQ(form, gw_coded_exchange_chosen(m.ranks[0].exchange));
         fill(&m, what, 1);
         run_step(&m, 1);
@@ -251,7 +102,7 @@ static void two_pass_and_one_pass_both_work(void) {
 
 static uint64_t bytes_of_step(const char *codec, int world, size_t count, gw_coded_form form, gw_coded_form *chosen) {
     mini m;
-    open_mini(&m, world, codec, count, form);
+    open_mini(&m, world, "auto", codec, count, form);
     *chosen = gw_coded_exchange_chosen(m.ranks[0].exchange);
     fill(&m, tensors(count), 1);
     run_step(&m, 1);
@@ -268,7 +119,7 @@ static uint64_t bytes_of_step(const char *codec, int world, size_t count, gw_cod
 static void bytes_on_the_wire(void) {
     size_t count = 64 * 32768;
     gw_coded_form chosen;
-    for (int world = 2; world <= WORLD_MAX; world++) {
+    for (int world = 2; world <= MINI_WORLD_MAX; world++) {
         double dense = 2.0 * (double)(count * 4) * (world - 1) / world;
         double onebit = (double)bytes_of_step("onebit", world, count, GW_FORM_TWO_PASS, &chosen) / dense;
         double topk = (double)bytes_of_step("topk:ratio=0.001", world, count, GW_FORM_TWO_PASS, &chosen) / dense;
@@ -282,46 +133,6 @@ static void bytes_on_the_wire(void) {
         CHECK(topk_all <= world / 1300.0);
         uint64_t automatic = bytes_of_step("onebit", world, count, GW_FORM_AUTO, &chosen);
         CHECK((double)automatic / dense <= (onebit < onebit_all ? onebit : onebit_all) * 1.001);
-    }
-}
-
-/* 0: it keeps none of this element. */
-static double residual(const gw_codec_state *state, uint64_t element) {
-    const float *at = gw_stripes_cover(&state->covers, element, 1) ? gw_codec_residual_at(state, element) : NULL;
-    return at ? *at : 0;
-}
-
-/* Over the steps, outputs plus residuals equal the inputs. */
-static void feedback_on_both_passes_conserves(void) {
-    size_t count = 64 * 100;
-    const gw_codec_tensor *what = tensors(count);
-    static const char *const specs[] = {"topk:ratio=0.01,feedback=both", "onebit:feedback=both"};
-    for (int c = 0; c < 2; c++) {
-        int world = 3, steps = 60;
-        mini m;
-        open_mini(&m, world, specs[c], count, GW_FORM_TWO_PASS);
-        double *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
-        for (int step = 0; step < steps; step++) {
-            fill(&m, what, (uint64_t)step);
-            run_step(&m, (uint64_t)step);
-            for (size_t i = 0; i < count; i++) {
-                for (int r = 0; r < world; r++) in[i] += m.ranks[r].gradient[0][i];
-                out[i] += (double)m.ranks[0].result[0][i] * world;
-            }
-        }
-        double gap = 0, norm = 0;
-        for (size_t i = 0; i < count; i++) {
-            double kept = 0;
-            for (int r = 0; r < world; r++) {
-                kept += residual(&m.ranks[r].coded[0].state, i) + residual(&m.ranks[r].coded[0].second, i);
-            }
-            gap += (in[i] - out[i] - kept) * (in[i] - out[i] - kept);
-            norm += in[i] * in[i];
-        }
-        CHECK(sqrt(gap / norm) < 1e-5);
-        free(in);
-        free(out);
-        close_mini(&m);
     }
 }
 
@@ -380,7 +191,7 @@ static double variance_factor(const unbiased_case *c, int world, gw_coded_form f
     const gw_codec_tensor *what = tensors(count);
     double *expected = calloc(count, sizeof *expected), measured = 0, closed = 0;
     mini m;
-    open_mini(&m, world, c->codec, count, form);
+    open_mini(&m, world, "auto", c->codec, count, form);
     CHECK_EQ(form, gw_coded_exchange_chosen(m.ranks[0].exchange));
     fill_normal(&m, what);
     for (int r = 0; r < world; r++) closed += closed_form(c, m.ranks[r].gradient[0], count, expected);
@@ -418,7 +229,7 @@ static void a_limit_sends_exact(void) {
     size_t count = 64 * 100;
     const gw_codec_tensor *what = tensors(count);
     mini m;
-    open_mini(&m, 3, "topk:ratio=0.001,limit=0.05", count, GW_FORM_AUTO);
+    open_mini(&m, 3, "auto", "topk:ratio=0.001,limit=0.05", count, GW_FORM_AUTO);
     for (uint64_t step = 0; step < 2; step++) {
         fill(&m, what, step);
         run_step(&m, step);
@@ -431,7 +242,7 @@ static void a_limit_sends_exact(void) {
 static void impossible_forms_are_refused(void) {
     mini m;
     gw_error error = {0};
-    open_mini(&m, 2, "fp16", 64 * 100, GW_FORM_AUTO);
+    open_mini(&m, 2, "auto", "fp16", 64 * 100, GW_FORM_AUTO);
     gw_coded_part part = {&m.ranks[0].coded[0], 0, 64 * 100};
     gw_coded_exchange_config config = {.parts = &part, .count = 1, .arch = "auto"};
     gw_coded_exchange *x = NULL;
@@ -448,5 +259,5 @@ static void impossible_forms_are_refused(void) {
 }
 
 TEST_MAIN(CASE(every_codec_gives_all_ranks_the_same_near_mean), CASE(two_pass_and_one_pass_both_work),
-          CASE(bytes_on_the_wire), CASE(variance_is_that_of_the_form), CASE(feedback_on_both_passes_conserves),
-          CASE(a_limit_sends_exact), CASE(impossible_forms_are_refused))
+          CASE(bytes_on_the_wire), CASE(variance_is_that_of_the_form), CASE(a_limit_sends_exact),
+          CASE(impossible_forms_are_refused))

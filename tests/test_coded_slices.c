@@ -67,7 +67,7 @@ static void open_rank(lone_rank *r, const model *m, const char *line) {
     gw_core_config core = {.world = WORLD, .deadline = GW_SECOND, .host_name = host_name, .send = send_control,
                            .failed = failed, .slow = slow};
     for (int i = 0; i < WORLD; i++) members[i] = hosts[i] = i;
-    *r = (lone_rank){NULL};
+    *r = (lone_rank){.core = NULL};
     CHECK_EQ(GW_OK, gw_core_open(&r->core, &core, 0, &error));
     CHECK_EQ(GW_OK, gw_team_open(&r->team, gw_core_engine(r->core), 0, 0, members, &topology, NULL, &error));
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;

@@ -133,7 +133,9 @@ static void compare_with_reference(void *ctx, int rank, int layer, const float *
 static void delayed_is_od_sgd(void) {
     gw_reducer_sim t = {.seed = 3, .world = WORLD, .layers = 2, .steps = STEPS, .updates = true, .host_of = {0, 1, 2},
                      .bytes_per_second = 1e8, .latency = 100000, .jitter = 300000, .unevenness = 0.5,
-                     .layer = {{COUNT, 1000000, 1000000}, {COUNT, 200000, 900000}}, .gradient = pulling_gradient,
+                     .layer = {{.count = COUNT, .forward = 1000000, .backward = 1000000},
+                               {.count = COUNT, .forward = 200000, .backward = 900000}},
+                     .gradient = pulling_gradient,
                      .ended = compare_with_reference};
     char line[100];
     for (int i = 0; gw_schedule_techniques[i]; i++) {

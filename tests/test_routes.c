@@ -111,9 +111,10 @@ static void reference_step(reference *r, int layer, int step, int members, actor
 static void reference_layer(reference *r, int layer, uint64_t seed) {
     gw_lanes lanes = gw_lanes_of(&r->topology, 0, r->flat);
     char name[24];
-    actor actors[WORLD_MAX] = {{.coding = {{0}}}};
+    actor actors[WORLD_MAX];
     float *sums[WORLD_MAX];
     gw_error error = {.rank = -1};
+    memset(actors, 0, sizeof actors);
     snprintf(name, sizeof name, "layer%d", layer);
     gw_codec_tensor given = gw_codec_tensor_make(name, 1, layer_counts[layer]);
     for (int m = 0; m < lanes.hosts; m++) {

@@ -119,6 +119,7 @@ static void check_end(training_rank *self) {
     const gw_reducer_sim *t = s->training;
     if (gw_step_engine_busy(self->step_engine) || !gw_schedule_idle(gw_step_engine_schedule(self->step_engine)))
         broken(s, "rank %d: something is in flight after the flush", self->base.rank);
+    if (t->kept) t->kept(t->ctx, self->base.rank, self->step_engine);
     for (int i = 0; i < t->layers; i++) {
         if (t->updates) check_weights(self, i);
         else check_result(self, i, self->end - 1, self->gradients + self->at[i]);
@@ -330,7 +331,7 @@ static gw_status open_step_engine(training_rank *self, gw_error *error) {
         snprintf(names[i], sizeof names[i], "layer%d", i);
         tensors[i] = (gw_reducer_tensor){.name = names[i], .count = t->layer[i].count, .dtype = GW_F32,
                                       .gradient = self->gradients + self->at[i],
-                                      .weights = self->weights + self->at[i]};
+                                      .weights = self->weights + self->at[i], .rows = t->layer[i].rows};
     }
     if (t->updates) config.options.update = update;
     gw_status status = gw_step_engine_config_from_strategy(&config, &t->strategy, error);

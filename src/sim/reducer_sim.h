@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "reducer/step_engine.h"
 #include "sim/fault_sim.h"
 #include "strategy/strategy.h"
 
@@ -25,6 +26,7 @@
 typedef struct gw_reducer_sim_layer {
     size_t count;              /* floats */
     gw_time forward, backward; /* ns of compute */
+    size_t rows;               /* of it as a matrix; 0: it is a vector */
 } gw_reducer_sim_layer;
 
 typedef struct gw_reducer_sim {
@@ -50,6 +52,8 @@ typedef struct gw_reducer_sim {
     void (*gradient)(int rank, int layer, int step, const float *weights, size_t count, float *gradient);
     /* Called after the last flush for every rank and layer; may be NULL. */
     void (*ended)(void *ctx, int rank, int layer, const float *weights, size_t count);
+    /* Called before that for every rank, with what it keeps from step to step; may be NULL. */
+    void (*kept)(void *ctx, int rank, const gw_step_engine *step_engine);
     void *ctx;
 } gw_reducer_sim;
 
