@@ -1,6 +1,7 @@
 /* test_topology.c - hosts and local ranks, and the cutting of ranges. */
 #include "plan/build.h"
 
+#include "arch/announcement_tree.h"
 #include "test.h"
 
 static void hosts(void) {
@@ -51,6 +52,40 @@ static void smallest_and_largest_host(void) {
     CHECK(least == 1 && most == 1);
 }
 
+/* Every rank but 0 is the child of its parent, and of no other; returns the longest way from rank 0. */
+static int check_tree(const gw_topology *t) {
+    int told = 1, depth = 0;
+    for (int r = 0; r < t->world; r++) {
+        gw_announcement_tree tree = gw_announcement_tree_of(t, r);
+        CHECK_EQ(r == 0, tree.parent < 0);
+        told += tree.count;
+        for (int i = 0; i < tree.count; i++) CHECK_EQ(r, gw_announcement_tree_of(t, tree.children[i]).parent);
+        int steps = 0;
+        for (int at = r; at > 0 && steps <= t->world; steps++) at = gw_announcement_tree_of(t, at).parent;
+        if (steps > depth) depth = steps;
+    }
+    CHECK_EQ(t->world, told);
+    return depth;
+}
+
+static void announcements_reach_all(void) {
+    int host_of[512], order[6] = {4, 1, 0, 5, 2, 3};
+    static const int dealt[] = {1, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 1, 1};
+    for (int world = 1; world < 100; world++) {
+        int depth = check_tree(&(gw_topology){.world = world});
+        CHECK_EQ(world == 1 ? 0 : world <= 9 ? 1 : world <= 73 ? 2 : 3, depth);
+    }
+    for (int per_host = 2; per_host < 20; per_host++) {
+        for (int r = 0; r < 60; r++) host_of[r] = r / per_host;
+        check_tree(&(gw_topology){.world = 60, .host_of = host_of});
+    }
+    for (int r = 0; r < 512; r++) host_of[r] = r / 8;
+    CHECK_EQ(3, check_tree(&(gw_topology){.world = 512, .host_of = host_of}));
+    CHECK_EQ(3, check_tree(&(gw_topology){.world = 512}));
+    check_tree(&(gw_topology){.world = 17, .host_of = dealt});
+    check_tree(&(gw_topology){.world = 6, .host_of = (int[]){1, 0, 2, 2, 0, 1}, .order = order});
+}
+
 /* Windows follow each other without gaps, are not empty, and their chunks are no larger than a message. */
 static void check_cut(size_t count, uint64_t ways, size_t chunk, int depth) {
     gw_pipeline_cut cut = gw_pipeline_cut_make(count, ways, chunk, depth);
@@ -80,5 +115,5 @@ static void windows_cover(void) {
                 for (int depth = 1; depth < 5; depth++) check_cut(count, ways, chunk, depth);
 }
 
-TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(windows_cover),
-          CASE(smallest_and_largest_host))
+TEST_MAIN(CASE(hosts), CASE(without_hosts_everyone_is_alone), CASE(parts_cover), CASE(announcements_reach_all),
+          CASE(windows_cover), CASE(smallest_and_largest_host))

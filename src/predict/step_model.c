@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/announcement_tree.h"
+
 typedef enum phase { FORWARD_WAITS, FORWARD, BACKWARD, BACKWARD_WAITS, OVER } phase;
 
 /* The computing part of a rank. */
@@ -247,10 +249,17 @@ static bool append(steps *s, int bucket, bool second) {
     return true;
 }
 
+enum { DECISION_BYTES = 64 };
+
+static void pass_order_on(steps *s, int rank, int entries) {
+    gw_announcement_tree tree = gw_announcement_tree_of(&s->config->run.topology, rank);
+    for (int i = 0; i < tree.count && !s->status; i++)
+        fail(s, gw_plan_sim_send_message(s->sim, rank, tree.children[i], DECISION_BYTES, entries, s->error));
+}
+
 /* Rank 0 knows the order at once, the others by a message. In a folded run, rank 0 represents other ranks too, so all
  * wait for the message. */
 static void send_order(steps *s) {
-    enum { DECISION_BYTES = 64 };
     const gw_plan_sim_config *run = &s->config->run;
     int world = run->topology.world;
     bool reorders = gw_schedule_policy(s->config->schedule)->reorders;
@@ -259,19 +268,17 @@ static void send_order(steps *s) {
         fail(s, gw_plan_sim_send_message(s->sim, 0, s->ranks, DECISION_BYTES, s->entries, s->error));
         return;
     }
-    for (int rank = 0; rank < s->ranks && !s->status; rank++) {
-        if (by_message && rank) {
-            fail(s, gw_plan_sim_send_message(s->sim, 0, rank, DECISION_BYTES, s->entries, s->error));
-        } else {
-            s->workers[rank].known = s->entries;
-            follow(s, rank);
-        }
+    for (int rank = 0; rank < (by_message ? 1 : s->ranks) && !s->status; rank++) {
+        s->workers[rank].known = s->entries;
+        follow(s, rank);
     }
+    if (by_message) pass_order_on(s, 0, s->entries);
 }
 
 static void order_arrived(void *ctx, int to, int entries) {
     steps *s = ctx;
     bool folded = s->config->run.fabric->folded;
+    if (!folded) pass_order_on(s, to, entries);
     for (int rank = folded ? 0 : to; rank < (folded ? s->ranks : to + 1); rank++) {
         s->workers[rank].known = entries;
         follow(s, rank);

@@ -297,7 +297,7 @@ static bool start_chosen(gw_step_engine *s, gw_time now, gw_error *error) {
         start(s, bucket, now, error);
         moved = true;
     }
-    if (s->start_order && !error->status) gw_start_order_send(s->start_order, now, error);
+    if (s->start_order && !error->status) gw_start_order_poll(s->start_order, false, now, &moved, error);
     return moved;
 }
 
@@ -308,8 +308,8 @@ static bool any_ready(const gw_step_engine *s) {
 }
 
 static bool start_ordered(gw_step_engine *s, gw_time now, gw_error *error) {
-    bool moved = false;
-    gw_start_order_poll(s->start_order, any_ready(s), now, &moved, error);
+    bool moved = false, wanted = gw_start_order_next(s->start_order) < 0 && any_ready(s);
+    gw_start_order_poll(s->start_order, wanted, now, &moved, error);
     while (!error->status) {
         int bucket = gw_start_order_next(s->start_order);
         if (bucket < 0) break;

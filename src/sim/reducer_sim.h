@@ -21,7 +21,7 @@
 #include "strategy/strategy.h"
 
 #define GW_REDUCER_SIM_LAYERS_MAX 16
-#define GW_REDUCER_SIM_WORLD_MAX 9
+#define GW_REDUCER_SIM_WORLD_MAX 24
 
 typedef struct gw_reducer_sim_layer {
     size_t count;              /* floats */
