@@ -146,6 +146,7 @@ static gw_reducer_sim training_on(const layout *l, const char *line) {
     gw_reducer_sim t = {.seed = 5, .world = l->world, .layers = LAYERS, .steps = STEPS, .updates = true,
                         .latency = 20000, .jitter = 100000, .bytes_per_second = 1e9, .unevenness = 0.5};
     gw_error error = {.rank = -1};
+    t.payload_bytes_max = strlen(line) % 2; /* 0: the default; 1: one bucket at a time has memory for its payloads */
     memcpy(t.host_of, l->host_of, sizeof l->host_of);
     memcpy(t.rack_of, l->rack_of, sizeof l->rack_of);
     for (int i = 0; i < LAYERS; i++)

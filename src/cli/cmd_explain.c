@@ -45,6 +45,7 @@ typedef struct route_use {
 /* The result of a commit, for the rank that sends most. */
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
+    gw_step_engine_payloads payloads;
     int tensors, buckets;
     gw_coded_form form;           /* of coded buckets; AUTO: none is coded */
     double variance;              /* the factor of that form; 0: the codec is biased */
@@ -132,6 +133,7 @@ static void note(const gw_step_engine *step_engine, outcome *o) {
     o->sent = gw_step_engine_sent_bytes(step_engine);
     o->memory = gw_step_engine_memory_bytes(step_engine);
     o->codec = gw_step_engine_codec_bytes(step_engine);
+    o->payloads = gw_step_engine_payload_memory(step_engine);
     o->buckets = gw_schedule_buckets(schedule);
     for (int p = 0; p < o->buckets; p++) note_route(step_engine, p, o);
 }
@@ -250,6 +252,15 @@ static void print_form(const outcome *o) {
     puts("");
 }
 
+static void print_payloads(const outcome *o) {
+    char memory[GW_UNIT_TEXT], in_flight[GW_UNIT_TEXT];
+    if (!o->payloads.memory) return;
+    gw_bytes_format(o->payloads.memory, memory);
+    gw_bytes_format(o->payloads.in_flight, in_flight);
+    printf("of the memory, %s is for payloads: the busiest rank has at most %s in flight, both ways\n", memory,
+           in_flight);
+}
+
 static void print_text(const gw_strategy *strategy, const arguments *a, const outcome *o) {
     char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT], memory[GW_UNIT_TEXT],
         codec[GW_UNIT_TEXT];
@@ -267,6 +278,7 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
     if (o->codec) printf(", of which %s is codec state", codec);
     puts("");
     print_form(o);
+    print_payloads(o);
     print_routes(o);
     print_choice(strategy, &a->topology);
     print_layers(o);
@@ -301,7 +313,8 @@ static void print_json(const gw_strategy *strategy, const arguments *a, const ou
     } else {
         printf(", \"buckets\": %d, \"parameters\": %zu, \"sent_bytes\": %zu, \"memory_bytes\": %zu", o->buckets,
                o->parameters, o->sent, o->memory);
-        printf(", \"codec_bytes\": %zu, ", o->codec);
+        printf(", \"codec_bytes\": %zu, \"payload_bytes\": %zu, \"in_flight_bytes\": %zu, ", o->codec,
+               o->payloads.memory, o->payloads.in_flight);
         if (o->form != GW_FORM_AUTO) print_form_json(o);
         fputs("\"routes\": [", stdout);
         for (int i = 0; i < o->route_count; i++) print_route_json(&o->routes[i], i > 0);

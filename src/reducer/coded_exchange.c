@@ -170,19 +170,24 @@ static gw_status decode_run(gw_coded_exchange *x, gw_coded_tensor *t, gw_codec_r
     return status;
 }
 
+static void finish_exact(gw_coded_exchange *x) {
+    const float *exact = (const float *)(void *)x->in;
+    for (int i = 0; i < x->count; i++) {
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
+        while (x->parts[i].tensor->exact && gw_coded_runs_next(&runs))
+            for (uint64_t e = 0; e < runs.range.count; e++) x->result[i][runs.offset + e] = x->scale * *exact++;
+    }
+}
+
 static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
-    const float *exact = (const float *)x->in;
     gw_status status = GW_OK;
     for (int i = 0; !status && i < x->count; i++) {
         gw_coded_tensor *t = x->parts[i].tensor;
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
         uint8_t *payload[GW_CODING_ROUNDS_MAX];
         find_payloads(x, i, payload);
-        while (!status && gw_coded_runs_next(&runs)) {
-            float *result = x->result[i] + runs.offset;
-            if (!t->exact) status = decode_run(x, t, runs.range, result, payload, error);
-            for (uint64_t e = 0; t->exact && e < runs.range.count; e++) result[e] = x->scale * *exact++;
-        }
+        while (!status && !t->exact && gw_coded_runs_next(&runs))
+            status = decode_run(x, t, runs.range, x->result[i] + runs.offset, payload, error);
     }
     return status;
 }
@@ -203,18 +208,20 @@ static gw_status encode_all(gw_coded_exchange *x, gw_error *error) {
     return status;
 }
 
-/* Adds what all members sent for the own stripes, in their order. */
+/* Adds what all members sent for the own stripes, in their order, where the result will be: the gradient has been
+ * encoded. */
 static gw_status add_own(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
-    memset(x->sum, 0, x->sum_count * sizeof(float));
     for (int r = 0; !status && r < x->world; r++) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
-        float *sum = x->sum;
         for (int i = 0; !status && i < x->count; i++) {
             gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
-            for (; !status && gw_coded_runs_next(&runs); sum += runs.range.count)
+            while (!status && gw_coded_runs_next(&runs)) {
+                float *sum = x->result[i] + runs.offset;
+                if (r == 0) memset(sum, 0, runs.range.count * sizeof *sum);
                 status = gw_coding_decode_add(&x->coding, x->parts[i].tensor, &x->coding.setup, runs.range, r, &at, end,
                                               1, sum, error);
+            }
         }
     }
     return status;
@@ -224,13 +231,13 @@ static gw_status add_own(gw_coded_exchange *x, gw_error *error) {
 static gw_status sum_own_shares(gw_coded_exchange *x, gw_error *error) {
     gw_status status = add_own(x, error);
     uint8_t *at = x->out;
-    const float *sum = x->sum;
     x->coding.call.pass = 1;
     for (int i = 0; !status && i < x->count; i++) {
         gw_coded_tensor *t = x->parts[i].tensor;
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
-        for (; !status && gw_coded_runs_next(&runs); sum += runs.range.count)
-            status = gw_coding_encode(&x->coding, t, &x->coding.second, &t->second, runs.range, sum, &at, error);
+        while (!status && gw_coded_runs_next(&runs))
+            status = gw_coding_encode(&x->coding, t, &x->coding.second, &t->second, runs.range,
+                                      x->result[i] + runs.offset, &at, error);
     }
     for (int r = 0; r < x->world; r++) x->in_lengths[r] = 0;
     x->in_lengths[x->rank] = (uint64_t)(at - x->out);
@@ -331,7 +338,36 @@ static gw_status start_spread(gw_coded_exchange *x, gw_time now, gw_error *error
     return start_varying(x, GW_COLL_ALLGATHER, x->out, x->in, now, error);
 }
 
-void gw_coded_exchange_go_on(gw_coded_exchange *x) { x->phase = PHASE_RESUMED; }
+static void copy(uint8_t *memory, uint8_t *kept, size_t bytes, bool back) {
+    if (back) memcpy(memory, kept, bytes);
+    else memcpy(kept, memory, bytes);
+}
+
+/* Between the halves the payload memory is not ours. */
+static void keep(gw_coded_exchange *x, bool back) {
+    if (x->form == GW_FORM_ONE_PASS) return; /* it has no second half */
+    if (x->form == GW_FORM_TWO_PASS) {
+        if (back) memset(x->in_lengths, 0, (size_t)x->world * sizeof *x->in_lengths);
+        copy((uint8_t *)&x->in_lengths[x->rank], (uint8_t *)&x->kept_length, sizeof x->kept_length, back);
+        copy(x->out, x->kept, x->kept_length, back);
+        return;
+    }
+    size_t unit = x->coding.setup.codec->merge_unit, earlier = x->rounds > 1 ? x->merged_bytes[0] : 0, offset, own;
+    gw_part(x->merged_bytes[x->rounds - 1] / unit, x->world, x->rank, &offset, &own);
+    copy(x->out, x->kept, earlier, back);
+    copy(round_payload(x, x->rounds - 1) + offset * unit, x->kept + earlier, own * unit, back);
+}
+
+static gw_status stop_halfway(gw_coded_exchange *x) {
+    keep(x, false);
+    x->phase = PHASE_HALFWAY;
+    return GW_OK;
+}
+
+void gw_coded_exchange_go_on(gw_coded_exchange *x) {
+    keep(x, true);
+    x->phase = PHASE_RESUMED;
+}
 
 /* The guard judges a tensor when all of it has been sent. */
 static void part_over(const gw_coded_exchange *x, gw_coded_tensor *t) {
@@ -349,17 +385,16 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     case PHASE_REDUCED:
         if (++x->coding.call.round < x->rounds) return encode_and_start(x, now, error);
         x->coding.call.round--;
-        if (x->halves) {
-            x->phase = PHASE_HALFWAY;
-            return GW_OK;
-        }
+        finish_exact(x);
+        if (x->halves) return stop_halfway(x);
         status = finish_merged(x, error);
         break;
     case PHASE_SUM:
         status = sum_own_shares(x, error);
         end_phase(x, GW_TRACE_REDUCED, begun);
-        x->phase = x->halves ? PHASE_HALFWAY : PHASE_SPREAD;
-        return status || x->halves ? status : start_spread(x, now, error);
+        if (!status && x->halves) return stop_halfway(x);
+        x->phase = PHASE_SPREAD;
+        return status ? status : start_spread(x, now, error);
     case PHASE_RESUMED:
         x->phase = x->form == GW_FORM_ONE_PASS ? PHASE_OVER : PHASE_SPREAD; /* one pass has all results already */
         return x->phase == PHASE_OVER ? GW_OK : start_spread(x, now, error);

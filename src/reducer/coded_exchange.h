@@ -10,7 +10,7 @@
  *              loss. All of it is the first half.
  *
  * A polled state machine: gw_coded_exchange_next does what can be done and starts the next operation; the driver polls
- * the core until that is done. Memory is taken when it is opened. One thread at a time. */
+ * the core until that is done. Memory is taken when it is opened, or lent for each exchange. One thread at a time. */
 #ifndef GW_REDUCER_CODED_EXCHANGE_H
 #define GW_REDUCER_CODED_EXCHANGE_H
 
@@ -35,6 +35,7 @@ typedef struct gw_coded_exchange_config {
     const char *arch; /* of the strategy line: chooses plans */
     uint64_t seed;    /* of the job: random codecs draw from it */
     bool halves;      /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
+    bool lent;        /* gw_coded_exchange_lend is called before each begin and go_on; else it has payload memory */
 } gw_coded_exchange_config;
 
 gw_status gw_coded_exchange_open(gw_coded_exchange **exchange, gw_core *core, gw_team *team,
@@ -42,8 +43,13 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **exchange, gw_core *core, gw
 void gw_coded_exchange_close(gw_coded_exchange *exchange);
 
 gw_coded_form gw_coded_exchange_chosen(const gw_coded_exchange *exchange);
-size_t gw_coded_exchange_sent_bytes(const gw_coded_exchange *exchange);   /* by a rank in a step, at most */
-size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *exchange); /* payloads and sums */
+size_t gw_coded_exchange_sent_bytes(const gw_coded_exchange *exchange); /* by a rank in a step, at most */
+size_t gw_coded_exchange_moved_bytes(
+    const gw_coded_exchange *exchange); /* sent and received in a step by the busiest member, at most */
+size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *exchange); /* without what is lent */
+/* What it needs while it, or a half of it, is under way; aligned to GW_PAYLOAD_ALIGNMENT (payload_pool.h). */
+size_t gw_coded_exchange_payload_bytes(const gw_coded_exchange *exchange);
+void gw_coded_exchange_lend(gw_coded_exchange *exchange, uint8_t *memory);
 
 /* Of its messages from now on, as in gw_op_spec. */
 void gw_coded_exchange_urgency(gw_coded_exchange *exchange, uint8_t urgency);

@@ -27,18 +27,23 @@ struct gw_coded_exchange {
     gw_coding coding;
     gw_coded_form form;
     bool halves;
-    size_t *unit_counts; /* merged in halves: units of each rank */
     uint32_t rounds;
     gw_coded_part *parts;
     gw_coded_exchange_place *places; /* of the parts */
     int count, rank, world, lane, ranks;
     const char *arch;
-    size_t room;       /* bytes of one member's piece of a message */
-    uint8_t *out, *in; /* world parts each; merged: the payloads of all rounds in out, exact tensors in `in` */
-    uint64_t *out_lengths, *in_lengths;
+    size_t room; /* bytes of one member's piece of a message */
+    size_t out_bytes, in_bytes;
     size_t merged_bytes[GW_CODING_ROUNDS_MAX], exact_count;
-    float *sum; /* owned: what this rank owns, one run after the other */
-    size_t sum_count, memory;
+    /* Lent while an exchange, or a half of it, is under way. out, in: world parts each; merged: the payloads of all
+     * rounds in out, exact tensors in `in`. unit_counts: merged in halves, the units of each rank. */
+    uint8_t *out, *in;
+    uint64_t *out_lengths, *in_lengths;
+    size_t *unit_counts;
+    uint8_t *own;  /* payload memory, if nobody lends any */
+    uint8_t *kept; /* between two halves: what this rank sends in the second */
+    size_t kept_bytes;
+    uint64_t kept_length; /* owned: of that */
     gw_coded_exchange_phase phase;
     gw_op *op, *exact_op;
     const float *const *gradient;

@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reducer/payload_pool.h"
+
 gw_coded_form gw_coded_exchange_chosen(const gw_coded_exchange *x) { return x->form; }
-size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *x) { return x->memory; }
+
+size_t gw_coded_exchange_memory_bytes(const gw_coded_exchange *x) {
+    return x->kept_bytes + (x->own ? gw_coded_exchange_payload_bytes(x) : 0);
+}
 
 /* Runs. */
 
@@ -78,27 +83,58 @@ static void lay_out_merged(gw_coded_exchange *x) {
     }
 }
 
-static gw_status take_memory(gw_coded_exchange *x, gw_error *error) {
-    size_t p = (size_t)x->world, out, in;
+static size_t aligned(size_t bytes) {
+    return (bytes + GW_PAYLOAD_ALIGNMENT - 1) / GW_PAYLOAD_ALIGNMENT * GW_PAYLOAD_ALIGNMENT;
+}
+
+static size_t lengths_bytes(const gw_coded_exchange *x) { return aligned((size_t)x->world * sizeof(uint64_t)); }
+
+size_t gw_coded_exchange_payload_bytes(const gw_coded_exchange *x) {
+    return aligned(x->out_bytes) + aligned(x->in_bytes) + 3 * lengths_bytes(x);
+}
+
+void gw_coded_exchange_lend(gw_coded_exchange *x, uint8_t *memory) {
+    uint8_t *lengths = memory + aligned(x->out_bytes) + aligned(x->in_bytes);
+    x->out = memory;
+    x->in = memory + aligned(x->out_bytes);
+    x->out_lengths = (uint64_t *)(void *)lengths;
+    x->in_lengths = (uint64_t *)(void *)(lengths + lengths_bytes(x));
+    x->unit_counts = (size_t *)(void *)(lengths + 2 * lengths_bytes(x));
+}
+
+/* What a member has between the halves: its reduced part and the payloads of earlier rounds, or the payload of its
+ * sum. */
+static size_t kept_room(const gw_coded_exchange *x) {
+    size_t unit = x->coding.setup.codec->merge_unit, p = (size_t)x->world, elements;
+    if (!x->halves || x->form == GW_FORM_ONE_PASS) return 0;
+    if (x->form == GW_FORM_TWO_PASS) return bound_of(x, &x->coding.second, x->rank, &elements);
+    size_t last = x->merged_bytes[x->rounds - 1], own = (last / unit + p - 1) / p * unit;
+    return own + (x->rounds > 1 ? x->merged_bytes[0] : 0);
+}
+
+static void size_payloads(gw_coded_exchange *x) {
+    size_t p = (size_t)x->world;
     if (x->form == GW_FORM_IN_FLIGHT) {
         lay_out_merged(x);
-        out = x->merged_bytes[0] + x->merged_bytes[1];
-        in = x->exact_count * sizeof(float);
-    } else {
-        x->room = piece_room(x);
-        out = x->form == GW_FORM_ONE_PASS ? x->room : p * x->room;
-        in = p * x->room;
+        x->out_bytes = x->merged_bytes[0] + x->merged_bytes[1];
+        x->in_bytes = x->exact_count * sizeof(float);
+        return;
     }
-    if (x->form == GW_FORM_TWO_PASS) bound_of(x, &x->coding.second, x->rank, &x->sum_count);
-    x->memory = out + in + x->sum_count * sizeof(float);
-    x->out = malloc(out + 4);
-    x->in = malloc(in + 4);
-    x->sum = malloc(x->sum_count * sizeof(float) + 4);
-    x->out_lengths = calloc(p, sizeof *x->out_lengths);
-    x->in_lengths = calloc(p, sizeof *x->in_lengths);
-    x->unit_counts = calloc(p, sizeof *x->unit_counts);
-    if (x->unit_counts && x->out && x->in && x->sum && x->out_lengths && x->in_lengths) return GW_OK;
-    return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", x->memory);
+    x->room = piece_room(x);
+    x->out_bytes = x->form == GW_FORM_ONE_PASS ? x->room : p * x->room;
+    x->in_bytes = p * x->room;
+}
+
+static gw_status take_memory(gw_coded_exchange *x, bool lent, gw_error *error) {
+    size_payloads(x);
+    x->kept_bytes = kept_room(x);
+    x->kept = malloc(x->kept_bytes + 4);
+    if (!lent) x->own = aligned_alloc(GW_PAYLOAD_ALIGNMENT, gw_coded_exchange_payload_bytes(x));
+    if (!x->kept || (!lent && !x->own))
+        return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients",
+                       gw_coded_exchange_payload_bytes(x));
+    if (x->own) gw_coded_exchange_lend(x, x->own);
+    return GW_OK;
 }
 
 static gw_status take_parts(gw_coded_exchange *x, const gw_coded_exchange_config *config, gw_error *error) {
@@ -130,7 +166,7 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
     x->form = gw_coded_form_of(&config->setup, x->world, x->halves);
     gw_status status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
     if (!status) status = take_parts(x, config, error);
-    if (!status) status = take_memory(x, error);
+    if (!status) status = take_memory(x, config->lent, error);
     if (status) gw_coded_exchange_close(x);
     else *out = x;
     return status;
@@ -143,12 +179,8 @@ void gw_coded_exchange_close(gw_coded_exchange *x) {
     for (int i = 0; i < x->count; i++) x->parts[i].tensor->parts--;
     free(x->parts);
     free(x->places);
-    free(x->out);
-    free(x->in);
-    free(x->sum);
-    free(x->out_lengths);
-    free(x->in_lengths);
-    free(x->unit_counts);
+    free(x->own);
+    free(x->kept);
     free(x);
 }
 
@@ -163,4 +195,19 @@ size_t gw_coded_exchange_sent_bytes(const gw_coded_exchange *x) {
         second += bound_of(x, &x->coding.second, owner, &elements);
     }
     return first + others * second / p;
+}
+
+/* Two-pass: an owner gets what all others have for it, and sends its sum to all. */
+size_t gw_coded_exchange_moved_bytes(const gw_coded_exchange *x) {
+    size_t others = (size_t)x->world - 1, first = 0, second = 0, first_most = 0, second_most = 0, elements;
+    if (x->form != GW_FORM_TWO_PASS) return 2 * gw_coded_exchange_sent_bytes(x);
+    for (int owner = 0; owner < x->world; owner++) {
+        size_t there = bound_of(x, &x->coding.setup, owner, &elements);
+        size_t back = bound_of(x, &x->coding.second, owner, &elements);
+        first += there;
+        second += back;
+        if (there > first_most) first_most = there;
+        if (back > second_most) second_most = back;
+    }
+    return first + second + (others - 1) * (first_most + second_most); /* its own part stays */
 }

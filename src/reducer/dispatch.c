@@ -50,6 +50,16 @@ static void take_turn(gw_step_engine *s, gw_transfer *transfer, bool second) {
     if (last->group == GW_GROUP_HOST && last->second == second) transfer->turn = s->next_turn++;
 }
 
+/* All ranks ask in the order in which they start halves. */
+static void ask_for_payload_memory(gw_step_engine *s, gw_transfer *transfer, bool second) {
+    bool coded = false;
+    for (int h = 0; h < transfer->route.count; h++) {
+        const gw_hop *hop = &transfer->route.hops[h];
+        coded |= transfer->route.coded && hop->group == GW_GROUP_LANE && hop->second == second;
+    }
+    if (coded) gw_payload_pool_ask(s->payloads, &transfer->lease, transfer->payload_bytes);
+}
+
 /* There are no peers, or it is the second half of a route that cannot be cut. */
 static bool half_is_empty(const gw_transfer *transfer) {
     const gw_route *route = &transfer->route;
@@ -67,6 +77,7 @@ void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, 
     transfer->second = second;
     if (half_is_empty(transfer)) return;
     take_turn(s, transfer, second);
+    ask_for_payload_memory(s, transfer, second);
     gw_hop_start(s, bucket, now, error);
 }
 

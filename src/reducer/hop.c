@@ -157,9 +157,10 @@ static gw_op_spec lane_spec(const gw_step_engine *s, const buffer *b, gw_hop_kin
     return spec;
 }
 
-static void start_coded(gw_step_engine *s, int bucket, const gw_hop *hop, gw_transfer_lane *lane) {
+static void start_coded(gw_step_engine *s, int bucket, const gw_hop *hop, gw_transfer_lane *lane, uint8_t *memory) {
     gw_coded_exchange *exchange = lane->exchange;
     uint64_t step = gw_step_engine_step(s, gw_schedule_bucket(s->schedule, bucket)->readied - 1);
+    gw_coded_exchange_lend(exchange, memory);
     gw_coded_exchange_urgency(exchange, gw_schedule_urgency(s->schedule, bucket, hop->second));
     if (hop->kind == GW_HOP_CODED_SECOND) {
         gw_coded_exchange_go_on(exchange);
@@ -173,11 +174,14 @@ static void start_coded(gw_step_engine *s, int bucket, const gw_hop *hop, gw_tra
 static void start_lanes(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     const gw_hop *hop = hop_of(transfer);
-    for (int l = 0; l < transfer->lane_count && !error->status; l++) {
+    uint8_t *memory = transfer->route.coded ? gw_payload_pool_memory(s->payloads, &transfer->lease) : NULL;
+    transfer->waits = transfer->route.coded && !memory;
+    for (int l = 0; l < transfer->lane_count && !transfer->waits && !error->status; l++) {
         gw_transfer_lane *lane = &transfer->lanes[l];
         lane->over = false;
         if (lane->exchange) {
-            start_coded(s, bucket, hop, lane);
+            start_coded(s, bucket, hop, lane, memory);
+            memory += gw_coded_exchange_payload_bytes(lane->exchange);
             continue;
         }
         buffer b = lane_buffer(s, transfer, l);
@@ -215,8 +219,11 @@ static bool op_over(const gw_step_engine *s, gw_op **op, gw_error *error) {
     return true;
 }
 
-static bool lanes_over(gw_step_engine *s, gw_transfer *transfer, gw_time now, gw_error *error) {
+static bool lanes_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
+    gw_transfer *transfer = &s->transfers[bucket];
     bool all = true;
+    if (transfer->waits) start_lanes(s, bucket, now, error);
+    if (transfer->waits) return false;
     for (int l = 0; l < transfer->lane_count && !error->status; l++) {
         gw_transfer_lane *lane = &transfer->lanes[l];
         gw_op *awaited = NULL;
@@ -226,6 +233,7 @@ static bool lanes_over(gw_step_engine *s, gw_transfer *transfer, gw_time now, gw
                                         : op_over(s, &lane->op, error);
         all &= lane->over;
     }
+    if (all && !error->status && transfer->route.coded) gw_payload_pool_give_back(s->payloads, &transfer->lease);
     return all || error->status;
 }
 
@@ -241,7 +249,7 @@ bool gw_hop_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     switch (hop_of(transfer)->group) {
     case GW_GROUP_SERVERS: return gw_ps_over(s->ps, bucket);
-    case GW_GROUP_LANE: return lanes_over(s, transfer, now, error);
+    case GW_GROUP_LANE: return lanes_over(s, bucket, now, error);
     case GW_GROUP_HOST: return host_over(s, bucket, now, error);
     case GW_GROUP_RACK:
     case GW_GROUP_ALL: break;

@@ -173,11 +173,13 @@ void gw_reducer_detach(gw_reducer *reducer) {
 void gw_reducer_log_summary(const gw_reducer *reducer) {
     char line[GW_STRATEGY_PRINT_BYTES];
     const gw_schedule *schedule = gw_step_engine_schedule(reducer->step_engine);
+    gw_step_engine_payloads payloads = gw_step_engine_payload_memory(reducer->step_engine);
     gw_strategy_print(&reducer->strategy, line, sizeof line);
     gw_log(GW_LOG_INFO, reducer->comm->rank,
-           "a reducer of %d tensors in %d buckets: %s; %zu bytes of memory, %zu of them kept by the codec",
+           "a reducer of %d tensors in %d buckets: %s; %zu bytes of memory, %zu of them kept by the codec, %zu for "
+           "payloads (%zu in flight)",
            reducer->count, gw_schedule_buckets(schedule), line, gw_step_engine_memory_bytes(reducer->step_engine),
-           gw_step_engine_codec_bytes(reducer->step_engine));
+           gw_step_engine_codec_bytes(reducer->step_engine), payloads.memory, payloads.in_flight);
 }
 
 /* Which layers are sent as factors. */

@@ -265,9 +265,14 @@ static void bucket_over(gw_step_engine *s, int bucket) {
     }
 }
 
+/* Turns and payload memory that buckets have got: one that was asked before may go on now. */
+static uint64_t turns(const gw_step_engine *s) {
+    return s->turn + (s->payloads ? gw_payload_pool_given(s->payloads) : 0);
+}
+
 static bool end_transfers(gw_step_engine *s, gw_time now, gw_error *error) {
     bool moved = false;
-    uint64_t turn = s->turn;
+    uint64_t before = turns(s);
     for (int p = 0; p < gw_schedule_buckets(s->schedule) && !error->status; p++) {
         if (!s->transfers[p].active || !gw_dispatch_over(s, p, now, error)) continue;
         s->transfers[p].active = false;
@@ -277,7 +282,7 @@ static bool end_transfers(gw_step_engine *s, gw_time now, gw_error *error) {
         bucket_over(s, p);
         atomic_fetch_sub(&s->owed, 1);
     }
-    return moved || s->turn != turn; /* the next turn may be that of a bucket that was asked before */
+    return moved || turns(s) != before;
 }
 
 static void start(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {

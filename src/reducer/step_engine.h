@@ -66,7 +66,8 @@ typedef struct gw_step_engine_config {
     const gw_reducer_tensor *tensors; /* copied, names too */
     int count;
     gw_reducer_options options;
-    float *flat; /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
+    float *flat;              /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
+    size_t payload_bytes_max; /* memory for payloads, unless one bucket needs more; 0: 64 MiB */
 } gw_step_engine_config;
 
 /* Fills config from the strategy: arch, chunk, policy, settings, codec and synchronization. The strategy outlives the
@@ -134,6 +135,14 @@ gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket)
 size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
+
+/* Memory for payloads, and what the busiest rank sends and receives, at most, in the coded hops of neighbouring buckets
+ * that hold it at the same time. */
+typedef struct gw_step_engine_payloads {
+    size_t memory, in_flight; /* bytes */
+} gw_step_engine_payloads;
+
+gw_step_engine_payloads gw_step_engine_payload_memory(const gw_step_engine *step_engine);
 
 /* (C) Moves it to another team, while no thread drives it. part keeps this rank's state and releases the old team,
  * which may then be closed. rejoin takes core, team, first_id, flat, settings and members (team size entries) from

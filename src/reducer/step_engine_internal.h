@@ -1,13 +1,14 @@
 /* step_engine_internal.h - types and functions that these files share: step_engine_open.c (checks, memory),
  * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), transfer_open.c (the
- * route and memory of a bucket), dispatch.c (a bucket on its route), hop.c (one hop), step_engine_save.c (saved state)
- * and step_trace.c. */
+ * route and memory of a bucket), payload_memory.c (what payloads in flight need), dispatch.c (a bucket on its route),
+ * hop.c (one hop), step_engine_save.c (saved state) and step_trace.c. */
 #ifndef GW_REDUCER_STEP_ENGINE_INTERNAL_H
 #define GW_REDUCER_STEP_ENGINE_INTERNAL_H
 
 #include "arch/owners.h"
 #include "arch/route.h"
 #include "reducer/factors.h"
+#include "reducer/payload_pool.h"
 #include "reducer/start_order.h"
 #include "reducer/step_engine.h"
 
@@ -42,7 +43,9 @@ typedef struct gw_transfer {
     gw_route route;
     int hop;                 /* of the route */
     bool second;             /* in its second half */
-    bool waits;              /* for its turn: it has not been started */
+    bool waits;              /* for its turn or for memory: the hop has not been started */
+    gw_payload_lease lease;  /* coded: of payload memory, for each half */
+    size_t payload_bytes;    /* coded: of that */
     uint64_t turn;           /* of its all-gather in the host */
     gw_op *op;               /* of a hop among all ranks or in the host */
     gw_team *rack_team;      /* the rank with this local number on each host of the rack; NULL: none */
@@ -72,6 +75,7 @@ struct gw_step_engine {
     float *lane_memory;          /* of all buckets that are coded in two levels; from config.sharing if there is one */
     uint64_t next_turn, turn;    /* all-gathers in the host are started in the order in which their halves were: the
                                     next to be given; the next to be started */
+    gw_payload_pool *payloads;   /* NULL: no bucket is coded */
     size_t *counts;              /* team size entries: parts of a bucket for reduce-scatter and all-gather */
     gw_start_order *start_order; /* NULL: the order is fixed */
     struct gw_ps *ps;            /* NULL: no servers */
@@ -141,6 +145,9 @@ uint8_t *gw_transfers_range(const gw_step_engine *step_engine, const gw_tensor_r
 /* How many team ids they need at most; the one for the factors of a tensor. */
 uint32_t gw_transfers_teams(const gw_step_engine_config *config, size_t buckets_most);
 uint32_t gw_transfers_factor_team(const gw_step_engine_config *config, int tensor);
+
+/* payload_memory.c. After a cut: memory for the payloads of buckets in flight. */
+gw_status gw_payload_memory_open(gw_step_engine *step_engine, gw_error *error);
 
 /* hop.c. The driver's. Starts the current hop of a bucket; true when it is over. */
 void gw_hop_start(gw_step_engine *step_engine, int bucket, gw_time now, gw_error *error);

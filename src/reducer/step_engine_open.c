@@ -308,6 +308,7 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
 size_t gw_step_engine_memory_bytes(const gw_step_engine *s) {
     size_t bytes = s->memory + gw_step_engine_codec_bytes(s) + (s->config.flat ? s->flat_bytes : 0);
     if (s->ps) bytes += gw_ps_memory_bytes(s->ps);
+    if (s->payloads) bytes += gw_payload_pool_bytes(s->payloads);
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].factors) bytes += gw_factors_memory_bytes(s->tensors[i].factors);
     for (int p = 0; p < gw_step_engine_buckets(s); p++) {

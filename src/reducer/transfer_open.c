@@ -177,6 +177,8 @@ void gw_transfers_release(gw_step_engine *s) {
         s->host_colls[i] = NULL;
         s->host_teams[i] = NULL;
     }
+    gw_payload_pool_close(s->payloads);
+    s->payloads = NULL;
 }
 
 /* Buckets. */
@@ -258,9 +260,11 @@ static gw_status open_exchange(gw_step_engine *s, int bucket, int lane, gw_error
         parts[i] = (gw_coded_part){&s->coded[ranges[i].tensor], ranges[i].first, ranges[i].count};
     gw_coded_exchange_config config = {.setup = s->config.codec, .parts = parts, .count = p->ranges, .lane = lane,
                                        .ranks = gw_team_size(s->config.team), .arch = s->config.arch,
-                                       .seed = s->config.options.seed, .halves = s->config.policy->splits};
+                                       .seed = s->config.options.seed, .halves = s->config.policy->splits,
+                                       .lent = true};
     if (!status) status = gw_coded_exchange_open(&part->exchange, s->config.core, part->team, &config, error);
     if (!status) find_values(s, bucket, lane, part->values);
+    if (!status) s->transfers[bucket].payload_bytes += gw_coded_exchange_payload_bytes(part->exchange);
     free(parts);
     return status;
 }
@@ -316,6 +320,7 @@ gw_status gw_transfers_bind(gw_step_engine *s, gw_error *error) {
     for (int p = 0; p < gw_schedule_buckets(s->schedule); p++) find_route(s, p);
     gw_status status = make_lane_memory(s, error);
     for (int p = 0; !status && p < gw_schedule_buckets(s->schedule); p++) status = bind(s, p, error);
+    if (!status) status = gw_payload_memory_open(s, error);
     if (status || !s->config.servers) return status;
     return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
 }

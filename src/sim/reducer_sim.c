@@ -326,6 +326,7 @@ static gw_status open_step_engine(training_rank *self, gw_error *error) {
                                     .first_id = FIRST_TEAM + 1,
                                     .tensors = tensors,
                                     .count = t->layers,
+                                    .payload_bytes_max = t->payload_bytes_max,
                                     .options = {.op = GW_AVG, .seed = t->seed, .ctx = self}};
     for (int i = 0; i < t->layers; i++) {
         snprintf(names[i], sizeof names[i], "layer%d", i);

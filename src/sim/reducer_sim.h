@@ -41,9 +41,10 @@ typedef struct gw_reducer_sim {
     bool scattered;    /* gradients are not contiguous in memory */
     bool updates;      /* the reducer runs the optimiser */
     gw_strategy strategy;
-    int absence;     /* of 8 gradients, so many are absent on a rank */
-    int micro_steps; /* at most so many come before a step; 0: none */
-    bool two;        /* there is a second reducer */
+    size_t payload_bytes_max; /* as in gw_step_engine_config */
+    int absence;              /* of 8 gradients, so many are absent on a rank */
+    int micro_steps;          /* at most so many come before a step; 0: none */
+    bool two;                 /* there is a second reducer */
     gw_strategy second_strategy;
     gw_sim_fault fault; /* NONE, KILL, KILL_TWO, PARTITION or ABORT */
     int victim, second; /* ranks with the fault; KILL_TWO: both; PARTITION: ranks from victim on are the other side */

@@ -67,6 +67,7 @@ static gw_status draw_calls(gw_reducer_sim *t, const gw_technique *policy, gw_rn
     t->absence = pick(rng, 2) ? pick(rng, 5) : 0;
     t->micro_steps = pick(rng, 3) ? 0 : 1 + pick(rng, 2);
     t->two = pick(rng, 2);
+    t->payload_bytes_max = pick(rng, 2) ? gw_rng_below(rng, 100000) : 0;
     snprintf(line, sizeof line, "transport=sim schedule=%s", gw_draw_setting(rng, policy, schedule));
     return gw_strategy_parse(line, &t->second_strategy, error);
 }
