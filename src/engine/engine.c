@@ -13,15 +13,18 @@ gw_status gw_engine_open(gw_engine **out, const gw_engine_config *config, gw_err
     gw_engine *engine = calloc(1, sizeof *engine);
     gw_peer *peers = calloc((size_t)config->world, sizeof *peers);
     int *awaited = calloc((size_t)config->world, sizeof *awaited);
-    if (!engine || !peers || !awaited) {
+    const void **sources = calloc((size_t)config->world, sizeof *sources);
+    if (!engine || !peers || !awaited || !sources) {
         free(engine);
         free(peers);
         free(awaited);
+        free(sources);
         return gw_fail(error, GW_MEMORY, "out of memory for %d peers", config->world);
     }
     engine->config = *config;
     engine->peers = peers;
     engine->awaited = awaited;
+    engine->sources = sources;
     gw_flow_discard(engine);
     *out = engine;
     return GW_OK;
@@ -49,6 +52,7 @@ void gw_engine_close(gw_engine *engine) {
     free_ops(engine->spare);
     free(engine->peers);
     free(engine->awaited);
+    free(engine->sources);
     free(engine);
 }
 
@@ -160,47 +164,76 @@ gw_engine_counters gw_engine_count(const gw_engine *engine) { return engine->cou
 
 static void release(gw_team *team) {
     if (!team) return;
-    free(team->members);
-    free(team->host_of);
+    if (team->table && --team->table->users == 0) free(team->table);
     free(team->sent_to);
     free(team->received_from);
-    free(team->sources);
     gw_tags_close(team->tags);
     free(team);
 }
 
-gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members,
-                       const gw_topology *topology, struct gw_shm_coll *coll, gw_error *error) {
-    int size = topology->world;
-    size_t n = (size_t)size;
-    gw_team *team = calloc(1, sizeof *team);
-    if (!team) goto memory;
-    team->members = malloc(n * sizeof *team->members);
-    team->host_of = malloc(3 * n * sizeof *team->host_of);
-    team->sent_to = calloc(n, sizeof *team->sent_to);
-    team->received_from = calloc(n, sizeof *team->received_from);
-    team->sources = calloc(n, sizeof *team->sources);
-    if (!team->members || !team->host_of || !team->sent_to || !team->received_from || !team->sources) goto memory;
-    memcpy(team->members, members, n * sizeof *members);
-    memcpy(team->host_of, topology->host_of, n * sizeof *team->host_of);
+static gw_team_table *make_table(const int *members, const gw_topology *topology) {
+    size_t n = (size_t)topology->world;
+    gw_team_table *table = malloc(sizeof *table + 4 * n * sizeof(int));
+    if (!table) return NULL;
+    table->users = 0;
+    memcpy(table->numbers, members, n * sizeof(int));
+    memcpy(table->numbers + n, topology->host_of, n * sizeof(int));
+    if (topology->order) memcpy(table->numbers + 2 * n, topology->order, n * sizeof(int));
+    if (topology->rack_of) memcpy(table->numbers + 3 * n, topology->rack_of, n * sizeof(int));
+    return table;
+}
+
+static void adopt_table(gw_team *team, gw_team_table *table, const gw_topology *topology) {
+    size_t n = (size_t)topology->world;
+    team->table = table;
+    table->users++;
+    team->members = table->numbers;
+    team->host_of = table->numbers + n;
+    team->topology = *topology;
+    team->topology.host_of = team->host_of;
+    team->topology.order = topology->order ? table->numbers + 2 * n : NULL;
+    team->topology.rack_of = topology->rack_of ? table->numbers + 3 * n : NULL;
+    team->topology.native = false;
+}
+
+static void join(gw_team *team, gw_engine *engine, uint32_t id, int rank) {
     team->engine = engine;
     team->id = id;
     team->rank = rank;
-    team->size = size;
-    team->coll = coll;
-    team->topology = (gw_topology){.world = size, .host_of = team->host_of, .wire = topology->wire,
-                                   .oversubscribed = topology->oversubscribed, .coll = coll != NULL};
-    if (topology->order) team->topology.order = memcpy(team->host_of + n, topology->order, n * sizeof *team->host_of);
-    if (topology->rack_of)
-        team->topology.rack_of = memcpy(team->host_of + 2 * n, topology->rack_of, n * sizeof *team->host_of);
+    team->size = team->topology.world;
     team->next = engine->teams;
     engine->teams = team;
     gw_pair_claim_early(team);
+}
+
+gw_status gw_team_open(gw_team **out, gw_engine *engine, uint32_t id, int rank, const int *members,
+                       const gw_topology *topology, struct gw_shm_coll *coll, gw_error *error) {
+    size_t n = (size_t)topology->world;
+    gw_team *team = calloc(1, sizeof *team);
+    gw_team_table *table = team ? make_table(members, topology) : NULL;
+    if (!table) goto memory;
+    adopt_table(team, table, topology);
+    team->sent_to = calloc(n, sizeof *team->sent_to);
+    team->received_from = calloc(n, sizeof *team->received_from);
+    if (!team->sent_to || !team->received_from) goto memory;
+    team->coll = coll;
+    team->topology.coll = coll != NULL;
+    join(team, engine, id, rank);
     *out = team;
     return GW_OK;
 memory:
     release(team);
-    return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", size);
+    return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", topology->world);
+}
+
+gw_status gw_team_open_same(gw_team **out, const gw_team *like, uint32_t id, gw_error *error) {
+    gw_team *team = calloc(1, sizeof *team);
+    if (!team) return gw_fail(error, GW_MEMORY, "out of memory for a communicator of %d ranks", like->size);
+    adopt_table(team, like->table, &like->topology);
+    team->topology.coll = false;
+    join(team, like->engine, id, like->rank);
+    *out = team;
+    return GW_OK;
 }
 
 void gw_team_close(gw_team *team) {

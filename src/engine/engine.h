@@ -116,6 +116,9 @@ void gw_engine_route(gw_engine *engine, int peer, gw_transport *transport);
  * and the topology's arrays are copied; host_of must not be NULL. coll: the shm collective of this host; NULL: none. */
 gw_status gw_team_open(gw_team **team, gw_engine *engine, uint32_t id, int rank, const int *members,
                        const gw_topology *topology, struct gw_shm_coll *coll, gw_error *error);
+/* Another team of the same ranks, for operations that are started in an order of their own: only collectives, without
+ * shm collectives. */
+gw_status gw_team_open_same(gw_team **team, const gw_team *like, uint32_t id, gw_error *error);
 /* Lets this team run all-reduces in the library under this transport (gw_plan_transport_allreduce). Only for one team,
  * which must hold all ranks of the job in job order: the library matches calls by their order alone. */
 void gw_team_native(gw_team *team, gw_transport *transport);

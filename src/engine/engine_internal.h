@@ -125,13 +125,20 @@ typedef struct gw_fast_path {
     gw_native_task *native; /* running task of the transport's library; NULL: none */
 } gw_fast_path;
 
+/* The ranks of a team; teams of the same ranks share it. */
+typedef struct gw_team_table {
+    int users;
+    int numbers[]; /* members, then topology.host_of, order and rack_of: size entries each */
+} gw_team_table;
+
 struct gw_team {
     gw_engine *engine;
     gw_team *next;
     uint32_t id;
     int rank, size;
-    int *members; /* team rank -> job rank */
-    int *host_of; /* topology.host_of, followed by topology.order */
+    gw_team_table *table;
+    const int *members; /* team rank -> job rank; in the table */
+    const int *host_of; /* topology.host_of */
     gw_topology topology;
     struct gw_shm_coll *coll; /* not owned */
     gw_transport *native;     /* its library may run this team's all-reduces; NULL: none */
@@ -139,8 +146,8 @@ struct gw_team {
     uint64_t coll_planned;    /* shm tasks of all operations started so far */
     uint64_t next_op;
     gw_fast_path fast;
-    const void **sources;              /* size entries, scratch of fold actions */
-    uint64_t *sent_to, *received_from; /* point-to-point operations without tag started so far, by team rank */
+    uint64_t *sent_to, *received_from; /* point-to-point operations without tag started so far, by team rank; NULL:
+                                          it runs only collectives */
     gw_tag_matching *tags;             /* those with tags; NULL: none so far */
     gw_signature history[GW_HISTORY];  /* of finished collectives, by number modulo GW_HISTORY */
 };
@@ -159,6 +166,7 @@ struct gw_engine {
     gw_engine_counters counters;
     bool coll_moved;                                   /* a shm collective made progress in this poll */
     int *awaited;                                      /* world entries, scratch of wait_diagnosis.c */
+    const void **sources;                              /* world entries, scratch of fold actions */
     struct gw_trace *trace;                            /* where events are recorded; NULL: nowhere */
     uint32_t trace_names[GW_COLLECTIVES][GW_PLAN_IDS]; /* of kinds of operations; 0: not looked up yet */
 };

@@ -256,7 +256,7 @@ static void fold(gw_op *op, const gw_action *action) {
         copy(op, action);
         return;
     }
-    const void **sources = op->team->sources;
+    const void **sources = op->engine->sources;
     size_t base = action->fold_base;
     gw_time begun = op->engine->trace ? gw_trace_now(op->engine->trace) : 0;
     for (int r = 0; r < op->team->size; r++) {

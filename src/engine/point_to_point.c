@@ -27,7 +27,7 @@ static int team_rank_of(const gw_team *team, int job_rank) {
 bool gw_pair_over(const gw_team *team, int peer, uint64_t number) {
     int to = team ? team_rank_of(team, peer) : -1;
     if (to < 0) return false;
-    if (!(number & GW_TAGGED_OP)) return GW_OP_NUMBER(number) < team->sent_to[to];
+    if (!(number & GW_TAGGED_OP)) return team->sent_to && GW_OP_NUMBER(number) < team->sent_to[to];
     return team->tags && GW_OP_NUMBER(number) < team->tags->peers[to].sent;
 }
 

@@ -46,7 +46,7 @@ gw_status gw_factors_open(gw_factors **out, const gw_step_engine_config *c, int 
     f->all = malloc(f->room * world);
     f->lengths = calloc(world, sizeof *f->lengths);
     gw_status status = f->own && f->all && f->lengths
-                           ? gw_transfers_team(c, team, &f->team, error)
+                           ? gw_team_open_same(&f->team, c->team, team, error)
                            : gw_fail(error, GW_MEMORY, "out of memory for the factors of %s", c->tensors[tensor].name);
     if (status) gw_factors_close(f);
     else *out = f;

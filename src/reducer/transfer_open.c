@@ -74,21 +74,10 @@ static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const in
     return status;
 }
 
-gw_status gw_transfers_team(const gw_step_engine_config *c, uint32_t id, gw_team **team, gw_error *error) {
-    gw_team *like = c->team;
-    int size = gw_team_size(like), *members = malloc((size_t)size * sizeof *members);
-    if (!members) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", size);
-    for (int r = 0; r < size; r++) members[r] = gw_team_member(like, r);
-    gw_status status = gw_team_open(team, gw_core_engine(c->core), id, gw_team_rank(like), members,
-                                    gw_team_topology(like), NULL, error);
-    free(members);
-    return status;
-}
-
 /* All ranks of a flat lane; else its rank on each host. */
 static gw_status open_lane_team(gw_step_engine *s, bool flat, int bucket, int lane, gw_team **team, gw_error *error) {
     uint32_t id = bucket_team_id(s, bucket, lane);
-    if (flat) return gw_transfers_team(&s->config, id, team, error);
+    if (flat) return gw_team_open_same(team, s->config.team, id, error);
     const gw_topology *topology = gw_team_topology(s->config.team);
     int hosts = s->lanes.hosts, *ranks = malloc(2 * (size_t)hosts * sizeof *ranks);
     if (!ranks) return gw_fail(error, GW_MEMORY, "out of memory for a team of %d ranks", hosts);
