@@ -420,7 +420,7 @@ static void setups_are_read(void) {
     CHECK(setup.codec == &gw_codec_dgc && gw_codec_value(&setup, "ratio") == 0.002);
     CHECK(gw_codec_value(&setup, "warmup") == 500 && gw_codec_value(&setup, "momentum") == 0.9);
     setup = gw_codec_second(&setup);
-    CHECK(setup.codec == &gw_codec_topk && gw_codec_value(&setup, "ratio") == 0.002 && gw_codec_residual(&setup));
+    CHECK(setup.codec == &gw_codec_dgc && gw_codec_value(&setup, "warmup") == 500 && gw_codec_residual(&setup));
     CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze:codec=qsgd,limit=0.5", &setup, &error));
     CHECK(setup.codec == &gw_codec_qsgd && setup.feedback == GW_FEEDBACK_BOTH && setup.limit == 0.5);
     CHECK_EQ(GW_OK, gw_codec_parse("doublesqueeze", &setup, &error));

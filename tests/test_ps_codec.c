@@ -180,6 +180,33 @@ static void bytes_on_the_wire(void) {
     bytes_fall(0.01, 0.06, "delayed:warmup=1", "powersgd:rank=2");
 }
 
+/* One server, beside rank 0: that rank sends answers only, the other one pushes only. Each value that is sent takes
+ * its four bytes and one or two of its place. */
+static void follows_warmup(int rank) {
+    static const double density[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.001, 0.001};
+    static model m;
+    gw_comm *comm = join(rank);
+    make_model(&m);
+    gw_reducer *reducer = commit(comm, &m, line, 7);
+    for (int number = 0; number < 6; number++) {
+        uint64_t before = gw_reducer_read_counters(reducer).bytes_sent;
+        take_steps(reducer, &m, rank, 7 + number, 1);
+        CHECK_EQ(GW_OK, gw_barrier(comm));
+        double bytes = (double)(gw_reducer_read_counters(reducer).bytes_sent - before);
+        double least = density[number] * 131500 * 4.9, most = density[number] * 131500 * 6.1 + 3000;
+        CHECK(bytes >= least && bytes <= most);
+        if (bytes < least || bytes > most)
+            printf("    rank %d sent %.0f bytes in step %d, not %.0f to %.0f\n", rank, bytes, number, least, most);
+    }
+    gw_reducer_close(reducer);
+    gw_finalize(comm);
+}
+
+static void warmups_go_both_ways(void) {
+    run("arch=ps compress=dgc:warmup=5", NULL, 2, follows_warmup);
+    run("arch=ps compress=dgc:warmup=5 schedule=p3", NULL, 2, follows_warmup);
+}
+
 /* Servers keep the weights and send differences: in the end every worker has all pushes. */
 static void differences_add_up(int rank) {
     static model m;
@@ -247,5 +274,5 @@ static void saved_states_continue(void) {
     run("arch=ps sync=asp compress=topk:feedback=worker", NULL, 1, goes_on);
 }
 
-TEST_MAIN(CASE(servers_equal_exchanges), CASE(bytes_on_the_wire), CASE(differences_of_weights),
-          CASE(saved_states_continue))
+TEST_MAIN(CASE(servers_equal_exchanges), CASE(bytes_on_the_wire), CASE(warmups_go_both_ways),
+          CASE(differences_of_weights), CASE(saved_states_continue))

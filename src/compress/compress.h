@@ -189,7 +189,7 @@ gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *erro
 gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error);
 /* A parameter of the codec's own; asserts that there is one. */
 double gw_codec_value(const gw_codec_setup *setup, const char *param);
-/* The setup with which an owner encodes the sum: the same codec, without momentum (dgc: topk) and with a residual of
+/* The setup with which an owner encodes the sum: the same codec, without momentum (dgc) and with a residual of
  * its own where feedback is BOTH. */
 gw_codec_setup gw_codec_second(const gw_codec_setup *first);
 /* The setup of an exact exchange: codec none, which also sends the residual. */

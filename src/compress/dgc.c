@@ -7,7 +7,7 @@
  *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (each for a fifth of these steps),
  *     never below the ratio.
  * The paper estimates the threshold from a sample; here the selection is exact in each block of 65,536 (largest_k.c).
- * Payload: sparse.h. An owner encodes the sum with topk: momentum has been applied.
+ * Payload: sparse.h. An owner encodes the sum without momentum, which has been applied.
  *
  * NaN and infinities count as the largest, so they are sent, and cleared in u and v where sent. */
 #include "compress/sparse.h"
@@ -53,9 +53,13 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
     return GW_OK;
 }
 
+/* An owner only adds: its state has no u. */
+static bool only_adds(const gw_codec_setup *setup) {
+    return setup->value[PARAM_MOMENTUM] == 0 && setup->value[PARAM_CLIP] == 0;
+}
+
 static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
-    (void)setup;
-    return range.count;
+    return only_adds(setup) ? 0 : range.count;
 }
 
 /* A norm that is not finite is not clipped: the NaN or infinity in it must stay visible. */
@@ -72,11 +76,13 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
                          uint64_t count, const float *gradient) {
     uint64_t at = gw_stripes_place(&state->covers, first);
     float momentum = (float)setup->value[PARAM_MOMENTUM];
+    if (only_adds(setup)) return gw_kernel_add(state->residual + at, gradient, count);
     return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
 }
 
 static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
-    gw_sparse_clear(setup, range, payload, state->own + gw_stripes_place(&state->covers, range.first));
+    if (!only_adds(setup))
+        gw_sparse_clear(setup, range, payload, state->own + gw_stripes_place(&state->covers, range.first));
     return gw_sparse_take_off(setup, range, state, payload);
 }
 
@@ -87,10 +93,11 @@ static unsigned needs(const gw_codec_setup *setup) {
 
 static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
 
+/* The sum is sent at the density of the same step. */
 static gw_codec_setup second(const gw_codec_setup *first) {
-    gw_codec_setup topk = gw_codec_default(&gw_codec_topk);
-    topk.value[0] = first->value[PARAM_RATIO];
-    return topk;
+    gw_codec_setup owner = *first;
+    owner.value[PARAM_MOMENTUM] = owner.value[PARAM_CLIP] = 0;
+    return owner;
 }
 
 const gw_codec gw_codec_dgc = {

@@ -71,8 +71,6 @@ static gw_status put(gw_ps *ps, const gw_partition *p, const float *values, uint
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
-        if (t->second.own && t->second.born == UINT64_MAX) /* powersgd begins with any columns */
-            gw_codec_prepare(&coding->second, &coding->call, &t->what, &t->second, NULL);
         status = gw_coding_encode(coding, t, &coding->second, &t->second, gw_ps_range_of(ps, part), values, &at, error);
         values += part->count;
     }

@@ -125,6 +125,8 @@ gw_status gw_coding_encode(gw_coding *c, gw_coded_tensor *t, const gw_codec_setu
     gw_status status = GW_OK;
     gw_codec_call call = c->call;
     call.clip = call.pass ? 1 : t->clip;
+    if (call.pass && kept && kept->born == UINT64_MAX) /* no whole gradient is there to prepare with */
+        gw_codec_prepare(setup, &call, &t->what, kept, NULL);
     if (range.count)
         status = encode_rounds(with, call, range, gw_codec_stateful(with) ? kept : NULL, values, *at + sizeof(uint32_t),
                                room, &bytes, call.pass ? NULL : &t->report, error);
