@@ -235,10 +235,66 @@ static void differences_add_up(int rank) {
     gw_finalize(comm);
 }
 
+/* A tenth of the values is sent. Rank 0 pushes so large values for a tenth that what rank 1 pushes is never among the
+ * largest: it arrives all the same, as late as the differences take that are as long as the weights. */
+static void small_values_arrive(int rank) {
+    enum { STEPS = 40, LATEST = 10 };
+    static model m;
+    gw_comm *comm = join(rank);
+    make_model(&m);
+    gw_reducer *reducer = commit(comm, &m, line, 0);
+    for (int number = 0; number < STEPS; number++) {
+        for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
+        const float *weights = m.tensors[1].weights;
+        for (size_t i = 3; rank && i < shapes[1].count; i += 10)
+            if (weights[i] > 0.125f * (float)(LATEST - number)) {
+                CHECK(!"a value is older than it may be");
+                printf("    %s: weight %zu is %g in step %d\n", line, i, (double)weights[i], number);
+                break;
+            }
+        for (int t = 0; t < TENSORS; t++) {
+            float *gradient = m.tensors[t].gradient;
+            for (size_t i = 0; i < shapes[t].count; i++) gradient[i] = i % 10 == (rank ? 3 : 7) ? rank ? 1 : 1000 : 0;
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
+        }
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
+    }
+    gw_reducer_close(reducer);
+    gw_finalize(comm);
+}
+
+/* What a server keeps for differences, beside what it keeps to answer with weights. */
+static double kept_for_differences(gw_comm *comm) {
+    static model m;
+    double bytes[2];
+    const char *const lines[] = {line, other};
+    for (int i = 0; i < 2; i++) {
+        make_model(&m);
+        gw_reducer *reducer = commit(comm, &m, lines[i], 0);
+        bytes[i] = (double)gw_reducer_read_counters(reducer).memory_bytes;
+        gw_reducer_close(reducer);
+    }
+    return bytes[0] - bytes[1];
+}
+
+static void memory_stays(int rank) {
+    gw_comm *comm = join(rank), *pair = NULL;
+    double all = kept_for_differences(comm);
+    CHECK_EQ(GW_OK, gw_comm_split(comm, rank < 2, rank, &pair));
+    double two = kept_for_differences(pair);
+    CHECK(rank || (all == two && all > 0));
+    if (rank == 0 && all != two) printf("    %.0f bytes for two workers, %.0f for four\n", two, all);
+    gw_finalize(pair);
+    gw_finalize(comm);
+}
+
 static void differences_of_weights(void) {
     run("arch=ps sync=asp compress=int8:feedback=both", NULL, 3, differences_add_up);
     run("arch=ps sync=ssp:staleness=2 compress=qsgd:bits=8,feedback=both schedule=p3", NULL, 2, differences_add_up);
     run("arch=ps sync=ssp:staleness=0 compress=powersgd:feedback=both", NULL, 2, differences_add_up);
+    run("arch=ps sync=ssp:staleness=0 compress=topk:ratio=0.1", NULL, 2, small_values_arrive);
+    run("arch=ps sync=asp compress=onebit:feedback=both", "arch=ps sync=asp compress=onebit:feedback=worker", 4,
+        memory_stays);
 }
 
 /* State saved after three steps and restored into a new reducer continues bit for bit. */

@@ -17,7 +17,7 @@
  *
  * Cost, n bytes, S servers, p workers: n out and n in for each worker, p n / S in and out for each server (less the
  * worker's shards on its own server). Memory: n on each worker if tensors are not contiguous; on a server its shards
- * times p. */
+ * times p, the pushes as they arrive. */
 #ifndef GW_PS_PS_H
 #define GW_PS_PS_H
 

@@ -390,7 +390,7 @@ size_t gw_ps_sent_bytes(const gw_ps *ps) {
         if (p->server != ps->own && !ps->step_engine->config.serves_only) bytes += p->push_bytes;
         for (int w = 0; p->server == ps->own && w < ps->world; w++)
             if (w != ps->rank && !ps->placement.members[w].serves_only)
-                bytes += gw_ps_codec_answers(ps, p, w) ? p->answer_bytes : p->bytes;
+                bytes += gw_ps_codec_answers(ps, p, w) && !ps->weights_here ? p->answer_bytes : p->bytes;
     }
     return bytes;
 }

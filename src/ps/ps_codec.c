@@ -4,8 +4,7 @@
  * push, in worker order, and answers with that, round by round of the codec. Otherwise it decodes pushes, in worker
  * order, into a sum (coded ranges as in coded_payload.h). What comes back then depends on what an answer is:
  *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze)
- *   weights       as they are; where feedback=both the difference to what the worker holds is encoded. The server keeps
- *                 a copy of what each worker holds (its view), so what an encoding lost is in the next difference.
+ *   weights       as they are; where feedback=both differences of weights are encoded (ps_difference.c)
  *
  * A partition's slot holds its payloads: one in the worker's memory, one for each worker in the server's. */
 #include <stdlib.h>
@@ -66,7 +65,7 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
     if (!c) return gw_fail(error, GW_MEMORY, "out of memory for a codec");
     c->count = config->count;
     c->merges = gw_codec_merges(&config->codec) && !ps->weights_here;
-    c->differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
+    c->codes_differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
     c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
     if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->workers, error);
@@ -82,32 +81,25 @@ gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
         const gw_shard *share = &ps->shards.list[i];
         gw_coded_tensor *t = &c->tensors[share->tensor];
         if (share->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
-        if (ps->weights_here && !c->differences) continue;
+        if (ps->weights_here && !c->codes_differences) continue;
         gw_codec_range range = {&t->what, share->first, share->count};
         c->state_bytes += gw_codec_state_bytes(&c->coding.second, range);
         status = gw_codec_state_make(&t->second, &c->coding.second, range, error);
     }
-    if (status || !c->differences) return status;
-    size_t bytes = ps->shards.space_bytes[ps->own];
-    c->views = calloc((size_t)ps->world, sizeof *c->views);
-    bool fits = c->views != NULL;
-    for (int w = 0; fits && w < ps->world; w++)
-        if (w != ps->rank && !ps->placement.members[w].serves_only) fits = (c->views[w] = malloc(bytes + 1)) != NULL;
-    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for what %d workers hold", ps->world);
+    if (status || !c->codes_differences) return status;
+    return gw_ps_differences_open(&c->differences, ps->shards.space_bytes[ps->own], error);
 }
 
 void gw_ps_codec_close(gw_ps *ps) {
     gw_ps_codec *c = ps->codec;
     if (!c) return;
     for (int i = 0; c->tensors && i < c->count; i++) gw_coding_tensor_free(&c->tensors[i]);
-    for (int w = 0; c->views && w < ps->world; w++) free(c->views[w]);
+    gw_ps_differences_close(c->differences);
     free(c->tensors);
-    free(c->views);
     free(c->slots);
     free(c->answers);
     free(c->answer_bytes);
     free(c->pushes);
-    free(c->known);
     free(c);
 }
 
@@ -156,16 +148,14 @@ static bool again(void **memory, size_t bytes) {
 
 static bool serve_slots(gw_ps *ps, size_t bytes) {
     gw_ps_codec *c = ps->codec;
-    size_t members = (size_t)ps->partition_count * (size_t)ps->world;
-    bool fits = again((void **)&c->answers, bytes) &&
+    size_t members = (size_t)ps->partition_count * (size_t)ps->world, answers = ps->weights_here ? 0 : bytes;
+    bool fits = again((void **)&c->answers, answers) &&
                 again((void **)&c->answer_bytes, (size_t)ps->partition_count * sizeof *c->answer_bytes) &&
-                again((void **)&c->pushes, members * sizeof *c->pushes) &&
-                again((void **)&c->known, members * sizeof *c->known);
+                again((void **)&c->pushes, members * sizeof *c->pushes);
     for (int w = 0; fits && w < ps->world; w++)
         if (w != ps->rank && !ps->placement.members[w].serves_only) fits = again((void **)&ps->recv_buffer[w], bytes);
-    if (fits) memset(c->known, 0, members * sizeof *c->known);
     ps->recv_buffer_bytes = bytes;
-    c->served_bytes = bytes + (c->differences ? ps->shards.space_bytes[ps->own] * ((size_t)ps->world - 1) : 0);
+    c->served_bytes = answers;
     return fits;
 }
 
@@ -189,21 +179,31 @@ gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
         if (p->server == ps->own) own += padded(p->slot_bytes);
     }
     if (fits && ps->own >= 0) fits = serve_slots(ps, own);
-    return fits ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed pushes", c->slots_bytes);
+    if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed pushes", c->slots_bytes);
+    if (!c->differences) return GW_OK;
+    gw_status status = gw_ps_differences_lay(ps, c->differences, error);
+    c->served_bytes = gw_ps_differences_bytes(ps, c->differences);
+    return status;
 }
 
 /* The worker's side. */
 
-void gw_ps_codec_at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth) {
-    ps->codec->coding.call.step = step;
-    ps->codec->coding.call.pass = pass;
-    ps->codec->coding.call.rate_growth = growth;
+static void set_pass(gw_ps *ps, uint32_t pass, uint64_t step, int rank, float growth) {
+    gw_codec_call *call = &ps->codec->coding.call;
+    call->step = step;
+    call->pass = pass;
+    call->rank = (uint32_t)rank;
+    call->rate_growth = growth;
 }
+
+void gw_ps_codec_first_pass(gw_ps *ps, uint64_t step, float growth) { set_pass(ps, 0, step, ps->rank, growth); }
+
+void gw_ps_codec_second_pass(gw_ps *ps, uint64_t step, int rank, float growth) { set_pass(ps, 1, step, rank, growth); }
 
 void gw_ps_codec_begin(gw_ps *ps, int bucket, uint64_t step) {
     const gw_tensor_range *ranges = gw_schedule_ranges(ps->step_engine->schedule, bucket);
     if (!ps->codec) return;
-    gw_ps_codec_at_step(ps, step, 0, 0);
+    gw_ps_codec_first_pass(ps, step, 0);
     for (int i = 0; i < gw_schedule_bucket(ps->step_engine->schedule, bucket)->ranges; i++)
         if (coded(ps, ranges[i].tensor))
             gw_coding_prepare(&ps->codec->coding, &ps->codec->tensors[ranges[i].tensor],
@@ -257,7 +257,7 @@ gw_status gw_ps_codec_encode(gw_ps *ps, const gw_partition *p, uint64_t step, si
     gw_coding *coding = &ps->codec->coding;
     uint8_t *at = p->slot;
     gw_status status = GW_OK;
-    gw_ps_codec_at_step(ps, step, 0, gw_dispatch_rate_growth(ps->step_engine, step));
+    gw_ps_codec_first_pass(ps, step, gw_dispatch_rate_growth(ps->step_engine, step));
     if (ps->codec->merges) return encode_merged(ps, p, bytes, error);
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
@@ -296,15 +296,14 @@ static gw_status decode_merged(gw_ps *ps, const gw_partition *p, float scale, gw
     return status;
 }
 
-gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t *at,
-                           size_t bytes, float scale, float *space, gw_error *error) {
-    const uint8_t *end = at + bytes;
+gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t **at,
+                           const uint8_t *end, float scale, float *space, gw_error *error) {
     gw_status status = GW_OK;
     for (int i = 0; !status && i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         float *to = space ? space : (float *)(void *)gw_ps_tensor_at(ps, part, ps->weights_here);
         status = gw_coding_decode_add(&ps->codec->coding, gw_ps_tensor_of(ps, part), setup, gw_ps_range_of(ps, part),
-                                      from, &at, end, scale, to, error);
+                                      from, at, end, scale, to, error);
         if (space) space += part->count;
     }
     return status;
@@ -313,15 +312,15 @@ gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setu
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *p, int from, size_t bytes, uint64_t step,
                                gw_error *error) {
     float scale = ps->step_engine->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
-    gw_ps_codec_at_step(ps, step, ps->codec->merges ? 0 : 1, 0);
-    const gw_codec_setup *setup = &ps->codec->coding.second;
-    if (ps->weights_here) return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, 1, NULL, error);
+    const uint8_t *at = p->slot;
+    if (ps->weights_here) return gw_ps_difference_answered(ps, p, from, at, bytes, error);
+    set_pass(ps, ps->codec->merges ? 0 : 1, step, ps->rank, 0);
     if (ps->codec->merges) return decode_merged(ps, p, scale, error);
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         memset(gw_ps_tensor_at(ps, part, false), 0, part->count * sizeof(float));
     }
-    return gw_ps_codec_take(ps, p, setup, from, p->slot, bytes, scale, NULL, error);
+    return gw_ps_codec_take(ps, p, &ps->codec->coding.second, from, &at, at + bytes, scale, NULL, error);
 }
 
 /* What it comes to. */

@@ -1,5 +1,5 @@
 /* ps_codec.h - what the worker's and the server's side of coded partitions share: ps_codec.c has the layout and the
- * worker's side, ps_recode.c the server's. */
+ * worker's side, ps_recode.c the server's, ps_difference.c answers with weights. */
 #ifndef GW_PS_PS_CODEC_H
 #define GW_PS_PS_CODEC_H
 
@@ -13,21 +13,21 @@ typedef struct gw_ps_push {
     float growth; /* of the learning rate, which a server process does not know by itself */
 } gw_ps_push;
 
+typedef struct gw_ps_differences gw_ps_differences;
+
 struct gw_ps_codec {
     gw_coding coding;
     gw_coded_tensor *tensors; /* of the stepper */
     int count;
-    bool merges;      /* the first form */
-    bool differences; /* answers with weights are encoded */
-    uint8_t *slots;   /* the worker's */
+    bool merges;            /* the first form */
+    bool codes_differences; /* answers with weights are encoded */
+    uint8_t *slots;         /* the worker's */
     size_t slots_bytes, state_bytes;
     /* The server's. */
-    uint8_t *answers;     /* encoded means, slot by slot */
-    size_t *answer_bytes; /* of each parcel */
-    gw_ps_push *pushes;   /* by parcel, then by worker */
-    float **views;        /* by worker: the own space as it has it; NULL: none */
-    bool *known;          /* by parcel, then by worker: the view is of that parcel */
-    uint64_t encodings;   /* of differences: random numbers are drawn anew in each */
+    uint8_t *answers;               /* encoded means, slot by slot */
+    size_t *answer_bytes;           /* of each parcel */
+    gw_ps_push *pushes;             /* by parcel, then by worker */
+    gw_ps_differences *differences; /* NULL: answers are not differences of weights */
     size_t served_bytes;
 };
 
@@ -43,12 +43,29 @@ static inline gw_ps_push *gw_ps_push_of(const gw_ps *ps, int partition, int work
     return &ps->codec->pushes[(size_t)partition * (size_t)ps->world + (size_t)worker];
 }
 
-/* The codec's step, pass and growth of the learning rate for what follows. */
-void gw_ps_codec_at_step(gw_ps *ps, uint64_t step, uint32_t pass, float growth);
+/* Sets step and growth of the learning rate for what follows: a worker's own pass, or a server's. rank: of the random
+ * numbers. A server may move to another rank, and one server encodes several answers in a step. */
+void gw_ps_codec_first_pass(gw_ps *ps, uint64_t step, float growth);
+void gw_ps_codec_second_pass(gw_ps *ps, uint64_t step, int rank, float growth);
 /* First form: bytes of a segment in a round; they are known beforehand. */
 size_t gw_ps_codec_merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round);
-/* Adds a message of pieces to values: those of the parcel's segments, or the own space from the parcel on. */
-gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t *at,
-                           size_t bytes, float scale, float *space, gw_error *error);
+/* Adds coded ranges at *at to values: those of the partition's segments, or the own space from the partition on. Moves
+ * *at behind them. */
+gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t **at,
+                           const uint8_t *end, float scale, float *space, gw_error *error);
+/* Encodes values of the own space, from the partition on, with the server's own state. */
+gw_status gw_ps_codec_put(gw_ps *ps, const gw_partition *p, const float *values, uint8_t *to, size_t *bytes,
+                          gw_error *error);
+
+/* ps_difference.c. space: bytes of the own space. After each cut: lay. */
+gw_status gw_ps_differences_open(gw_ps_differences **differences, size_t space, gw_error *error);
+gw_status gw_ps_differences_lay(gw_ps *ps, gw_ps_differences *differences, gw_error *error);
+void gw_ps_differences_close(gw_ps_differences *differences); /* NULL is fine */
+size_t gw_ps_differences_bytes(const gw_ps *ps, const gw_ps_differences *differences);
+void gw_ps_weights_changed(gw_ps_differences *differences, int partition);
+const uint8_t *gw_ps_difference_answer(gw_ps *ps, int partition, int worker, gw_am_message *message, gw_error *error);
+/* The worker's. */
+gw_status gw_ps_difference_answered(gw_ps *ps, const gw_partition *p, int from, const uint8_t *at, size_t bytes,
+                                    gw_error *error);
 
 #endif

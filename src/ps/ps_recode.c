@@ -18,14 +18,15 @@ static float *sum_of(const gw_ps *ps, const gw_partition *p) { return (float *)(
 static gw_status add(gw_ps *ps, int partition, int worker, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     const gw_ps_push *push = gw_ps_push_of(ps, partition, worker);
-    gw_ps_codec_at_step(ps, push->step, 0, 0);
-    return gw_ps_codec_take(ps, p, &ps->codec->coding.setup, worker, payload_of(ps, p, worker), push->bytes, 1,
-                            sum_of(ps, p), error);
+    const uint8_t *at = payload_of(ps, p, worker);
+    gw_ps_codec_first_pass(ps, push->step, 0);
+    return gw_ps_codec_take(ps, p, &ps->codec->coding.setup, worker, &at, at + push->bytes, 1, sum_of(ps, p), error);
 }
 
 gw_status gw_ps_codec_decode(gw_ps *ps, int partition, int worker, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     memset(sum_of(ps, p), 0, p->bytes);
+    if (ps->codec->differences) gw_ps_weights_changed(ps->codec->differences, partition);
     return add(ps, partition, worker, error);
 }
 
@@ -62,9 +63,8 @@ static gw_status merge_all(gw_ps *ps, int partition, gw_error *error) {
     return GW_OK;
 }
 
-/* Encodes what the own space holds from the parcel on, with the server's own residual. */
-static gw_status put(gw_ps *ps, const gw_partition *p, const float *values, uint8_t *to, size_t *bytes,
-                     gw_error *error) {
+gw_status gw_ps_codec_put(gw_ps *ps, const gw_partition *p, const float *values, uint8_t *to, size_t *bytes,
+                          gw_error *error) {
     gw_coding *coding = &ps->codec->coding;
     uint8_t *at = to;
     gw_status status = GW_OK;
@@ -91,52 +91,22 @@ gw_status gw_ps_codec_sum(gw_ps *ps, int partition, gw_error *error) {
         last = *gw_ps_push_of(ps, partition, w);
         status = add(ps, partition, w, error);
     }
+    if (c->differences) gw_ps_weights_changed(c->differences, partition);
     if (status || ps->weights_here) return status;
-    gw_ps_codec_at_step(ps, last.step, 1, last.growth);
-    return put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[partition], error);
-}
-
-/* What the worker does not have yet of the weights. Both sides add what was encoded, not what was meant. */
-static gw_status put_difference(gw_ps *ps, int partition, int worker, size_t *bytes, gw_error *error) {
-    const gw_partition *p = &ps->partitions[partition];
-    gw_ps_codec *c = ps->codec;
-    float *view = c->views[worker] + p->at / sizeof(float), *difference = sum_of(ps, p);
-    const float *weights = (const float *)(const void *)(ps->store.weights + p->at);
-    uint8_t *to = ps->recv_buffer[worker] + p->slot_at;
-    for (size_t i = 0; i < p->count; i++) difference[i] = weights[i] - view[i];
-    for (int i = 0; i < p->segments; i++) { /* what was lost is in the difference, not in a residual */
-        const gw_segment *part = &ps->segments[p->first + i];
-        gw_codec_state *kept = &gw_ps_tensor_of(ps, part)->second;
-        float *residual = gw_codec_residual_at(kept, part->first);
-        if (residual) memset(residual, 0, part->count * sizeof(float));
-    }
-    gw_ps_codec_at_step(ps, ++c->encodings, 1, 0);
-    gw_status status = put(ps, p, difference, to, bytes, error);
-    return status ? status : gw_ps_codec_take(ps, p, &c->coding.second, worker, to, *bytes, 1, view, error);
+    gw_ps_codec_second_pass(ps, last.step, p->server, last.growth);
+    return gw_ps_codec_put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[partition], error);
 }
 
 const uint8_t *gw_ps_codec_answer(gw_ps *ps, int partition, int worker, gw_am_message *message, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     gw_ps_codec *c = ps->codec;
+    if (c->differences) return gw_ps_difference_answer(ps, partition, worker, message, error);
     message->kind = GW_PS_CODED_ANSWER;
-    if (!ps->weights_here) {
-        message->step = gw_ps_push_of(ps, partition, worker)->step;
-        message->bytes = c->answer_bytes[partition];
-        return c->answers + p->slot_at;
-    }
-    bool *known = &c->known[(size_t)partition * (size_t)ps->world + (size_t)worker];
-    if (*known) {
-        put_difference(ps, partition, worker, &message->bytes, error);
-        message->step = c->encodings;
-    } else {
-        message->kind = GW_PS_ANSWER;
-        memcpy(ps->recv_buffer[worker] + p->slot_at, ps->store.weights + p->at, p->bytes);
-        memcpy(c->views[worker] + p->at / sizeof(float), ps->store.weights + p->at, p->bytes);
-        *known = true;
-    }
-    return ps->recv_buffer[worker] + p->slot_at;
+    message->step = gw_ps_push_of(ps, partition, worker)->step;
+    message->bytes = c->answer_bytes[partition];
+    return c->answers + p->slot_at;
 }
 
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_partition *p, int worker) {
-    return p->coded && (!ps->weights_here || (ps->codec->differences && worker != ps->rank));
+    return p->coded && (!ps->weights_here || (ps->codec->codes_differences && worker != ps->rank));
 }
