@@ -258,6 +258,7 @@ static void refuse(gw_comm *comm, const char *strategy, const char *why) {
     gw_reducer *reducer = NULL;
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = strategy;
+    options.update = descend;
     make_model(&m);
     CHECK(gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options) != GW_OK);
     CHECK(reducer == NULL);
@@ -273,6 +274,7 @@ static void refuse_all(gw_comm *comm) {
     refuse(comm, "arch=sfb:servers=1", "which are for arch=ps");
     refuse(comm, "arch=ps:servers=3", "but the job has 1 server process");
     refuse(comm, "arch=ps:replicas=1", "a second server process");
+    refuse(comm, "sync=asp compress=dgc", "differences of weights travel here");
     refuse(comm, "schedule=mgwfbp", "again by what workers have measured");
     compare_means(comm);
 }

@@ -131,7 +131,9 @@ static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts,
 }
 
 /* Settings that would do nothing, or harm. */
-static gw_status check_codec(const gw_strategy *s, const gw_codec_setup *setup, const gw_sync *sync, gw_error *error) {
+static gw_status check_codec(const gw_strategy *s, const gw_reducer_facts *facts, const gw_codec_setup *setup,
+                             const gw_sync *sync, gw_error *error) {
+    bool moves_weights = sync->local || (sync->rule && facts->apart);
     const char *name = s->axes[GW_AXIS_COMPRESS].technique->name;
     if (setup->codec->compensates && setup->feedback == GW_FEEDBACK_NONE)
         return gw_fail(
@@ -149,11 +151,11 @@ static gw_status check_codec(const gw_strategy *s, const gw_codec_setup *setup, 
                        "compress=%s:form= with arch=%s: servers add payloads up, or merge them, and there is no other "
                        "way through them: leave form out",
                        name, gw_strategy_name(s, GW_AXIS_ARCH));
-    if (sync->local && gw_codec_has_need(setup, GW_NEEDS_GRADIENTS))
+    if (moves_weights && gw_codec_has_need(setup, GW_NEEDS_GRADIENTS))
         return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s with sync=%s: its momentum is that of gradients, and differences of weights travel "
-                       "here: use momentum=0",
-                       name, sync->technique.name);
+                       "compress=%s with sync=%s%s: its momentum is that of gradients, and differences of weights "
+                       "travel here: use momentum=0",
+                       name, sync->technique.name, sync->local ? "" : " and server processes (--servers)");
     if (sync->rule && gw_codec_has_need(setup, GW_NEEDS_SAME_STEP))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s:shared with sync=%s: ranks agree on a scale first, and here they are in different "
@@ -172,7 +174,7 @@ gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *f
     if (!status && gw_strategy_is(s, GW_AXIS_ARCH, "ps")) status = check_kept(s, facts, sync, policy, error);
     if (status) return status;
     status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
-    return status ? status : check_codec(s, &setup, sync, error);
+    return status ? status : check_codec(s, facts, &setup, sync, error);
 }
 
 gw_status gw_strategy_combine(gw_axis a, const gw_technique *first, gw_axis b, const gw_technique *second, int world,
