@@ -132,15 +132,25 @@ static gw_status take_reducer(server *s, const command_head *head, gw_error *err
     return GW_OK;
 }
 
-static gw_status share_times(server *s, const command_head *head, gw_error *error) {
-    served *one = s->reducers;
+static gw_reducer *find_reducer(const server *s, const command_head *head, gw_error *error) {
+    const served *one = s->reducers;
     while (one && one->reducer->number != head->number) one = one->next;
     if (!one)
-        return gw_fail(error, GW_PROTOCOL, "the first worker asks for the times of reducer %u, which is not known",
-                       head->number);
-    gw_reducer_worker_stats *workers = calloc((size_t)one->reducer->workers, sizeof *workers);
+        gw_fail(error, GW_PROTOCOL, "the first worker sent a command for reducer %u, which is not known", head->number);
+    return one ? one->reducer : NULL;
+}
+
+static gw_status recut(server *s, const command_head *head, gw_error *error) {
+    gw_reducer *reducer = find_reducer(s, head, error);
+    return reducer ? fill_error(gw_reducer_recut_by_timing(reducer), s->everyone, error) : error->status;
+}
+
+static gw_status share_times(server *s, const command_head *head, gw_error *error) {
+    gw_reducer *reducer = find_reducer(s, head, error);
+    if (!reducer) return error->status;
+    gw_reducer_worker_stats *workers = calloc((size_t)reducer->workers, sizeof *workers);
     if (!workers) return gw_fail(error, GW_MEMORY, "out of memory for the times of workers");
-    gw_status status = gw_reducer_share_times(one->reducer, workers, error);
+    gw_status status = gw_reducer_share_times(reducer, workers, error);
     free(workers);
     return status;
 }
@@ -153,6 +163,7 @@ static bool run_command(server *s, gw_error *error) {
     switch (head.command) {
     case GW_SERVER_COMMAND_REDUCER: take_reducer(s, &head, error); return false;
     case GW_SERVER_COMMAND_TIMES: share_times(s, &head, error); return false;
+    case GW_SERVER_COMMAND_RECUT: recut(s, &head, error); return false;
     case GW_SERVER_COMMAND_BYE: return true;
     default: gw_fail(error, GW_PROTOCOL, "the first worker sent command %u, which is not known", head.command);
     }

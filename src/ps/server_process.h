@@ -9,6 +9,7 @@
 typedef enum gw_server_command {
     GW_SERVER_COMMAND_REDUCER, /* commit a reducer, or resume it on other ranks; its table follows */
     GW_SERVER_COMMAND_TIMES,   /* share the waiting times of workers (gw_reducer_workers) */
+    GW_SERVER_COMMAND_RECUT,   /* cut a reducer's buckets by the times that the first worker has measured */
     GW_SERVER_COMMAND_BYE      /* the job is over */
 } gw_server_command;
 

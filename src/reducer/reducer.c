@@ -199,14 +199,23 @@ static gw_status recut(gw_reducer *reducer, const gw_schedule_settings *settings
     return gw_barrier(reducer->comm); /* no message of a new bucket may reach a rank that has only the old ones */
 }
 
-/* Gives rank 0's measurements to all ranks, and cuts buckets by them. */
-static gw_status recut_by_timing(gw_reducer *reducer) {
+gw_status gw_reducer_recut_by_timing(gw_reducer *reducer) {
     gw_status status = gw_reducer_flush(reducer);
     if (!status) status = gw_step_timing_broadcast(&reducer->timing, reducer->comm);
     if (status) return status;
     gw_schedule_facts facts = gw_step_timing_facts(&reducer->timing);
     gw_schedule_settings settings = *gw_schedule_current_settings(gw_step_engine_schedule(reducer->step_engine));
     return recut(reducer, &settings, &facts);
+}
+
+/* Server processes cut the same buckets. */
+static gw_status recut_everywhere(gw_reducer *reducer) {
+    gw_error error = {.rank = -1};
+    gw_comm *everyone = reducer->comm->context->everyone;
+    gw_status status = GW_OK;
+    if (reducer->table.bytes)
+        status = gw_servers_call(everyone, GW_SERVER_COMMAND_RECUT, reducer->number, NULL, &error);
+    return status ? report(status, &error) : gw_reducer_recut_by_timing(reducer);
 }
 
 /* A trial of the tuner is over: cuts the buckets of the next trial, or the final ones. */
@@ -236,7 +245,7 @@ gw_status gw_reducer_end(gw_reducer *reducer) {
         return recut_by_trial(reducer);
     if (!gw_step_timing_runs(&reducer->timing)) return GW_OK;
     gw_step_timing_end(&reducer->timing);
-    return gw_step_timing_runs(&reducer->timing) ? GW_OK : recut_by_timing(reducer);
+    return gw_step_timing_runs(&reducer->timing) ? GW_OK : recut_everywhere(reducer);
 }
 
 gw_status gw_reducer_flush(gw_reducer *reducer) {

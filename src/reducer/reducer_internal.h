@@ -92,6 +92,8 @@ gw_status gw_reducer_resume_as_server(gw_reducer *reducer, gw_comm *everyone, gw
 
 /* reducer.c: it has not failed, and nothing of it is in flight; with servers, all ranks have left it. */
 bool gw_reducer_quiet(const gw_reducer *reducer);
+/* Gives rank 0's measurements to all ranks that take part, and cuts buckets by them. Collective among these. */
+gw_status gw_reducer_recut_by_timing(gw_reducer *reducer);
 /* Counts and times of all workers at the servers, one entry for each worker. Collective among all ranks that take
  * part. */
 gw_status gw_reducer_share_times(gw_reducer *reducer, gw_reducer_worker_stats *workers, gw_error *error);

@@ -365,6 +365,7 @@ gw_status gw_reducer_commit_as_server(gw_reducer **out, gw_comm *everyone, const
         return status;
     }
     status = begin(reducer, request->tensors, &request->options, status, error);
+    if (!status) status = gw_reducer_begin_measuring(reducer, error);
     if (status) {
         gw_reducer_close(reducer);
         return status;

@@ -48,12 +48,7 @@ gw_status gw_strategy_apply_servers(gw_strategy *s, int processes, gw_error *err
 }
 
 /* Checks a strategy whose servers run in their own processes. */
-static gw_status check_apart(const gw_strategy *s, const gw_policy *policy, gw_error *error) {
-    if (policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "schedule=%s with server processes (--servers): they do not take part when buckets are cut "
-                       "again by what workers have measured; servers beside workers (arch=ps:servers=N) do",
-                       policy->technique.name);
+static gw_status check_apart(const gw_strategy *s, gw_error *error) {
     if (gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") && gw_strategy_servers(s) < 2)
         return gw_fail(error, GW_UNSUPPORTED,
                        "arch=ps:replicas=1: the second server needs a second server process "
@@ -66,7 +61,7 @@ static gw_status check_servers(const gw_strategy *s, const gw_reducer_facts *fac
     const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
     int servers = gw_strategy_servers(s);
     if (facts->apart) {
-        gw_status status = check_apart(s, policy, error);
+        gw_status status = check_apart(s, error);
         if (status) return status;
     } else if (servers > facts->world)
         return gw_fail(error, GW_UNSUPPORTED,
