@@ -108,10 +108,10 @@ static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts,
     const char *name = sync->technique.name;
     const char *why = sync->refuses ? sync->refuses(s->axes[GW_AXIS_SYNC].values) : NULL;
     if (why) return gw_fail(error, GW_UNSUPPORTED, "sync=%s: %s", name, why);
-    if (sync->rule && !gw_strategy_is(s, GW_AXIS_ARCH, "ps"))
+    if (sync->rule && !gw_strategy_servers(s))
         return gw_fail(error, GW_UNSUPPORTED,
                        "sync=%s: somebody has to keep the weights while workers come and go at their own pace: use "
-                       "arch=ps",
+                       "arch=ps, or arch=sfb:servers=N",
                        name);
     if (sync->needs_update && !facts->updates)
         return gw_fail(error, GW_UNSUPPORTED,
