@@ -30,8 +30,8 @@ play() {
 }
 
 play "asp: a dead worker is dropped" "arch=ps:servers=2 sync=asp" 1 dropped "1 3" 0 --elastic
-play "asp, replicas: ranks come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp" "$kills" back "0 1 2 3" 0 \
-    --restarts 1000
+play "asp, replicas, fp16: ranks come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp compress=fp16" "$kills" \
+    back "0 1 2 3" 0 --restarts 1000
 play "server processes, replicas: they come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=asp" "$kills" back \
     "4 5" 0 --restarts 1000 --servers 2
 play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapshot=2 sync=asp" "$kills" back "0 2" 20 \
@@ -46,6 +46,8 @@ play "asp, snapshots: what is lost is what came since" "arch=ps:servers=2,snapsh
     play "bsp, elastic: the mean over those left" "arch=ps:servers=2 sync=bsp" 1 dropped "1 3" 0 --elastic
     play "bsp, replicas: the loss of a server loses nothing" "arch=ps:servers=2,replicas=1 sync=bsp" 2 dropped "0 2" 0 \
         --elastic
+    play "bsp, replicas, fp16: the loss of a server loses nothing" "arch=ps:servers=2,replicas=1 sync=bsp compress=fp16" 2 \
+        dropped "0 2" 0 --elastic
     play "ssp: workers come back" "arch=ps:servers=2 sync=ssp:staleness=2" "$kills" back "1 3" 0 --restarts 1000
     play "ssp, replicas: servers come back, nothing is lost" "arch=ps:servers=2,replicas=1 sync=ssp:staleness=3" "$kills" back \
         "0 2" 0 --restarts 1000

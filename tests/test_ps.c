@@ -189,6 +189,7 @@ static void servers_that_keep_weights(void) {
     run("arch=ps sync=ssp:staleness=0 transport=tcp", 2, pushes_ones);
     run("arch=ps sync=asp", 1, pushes_ones);
     run("arch=ps:replicas=1 sync=asp", 2, pushes_ones);
+    run("arch=ps:servers=2,replicas=1 sync=asp compress=fp16", 4, pushes_ones);
 }
 
 static void step_by_ones(gw_reducer *reducer, model *m, int compute_ms) {
@@ -288,6 +289,8 @@ static void refusals(void) {
     refuse("arch=ps sync=asp", false, "an update function");
     refuse("arch=ps:servers=3", false, "the job has 2 ranks");
     refuse("arch=ps schedule=dear", false, "no half");
+    refuse("arch=ps:replicas=1 compress=topk", false, "a codec that leaves nothing");
+    refuse("arch=ps:replicas=1 compress=terngrad:shared", false, "a codec that leaves nothing");
     refuse("arch=ps sync=backup:n=2", true, "at least one");
 }
 

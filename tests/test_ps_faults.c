@@ -95,7 +95,7 @@ static void push_comes(scene *s, int p, int w, gw_time now) {
 static void copy_comes(scene *s, int p, int w, gw_time now) {
     s->copied_at[p][w] = 0;
     use(s, &s->copy, p, w, s->w[w].number[p]);
-    gw_clock_table_used(s->copy.clocks, p, w, s->w[w].number[p]);
+    gw_clock_table_used(s->copy.clocks, p, w, s->w[w].number[p], 0);
     gw_clock_table_safe(s->main.clocks, p, w);
     answer_due(s, p, now);
 }

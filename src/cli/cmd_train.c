@@ -106,10 +106,11 @@ static int check_elastic(const gw_train_request *r) {
                               "started again cannot come back; use --elastic, sync=asp or ssp, or "
                               "no servers",
                               sync->technique.name);
-    if (gw_strategy_compresses(&strategy))
+    if (gw_strategy_keeps_codec_state(&strategy))
         return gw_usage_error(&gw_command_train,
                               "--elastic and --restarts with compress=%s: a push cannot be encoded "
-                              "twice; use compress=none",
+                              "twice, since what it leaves for later has changed; use a codec that leaves nothing, "
+                              "such as fp16, or int8, qsgd and terngrad without feedback",
                               gw_strategy_name(&strategy, GW_AXIS_COMPRESS));
     if (sync->travels_apart || measured)
         return gw_usage_error(&gw_command_train,

@@ -18,8 +18,8 @@ typedef struct gw_am_message {
     uint32_t partition;
     uint64_t round, step;
     float growth;
-    uint32_t reserved; /* 0 */
-    uint64_t bytes;    /* of the payload; 0: none */
+    uint32_t joined;
+    uint64_t bytes; /* of the payload; 0: none */
 } gw_am_message;
 
 typedef struct gw_am gw_am;

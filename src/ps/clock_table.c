@@ -15,7 +15,8 @@ gw_status gw_clock_table_open(gw_clock_table **out, const gw_sync_rule *rule, in
     t->per_worker = calloc((size_t)workers, sizeof *t->per_worker);
     t->entries = calloc((size_t)workers * (size_t)partitions + 1, sizeof *t->entries);
     t->round = calloc((size_t)partitions + 1, sizeof *t->round);
-    if (!t->per_worker || !t->entries || !t->round) {
+    t->joined = calloc((size_t)partitions + 1, sizeof *t->joined);
+    if (!t->per_worker || !t->entries || !t->round || !t->joined) {
         gw_clock_table_close(t);
         return gw_fail(error, GW_MEMORY, "out of memory for a server of %d partitions", partitions);
     }
@@ -28,6 +29,7 @@ void gw_clock_table_close(gw_clock_table *t) {
     free(t->per_worker);
     free(t->entries);
     free(t->round);
+    free(t->joined);
     free(t);
 }
 
@@ -198,6 +200,7 @@ gw_push gw_clock_table_push(gw_clock_table *t, int partition, int w, uint64_t ro
 
 bool gw_clock_table_in(const gw_clock_table *t, int partition, int w) { return at(t, partition, w)->in; }
 uint64_t gw_clock_table_round(const gw_clock_table *t, int partition) { return t->round[partition]; }
+int gw_clock_table_joined(const gw_clock_table *t, int partition) { return t->joined[partition]; }
 uint64_t gw_clock_table_number(const gw_clock_table *t, int partition, int w) {
     return t->rule.at_once ? at(t, partition, w)->clock : t->round[partition];
 }
@@ -206,8 +209,10 @@ uint64_t gw_clock_table_clock(const gw_clock_table *t, int partition, int w) { r
 void gw_clock_table_next(gw_clock_table *t, int partition, gw_time now) {
     tally(t, partition, -1, now);
     t->round[partition]++;
+    t->joined[partition] = 0;
     for (int w = 0; w < t->workers; w++) {
         entry *e = at(t, partition, w);
+        t->joined[partition] += e->in;
         if (e->in) e->next = t->round[partition];
         e->waiting |= e->in;
         e->in = false;

@@ -44,6 +44,7 @@ gw_push gw_clock_table_push(gw_clock_table *clocks, int partition, int worker, u
 bool gw_clock_table_in(const gw_clock_table *clocks, int partition, int worker);
 void gw_clock_table_next(gw_clock_table *clocks, int partition, gw_time now);
 uint64_t gw_clock_table_round(const gw_clock_table *clocks, int partition);
+int gw_clock_table_joined(const gw_clock_table *clocks, int partition); /* workers in the last complete round */
 /* The number of the worker's next push, which its answer contains. */
 uint64_t gw_clock_table_number(const gw_clock_table *clocks, int partition, int worker);
 /* The number of the worker's pushes that were used. */
@@ -74,8 +75,8 @@ void gw_clock_table_save(const gw_clock_table *clocks, void *memory);
 bool gw_clock_table_restore(gw_clock_table *clocks, const void *memory, size_t bytes, const int *from, bool old);
 /* A restarted worker joins, with that many pushes on its clock. */
 void gw_clock_table_admit(gw_clock_table *clocks, int worker, uint64_t clock);
-/* For a replica's table: the server has used that push of the worker, or (-1) that round. */
-void gw_clock_table_used(gw_clock_table *clocks, int partition, int worker, uint64_t number);
+/* For a replica's table: the server has used that push of the worker, or (-1) that round of so many workers. */
+void gw_clock_table_used(gw_clock_table *clocks, int partition, int worker, uint64_t number, int joined);
 /* Steps of that worker that were used and are lost, in the partition that lost most. */
 uint64_t gw_clock_table_lost(const gw_clock_table *clocks, int worker);
 /* How many pairs of partition and worker have had a push since it was restored. */

@@ -37,6 +37,7 @@ struct gw_clock_table {
     gw_clock_table_worker *per_worker;
     gw_clock_table_entry *entries; /* one for each worker, partition by partition */
     uint64_t *round;               /* of each partition */
+    int *joined;                   /* of each partition: workers in the last complete round */
     bool old;                      /* restored from a state that is behind what the workers have seen */
     int heard;                     /* entries with a push since the table was restored */
 };

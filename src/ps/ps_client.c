@@ -299,8 +299,7 @@ void gw_ps_answered(gw_ps *ps, int from, const gw_am_message *message, gw_time n
     gw_partition *p = &ps->partitions[message->partition];
     bool more = message->kind == GW_PS_CODED_ANSWER && p->round % p->rounds + 1 < p->rounds;
     if (message->kind == GW_PS_ANSWER && p->unpacks) unpack(ps, p);
-    if (message->kind == GW_PS_CODED_ANSWER && !more)
-        gw_ps_codec_answered(ps, p, from, message->bytes, message->step, error);
+    if (message->kind == GW_PS_CODED_ANSWER && !more) gw_ps_codec_answered(ps, p, from, message, error);
     p->round = message->round;
     p->answered = !more;
     gw_ps_partition_event_done(ps, (int)message->partition);

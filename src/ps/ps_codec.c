@@ -7,6 +7,7 @@
  *   weights       as they are; where feedback=both differences of weights are encoded (ps_difference.c)
  *
  * A partition's slot holds its payloads: one in the worker's memory, one for each worker in the server's. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,7 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
 gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec;
     gw_status status = GW_OK;
+    if (c) c->coding.call.world = (uint32_t)ps->workers;
     if (!c || ps->own < 0) return GW_OK;
     for (int i = 0; !status && i < ps->shards.first_of[ps->shards.tensors]; i++) {
         const gw_shard *share = &ps->shards.list[i];
@@ -134,6 +136,7 @@ static void measure(gw_ps *ps, gw_partition *p) {
             first += gw_coding_padded(gw_ps_codec_merged_bytes(ps, &ps->segments[p->first + i], 1));
         second = first;
     }
+    assert(!ps->codec->merges || (p->second_at <= p->bytes && first - p->second_at <= p->bytes));
     p->push_bytes = first;
     p->answer_bytes = second;
     p->slot_bytes = first > second ? first : second;
@@ -148,12 +151,14 @@ static bool again(void **memory, size_t bytes) {
 
 static bool serve_slots(gw_ps *ps, size_t bytes) {
     gw_ps_codec *c = ps->codec;
-    size_t members = (size_t)ps->partition_count * (size_t)ps->world, answers = ps->weights_here ? 0 : bytes;
+    size_t members = (size_t)ps->partition_count * (size_t)ps->world,
+           answers = ps->weights_here || c->merges ? 0 : bytes;
     bool fits = again((void **)&c->answers, answers) &&
                 again((void **)&c->answer_bytes, (size_t)ps->partition_count * sizeof *c->answer_bytes) &&
                 again((void **)&c->pushes, members * sizeof *c->pushes);
     for (int w = 0; fits && w < ps->world; w++)
         if (w != ps->rank && !ps->placement.members[w].serves_only) fits = again((void **)&ps->recv_buffer[w], bytes);
+    if (fits) memset(c->answer_bytes, 0, (size_t)ps->partition_count * sizeof *c->answer_bytes);
     ps->recv_buffer_bytes = bytes;
     c->served_bytes = answers;
     return fits;
@@ -309,18 +314,20 @@ gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setu
     return status;
 }
 
-gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *p, int from, size_t bytes, uint64_t step,
+gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *p, int from, const gw_am_message *message,
                                gw_error *error) {
-    float scale = ps->step_engine->config.options.op == GW_AVG ? 1.0f / (float)ps->workers : 1.0f;
     const uint8_t *at = p->slot;
-    if (ps->weights_here) return gw_ps_difference_answered(ps, p, from, at, bytes, error);
-    set_pass(ps, ps->codec->merges ? 0 : 1, step, ps->rank, 0);
+    if (ps->weights_here) return gw_ps_difference_answered(ps, p, from, at, message->bytes, error);
+    if (!message->joined)
+        return gw_fail_rank(error, GW_PROTOCOL, from, "the server on rank %d answered for a round of nobody", from);
+    float scale = ps->step_engine->config.options.op == GW_AVG ? 1.0f / (float)message->joined : 1.0f;
+    set_pass(ps, ps->codec->merges ? 0 : 1, message->step, ps->rank, 0);
     if (ps->codec->merges) return decode_merged(ps, p, scale, error);
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
         memset(gw_ps_tensor_at(ps, part, false), 0, part->count * sizeof(float));
     }
-    return gw_ps_codec_take(ps, p, &ps->codec->coding.second, from, &at, at + bytes, scale, NULL, error);
+    return gw_ps_codec_take(ps, p, &ps->codec->coding.second, from, &at, at + message->bytes, scale, NULL, error);
 }
 
 /* What it comes to. */

@@ -24,8 +24,8 @@ struct gw_ps_codec {
     uint8_t *slots;         /* the worker's */
     size_t slots_bytes, state_bytes;
     /* The server's. */
-    uint8_t *answers;               /* encoded means, slot by slot */
-    size_t *answer_bytes;           /* of each parcel */
+    uint8_t *answers;               /* encoded sums, slot by slot */
+    size_t *answer_bytes;           /* of each partition; 0: its sum has not been encoded yet */
     gw_ps_push *pushes;             /* by parcel, then by worker */
     gw_ps_differences *differences; /* NULL: answers are not differences of weights */
     size_t served_bytes;

@@ -65,7 +65,7 @@ typedef struct gw_shard_store {
     int server; /* -1: none */
     bool known; /* false: its state is still to be transferred */
     gw_clock_table *clocks;
-    uint8_t *result;  /* its space: means */
+    uint8_t *result;  /* its space: means; coded: sums, or merged payloads where each partition's values begin */
     uint8_t *weights; /* its space, where weights live on servers */
 } gw_shard_store;
 
@@ -142,6 +142,7 @@ void gw_ps_pushed(gw_ps *ps, int partition, int worker, uint64_t round, uint64_t
 void gw_ps_left(gw_ps *ps, int worker, gw_time now, gw_error *error);
 void gw_ps_worker_at_step(gw_ps *ps, int partition, int worker, uint64_t next, gw_time now, gw_error *error);
 void gw_ps_answer_due(gw_ps *ps, int partition, gw_time now, gw_error *error);
+/* What a worker has pushed; coded: its payload, or once that is decoded, if there is a replica, its values. */
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_partition *partition, int worker);
 /* The caller's optimiser, on a server's weights. */
 void gw_ps_update(gw_ps *ps, gw_shard_store *store, const gw_partition *partition, const uint8_t *gradient,
@@ -191,13 +192,13 @@ void gw_ps_codec_begin(gw_ps *ps, int bucket, uint64_t step);
 void gw_ps_codec_begun(gw_ps *ps, int bucket);
 uint8_t *gw_ps_codec_slot(const gw_partition *partition); /* of the next round */
 gw_status gw_ps_codec_encode(gw_ps *ps, const gw_partition *partition, uint64_t step, size_t *bytes, gw_error *error);
-gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *partition, int from, size_t bytes, uint64_t step,
+gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *partition, int from, const gw_am_message *message,
                                gw_error *error);
-/* The server calls note when a push has arrived. decode writes one push, sum the sum of a round, to the store's
- * result. */
+/* The server calls note when a push has arrived. decode writes one push, sum those of a round that so many workers have
+ * joined, to the store's result. */
 void gw_ps_codec_note(gw_ps *ps, int worker, const gw_am_message *message);
 gw_status gw_ps_codec_decode(gw_ps *ps, int partition, int worker, gw_error *error);
-gw_status gw_ps_codec_sum(gw_ps *ps, int partition, gw_error *error);
+gw_status gw_ps_codec_sum(gw_ps *ps, int partition, int joined, gw_error *error);
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_partition *partition, int worker); /* the answer is coded */
 const uint8_t *gw_ps_codec_answer(gw_ps *ps, int partition, int worker, gw_am_message *message, gw_error *error);
 

@@ -9,7 +9,7 @@ void gw_ps_codec_note(gw_ps *ps, int worker, const gw_am_message *message) {
     *gw_ps_push_of(ps, (int)message->partition, worker) = (gw_ps_push){message->step, message->bytes, message->growth};
 }
 
-static const uint8_t *payload_of(const gw_ps *ps, const gw_partition *p, int worker) {
+static uint8_t *payload_of(const gw_ps *ps, const gw_partition *p, int worker) {
     return worker == ps->rank ? gw_ps_codec_slot(p) : ps->recv_buffer[worker] + p->slot_at;
 }
 
@@ -27,7 +27,9 @@ gw_status gw_ps_codec_decode(gw_ps *ps, int partition, int worker, gw_error *err
     const gw_partition *p = &ps->partitions[partition];
     memset(sum_of(ps, p), 0, p->bytes);
     if (ps->codec->differences) gw_ps_weights_changed(ps->codec->differences, partition);
-    return add(ps, partition, worker, error);
+    gw_status status = add(ps, partition, worker, error);
+    if (!status && gw_ps_has_replica(ps)) memcpy(payload_of(ps, p, worker), sum_of(ps, p), p->bytes);
+    return status;
 }
 
 static void merge(gw_ps *ps, const gw_partition *p, uint32_t round, uint8_t *into, const uint8_t *from) {
@@ -48,7 +50,7 @@ static gw_status merge_all(gw_ps *ps, int partition, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     uint32_t round = (uint32_t)(gw_clock_table_round(ps->store.clocks, partition) % p->rounds);
     size_t bytes = round ? p->slot_bytes - p->second_at : p->second_at;
-    uint8_t *into = ps->codec->answers + p->slot_at;
+    uint8_t *into = ps->store.result + p->at;
     bool first = true;
     for (int w = 0; w < ps->world; w++) {
         if (!gw_clock_table_in(ps->store.clocks, partition, w)) continue;
@@ -59,7 +61,6 @@ static gw_status merge_all(gw_ps *ps, int partition, gw_error *error) {
         else merge(ps, p, round, into, payload_of(ps, p, w));
         first = false;
     }
-    ps->codec->answer_bytes[partition] = bytes;
     return GW_OK;
 }
 
@@ -78,33 +79,47 @@ gw_status gw_ps_codec_put(gw_ps *ps, const gw_partition *p, const float *values,
     return status;
 }
 
-/* The mean is what workers make of it, or the update's business: here are sums. */
-gw_status gw_ps_codec_sum(gw_ps *ps, int partition, gw_error *error) {
+static void divide(float *values, size_t count, int by) {
+    for (size_t i = 0; i < count; i++) values[i] *= 1.0f / (float)by;
+}
+
+/* Weights are updated with the mean. Otherwise workers divide the sum that comes back. */
+gw_status gw_ps_codec_sum(gw_ps *ps, int partition, int joined, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     gw_ps_codec *c = ps->codec;
-    gw_ps_push last = {0};
     gw_status status = GW_OK;
+    c->answer_bytes[partition] = 0;
+    if (c->differences) gw_ps_weights_changed(c->differences, partition);
     if (c->merges) return merge_all(ps, partition, error);
     memset(sum_of(ps, p), 0, p->bytes);
-    for (int w = 0; !status && w < ps->world; w++) {
-        if (!gw_clock_table_in(ps->store.clocks, partition, w)) continue;
-        last = *gw_ps_push_of(ps, partition, w);
-        status = add(ps, partition, w, error);
+    for (int w = 0; !status && w < ps->world; w++)
+        if (gw_clock_table_in(ps->store.clocks, partition, w)) status = add(ps, partition, w, error);
+    if (ps->weights_here && ps->step_engine->config.options.op == GW_AVG) divide(sum_of(ps, p), p->count, joined);
+    return status;
+}
+
+/* The sum is encoded once, with the first answer: after a loss another rank may have it, from the replica. */
+static const uint8_t *answer_with_sum(gw_ps *ps, int partition, const gw_ps_push *push, size_t *bytes,
+                                      gw_error *error) {
+    const gw_partition *p = &ps->partitions[partition];
+    gw_ps_codec *c = ps->codec;
+    size_t *known = &c->answer_bytes[partition];
+    if (c->merges) {
+        *bytes = push->bytes;
+        return ps->store.result + p->at;
     }
-    if (c->differences) gw_ps_weights_changed(c->differences, partition);
-    if (status || ps->weights_here) return status;
-    gw_ps_codec_second_pass(ps, last.step, p->server, last.growth);
-    return gw_ps_codec_put(ps, p, sum_of(ps, p), c->answers + p->slot_at, &c->answer_bytes[partition], error);
+    gw_ps_codec_second_pass(ps, push->step, p->server, push->growth);
+    if (!*known) gw_ps_codec_put(ps, p, sum_of(ps, p), c->answers + p->slot_at, known, error);
+    *bytes = *known;
+    return c->answers + p->slot_at;
 }
 
 const uint8_t *gw_ps_codec_answer(gw_ps *ps, int partition, int worker, gw_am_message *message, gw_error *error) {
-    const gw_partition *p = &ps->partitions[partition];
-    gw_ps_codec *c = ps->codec;
-    if (c->differences) return gw_ps_difference_answer(ps, partition, worker, message, error);
+    const gw_ps_push *push = gw_ps_push_of(ps, partition, worker);
+    if (ps->codec->differences) return gw_ps_difference_answer(ps, partition, worker, message, error);
     message->kind = GW_PS_CODED_ANSWER;
-    message->step = gw_ps_push_of(ps, partition, worker)->step;
-    message->bytes = c->answer_bytes[partition];
-    return c->answers + p->slot_at;
+    message->step = push->step;
+    return answer_with_sum(ps, partition, push, &message->bytes, error);
 }
 
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_partition *p, int worker) {

@@ -3,7 +3,7 @@
  * answered. If the server is lost, workers repeat the pushes that were not answered, so nothing is lost.
  *
  * Copies of one partition are sent one at a time, in the order of use. Cost: a message and its reply for each push (at
- * once) or each round; at once as many bytes as the pushes have. */
+ * once) or each round, with values as they are, also of pushes that were encoded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +61,7 @@ static void send_first(gw_ps *ps, int partition, uint64_t number, uint64_t step,
                              .partition = (uint32_t)partition,
                              .round = number,
                              .step = step,
+                             .joined = (uint32_t)gw_clock_table_joined(ps->store.clocks, partition),
                              .bytes = p->bytes};
     const uint8_t *what = worker < 0 ? ps->store.result + p->at : gw_ps_pushed_by(ps, p, worker);
     gw_am_send(ps->am, copy_rank(ps), &message, what, now, error);
@@ -132,7 +133,7 @@ void gw_ps_replica_apply(gw_ps *ps, int from, const gw_am_message *message, gw_t
     if (worker < 0) memcpy(ps->copy.result + p->at, came, p->bytes);
     double scale = worker < 0 || ps->additive ? 1 : gw_ps_scale(ps);
     if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, message->step, scale);
-    gw_clock_table_used(ps->copy.clocks, partition, worker, message->round);
+    gw_clock_table_used(ps->copy.clocks, partition, worker, message->round, (int)message->joined);
     gw_am_message reply = {.kind = gw_ps_message_of(GW_PS_COPY_ACK, worker), .partition = message->partition};
     gw_am_send(ps->am, from, &reply, NULL, now, error);
 }

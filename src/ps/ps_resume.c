@@ -61,6 +61,7 @@ static void mark_again(gw_ps *ps) {
 
 gw_status gw_ps_rejoin(gw_ps *ps, gw_error *error) {
     gw_status status = gw_ps_open_team(ps, error);
+    if (!status) status = gw_ps_codec_lay(ps, error);
     if (!status) status = gw_ps_open_clock_tables(ps, error);
     if (status) return status;
     gw_ps_listen(ps);

@@ -109,7 +109,8 @@ float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count) 
 }
 
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_partition *p, int worker) {
-    return worker == ps->rank ? p->from : ps->recv_buffer[worker] + p->slot_at;
+    if (worker == ps->rank) return p->coded ? p->slot : p->from;
+    return ps->recv_buffer[worker] + p->slot_at;
 }
 
 double gw_ps_scale(const gw_ps *ps) { return ps->step_engine->config.options.op == GW_AVG ? 1.0 / ps->workers : 1; }
@@ -165,9 +166,8 @@ static void finish_round(gw_ps *ps, int partition, gw_time now, gw_error *error)
         if (gw_clock_table_in(ps->store.clocks, partition, w)) ps->sources[in++] = gw_ps_pushed_by(ps, p, w);
     gw_reduction sum = {.dtype = p->dtype, .op = ps->step_engine->config.options.op, .world = in};
     if (!p->coded) gw_reduce_many(sum, ps->store.result + p->at, ps->sources, in, p->count);
-    else if (gw_ps_codec_sum(ps, partition, error)) return;
-    double scale = p->coded && sum.op == GW_AVG ? 1.0 / in : 1;
-    if (ps->weights_here) gw_ps_update(ps, &ps->store, p, ps->store.result + p->at, step, scale);
+    else if (gw_ps_codec_sum(ps, partition, in, error)) return;
+    if (ps->weights_here) gw_ps_update(ps, &ps->store, p, ps->store.result + p->at, step, 1);
     gw_clock_table_next(ps->store.clocks, partition, now);
     gw_ps_replicate(ps, partition, -1, round, step, now, error);
     gw_ps_snapshot_count_used(ps);
@@ -185,7 +185,8 @@ static void answer(gw_ps *ps, int partition, int worker, gw_time now, gw_error *
     gw_partition *p = &ps->partitions[partition];
     const uint8_t *what = (ps->weights_here ? ps->store.weights : ps->store.result) + p->at;
     gw_am_message message = {.kind = GW_PS_ANSWER, .partition = (uint32_t)partition, .bytes = p->bytes,
-                        .round = gw_clock_table_number(ps->store.clocks, partition, worker)};
+                        .round = gw_clock_table_number(ps->store.clocks, partition, worker),
+                        .joined = (uint32_t)gw_clock_table_joined(ps->store.clocks, partition)};
     bool coded = gw_ps_codec_answers(ps, p, worker);
     if (coded) what = gw_ps_codec_answer(ps, partition, worker, &message, error);
     if (error->status) return;

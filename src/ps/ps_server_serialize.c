@@ -6,7 +6,7 @@
 
 #include "ps/ps_internal.h"
 
-#define MAGIC UINT64_C(0x3176727365737767) /* "gwsesrv1" */
+#define MAGIC UINT64_C(0x3276727365737767) /* "gwsesrv2" */
 
 typedef struct state_head {
     uint64_t magic, bytes; /* of all */

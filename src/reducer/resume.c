@@ -19,7 +19,7 @@ static gw_status check_over_servers(const gw_reducer *reducer, gw_error *error) 
             error, GW_UNSUPPORTED,
             "gw_reducer_resume: a reducer over servers with arch=%s cannot be resumed; close it and commit another",
             gw_strategy_name(&reducer->strategy, GW_AXIS_ARCH));
-    if (gw_strategy_compresses(&reducer->strategy))
+    if (gw_strategy_keeps_codec_state(&reducer->strategy))
         return gw_fail(
             error, GW_UNSUPPORTED,
             "gw_reducer_resume: a reducer over servers with compress=%s cannot be resumed, since a push cannot be "

@@ -345,7 +345,8 @@ gw_status gw_ps_sim_run(const gw_ps_sim *s, gw_ps_sim_outcome *outcome, gw_error
         j->at[t] = j->total;
         j->total += s->count[t];
     }
-    j->counts = !gw_strategy_compresses(&s->strategy) &&
+    const gw_codec *codec = gw_codec_find(gw_strategy_name(&s->strategy, GW_AXIS_COMPRESS));
+    j->counts = codec && codec->significand > 0 && !gw_strategy_keeps_codec_state(&s->strategy) &&
                 (gw_ps_sim_keeps(j) || gw_sync_of(s->strategy.axes[GW_AXIS_SYNC].technique)->synchronous);
     for (int member = 0; member < gw_ps_sim_members(s) && !status; member++)
         status = gw_ps_sim_start_process(j, member, error);
@@ -353,7 +354,7 @@ gw_status gw_ps_sim_run(const gw_ps_sim *s, gw_ps_sim_outcome *outcome, gw_error
         if (!status) status = run_generation(j, error);
         j->generation++;
     } while (!status && outcome->ok && j->loss && !any_over(j));
-    if (!status && outcome->ok && j->counts && !j->loss) gw_ps_sim_check_end(j);
+    if (!status && outcome->ok && !j->loss) gw_ps_sim_check_end(j);
     for (int member = 0; member < gw_ps_sim_members(s); member++) {
         gw_ps_sim_kill_process(&j->members[member]);
         free(j->members[member].past.before);

@@ -122,8 +122,8 @@ void gw_ps_sim_check_end(job *j) {
     float *weights = weights_now(j);
     for (int s = 0; s < j->spec->workers; s++) {
         process *p = &j->members[s];
-        if (p->past.before) check_life(j, s, &p->past, weights);
-        if (p->lives) check_life(j, s, &p->now, weights);
+        if (j->counts && p->past.before) check_life(j, s, &p->past, weights);
+        if (j->counts && p->lives) check_life(j, s, &p->now, weights);
         for (size_t i = 0; is_synchronous(j) && p->lives && i < j->total; i++)
             if (p->weights[i] != weights[i])
                 gw_ps_sim_broken(j, "member %d ends with other weights than others", p->member);

@@ -30,8 +30,8 @@ static void random_speeds(gw_ps_sim *s, gw_rng *rng) {
     s->bytes_per_second = 1e6 * (double)(5 + pick(rng, 500));
 }
 
-/* In a run with losses, pushes are sent a second time, with the same buckets. So such a run has neither compression nor
- * a schedule that measures steps. */
+/* In a run with losses, pushes are sent a second time, with the same buckets. So such a run has neither a codec that
+ * keeps state nor a schedule that measures steps. */
 static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const char *arch, gw_rng *rng, gw_error *error) {
     char line[4 * GW_TECHNIQUE_TEXT_BYTES], synced[GW_TECHNIQUE_TEXT_BYTES], coded[GW_TECHNIQUE_TEXT_BYTES];
     char schedule[GW_TECHNIQUE_TEXT_BYTES];
@@ -46,8 +46,8 @@ static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const cha
     if (!status) status = gw_strategy_check_step(&s->strategy, &facts, error);
     const gw_setting *order = &s->strategy.axes[GW_AXIS_SCHEDULE];
     bool measured = gw_policy_of(order->technique)->settings(order->values).measured;
-    if (!status && s->losses && (measured || gw_strategy_compresses(&s->strategy)))
-        return gw_fail(error, GW_UNSUPPORTED, "a step that is measured or compressed is not taken over after a loss");
+    if (!status && s->losses && (measured || gw_strategy_keeps_codec_state(&s->strategy)))
+        return gw_fail(error, GW_UNSUPPORTED, "a step that is measured or keeps residuals does not survive a loss");
     return status;
 }
 

@@ -18,6 +18,14 @@ bool gw_strategy_compresses(const gw_strategy *s) {
     return !codec || !codec->identity;
 }
 
+bool gw_strategy_keeps_codec_state(const gw_strategy *s) {
+    gw_codec_setup setup, second;
+    const gw_setting *compress = &s->axes[GW_AXIS_COMPRESS];
+    if (gw_codec_from_setting(compress->technique, compress->values, &setup, NULL)) return true;
+    second = gw_codec_second(&setup);
+    return gw_codec_stateful(&setup) || gw_codec_stateful(&second) || gw_codec_rounds(&setup) > 1;
+}
+
 static void set(gw_strategy *s, gw_axis axis, const gw_technique *technique) {
     s->axes[axis] = (gw_setting){.technique = technique};
     gw_technique_default(technique, s->axes[axis].values);
@@ -91,10 +99,11 @@ static gw_status check_kept(const gw_strategy *s, const gw_reducer_facts *facts,
                        "arch=ps:snapshot with sync=%s: servers only add up, the workers have the weights: write a "
                        "checkpoint of theirs",
                        sync->technique.name);
-    if ((copies || writes) && gw_strategy_compresses(s))
+    if ((copies || writes) && gw_strategy_keeps_codec_state(s))
         return gw_fail(error, GW_UNSUPPORTED,
-                       "arch=ps:%s with compress=%s: what codecs leave for later lies on both sides, and one side's "
-                       "alone does not fit the other's after a loss: use compress=none",
+                       "arch=ps:%s with compress=%s: what it leaves for later lies on both sides, and one side's "
+                       "alone does not fit the other's after a loss: use a codec that leaves nothing, such as fp16, "
+                       "or int8, qsgd and terngrad without feedback",
                        copies ? "replicas" : "snapshot", codec->name);
     if ((copies || writes) && policy->settings(s->axes[GW_AXIS_SCHEDULE].values).measured)
         return gw_fail(error, GW_UNSUPPORTED,

@@ -19,6 +19,9 @@ gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_reducer_f
 /* True if training steps with this strategy encode their values; false for compress=none, which sends them
  * unchanged. */
 bool gw_strategy_compresses(const gw_strategy *strategy);
+/* True if its codec keeps something from step to step, or from one round of a step to the next: a push cannot be
+ * encoded a second time, after a loss. */
+bool gw_strategy_keeps_codec_state(const gw_strategy *strategy);
 /* The number of parameter servers that the strategy uses; 0: none. */
 int gw_strategy_servers(const gw_strategy *strategy);
 /* Adapts a strategy to a job with that many server processes. 0: changes nothing. Otherwise arch=auto and arch=ps
