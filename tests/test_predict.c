@@ -143,7 +143,8 @@ static void servers_cost_what_they_say(void) {
         set(&s, ranks, 1, (uint64_t[]){51200});
         CHECK(near(3e-3 + 2 * (ALPHA + (ranks - 1) * n * BETA), ask(&s, "arch=ps schedule=fifo").step_seconds, 1e-9));
     }
-    set(&s, 4, 1, (uint64_t[]){4 * 51200}); /* cut into one part for each server: as an exchange of all with all */
+    n = 65536;
+    set(&s, 4, 1, (uint64_t[]){4 * 65536}); /* four stripes for each server: as an exchange of all with all */
     gw_prediction p = ask(&s, "arch=ps:servers=4 schedule=fifo");
     CHECK(near(3e-3 + 2 * (ALPHA + 3 * n * BETA), p.step_seconds, 1e-9));
     CHECK(near(6 * n, p.bytes, 1e-9));

@@ -19,10 +19,8 @@ static gw_status open_shares(const gw_dispatch_tensors *tensors, int servers, gw
 
 /* Elements that a range and a shard have in common. */
 static size_t common(const gw_tensor_range *range, const gw_shard *share) {
-    size_t first = range->first > share->first ? range->first : share->first;
-    size_t end = range->first + range->count, share_end = share->first + share->count;
-    if (share_end < end) end = share_end;
-    return first < end ? end - first : 0;
+    const gw_stripes *covers = &share->covers;
+    return gw_stripes_place(covers, range->first + range->count) - gw_stripes_place(covers, range->first);
 }
 
 static void weigh(const gw_shards *shares, const gw_schedule *schedule, int bucket, size_t *bytes) {
@@ -33,7 +31,7 @@ static void weigh(const gw_shards *shares, const gw_schedule *schedule, int buck
             bytes[shares->list[k].server] += common(&ranges[i], &shares->list[k]) * sizeof(float);
 }
 
-/* Cuts each server's bytes into partitions. Lists the partitions of all servers in turn, because their shards lie side
+/* Cuts each server's bytes into partitions. Lists the partitions of all servers in turn, because their stripes lie side
  * by side in a tensor. */
 static gw_status cut(const gw_dispatch_model *c, int servers, size_t *bytes, gw_dispatch *dispatch, gw_error *error) {
     size_t chunk = (size_t)gw_strategy_integer(c->strategy, GW_AXIS_ARCH, "chunk");

@@ -16,8 +16,8 @@
  * (config.team, config.members), and then each server's state is transferred; see ps_resume.c.
  *
  * Cost, n bytes, S servers, p workers: n out and n in for each worker, p n / S in and out for each server (less the
- * worker's shards on its own server). Memory: n on each worker if tensors are not contiguous; on a server its shards
- * times p, the pushes as they arrive. */
+ * worker's shards on its own server). Memory: n on each worker if tensors are not contiguous, or are cut between
+ * servers; on a server its shards times p, the pushes as they arrive. */
 #ifndef GW_PS_PS_H
 #define GW_PS_PS_H
 
@@ -37,8 +37,8 @@ void gw_ps_close(gw_ps *ps); /* NULL is fine */
 
 /* After a cut; nothing is in flight on any rank. */
 gw_status gw_ps_bind(gw_ps *ps, gw_error *error);
-/* This rank's server's shard of a tensor's weights: count elements from `first` on; NULL: none. */
-float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count);
+/* This rank's server's shard of a tensor's weights: the elements of *covers, one after the other; NULL: none. */
+float *gw_ps_weights(const gw_ps *ps, int tensor, gw_stripes *covers);
 
 void gw_ps_start(gw_ps *ps, int bucket, uint64_t step, gw_time now, gw_error *error);
 bool gw_ps_over(const gw_ps *ps, int bucket);

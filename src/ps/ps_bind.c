@@ -28,9 +28,9 @@ static bool grow(void **memory, int *room, int used, size_t size) {
     return true;
 }
 
-/* The piece's parcel for that server which ends right before `at` and has room, or a new one. */
+/* The bucket's partition for that server which ends right before `at` and has room, mostly the last; or a new one. */
 static gw_partition *partition_for(gw_ps *ps, int bucket, int server, size_t at, gw_dtype dtype) {
-    for (int i = ps->first_partition[bucket]; i < ps->partition_count; i++) {
+    for (int i = ps->partition_count - 1; i >= ps->first_partition[bucket]; i--) {
         gw_partition *p = &ps->partitions[i];
         if (p->server == server && p->at + p->bytes == at && p->dtype == dtype && p->bytes < ps->partition_bytes)
             return p;
@@ -41,7 +41,7 @@ static gw_partition *partition_for(gw_ps *ps, int bucket, int server, size_t at,
     return p;
 }
 
-/* Segments are gathered by parcel afterwards; until then `first` of a segment's parcel is not set. */
+/* Segments are gathered by partition afterwards; until then a partition's `first` is not set. */
 typedef struct draft {
     int partition;
     gw_segment segment;
@@ -52,28 +52,25 @@ typedef struct draft_list {
     int used, room;
 } draft_list;
 
-/* What a share and a span have in common goes into parcels. */
-static bool deal_out(gw_ps *ps, int bucket, const gw_tensor_range *range, const gw_shard *share, draft_list *drafts) {
-    size_t element = element_of(ps, range->tensor), at = share->at;
-    size_t first = range->first > share->first ? range->first : share->first;
-    size_t end = range->first + range->count, share_end = share->first + share->count;
-    if (share_end < end) end = share_end;
-    while (first < end) {
-        at = share->at + (first - share->first) * element;
+/* What a shard and a range have in common goes into partitions. */
+static bool deal_out(gw_ps *ps, int bucket, const gw_tensor_range *range, const gw_shard *shard, draft_list *drafts) {
+    size_t element = element_of(ps, range->tensor);
+    size_t grain = gw_ps_codec_grain(ps, range->tensor, 1); /* a codec's block is not cut */
+    uint64_t from = range->first, run;
+    while (gw_stripes_next(&shard->covers, &from, range->first + range->count, &run)) {
+        size_t at = shard->at + gw_stripes_place(&shard->covers, from) * element, count = run;
         gw_partition *p =
-            partition_for(ps, bucket, share->server, at, ps->step_engine->tensors[range->tensor].what.dtype);
+            partition_for(ps, bucket, shard->server, at, ps->step_engine->tensors[range->tensor].what.dtype);
         if (!p || !grow((void **)&drafts->list, &drafts->room, drafts->used, sizeof *drafts->list)) return false;
-        size_t room = p->bytes < ps->partition_bytes ? (ps->partition_bytes - p->bytes) / element : 0,
-               count = end - first;
-        size_t grain = gw_ps_codec_grain(ps, range->tensor, 1); /* a codec's block is not cut */
+        size_t room = p->bytes < ps->partition_bytes ? (ps->partition_bytes - p->bytes) / element : 0;
         if (grain) room = room < grain ? grain : room / grain * grain;
         else room = count;
         if (count > room) count = room;
-        drafts->list[drafts->used++] = (draft){(int)(p - ps->partitions), {range->tensor, first, count}};
+        drafts->list[drafts->used++] = (draft){(int)(p - ps->partitions), {range->tensor, from, count}};
         p->bytes += count * element;
         p->count += count;
         p->segments++;
-        first += count;
+        from += count;
     }
     return true;
 }
@@ -154,7 +151,7 @@ gw_status gw_ps_cut(gw_ps *ps, gw_error *error) {
     ps->first_partition[buckets] = ps->partition_count;
     fits = fits && gather_segments(ps, &drafts);
     free(drafts.list);
-    if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for parcels of %d pieces", buckets);
+    if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for partitions of %d buckets", buckets);
     gw_status status = place(ps, error);
     if (!status) status = take_moved(ps, error);
     return status ? status : gw_ps_codec_lay(ps, error);

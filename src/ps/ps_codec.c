@@ -73,20 +73,20 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
     return status ? status : name_tensors(ps, error);
 }
 
-/* What the server keeps of its shares; once these are known. */
+/* What the server keeps of its shards; once these are known. */
 gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec;
     gw_status status = GW_OK;
     if (c) c->coding.call.world = (uint32_t)ps->workers;
     if (!c || ps->own < 0) return GW_OK;
     for (int i = 0; !status && i < ps->shards.first_of[ps->shards.tensors]; i++) {
-        const gw_shard *share = &ps->shards.list[i];
-        gw_coded_tensor *t = &c->tensors[share->tensor];
-        if (share->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
+        const gw_shard *shard = &ps->shards.list[i];
+        gw_coded_tensor *t = &c->tensors[shard->tensor];
+        if (shard->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
         if (ps->weights_here && !c->codes_differences) continue;
-        gw_codec_range range = {&t->what, share->first, share->count};
-        c->state_bytes += gw_codec_state_bytes(&c->coding.second, range);
-        status = gw_codec_state_make(&t->second, &c->coding.second, range, error);
+        size_t before = gw_coding_tensor_bytes(t);
+        status = gw_codec_state_make_for(&t->second, &c->coding.second, &t->what, &shard->covers, error);
+        c->state_bytes += gw_coding_tensor_bytes(t) - before;
     }
     if (status || !c->codes_differences) return status;
     return gw_ps_differences_open(&c->differences, ps->shards.space_bytes[ps->own], error);

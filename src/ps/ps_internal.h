@@ -132,6 +132,13 @@ struct gw_ps {
 /* ps_bind.c */
 gw_status gw_ps_cut(gw_ps *ps, gw_error *error);
 size_t gw_partition_message_bytes(const gw_ps *ps, const gw_segment *segment);
+/* The next stripe of a shard after that segment, which begins as {.tensor}. False: none. */
+static inline bool gw_ps_next_stripe(const gw_shard *shard, gw_segment *segment) {
+    uint64_t from = segment->first + segment->count, count = 0;
+    bool more = gw_stripes_next(&shard->covers, &from, shard->covers.end, &count);
+    *segment = (gw_segment){shard->tensor, from, count};
+    return more;
+}
 uint8_t *gw_ps_tensor_at(const gw_ps *ps, const gw_segment *segment, bool weights);
 
 /* ps_server.c */

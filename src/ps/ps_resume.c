@@ -125,10 +125,10 @@ void gw_ps_begin_at(gw_ps *ps, int server, const uint64_t *numbers, const void *
         if (ps->partitions[i].server == server) ps->partitions[i].round = numbers[i];
     for (int i = 0; weights && i < ps->shards.first_of[ps->shards.tensors]; i++) {
         const gw_shard *shard = &ps->shards.list[i];
-        gw_segment part = {shard->tensor, shard->first, shard->count};
-        if (shard->server == server)
-            memcpy(gw_ps_tensor_at(ps, &part, true), (const uint8_t *)weights + shard->at,
-                   gw_partition_message_bytes(ps, &part));
+        const uint8_t *at = (const uint8_t *)weights + shard->at;
+        gw_segment part = {.tensor = shard->tensor};
+        for (; shard->server == server && gw_ps_next_stripe(shard, &part); at += gw_partition_message_bytes(ps, &part))
+            memcpy(gw_ps_tensor_at(ps, &part, true), at, gw_partition_message_bytes(ps, &part));
     }
 }
 

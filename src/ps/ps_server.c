@@ -32,10 +32,10 @@ void gw_shard_store_close(gw_shard_store *store) {
 void gw_ps_pack_weights(const gw_ps *ps, int server, void *space) {
     for (int i = 0; i < ps->shards.first_of[ps->shards.tensors]; i++) {
         const gw_shard *shard = &ps->shards.list[i];
-        gw_segment part = {shard->tensor, shard->first, shard->count};
-        if (shard->server == server)
-            memcpy((uint8_t *)space + shard->at, gw_ps_tensor_at(ps, &part, true),
-                   gw_partition_message_bytes(ps, &part));
+        uint8_t *at = (uint8_t *)space + shard->at;
+        gw_segment part = {.tensor = shard->tensor};
+        for (; shard->server == server && gw_ps_next_stripe(shard, &part); at += gw_partition_message_bytes(ps, &part))
+            memcpy(at, gw_ps_tensor_at(ps, &part, true), gw_partition_message_bytes(ps, &part));
     }
 }
 
@@ -98,11 +98,10 @@ gw_status gw_ps_open_clock_tables(gw_ps *ps, gw_error *error) {
     return status ? status : open_clock_table(ps, &ps->copy, error);
 }
 
-float *gw_ps_weights(const gw_ps *ps, int tensor, size_t *first, size_t *count) {
+float *gw_ps_weights(const gw_ps *ps, int tensor, gw_stripes *covers) {
     for (int i = ps->shards.first_of[tensor]; ps->store.weights && i < ps->shards.first_of[tensor + 1]; i++) {
         if (ps->shards.list[i].server != ps->own) continue;
-        *first = ps->shards.list[i].first;
-        *count = ps->shards.list[i].count;
+        *covers = ps->shards.list[i].covers;
         return (float *)(void *)(ps->store.weights + ps->shards.list[i].at);
     }
     return NULL;

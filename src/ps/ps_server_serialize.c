@@ -45,9 +45,13 @@ static void copy_array(const gw_ps *ps, int server, int which, uint8_t *block, b
     for (int i = 0; i < ps->shards.first_of[ps->shards.tensors]; i++) {
         const gw_shard *shard = &ps->shards.list[i];
         if (shard->server != server) continue;
-        float *own = options->state(options->ctx, shard->tensor, which) + shard->first;
-        if (back) memcpy(own, block + shard->at, shard->count * sizeof *own);
-        else memcpy(block + shard->at, own, shard->count * sizeof *own);
+        float *own = options->state(options->ctx, shard->tensor, which);
+        uint8_t *at = block + shard->at;
+        gw_segment part = {.tensor = shard->tensor};
+        for (; gw_ps_next_stripe(shard, &part); at += part.count * sizeof *own) {
+            if (back) memcpy(own + part.first, at, part.count * sizeof *own);
+            else memcpy(at, own + part.first, part.count * sizeof *own);
+        }
     }
 }
 

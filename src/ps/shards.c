@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "arch/owners.h"
+
 #define ALIGNMENT 64
 
 static int least_loaded(const gw_shards *s, int from) {
@@ -14,35 +16,24 @@ static int least_loaded(const gw_shards *s, int from) {
     return least;
 }
 
-static void give(gw_shards *s, int *used, int tensor, int server, size_t first, size_t count) {
-    if (count) s->list[(*used)++] = (gw_shard){.tensor = tensor, .server = server, .first = first, .count = count};
-}
-
-/* One part for each server, equal to within a grain; the least loaded server gets the first. */
-static void cut(gw_shards *s, int *used, int tensor, const gw_shard_tensor *t) {
-    size_t grains = (t->count + t->grain - 1) / t->grain, n = (size_t)s->servers, first = 0;
-    int begin = least_loaded(s, tensor % s->servers);
-    for (size_t i = 0; i < n; i++) {
-        size_t to = grains * (i + 1) / n * t->grain;
-        if (to > t->count) to = t->count;
-        int server = (begin + (int)i) % s->servers;
-        give(s, used, tensor, server, first, to - first);
-        s->space_bytes[server] += (to - first) * t->element;
-        first = to;
-    }
+/* The turn begins at the least loaded server. */
+static gw_owners owners_of(const gw_shards *s, int tensor, const gw_shard_tensor *t) {
+    gw_lanes servers = {.lanes = 1, .hosts = s->servers};
+    bool cut = s->servers > 1 && t->count * t->element > GW_SHARD_WHOLE_BYTES;
+    uint64_t begin = (uint64_t)least_loaded(s, tensor % s->servers);
+    return gw_owners_of(&servers, begin, t->count, cut ? (uint32_t)t->grain : 0);
 }
 
 static void deal(gw_shards *s, const gw_shard_tensor *tensors) {
     int used = 0;
     for (int i = 0; i < s->tensors; i++) {
-        const gw_shard_tensor *t = &tensors[i];
+        gw_owners owners = owners_of(s, i, &tensors[i]);
         s->first_of[i] = used;
-        if (t->grain && t->count * t->element > GW_SHARD_WHOLE_BYTES) {
-            cut(s, &used, i, t);
-        } else {
-            int server = least_loaded(s, i % s->servers);
-            give(s, &used, i, server, 0, t->count);
-            s->space_bytes[server] += t->count * t->element;
+        for (int server = 0; server < s->servers; server++) {
+            gw_stripes covers = gw_owners_at_host(&owners, 0, 1, server);
+            size_t count = gw_stripes_count(&covers);
+            s->space_bytes[server] += count * tensors[i].element;
+            if (count) s->list[used++] = (gw_shard){.tensor = i, .server = server, .covers = covers};
         }
     }
     s->first_of[s->tensors] = used;
@@ -61,7 +52,7 @@ static void lay_out(gw_shards *s, const gw_shard_tensor *tensors, int *kind) {
         if (kind[shard->server] != t->kind) *space = (*space + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         kind[shard->server] = t->kind;
         shard->at = *space;
-        *space += shard->count * t->element;
+        *space += gw_stripes_count(&shard->covers) * t->element;
     }
 }
 

@@ -1,13 +1,15 @@
-/* shards.h - which server owns which part of which tensor.
+/* shards.h - which server owns which elements of which tensor.
  *
- * A tensor of up to GW_SHARD_WHOLE_BYTES is owned whole, by the least loaded server. A larger one is cut into one part
- * for each server, so that every server is busy whichever tensor is sent. A server's parts are contiguous, in tensor
- * order, in its space: neighbouring tensors of one type are neighbours there too. Nothing here depends on how a
- * schedule cuts or fuses. Pure. */
+ * A tensor of up to GW_SHARD_WHOLE_BYTES is owned whole, by the least loaded server. The elements of a larger one are
+ * dealt out to all servers in stripes (arch/owners.h), so that every server is busy whichever slice is sent. What a
+ * server owns of a tensor lies together in its space, stripe by stripe; tensors follow each other in their order:
+ * neighbouring tensors of one type are neighbours there too. Nothing here depends on how a schedule cuts or fuses.
+ * Pure. */
 #ifndef GW_PS_SHARDS_H
 #define GW_PS_SHARDS_H
 
 #include "base/status.h"
+#include "base/stripes.h"
 
 #define GW_SHARD_WHOLE_BYTES (64 * 1024)
 
@@ -18,16 +20,16 @@ typedef struct gw_shard_tensor {
     int kind;       /* of its elements: spaces are aligned where it changes */
 } gw_shard_tensor;
 
-/* A part of one tensor. */
+/* What a server owns of one tensor. */
 typedef struct gw_shard {
     int tensor, server;
-    size_t first, count; /* elements */
-    size_t at;           /* bytes, in the server's space */
+    gw_stripes covers; /* elements of the tensor */
+    size_t at;         /* bytes, in the server's space: these elements, one after the other */
 } gw_shard;
 
 typedef struct gw_shards {
     int servers, tensors;
-    gw_shard *list;      /* by tensor, then by first element */
+    gw_shard *list;      /* by tensor; of servers that own something of it */
     int *first_of;       /* tensors + 1 entries: where a tensor's shards begin in the list */
     size_t *space_bytes; /* of each server */
 } gw_shards;

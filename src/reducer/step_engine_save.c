@@ -6,7 +6,7 @@
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 
-#define MAGIC UINT32_C(0x31737767) /* "gws1" */
+#define MAGIC UINT32_C(0x32737767) /* "gws2" */
 
 typedef struct state_head {
     uint32_t magic;
@@ -32,13 +32,16 @@ static gw_codec_state *codec_state(const gw_step_engine *s, int tensor, state_pa
 /* Floats that are saved as they are; NULL: none. */
 static float *kept(const gw_step_engine *s, int tensor, state_part part, size_t *count) {
     const gw_sync_tensor *view = &s->tensors[tensor].view;
-    size_t first;
+    gw_stripes covers;
+    float *served;
     *count = s->tensors[tensor].what.count;
     switch (part) {
     case ANCHOR: return view->anchored ? view->anchor : NULL;
     case MOMENTUM: return view->momentum;
     case SERVED: /* not with a replica, which would not get the restored weights */
-        return s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, &first, count) : NULL;
+        served = s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, &covers) : NULL;
+        if (served) *count = gw_stripes_count(&covers);
+        return served;
     default: return NULL;
     }
 }

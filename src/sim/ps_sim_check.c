@@ -1,6 +1,7 @@
 /* ps_sim_check.c - the checks of ps_sim.h. Element i of the model counts the pushes of member i mod workers. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/ps_sim_internal.h"
 
@@ -74,10 +75,12 @@ static void read_servers(const job *j, float *weights) {
     for (int r = 0; r < j->base.world; r++) {
         const gw_step_engine *step_engine = j->members[j->member_of[r]].step_engine;
         for (int t = 0; t < j->spec->tensors; t++) {
-            size_t first, count;
+            gw_stripes covers;
             const float *kept =
-                gw_ps_weights(gw_step_engine_servers((gw_step_engine *)(uintptr_t)step_engine), t, &first, &count);
-            for (size_t i = 0; kept && i < count; i++) weights[j->at[t] + first + i] = kept[i];
+                gw_ps_weights(gw_step_engine_servers((gw_step_engine *)(uintptr_t)step_engine), t, &covers);
+            uint64_t from = 0, run;
+            for (; kept && gw_stripes_next(&covers, &from, covers.end, &run); from += run, kept += run)
+                memcpy(weights + j->at[t] + from, kept, run * sizeof *kept);
         }
     }
 }
