@@ -137,6 +137,31 @@ static void servers_equal_exchanges(void) {
     rate = NULL;
 }
 
+/* Tensors are cut into as many slices as without a codec. */
+static void is_sliced(int rank) {
+    static model m;
+    int buckets[2];
+    const char *const lines[] = {line, other};
+    gw_comm *comm = join(rank);
+    for (int i = 0; i < 2; i++) {
+        make_model(&m);
+        gw_reducer *reducer = commit(comm, &m, lines[i], 0);
+        buckets[i] = gw_reducer_read_counters(reducer).buckets;
+        take_steps(reducer, &m, rank, 0, 2);
+        gw_reducer_close(reducer);
+    }
+    CHECK(buckets[0] > TENSORS);
+    CHECK_EQ(buckets[1], buckets[0]);
+    gw_finalize(comm);
+}
+
+static void codecs_are_sliced(void) {
+    run("arch=ps:servers=2 compress=int8 schedule=p3:slice=64K", "arch=ps:servers=2 schedule=p3:slice=64K", 2,
+        is_sliced);
+    run("arch=ps:servers=2 sync=asp compress=onebit:limit=0.9 schedule=bytescheduler:slice=64K",
+        "arch=ps:servers=2 sync=asp schedule=bytescheduler:slice=64K", 2, is_sliced);
+}
+
 /* Bytes of all ranks, beside those of the same without a codec. */
 
 static double sent_by_all(gw_comm *comm, const char *strategy) {
@@ -330,5 +355,5 @@ static void saved_states_continue(void) {
     run("arch=ps sync=asp compress=topk:feedback=worker", NULL, 1, goes_on);
 }
 
-TEST_MAIN(CASE(servers_equal_exchanges), CASE(bytes_on_the_wire), CASE(warmups_go_both_ways),
+TEST_MAIN(CASE(servers_equal_exchanges), CASE(codecs_are_sliced), CASE(bytes_on_the_wire), CASE(warmups_go_both_ways),
           CASE(differences_of_weights), CASE(saved_states_continue))

@@ -8,14 +8,17 @@
 
 #include "arch/owners.h"
 #include "compress/compress.h"
+#include "ps/shards.h"
 #include "reducer/coded_exchange.h"
 #include "schedule/schedule.h"
 #include "sim/reducer_sim.h"
+#include "strategy/combine.h"
 
 enum { STEPS = 3, LAYERS = 3, WORLD_MAX = 8 };
 
 static const size_t layer_counts[LAYERS] = {20000, 1500, 70001};
-static const char *const archs[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical"};
+static const char *const archs[] = {"auto",         "ring", "halving",      "tree", "direct",
+                                    "hierarchical", "sfb",  "ps:servers=3", "ps"};
 
 typedef struct layout {
     const char *name;
@@ -132,6 +135,84 @@ static void reference_layer(reference *r, int layer, uint64_t seed) {
     }
 }
 
+/* The same over servers: each owns stripes of large tensors, and small ones whole. */
+
+static gw_shards shards_for(const gw_codec_setup *setup, int servers) {
+    gw_shard_tensor described[LAYERS];
+    gw_shards shards = {.servers = 0};
+    gw_error error = {.rank = -1};
+    size_t block = setup->codec->block, grain = block % 64 ? block * 64 : block;
+    for (int i = 0; i < LAYERS; i++)
+        described[i] =
+            (gw_shard_tensor){.count = layer_counts[i], .element = sizeof(float), .grain = grain};
+    CHECK_EQ(GW_OK, gw_shards_open(&shards, described, LAYERS, servers, &error));
+    return shards;
+}
+
+/* A worker, which encodes all of a layer; or a server, which encodes the sum of what it covers. */
+static void open_actor(actor *a, const reference *r, int layer, uint64_t seed, int number, const gw_stripes *covers) {
+    char name[24];
+    gw_error error = {.rank = -1};
+    snprintf(name, sizeof name, "layer%d", layer);
+    gw_codec_tensor given = gw_codec_tensor_make(name, 1, layer_counts[layer]);
+    CHECK_EQ(GW_OK, gw_coding_open(&a->coding, &r->setup, seed, number, r->topology.world, &error));
+    CHECK_EQ(GW_OK, gw_coding_name(&a->coding, &a->tensor, &given, false, &error));
+    const gw_codec_setup *setup = covers ? &a->coding.second : &a->coding.setup;
+    gw_stripes all = gw_stripes_whole(0, layer_counts[layer]);
+    if (gw_codec_stateful(setup))
+        CHECK_EQ(GW_OK, gw_codec_state_make_for(covers ? &a->tensor.second : &a->tensor.state, setup, &a->tensor.what,
+                                                covers ? covers : &all, &error));
+}
+
+static void served_step(reference *r, int layer, int step, actor *workers, const gw_shard *shard, actor *server,
+                        float *const *gradients) {
+    size_t count = layer_counts[layer];
+    float *result = calloc(count, sizeof *result), *sum = calloc(count, sizeof *sum);
+    uint64_t at = 0, run;
+    server->coding.call.step = (uint64_t)step;
+    for (; gw_stripes_next(&shard->covers, &at, count, &run); at += run) {
+        gw_codec_range range = {NULL, at, run};
+        for (int w = 0; w < r->topology.world; w++) pass_on(&workers[w], false, range, gradients[w] + at, 1, sum + at);
+        pass_on(server, true, range, sum + at, 1.0f / (float)r->topology.world, result + at);
+        for (uint64_t i = at; i < at + run; i++) r->weights[layer][i] -= GW_REDUCER_SIM_RATE * result[i];
+    }
+    free(result);
+    free(sum);
+}
+
+static void served_layer(reference *r, int layer, uint64_t seed, const gw_shards *shards) {
+    actor workers[WORLD_MAX] = {{.coding = {{0}}}}, servers[WORLD_MAX] = {{.coding = {{0}}}};
+    float *gradients[WORLD_MAX];
+    int world = r->topology.world, first = shards->first_of[layer], end = shards->first_of[layer + 1];
+    r->weights[layer] = calloc(layer_counts[layer], sizeof(float));
+    for (int w = 0; w < world; w++) {
+        open_actor(&workers[w], r, layer, seed, w, NULL);
+        gradients[w] = calloc(layer_counts[layer], sizeof(float));
+    }
+    for (int k = first; k < end; k++)
+        open_actor(&servers[k - first], r, layer, seed, shards->list[k].server, &shards->list[k].covers);
+    for (int step = 0; step < STEPS; step++) {
+        for (int w = 0; w < world; w++) {
+            gradient_of(w, layer, step, NULL, layer_counts[layer], gradients[w]);
+            workers[w].coding.call.step = (uint64_t)step;
+            gw_coding_prepare(&workers[w].coding, &workers[w].tensor, gradients[w]);
+        }
+        for (int k = first; k < end; k++)
+            served_step(r, layer, step, workers, &shards->list[k], &servers[k - first], gradients);
+    }
+    for (int k = first; k < end; k++) gw_coding_tensor_free(&servers[k - first].tensor);
+    for (int w = 0; w < world; w++) {
+        gw_coding_tensor_free(&workers[w].tensor);
+        free(gradients[w]);
+    }
+}
+
+static void served_reference(reference *r, uint64_t seed, int servers) {
+    gw_shards shards = shards_for(&r->setup, servers);
+    for (int i = 0; i < LAYERS; i++) served_layer(r, i, seed, &shards);
+    gw_shards_close(&shards);
+}
+
 static bool equal;
 
 static void compare(void *ctx, int rank, int layer, const float *weights, size_t count) {
@@ -176,7 +257,9 @@ static void compare_codec(const layout *l, const char *arch, const char *schedul
     gw_topology_take_racks(&r.topology, rack_of);
     int members = gw_lanes_of(&r.topology, 0, r.flat).hosts;
     r.two_pass = gw_coded_form_of(setup, members, strcmp(schedule, "dear") == 0) == GW_FORM_TWO_PASS;
-    for (int i = 0; i < LAYERS; i++) reference_layer(&r, i, t.seed);
+    int servers = gw_strategy_servers(&t.strategy);
+    for (int i = 0; i < LAYERS && !servers; i++) reference_layer(&r, i, t.seed);
+    if (servers) served_reference(&r, t.seed, servers);
     t.gradient = gradient_of;
     t.ended = compare;
     t.ctx = &r;
@@ -198,6 +281,10 @@ static void walk(const layout *l, const char *arch, const char *compress, const 
     snprintf(line, sizeof line, "transport=sim arch=%s compress=%s schedule=%s", arch, compress, schedule);
     CHECK_EQ(GW_OK, gw_codec_parse(compress, &setup, &error));
     if (slices(schedule)) setup = gw_codec_sliced(&setup);
+    gw_strategy strategy;
+    gw_reducer_facts facts = {.world = l->world, .updates = true};
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
+    if (gw_strategy_check_step(&strategy, &facts, &error)) return; /* servers have no halves (dear) */
     if (gw_coded_form_of(&setup, 2, false) == GW_FORM_IN_FLIGHT) {
         gw_reducer_sim t = training_on(l, line);
         gw_reducer_sim_outcome outcome;

@@ -25,7 +25,7 @@ static bool coded(const gw_ps *ps, int tensor) {
 
 size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
     if (!coded(ps, tensor) || ps->codec->tensors[tensor].exact) return grain;
-    size_t block = ps->codec->coding.setup.codec->block;
+    size_t block = gw_codec_block(&ps->codec->coding.setup);
     return block % grain ? block * grain : block;
 }
 
@@ -215,10 +215,17 @@ void gw_ps_codec_begin(gw_ps *ps, int bucket, uint64_t step) {
                               ps->step_engine->tensors[ranges[i].tensor].view.travels);
 }
 
+/* The guard decides when all slices of a tensor have been encoded. */
 void gw_ps_codec_begun(gw_ps *ps, int bucket) {
-    const gw_tensor_range *ranges = gw_schedule_ranges(ps->step_engine->schedule, bucket);
-    for (int i = 0; ps->codec && i < gw_schedule_bucket(ps->step_engine->schedule, bucket)->ranges; i++)
-        if (coded(ps, ranges[i].tensor)) gw_coding_guard(&ps->codec->coding, &ps->codec->tensors[ranges[i].tensor]);
+    const gw_schedule *schedule = ps->step_engine->schedule;
+    const gw_tensor_range *ranges = gw_schedule_ranges(schedule, bucket);
+    for (int i = 0, first; ps->codec && i < gw_schedule_bucket(schedule, bucket)->ranges; i++) {
+        gw_coded_tensor *t = &ps->codec->tensors[ranges[i].tensor];
+        if (!coded(ps, ranges[i].tensor)) continue;
+        if (++t->parts_over < gw_schedule_buckets_of(schedule, ranges[i].tensor, &first)) continue;
+        t->parts_over = 0;
+        gw_coding_guard(&ps->codec->coding, t);
+    }
 }
 
 uint8_t *gw_ps_codec_slot(const gw_partition *p) { return p->slot + (p->round % p->rounds ? p->second_at : 0); }

@@ -27,7 +27,7 @@ gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *c, const gw
     c->sync_values = axes[GW_AXIS_SYNC].values;
     gw_status status =
         gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
-    if (!status && c->settings.slice_bytes && !c->servers) c->codec = gw_codec_sliced(&c->codec);
+    if (!status && c->settings.slice_bytes) c->codec = gw_codec_sliced(&c->codec);
     return status;
 }
 
@@ -70,7 +70,7 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
             (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
                                  .element = gw_dtype_bytes(t->dtype),
                                  .kind = factors ? GW_DTYPES + i : (int)t->dtype,
-                                 .whole = factors || (codec && c->codec.codec->block == 0) || (codec && c->servers),
+                                 .whole = factors || (codec && c->codec.codec->block == 0),
                                  .grain = codec ? gw_codec_block(&c->codec) : 0,
                                  .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
                                  .payload = factors ? 0 : payload_of(c, t)};

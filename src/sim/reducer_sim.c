@@ -117,7 +117,9 @@ static void check_weights(training_rank *self, int layer) {
 static void check_end(training_rank *self) {
     training_sim *s = self->sim;
     const gw_reducer_sim *t = s->training;
-    if (gw_step_engine_busy(self->step_engine) || !gw_schedule_idle(gw_step_engine_schedule(self->step_engine)))
+    bool serves = gw_step_engine_servers(self->step_engine) != NULL; /* others may still push */
+    if ((!serves && gw_step_engine_busy(self->step_engine)) ||
+        !gw_schedule_idle(gw_step_engine_schedule(self->step_engine)))
         broken(s, "rank %d: something is in flight after the flush", self->base.rank);
     if (t->kept) t->kept(t->ctx, self->base.rank, self->step_engine);
     for (int i = 0; i < t->layers; i++) {
@@ -213,6 +215,7 @@ static bool hand_over(training_rank *self) {
 /* Other ranks may still train. */
 static void leave(training_rank *self) {
     self->phase = OVER;
+    gw_step_engine_leave(self->step_engine);
     if (!self->sim->training->fault) return;
     if (self->moved) self->sim->outcome->survivors++;
     gw_control_leave(gw_core_control(self->base.core));

@@ -39,7 +39,7 @@ const char *gw_schedule_check_poll(gw_schedule_check *w, const gw_schedule *s) {
         bool started = moves(bucket) && !w->moved[p];
         if (started && policy->reorders && overtook(s, bucket)) wrong = "a bucket was started before a more urgent one";
         w->moved[p] = moves(bucket);
-        in_flight += moves(bucket);
+        in_flight += bucket->in_flight; /* over servers a bucket moves on after it was sent */
     }
     if (!w->decides) return NULL;
     if (policy->reorders && !credit && in_flight > 1) wrong = "two buckets are in flight where one may be";
