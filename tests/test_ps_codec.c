@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "reducer/coded_payload.h"
+#include "schedule/schedule.h"
 #include "small_job.h"
 #include "strategy/strategy.h"
 
@@ -129,7 +130,7 @@ static void servers_equal_exchanges(void) {
     tolerance = 0;
     rate = falling_rate;
     run("arch=ps:servers=2 compress=onebit", "compress=onebit", 3, equals_exchange);
-    run("arch=ps:servers=3,chunk=100K compress=topk:ratio=0.02 schedule=p3", "compress=topk:ratio=0.02", 3,
+    run("arch=ps:servers=3,chunk=100K compress=topk:ratio=0.02 schedule=p3", "compress=topk:ratio=0.02 schedule=p3", 3,
         equals_exchange);
     run("arch=ps:servers=1 compress=int8:feedback=both schedule=bytescheduler", "compress=int8:feedback=both", 3,
         equals_exchange);
@@ -376,6 +377,8 @@ static void applies_what_was_encoded(int rank) {
     CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
     const gw_setting *compress = &strategy.axes[GW_AXIS_COMPRESS];
     CHECK_EQ(GW_OK, gw_codec_from_setting(compress->technique, compress->values, &setup, &error));
+    const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
+    if (gw_policy_of(schedule->technique)->settings(schedule->values).slice_bytes) setup = gw_codec_sliced(&setup);
     for (int w = 0; w < world; w++)
         for (int t = 0; t < TENSORS; t++) apply_alone(&alone, &setup, w, t);
     double apart = distance(&alone, &ours);

@@ -66,14 +66,13 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
     for (int i = 0; i < c->count; i++) {
         const gw_reducer_tensor *t = &c->tensors[i];
         bool factors = gw_factors_chosen(c, t), codec = gw_transfers_encode(c, t);
-        described[i] =
-            (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
-                                 .element = gw_dtype_bytes(t->dtype),
-                                 .kind = factors ? GW_DTYPES + i : (int)t->dtype,
-                                 .whole = factors || (codec && c->codec.codec->block == 0),
-                                 .grain = codec ? gw_codec_block(&c->codec) : 0,
-                                 .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
-                                 .payload = factors ? 0 : payload_of(c, t)};
+        described[i] = (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
+                                            .element = gw_dtype_bytes(t->dtype),
+                                            .kind = factors ? GW_DTYPES + i : (int)t->dtype,
+                                            .whole = factors || (codec && c->codec.codec->block == 0),
+                                            .grain = codec ? gw_codec_block(&c->codec) : 0,
+                                            .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
+                                            .payload = factors ? 0 : payload_of(c, t)};
     }
 }
 
