@@ -1,5 +1,5 @@
 /* gradwire.h - the communication stack of distributed deep learning: communicators and collectives. Training steps are
- * in gradwire/reducer.h, recording in gradwire/trace.h.
+ * in gradwire/reducer.h, single collectives through a codec in gradwire/coded.h, recording in gradwire/trace.h.
  *
  * A process joins a job with gw_init, which gives it a communicator: `gw_size` ranks that exchange data by
  * collectives. Every rank calls the same collectives on a communicator in the same order; the library checks that
@@ -247,10 +247,11 @@ typedef void gw_log_fn(void *ctx, gw_log_level level, int rank, const char *text
 /* NULL: standard error again. Returns when no call of the former callback is in progress. */
 GW_API void gw_set_log(gw_log_fn *log, void *ctx);
 
-/* Collectives. `in` and `out` may be the same buffer where both have the same length (in place); otherwise they must
- * not overlap. Counts are elements; 0 is fine. For gather, scatter, all-gather and reduce-scatter the in-place form is
- * the rank's own part of the large buffer; an uneven all-to-all has none. Buffers are memory of the host: a pointer to
- * memory of a device, or to none, is GW_INVALID. */
+/* Collectives. They are exact: of the communicator's strategy they use arch and transport, never compress
+ * (gradwire/coded.h has collectives through codecs). `in` and `out` may be the same buffer where both have the same
+ * length (in place); otherwise they must not overlap. Counts are elements; 0 is fine. For gather, scatter, all-gather
+ * and reduce-scatter the in-place form is the rank's own part of the large buffer; an uneven all-to-all has none.
+ * Buffers are memory of the host: a pointer to memory of a device, or to none, is GW_INVALID. */
 
 /* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
  * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */

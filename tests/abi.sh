@@ -13,6 +13,7 @@ add_field() { # HEADER STRUCT: at its end
 if [ "${1:-}" = grow ]; then
     tree=$2
     for name in gw_options gw_call; do add_field gradwire.h "$name"; done
+    add_field gradwire/coded.h gw_coded_options
     for name in options tensor counters worker_stats; do add_field gradwire/reducer.h "gw_reducer_$name"; done
     sed -i 's/^#define GW_VERSION_MINOR .*/#define GW_VERSION_MINOR 99/' "$tree/include/gradwire.h"
     exit

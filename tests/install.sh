@@ -79,7 +79,7 @@ ok "the program finds its modules" module "$tmp/prefix/bin/gradwire" bench allre
 ok "the library exports the public functions, and nothing else" exactly_public
 ok "the library is hardened" hardened "$lib/libgradwire.so"
 ok "the program is hardened" hardened "$tmp/prefix/bin/gradwire"
-for header in gradwire.h gradwire/reducer.h gradwire/trace.h; do
+for header in gradwire.h gradwire/coded.h gradwire/reducer.h gradwire/trace.h; do
     ok "$header stands alone in C++" sh -c "echo '#include <$header>' | clang -x c++ -fsyntax-only -Iinclude -"
 done
 echo "$passed passed, $failed failed"

@@ -426,6 +426,13 @@ gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size
     return status;
 }
 
+void gw_reducer_continue_at(gw_reducer *reducer, uint64_t step) {
+    gw_context_lock(reducer->comm->context);
+    gw_step_engine_begin_at(reducer->step_engine, step - reducer->steps);
+    gw_context_unlock(reducer->comm->context);
+    reducer->next_step = step;
+}
+
 gw_status gw_reducer_state_merge(gw_reducer *reducer, const void *memory, size_t bytes) {
     gw_error error = {.rank = -1};
     gw_status status = gw_reducer_flush(reducer);

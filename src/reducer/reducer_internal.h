@@ -90,7 +90,9 @@ gw_status gw_reducer_split_comm(gw_reducer *reducer, gw_comm *comm, gw_comm **mi
 /* A server process's part in gw_reducer_resume. */
 gw_status gw_reducer_resume_as_server(gw_reducer *reducer, gw_comm *everyone, gw_error *error);
 
-/* reducer.c: it has not failed, and nothing of it is in flight; with servers, all ranks have left it. */
+/* reducer.c. Flushed, and its state restored: the next step gets this number, which may be one that it has made. */
+void gw_reducer_continue_at(gw_reducer *reducer, uint64_t step);
+/* It has not failed, and nothing of it is in flight; with servers, all ranks have left it. */
 bool gw_reducer_quiet(const gw_reducer *reducer);
 /* Gives rank 0's measurements to all ranks that take part, and cuts buckets by them. Collective among these. */
 gw_status gw_reducer_recut_by_timing(gw_reducer *reducer);

@@ -108,6 +108,7 @@ static gw_status restore_part(gw_step_engine *s, const state_head *from, const p
     if (!is_coded((state_part)head->part)) return restore_kept(s, head, bytes, error);
     gw_codec_state *state = codec_state(s, (int)head->tensor, (state_part)head->part);
     if (!state) return wrong(error, "it holds residuals, and this strategy keeps none");
+    if (s->coded) s->coded[head->tensor].prepared = 0; /* the next step may have the number of the last one */
     return gw_codec_state_restore(state, bytes, head->bytes, error);
 }
 

@@ -31,12 +31,19 @@ static void params_print(const gw_setting *setting, char *text, size_t size, siz
     }
 }
 
+int gw_strategy_print_axis(const gw_strategy *strategy, gw_axis axis, char *text, size_t size) {
+    size_t used = 0;
+    append(text, size, &used, "%s=%s", gw_axis_name(axis), strategy->axes[axis].technique->name);
+    params_print(&strategy->axes[axis], text, size, &used);
+    return (int)used;
+}
+
 int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size) {
     size_t used = 0;
     for (int axis = 0; axis < GW_AXES; axis++) {
-        append(text, size, &used, "%s%s=%s", axis ? " " : "", gw_axis_name((gw_axis)axis),
-               strategy->axes[axis].technique->name);
-        params_print(&strategy->axes[axis], text, size, &used);
+        char word[GW_STRATEGY_PRINT_BYTES];
+        gw_strategy_print_axis(strategy, (gw_axis)axis, word, sizeof word);
+        append(text, size, &used, "%s%s", axis ? " " : "", word);
     }
     return (int)used;
 }

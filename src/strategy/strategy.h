@@ -69,6 +69,8 @@ gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts
 /* Writes all five axes and the parameters that differ from their defaults, as snprintf does: returns the full length,
  * and cuts off text that does not fit. */
 int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
+/* The same for one axis. */
+int gw_strategy_print_axis(const gw_strategy *strategy, gw_axis axis, char *text, size_t size);
 bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b);
 
 const char *gw_strategy_name(const gw_strategy *strategy, gw_axis axis);
