@@ -136,6 +136,7 @@ with_torch_2() {
 full() {
     local ranks
     file 3 test_collectives
+    file 3 test_coded
     file 2 test_horovod
     file 4 test_horovod
     check "no test of Horovod's API passes where ranks do not communicate" \

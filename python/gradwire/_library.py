@@ -60,6 +60,16 @@ class Call(ctypes.Structure):
                             "prescale": 1, "postscale": 1, **given})
 
 
+class CodedOptions(ctypes.Structure):
+    """gw_coded_options."""
+    _fields_ = [("size", c_size_t), ("collective", c_int), ("strategy", c_char_p), ("name", c_char_p),
+                ("count", c_size_t), ("counts", POINTER(c_size_t)), ("columns", c_size_t), ("dtype", c_int),
+                ("op", c_int), ("seed", c_uint64)]
+
+    def __init__(self, **given):
+        super().__init__(**{"size": ctypes.sizeof(CodedOptions), **given})
+
+
 class ReducerTensor(ctypes.Structure):
     """gw_reducer_tensor."""
     _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
@@ -139,7 +149,7 @@ COLLECTIVES = {
 
 
 def declare(library):
-    comm, request, reducer = c_void_p, c_void_p, c_void_p
+    comm, request, coded, reducer = c_void_p, c_void_p, c_void_p, c_void_p
     calls = {
         "gw_init_version": (c_int, [c_int, POINTER(comm), POINTER(Options)]),
         "gw_version_number": (c_int, []),
@@ -162,6 +172,17 @@ def declare(library):
         "gw_trace_stop": (c_int, [comm]),
         "gw_trace_runs": (c_bool, [comm]),
         "gw_trace_layer": (None, [comm, c_char_p, c_bool, c_uint64, c_uint64, c_uint64]),
+        "gw_coded_open": (c_int, [POINTER(coded), comm, POINTER(CodedOptions)]),
+        "gw_coded_close": (None, [coded]),
+        "gw_coded_run": (c_int, [coded, c_void_p, c_void_p]),
+        "gw_coded_start": (c_int, [coded, c_void_p, c_void_p]),
+        "gw_coded_wait": (c_int, [coded]),
+        "gw_coded_test": (c_int, [coded, POINTER(c_bool)]),
+        "gw_coded_sent_bytes": (c_size_t, [coded]),
+        "gw_coded_describe": (c_int, [coded, c_char_p, c_size_t]),
+        "gw_coded_state_bytes": (c_size_t, [coded]),
+        "gw_coded_state_save": (c_int, [coded, c_void_p]),
+        "gw_coded_state_restore": (c_int, [coded, c_void_p, c_size_t]),
         "gw_reducer_commit_sized": (c_int, [POINTER(reducer), comm, POINTER(ReducerTensor), c_size_t, c_int,
                                             POINTER(ReducerOptions)]),
         "gw_reducer_ready": (c_int, [reducer, c_int]),

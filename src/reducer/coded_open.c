@@ -142,10 +142,11 @@ static uint64_t hash_of(const size_t *counts, int size) {
 
 static void describe(gw_coded *c) {
     const gw_coded_options *o = &c->options;
-    bool gathers = o->collective == GW_COLL_ALLGATHER;
+    bool gathers = o->collective == GW_COLL_ALLGATHER, even = true;
     size_t total = c->in_count > c->out_count ? c->in_count : c->out_count;
     gw_coded_facts *f = &c->facts;
     char arch[96], compress[160];
+    for (int r = 1; o->counts && r < c->given->size; r++) even &= c->counts[r] == c->counts[0];
     memcpy(f->numbers,
            (uint64_t[8]){(uint64_t)o->collective, (uint64_t)o->dtype, gathers ? 0 : (uint64_t)o->op, o->columns,
                          o->seed, hash_of(c->counts, c->given->size), total, gw_codec_tensor_make(o->name, 1, 1).key},
@@ -153,7 +154,7 @@ static void describe(gw_coded *c) {
     gw_strategy_print_axis(&c->strategy, GW_AXIS_ARCH, arch, sizeof arch);
     gw_strategy_print_axis(&c->strategy, GW_AXIS_COMPRESS, compress, sizeof compress);
     snprintf(f->text, sizeof f->text, "%s of %.80s, %zu%s x %s%s%s, %s %s", gw_collective_name(o->collective), o->name,
-             total, o->counts ? " in uneven parts" : "", gw_dtype_name(o->dtype), gathers ? "" : ", ",
+             total, even ? "" : " in uneven parts", gw_dtype_name(o->dtype), gathers ? "" : ", ",
              gathers ? "" : gw_redop_name(o->op), arch, compress);
 }
 

@@ -9,6 +9,7 @@ docs/pytorch.md describes all of it."""
 from gradwire._library import GradwireError, __version__
 from gradwire.torch import c10d  # noqa: F401  (torch.distributed learns the name "gradwire")
 from gradwire.torch import elastic, horovod
+from gradwire.torch.coded import CodedCollective
 from gradwire.torch.collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_, alltoall_async,
                                         barrier, broadcast_, broadcast_async, broadcast_async_, join,
                                         reducescatter_async)
@@ -35,7 +36,7 @@ from gradwire.torch.world import (cross_rank, cross_size, is_homogeneous, is_ini
                                   shutdown, size, start_timeline, stop_timeline)
 
 __all__ = [
-    "Adasum", "Average", "Compression", "DistributedOptimizer", "GradwireError", "HookState", "HorovodInternalError",
+    "Adasum", "Average", "CodedCollective", "Compression", "DistributedOptimizer", "GradwireError", "HookState", "HorovodInternalError",
     "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet", "Product", "Sum", "SyncBatchNorm", "__version__",
     "add_process_set", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_",
     "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",

@@ -21,7 +21,7 @@ REASON_BYTES = 400  # of a sentence's 512 bytes, for the reason
 class World:
     """One communicator and the objects that use it. `pending` keeps the tensors of unfinished calls alive; `optimizers`
     are weak references, in the order of creation; `orphans` are the reducers and buffers of deleted optimisers, by
-    their numbers; `hooks` are states of ddp_hook; `layers` reports the models' layers to a recording; `former` are
+    their numbers; `hooks` are states of ddp_hook; `coded` are the open coded collectives, in the order of creation; `layers` reports the models' layers to a recording; `former` are
     failed communicators whose memory or requests are still in use; `sets` are the process sets of the job, each of
     which has a World of its own; `newest` is the rank that had the newest state when the job was last put together."""
 
@@ -29,6 +29,7 @@ class World:
         self.uneven, self.strategy, self.pending = uneven, strategy, set()
         self.pid = os.getpid()
         self.optimizers, self.orphans, self.hooks, self.former, self.sets = [], {}, [], [], []
+        self.coded = []
         self.layers, self.newest = None, 0
         self.enter(comm)
 
@@ -39,9 +40,10 @@ class World:
         self.local_rank, self.local_size = lib.gw_local_rank(comm), lib.gw_local_size(comm)
 
     def change(self, call):
-        """Enters the communicator that gw_shrink or gw_regroup makes from the failed one. Ranks change, and process
-        sets end."""
+        """Enters the communicator that gw_shrink or gw_regroup makes from the failed one. Ranks change; process sets and
+        coded collectives end."""
         self.end_sets()
+        self.close_coded()
         comm = ctypes.c_void_p()
         check(call(self.comm, ctypes.byref(comm)))
         self.former.append(self.comm)
@@ -57,6 +59,10 @@ class World:
         for one in self.sets:
             one.end()
         self.sets = []
+
+    def close_coded(self):
+        for one in list(self.coded):
+            one.close()
 
     def furthest(self, *progress):
         """The first of the ranks whose progress is the largest. Collective."""
@@ -82,6 +88,7 @@ class World:
     def shutdown(self):
         if self.comm is not None and not self.forked():
             self.end_sets()
+            self.close_coded()
             self.close_orphans()
             for optimizer in self.living():
                 optimizer.detach()
