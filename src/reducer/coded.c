@@ -34,12 +34,14 @@ static gw_status check_buffer(const gw_coded *c, const void *buffer, size_t coun
 
 /* Runs. */
 
-static size_t data_bytes(const gw_coded *c) { return c->in_count * gw_dtype_bytes(c->options.dtype); }
-
-static gw_status begin_reducer(gw_coded *c, const void *in) {
-    if (c->in_count) memcpy(c->data, in, data_bytes(c));
-    gw_status status = gw_reducer_ready(c->reducer, 0);
-    return status ? status : gw_reducer_end(c->reducer);
+/* A reducer works in place: in the output. */
+static gw_status begin_reducer(gw_coded *c, const void *in, void *out) {
+    if (c->in_count && in != out) memcpy(out, in, c->in_count * gw_dtype_bytes(c->options.dtype));
+    gw_context_lock(c->comm->context);
+    if (out != c->out) gw_step_engine_move_tensor(c->reducer->step_engine, 0, out);
+    gw_context_unlock(c->comm->context);
+    c->out = out;
+    return gw_reducer_begin_step(c->reducer);
 }
 
 static gw_status begin(gw_coded *c, const void *in, void *out, const char *call) {
@@ -48,13 +50,12 @@ static gw_status begin(gw_coded *c, const void *in, void *out, const char *call)
     if (!status) status = check_buffer(c, out, c->out_count, call, "output");
     if (status) return status;
     if (c->reducer) {
-        status = begin_reducer(c, in);
+        status = begin_reducer(c, in, out);
     } else {
         gw_context_lock(c->comm->context);
         gw_coded_parts_begin(c->parts, c->step, in, out);
         gw_context_unlock(c->comm->context);
     }
-    c->out = out;
     c->started = !status;
     c->step += !status;
     return status;
@@ -72,15 +73,10 @@ static bool over(void *ctx) {
 
 /* Of a run that is over. */
 static gw_status finish(gw_coded *c) {
-    gw_status status = GW_OK;
     c->started = false;
-    if (c->parts) {
-        const gw_error *error = gw_coded_parts_error(c->parts);
-        return error->status ? gw_comm_set_failure(c->comm, error) : GW_OK;
-    }
-    status = gw_reducer_wait(c->reducer, 0);
-    if (!status && c->in_count) memcpy(c->out, c->data, data_bytes(c));
-    return status;
+    if (c->reducer) return gw_reducer_wait(c->reducer, 0);
+    const gw_error *error = gw_coded_parts_error(c->parts);
+    return error->status ? gw_comm_set_failure(c->comm, error) : GW_OK;
 }
 
 gw_status gw_coded_wait(gw_coded *c) {
@@ -134,7 +130,6 @@ void gw_coded_close(gw_coded *c) {
     if (c->started) gw_coded_wait(c);
     if (c->options.collective == GW_COLL_ALLREDUCE) gw_reducer_close(c->reducer);
     else close_parts(c);
-    if (c->data) gw_free(c->given, c->data);
     free(c->lanes);
     free(c->counts);
     free(c);

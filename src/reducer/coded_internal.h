@@ -23,11 +23,11 @@ struct gw_coded {
     gw_codec_setup codec;
     gw_coded_facts facts;
     gw_route route;
-    size_t *counts;             /* elements of each rank's part; of an all-reduce NULL */
+    size_t *counts;             /* elements of each rank's part; of an all-reduce only the first */
     size_t in_count, out_count; /* elements of the buffers */
     /* An all-reduce is a reducer with one tensor. */
     gw_reducer *reducer;
-    void *data; /* that tensor, from gw_alloc of given */
+    void *out; /* where that tensor is: the output of the last run */
     /* Others have a machine of their own, which the core polls. */
     gw_coded_parts *parts;
     gw_progress_callback callback;
@@ -36,7 +36,6 @@ struct gw_coded {
     void *by_lane; /* from gw_alloc of host */
     /* Runs. */
     bool started;  /* and not waited for */
-    void *out;     /* of that run */
     uint64_t step; /* number of the next run */
 };
 

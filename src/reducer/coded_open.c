@@ -190,20 +190,17 @@ static gw_status open_reducer(gw_coded *c, gw_error *error) {
     const gw_coded_options *o = &c->options;
     char line[GW_STRATEGY_PRINT_BYTES];
     gw_strategy strategy = c->strategy;
-    gw_status status = gw_strategy_overlay(&strategy, "sync=bsp schedule=fifo", NULL, error);
-    if (!status && !(c->data = gw_alloc(c->given, o->count * gw_dtype_bytes(o->dtype) + 1)))
-        status = gw_fail(error, GW_MEMORY, "%s: %s", call_name, gw_last_error(NULL));
-    status = gw_reducer_agree(c->given, status, error);
-    if (status) return status;
+    c->out = c; /* anywhere: it moves to the output of each run */
+    gw_strategy_overlay(&strategy, "sync=bsp schedule=fifo", NULL, NULL);
     gw_strategy_print(&strategy, line, sizeof line);
-    gw_reducer_tensor tensor = {.name = o->name, .count = o->count, .dtype = o->dtype, .gradient = c->data,
+    gw_reducer_tensor tensor = {.name = o->name, .count = o->count, .dtype = o->dtype, .gradient = c->out,
                                 .rows = o->columns ? o->count / o->columns : 0};
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = line;
     options.op = o->op;
     options.seed = o->seed;
     options.tune = "off";
-    status = gw_reducer_commit(&c->reducer, c->given, &tensor, 1, &options);
+    gw_status status = gw_reducer_commit(&c->reducer, c->given, &tensor, 1, &options);
     if (status) return gw_reducer_copy_last_error(status, error);
     c->comm = c->reducer->comm;
     c->route = *gw_step_engine_route(c->reducer->step_engine, 0);

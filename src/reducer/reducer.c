@@ -248,6 +248,19 @@ gw_status gw_reducer_end(gw_reducer *reducer) {
     return gw_step_timing_runs(&reducer->timing) ? GW_OK : recut_everywhere(reducer);
 }
 
+gw_status gw_reducer_begin_step(gw_reducer *reducer) {
+    gw_error error = {.rank = -1};
+    bool complete;
+    gw_status status = failed(reducer) ? failure(reducer) : GW_OK;
+    for (int i = 0; i < reducer->count && !status; i++)
+        status = report(gw_step_engine_ready(reducer->step_engine, &i, 1, &complete, &error), &error);
+    if (!status) status = report(gw_step_engine_end(reducer->step_engine, &error), &error);
+    if (status) return status;
+    reducer->steps++;
+    reducer->next_step++;
+    return GW_OK;
+}
+
 gw_status gw_reducer_flush(gw_reducer *reducer) {
     gw_status status = GW_OK;
     if (!reducer) return check(reducer, 0, "gw_reducer_flush");

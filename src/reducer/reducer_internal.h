@@ -90,7 +90,10 @@ gw_status gw_reducer_split_comm(gw_reducer *reducer, gw_comm *comm, gw_comm **mi
 /* A server process's part in gw_reducer_resume. */
 gw_status gw_reducer_resume_as_server(gw_reducer *reducer, gw_comm *everyone, gw_error *error);
 
-/* reducer.c. Flushed, and its state restored: the next step gets this number, which may be one that it has made. */
+/* reducer.c. Flushed: makes a step in which all tensors are ready, and wakes no thread; the caller drives it by
+ * gw_reducer_wait, or calls gw_context_notify. Schedules that are tuned or measured do not count it. */
+gw_status gw_reducer_begin_step(gw_reducer *reducer);
+/* Flushed, and its state restored: the next step gets this number, which may be one that it has made. */
 void gw_reducer_continue_at(gw_reducer *reducer, uint64_t step);
 /* It has not failed, and nothing of it is in flight; with servers, all ranks have left it. */
 bool gw_reducer_quiet(const gw_reducer *reducer);

@@ -140,6 +140,12 @@ gw_status gw_step_engine_absent(gw_step_engine *s, int tensor, bool *complete, g
 void gw_step_engine_accumulate(gw_step_engine *s, bool on) { s->accumulates = on; }
 bool gw_step_engine_accumulates(const gw_step_engine *s) { return s->accumulates; }
 
+void gw_step_engine_move_tensor(gw_step_engine *s, int tensor, void *gradient) {
+    gw_step_engine_tensor *t = &s->tensors[tensor];
+    t->what.gradient = t->view.gradient = t->view.travels = gradient;
+    gw_transfers_move(s);
+}
+
 gw_status gw_step_engine_end(gw_step_engine *s, gw_error *error) {
     for (int i = 0; i < s->config.count; i++)
         if (s->tensors[i].readied == s->steps)

@@ -106,6 +106,10 @@ void gw_step_engine_settle(gw_step_engine *step_engine); /* all are settled: go 
 /* (C) Records, if there is a recording, that the caller waited for it since `begun`. */
 void gw_step_engine_trace_waited(const gw_step_engine *step_engine, int tensor, gw_time begun);
 
+/* (C) Between two steps, all settled: the gradient of a tensor is at another place from now on. Not with servers,
+ * factors or a pack buffer. */
+void gw_step_engine_move_tensor(gw_step_engine *step_engine, int tensor, void *gradient);
+
 /* (C) Between two steps, all settled: cuts other buckets; the same on all ranks. */
 gw_status gw_step_engine_recut(gw_step_engine *step_engine, const gw_schedule_settings *settings,
                                const gw_schedule_facts *facts, gw_error *error);

@@ -132,6 +132,7 @@ void gw_transfers_release(gw_step_engine *step_engine); /* frees what prepare ma
 gw_status gw_transfers_bind(gw_step_engine *step_engine,
                             gw_error *error); /* after a cut: each bucket's route, memory */
 void gw_transfers_unbind(gw_step_engine *step_engine, gw_transfer *transfers, int count);
+void gw_transfers_move(gw_step_engine *step_engine); /* tensors are at other places; neither servers nor factors */
 /* Whether a tensor may need the pack buffer, with any ranks of the job. */
 bool gw_transfers_may_pack(const gw_step_engine_config *config, const gw_reducer_tensor *tensor);
 /* Whether the strategy's codec encodes a tensor. */

@@ -314,6 +314,15 @@ gw_status gw_transfers_bind(gw_step_engine *s, gw_error *error) {
     return s->ps ? gw_ps_bind(s->ps, error) : gw_ps_open(&s->ps, s, error);
 }
 
+void gw_transfers_move(gw_step_engine *s) {
+    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++) {
+        const gw_transfer *transfer = &s->transfers[p];
+        if (transfer->route.count && !transfer->route.coded) bind_dense(s, p);
+        for (int l = 0; transfer->route.coded && l < transfer->lane_count; l++)
+            find_values(s, p, s->lanes.first + l, transfer->lanes[l].values);
+    }
+}
+
 static void free_lane_memory(gw_step_engine *s) {
     const gw_host_sharing *sharing = s->config.sharing;
     if (sharing && s->lane_memory) sharing->release(sharing->ctx, s->lane_memory);
