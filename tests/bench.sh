@@ -110,6 +110,16 @@ case_pieces_of_narrow_types() {
     done
 }
 
+# Codecs whose payloads are reduced in flight, and one whose payloads are not.
+case_codecs() {
+    bench allreduce -n 2 -b 64K -e 64K --compress 'fp16 randomk int8' --iters 3 --check
+    is "exit code" "$code" 0
+    is "codecs and wrong elements" "$(awk '$6 == "gradwire" { print $7, $12 }' "$scratch/out")" "auto 0
+fp16 0
+randomk 0
+int8 0"
+}
+
 case_json() {
     command -v python3 >/dev/null || return 0
     bench allreduce -n 2 -b 4K -e 64K -f 16 --iters 5 --json --transport tcp

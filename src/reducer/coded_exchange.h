@@ -65,11 +65,4 @@ void gw_coded_exchange_go_on(gw_coded_exchange *exchange);
  * again. */
 bool gw_coded_exchange_next(gw_coded_exchange *exchange, gw_time now, gw_op **op, gw_status *status, gw_error *error);
 
-/* One tensor among all ranks of a communicator, and from gw_coded_exchange_begin to the end in the caller's own thread.
- * The calling thread's last error tells what went wrong. `tensor` outlives the exchange and is freed by
- * gw_coding_tensor_free. */
-gw_status gw_coded_exchange_make(gw_coded_exchange **exchange, gw_coded_tensor *tensor, gw_comm *comm,
-                                 const gw_codec_setup *setup, const gw_codec_tensor *what, uint64_t seed);
-gw_status gw_coded_exchange_run(gw_coded_exchange *exchange, gw_comm *comm);
-
 #endif

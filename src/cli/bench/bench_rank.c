@@ -6,7 +6,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/common/args.h"
-#include "reducer/coded_exchange.h"
+#include "gradwire/coded.h"
 
 static void *allocate(void *comm, size_t bytes) { return gw_alloc(comm, bytes); }
 
@@ -59,38 +59,30 @@ static const gw_bench_library memory_bound = {.allocate = allocate, .release = r
 
 typedef struct coded {
     gw_comm *comm;
-    gw_codec_setup setup;
-    gw_coded_exchange *exchange; /* for `count` elements; NULL: none yet */
-    gw_coded_tensor tensor;      /* of the exchange */
+    char strategy[256];   /* the codec of it; the job's strategy has the rest */
+    gw_coded *collective; /* for `count` elements; NULL: none yet */
     size_t count;
-    uint64_t step;
 } coded;
 
 static void *coded_allocate(void *ctx, size_t bytes) { return gw_alloc(((coded *)ctx)->comm, bytes); }
 
 static void coded_release(void *ctx, void *memory) { gw_free(((coded *)ctx)->comm, memory); }
 
-static void coded_close(coded *x) {
-    gw_coded_exchange_close(x->exchange);
-    gw_coding_tensor_free(&x->tensor);
-    x->exchange = NULL;
-    x->tensor = (gw_coded_tensor){0};
+static gw_status coded_open(coded *x, size_t count) {
+    gw_coded_options options = GW_CODED_OPTIONS_DEFAULT;
+    options.strategy = x->strategy;
+    options.name = "bench";
+    options.count = x->count = count;
+    options.columns = count % 1024 == 0 ? 1024 : count;
+    options.op = GW_SUM;
+    gw_coded_close(x->collective);
+    return gw_coded_open(&x->collective, x->comm, &options);
 }
 
 static gw_status coded_call(void *ctx, const gw_bench_case *c, const gw_bench_buffers *b, gw_error *error) {
     coded *x = ctx;
-    gw_status status = GW_OK;
-    if (!x->exchange || x->count != c->count) {
-        size_t cols = c->count % 1024 == 0 ? 1024 : c->count;
-        gw_codec_tensor tensor = gw_codec_tensor_make("bench", cols ? c->count / cols : 0, cols);
-        coded_close(x);
-        x->count = c->count;
-        status = gw_coded_exchange_make(&x->exchange, &x->tensor, x->comm, &x->setup, &tensor, 1);
-    }
-    const float *in = b->in;
-    float *out = b->out;
-    if (!status) gw_coded_exchange_begin(x->exchange, x->step++, &in, &out, false);
-    if (!status) status = gw_coded_exchange_run(x->exchange, x->comm);
+    gw_status status = !x->collective || x->count != c->count ? coded_open(x, c->count) : GW_OK;
+    if (!status) status = gw_coded_run(x->collective, b->in, b->out);
     return status ? gw_fail(error, status, "%s", gw_last_error(x->comm)) : GW_OK;
 }
 
@@ -108,12 +100,11 @@ int gw_bench_serve(const char *directory) {
     if (gw_init(&comm, NULL)) return complain(gw_last_error(NULL));
     const char *codec = getenv(GW_BENCH_COMPRESS);
     coded x = {.comm = comm};
+    snprintf(x.strategy, sizeof x.strategy, "compress=%s", codec ? codec : "none");
     const gw_bench_library *library = getenv(GW_BENCH_BOUND) ? &memory_bound : codec ? &gradwire_coded : &gradwire;
-    gw_status status = codec ? gw_codec_parse(codec, &x.setup, &error) : GW_OK;
-    if (!status)
-        status =
-            gw_side_channel_run(directory, library, codec ? (void *)&x : comm, gw_rank(comm), gw_size(comm), &error);
-    coded_close(&x);
+    gw_status status =
+        gw_side_channel_run(directory, library, codec ? (void *)&x : comm, gw_rank(comm), gw_size(comm), &error);
+    gw_coded_close(x.collective);
     gw_finalize(comm);
     return status ? GW_EXIT_FAILED : 0; /* the driver knows the reason */
 }
