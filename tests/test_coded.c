@@ -2,6 +2,7 @@
  * background, saved state, wrong and different options, and a rank that dies. test_coded_parts.c has several hosts. */
 #include "coded_reference.h"
 #include "gradwire/coded.h"
+#include "gradwire/trace.h"
 #include "small_job.h"
 
 #define RUNS 3
@@ -261,6 +262,40 @@ static void in_the_background(int rank) {
 
 static void runs_in_the_background(void) { run_job(3, "", in_the_background); }
 
+/* In a recording. */
+
+static char folder[] = "/tmp/test_coded.XXXXXX";
+
+static void recorded(int rank) {
+    gw_comm *comm = join(rank);
+    static float in[2 * COUNT], out[COUNT];
+    char path[64], words[64] = "";
+    snprintf(path, sizeof path, "%s/timeline.json", folder);
+    gw_coded_options options = make_options(GW_COLL_REDUCE_SCATTER, "compress=topk", COUNT);
+    options.name = "the shard";
+    gw_coded *coded = open_one(comm, &options);
+    CHECK_EQ(GW_OK, gw_trace_start(comm, path, NULL));
+    CHECK_EQ(GW_OK, gw_coded_run(coded, in, out));
+    CHECK_EQ(GW_OK, gw_trace_stop(comm));
+    CHECK_EQ(GW_OK, gw_barrier(comm));
+    if (rank == 0) {
+        snprintf(words, sizeof words, "cat %s/* | grep -q 'the shard'", folder);
+        CHECK_EQ(0, system(words));
+        snprintf(words, sizeof words, "cat %s/* | grep -q encode", folder);
+        CHECK_EQ(0, system(words));
+    }
+    gw_coded_close(coded);
+    CHECK_EQ(GW_OK, gw_finalize(comm));
+}
+
+static void recordings_know_it_by_its_name(void) {
+    CHECK(mkdtemp(folder) != NULL);
+    run_job(2, "", recorded);
+    char words[64];
+    snprintf(words, sizeof words, "rm -r %s", folder);
+    CHECK_EQ(0, system(words));
+}
+
 /* State. */
 
 static void break_off_and_continue(gw_comm *comm, gw_collective what, const char *strategy) {
@@ -435,5 +470,5 @@ static void a_rank_that_dies_ends_the_run_of_the_others(void) { run_job(3, "", l
 TEST_MAIN(CASE(an_allreduce_is_a_training_step_of_one_tensor), CASE(parts_match_plain_loops),
           CASE(without_a_codec_it_is_the_plain_collective), CASE(a_single_rank_encodes_nothing),
           CASE(plain_collectives_ignore_the_codec_of_the_communicator), CASE(runs_in_the_background),
-          CASE(saved_state_continues_with_the_same_bits), CASE(wrong_and_different_options_are_refused),
-          CASE(a_rank_that_dies_ends_the_run_of_the_others))
+          CASE(recordings_know_it_by_its_name), CASE(saved_state_continues_with_the_same_bits),
+          CASE(wrong_and_different_options_are_refused), CASE(a_rank_that_dies_ends_the_run_of_the_others))

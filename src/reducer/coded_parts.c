@@ -5,10 +5,29 @@
 
 #include "arch/choose_plan.h"
 #include "base/dtype.h"
+#include "engine/engine_trace.h"
 
 #define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
 
 static bool reduces(const gw_coded_parts *x) { return x->config.collective == GW_COLL_REDUCE_SCATTER; }
+
+/* The recording in progress, which knows the data by their name; NULL: none. */
+static gw_trace *tracing(gw_coded_parts *x) {
+    gw_trace *trace = gw_engine_tracing(gw_core_engine(x->config.core));
+    if (!trace || gw_trace_opened(trace) == x->labelled_in) return trace;
+    x->label = gw_trace_name(trace, x->config.name);
+    x->labelled_in = gw_trace_opened(trace);
+    return trace;
+}
+
+static gw_time begin_phase(gw_coded_parts *x) {
+    gw_trace *trace = tracing(x);
+    return trace ? gw_trace_now(trace) : 0;
+}
+
+static void end_phase(gw_coded_parts *x, gw_trace_kind kind, gw_time begun) {
+    if (begun) gw_engine_trace_phase(tracing(x), kind, x->coding.call.step, x->label, 0, begun);
+}
 
 /* Operations. */
 
@@ -23,7 +42,7 @@ static const gw_plan_builder *builder_of(const char *arch, const gw_op_spec *spe
 gw_op_spec gw_parts_lane_spec(const gw_coded_parts *x, const gw_parts_lane *lane, const void *in, void *out) {
     const gw_coded_parts_config *c = &x->config;
     gw_op_spec spec = {.collective = c->collective, .in = in, .out = out, .counts = lane->counts, .dtype = c->dtype,
-                       .redop = c->redop, .root = -1, .chunk_bytes = c->chunk_bytes};
+                       .redop = c->redop, .root = -1, .chunk_bytes = c->chunk_bytes, .label = x->label};
     if (c->host_team && reduces(x) && c->redop == GW_AVG) {
         spec.redop = GW_SUM;
         spec.scale = gw_scale_of(1, 1.0 / x->world);
@@ -37,7 +56,7 @@ gw_op_spec gw_parts_host_spec(const gw_coded_parts *x) {
     gw_op_spec spec = {.collective = x->config.collective, .in = reduces(x) ? data : own,
                        .out = reduces(x) ? own : data,
                        .counts = x->host_counts, .dtype = x->config.dtype, .redop = GW_SUM, .root = -1,
-                       .chunk_bytes = x->config.chunk_bytes};
+                       .chunk_bytes = x->config.chunk_bytes, .label = x->label};
     spec.builder = builder_of("auto", &spec, x->config.host_team, x->element);
     return spec;
 }
@@ -59,7 +78,7 @@ static gw_status start_payloads(gw_coded_parts *x, gw_parts_lane *lane, gw_time 
     gw_op_spec spec = {.collective = reduces(x) ? GW_COLL_ALLTOALL : GW_COLL_ALLGATHER,
                        .builder = payload_builder(x, lane->room), .in = lane->out, .out = lane->in, .count = lane->room,
                        .dtype = GW_U8, .root = -1, .unit_bytes = 1, .in_lengths = reduces(x) ? lane->out_lengths : NULL,
-                       .out_lengths = lane->in_lengths};
+                       .out_lengths = lane->in_lengths, .label = x->label};
     return gw_core_start(x->config.core, &lane->op, lane->team, &spec, now, error);
 }
 
@@ -132,7 +151,9 @@ static gw_status decode_lane(gw_coded_parts *x, const gw_parts_lane *lane, gw_er
 
 static gw_status start_lane(gw_coded_parts *x, gw_parts_lane *lane, gw_time now, gw_error *error) {
     if (x->config.coded) {
+        gw_time begun = begin_phase(x);
         gw_status status = encode_lane(x, lane, error);
+        end_phase(x, GW_TRACE_ENCODED, begun);
         return status ? status : start_payloads(x, lane, now, error);
     }
     const void *in = reduces(x) ? x->source + lane->place * x->element : x->in;
@@ -171,6 +192,7 @@ void gw_coded_parts_begin(gw_coded_parts *x, uint64_t step, const void *in, void
 }
 
 static gw_status begin(gw_coded_parts *x, gw_time now, gw_error *error) {
+    tracing(x); /* names its operations */
     if (x->world == 1) {
         if (x->total && x->in != x->out) memmove(x->out, x->in, x->total * x->element);
         x->phase = PARTS_OVER;
@@ -183,8 +205,10 @@ static gw_status begin(gw_coded_parts *x, gw_time now, gw_error *error) {
 
 static gw_status after_lanes(gw_coded_parts *x, gw_time now, gw_error *error) {
     gw_status status = GW_OK;
+    gw_time begun = x->config.coded ? begin_phase(x) : 0;
     for (int l = 0; x->config.coded && !status && l < gw_parts_lane_count(x); l++)
         status = decode_lane(x, &x->lanes[l], error);
+    end_phase(x, GW_TRACE_DECODED, begun);
     x->phase = PARTS_OVER;
     return !status && x->config.host_team && !reduces(x) ? start_host(x, now, error) : status;
 }

@@ -43,6 +43,8 @@ struct gw_coded_parts {
     const void *in;
     void *out;
     gw_error error;
+    uint32_t label; /* its name in the recording that was opened at labelled_in */
+    gw_time labelled_in;
 };
 
 static inline int gw_parts_lane_count(const gw_coded_parts *parts) {
