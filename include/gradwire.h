@@ -16,8 +16,8 @@
  * gw_size, gw_local_rank and gw_local_size, which any thread may call at any time before gw_finalize. A request may
  * be tested or waited for by any one thread.
  *
- * Fork. A forked child is not a rank: every call in it returns GW_INVALID and says so, gw_finalize and gw_reducer_close
- * free nothing there, and its exit does not affect the job.
+ * Fork. A forked child is not a rank: every call in it returns GW_INVALID and says so, gw_finalize, gw_reducer_close
+ * and gw_coded_close free nothing there, and its exit does not affect the job.
  *
  * Memory. Buffers belong to the caller and must stay valid until the call, or the request, is complete. Buffers from
  * gw_alloc can be reduced in place by other ranks of the same host and are fastest; any other memory works.

@@ -28,6 +28,11 @@ without_shared() {
 }
 runs() { [ "$("$tmp/prefix/bin/gradwire" run -n 3 --no-prefix -- "$1" | sort | tail -n 1)" = "rank 2 of 3: the sum is 3" ]; }
 alone() { [ "$("$1")" = "rank 0 of 1: the sum is 0" ]; }
+# shellcheck disable=SC2046
+through_a_codec() {
+    cc docs/examples/coded.c -o "$tmp/coded" $(pkg-config --cflags --libs gradwire) &&
+        [ "$("$tmp/prefix/bin/gradwire" run -n 3 --no-prefix -- "$tmp/coded" | sort | tail -n 1)" = "rank 2 of 3: the average is 1.00" ]
+}
 with_cmake() {
     mkdir -p "$tmp/project"
     printf 'cmake_minimum_required(VERSION 3.25)\nproject(p C)\nfind_package(gradwire REQUIRED)\nadd_executable(p %s)\ntarget_link_libraries(p gradwire::gradwire)\n' \
@@ -69,6 +74,7 @@ hardened() { # hardened FILE
 ok "the example compiles with pkg-config" with_pkg_config
 ok "it runs with three ranks" runs "$tmp/example"
 ok "it starts at once, outside of the loader's folders" alone "$tmp/example"
+ok "the example of a coded collective compiles and runs" through_a_codec
 ok "the example compiles with the static library" without_shared
 ok "that one runs too" alone "$tmp/example_static"
 ok "the example compiles with CMake" with_cmake

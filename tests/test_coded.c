@@ -1,48 +1,11 @@
 /* test_coded.c - the calls of gradwire/coded.h in real processes: results against one process or a reducer, runs in the
- * background, saved state, wrong and different options, and a rank that dies. test_coded_parts.c has several hosts. */
+ * background, recordings and saved state. test_coded_parts.c has several hosts, test_coded_refused.c what goes wrong.
+ */
+#include "coded_job.h"
 #include "coded_reference.h"
-#include "gradwire/coded.h"
 #include "gradwire/trace.h"
-#include "small_job.h"
 
 #define RUNS 3
-#define COUNT 6000
-
-static int world, port;
-static const char *line; /* of the communicator */
-
-static gw_comm *join(int rank) {
-    gw_comm *comm = NULL;
-    gw_options options = job_options(rank, world, port, line);
-    CHECK_EQ(GW_OK, gw_init(&comm, &options));
-    if (!comm) printf("    %s\n", gw_last_error(NULL)), exit(1);
-    return comm;
-}
-
-static void run_job(int size, const char *strategy, void (*body)(int rank)) {
-    world = size;
-    line = strategy;
-    port = free_port();
-    job_fork(size, body);
-}
-
-static gw_coded_options make_options(gw_collective what, const char *strategy, size_t count) {
-    gw_coded_options o = GW_CODED_OPTIONS_DEFAULT;
-    o.collective = what;
-    o.strategy = strategy;
-    o.name = "layer";
-    o.count = count;
-    o.seed = 5;
-    return o;
-}
-
-static gw_coded *open_one(gw_comm *comm, const gw_coded_options *options) {
-    gw_coded *coded = NULL;
-    gw_status status = gw_coded_open(&coded, comm, options);
-    CHECK_EQ(GW_OK, status);
-    if (status) printf("    %s: %s\n", options->strategy, gw_last_error(NULL));
-    return coded;
-}
 
 static void fill(float *values, size_t count, int rank, uint64_t step) {
     for (size_t i = 0; i < count; i++) values[i] = scene_input(rank, step, i);
@@ -110,10 +73,10 @@ static coded_scene make_scene(gw_collective what, const char *codec, bool even) 
     static const int hosts[REFERENCE_WORLD] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const size_t uneven[] = {4080, 0, 1020, 2040};
     gw_error error = {0};
-    coded_scene s = {.collective = what, .topology = {.world = world, .host_of = hosts}, .name = "layer", .seed = 5,
+    coded_scene s = {.collective = what, .topology = {.world = job_world, .host_of = hosts}, .name = "layer", .seed = 5,
                      .average = true, .coded = true, .columns = 60};
     CHECK_EQ(GW_OK, gw_codec_parse(codec, &s.setup, &error));
-    for (int r = 0; r < world; r++) s.counts[r] = even ? 1500 : uneven[r];
+    for (int r = 0; r < job_world; r++) s.counts[r] = even ? 1500 : uneven[r];
     return s;
 }
 
@@ -123,7 +86,7 @@ static void one_of_parts(gw_comm *comm, gw_collective what, const char *codec, b
     int rank = gw_rank(comm);
     size_t total = scene_total(&s), count = what == GW_COLL_ALLGATHER ? total : s.counts[rank];
     float *in = calloc(total + 1, sizeof *in), *out = calloc(total + 1, sizeof *out), *expected[REFERENCE_WORLD];
-    for (int r = 0; r < world; r++) expected[r] = calloc(total + 1, sizeof **expected);
+    for (int r = 0; r < job_world; r++) expected[r] = calloc(total + 1, sizeof **expected);
     snprintf(strategy, sizeof strategy, "arch=ring compress=%s", codec);
     gw_coded_options options = make_options(what, strategy, even ? s.counts[0] : 0);
     options.counts = even ? NULL : s.counts;
@@ -138,7 +101,7 @@ static void one_of_parts(gw_comm *comm, gw_collective what, const char *codec, b
     }
     gw_coded_close(coded);
     reference_close(reference);
-    for (int r = 0; r < world; r++) free(expected[r]);
+    for (int r = 0; r < job_world; r++) free(expected[r]);
     free(in);
     free(out);
 }
@@ -340,135 +303,7 @@ static void with_saved_state(int rank) {
 
 static void saved_state_continues_with_the_same_bits(void) { run_job(3, "", with_saved_state); }
 
-/* Wrong arguments. The others learn the reason, and the communicator goes on. */
-
-#define SAYS(status, words, call)                                                                                      \
-    do {                                                                                                               \
-        CHECK_EQ(status, call);                                                                                        \
-        CHECK(strstr(gw_last_error(NULL), words) != NULL);                                                             \
-        if (!strstr(gw_last_error(NULL), words)) printf("    \"%s\"\n", gw_last_error(NULL));                          \
-    } while (0)
-
-static void refuse(gw_comm *comm, gw_coded_options options, gw_status status, const char *words) {
-    gw_coded *coded = NULL;
-    SAYS(status, words, gw_coded_open(&coded, comm, &options));
-    CHECK(coded == NULL);
-}
-
-static void refuse_line(gw_comm *comm, gw_collective what, const char *strategy, gw_status status, const char *words) {
-    refuse(comm, make_options(what, strategy, COUNT), status, words);
-}
-
-static void refuse_options(gw_comm *comm, int rank) {
-    gw_coded_options o = make_options(GW_COLL_BROADCAST, NULL, COUNT);
-    refuse(comm, o, GW_INVALID, "only all-reduce, reduce-scatter and all-gather take a codec");
-    o = make_options(GW_COLL_ALLREDUCE, NULL, COUNT);
-    o.name = "";
-    refuse(comm, o, GW_INVALID, "no name");
-    o = make_options(GW_COLL_ALLREDUCE, NULL, COUNT);
-    o.op = GW_MAX;
-    refuse(comm, o, GW_INVALID, "GW_AVG or GW_SUM");
-    o = make_options(GW_COLL_ALLREDUCE, "compress=int8", COUNT);
-    o.dtype = GW_F16;
-    refuse(comm, o, GW_UNSUPPORTED, "compress=int8 encodes f32");
-    o = make_options(GW_COLL_REDUCE_SCATTER, "compress=int8", COUNT);
-    o.columns = 7;
-    refuse(comm, o, GW_INVALID, "not a multiple of 7 columns");
-    o = make_options(GW_COLL_ALLGATHER, NULL, SIZE_MAX / 2);
-    refuse(comm, o, GW_INVALID, "do not fit in memory");
-    o = make_options(GW_COLL_ALLREDUCE, rank == 1 ? "compress=nonesuch" : "compress=int8", COUNT);
-    refuse(comm, o, GW_INVALID, "nonesuch"); /* on the other ranks too */
-    o = make_options(GW_COLL_REDUCE_SCATTER, rank == 1 ? "compress=fp16" : "compress=int8", COUNT);
-    refuse(comm, o, GW_MISMATCH, "rank 0 opens reduce_scatter of layer, 12000 x f32, avg, arch=auto compress=int8");
-    o = make_options(rank ? GW_COLL_ALLGATHER : GW_COLL_REDUCE_SCATTER, "compress=fp16", COUNT);
-    refuse(comm, o, GW_MISMATCH, "this rank allgather");
-    o = make_options(GW_COLL_ALLREDUCE, "compress=qsgd", COUNT);
-    o.seed = (uint64_t)rank;
-    refuse(comm, o, GW_MISMATCH, "with another seed, columns or counts");
-}
-
-static void refuse_strategies(gw_comm *comm) {
-    gw_collective r = GW_COLL_REDUCE_SCATTER, g = GW_COLL_ALLGATHER;
-    refuse_line(comm, GW_COLL_ALLREDUCE, "sync=bsp compress=fp16", GW_INVALID, "sets sync");
-    refuse_line(comm, r, "schedule=p3", GW_INVALID, "sets schedule");
-    refuse_line(comm, g, "transport=tcp", GW_INVALID, "sets transport");
-    refuse_line(comm, GW_COLL_ALLREDUCE, "arch=ps", GW_UNSUPPORTED, "arch=ps is for training steps");
-    refuse_line(comm, g, "arch=sfb", GW_UNSUPPORTED, "arch=sfb is for training steps");
-    refuse_line(comm, r, "compress=dgc:clip=1", GW_UNSUPPORTED, "use clip=0");
-    refuse_line(comm, r, "compress=terngrad:shared", GW_UNSUPPORTED, "leave shared out");
-    refuse_line(comm, g, "compress=dgc:clip=0", GW_UNSUPPORTED, "use momentum=0");
-    refuse_line(comm, GW_COLL_ALLREDUCE, "compress=fp16:feedback=both", GW_UNSUPPORTED, "feedback");
-}
-
-static void refuse_calls(gw_comm *comm, int rank) {
-    static float in[COUNT], out[2 * COUNT];
-    gw_coded *coded = NULL, *other = NULL;
-    bool done;
-    SAYS(GW_INVALID, "is NULL", gw_coded_open(&coded, NULL, NULL));
-    SAYS(GW_INVALID, "options are NULL", gw_coded_open(&coded, comm, NULL));
-    SAYS(GW_INVALID, "is NULL", gw_coded_run(NULL, in, out));
-    gw_coded_options options = make_options(GW_COLL_ALLGATHER, "compress=topk", COUNT);
-    coded = open_one(comm, &options);
-    SAYS(GW_INVALID, "input buffer", gw_coded_run(coded, NULL, out));
-    SAYS(GW_INVALID, "output buffer", gw_coded_run(coded, in, NULL));
-    SAYS(GW_INVALID, "is NULL", gw_coded_test(coded, NULL));
-    CHECK_EQ(GW_OK, gw_coded_test(coded, &done));
-    CHECK(done);
-    CHECK_EQ(GW_OK, gw_coded_wait(coded));
-    CHECK_EQ(GW_OK, gw_coded_start(coded, in, out));
-    SAYS(GW_INVALID, "gw_coded_wait first", gw_coded_state_save(coded, out));
-    CHECK_EQ(GW_OK, gw_coded_wait(coded));
-    size_t bytes = gw_coded_state_bytes(coded);
-    uint8_t *saved = calloc(1, bytes);
-    SAYS(GW_MISMATCH, "not saved by gw_coded_state_save", gw_coded_state_restore(coded, saved, bytes));
-    CHECK_EQ(GW_OK, gw_coded_state_save(coded, saved));
-    SAYS(GW_MISMATCH, "another size", gw_coded_state_restore(coded, saved, bytes - (rank == 1))); /* of rank 1 only */
-    options.seed++;
-    other = open_one(comm, &options);
-    SAYS(GW_MISMATCH, "other options", gw_coded_state_restore(other, saved, bytes));
-    CHECK_EQ(GW_OK, gw_coded_run(coded, in, out));
-    if (rank == 1) CHECK_EQ(GW_OK, gw_coded_state_save(coded, saved));
-    SAYS(GW_MISMATCH, "before run 2, that of rank 0 before run 1", gw_coded_state_restore(coded, saved, bytes));
-    gw_coded_close(coded);
-    gw_coded_close(other);
-    gw_coded_close(NULL);
-    free(saved);
-}
-
-static void with_wrong_arguments(int rank) {
-    gw_comm *comm = join(rank);
-    refuse_options(comm, rank);
-    refuse_strategies(comm);
-    refuse_calls(comm, rank);
-    CHECK_EQ(GW_OK, gw_barrier(comm));
-    CHECK_EQ(GW_OK, gw_finalize(comm));
-}
-
-static void wrong_and_different_options_are_refused(void) { run_job(2, "", with_wrong_arguments); }
-
-/* A rank dies in a run. */
-
-static void losing_a_rank(int rank) {
-    gw_comm *comm = join(rank);
-    static float in[COUNT], out[3 * COUNT];
-    gw_coded *coded[3];
-    for (int i = 0; i < 3; i++) {
-        gw_coded_options options = make_options((gw_collective)i, "compress=topk", COUNT / 3);
-        coded[i] = open_one(comm, &options);
-        CHECK_EQ(GW_OK, gw_coded_run(coded[i], in, out));
-    }
-    if (rank == 2) usleep(200000), _exit(0); /* when the others have all that it sent */
-    for (int i = 0; i < 3; i++) CHECK_EQ(GW_PEER_LOST, gw_coded_run(coded[i], in, out));
-    CHECK(strstr(gw_last_error(comm), "rank 2") != NULL);
-    CHECK_EQ(GW_PEER_LOST, gw_coded_start(coded[1], in, out));
-    for (int i = 0; i < 3; i++) gw_coded_close(coded[i]);
-    gw_finalize(comm);
-}
-
-static void a_rank_that_dies_ends_the_run_of_the_others(void) { run_job(3, "", losing_a_rank); }
-
 TEST_MAIN(CASE(an_allreduce_is_a_training_step_of_one_tensor), CASE(parts_match_plain_loops),
           CASE(without_a_codec_it_is_the_plain_collective), CASE(a_single_rank_encodes_nothing),
           CASE(plain_collectives_ignore_the_codec_of_the_communicator), CASE(runs_in_the_background),
-          CASE(recordings_know_it_by_its_name), CASE(saved_state_continues_with_the_same_bits),
-          CASE(wrong_and_different_options_are_refused), CASE(a_rank_that_dies_ends_the_run_of_the_others))
+          CASE(recordings_know_it_by_its_name), CASE(saved_state_continues_with_the_same_bits))
