@@ -123,7 +123,8 @@ struct gw_codec {
     double encode_rate, decode_rate; /* bytes of f32 per second on one core of an AMD EPYC with AVX2, as `gradwire bench
                                         codec` measured them; 0: not measured, predicted as a copy */
     bool compensates;                /* always keeps a residual, even with feedback=none (dgc, powersgd) */
-    bool unbiased;     /* without feedback it rounds or selects at random: errors average out over ranks and steps */
+    bool unbiased;     /* without feedback it rounds or selects at random: errors average out over ranks and steps (what
+                          terngrad's clip cuts off aside) */
     uint32_t block;    /* elements; 0: only whole tensors */
     uint32_t least;    /* bytes that a block needs if the encoder sends as much as fits; 0: it needs `bound` */
     size_t merge_unit; /* bytes; 0 without merge */
