@@ -5,11 +5,14 @@
 #include "base/rng.h"
 #include "reducer/payload_pool.h"
 
-enum { LEASES = 12, UNIT = GW_PAYLOAD_ALIGNMENT, POOL = 20 * UNIT };
+enum { LEASES = 12, HELD = 4, UNIT = GW_PAYLOAD_ALIGNMENT, POOL = 20 * UNIT };
 
 static size_t random_bytes(gw_rng *rng) { return (1 + gw_rng_below(rng, 20)) * UNIT; }
 
 static void check_apart(const gw_payload_pool *pool, const gw_payload_lease *leases, const uint8_t *memory) {
+    int held = 0;
+    for (int i = 0; i < LEASES; i++) held += leases[i].held;
+    CHECK(held <= HELD);
     for (int i = 0; i < LEASES; i++) {
         if (!leases[i].held) continue;
         CHECK(gw_payload_pool_memory(pool, &leases[i]) == memory + leases[i].offset);
@@ -27,7 +30,7 @@ static void leases_do_not_overlap(void) {
     gw_payload_lease leases[LEASES] = {{0}};
     bool asked[LEASES] = {0};
     int order[LEASES], waiting = 0;
-    CHECK_EQ(GW_OK, gw_payload_pool_open(&pool, POOL, &error));
+    CHECK_EQ(GW_OK, gw_payload_pool_open(&pool, POOL, HELD, &error));
     gw_payload_pool_ask(pool, &leases[0], 0);
     const uint8_t *memory = gw_payload_pool_memory(pool, &leases[0]);
     gw_payload_pool_give_back(pool, &leases[0]);
@@ -58,7 +61,7 @@ static void ranks_do_not_wait_for_each_other(void) {
     size_t bytes[LEASES];
     int started[RANKS] = {0}, over[RANKS] = {0};
     for (int i = 0; i < LEASES; i++) bytes[i] = random_bytes(&rng);
-    for (int r = 0; r < RANKS; r++) CHECK_EQ(GW_OK, gw_payload_pool_open(&pools[r], POOL, &error));
+    for (int r = 0; r < RANKS; r++) CHECK_EQ(GW_OK, gw_payload_pool_open(&pools[r], POOL, HELD, &error));
     bool done[RANKS][LEASES] = {{0}};
     for (int round = 0; round < 10000; round++) {
         int r = (int)gw_rng_below(&rng, RANKS), i = (int)gw_rng_below(&rng, LEASES);

@@ -8,10 +8,11 @@ struct gw_payload_pool {
     uint8_t *memory;
     size_t bytes;
     gw_payload_lease *held, *waiting;
+    int held_count, leases;
     uint64_t given;
 };
 
-gw_status gw_payload_pool_open(gw_payload_pool **out, size_t bytes, gw_error *error) {
+gw_status gw_payload_pool_open(gw_payload_pool **out, size_t bytes, int leases, gw_error *error) {
     gw_payload_pool *pool = calloc(1, sizeof *pool);
     size_t rounded = (bytes + GW_PAYLOAD_ALIGNMENT) / GW_PAYLOAD_ALIGNMENT * GW_PAYLOAD_ALIGNMENT;
     if (pool) pool->memory = aligned_alloc(GW_PAYLOAD_ALIGNMENT, rounded);
@@ -20,6 +21,7 @@ gw_status gw_payload_pool_open(gw_payload_pool **out, size_t bytes, gw_error *er
         return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed gradients", bytes);
     }
     pool->bytes = bytes;
+    pool->leases = leases;
     *out = pool;
     return GW_OK;
 }
@@ -36,12 +38,14 @@ uint64_t gw_payload_pool_given(const gw_payload_pool *pool) { return pool->given
 static bool place(gw_payload_pool *pool, gw_payload_lease *lease) {
     gw_payload_lease **at = &pool->held;
     size_t offset = 0;
+    if (pool->held_count == pool->leases) return false;
     for (; *at && (*at)->offset - offset < lease->bytes; at = &(*at)->next) offset = (*at)->offset + (*at)->bytes;
     if (pool->bytes - offset < lease->bytes) return false;
     lease->offset = offset;
     lease->held = true;
     lease->next = *at;
     *at = lease;
+    pool->held_count++;
     return true;
 }
 
@@ -72,5 +76,6 @@ void gw_payload_pool_give_back(gw_payload_pool *pool, gw_payload_lease *lease) {
     while (*at != lease) at = &(*at)->next;
     *at = lease->next;
     lease->held = false;
+    pool->held_count--;
     give(pool);
 }

@@ -20,7 +20,8 @@ typedef struct gw_payload_lease {
 
 typedef struct gw_payload_pool gw_payload_pool;
 
-gw_status gw_payload_pool_open(gw_payload_pool **pool, size_t bytes, gw_error *error);
+/* leases: held at a time, at most. */
+gw_status gw_payload_pool_open(gw_payload_pool **pool, size_t bytes, int leases, gw_error *error);
 void gw_payload_pool_close(gw_payload_pool *pool); /* NULL is fine */
 size_t gw_payload_pool_bytes(const gw_payload_pool *pool);
 

@@ -140,8 +140,8 @@ size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);            
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
 
-/* Memory for payloads, and what the busiest rank sends and receives, at most, in the coded hops of neighbouring buckets
- * that hold it at the same time. */
+/* Memory for payloads, and what the busiest rank sends and receives, at most, in the coded hops of buckets that hold it
+ * at the same time. */
 typedef struct gw_step_engine_payloads {
     size_t memory, in_flight; /* bytes */
 } gw_step_engine_payloads;

@@ -76,6 +76,7 @@ struct gw_step_engine {
     uint64_t next_turn, turn;    /* all-gathers in the host are started in the order in which their halves were: the
                                     next to be given; the next to be started */
     gw_payload_pool *payloads;   /* NULL: no bucket is coded */
+    size_t payload_in_flight;    /* bytes that the busiest rank sends and receives for buckets that fit there */
     size_t *counts;              /* team size entries: parts of a bucket for reduce-scatter and all-gather */
     gw_start_order *start_order; /* NULL: the order is fixed */
     struct gw_ps *ps;            /* NULL: no servers */
