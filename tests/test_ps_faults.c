@@ -307,10 +307,13 @@ static void rounds_continue(void) {
     gw_clock_table_save(clocks, state);
     int from[2] = {0, 2}; /* the middle one is lost */
     CHECK(gw_clock_table_restore(next, state, gw_clock_table_saved_bytes(clocks), from, false));
+    CHECK_EQ(3, gw_clock_table_joined(next, 0)); /* round 0, also for the answer that is given again */
     CHECK_EQ(GW_PUSH_KEPT, gw_clock_table_push(next, 0, 0, 1, 1, 3));
     CHECK_EQ(GW_PUSH_AGAIN, gw_clock_table_push(next, 0, 1, 0, 0, 3)); /* it had not got the answer to round 0 */
     CHECK_EQ(1, gw_clock_table_due(next, 0, 3));
     CHECK_EQ(GW_PUSH_LAST, gw_clock_table_push(next, 0, 1, 1, 1, 4));
+    gw_clock_table_next(next, 0, 4);
+    CHECK_EQ(2, gw_clock_table_joined(next, 0));
     CHECK(!gw_clock_table_restore(next, state, gw_clock_table_saved_bytes(clocks) - 8, from, false));
     CHECK(!gw_clock_table_restore(next, state, gw_clock_table_saved_bytes(clocks), (int[]){0, 3}, false));
     free(state);

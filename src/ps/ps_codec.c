@@ -33,7 +33,7 @@ size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
 size_t gw_ps_codec_partition(const gw_ps *ps) {
     if (!ps->codec) return GW_PARTITION_BYTES;
     const gw_coding *coding = &ps->codec->coding;
-    gw_codec_tensor values = gw_codec_tensor_make("parcel", 1, GW_CODED_PARTITION_BYTES / sizeof(float));
+    gw_codec_tensor values = gw_codec_tensor_make("partition", 1, GW_CODED_PARTITION_BYTES / sizeof(float));
     const char *(*refuses)(const gw_codec_setup *, const gw_codec_tensor *, uint32_t) = coding->setup.codec->refuses;
     if (refuses && refuses(&coding->setup, &values, coding->call.world)) return GW_CODED_PARTITION_BYTES;
     size_t payload = gw_codec_bound(&coding->setup, &coding->call, gw_codec_whole(&values));

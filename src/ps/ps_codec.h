@@ -17,7 +17,7 @@ typedef struct gw_ps_differences gw_ps_differences;
 
 struct gw_ps_codec {
     gw_coding coding;
-    gw_coded_tensor *tensors; /* of the stepper */
+    gw_coded_tensor *tensors; /* of the step engine */
     int count;
     bool merges;            /* the first form */
     bool codes_differences; /* answers with weights are encoded */
@@ -26,7 +26,7 @@ struct gw_ps_codec {
     /* The server's. */
     uint8_t *answers;               /* encoded sums, slot by slot */
     size_t *answer_bytes;           /* of each partition; 0: its sum has not been encoded yet */
-    gw_ps_push *pushes;             /* by parcel, then by worker */
+    gw_ps_push *pushes;             /* by partition, then by worker */
     gw_ps_differences *differences; /* NULL: answers are not differences of weights */
     size_t served_bytes;
 };
