@@ -53,8 +53,7 @@ test-full: test-packages built wheel
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
 # aborts; parameter servers, whose processes are killed, under every synchronization over 1,000 seeds; what residuals keep,
 # for every codec, form, architecture and layout of hosts; a reducer on 512 ranks. Then 500 kills and aborts in training
-# steps of real processes.
-# Minutes.
+# steps of real processes. Minutes.
 .PHONY: test-step
 test-step: build-packages built
 	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_reducer_sim
