@@ -45,18 +45,24 @@ static inline alone alone_make(const char *text, int hosts, int locals) {
     return a;
 }
 
-/* Runs it from time 0 on all ranks; the results are in *a. */
-static inline void alone_run(alone *a, const gw_plan_sim_spec *spec) {
+static inline void alone_start(alone *a, const gw_plan_sim_spec *spec) {
     gw_error error = {.rank = -1};
     gw_plan_sim_op *op = NULL;
+    int members = spec->team ? spec->team->topology.world : a->config.topology.world;
+    CHECK_EQ(GW_OK, gw_plan_sim_prepare(a->sim, spec, &op, &error));
+    for (int m = 0; op && m < members; m++)
+        if ((spec->team ? spec->team->ranks[m] : m) < gw_plan_sim_ranks(a->sim)) gw_plan_sim_start(a->sim, op, m);
+}
+
+/* Runs collectives from time 0, each rank being in one of them; the results are in *a. */
+static inline void alone_run_teams(alone *a, const gw_plan_sim_spec *specs, int count) {
+    gw_error error = {.rank = -1};
     a->config.fabric = &a->fabric;
     a->config.ctx = a;
     a->finished = 0;
     a->first = a->last = 0;
     CHECK_EQ(GW_OK, gw_plan_sim_open(&a->sim, &a->config, &error));
-    CHECK_EQ(GW_OK, gw_plan_sim_prepare(a->sim, spec, &op, &error));
-    if (op)
-        for (int r = 0; r < gw_plan_sim_ranks(a->sim); r++) gw_plan_sim_start(a->sim, op, r);
+    for (int i = 0; i < count; i++) alone_start(a, &specs[i]);
     while (gw_plan_sim_run_next(a->sim, &error)) continue;
     CHECK_STR("", error.text);
     CHECK_EQ(gw_plan_sim_ranks(a->sim), a->finished);
@@ -65,6 +71,8 @@ static inline void alone_run(alone *a, const gw_plan_sim_spec *spec) {
     gw_plan_sim_close(a->sim);
     a->sim = NULL;
 }
+
+static inline void alone_run(alone *a, const gw_plan_sim_spec *spec) { alone_run_teams(a, spec, 1); }
 
 static inline void alone_free(alone *a) { free(a->hosts); }
 

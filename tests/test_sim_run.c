@@ -341,9 +341,42 @@ static void an_oversubscribed_tree_is_full_speed_in_order(void) {
     alone_free(&flat);
 }
 
+/* Two lanes of three hosts, each around its own ring, share the hosts' links; the ranks of a host share no link. */
+static void teams_run_side_by_side(void) {
+    enum { HOSTS = 3, LOCALS = 2, COUNT = HOSTS * 65536 * 16 };
+    int each[HOSTS] = {0, 1, 2}, same[LOCALS] = {0, 0};
+    int ranks[] = {0, 2, 4, 1, 3, 5, /* hosts: */ 0, 1, 2, 3, 4, 5};
+    gw_plan_sim_team lanes[LOCALS], hosts[HOSTS];
+    gw_plan_sim_spec specs[HOSTS];
+    for (int folded = 0; folded < 2; folded++) {
+        alone a = alone_make("switch", HOSTS, LOCALS);
+        a.fabric.folded = folded;
+        for (int l = 0; l < LOCALS; l++) {
+            lanes[l] = (gw_plan_sim_team){{.world = HOSTS, .host_of = each}, ranks + l * HOSTS};
+            specs[l] = spec_of(&gw_plan_ring, GW_COLL_ALLREDUCE, COUNT, 1 << 30);
+            specs[l].team = &lanes[l];
+            CHECK(gw_plan_sim_folds(&specs[l], &a.config.topology));
+        }
+        alone_run_teams(&a, specs, LOCALS);
+        double turns = 2 * (HOSTS - 1), bytes = COUNT / HOSTS * 4.0;
+        CHECK(near((turns + 1) * ALPHA + turns * bytes * LOCALS * BETA, a.last, 1e-9));
+        CHECK(near(turns * bytes * LOCALS * (folded ? 1 : HOSTS), a.bytes, 1e-9));
+        for (int h = 0; h < HOSTS; h++) {
+            hosts[h] = (gw_plan_sim_team){{.world = LOCALS, .host_of = same}, ranks + HOSTS * LOCALS + h * LOCALS};
+            specs[h] = spec_of(&gw_plan_pairwise, GW_COLL_ALLTOALL, 1024, 1 << 30);
+            specs[h].team = &hosts[h];
+            CHECK(gw_plan_sim_folds(&specs[h], &a.config.topology));
+        }
+        alone_run_teams(&a, specs, folded ? 1 : HOSTS);
+        CHECK(near(1e-6 + 2 * 4096 / 1e10, a.last, 1e-9));
+        alone_free(&a);
+    }
+}
+
 TEST_MAIN(CASE(links_are_shared_fairly), CASE(a_token_bucket_passes_saved_bytes), CASE(no_rate_can_be_raised),
           CASE(flows_share_a_common_link), CASE(routes_have_their_length), CASE(a_wrong_topology_is_explained),
           CASE(an_oversubscribed_tree_is_full_speed_in_order), CASE(closed_form_of_even_plans),
           CASE(closed_form_of_the_tree), CASE(chunks_hide_latency), CASE(reducing_takes_time),
           CASE(one_host_stands_for_all), CASE(different_hosts_are_not_folded),
-          CASE(folding_uneven_parts_errs_by_an_element), CASE(a_host_local_collective_takes_memory_time))
+          CASE(folding_uneven_parts_errs_by_an_element), CASE(a_host_local_collective_takes_memory_time),
+          CASE(teams_run_side_by_side))

@@ -86,8 +86,11 @@ const gw_time_breakdown *gw_plan_sim_path(const gw_plan_sim *sim) { return &sim-
 uint64_t gw_plan_sim_messages(const gw_plan_sim *sim) { return sim->messages; }
 double gw_plan_sim_bytes(const gw_plan_sim *sim) { return sim->bytes; }
 
-bool gw_plan_sim_folds(const gw_plan_sim_spec *spec, const gw_topology *t) {
+/* A team inside a host is one of as many alike. */
+bool gw_plan_sim_folds(const gw_plan_sim_spec *spec, const gw_topology *all) {
+    const gw_topology *t = spec->team ? &spec->team->topology : all;
     int hosts = gw_topology_hosts(t), locals = t->world / hosts;
+    if (spec->team && hosts == 1) return true;
     if (hosts == 1 || locals * hosts != t->world || spec->root >= 0) return false;
     for (int rank = 0; rank < t->world; rank++)
         if (gw_topology_host(t, rank) != rank / locals) return false;
@@ -96,11 +99,24 @@ bool gw_plan_sim_folds(const gw_plan_sim_spec *spec, const gw_topology *t) {
 
 /* Preparation. */
 
-static gw_status make_plan(const gw_plan_sim *sim, const gw_plan_sim_spec *spec, int rank, gw_plan *plan,
+static const gw_topology *topology_of(const gw_plan_sim *sim, const gw_plan_sim_spec *spec) {
+    return spec->team ? &spec->team->topology : &sim->config.topology;
+}
+
+static int rank_of(const gw_plan_sim_spec *spec, int member) { return spec->team ? spec->team->ranks[member] : member; }
+
+/* Members whose rank is simulated: in a folded run those on the first host, which come first. */
+static int count_members(const gw_plan_sim *sim, const gw_plan_sim_spec *spec) {
+    int count = 0, world = topology_of(sim, spec)->world;
+    while (count < world && rank_of(spec, count) < sim->ranks) count++;
+    return count;
+}
+
+static gw_status make_plan(const gw_plan_sim *sim, const gw_plan_sim_spec *spec, int member, gw_plan *plan,
                            gw_error *error) {
     gw_plan_request request = {.collective = spec->collective,
-                               .topology = sim->config.topology,
-                               .rank = rank,
+                               .topology = *topology_of(sim, spec),
+                               .rank = member,
                                .count = spec->count,
                                .root = spec->root,
                                .pipeline = GW_PIPELINE,
@@ -136,10 +152,10 @@ static gw_status fill_part(gw_plan_sim *sim, part *p, gw_stream *streams, gw_err
         gw_plan_stream(&p->plan, s, &streams[s]);
         *l = (sim_stream){.of = p, .index = s, .steps = streams[s].actions, .flow = (uint8_t)streams[s].kind};
         p->left += l->steps;
-        if (l->flow == GW_STREAM_LOCAL && sim->config.topology.coll) p->coll_left += count_coll_steps(p, l);
+        if (l->flow == GW_STREAM_LOCAL && p->plan.request.topology.coll) p->coll_left += count_coll_steps(p, l);
         if (l->flow == GW_STREAM_RECV) l->large_to = find_last_large(p, l);
         if (!l->steps || (l->flow != GW_STREAM_SEND && !l->large_to)) continue;
-        l->connection = gw_plan_sim_connect(sim, p->rank, streams[s].peer, error);
+        l->connection = gw_plan_sim_connect(sim, p->rank, rank_of(&p->op->spec, streams[s].peer), error);
         if (!l->connection) return GW_MEMORY;
     }
     p->has_coll = p->coll_left > 0;
@@ -169,14 +185,14 @@ static bool tie(sim_stream *receiver, sim_stream *sender) {
     return true;
 }
 
-static bool match_all(gw_plan_sim *sim, gw_plan_sim_op *op, const gw_stream *streams, end *table, size_t room) {
+static bool match_all(gw_plan_sim_op *op, const gw_stream *streams, end *table, size_t room) {
     for (int turn = 0; turn < 2; turn++) {
         const gw_stream *stream = streams;
-        for (int rank = 0; rank < sim->ranks; rank++) {
-            part *p = &op->parts[rank];
+        for (int member = 0; member < op->members; member++) {
+            part *p = &op->parts[member];
             for (uint32_t s = 0; s < p->plan.streams; s++, stream++) {
                 if (!stream->actions || stream->kind != (turn ? GW_STREAM_RECV : GW_STREAM_SEND)) continue;
-                int from = turn ? stream->peer : rank, to = turn ? rank : stream->peer;
+                int from = turn ? stream->peer : member, to = turn ? member : stream->peer;
                 end *at = end_of(table, room, from, to, stream->channel);
                 if (turn && !tie(&p->streams[s], at->sender)) return false;
                 if (!turn) *at = (end){from, to, stream->channel, &p->streams[s]};
@@ -188,23 +204,23 @@ static bool match_all(gw_plan_sim *sim, gw_plan_sim_op *op, const gw_stream *str
 
 /* In a folded run, a stream of this host replaces the real sender's stream. It has the same index and the same local
  * rank as the real one. */
-static bool match_folded(gw_plan_sim *sim, gw_plan_sim_op *op, int rank, uint32_t index, const gw_stream *in) {
+static bool match_folded(gw_plan_sim *sim, gw_plan_sim_op *op, int member, uint32_t index, const gw_stream *in) {
     gw_plan plan;
     if (make_plan(sim, &op->spec, in->peer, &plan, NULL)) return false;
     for (uint32_t s = 0; s < plan.streams; s++) {
         gw_stream out;
         gw_plan_stream(&plan, s, &out);
-        if (out.kind != GW_STREAM_SEND || out.peer != rank || out.channel != in->channel || !out.actions) continue;
-        part *p = &op->parts[in->peer % sim->ranks];
-        return s < p->plan.streams && tie(&op->parts[rank].streams[index], &p->streams[s]);
+        if (out.kind != GW_STREAM_SEND || out.peer != member || out.channel != in->channel || !out.actions) continue;
+        part *p = &op->parts[in->peer % op->members];
+        return s < p->plan.streams && tie(&op->parts[member].streams[index], &p->streams[s]);
     }
     return false;
 }
 
 static bool match_fold(gw_plan_sim *sim, gw_plan_sim_op *op, const gw_stream *stream) {
-    for (int rank = 0; rank < sim->ranks; rank++)
-        for (uint32_t s = 0; s < op->parts[rank].plan.streams; s++, stream++)
-            if (stream->kind == GW_STREAM_RECV && stream->actions && !match_folded(sim, op, rank, s, stream))
+    for (int member = 0; member < op->members; member++)
+        for (uint32_t s = 0; s < op->parts[member].plan.streams; s++, stream++)
+            if (stream->kind == GW_STREAM_RECV && stream->actions && !match_folded(sim, op, member, s, stream))
                 return false;
     return true;
 }
@@ -218,8 +234,8 @@ static gw_status match(gw_plan_sim *sim, gw_plan_sim_op *op, const gw_stream *st
         size_t room = 16;
         while (room < 2 * stream_count) room *= 2;
         end *table = calloc(room, sizeof *table);
-        if (!table) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", sim->ranks);
-        matched = match_all(sim, op, streams, table, room);
+        if (!table) return gw_fail(error, GW_MEMORY, "out of memory for %d ranks", op->members);
+        matched = match_all(op, streams, table, room);
         free(table);
     }
     if (matched) return GW_OK;
@@ -230,18 +246,18 @@ static gw_status match(gw_plan_sim *sim, gw_plan_sim_op *op, const gw_stream *st
 static gw_status lay_out(gw_plan_sim *sim, gw_plan_sim_op *op, gw_error *error) {
     size_t stream_count = 0;
     gw_status status = GW_OK;
-    for (int rank = 0; rank < sim->ranks && !status; rank++) {
-        op->parts[rank] = (part){.op = op, .rank = rank};
-        status = make_plan(sim, &op->spec, rank, &op->parts[rank].plan, error);
-        stream_count += op->parts[rank].plan.streams;
+    for (int member = 0; member < op->members && !status; member++) {
+        op->parts[member] = (part){.op = op, .rank = rank_of(&op->spec, member)};
+        status = make_plan(sim, &op->spec, member, &op->parts[member].plan, error);
+        stream_count += op->parts[member].plan.streams;
     }
     if (status) return status;
     op->streams = calloc(stream_count + 1, sizeof *op->streams);
     gw_stream *streams = calloc(stream_count + 1, sizeof *streams), *at = streams;
     if (!op->streams || !streams) status = gw_fail(error, GW_MEMORY, "out of memory for %zu streams", stream_count);
     sim_stream *next = op->streams;
-    for (int rank = 0; rank < sim->ranks && !status; rank++) {
-        part *p = &op->parts[rank];
+    for (int member = 0; member < op->members && !status; member++) {
+        part *p = &op->parts[member];
         p->streams = next;
         status = fill_part(sim, p, at, error);
         next += p->plan.streams;
@@ -253,16 +269,17 @@ static gw_status lay_out(gw_plan_sim *sim, gw_plan_sim_op *op, gw_error *error) 
 }
 
 gw_status gw_plan_sim_prepare(gw_plan_sim *sim, const gw_plan_sim_spec *spec, gw_plan_sim_op **out, gw_error *error) {
+    int members = count_members(sim, spec);
     gw_plan_sim_op *op = calloc(1, sizeof *op);
-    part *parts = calloc((size_t)sim->ranks, sizeof *parts);
-    gw_status status = op && parts ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %d ranks", sim->ranks);
+    part *parts = calloc((size_t)members, sizeof *parts);
+    gw_status status = op && parts ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %d ranks", members);
     if (!status) {
         op->spec = *spec;
-        size_t world = (size_t)sim->config.topology.world;
+        size_t world = (size_t)topology_of(sim, spec)->world;
         bool dealt = spec->collective == GW_COLL_ALLREDUCE; /* count covers all parts */
         if (sim->config.fabric->folded && dealt && spec->count < world) op->spec.count = world;
         op->parts = parts;
-        op->unfinished = sim->ranks;
+        op->members = op->unfinished = members;
         status = lay_out(sim, op, error);
     }
     if (status) {
@@ -278,9 +295,9 @@ gw_status gw_plan_sim_prepare(gw_plan_sim *sim, const gw_plan_sim_spec *spec, gw
     return GW_OK;
 }
 
-void gw_plan_sim_start(gw_plan_sim *sim, gw_plan_sim_op *op, int rank) {
-    part *p = &op->parts[rank];
-    rank_state *state = &sim->rank[rank];
+void gw_plan_sim_start(gw_plan_sim *sim, gw_plan_sim_op *op, int member) {
+    part *p = &op->parts[member];
+    rank_state *state = &sim->rank[p->rank];
     p->started = true;
     if (p->has_coll) {
         if (state->coll_last) state->coll_last->next = p;
@@ -315,11 +332,14 @@ void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double second
     gw_event_set(&sim->events, &timer->event, sim->events.now + seconds);
 }
 
-void gw_plan_sim_busy(gw_plan_sim *sim, int rank, gw_plan_sim_timer *timer, double seconds, gw_time_part kind) {
+double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds) {
     rank_state *state = &sim->rank[rank];
     double now = sim->events.now, begin = state->busy_until > now ? state->busy_until : now;
-    state->busy_until = begin + seconds;
-    gw_plan_sim_after(sim, timer, state->busy_until - now, kind);
+    return state->busy_until = begin + seconds;
+}
+
+void gw_plan_sim_busy(gw_plan_sim *sim, int rank, gw_plan_sim_timer *timer, double seconds, gw_time_part kind) {
+    gw_plan_sim_after(sim, timer, gw_plan_sim_occupy(sim, rank, seconds) - sim->events.now, kind);
 }
 
 bool gw_plan_sim_run_next(gw_plan_sim *sim, gw_error *error) {

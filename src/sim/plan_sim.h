@@ -20,14 +20,22 @@
 
 typedef struct gw_plan_sim gw_plan_sim;
 
-/* One collective of all ranks. */
+/* Some ranks of the run, which run a collective among themselves. The members of a host stand together, in the order of
+ * hosts. */
+typedef struct gw_plan_sim_team {
+    gw_topology topology; /* of the members; host_of outlives the team */
+    const int *ranks;     /* of the members */
+} gw_plan_sim_team;
+
+/* One collective. */
 typedef struct gw_plan_sim_spec {
+    const gw_plan_sim_team *team; /* outlives the operation; NULL: all ranks */
     gw_collective collective;
     const gw_plan_builder *builder;
     size_t count;       /* as in gw_plan_request */
     size_t unit_bytes;  /* of an element, also in partial sums */
     size_t chunk_bytes; /* 0: the engine's default */
-    int root;           /* -1: none */
+    int root;           /* member; -1: none */
     uint8_t urgency;    /* its messages overtake less urgent ones of their connection, except the first ahead_bytes */
     bool announced;     /* receives are posted when the header arrives, as in engine/active_message.c */
     int tag;            /* the caller's, passed to done */
@@ -61,10 +69,10 @@ const gw_time_breakdown *gw_plan_sim_path(const gw_plan_sim *sim); /* critical p
 uint64_t gw_plan_sim_messages(const gw_plan_sim *sim);
 double gw_plan_sim_bytes(const gw_plan_sim *sim); /* sent so far, between hosts and within */
 
-/* Prepares an operation for all ranks. It is freed when all of them have completed it. */
+/* Prepares an operation for all members of its team. It is freed when all of them have completed it. */
 gw_status gw_plan_sim_prepare(gw_plan_sim *sim, const gw_plan_sim_spec *spec, gw_plan_sim_op **op, gw_error *error);
-/* A rank starts its part; each rank once. */
-void gw_plan_sim_start(gw_plan_sim *sim, gw_plan_sim_op *op, int rank);
+/* A member starts its part; each one once. */
+void gw_plan_sim_start(gw_plan_sim *sim, gw_plan_sim_op *op, int member);
 
 /* Sends a message outside any collective, over the same connection. In a folded run, `to` may be on another host. */
 gw_status gw_plan_sim_send_message(gw_plan_sim *sim, int from, int to, double bytes, int tag, gw_error *error);
@@ -79,7 +87,9 @@ typedef struct gw_plan_sim_timer {
 
 void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double seconds, gw_time_part kind);
 
-/* The same for work of the rank, which queues with its reductions and copies. */
+/* A rank works for so long, which queues with its reductions and copies. Returns when that ends. */
+double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds);
+/* The same, with a timer at its end. */
 void gw_plan_sim_busy(gw_plan_sim *sim, int rank, gw_plan_sim_timer *timer, double seconds, gw_time_part kind);
 
 /* Runs all events of the next point in time. False: none is left, or memory ran out (*error). */

@@ -45,7 +45,7 @@ struct part {
     gw_plan_sim_op *op;
     gw_plan plan;
     sim_stream *streams;
-    int rank;
+    int rank;           /* of the run */
     uint64_t left;      /* steps of all streams */
     uint64_t coll_left; /* host-local collectives not yet begun */
     bool started, has_coll;
@@ -55,9 +55,10 @@ struct part {
 struct gw_plan_sim_op {
     gw_plan_sim_op *next, *previous;
     gw_plan_sim_spec spec;
-    part *parts;
+    part *parts; /* of the simulated members */
+    int members; /* simulated */
     sim_stream *streams;
-    int unfinished; /* ranks that have not completed it, plus grants in flight */
+    int unfinished; /* members that have not completed it, plus grants in flight */
 };
 
 typedef struct message {

@@ -169,7 +169,7 @@ static void local(gw_plan_sim *sim, sim_stream *l) {
         }
         l->acted++;
         /* Plans run in place here, so copies cost nothing. */
-        size_t operands = step.kind == GW_ACTION_FOLD ? (size_t)sim->config.topology.world - 1 : 0;
+        size_t operands = step.kind == GW_ACTION_FOLD ? (size_t)l->of->plan.request.topology.world - 1 : 0;
         do_work(sim, l, (double)(step.dst.count * unit * operands));
     }
 }
