@@ -58,7 +58,7 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
     refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
                                 "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
-                                "compute, at_once, error)");
+                                "multiply, compute, at_once, error)");
     refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
                                             "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",

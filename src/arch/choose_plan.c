@@ -6,6 +6,7 @@
 #include "arch/cost.h"
 
 #define CANDIDATES_MAX 32
+#define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
 /* Plans of lower preference congest less; a later one must be 3 % faster to be chosen. */
 #define WORTH 0.97
 
@@ -78,6 +79,11 @@ const gw_plan_builder *gw_arch_choose(const char *arch, const gw_plan_request *r
     if (!supports(builder, request)) builder = builder->fallback;
     if (!builder || !supports(builder, request)) return automatic(request, element_bytes);
     return or_small(builder, request, element_bytes);
+}
+
+const gw_plan_builder *gw_arch_choose_varying(const char *arch, size_t room) {
+    if (strcmp(arch, "direct") == 0) return &gw_plan_pairwise;
+    return strcmp(arch, "ring") == 0 || room > RING_BYTES_MIN ? &gw_plan_ring : &gw_plan_pairwise;
 }
 
 int gw_arch_ranges(gw_collective collective, const gw_topology *topology, gw_arch_range ranges[GW_ARCH_RANGES_MAX]) {

@@ -11,6 +11,10 @@
  * name. */
 const gw_plan_builder *gw_arch_choose(const char *arch, const gw_plan_request *request, size_t element_bytes);
 
+/* The builder for an all-gather of parts that vary in length, of up to room bytes each: around a ring, or straight to
+ * each member. An architecture that has neither takes what is faster for the size. */
+const gw_plan_builder *gw_arch_choose_varying(const char *arch, size_t room);
+
 /* A plan that "auto" takes, up to a size. */
 typedef struct gw_arch_range {
     const gw_plan_builder *builder;

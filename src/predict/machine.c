@@ -22,8 +22,9 @@ static const struct {
     {"burst", offsetof(gw_machine, burst), false},     {"queue", offsetof(gw_machine, queue), false},
     {"ahead", offsetof(gw_machine, ahead), false},     {"message", offsetof(gw_machine, message), false},
     {"memory", offsetof(gw_machine, memory), true},    {"memory_latency", offsetof(gw_machine, memory_latency), false},
-    {"reduce", offsetof(gw_machine, reduce), true},    {"compute", offsetof(gw_machine, compute), true},
-    {"at_once", offsetof(gw_machine, at_once), false}, {"error", offsetof(gw_machine, error), false},
+    {"reduce", offsetof(gw_machine, reduce), true},    {"multiply", offsetof(gw_machine, multiply), true},
+    {"compute", offsetof(gw_machine, compute), true},  {"at_once", offsetof(gw_machine, at_once), false},
+    {"error", offsetof(gw_machine, error), false},
 };
 
 #define FIGURES (sizeof figures / sizeof figures[0])
@@ -32,7 +33,8 @@ static double *figure(gw_machine *m, size_t i) { return (double *)(void *)((char
 
 gw_machine gw_machine_default(void) {
     gw_machine m = {
-        .latency = 50e-6, .rate = 10e9 / 8, .memory = 10e9, .memory_latency = 1e-6, .reduce = 5e9, .compute = 1};
+        .latency = 50e-6, .rate = 10e9 / 8, .memory = 10e9, .memory_latency = 1e-6, .reduce = 5e9, .multiply = 9e9,
+        .compute = 1};
     for (const gw_codec *const *c = gw_codecs; *c; c++)
         if ((*c)->encode_rate > 0) gw_machine_set_codec(&m, (*c)->technique.name, (*c)->encode_rate, (*c)->decode_rate);
     return m;

@@ -11,6 +11,7 @@
  *     memory 1e+10
  *     memory_latency 1e-06
  *     reduce 5e+09
+ *     multiply 9e+09
  *     compute 1
  *     at_once 0
  *     arch tree 6.1e-05 9.8e+08
@@ -28,6 +29,7 @@
  * message: additional seconds per message.
  * memory, memory_latency: bytes per second that all ranks of a host read and write together, and their latency.
  * reduce: bytes per second that a rank adds.
+ * multiply: products per second that a rank adds up where factors become a gradient (arch=sfb).
  * compute: factor on the profile's times (ranks that share cores compute more slowly).
  * at_once: buckets in flight at the same time; 0: as many as the schedule starts, as in gradwire; 1: one after the
  *     other, as in libraries that run collectives in one queue.
@@ -63,7 +65,7 @@ typedef struct gw_machine {
     double latency, rate, burst, queue, ahead;
     double message;
     double memory, memory_latency;
-    double reduce;
+    double reduce, multiply;
     double compute;
     double at_once; /* a whole number */
     double error;   /* 0: not fitted */

@@ -8,6 +8,7 @@
 #include "arch/choose_plan.h"
 #include "engine/engine.h"
 #include "predict/step_model.h"
+#include "strategy/combine.h"
 
 /* A link is slow if its rate is below, or its latency above, this many times the median; smaller differences are noise
  * of the measurement. */
@@ -19,9 +20,11 @@ typedef struct assembly {
     gw_fabric fabric;
     gw_topology topology;
     int *host_of;
+    gw_team_model teams;
     gw_dispatch_model dispatch_model;
     gw_dispatch_tensors tensors;
-    gw_schedule *schedule;
+    gw_schedule **schedules; /* rank 0's, with servers those of all ranks */
+    int schedule_count;
     gw_dispatch *dispatches;
     double *forward_us, *backward_us;
     gw_fabric_pair slow[GW_MACHINE_LINKS_MAX];
@@ -63,7 +66,7 @@ static gw_status set_network(assembly *s, gw_error *error) {
     s->run = (gw_plan_sim_config){.topology = s->topology, .fabric = &s->fabric, .reduce_rate = c->machine->reduce,
                              .message_seconds = c->machine->message,
                              .queue_bytes = c->machine->queue, .ahead_bytes = c->machine->ahead};
-    return GW_OK;
+    return gw_team_model_open(&s->teams, &s->topology, error);
 }
 
 /* Facts for scheduling policies, derived from two all-reduces as the reducer measures them (reducer/step_timing.c). */
@@ -144,50 +147,70 @@ static gw_status set_schedule(assembly *s, gw_error *error) {
     const gw_policy *policy = gw_policy_of(setting->technique);
     gw_schedule_settings settings = policy->settings(setting->values);
     settings.one_queue = s->config->machine->at_once == 1;
-    gw_status status = gw_schedule_open(&s->schedule, policy, &settings, s->tensors.what, s->tensors.count, error);
+    int count = s->dispatch_model.servers ? s->config->ranks : 1;
+    s->schedules = calloc((size_t)count, sizeof(gw_schedule *));
+    gw_status status = s->schedules ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %d schedules", count);
+    for (; !status && s->schedule_count < count; s->schedule_count += !status)
+        status = gw_schedule_open(&s->schedules[s->schedule_count], policy, &settings, s->tensors.what,
+                                  s->tensors.count, error);
     if (status || !settings.measured || s->config->ranks == 1) return status;
     gw_schedule_facts facts;
     status = gather_facts(s, &facts, error);
-    if (!status) gw_schedule_cut(s->schedule, &settings, &facts);
+    for (int i = 0; i < count && !status; i++) gw_schedule_cut(s->schedules[i], &settings, &facts);
     return status;
+}
+
+static bool stage_folds(const assembly *s, const gw_dispatch_stage *stage) {
+    for (int k = 0; k < stage->count; k++) {
+        int index, member;
+        gw_plan_sim_spec spec = stage->specs[k];
+        if (stage->team == GW_TEAM_HOST || stage->team == GW_TEAM_LANE)
+            spec.team = gw_team_model_of(&s->teams, stage->team, 0, &index, &member);
+        if (!gw_plan_sim_folds(&spec, &s->topology)) return false;
+    }
+    return true;
 }
 
 static bool all_fold(const assembly *s) {
     if (s->config->unfolded || s->fabric.spec.kind != GW_FABRIC_SWITCH || s->fabric.pair_count) return false;
-    if (gw_strategy_is(s->config->strategy, GW_AXIS_ARCH, "ps")) return false; /* servers are not like workers */
-    for (int p = 0; p < gw_schedule_buckets(s->schedule); p++)
+    if (s->dispatch_model.servers) return false; /* servers are not like workers */
+    for (int p = 0; p < gw_schedule_buckets(s->schedules[0]); p++)
         for (int i = 0; i < s->dispatches[p].count; i++)
-            for (int k = 0; k < s->dispatches[p].stages[i].count; k++)
-                if (!gw_plan_sim_folds(&s->dispatches[p].stages[i].specs[k], &s->topology)) return false;
-    return true;
+            if (!stage_folds(s, &s->dispatches[p].stages[i])) return false;
+    return s->teams.hosts > 1;
 }
 
 static gw_status set_dispatches(assembly *s, gw_error *error) {
-    int buckets = gw_schedule_buckets(s->schedule);
+    int buckets = gw_schedule_buckets(s->schedules[0]);
     s->dispatches = calloc((size_t)buckets + 1, sizeof *s->dispatches);
     if (!s->dispatches) return gw_fail(error, GW_MEMORY, "out of memory for %d buckets", buckets);
-    gw_status status = gw_dispatch_model_plan(&s->dispatch_model, &s->tensors, s->schedule, s->dispatches, error);
+    gw_status status = gw_dispatch_model_plan(&s->dispatch_model, &s->tensors, s->schedules[0], s->dispatches, error);
     if (!status) s->fabric.folded = all_fold(s);
     return status;
 }
 
 static gw_status set_up(assembly *s, gw_error *error) {
     const gw_predict_config *c = s->config;
-    gw_status status = set_network(s, error);
-    gw_strategy_facts facts = {.hosts = c->ranks / c->per_host}; /* checked like a real job of this size */
-    if (!status) status = gw_strategy_check(c->strategy, &facts, error);
-    if (!status) status = gw_dispatch_model_make(&s->dispatch_model, c->strategy, c->machine, s->topology, error);
-    if (!status)
-        status = gw_dispatch_tensors_make(&s->tensors, c->profile, !s->dispatch_model.setup.codec->identity, error);
+    gw_strategy_facts job = {.hosts = c->ranks / c->per_host}; /* checked like a real job of this size */
+    gw_reducer_facts facts = {.world = c->ranks, .updates = true};
+    gw_status status = gw_strategy_check(c->strategy, &job, error);
+    if (!status) status = gw_strategy_check_step(c->strategy, &facts, error);
+    if (!status && gw_strategy_is(c->strategy, GW_AXIS_ARCH, "mpi"))
+        status = gw_fail(error, GW_UNSUPPORTED, "arch=mpi is not predicted: how MPI's all-reduce works is not known");
+    if (!status) status = set_network(s, error);
+    if (!status) status = gw_dispatch_model_make(&s->dispatch_model, c->strategy, c->machine, &s->teams, error);
+    if (!status) status = gw_dispatch_tensors_make(&s->tensors, &s->dispatch_model, c->profile, error);
     if (!status) status = set_schedule(s, error);
     return status ? status : set_dispatches(s, error);
 }
 
 static void take_down(assembly *s) {
-    for (int p = 0; s->dispatches && p < gw_schedule_buckets(s->schedule); p++) gw_dispatch_free(&s->dispatches[p]);
+    for (int p = 0; s->dispatches && p < gw_schedule_buckets(s->schedules[0]); p++) gw_dispatch_free(&s->dispatches[p]);
     free(s->dispatches);
-    gw_schedule_close(s->schedule);
+    for (int i = 0; i < s->schedule_count; i++) gw_schedule_close(s->schedules[i]);
+    free(s->schedules);
     gw_dispatch_tensors_free(&s->tensors);
+    gw_team_model_close(&s->teams);
     free(s->backward_us);
     free(s->forward_us);
     free(s->host_of);
@@ -205,18 +228,27 @@ static int cycle_of(const gw_sync *sync, const double *values) {
     return 1;
 }
 
+/* So many steps that workers are as far apart as the rule lets them, and as many again. */
+static int warm_steps(const gw_sync *sync, const double *values) {
+    enum { APART_MAX = 16 };
+    if (!sync->rule) return 2 * cycle_of(sync, values);
+    gw_sync_rule rule = sync->rule(values);
+    return 4 + (rule.at_once && rule.staleness < APART_MAX ? (int)rule.staleness : 0);
+}
+
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
     const gw_setting *sync = &config->strategy->axes[GW_AXIS_SYNC];
     assembly s = {.config = config};
     gw_status status = set_up(&s, error);
     gw_step_model_result result;
     if (!status) {
-        int cycle = cycle_of(gw_sync_of(sync->technique), sync->values);
-        gw_step_model_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedule = s.schedule,
+        int warm = warm_steps(gw_sync_of(sync->technique), sync->values);
+        gw_step_model_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedules = s.schedules,
+                                 .servers = s.dispatch_model.servers > 0, .teams = &s.teams,
                                  .dispatches = s.dispatches, .sync = gw_sync_of(sync->technique),
                                  .sync_values = sync->values, .compute = config->machine->compute,
                                  .at_once = (int)config->machine->at_once, .run = s.run,
-                                 .warm = 2 * cycle, .steps = 4 * cycle, .progress = config->progress,
+                                 .warm = warm, .steps = 2 * warm, .progress = config->progress,
                                  .ctx = config->ctx};
         status = gw_step_model_run(&steps, &result, error);
     }
@@ -226,7 +258,7 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
                                       .exposed_seconds = fmax(result.step_seconds - compute, 0),
                                       .efficiency = compute / result.step_seconds, .bytes = result.bytes,
                                       .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
-                                      .buckets = gw_schedule_buckets(s.schedule), .simulated = result.simulated,
+                                      .buckets = gw_schedule_buckets(s.schedules[0]), .simulated = result.simulated,
                                       .samples_per_second =
                                           config->ranks * config->profile->batch / result.step_seconds};
     }

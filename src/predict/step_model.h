@@ -3,7 +3,7 @@
  *
  * Rank 0's schedule decides for all; every rank starts the buckets in that order, each as soon as it has the gradients.
  * If the policy reorders, rank 0 sends the order in messages, which queue behind those of gradients as in
- * production. */
+ * production. With servers every rank follows its own schedule. */
 #ifndef GW_PREDICT_STEP_MODEL_H
 #define GW_PREDICT_STEP_MODEL_H
 
@@ -16,8 +16,11 @@
 typedef struct gw_step_model_config {
     const gw_profile *profile;
     const gw_dispatch_tensors *tensors;
-    gw_schedule *schedule;         /* borrowed and changed by gw_step_model_run; initially no bucket is ready */
+    gw_schedule *const *schedules; /* rank 0's; with servers one of each rank. Borrowed, and changed by
+                                      gw_step_model_run; initially no bucket is ready */
+    bool servers;
     const gw_dispatch *dispatches; /* of each bucket */
+    const gw_team_model *teams;
     const gw_sync *sync;
     const double *sync_values;
     double compute;         /* factor on the profile's times */
@@ -30,7 +33,8 @@ typedef struct gw_step_model_config {
 } gw_step_model_config;
 
 typedef struct gw_step_model_result {
-    double step_seconds;    /* between ends of backward passes, mean of the measured steps */
+    double step_seconds;    /* between ends of backward passes, mean of the measured steps; with servers, whose
+                               workers may be of different speed, also over the workers */
     gw_time_breakdown path; /* critical path of such a step */
     double bytes;           /* sent by one rank in a step, mean over ranks and steps */
     double messages;        /* the same */

@@ -14,8 +14,6 @@
 #include "arch/choose_plan.h"
 #include "engine/engine_trace.h"
 
-#define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
-
 /* The worker's pass: what one owner has of all parts, or the whole lane (owner -1). */
 static gw_status encode_for(gw_coded_exchange *x, int owner, uint8_t *piece, uint64_t *length, gw_error *error) {
     uint8_t *at = piece;
@@ -39,14 +37,6 @@ static const float *whole_gradient(const gw_coded_exchange *x, int i) {
 
 /* Operations. */
 
-/* Messages of varying length go around a ring, or straight to each member. An architecture that has neither takes what
- * is faster for the size. */
-static const gw_plan_builder *varying_builder(const gw_coded_exchange *x, gw_collective what) {
-    if (what == GW_COLL_ALLTOALL || strcmp(x->arch, "direct") == 0) return &gw_plan_pairwise;
-    if (strcmp(x->arch, "ring") == 0) return &gw_plan_ring;
-    return x->room > RING_BYTES_MIN ? &gw_plan_ring : &gw_plan_pairwise;
-}
-
 /* The architecture's plan for a reduction of payloads. */
 static const gw_plan_builder *reducing_builder(const gw_coded_exchange *x, const gw_op_spec *spec, size_t unit) {
     gw_plan_request request = {.collective = spec->collective, .topology = *gw_team_topology(x->team), .rank = x->rank,
@@ -57,7 +47,9 @@ static const gw_plan_builder *reducing_builder(const gw_coded_exchange *x, const
 
 static gw_status start_varying(gw_coded_exchange *x, gw_collective what, const void *in, void *out, gw_time now,
                                gw_error *error) {
-    gw_op_spec spec = {.collective = what, .builder = varying_builder(x, what), .in = in, .out = out,
+    const gw_plan_builder *builder =
+        what == GW_COLL_ALLTOALL ? &gw_plan_pairwise : gw_arch_choose_varying(x->arch, x->room);
+    gw_op_spec spec = {.collective = what, .builder = builder, .in = in, .out = out,
                        .count = x->room, .dtype = GW_U8, .root = -1, .unit_bytes = 1, .label = x->label,
                        .urgency = x->urgency,
                        .out_lengths = x->in_lengths,

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/choose_plan.h"
 #include "arch/sfb.h"
 #include "reducer/step_engine_internal.h"
-
-#define RING_BYTES_MIN (64 * 1024) /* below, one round of messages is cheaper than p-1 */
 
 struct gw_factors {
     gw_core *core;
@@ -75,7 +74,7 @@ gw_status gw_factors_start(gw_factors *f, uint32_t label, gw_time now, gw_error 
     for (int r = 0; r < gw_team_size(f->team); r++) f->lengths[r] = 0;
     f->lengths[gw_team_rank(f->team)] = f->own_bytes;
     gw_op_spec spec = {.collective = GW_COLL_ALLGATHER, .in = f->own, .out = f->all, .count = f->room, .dtype = GW_U8,
-                       .builder = f->room > RING_BYTES_MIN ? &gw_plan_ring : &gw_plan_pairwise, .root = -1,
+                       .builder = gw_arch_choose_varying("sfb", f->room), .root = -1,
                        .unit_bytes = 1, .out_lengths = f->lengths, .label = label};
     return gw_core_start(f->core, &f->op, f->team, &spec, now, error);
 }
