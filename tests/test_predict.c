@@ -152,6 +152,67 @@ static void servers_cost_what_they_say(void) {
     CHECK(ask(&s, "arch=ps:servers=2 schedule=p3 sync=ssp").step_seconds > p.step_seconds);
 }
 
+/* The worker beside the server waits for nobody, the other one for its push and the answer; a step is their mean. With
+ * a staleness the first is held back: both are as fast as the slower one. Without the slowest, a round waits for one.
+ */
+static void servers_wait_by_their_rule(void) {
+    scene s;
+    double slow = 3e-3 + 2 * (ALPHA + 51200 * BETA);
+    set(&s, 2, 1, (uint64_t[]){51200});
+    CHECK(near((3e-3 + slow) / 2, ask(&s, "arch=ps schedule=fifo sync=asp").step_seconds, 1e-6));
+    CHECK(near(slow, ask(&s, "arch=ps schedule=fifo sync=ssp:staleness=0").step_seconds, 1e-6));
+    CHECK(near(slow, ask(&s, "arch=ps schedule=fifo sync=ssp:staleness=3").step_seconds, 0.03));
+    CHECK(near((3e-3 + slow) / 2, ask(&s, "arch=ps schedule=fifo sync=backup").step_seconds, 1e-6));
+}
+
+/* A push and an answer of payloads; the server decodes two pushes and encodes once, a worker the other way round. */
+static void servers_send_payloads(void) {
+    scene s;
+    set(&s, 2, 1, (uint64_t[]){1 << 20});
+    gw_codec_speed speed = gw_machine_codec(&s.machine, "int8");
+    double n = 1 << 20, payload = 4 + n / 4 * (1 + 4.0 / 512), alone = 3 * n / speed.decode + 2 * n / speed.encode;
+    gw_prediction p = ask(&s, "arch=ps compress=int8 schedule=fifo");
+    CHECK(near(payload, p.bytes, 1e-3));
+    CHECK(near(3e-3 + 2 * (2 * ALPHA + payload * BETA) + alone, p.step_seconds, 0.03));
+}
+
+/* Hosts of two: each host sends the coded half of what it has, both ways, and its ranks the rest inside the host. */
+static void hosts_combine_before_they_encode(void) {
+    scene s;
+    set(&s, 4, 1, (uint64_t[]){1 << 22});
+    s.per_host = 2;
+    double n = 1 << 22, inside = 2 * n / 2; /* of a rank: a half to its peer, and a half of the result */
+    gw_prediction p = ask(&s, "arch=hierarchical compress=int8 schedule=fifo");
+    CHECK(p.folded);
+    CHECK(near(inside + n / 2 / 4 * (1 + 4.0 / 512), p.bytes, 0.01));
+    double flat = ask(&s, "arch=ring compress=int8 schedule=fifo").step_seconds;
+    CHECK(p.step_seconds < flat);
+    CHECK(near(inside + 2 * n / 2 / 2, ask(&s, "arch=hierarchical schedule=dear").bytes, 0.01));
+}
+
+static void slices_are_cut_at_codec_blocks(void) {
+    scene s;
+    set(&s, 4, 2, (uint64_t[]){40000, 1 << 24});
+    int dense = ask(&s, "arch=ring schedule=p3").buckets,
+        coded = ask(&s, "arch=ring compress=int8 schedule=p3").buckets;
+    CHECK(dense > 80);
+    CHECK(coded >= dense && coded <= dense + 2);
+}
+
+/* An all-gather around a ring of four, and the products of all. */
+static void factors_are_gathered_and_multiplied(void) {
+    scene s;
+    set(&s, 4, 1, (uint64_t[]){2000 * 1000 * 4});
+    s.layers[0].rows = 2000;
+    strcpy(s.layers[0].kind, "Linear");
+    double factors = 10 * 3000 * 4, products = 4 * 10 * 2e6 / s.machine.multiply;
+    gw_prediction p = ask(&s, "arch=sfb schedule=fifo");
+    CHECK(near(3 * factors, p.bytes, 1e-9));
+    CHECK(near(3e-3 + 4 * ALPHA + 3 * factors * BETA + products, p.step_seconds, 1e-6));
+    s.profile.batch = 1000; /* the matrix is smaller */
+    CHECK(near(1.5 * 8e6, ask(&s, "arch=sfb schedule=fifo").bytes, 1e-3));
+}
+
 static void codecs_send_less(void) {
     scene s;
     set(&s, 4, 1, (uint64_t[]){1 << 22});
@@ -265,6 +326,7 @@ static void large_worlds(void) {
 
 TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
           CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake), CASE(one_at_a_time_is_sequential),
-          CASE(synchronization_hides_or_skips), CASE(servers_cost_what_they_say), CASE(codecs_send_less),
-          CASE(one_host_stands_for_all), CASE(every_pair_is_predicted_or_refused), CASE(every_codec_on_every_route),
-          CASE(large_worlds))
+          CASE(synchronization_hides_or_skips), CASE(servers_cost_what_they_say), CASE(servers_wait_by_their_rule),
+          CASE(servers_send_payloads), CASE(hosts_combine_before_they_encode), CASE(slices_are_cut_at_codec_blocks),
+          CASE(factors_are_gathered_and_multiplied), CASE(codecs_send_less), CASE(one_host_stands_for_all),
+          CASE(every_pair_is_predicted_or_refused), CASE(every_codec_on_every_route), CASE(large_worlds))

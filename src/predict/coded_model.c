@@ -14,7 +14,7 @@ typedef struct contents {
     size_t room;                         /* bytes of the largest piece of a message */
 } contents;
 
-/* Calls f for every run of a bucket that owners [lane] have: at that host, or (-1) on all. */
+/* Which bucket. */
 typedef struct walk {
     const gw_dispatch_model *model;
     const gw_dispatch_tensors *tensors;

@@ -228,12 +228,13 @@ static int cycle_of(const gw_sync *sync, const double *values) {
     return 1;
 }
 
-/* So many steps that workers are as far apart as the rule lets them, and as many again. */
+/* So many steps that workers are as far apart as the rule lets them, if the fast ones are a quarter faster; where they
+ * are less, it matters less. */
 static int warm_steps(const gw_sync *sync, const double *values) {
     enum { APART_MAX = 16 };
     if (!sync->rule) return 2 * cycle_of(sync, values);
     gw_sync_rule rule = sync->rule(values);
-    return 4 + (rule.at_once && rule.staleness < APART_MAX ? (int)rule.staleness : 0);
+    return 4 + 4 * (rule.at_once && rule.staleness <= APART_MAX ? (int)rule.staleness : 0);
 }
 
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {

@@ -80,8 +80,8 @@ static void add_dense(list *l, const gw_predict_request *ask) {
     }
 }
 
-/* Every codec with the default schedule and with schedules that split the all-reduce. Other schedules cut tensors or
- * wait for measured times. The form of a coded exchange does not depend on the architecture, so arch=auto is enough. */
+/* Every codec with the default schedule and with schedules that split the all-reduce. arch=auto combines inside hosts
+ * first where that saves bytes between them, so it is enough. */
 static void add_coded(list *l, const gw_predict_request *ask) {
     for (const gw_codec *const *c = gw_codecs; *c; c++)
         for (const gw_technique *const *s = gw_schedule_techniques; *s && !(*c)->identity; s++)
@@ -104,8 +104,12 @@ static void add_all(list *l, const gw_predict_request *ask) {
     add_dense(l, ask);
     add_coded(l, ask);
     add_served(l, ask);
-    for (const gw_technique *const *t = gw_sync_techniques + 1; *t; t++)
+    for (const gw_technique *const *t = gw_sync_techniques + 1; *t; t++) {
         if (!gw_sync_of(*t)->rule) add(l, ask, "arch=ring schedule=wfbp compress=none sync=%s", (*t)->name);
+        else if (ask->ranks <= SERVED_RANKS_MAX)
+            add(l, ask, "arch=ps:servers=%d schedule=wfbp compress=none sync=%s", ask->ranks / ask->per_host,
+                (*t)->name);
+    }
 }
 
 static int faster(const void *a, const void *b) {
