@@ -4,6 +4,7 @@
 #include "profile/profile.h"
 
 #define HEAD "layer,kind,parameter_bytes,forward_us,backward_us\n"
+#define WITH_ROWS "layer,kind,parameter_bytes,forward_us,backward_us,rows\n"
 
 static const char good[] = "# net, batch 128, one GPU\r\nlayer,kind,parameter_bytes,forward_us,backward_us\r\n"
                            "0,Conv2d,37632,9706,4551\n\n# a remark\n1,ReLU,0,0.5,1e2";
@@ -41,6 +42,15 @@ static void batch_and_name_may_lack(void) {
     gw_profile_free(&p);
 }
 
+static void rows_may_be_given(void) {
+    gw_profile p;
+    gw_error error;
+    CHECK_EQ(GW_OK, parse(WITH_ROWS "a,ReLU,0,1,1,0\nb,Linear,48,1,1,3\n", &p, &error));
+    CHECK_EQ(0, p.layers[0].rows);
+    CHECK_EQ(3, p.layers[1].rows);
+    gw_profile_free(&p);
+}
+
 static void refuse(const char *text, const char *sentence) {
     gw_profile p = {.count = 0};
     gw_error error;
@@ -64,6 +74,9 @@ static void says_what_is_wrong_and_where(void) {
     refuse(HEAD "0,Conv2d,4,nan,1\n", "dir/x.csv line 2: forward_us is \"nan\", not a number of microseconds");
     refuse(HEAD "0,Conv2d,4,1,-1\n", "dir/x.csv line 2: backward_us is \"-1\", not a number of microseconds");
     refuse(HEAD "0,Conv2d,4,1,1e99\n", "dir/x.csv line 2: backward_us is \"1e99\", not a number of microseconds");
+    refuse(WITH_ROWS "0,Linear,48,1,1,5\n", "dir/x.csv line 2: rows is \"5\", not a divisor of 12 parameters, or 0");
+    refuse(WITH_ROWS "0,Linear,48,1,1\n", "dir/x.csv line 2: it has 5 fields, not 6 (layer,kind,parameter_bytes,"
+                                          "forward_us,backward_us)");
     refuse(HEAD "0,Co\x01nv,4,1,1\n", "dir/x.csv line 2: there are bytes in it that are no text");
 }
 
@@ -93,5 +106,5 @@ static void a_missing_file_is_named(void) {
     CHECK_STR("cannot read /nowhere/x.csv: No such file or directory", error.text);
 }
 
-TEST_MAIN(CASE(reads_a_file), CASE(batch_and_name_may_lack), CASE(says_what_is_wrong_and_where),
-          CASE(what_is_printed_is_read), CASE(a_missing_file_is_named))
+TEST_MAIN(CASE(reads_a_file), CASE(batch_and_name_may_lack), CASE(rows_may_be_given),
+          CASE(says_what_is_wrong_and_where), CASE(what_is_printed_is_read), CASE(a_missing_file_is_named))

@@ -28,8 +28,9 @@ struct gw_replay {
     float *weights;
     size_t count; /* floats */
     double scale;
-    bool fresh; /* this step writes new gradients */
-    int number; /* of the checked step: each has other values */
+    bool fresh;          /* this step writes new gradients */
+    int number;          /* of the checked step: each has other values */
+    float *left, *right; /* factors of the layer that has the longest ones: one example, the others are 0 */
 };
 
 /* Memory. */
@@ -37,6 +38,25 @@ struct gw_replay {
 static size_t shrunk(uint64_t bytes, double shrink) {
     size_t count = (size_t)((double)bytes / sizeof(float) / shrink);
     return bytes && !count ? 1 : count;
+}
+
+/* Fully connected layers may send factors (arch=sfb). */
+static void add_matrix(gw_reducer_tensor *t, const gw_profile_layer *from, int batch) {
+    t->rows = (size_t)from->rows;
+    t->batch = from->rows && strcmp(from->kind, "Linear") == 0 ? (size_t)batch : 0;
+}
+
+static gw_status take_factors(gw_replay *r, gw_error *error) {
+    size_t left = 1, right = 1;
+    for (int t = 0; t < r->tensor_count; t++) {
+        const gw_reducer_tensor *of = &r->tensors[t];
+        if (!of->batch) continue;
+        if (of->batch * of->rows > left) left = of->batch * of->rows;
+        if (of->batch * of->count / of->rows > right) right = of->batch * of->count / of->rows;
+    }
+    r->left = calloc(left, sizeof *r->left);
+    r->right = calloc(right, sizeof *r->right);
+    return r->left && r->right ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for factors");
 }
 
 static gw_status lay_out(gw_replay *r, const gw_profile *profile, double shrink, gw_error *error) {
@@ -54,6 +74,7 @@ static gw_status lay_out(gw_replay *r, const gw_profile *profile, double shrink,
         snprintf(r->names[r->tensor_count], sizeof *r->names, "%d.%s", i, from->name);
         r->tensors[r->tensor_count] = (gw_reducer_tensor){.name = r->names[r->tensor_count], .dtype = GW_F32,
                                                        .count = shrunk(from->parameter_bytes, shrink)};
+        if (shrink == 1) add_matrix(&r->tensors[r->tensor_count], from, profile->batch);
         r->count += r->tensors[r->tensor_count++].count;
     }
     return GW_OK;
@@ -64,6 +85,7 @@ gw_status gw_replay_open(gw_replay **out, gw_comm *comm, const gw_profile *profi
     if (!r) return gw_fail(error, GW_MEMORY, "out of memory for a replay");
     *r = (gw_replay){.comm = comm, .scale = 1};
     gw_status status = lay_out(r, profile, shrink, error);
+    if (!status) status = take_factors(r, error);
     if (!status && !(r->gradients = gw_alloc(comm, (r->count + 1) * sizeof(float))))
         status = gw_fail(error, GW_MEMORY, "%s", gw_last_error(NULL));
     if (!status && !(r->weights = calloc(r->count + 1, sizeof(float))))
@@ -82,6 +104,8 @@ gw_status gw_replay_open(gw_replay **out, gw_comm *comm, const gw_profile *profi
 
 void gw_replay_close(gw_replay *r) {
     if (!r) return;
+    free(r->left);
+    free(r->right);
     free(r->weights);
     gw_free(r->comm, r->gradients);
     free(r->names);
@@ -163,10 +187,24 @@ static float value_of(int rank, size_t element, int number) {
     return (float)((rank + 1) * (int)(element % 11) + number % 5);
 }
 
-static void fill(const gw_replay *r, int t) {
-    float *gradient = r->tensors[t].gradient;
+/* Where factors are sent every row of the gradient is the same. */
+static size_t pattern_length(const gw_replay *r, const gw_reducer *reducer, int t) {
+    const gw_reducer_tensor *of = &r->tensors[t];
+    return gw_reducer_wants_factors(reducer, t) ? of->count / of->rows : of->count;
+}
+
+static void fill(const gw_replay *r, const gw_reducer *reducer, int t) {
+    const gw_reducer_tensor *of = &r->tensors[t];
+    bool factors = gw_reducer_wants_factors(reducer, t);
+    float *values = factors ? r->right : of->gradient;
     int rank = gw_rank(r->comm);
-    for (size_t i = 0; i < r->tensors[t].count; i++) gradient[i] = value_of(rank, i, r->number);
+    for (size_t i = 0; i < pattern_length(r, reducer, t); i++) values[i] = value_of(rank, i, r->number);
+    for (size_t i = 0; factors && i < of->batch * of->rows; i++) r->left[i] = i < of->rows;
+}
+
+static gw_status ready(const gw_replay *r, gw_reducer *reducer, int t) {
+    if (!gw_reducer_wants_factors(reducer, t)) return gw_reducer_ready(reducer, t);
+    return gw_reducer_ready_factors(reducer, t, r->left, r->right, r->tensors[t].batch);
 }
 
 static void sleep_until(gw_time at) {
@@ -176,13 +214,12 @@ static void sleep_until(gw_time at) {
 
 /* Makes a call of the step at time *at_us. The next compute starts at that time, so a late wake-up of this thread does
  * not lengthen the layer. If the call blocked, compute starts when the call returns. */
-static gw_status call_at(gw_replay *r, gw_reducer *reducer, int tensor, gw_status (*call)(gw_reducer *, int),
-                         double *at_us) {
+static gw_status call_at(gw_replay *r, gw_reducer *reducer, int tensor, bool waits, double *at_us) {
     gw_time at = (gw_time)(*at_us * 1e3), begun, ended;
     sleep_until(at);
-    if (call == gw_reducer_ready && r->fresh) fill(r, tensor);
+    if (!waits && r->fresh) fill(r, reducer, tensor);
     begun = gw_clock_now();
-    gw_status status = call(reducer, tensor);
+    gw_status status = waits ? gw_reducer_wait(reducer, tensor) : ready(r, reducer, tensor);
     ended = gw_clock_now();
     if (ended - begun > BLOCKED) *at_us = (double)ended / 1e3;
     return status;
@@ -192,12 +229,12 @@ static gw_status run_step(gw_replay *r, gw_reducer *reducer, gw_error *error) {
     double at = (double)gw_clock_now() / 1e3;
     gw_status status = GW_OK;
     for (int i = 0; i < r->layer_count && !status; i++) {
-        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, gw_reducer_wait, &at);
+        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, true, &at);
         at += r->layers[i].forward_us * r->scale;
     }
     for (int i = r->layer_count - 1; i >= 0 && !status; i--) {
         at += r->layers[i].backward_us * r->scale;
-        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, gw_reducer_ready, &at);
+        if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, false, &at);
     }
     sleep_until((gw_time)(at * 1e3));
     if (!status) status = gw_reducer_end(reducer);
@@ -213,14 +250,15 @@ gw_status gw_replay_run(gw_replay *r, const gw_replay_strategy *replayed, int st
     return status;
 }
 
-static uint64_t count_wrong(const gw_replay *r, bool updates) {
+static uint64_t count_wrong(const gw_replay *r, const gw_reducer *reducer, bool updates) {
     uint64_t wrong = 0;
     int world = gw_size(r->comm);
     for (int t = 0; t < r->tensor_count; t++) {
         const float *gradient = r->tensors[t].gradient, *weights = r->tensors[t].weights;
+        size_t length = pattern_length(r, reducer, t);
         for (size_t i = 0; i < r->tensors[t].count; i++) {
             double sum = 0, found = updates ? -weights[i] : gradient[i];
-            for (int q = 0; q < world; q++) sum += value_of(q, i, r->number);
+            for (int q = 0; q < world; q++) sum += value_of(q, i % length, r->number);
             wrong += fabs(found - sum / world) > 1e-4;
         }
     }
@@ -236,6 +274,6 @@ gw_status gw_replay_check(gw_replay *r, const gw_replay_strategy *replayed, uint
     if (!status) status = run_step(r, reducer, error);
     if (!status) status = checked(r, gw_reducer_flush(reducer), error);
     r->fresh = false;
-    if (!status) *wrong += count_wrong(r, replayed->updates);
+    if (!status) *wrong += count_wrong(r, reducer, replayed->updates);
     return status;
 }

@@ -14,7 +14,7 @@
 #define PARAMETER_BYTES_MAX (INT64_C(1) << 50)
 #define US_MAX 1e12
 
-enum { FIELDS = 5 };
+enum { FIELDS = 5, ROWS = FIELDS }; /* the column of rows may be left out */
 
 /* "# resnet50, batch 128, one GPU": takes the name up to the first comma, and the batch, if they are given. */
 static void read_comment(const char *line, gw_profile *profile) {
@@ -30,11 +30,10 @@ static void read_comment(const char *line, gw_profile *profile) {
 }
 
 static gw_status expect_header(const gw_text *lines) {
-    static const char *const names[FIELDS] = {"layer", "kind", "parameter_bytes", "forward_us", "backward_us"};
-    for (int i = 0; i < FIELDS; i++)
-        if (lines->count != FIELDS || strcmp(lines->fields[i], names[i]) != 0)
-            return gw_text_wrong(lines, "a profile begins with the header %s", HEADER);
-    return GW_OK;
+    static const char *const names[] = {"layer", "kind", "parameter_bytes", "forward_us", "backward_us", "rows"};
+    bool good = lines->count == FIELDS || lines->count == FIELDS + 1;
+    for (int i = 0; good && i < lines->count; i++) good = strcmp(lines->fields[i], names[i]) == 0;
+    return good ? GW_OK : gw_text_wrong(lines, "a profile begins with the header %s", HEADER);
 }
 
 static gw_status copy_name(const gw_text *lines, const char *what, const char *text, char *to) {
@@ -50,11 +49,22 @@ static gw_status read_time(const gw_text *lines, const char *what, const char *t
     return gw_text_wrong(lines, "%s is %s, not a number of microseconds", what, gw_suggest_quote(text, quoted));
 }
 
-static gw_status read_layer(const gw_text *lines, gw_profile_layer *layer) {
+static gw_status read_rows(const gw_text *lines, gw_profile_layer *layer) {
+    int64_t rows, count = (int64_t)(layer->parameter_bytes / 4);
+    char quoted[GW_QUOTE_BYTES];
+    if (!gw_integer_parse(lines->fields[ROWS], 0, PARAMETER_BYTES_MAX, &rows) || (rows && count % rows))
+        return gw_text_wrong(lines, "rows is %s, not a divisor of %lld parameters, or 0",
+                             gw_suggest_quote(lines->fields[ROWS], quoted), (long long)count);
+    layer->rows = (uint64_t)rows;
+    return GW_OK;
+}
+
+/* fields: of the header. */
+static gw_status read_layer(const gw_text *lines, int fields, gw_profile_layer *layer) {
     char quoted[GW_QUOTE_BYTES];
     int64_t bytes;
-    if (lines->count != FIELDS)
-        return gw_text_wrong(lines, "it has %d fields, not %d (%s)", lines->count, FIELDS, HEADER);
+    if (lines->count != fields)
+        return gw_text_wrong(lines, "it has %d fields, not %d (%s)", lines->count, fields, HEADER);
     *layer = (gw_profile_layer){.rows = 0};
     gw_status status = copy_name(lines, "layer", lines->fields[0], layer->name);
     if (!status) status = copy_name(lines, "kind", lines->fields[1], layer->kind);
@@ -64,7 +74,8 @@ static gw_status read_layer(const gw_text *lines, gw_profile_layer *layer) {
                              gw_suggest_quote(lines->fields[2], quoted));
     layer->parameter_bytes = (uint64_t)bytes;
     status = read_time(lines, "forward_us", lines->fields[3], &layer->forward_us);
-    return status ? status : read_time(lines, "backward_us", lines->fields[4], &layer->backward_us);
+    if (!status) status = read_time(lines, "backward_us", lines->fields[4], &layer->backward_us);
+    return status || fields == FIELDS ? status : read_rows(lines, layer);
 }
 
 static gw_status append(gw_profile *profile, int *room, const gw_profile_layer *layer, const gw_text *lines) {
@@ -82,8 +93,8 @@ static gw_status append(gw_profile *profile, int *room, const gw_profile_layer *
 }
 
 static gw_status read_layers(gw_text *lines, gw_profile *profile) {
-    bool more, header = false, comment = false;
-    int room = 0;
+    bool more, comment = false;
+    int room = 0, fields = 0;
     for (;;) {
         gw_status status = gw_text_next_any(lines, &more);
         if (status || !more) return status;
@@ -91,11 +102,11 @@ static gw_status read_layers(gw_text *lines, gw_profile *profile) {
         if (lines->count == 0) {
             if (!comment) read_comment(lines->line, profile);
             comment = true;
-        } else if (!header) {
+        } else if (!fields) {
             status = expect_header(lines);
-            header = true;
+            fields = lines->count;
         } else {
-            status = read_layer(lines, &layer);
+            status = read_layer(lines, fields, &layer);
             if (!status) status = append(profile, &room, &layer, lines);
         }
         if (status) return status;

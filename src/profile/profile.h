@@ -8,7 +8,8 @@
  *     1,BatchNorm2d,512,2946,3113
  *
  * The first comment may give a name and, as "batch N", the samples per step. Times are microseconds on one device. A
- * layer's parameters are one tensor of f32; built-in profiles (builtin_profiles.h) have separate biases. */
+ * layer's parameters are one tensor of f32; built-in profiles (builtin_profiles.h) have separate biases. A sixth column
+ * may give the rows of a layer whose parameters are a matrix, else 0. */
 #ifndef GW_PROFILE_PROFILE_H
 #define GW_PROFILE_PROFILE_H
 
@@ -41,7 +42,7 @@ gw_status gw_profile_parse(const char *bytes, size_t size, const char *name, gw_
 gw_status gw_profile_read(const char *path, gw_profile *profile, gw_error *error);
 void gw_profile_free(gw_profile *profile);
 
-/* Writes the format that gw_profile_parse reads. Biases become part of their layer's tensor. */
+/* Writes the format that gw_profile_parse reads, without rows. Biases become part of their layer's tensor. */
 void gw_profile_print(const gw_profile *profile, FILE *out);
 gw_status gw_profile_write(const gw_profile *profile, const char *path, gw_error *error);
 
