@@ -3,10 +3,8 @@
 
 #include <stdlib.h>
 
-/* The receiver admits payloads from other hosts in slices, and only as many bytes at a time as the queue of a link
- * holds. Otherwise incast (several senders to one host) overflows that queue, and TCP loses packets and slows down.
- * Slices are small, so that every sender has some in flight. */
-#define SLICE_BYTES ((size_t)96 << 10)
+/* Only as many bytes are admitted at a time as the queue of a link holds. Otherwise incast (several senders to one
+ * host) overflows that queue, and TCP loses packets and slows down. */
 #define SLICES_IN_FLIGHT 7
 #define ANNOUNCED_BYTES ((size_t)2 << 20) /* limit of announced payloads of one kind to one peer */
 
@@ -117,7 +115,7 @@ static bool passes_link(const gw_am *am, int peer) {
     return gw_topology_host(where, peer) != gw_topology_host(where, gw_team_rank(am->team));
 }
 
-static size_t slice_bytes(const gw_am *am, int peer) { return passes_link(am, peer) ? SLICE_BYTES : 0; }
+static size_t slice_bytes(const gw_am *am, int peer) { return passes_link(am, peer) ? GW_AM_SLICE_BYTES : 0; }
 
 static transfer *new_transfer(gw_am *am, int peer, gw_error *error) {
     transfer *t = am->spare;
@@ -224,7 +222,7 @@ static void header_arrived(gw_am *am, transfer *t, gw_time now, gw_error *error)
         receive_payload(am, t, now, error);
         return;
     }
-    t->slices = (bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+    t->slices = (bytes + GW_AM_SLICE_BYTES - 1) / GW_AM_SLICE_BYTES;
     put(&queues_of(am, t->peer, &t->message)->pending_requests, t);
     am->pending++;
 }

@@ -10,6 +10,8 @@
 #include "engine/rank_core.h"
 
 #define GW_AM_KINDS 16
+/* Payloads from other hosts are admitted in slices, so small that every sender has some in flight. */
+#define GW_AM_SLICE_BYTES ((size_t)96 << 10)
 
 /* The header, in its wire format. This module reads only kind and bytes; the other fields are for the sender and the
  * receiver. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "engine/active_message.h"
 #include "ps/clock_table.h"
 
 enum { PUSH, ANSWER, WAYS };
@@ -12,6 +13,7 @@ typedef struct exchange {
     gw_plan_sim_timer timer; /* first member: a pointer to it is one to the exchange */
     gw_server_model *model;
     int worker, bucket;
+    bool same_host;        /* worker and server */
     int partition;         /* of all buckets' */
     int slot;              /* of the partition among those of its server */
     int round;             /* of the codec */
@@ -78,7 +80,8 @@ static gw_status list_partitions(gw_server_model *m, gw_error *error) {
             int slot = m->slots[m->what[p]->server]++;
             for (int w = 0; w < c->ranks; w++) {
                 exchange *x = exchange_of(m, p, w);
-                *x = (exchange){.model = m, .worker = w, .bucket = b, .partition = p, .slot = slot};
+                *x = (exchange){.model = m, .worker = w, .bucket = b, .partition = p, .slot = slot,
+                                .same_host = w / c->per_host == m->what[p]->server / c->per_host};
                 name_ends(x, m->what[p]->server);
             }
         }
@@ -116,7 +119,7 @@ static void send(exchange *x, int way, size_t bytes) {
     int at = x->partition * m->config.ranks + x->worker;
     gw_plan_sim_spec spec = {.team = &x->teams[way], .collective = GW_COLL_BROADCAST, .builder = &gw_plan_pairwise,
                              .count = bytes, .unit_bytes = 1, .root = 0, .announced = true,
-                             .tag = -1 - (WAYS * at + way)};
+                             .chunk_bytes = x->same_host ? 0 : GW_AM_SLICE_BYTES, .tag = -1 - (WAYS * at + way)};
     gw_plan_sim_op *op;
     gw_status status = gw_plan_sim_prepare(m->config.sim, &spec, &op, m->error);
     if (status && !m->status) m->status = status;

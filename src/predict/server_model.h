@@ -12,7 +12,7 @@ typedef struct gw_server_model gw_server_model;
 typedef struct gw_server_model_config {
     gw_plan_sim *sim;
     const gw_dispatch *dispatches; /* of each bucket; outlive the model */
-    int buckets, ranks;
+    int buckets, ranks, per_host;
     gw_sync_rule rule;
     void *ctx;
     void (*sent)(void *ctx, int worker, int bucket);     /* a worker's pushes have left it */

@@ -466,7 +466,8 @@ static int count_teams(const gw_step_model_config *c, int buckets) {
 static gw_status open_servers(steps *s) {
     const gw_step_model_config *c = s->config;
     gw_server_model_config config = {.sim = s->sim, .dispatches = c->dispatches, .buckets = s->buckets,
-                                     .ranks = s->ranks, .ctx = s, .sent = bucket_sent, .answered = bucket_answered};
+                                     .ranks = s->ranks, .per_host = c->teams->locals, .ctx = s, .sent = bucket_sent,
+                                     .answered = bucket_answered};
     if (c->sync->rule) config.rule = c->sync->rule(c->sync_values);
     s->open_ended = c->sync->rule != NULL;
     return gw_server_model_open(&s->servers, &config, s->error);
