@@ -31,7 +31,7 @@ scale() { # PROFILE RATE
     awk -F, -v OFS=, -v want="$(bytes_of "$2")" -v us=250000 '
         NR == FNR { if ($3 ~ /^[0-9]+$/) { bytes += $3; time += $4 + $5 } next }
         $1 == "layer" { print $0 ",rows"; next }
-        /^#/ { sub(/batch [0-9]+/, "batch 16") } # these two cores multiply the factors of four ranks
+        /^#/ { sub(/batch [0-9]+/, "batch 4") } # these two cores multiply the factors of four ranks
         $3 !~ /^[0-9]+$/ { print; next }
         { size = int($3 * want / bytes / 4) * 4
           $6 = $2 == "Linear" ? int(sqrt(size / 4)) : 0

@@ -205,7 +205,7 @@ static void factors_are_gathered_and_multiplied(void) {
     set(&s, 4, 1, (uint64_t[]){2000 * 1000 * 4});
     s.layers[0].rows = 2000;
     strcpy(s.layers[0].kind, "Linear");
-    double factors = 10 * 3000 * 4, products = 4 * 10 * 2e6 / s.machine.multiply;
+    double factors = 10 * 3000 * 4, products = 4 * (10 * 2e6 / s.machine.multiply + 8e6 / s.machine.reduce);
     gw_prediction p = ask(&s, "arch=sfb schedule=fifo");
     CHECK(near(3 * factors, p.bytes, 1e-9));
     CHECK(near(3e-3 + 4 * ALPHA + 3 * factors * BETA + products, p.step_seconds, 1e-6));

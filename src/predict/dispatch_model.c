@@ -231,15 +231,16 @@ static void add_dense(const bucket *b, const gw_route *route, const gw_hop *hop)
     if (gathers && copy > 0) gw_dispatch_add_stage(b->dispatch, GW_TEAM_HOST, copy);
 }
 
-/* Every rank multiplies the factors of all. */
+/* Every rank multiplies the factors of all, and adds each one's product to the gradient. */
 static void add_factors(const bucket *b) {
     const gw_dispatch_model *m = b->model;
     const gw_sfb_layer *f = &b->tensors->factors[gw_schedule_ranges(b->schedule, b->number)[0].tensor];
     int workers = m->teams->hosts * m->teams->locals;
     gw_dispatch_stage *stage = gw_dispatch_add_stage(b->dispatch, GW_TEAM_APART, 0);
     gw_dispatch_add_spec(m, stage, GW_COLL_ALLGATHER, NULL, gw_arch_choose_varying("sfb", bytes_of(b)), bytes_of(b), 1);
-    gw_dispatch_add_stage(b->dispatch, GW_TEAM_APART,
-                          (double)f->rows * (double)f->cols * (double)f->batch * workers / m->machine->multiply);
+    double matrix = (double)f->rows * (double)f->cols;
+    double once = matrix * sizeof(float) / m->machine->reduce + matrix * (double)f->batch / m->machine->multiply;
+    gw_dispatch_add_stage(b->dispatch, GW_TEAM_APART, workers * once);
 }
 
 static void add_hop(const bucket *b, const gw_route *route, const gw_hop *hop) {
