@@ -275,6 +275,26 @@ static void set_mixed(scene *s, int ranks, int per_host) {
     s->per_host = per_host;
 }
 
+static void refuse(const char *line, const char *sentence) {
+    scene s;
+    gw_strategy strategy;
+    gw_prediction p;
+    gw_error error = {.rank = -1};
+    set_mixed(&s, 4, 2);
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
+    gw_predict_config config = {.profile = &s.profile, .strategy = &strategy, .machine = &s.machine,
+                                .fabric = {.kind = GW_FABRIC_SWITCH}, .ranks = s.ranks, .per_host = s.per_host};
+    CHECK_EQ(GW_UNSUPPORTED, gw_predict(&config, &p, &error));
+    CHECK(strstr(error.text, sentence) != NULL);
+}
+
+static void what_is_not_modelled_is_refused(void) {
+    refuse("arch=ps:servers=2,replicas=1", "replicas=1 is not predicted");
+    refuse("arch=mpi transport=mpi", "arch=mpi is not predicted");
+    refuse("arch=hierarchical compress=dgc:clip=1", "no rank has the norm of a whole gradient");
+    refuse("arch=ring sync=asp", "use arch=ps");
+}
+
 static void every_pair_is_predicted_or_refused(void) {
     static const int worlds[][2] = {{6, 2}, {4, 4}, {3, 1}, {1, 1}}; /* ranks, of which on a host */
     scene s;
@@ -329,4 +349,5 @@ TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hide
           CASE(synchronization_hides_or_skips), CASE(servers_cost_what_they_say), CASE(servers_wait_by_their_rule),
           CASE(servers_send_payloads), CASE(hosts_combine_before_they_encode), CASE(slices_are_cut_at_codec_blocks),
           CASE(factors_are_gathered_and_multiplied), CASE(codecs_send_less), CASE(one_host_stands_for_all),
-          CASE(every_pair_is_predicted_or_refused), CASE(every_codec_on_every_route), CASE(large_worlds))
+          CASE(what_is_not_modelled_is_refused), CASE(every_pair_is_predicted_or_refused),
+          CASE(every_codec_on_every_route), CASE(large_worlds))

@@ -213,17 +213,23 @@ static gw_collective collective_of(gw_hop_kind kind) {
     return kind == GW_HOP_REDUCE_SCATTER ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLGATHER;
 }
 
+static gw_team_kind team_of(gw_hop_group group) {
+    switch (group) {
+    case GW_GROUP_ALL:
+    case GW_GROUP_SERVERS: break;
+    case GW_GROUP_HOST: return GW_TEAM_HOST;
+    case GW_GROUP_LANE: return GW_TEAM_LANE;
+    }
+    return GW_TEAM_ALL;
+}
+
 /* In the host, what is coded between hosts is copied lane by lane, before and after. */
 static void add_dense(const bucket *b, const gw_route *route, const gw_hop *hop) {
     const gw_dispatch_model *m = b->model;
     bool host = hop->group == GW_GROUP_HOST, all = hop->group == GW_GROUP_ALL;
     double copy = host && route->coded ? (double)bytes_of(b) / m->machine->reduce : 0;
     bool gathers = hop->kind == GW_HOP_ALLGATHER;
-    gw_dispatch_stage *stage = gw_dispatch_add_stage(b->dispatch,
-                                                     host  ? GW_TEAM_HOST
-                                                     : all ? GW_TEAM_ALL
-                                                           : GW_TEAM_LANE,
-                                                     gathers ? 0 : copy);
+    gw_dispatch_stage *stage = gw_dispatch_add_stage(b->dispatch, team_of(hop->group), gathers ? 0 : copy);
     stage->in_turn = host && gathers;
     gw_dispatch_add_spec(m, stage, collective_of(hop->kind), all ? gw_strategy_name(m->strategy, GW_AXIS_ARCH) : "auto",
                          NULL, dense_count(b, route, hop), sizeof(float));

@@ -189,14 +189,25 @@ static gw_status set_dispatches(assembly *s, gw_error *error) {
     return status;
 }
 
-static gw_status set_up(assembly *s, gw_error *error) {
-    const gw_predict_config *c = s->config;
-    gw_strategy_facts job = {.hosts = c->ranks / c->per_host}; /* checked like a real job of this size */
+/* As for a real job of this size; and what is not modelled. */
+static gw_status check(const gw_predict_config *c, gw_error *error) {
+    gw_strategy_facts job = {.hosts = c->ranks / c->per_host};
     gw_reducer_facts facts = {.world = c->ranks, .updates = true};
     gw_status status = gw_strategy_check(c->strategy, &job, error);
     if (!status) status = gw_strategy_check_step(c->strategy, &facts, error);
-    if (!status && gw_strategy_is(c->strategy, GW_AXIS_ARCH, "mpi"))
-        status = gw_fail(error, GW_UNSUPPORTED, "arch=mpi is not predicted: how MPI's all-reduce works is not known");
+    if (status) return status;
+    if (gw_strategy_is(c->strategy, GW_AXIS_ARCH, "mpi"))
+        return gw_fail(error, GW_UNSUPPORTED, "arch=mpi is not predicted: how MPI's all-reduce works is not known");
+    if (gw_strategy_is(c->strategy, GW_AXIS_ARCH, "ps") && gw_strategy_integer(c->strategy, GW_AXIS_ARCH, "replicas"))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "arch=ps:replicas=1 is not predicted: what servers copy to each other is not modelled; use "
+                       "replicas=0");
+    return GW_OK;
+}
+
+static gw_status set_up(assembly *s, gw_error *error) {
+    const gw_predict_config *c = s->config;
+    gw_status status = check(c, error);
     if (!status) status = set_network(s, error);
     if (!status) status = gw_dispatch_model_make(&s->dispatch_model, c->strategy, c->machine, &s->teams, error);
     if (!status) status = gw_dispatch_tensors_make(&s->tensors, &s->dispatch_model, c->profile, error);
