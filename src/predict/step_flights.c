@@ -180,8 +180,8 @@ enum { DECISION_BYTES = 64 };
 static void pass_order_on(step_run *s, int rank, int entries) {
     gw_announcement_tree tree = gw_announcement_tree_of(&s->config->run.topology, rank);
     for (int i = 0; i < tree.count && !s->status; i++)
-        gw_step_run_fail(
-            s, gw_plan_sim_send_message(s->sim, rank, tree.children[i], DECISION_BYTES, entries, s->error));
+        gw_step_run_fail(s,
+                         gw_plan_sim_send_message(s->sim, rank, tree.children[i], DECISION_BYTES, entries, s->error));
 }
 
 /* Rank 0 knows the order at once, the others by a message. In a folded run, rank 0 represents other ranks too, so all
