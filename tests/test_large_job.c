@@ -69,7 +69,7 @@ static void open_ranks(job *j, int count) {
     gw_core_config core = {.deadline = 3600 * GW_SECOND, .failed = no_failure, .send = no_send};
     for (int r = 0; r < count; r++) {
         CHECK_EQ(GW_OK, gw_control_sim_open_rank(&j->ranks[r].base, &j->base, r, core, &error));
-        CHECK_EQ(GW_OK, gw_control_sim_team(&j->ranks[r].base, &j->ranks[r].team, 1, j->in, j->host_of, &error));
+        CHECK_EQ(GW_OK, gw_control_sim_team(&j->ranks[r].base, &j->ranks[r].team, 1, j->in, j->host_of, NULL, &error));
     }
 }
 

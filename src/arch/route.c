@@ -92,6 +92,16 @@ gw_route gw_route_of(const gw_route_request *r) {
 
 size_t gw_route_piece_bytes(const gw_route *route) { return route->coded || route->in_lanes ? PIECE_BYTES : 0; }
 
+gw_collective gw_hop_collective(gw_hop_kind kind) {
+    switch (kind) {
+    case GW_HOP_REDUCE_SCATTER: return GW_COLL_REDUCE_SCATTER;
+    case GW_HOP_ALLGATHER: return GW_COLL_ALLGATHER;
+    case GW_HOP_REDUCE: return GW_COLL_REDUCE;
+    case GW_HOP_BROADCAST: return GW_COLL_BROADCAST;
+    default: return GW_COLL_ALLREDUCE;
+    }
+}
+
 const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size) {
     static const char *const kinds[] = {
         [GW_HOP_ALLREDUCE] = "all-reduce",

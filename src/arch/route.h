@@ -59,6 +59,7 @@ gw_route gw_route_of(const gw_route_request *request);
 /* Hops of different buckets overlap, those of one bucket do not: tensors with more bytes than this are cut. 0: the
  * route is one plan in each half, which pipelines by itself. */
 size_t gw_route_piece_bytes(const gw_route *route);
+gw_collective gw_hop_collective(gw_hop_kind kind); /* of a dense hop */
 /* "reduce-scatter in each host"; returns text. */
 const char *gw_hop_text(const gw_route *route, int hop, char *text, size_t size);
 

@@ -76,6 +76,8 @@ gw_status gw_dispatch_model_make(gw_dispatch_model *m, const gw_strategy *strate
     gw_codec_setup setup;
     gw_status status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;
+    const gw_setting *schedule = &strategy->axes[GW_AXIS_SCHEDULE];
+    if (gw_policy_of(schedule->technique)->settings(schedule->values).slice_bytes) setup = gw_codec_sliced(&setup);
     m->coding.setup = setup;
     gw_route route = route_of(m, false);
     m->encodes = route.coded || (m->servers > 0 && !setup.codec->identity);
@@ -114,14 +116,15 @@ static gw_sfb_layer factors_of(const gw_dispatch_model *m, const gw_profile *pro
 /* As reducer/step_engine_open.c describes them to the schedule. */
 static gw_schedule_tensor describe(const gw_dispatch_model *m, int tensor, uint64_t count,
                                    const gw_sfb_layer *factors) {
-    uint32_t block = m->coding.setup.codec->block;
-    bool whole = factors->batch || (m->encodes && (block == 0 || m->servers));
+    bool encodes = m->encodes && !factors->batch;
+    gw_route route = route_of(m, factors->batch > 0);
     return (gw_schedule_tensor){.count =
                                     factors->batch ? factors->batch * (factors->rows + factors->cols) : (size_t)count,
                                 .element = sizeof(float),
                                 .kind = factors->batch ? 1 + tensor : 0,
-                                .whole = whole,
-                                .grain = m->encodes && !factors->batch ? block : 0};
+                                .whole = factors->batch || (encodes && m->coding.setup.codec->block == 0),
+                                .grain = encodes ? gw_codec_block(&m->coding.setup) : 0,
+                                .piece = gw_route_piece_bytes(&route)};
 }
 
 static gw_status add_tensor(gw_dispatch_tensors *t, const gw_dispatch_model *m, const char *name, uint64_t rows,
@@ -129,9 +132,12 @@ static gw_status add_tensor(gw_dispatch_tensors *t, const gw_dispatch_model *m, 
     int at = t->count++;
     gw_codec_tensor given = gw_codec_tensor_make(name, rows, count / rows);
     t->what[at] = describe(m, at, count, &factors);
+    if (m->encodes && !factors.batch)
+        t->what[at].payload =
+            gw_coding_payload_bytes(&m->coding.setup, &given, (uint32_t)m->teams->hosts * (uint32_t)m->teams->locals);
     t->factors[at] = factors;
     t->layer[at] = layer;
-    t->coded[at].owners = gw_owners_of(&m->lanes, given.key, count, m->coding.setup.codec->block);
+    t->coded[at].owners = gw_owners_of(&m->lanes, given.key, count, gw_codec_block(&m->coding.setup));
     gw_status status = gw_coding_name(&m->coding, &t->coded[at], &given, !m->encodes, error);
     t->coded[at].guard.limit = 0; /* no tensor is sent exact for its error */
     return status;
@@ -176,11 +182,12 @@ gw_dispatch_stage *gw_dispatch_add_stage(gw_dispatch *dispatch, gw_team_kind tea
 
 void gw_dispatch_add_spec(const gw_dispatch_model *m, gw_dispatch_stage *stage, gw_collective what, const char *arch,
                           const gw_plan_builder *builder, size_t count, size_t unit) {
+    int root = what == GW_COLL_REDUCE || what == GW_COLL_BROADCAST ? 0 : -1;
     gw_plan_request request = {.collective = what, .topology = *gw_team_model_topology(m->teams, stage->team),
-                               .count = count, .root = -1, .chunk_count = 1, .pipeline = GW_PIPELINE};
+                               .count = count, .root = root, .chunk_count = 1, .pipeline = GW_PIPELINE};
     stage->specs[stage->count++] =
         (gw_plan_sim_spec){.collective = what, .builder = builder ? builder : gw_arch_choose(arch, &request, unit),
-                           .count = count, .unit_bytes = unit, .root = -1};
+                           .count = count, .unit_bytes = unit, .root = root};
 }
 
 static size_t divided(size_t count, int parts) { return (count + (size_t)parts - 1) / (size_t)parts; }
@@ -200,7 +207,7 @@ static size_t bytes_of(const bucket *b) { return gw_schedule_bucket(b->schedule,
 static size_t dense_count(const bucket *b, const gw_route *route, const gw_hop *hop) {
     const gw_team_model *teams = b->model->teams;
     size_t all = bytes_of(b) / sizeof(float);
-    if (hop->kind == GW_HOP_ALLREDUCE) return all;
+    if (hop->kind != GW_HOP_REDUCE_SCATTER && hop->kind != GW_HOP_ALLGATHER) return all;
     if (hop->group == GW_GROUP_ALL) return divided(all, teams->hosts * teams->locals);
     if (hop->group == GW_GROUP_HOST && route->coded)
         return gw_coded_model_lane(b->model, b->tensors, b->schedule, b->number);
@@ -208,15 +215,11 @@ static size_t dense_count(const bucket *b, const gw_route *route, const gw_hop *
     return hop->group == GW_GROUP_HOST ? lane : divided(lane, teams->hosts);
 }
 
-static gw_collective collective_of(gw_hop_kind kind) {
-    if (kind == GW_HOP_ALLREDUCE) return GW_COLL_ALLREDUCE;
-    return kind == GW_HOP_REDUCE_SCATTER ? GW_COLL_REDUCE_SCATTER : GW_COLL_ALLGATHER;
-}
-
 static gw_team_kind team_of(gw_hop_group group) {
     switch (group) {
     case GW_GROUP_ALL:
-    case GW_GROUP_SERVERS: break;
+    case GW_GROUP_SERVERS:
+    case GW_GROUP_RACK: break; /* no racks are predicted */
     case GW_GROUP_HOST: return GW_TEAM_HOST;
     case GW_GROUP_LANE: return GW_TEAM_LANE;
     }
@@ -231,8 +234,9 @@ static void add_dense(const bucket *b, const gw_route *route, const gw_hop *hop)
     bool gathers = hop->kind == GW_HOP_ALLGATHER;
     gw_dispatch_stage *stage = gw_dispatch_add_stage(b->dispatch, team_of(hop->group), gathers ? 0 : copy);
     stage->in_turn = host && gathers;
-    gw_dispatch_add_spec(m, stage, collective_of(hop->kind), all ? gw_strategy_name(m->strategy, GW_AXIS_ARCH) : "auto",
-                         NULL, dense_count(b, route, hop), sizeof(float));
+    gw_dispatch_add_spec(m, stage, gw_hop_collective(hop->kind),
+                         all ? gw_strategy_name(m->strategy, GW_AXIS_ARCH) : "auto", NULL, dense_count(b, route, hop),
+                         sizeof(float));
     stage->specs[0].chunk_bytes = (size_t)gw_strategy_integer(m->strategy, GW_AXIS_ARCH, "chunk");
     if (gathers && copy > 0) gw_dispatch_add_stage(b->dispatch, GW_TEAM_HOST, copy);
 }
@@ -253,7 +257,9 @@ static void add_hop(const bucket *b, const gw_route *route, const gw_hop *hop) {
     switch (hop->kind) {
     case GW_HOP_ALLREDUCE:
     case GW_HOP_REDUCE_SCATTER:
-    case GW_HOP_ALLGATHER: add_dense(b, route, hop); return;
+    case GW_HOP_ALLGATHER:
+    case GW_HOP_REDUCE:
+    case GW_HOP_BROADCAST: add_dense(b, route, hop); return;
     case GW_HOP_CODED:
     case GW_HOP_CODED_FIRST:
     case GW_HOP_CODED_SECOND:

@@ -46,7 +46,7 @@ static gw_status open_shards(service *s, gw_error *error) {
     const gw_dispatch_tensors *tensors = s->tensors;
     gw_shard_tensor *described = calloc((size_t)tensors->count + 1, sizeof *described);
     if (!described) return gw_fail(error, GW_MEMORY, "out of memory for shards");
-    size_t block = s->model->coding.setup.codec->block;
+    size_t block = gw_codec_block(&s->model->coding.setup);
     for (int t = 0; t < tensors->count; t++) {
         size_t own = tensors->factors[t].batch ? 0 : tensors->what[t].count;
         size_t grain = tensors->coded[t].exact ? GW_PS_GRAIN : block % GW_PS_GRAIN ? block * GW_PS_GRAIN : block;

@@ -25,7 +25,7 @@ gw_status gw_team_model_open(gw_team_model *m, const gw_topology *topology, gw_e
     }
     number(m, world);
     gw_topology apart = *topology, host = *topology, lane = *topology;
-    apart.coll = host.coll = lane.coll = false;
+    apart.coll = lane.coll = false;
     host.world = locals;
     host.host_of = m->members + 2 * world;
     lane.world = hosts;

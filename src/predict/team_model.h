@@ -8,7 +8,7 @@
 typedef enum gw_team_kind {
     GW_TEAM_ALL,   /* all ranks; those of a host share memory where the communicator does */
     GW_TEAM_APART, /* all ranks, by messages alone: a team that the step engine has opened */
-    GW_TEAM_HOST,  /* the ranks of a host, by messages */
+    GW_TEAM_HOST,  /* the ranks of a host, which share memory likewise */
     GW_TEAM_LANE   /* one rank of each host */
 } gw_team_kind;
 

@@ -10,16 +10,6 @@ enum host_team { REDUCES, GATHERS };
 
 static const gw_hop *hop_of(const gw_transfer *transfer) { return &transfer->route.hops[transfer->hop]; }
 
-static gw_collective collective_of(gw_hop_kind kind) {
-    switch (kind) {
-    case GW_HOP_REDUCE_SCATTER: return GW_COLL_REDUCE_SCATTER;
-    case GW_HOP_ALLGATHER: return GW_COLL_ALLGATHER;
-    case GW_HOP_REDUCE: return GW_COLL_REDUCE;
-    case GW_HOP_BROADCAST: return GW_COLL_BROADCAST;
-    default: return GW_COLL_ALLREDUCE;
-    }
-}
-
 /* Dense operations: on a buffer that every member of a team has, cut into a part for each. */
 
 typedef struct buffer {
@@ -100,7 +90,7 @@ static gw_status start(gw_step_engine *s, int bucket, const buffer *b, gw_op_spe
 static void start_all(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     buffer b = {.team = s->config.team, .data = transfer->data, .dtype = transfer->dtype, .count = transfer->count};
-    gw_op_spec spec = spec_of(s, &b, collective_of(hop_of(transfer)->kind));
+    gw_op_spec spec = spec_of(s, &b, gw_hop_collective(hop_of(transfer)->kind));
     start(s, bucket, &b, &spec, &transfer->op, now, error);
 }
 
@@ -123,7 +113,7 @@ static buffer rack_buffer(const gw_step_engine *s, const gw_transfer *transfer) 
 static void start_rack(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     buffer b = rack_buffer(s, transfer);
-    gw_op_spec spec = spec_of(s, &b, collective_of(hop_of(transfer)->kind));
+    gw_op_spec spec = spec_of(s, &b, gw_hop_collective(hop_of(transfer)->kind));
     spec.redop = GW_SUM;
     start(s, bucket, &b, &spec, &transfer->op, now, error);
 }
@@ -137,7 +127,7 @@ static void start_host(gw_step_engine *s, int bucket, gw_time now, gw_error *err
         s->turn++;
     }
     buffer b = host_buffer(s, transfer, kind);
-    gw_op_spec spec = spec_of(s, &b, collective_of(kind));
+    gw_op_spec spec = spec_of(s, &b, gw_hop_collective(kind));
     spec.redop = GW_SUM;
     start(s, bucket, &b, &spec, &transfer->op, now, error);
 }
@@ -150,7 +140,7 @@ static buffer lane_buffer(const gw_step_engine *s, const gw_transfer *transfer, 
 }
 
 static gw_op_spec lane_spec(const gw_step_engine *s, const buffer *b, gw_hop_kind kind) {
-    gw_op_spec spec = spec_of(s, b, collective_of(kind));
+    gw_op_spec spec = spec_of(s, b, gw_hop_collective(kind));
     if (kind != GW_HOP_ALLGATHER && s->config.options.op == GW_AVG)
         spec.scale = gw_scale_of(1, 1.0 / gw_team_size(s->config.team));
     spec.redop = GW_SUM;
@@ -289,6 +279,6 @@ size_t gw_hop_sent_bytes(const gw_step_engine *s, const gw_transfer *transfer, c
     buffer b = {.team = s->config.team, .data = transfer->data, .dtype = transfer->dtype, .count = transfer->count};
     if (hop->group == GW_GROUP_HOST) b = host_buffer(s, transfer, hop->kind);
     if (hop->group == GW_GROUP_RACK) b = rack_buffer(s, transfer);
-    gw_op_spec spec = spec_of(s, &b, collective_of(hop->kind));
+    gw_op_spec spec = spec_of(s, &b, gw_hop_collective(hop->kind));
     return plan_bytes(&b, &spec);
 }
