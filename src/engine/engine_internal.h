@@ -19,7 +19,8 @@ typedef struct gw_unexpected {
     bool complete;          /* the whole payload is here */
     gw_time begun, arrived; /* while recording: time of its first byte and of its last */
     gw_frame frame;
-    uint8_t *bytes; /* GW_EAGER_COLLECTIVE_BYTES, allocated on first use */
+    uint8_t *bytes; /* `room` of them, allocated on first use */
+    size_t room;
 } gw_unexpected;
 
 /* A grant for an operation that is not started here yet. */

@@ -60,6 +60,21 @@ uint64_t gw_flow_eager_bytes(const gw_op *op, int peer) {
                                                                                 : GW_EAGER_BYTES;
 }
 
+#define UNEXPECTED_BYTES_MIN 4096
+
+/* The memory of a slot grows with its messages: many peers with small ones take little. */
+static bool make_room(gw_unexpected *slot, uint64_t bytes) {
+    size_t room = slot->room ? slot->room : UNEXPECTED_BYTES_MIN;
+    if (slot->bytes && bytes <= room) return true;
+    while (room < bytes) room *= 2;
+    uint8_t *memory = malloc(room);
+    if (!memory) return false;
+    free(slot->bytes);
+    slot->bytes = memory;
+    slot->room = room;
+    return true;
+}
+
 static gw_unexpected *unexpected_slot(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_peer *from = &engine->peers[peer];
     if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_EAGER_COLLECTIVE_BYTES ||
@@ -68,8 +83,7 @@ static gw_unexpected *unexpected_slot(gw_engine *engine, int peer, const gw_fram
     for (int i = 0; i < GW_EAGER_SLOTS; i++) {
         gw_unexpected *slot = &from->unexpected[i];
         if (slot->used) continue;
-        if (!slot->bytes) slot->bytes = malloc(GW_EAGER_COLLECTIVE_BYTES);
-        if (!slot->bytes) return NULL;
+        if (!make_room(slot, frame->length)) return NULL;
         slot->used = true;
         slot->complete = false;
         slot->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
