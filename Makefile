@@ -59,7 +59,7 @@ test-step: build-packages built
 	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_reducer_sim
 	@SERVING_SEEDS=1000 $(BUILD)/tests/test_ps_sim
 	@CONSERVATION=all $(BUILD)/tests/test_conservation
-	@LARGE_JOB=512 $(BUILD)/tests/test_large_job
+	@TEST_SECONDS=1800 LARGE_JOB=512 $(BUILD)/tests/test_large_job
 	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_reducer_faults
 
 # Codecs on a tensor of 2^31 + 1 elements: half a minute and 3 GiB.
