@@ -23,6 +23,7 @@ struct gw_coded {
     gw_codec_setup codec;
     gw_coded_facts facts;
     gw_route route;
+    gw_topology topology;       /* of comm, as far as parts go by it; its arrays are the team's */
     size_t *counts;             /* elements of each rank's part; of an all-reduce only the first */
     size_t in_count, out_count; /* elements of the buffers */
     /* An all-reduce is a reducer with one tensor. */

@@ -209,10 +209,16 @@ static gw_status open_reducer(gw_coded *c, gw_error *error) {
 
 /* Reduce-scatters and all-gathers. */
 
+/* Racks are left out of account: parts are those of the caller, and a second level of them would save nothing. An
+ * architecture that sends everything to one rank has no parts either: "auto" chooses, as for plain collectives. */
 static void find_route(gw_coded *c) {
     gw_dtype dtype = c->options.dtype;
-    gw_route_request request = {.arch = gw_strategy_name(&c->strategy, GW_AXIS_ARCH),
-                                .topology = gw_team_topology(c->comm->team), .codec = !c->codec.codec->identity,
+    const char *arch = gw_strategy_name(&c->strategy, GW_AXIS_ARCH);
+    const gw_plan_builder *plan = gw_plan_find(arch);
+    c->topology = *gw_team_topology(c->comm->team);
+    c->topology.rack_of = NULL;
+    c->topology.coll = false; /* a half by itself is never left out */
+    gw_route_request request = {.arch = plan && plan->rooted ? "auto" : arch, .topology = &c->topology, .codec = !c->codec.codec->identity,
                                 .splits = true, .sums_in_type = dtype == GW_F32 || dtype == GW_F64};
     c->route = gw_route_of(&request);
 }
@@ -239,7 +245,7 @@ static gw_status open_machine(gw_coded *c, const gw_lanes *lanes, gw_error *erro
                                     .chunk_bytes = (size_t)gw_strategy_integer(&c->strategy, GW_AXIS_ARCH, "chunk"),
                                     .coded = c->route.coded, .setup = c->codec, .seed = c->options.seed,
                                     .core = c->comm->context->core, .rank = c->comm->rank,
-                                    .topology = gw_team_topology(all), .lanes = *lanes,
+                                    .topology = &c->topology, .lanes = *lanes,
                                     .lane_teams = c->host ? teams : &all, .host_team = c->host ? c->host->team : NULL};
     if (c->host && !(c->by_lane = gw_alloc(c->host, gw_coded_parts_by_lane_bytes(&config) + 1)))
         gw_fail(error, GW_MEMORY, "%s: %s", call_name, gw_last_error(NULL));
@@ -265,8 +271,8 @@ static gw_status open_parts(gw_coded *c, gw_error *error) {
     gw_status status = gw_reducer_copy_last_error(gw_comm_split(c->given, 0, c->given->rank, &c->comm), error);
     if (status) return status;
     find_route(c);
-    bool two_levels = c->route.count == GW_HOPS_MAX;
-    gw_lanes lanes = gw_lanes_of(gw_team_topology(c->comm->team), c->comm->rank, !two_levels);
+    bool two_levels = c->route.in_lanes;
+    gw_lanes lanes = gw_lanes_of(&c->topology, c->comm->rank, !two_levels);
     c->lanes = calloc((size_t)lanes.lanes, sizeof *c->lanes);
     if (!c->lanes) status = gw_fail(error, GW_MEMORY, "%s: out of memory for %d lanes", call_name, lanes.lanes);
     status = gw_reducer_agree(c->comm, status, error);
