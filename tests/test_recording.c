@@ -165,6 +165,20 @@ static void fused_tensors(void) {
     gw_view_free(&view);
 }
 
+/* Hop by hop where a bucket has several. */
+static void routes_are_named(void) {
+    run_job("arch=ring transport=tcp schedule=dear", trains);
+    gw_view view = look();
+    bool first = false, second = false;
+    for (size_t i = 0; i < view.messages.count; i++) {
+        const char *name = gw_insight_name(view.insight, view.messages.list[i].name);
+        first |= strstr(name, ": reduce-scatter among all ranks") != NULL;
+        second |= strstr(name, ": all-gather among all ranks") != NULL;
+    }
+    CHECK(first && second);
+    gw_view_free(&view);
+}
+
 static void coded_tensors(void) {
     run_job("arch=ring transport=tcp schedule=p3 compress=topk:ratio=0.1", trains);
     gw_view view = look();
@@ -213,4 +227,5 @@ static void clean_up(void) {
 }
 
 TEST_MAIN(CASE(set_up), CASE(messages_of_a_ring), CASE(a_host_local_collective_has_no_messages), CASE(fused_tensors),
-          CASE(coded_tensors), CASE(a_missing_directory), CASE(set_for_one_rank_only), CASE(clean_up))
+          CASE(routes_are_named), CASE(coded_tensors), CASE(a_missing_directory), CASE(set_for_one_rank_only),
+          CASE(clean_up))

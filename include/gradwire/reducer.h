@@ -194,6 +194,9 @@ static inline gw_reducer_counters gw_reducer_read_counters(const gw_reducer *red
 /* The current strategy, with tuned sizes. Works like snprintf: writes at most size bytes, and returns the length of the
  * whole text. */
 GW_API int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size);
+/* The way that buckets really take, a line for each route, hop by hop with the bytes that this rank sends at most:
+ * "6 buckets (1.04 MiB): reduce-scatter in each host (266 KiB), ...". Works like snprintf. */
+GW_API int gw_reducer_routes(const gw_reducer *reducer, char *text, size_t size);
 
 /* How one worker waited for others at the parameter servers (arch=ps), and how others waited for it. With several
  * servers, each field is the largest value of any server. */

@@ -196,6 +196,7 @@ def declare(library):
         "gw_reducer_close": (None, [reducer]),
         "gw_reducer_read_counters_sized": (None, [reducer, POINTER(ReducerCounters), c_size_t]),
         "gw_reducer_strategy": (c_int, [reducer, c_char_p, c_size_t]),
+        "gw_reducer_routes": (c_int, [reducer, c_char_p, c_size_t]),
         "gw_reducer_state_bytes": (c_size_t, [reducer]),
         "gw_reducer_state_save": (c_int, [reducer, c_void_p]),
         "gw_reducer_state_restore": (c_int, [reducer, c_void_p, c_size_t]),

@@ -9,7 +9,7 @@
 #include "cli/common/json.h"
 #include "nn/model_spec.h"
 #include "nn/model_zoo.h"
-#include "reducer/step_engine.h"
+#include "reducer/route_summary.h"
 #include "strategy/combine.h"
 #include "transport/transport_registry.h"
 
@@ -32,25 +32,15 @@ typedef struct layer_form {
 
 #define FORMS_MAX 256
 
-/* A route, and how many buckets take it. */
-typedef struct route_use {
-    gw_route route;
-    int buckets;
-    size_t bytes;             /* of gradients */
-    size_t sent[GW_HOPS_MAX]; /* by rank 0 in each hop, at most */
-} route_use;
-
-#define ROUTES_MAX 8
-
 /* The result of a commit, for the rank that sends most. */
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
     gw_step_engine_payloads payloads;
     int tensors, buckets;
-    gw_coded_form form;           /* of coded buckets; AUTO: none is coded */
-    double variance;              /* the factor of that form; 0: the codec is biased */
-    const char *loses;            /* for good in that form; NULL: nothing */
-    route_use routes[ROUTES_MAX]; /* one for each route that buckets take */
+    gw_coded_form form;                     /* of coded buckets; AUTO: none is coded */
+    double variance;                        /* the factor of that form; 0: the codec is biased */
+    const char *loses;                      /* for good in that form; NULL: nothing */
+    gw_route_use routes[GW_ROUTE_USES_MAX]; /* one for each route that buckets take */
     int route_count;
     layer_form layers[FORMS_MAX];
     int layer_count;
@@ -110,17 +100,6 @@ static void note_layers(const gw_step_engine *step_engine, const gw_reducer_tens
     }
 }
 
-static void note_route(const gw_step_engine *step_engine, int bucket, outcome *o) {
-    const gw_route *route = gw_step_engine_route(step_engine, bucket);
-    int i = 0;
-    while (i < o->route_count && memcmp(&o->routes[i].route, route, sizeof *route) != 0) i++;
-    if (i == ROUTES_MAX) return;
-    if (i == o->route_count) o->routes[o->route_count++].route = *route;
-    o->routes[i].buckets++;
-    o->routes[i].bytes += gw_schedule_bucket(gw_step_engine_schedule(step_engine), bucket)->bytes;
-    for (int h = 0; h < route->count; h++) o->routes[i].sent[h] += gw_step_engine_hop_bytes(step_engine, bucket, h);
-}
-
 static gw_status note_form(const gw_codec_setup *setup, gw_coded_form form, outcome *o, gw_error *error) {
     o->form = form;
     if (form == GW_FORM_AUTO) return GW_OK;
@@ -135,7 +114,7 @@ static void note(const gw_step_engine *step_engine, outcome *o) {
     o->codec = gw_step_engine_codec_bytes(step_engine);
     o->payloads = gw_step_engine_payload_memory(step_engine);
     o->buckets = gw_schedule_buckets(schedule);
-    for (int p = 0; p < o->buckets; p++) note_route(step_engine, p, o);
+    o->route_count = gw_route_summary(step_engine, o->routes);
 }
 
 /* The same for all coded buckets. */
@@ -229,7 +208,7 @@ static void print_choice(const gw_strategy *strategy, const gw_topology *topolog
 static void print_routes(const outcome *o) {
     char bytes[GW_UNIT_TEXT], text[80];
     for (int i = 0; i < o->route_count; i++) {
-        const route_use *r = &o->routes[i];
+        const gw_route_use *r = &o->routes[i];
         if (r->route.count == 0) {
             puts("nothing travels: a rank without peers");
             continue;
@@ -284,7 +263,7 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
     print_layers(o);
 }
 
-static void print_route_json(const route_use *r, bool follows) {
+static void print_route_json(const gw_route_use *r, bool follows) {
     char text[80];
     printf("%s{\"buckets\": %d, \"bytes\": %zu, \"hops\": [", follows ? ", " : "", r->buckets, r->bytes);
     for (int h = 0; h < r->route.count; h++)

@@ -258,14 +258,10 @@ static gw_status decode_all(gw_coded_exchange *x, gw_error *error) {
 
 /* What a recording is told. */
 
-/* The recording under way, which knows the exchange by its first tensor; NULL: none. */
+/* The recording under way; NULL: none. */
 static gw_trace *tracing(gw_coded_exchange *x) {
     gw_trace *trace = gw_engine_tracing(gw_core_engine(x->core));
     if (!trace || gw_trace_opened(trace) == x->named_in) return trace;
-    char text[GW_TEXT_BYTES];
-    snprintf(text, sizeof text, x->count > 1 ? "%.100s and %d more" : "%.100s", x->parts[0].tensor->what.name,
-             x->count - 1);
-    x->label = gw_trace_name(trace, text);
     x->error_name = gw_trace_name(trace, "compression error");
     x->named_in = gw_trace_opened(trace);
     return trace;
@@ -292,6 +288,8 @@ static void trace_error(gw_coded_exchange *x) {
 }
 
 /* The machine. */
+
+void gw_coded_exchange_label(gw_coded_exchange *x, uint32_t label) { x->label = label; }
 
 void gw_coded_exchange_urgency(gw_coded_exchange *x, uint8_t urgency) { x->urgency = urgency; }
 

@@ -52,6 +52,7 @@ size_t gw_coded_exchange_payload_bytes(const gw_coded_exchange *exchange);
 void gw_coded_exchange_lend(gw_coded_exchange *exchange, uint8_t *memory);
 
 /* Of its messages from now on, as in gw_op_spec. */
+void gw_coded_exchange_label(gw_coded_exchange *exchange, uint32_t label);
 void gw_coded_exchange_urgency(gw_coded_exchange *exchange, uint8_t urgency);
 /* How the learning rate has grown since the step before (0: not), from the next gw_coded_exchange_begin on. */
 void gw_coded_exchange_rate_growth(gw_coded_exchange *exchange, float growth);

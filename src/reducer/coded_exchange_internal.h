@@ -49,8 +49,9 @@ struct gw_coded_exchange {
     const float *const *gradient;
     float *const *result;
     float scale;
-    gw_time named_in; /* when the recording was opened that `label` and `error_name` are of */
-    uint32_t label, error_name;
+    uint32_t label;   /* in a recording */
+    gw_time named_in; /* when the recording was opened that error_name is of */
+    uint32_t error_name;
     uint8_t urgency;
 };
 

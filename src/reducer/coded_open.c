@@ -218,8 +218,9 @@ static void find_route(gw_coded *c) {
     c->topology = *gw_team_topology(c->comm->team);
     c->topology.rack_of = NULL;
     c->topology.coll = false; /* a half by itself is never left out */
-    gw_route_request request = {.arch = plan && plan->rooted ? "auto" : arch, .topology = &c->topology, .codec = !c->codec.codec->identity,
-                                .splits = true, .sums_in_type = dtype == GW_F32 || dtype == GW_F64};
+    gw_route_request request = {.arch = plan && plan->rooted ? "auto" : arch, .topology = &c->topology,
+                                .codec = !c->codec.codec->identity, .splits = true,
+                                .sums_in_type = dtype == GW_F32 || dtype == GW_F64};
     c->route = gw_route_of(&request);
 }
 

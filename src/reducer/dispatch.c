@@ -70,7 +70,7 @@ void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, 
     gw_transfer *transfer = &s->transfers[bucket];
     if (!second) {
         transfer->hop = 0;
-        transfer->label = gw_step_engine_trace_start(s, bucket);
+        gw_step_engine_trace_start(s, bucket);
         if (transfer->copies) pack(s, bucket, false);
         if (transfer->by_lane) copy_lanes(s, bucket, false);
     }

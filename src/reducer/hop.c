@@ -80,7 +80,7 @@ static gw_op_spec spec_of(const gw_step_engine *s, const buffer *b, gw_collectiv
 static gw_status start(gw_step_engine *s, int bucket, const buffer *b, gw_op_spec *spec, gw_op **op, gw_time now,
                        gw_error *error) {
     const gw_transfer *transfer = &s->transfers[bucket];
-    spec->label = transfer->label;
+    spec->label = transfer->labels[transfer->hop];
     spec->urgency = gw_schedule_urgency(s->schedule, bucket, hop_of(transfer)->second);
     return gw_core_start(s->config.core, op, b->team, spec, now, error);
 }
@@ -151,6 +151,7 @@ static void start_coded(gw_step_engine *s, int bucket, const gw_hop *hop, gw_tra
     gw_coded_exchange *exchange = lane->exchange;
     uint64_t step = gw_step_engine_step(s, gw_schedule_bucket(s->schedule, bucket)->readied - 1);
     gw_coded_exchange_lend(exchange, memory);
+    gw_coded_exchange_label(exchange, s->transfers[bucket].labels[s->transfers[bucket].hop]);
     gw_coded_exchange_urgency(exchange, gw_schedule_urgency(s->schedule, bucket, hop->second));
     if (hop->kind == GW_HOP_CODED_SECOND) {
         gw_coded_exchange_go_on(exchange);
@@ -184,7 +185,7 @@ void gw_hop_start(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     gw_transfer *transfer = &s->transfers[bucket];
     switch (hop_of(transfer)->group) {
     case GW_GROUP_ALL:
-        if (transfer->factored) gw_factors_start(transfer->factored->factors, transfer->label, now, error);
+        if (transfer->factored) gw_factors_start(transfer->factored->factors, transfer->labels[0], now, error);
         else start_all(s, bucket, now, error);
         if (s->ps) gw_schedule_sent(s->schedule, bucket); /* the others may start in another order */
         break;

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "ps/server_process.h"
 #include "reducer/reducer_internal.h"
+#include "reducer/route_summary.h"
 #include "runtime/recording.h"
 #include "strategy/combine.h"
 
@@ -382,6 +383,22 @@ void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, s
 
 int gw_reducer_strategy(const gw_reducer *reducer, char *text, size_t size) {
     return gw_strategy_print(&reducer->strategy, text, size);
+}
+
+int gw_reducer_routes(const gw_reducer *reducer, char *text, size_t size) {
+    gw_route_use uses[GW_ROUTE_USES_MAX];
+    size_t used = 0;
+    if (size) *text = 0;
+    if (!reducer || gw_comm_forked(reducer->comm)) return 0;
+    gw_context_lock(reducer->comm->context);
+    int count = gw_route_summary(reducer->step_engine, uses);
+    for (int i = 0; i < count; i++) {
+        if (i && used + 1 < size) text[used] = '\n';
+        used += i > 0;
+        used += (size_t)gw_route_use_text(&uses[i], used < size ? text + used : NULL, used < size ? size - used : 0);
+    }
+    gw_context_unlock(reducer->comm->context);
+    return (int)used;
 }
 
 /* Each server has times of all workers: take the largest. */

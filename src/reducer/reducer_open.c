@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "base/units.h"
 #include "reducer/reducer_internal.h"
+#include "reducer/route_summary.h"
 #include "strategy/combine.h"
 
 /* Agreeing. */
@@ -182,6 +183,16 @@ void gw_reducer_log_summary(const gw_reducer *reducer) {
            gw_step_engine_codec_bytes(reducer->step_engine), payloads.memory, payloads.in_flight);
 }
 
+static void log_routes(const gw_reducer *reducer) {
+    gw_route_use uses[GW_ROUTE_USES_MAX];
+    char text[600];
+    int count = gw_route_summary(reducer->step_engine, uses);
+    for (int i = 0; i < count; i++) {
+        gw_route_use_text(&uses[i], text, sizeof text);
+        gw_log(GW_LOG_INFO, reducer->comm->rank, "route of %s", text);
+    }
+}
+
 /* Which layers are sent as factors. */
 static void describe_factors(const gw_reducer *reducer, const gw_reducer_tensor *tensors) {
     for (int i = 0; gw_strategy_is(&reducer->strategy, GW_AXIS_ARCH, "sfb") && i < reducer->count; i++) {
@@ -320,6 +331,7 @@ static gw_status commit_call(gw_reducer **out, gw_comm *comm, const gw_reducer_t
         return status;
     }
     gw_reducer_log_summary(reducer);
+    log_routes(reducer);
     describe_factors(reducer, tensors);
     gw_context_notify(comm->context); /* this rank's server may get pushes from now on */
     *out = reducer;

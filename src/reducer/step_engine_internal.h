@@ -58,7 +58,7 @@ typedef struct gw_transfer {
     gw_dtype dtype;
     float *by_lane;   /* coded in two levels: the elements of each lane, lane_room for each; in lane_memory */
     size_t lane_room; /* elements */
-    uint32_t label;   /* its name in the recording that was opened at labelled_in */
+    uint32_t labels[GW_HOPS_MAX]; /* names of its hops in the recording that was opened at labelled_in; 0: none */
     gw_time labelled_in;
 } gw_transfer;
 
@@ -164,8 +164,8 @@ void gw_dispatch_finish(gw_step_engine *step_engine, int bucket); /* unpacks it 
 
 /* step_trace.c: events of the recording, if there is one. (C) ready; the others are the driver's. */
 void gw_step_engine_trace_ready(gw_step_engine *step_engine, gw_step_engine_tensor *tensor, uint64_t step);
-/* A bucket is started. Returns its name in the recording, 0: none. */
-uint32_t gw_step_engine_trace_start(gw_step_engine *step_engine, int bucket);
+/* A bucket is started. */
+void gw_step_engine_trace_start(gw_step_engine *step_engine, int bucket);
 gw_time gw_step_engine_trace_arrived(const gw_step_engine *step_engine, const gw_step_engine_tensor *tensor);
 void gw_step_engine_trace_applied(const gw_step_engine *step_engine, const gw_step_engine_tensor *tensor,
                                   gw_time begun);

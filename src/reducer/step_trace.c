@@ -28,20 +28,24 @@ void gw_step_engine_trace_ready(gw_step_engine *s, gw_step_engine_tensor *t, uin
     gw_trace_span(trace, GW_TRACE_READY, step, t->trace_name, 0, tensor_bytes(t), t->ready_at, t->ready_at);
 }
 
-/* A bucket is named after its first tensor. */
-static uint32_t bucket_label(gw_step_engine *s, int bucket, gw_trace *trace) {
+/* A bucket is named after its first tensor; where its route has several hops, each is named too. */
+static void name_hops(gw_step_engine *s, int bucket, gw_trace *trace) {
     gw_transfer *transfer = &s->transfers[bucket];
     const gw_bucket *p = gw_schedule_bucket(s->schedule, bucket);
     const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
-    if (transfer->labelled_in == gw_trace_opened(trace)) return transfer->label;
-    char text[GW_TEXT_BYTES];
-    snprintf(text, sizeof text, p->ranges > 1 ? "%.100s and %d more" : "%.100s", s->tensors[ranges[0].tensor].what.name,
+    const gw_route *route = &transfer->route;
+    if (transfer->labelled_in == gw_trace_opened(trace)) return;
+    char name[GW_TEXT_BYTES / 2], hop[80], text[GW_TEXT_BYTES];
+    snprintf(name, sizeof name, p->ranges > 1 ? "%.100s and %d more" : "%.100s", s->tensors[ranges[0].tensor].what.name,
              p->ranges - 1);
+    for (int h = 0; h < route->count; h++) {
+        snprintf(text, sizeof text, "%s: %s", name, gw_hop_text(route, h, hop, sizeof hop));
+        transfer->labels[h] = gw_trace_name(trace, route->count > 1 ? text : name);
+    }
     transfer->labelled_in = gw_trace_opened(trace);
-    return transfer->label = gw_trace_name(trace, text);
 }
 
-uint32_t gw_step_engine_trace_start(gw_step_engine *s, int bucket) {
+void gw_step_engine_trace_start(gw_step_engine *s, int bucket) {
     gw_trace *trace = named(s);
     const gw_bucket *p = gw_schedule_bucket(s->schedule, bucket);
     const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
@@ -53,7 +57,7 @@ uint32_t gw_step_engine_trace_start(gw_step_engine *s, int bucket) {
         gw_trace_span(trace, GW_TRACE_QUEUED, step, t->trace_name, (uint32_t)bucket, bytes, since, now);
         if (p->ranges > 1) gw_trace_span(trace, GW_TRACE_FUSED, step, t->trace_name, (uint32_t)bucket, bytes, now, now);
     }
-    return trace ? bucket_label(s, bucket, trace) : 0;
+    if (trace) name_hops(s, bucket, trace);
 }
 
 gw_time gw_step_engine_trace_arrived(const gw_step_engine *s, const gw_step_engine_tensor *t) {

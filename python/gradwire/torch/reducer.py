@@ -115,6 +115,12 @@ class Reducer:
         words = (word.split("=", 1) for word in line.value.decode().split())
         return next((technique.split(":")[0] for axis, technique in words if axis == name), "")
 
+    def routes(self):
+        """The way that buckets really take, a line for each route with its hops."""
+        text = ctypes.create_string_buffer(4000)
+        lib.gw_reducer_routes(self.handle, text, len(text))
+        return text.value.decode()
+
     def has_servers(self):
         return self.axis("arch") == "ps"
 
