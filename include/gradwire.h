@@ -62,7 +62,8 @@ extern "C" {
     X(MISMATCH, 7, "ranks disagree about a collective")                                                                \
     X(PROTOCOL, 8, "a peer sent something unexpected")                                                                 \
     X(DENIED, 9, "a peer did not prove that it belongs to the job")                                                    \
-    X(ABORTED, 10, "the communicator was aborted")
+    X(ABORTED, 10, "the communicator was aborted")                                                                     \
+    X(NOT_FINITE, 11, "a value is not finite")
 
 /* The result of a call; gw_status_text gives its text, gw_last_error the whole sentence. */
 typedef enum gw_status {

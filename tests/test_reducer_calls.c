@@ -1,5 +1,6 @@
 /* test_reducer_calls.c - the calls of a step beside ready and wait: absent tensors, several ready tensors in one call,
- * and accumulation over micro-steps. Real processes; results are compared with the mean computed here. */
+ * accumulation over micro-steps, and gradients that are not finite. Real processes; results are compared with the mean
+ * computed here. */
 #include <math.h>
 
 #include "small_job.h"
@@ -377,9 +378,66 @@ static void mistakes(int rank) {
     get_up(&m);
 }
 
+/* Gradients that are not finite. */
+
+/* Refused before anything is sent; the step goes on with another gradient. */
+static void refuses_nonfinite(int rank) {
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    options.nonfinite = GW_NONFINITE_REFUSED;
+    member m = sit_down(rank, &options);
+    bool factors = gw_reducer_wants_factors(m.reducer, WEIGHT);
+    if (rank == 1) {
+        m.gradients[counts[0] - 1] = INFINITY;
+        SAYS(GW_NOT_FINITE,
+             "gw_reducer_ready_many: the gradient of embedding on rank 1 is not finite in step 0 (element "
+             "299)",
+             gw_reducer_ready_many(m.reducer, (int[]){3, 0}, 2));
+        m.gradients[counts[0] - 1] = 0;
+        m.right[7] = NAN;
+        if (factors)
+            SAYS(GW_NOT_FINITE, "fc.weight on rank 1 is not finite in step 0 (element 7 of a factor)",
+                 gw_reducer_ready_factors(m.reducer, WEIGHT, m.left, m.right, 1));
+    }
+    for (int t = TENSORS - 1; t >= 0; t--) CHECK_EQ(GW_OK, ready_tensor(&m, t, 0));
+    CHECK_EQ(GW_OK, gw_reducer_end(m.reducer));
+    CHECK_EQ(GW_OK, gw_reducer_flush(m.reducer));
+    CHECK_EQ(rank == 1 ? 1 + factors : 0, gw_reducer_read_counters(m.reducer).nonfinite);
+    get_up(&m);
+}
+
+/* It reaches all ranks, and the counters of the rank that it came from say so. */
+static void counts_nonfinite(int rank) {
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    options.nonfinite = GW_NONFINITE_COUNTED;
+    member m = sit_down(rank, &options);
+    for (int step = 0; step < 3; step++) {
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            float *gradient = m.tensors[t].gradient;
+            CHECK_EQ(GW_OK, gw_reducer_wait(m.reducer, t));
+            CHECK_EQ(step == 2 && t == 3, counts[t] && isnan(gradient[0]));
+            fill(&m, t, step);
+            if (rank == 1 && step == 1 && t == 3) gradient[0] = NAN;
+            CHECK_EQ(GW_OK, gw_reducer_ready(m.reducer, t));
+        }
+        CHECK_EQ(GW_OK, gw_reducer_end(m.reducer));
+    }
+    CHECK_EQ(GW_OK, gw_reducer_flush(m.reducer));
+    gw_reducer_counters counters = gw_reducer_read_counters(m.reducer);
+    CHECK_EQ(rank == 1 ? 1 : 0, counters.nonfinite);
+    CHECK_EQ(rank == 1 ? 1 : 0, counters.nonfinite_step);
+    CHECK_EQ(rank == 1 ? 3 : 0, counters.nonfinite_tensor);
+    get_up(&m);
+}
+
+static void gradients_that_are_not_finite(void) {
+    run("schedule=wfbp", 2, refuses_nonfinite);
+    run("arch=sfb", 2, refuses_nonfinite);
+    run("schedule=p3", 2, counts_nonfinite);
+}
+
 static void mistakes_give_an_error_sentence(void) { run("", 2, mistakes); }
 
 TEST_MAIN(CASE(an_absent_tensor_counts_as_zeros), CASE(absent_tensors_are_updated),
           CASE(residuals_of_absent_tensors_are_sent), CASE(a_list_is_ready_as_a_whole_or_not_at_all),
           CASE(a_list_waits_for_the_step_before), CASE(micro_steps_stay_local), CASE(a_micro_step_sends_nothing),
-          CASE(mistakes_give_an_error_sentence))
+          CASE(gradients_that_are_not_finite), CASE(mistakes_give_an_error_sentence))

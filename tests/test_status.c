@@ -32,7 +32,7 @@ static void long_sentences_are_cut(void) {
 }
 
 static void every_status_has_a_text(void) {
-    for (int i = 0; i <= GW_ABORTED; i++) {
+    for (int i = 0; i <= GW_NOT_FINITE; i++) {
         CHECK(strlen(gw_status_text((gw_status)i)) > 5);
         for (int j = 0; j < i; j++) CHECK(strcmp(gw_status_text((gw_status)i), gw_status_text((gw_status)j)) != 0);
     }

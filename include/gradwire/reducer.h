@@ -67,6 +67,15 @@ typedef double gw_reducer_rate_fn(void *ctx, uint64_t step);
  * behind. Their number is the same on all ranks, from gw_reducer_commit on. */
 typedef float *gw_reducer_state_fn(void *ctx, int tensor, int which);
 
+/* What a gradient of this rank does that holds a NaN or an infinity when it is handed over, before it is sent. The
+ * checks read it once, at the speed of memory. */
+typedef enum gw_nonfinite {
+    GW_NONFINITE_IGNORED, /* it is not looked for: the value reaches all ranks, or stays in the residual of a codec */
+    GW_NONFINITE_COUNTED, /* it is sent, and gw_reducer_counters says which it was: where a loss is scaled, and steps
+                             that overflow are left out */
+    GW_NONFINITE_REFUSED, /* the call returns GW_NOT_FINITE, with tensor, element and step; the tensor is not ready */
+} gw_nonfinite;
+
 typedef struct gw_reducer_options {
     size_t size;                  /* of this struct, in bytes */
     const char *strategy;         /* overrides axes of the communicator's strategy; NULL: none */
@@ -83,13 +92,15 @@ typedef struct gw_reducer_options {
     gw_reducer_state_fn *state;   /* the arrays that update keeps from step to step; NULL: none */
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
+    gw_nonfinite nonfinite;
 } gw_reducer_options;
 
 /* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
 #define GW_REDUCER_OPTIONS_DEFAULT                                                                                     \
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
-        .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL                                         \
+        .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL,                                        \
+        .nonfinite = GW_NONFINITE_IGNORED                                                                              \
     }
 
 /* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */
@@ -183,6 +194,9 @@ typedef struct gw_reducer_counters {
     int trials;                         /* of the tuning so far */
     uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */
     uint64_t step;                      /* the number of the step in progress, or of the next */
+    uint64_t nonfinite;                 /* gradients of this rank that were not finite (GW_NONFINITE_COUNTED) */
+    uint64_t nonfinite_step;            /* of the last of them: its step and tensor */
+    int nonfinite_tensor;
 } gw_reducer_counters;
 /* Writes the first `size` bytes of the counters. */
 GW_API void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size);

@@ -359,6 +359,7 @@ static gw_reducer_counters counters_of(const gw_reducer *reducer) {
     gw_context_lock(context);
     gw_engine_counters now = gw_engine_count(gw_core_engine(context->core));
     gw_context_unlock(context);
+    gw_step_engine_nonfinite nonfinite = gw_step_engine_nonfinites(reducer->step_engine);
     return (gw_reducer_counters){
         .steps = reducer->steps,
         .first_step = reducer->first_step,
@@ -373,7 +374,10 @@ static gw_reducer_counters counters_of(const gw_reducer *reducer) {
         .local_optimisers = sync->local || sync->rule,
         .weights_agree = gw_step_engine_agrees(reducer->step_engine),
         .tuning = gw_tuning_runs(&reducer->tuning),
-        .trials = reducer->tuning.trials};
+        .trials = reducer->tuning.trials,
+        .nonfinite = nonfinite.count,
+        .nonfinite_step = nonfinite.step,
+        .nonfinite_tensor = nonfinite.tensor};
 }
 
 void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size) {

@@ -68,14 +68,28 @@ static gw_status check_ready(const gw_step_engine *s, int tensor, gw_error *erro
     return GW_OK;
 }
 
+/* Takes mark_ready back. */
+static gw_status unmark(gw_step_engine *s, const int *tensors, int count, gw_status why) {
+    for (int i = 0; i < count; i++) s->tensors[tensors[i]].readied--;
+    return why;
+}
+
 /* Counts tensors as ready; none of them if one cannot be. In a micro-step it only checks. */
 static gw_status mark_ready(gw_step_engine *s, const int *tensors, int count, gw_error *error) {
     gw_status status = GW_OK;
     int marked = 0;
     for (; marked < count && !(status = check_ready(s, tensors[marked], error)); marked++)
         s->tensors[tensors[marked]].readied++;
-    while ((status || s->accumulates) && marked > 0) s->tensors[tensors[--marked]].readied--;
-    return status;
+    return status || s->accumulates ? unmark(s, tensors, marked, status) : GW_OK;
+}
+
+static gw_status check_finite(gw_step_engine *s, const int *tensors, int count, gw_error *error) {
+    gw_status status = GW_OK;
+    for (int i = 0; i < count && !status; i++) {
+        const gw_reducer_tensor *what = &s->tensors[tensors[i]].what;
+        status = gw_step_engine_check_finite(s, tensors[i], what->gradient, what->count, error);
+    }
+    return status ? unmark(s, tensors, count, status) : GW_OK;
 }
 
 /* True if a bucket now has all of its gradients. */
@@ -104,6 +118,7 @@ gw_status gw_step_engine_ready(gw_step_engine *s, const int *tensors, int count,
                            "%s is sent as factors, as gw_reducer_wants_factors says: call gw_reducer_ready_factors",
                            s->tensors[tensors[i]].what.name);
     gw_status status = mark_ready(s, tensors, count, error);
+    if (!status && !s->accumulates) status = check_finite(s, tensors, count, error);
     for (int i = 0; i < count && !status && !s->accumulates; i++) *complete |= begin(s, tensors[i]);
     return status;
 }
@@ -121,6 +136,9 @@ gw_status gw_step_engine_ready_factors(gw_step_engine *s, int tensor, const floa
                        t->what.name, batch, t->what.batch);
     gw_status status = mark_ready(s, &tensor, 1, error);
     if (status || s->accumulates) return status;
+    status = gw_step_engine_check_finite(s, tensor, left, batch * t->what.rows, error);
+    if (!status) status = gw_step_engine_check_finite(s, tensor, right, batch * (t->what.count / t->what.rows), error);
+    if (status) return unmark(s, &tensor, 1, status);
     gw_factors_take(t->factors, left, right, batch);
     *complete = begin(s, tensor);
     return GW_OK;

@@ -129,6 +129,13 @@ gw_clock_table_times gw_step_engine_times(const gw_step_engine *step_engine, int
 bool gw_step_engine_quiet(const gw_step_engine *step_engine);
 const gw_error *gw_step_engine_error(const gw_step_engine *step_engine); /* GW_OK: none */
 
+/* (C) Gradients that were handed over and not finite: how many, and step and tensor of the last. */
+typedef struct gw_step_engine_nonfinite {
+    uint64_t count, step;
+    int tensor;
+} gw_step_engine_nonfinite;
+gw_step_engine_nonfinite gw_step_engine_nonfinites(const gw_step_engine *step_engine);
+
 const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
 int gw_step_engine_buckets(const gw_step_engine *step_engine);

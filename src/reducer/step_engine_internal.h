@@ -100,9 +100,10 @@ struct gw_step_engine {
     void *kept_codec;    /* between two teams: codec state, as gw_step_engine_state_save writes it. Owned; NULL:
                             none */
     size_t kept_codec_bytes;
-    size_t memory;            /* bytes allocated when it was opened */
-    size_t flat_bytes;        /* of config.flat, if there is one */
-    _Atomic gw_time named_in; /* opening time of the recording in which tensors have names; 0: none */
+    size_t memory;                      /* bytes allocated when it was opened */
+    size_t flat_bytes;                  /* of config.flat, if there is one */
+    gw_step_engine_nonfinite nonfinite; /* (C) */
+    _Atomic gw_time named_in;           /* opening time of the recording in which tensors have names; 0: none */
 };
 
 #define GW_STEP_OVER (-1)
@@ -120,6 +121,11 @@ void gw_step_engine_teardown(gw_step_engine *step_engine);
 /* step_engine_save.c. Puts the saved residuals of this rank's codecs, bit by bit, into a step engine of another team
  * that has made no steps. The residual of the owner's pass is added to that of the worker's pass. */
 gw_status gw_step_engine_state_move(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
+
+/* step_finite.c. (C) Values of a gradient, or one of its factors, that is handed over: counts or refuses them, as the
+ * options say, if one is not finite. */
+gw_status gw_step_engine_check_finite(gw_step_engine *step_engine, int tensor, const void *values, size_t count,
+                                      gw_error *error);
 
 /* step_engine.c. After a cut: no gradient of any bucket is ready. */
 void gw_step_engine_await_all(gw_step_engine *step_engine);
