@@ -76,6 +76,19 @@ a_pipeline_goes_on() { # bit for bit with the same stages; the file does not min
     has third.err 'resuming from other.gw: epoch 2, update 33'
     holds "loss without stages" "($(last third loss) - $(last second loss)) ^ 2 < 1e-6"
 }
+values_that_are_not_finite_end_it() {
+    local bad=(-n 2 --model mlp --data synthetic:count=600 --batch 24 --steps 8 --log-every 4 --lr 1e25 --warmup 0)
+    train stops "${bad[@]}"
+    is "exit code" $? 1
+    has stops.err 'the loss on rank [01] is (not a number|infinite) in step [0-9]+: '
+    train stage "${bad[@]}" --parallel pipeline:stages=2,micro=2
+    is "exit code of a pipeline" $? 1
+    has stage.err '(the loss|the gradient of .*) on rank [01] is '
+    train goes "${bad[@]}" --allow-nonfinite || echo "--allow-nonfinite: exit code $?"
+    has goes.err 'warn: rank 0: the loss on rank 0 is '
+    has goes.json '"event": "end".* "loss": null, '
+    grep -iE 'nan|inf' goes.json
+}
 uneven_shares_and_accumulation() {
     train whole -n 1 --model mlp "${small[@]}" --batch 25 --steps 60
     train parts -n 4 --model mlp "${small[@]}" --batch 25 --steps 60
@@ -234,6 +247,7 @@ killed_worker() { # the job ends long before the deadline of 30 s, names the ran
 }
 
 for case in same_loss_for_any_number_of_workers same_loss_for_any_number_of_stages a_pipeline_goes_on \
+    values_that_are_not_finite_end_it \
     uneven_shares_and_accumulation same_bits_again every_optimiser_learns resume_is_bit_for_bit \
     strategies_resume_bit_for_bit unwritable_checkpoint_is_reported_first target_stops text_trains what_a_person_sees \
     asked_wrongly killed_worker; do

@@ -64,8 +64,8 @@ static void param_json(const gw_param *param, bool first) {
     json_pair(", ", "default", gw_param_print(param, param->preset, preset));
     if (param->kind == GW_PARAM_CHOICE) choices_json(param->choices);
     else if (param->kind != GW_PARAM_FLAG)
-        printf(", \"lowest\": %.15g, \"highest\": %.15g, \"auto\": %s", param->lowest, param->highest,
-               param->automatic ? "true" : "false");
+        printf(", \"lowest\": %s, \"highest\": %s, \"auto\": %s", GW_JSON_DIGITS(param->lowest, 15),
+               GW_JSON_DIGITS(param->highest, 15), param->automatic ? "true" : "false");
     putchar('}');
 }
 

@@ -71,14 +71,16 @@ void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy,
     gw_strategy_print(strategy, line, sizeof line);
     printf("{\"profile\": ");
     gw_json_string(stdout, ask->profile.name);
-    printf(", \"ranks\": %d, \"rate_bits\": %.9g, \"strategy\": ", ranks, ask->machine.rate * 8);
+    printf(", \"ranks\": %d, \"rate_bits\": %s, \"strategy\": ", ranks, GW_JSON_DIGITS(ask->machine.rate * 8, 9));
     gw_json_string(stdout, line);
-    printf(", \"step_ms\": %.6f, \"samples_per_s\": %.3f, \"efficiency\": %.6f, \"exposed_ms\": %.6f, \"bytes\": %.0f, "
-           "\"messages\": %.1f, \"buckets\": %d, \"critical_path_ms\": {",
-           p->step_seconds * 1e3, p->samples_per_second, p->efficiency, p->exposed_seconds * 1e3, p->bytes, p->messages,
-           p->buckets);
+    printf(", \"step_ms\": %s, \"samples_per_s\": %s, \"efficiency\": %s, \"exposed_ms\": %s, \"bytes\": %s, "
+           "\"messages\": %s, \"buckets\": %d, \"critical_path_ms\": {",
+           GW_JSON_FIXED(p->step_seconds * 1e3, 6), GW_JSON_FIXED(p->samples_per_second, 3),
+           GW_JSON_FIXED(p->efficiency, 6), GW_JSON_FIXED(p->exposed_seconds * 1e3, 6), GW_JSON_FIXED(p->bytes, 0),
+           GW_JSON_FIXED(p->messages, 1), p->buckets);
     for (int i = 0; i < GW_TIME_PARTS; i++)
-        printf("%s\"%s\": %.6f", i ? ", " : "", gw_time_part_name((gw_time_part)i), p->path.seconds[i] * 1e3);
+        printf("%s\"%s\": %s", i ? ", " : "", gw_time_part_name((gw_time_part)i),
+               GW_JSON_FIXED(p->path.seconds[i] * 1e3, 6));
     printf("}}");
 }
 

@@ -65,8 +65,8 @@ static void print_outcome_json(uint64_t seed, const gw_fault_sim_outcome *outcom
     printf("{\"seed\": %" PRIu64 ", \"ok\": %s, \"world\": %d, \"calls\": %d, \"fault\": ", seed,
            outcome->ok ? "true" : "false", outcome->world, outcome->operations);
     gw_json_string(stdout, gw_sim_fault_name(outcome->fault));
-    printf(", \"right\": %d, \"errors\": %d, \"events\": %" PRIu64 ", \"seconds\": %.9f, \"text\": ", outcome->right,
-           outcome->failed, outcome->events, outcome->seconds);
+    printf(", \"right\": %d, \"errors\": %d, \"events\": %" PRIu64 ", \"seconds\": %s, \"text\": ", outcome->right,
+           outcome->failed, outcome->events, GW_JSON_FIXED(outcome->seconds, 9));
     gw_json_string(stdout, outcome->text);
     puts("}");
 }

@@ -211,6 +211,7 @@ static int parse(gw_train_request *r, typed *y, int *argc, char **argv) {
          .about = "learning-rate schedule; step: times 0.1 after each third (default: cosine)"},
         INTEGER("warmup", y->warmup, 0, 1 << 30, "updates in which the rate grows to --lr (default: 100)"),
         NUMBER("clip", y->clip, "clip the norm of all gradients together to this (default: no clipping)"),
+        FLAG("allow-nonfinite", s->allow_nonfinite, "go on after a loss or gradient that is NaN or infinite"),
         FLAG("augment", s->augment, "shift images by up to 4 pixels and mirror them at random"),
         INTEGER("seed", y->seed, 0, INT64_MAX, "seed of the weights and of the order of examples (default: 1)"),
         WORD("parallel", "HOW", y->parallel,

@@ -100,7 +100,7 @@ static gw_status send_output(batch_run *c, gw_micro_batch *slot, gw_error *error
     int next = c->p->stage + 1;
     if (next == c->p->stages) {
         add_loss(c, slot->pass);
-        return GW_OK;
+        return c->trains ? gw_trainer_check_loss(c->t, &c->loss, error) : GW_OK;
     }
     gw_status status = start_sending(c, gw_pass_output(slot->pass), count, c->outputs, next, &slot->output_send, error);
     if (status != GW_OK || !c->trains) return status;

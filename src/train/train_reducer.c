@@ -82,6 +82,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     options.first_step = t->updates;
     options.ctx = t;
     options.rate = rate_of;
+    options.nonfinite = t->settings.allow_nonfinite ? GW_NONFINITE_COUNTED : GW_NONFINITE_REFUSED;
     if (!trainer_updates(t)) {
         options.update = update;
         options.state = state;

@@ -202,6 +202,8 @@ static gw_status run_shard(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
     if (status != GW_OK) return status;
     *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->shard.count * t->rows,
                                   gw_model_output(t->model).channels, batch->scale, gw_pass_output_gradient(pass));
+    status = gw_trainer_check_loss(t, loss, error);
+    if (status != GW_OK) return status;
     gw_pass_hooks hooks = *batch->hooks;
     if (!batch->last) hooks.gradient_ready = NULL;
     gw_train_tracing_pass(&t->tracing);
@@ -285,6 +287,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     gw_train_tracing_end(&t->tracing);
     if (status != GW_OK) return status;
     gw_time waited = count_pipeline(t) + count_exchange(t);
+    gw_trainer_warn_gradient(t, &t->counted);
     t->work.exposed += waited;
     t->work.compute += gw_clock_now() - begun - waited;
     advance(t);

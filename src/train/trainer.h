@@ -22,6 +22,7 @@
 #include "train/pipeline.h"
 #include "train/stragglers.h"
 #include "train/train_elastic.h"
+#include "train/train_finite.h"
 #include "train/train_reducer.h"
 #include "train/train_trace.h"
 
@@ -40,7 +41,8 @@ typedef struct gw_train_settings {
     uint64_t warmup; /* updates */
     double clip;     /* limit of the norm of all gradients together; 0: no clipping */
     uint64_t seed;
-    bool augment; /* shift images by up to 4 pixels and mirror them */
+    bool augment;         /* shift images by up to 4 pixels and mirror them */
+    bool allow_nonfinite; /* a loss or gradient that is not finite does not end the training */
     gw_pipeline_settings pipeline;
 } gw_train_settings;
 
@@ -74,6 +76,7 @@ struct gw_trainer {
     gw_reducer_counters counted; /* those of the reducer that `work` already includes */
     bool *submitted;             /* parameters whose gradients this step has given to the reducer */
     gw_error step_error;         /* of the first gradient in this step that the reducer refused */
+    bool warned_nonfinite;       /* this rank has reported its first loss or gradient that is not finite */
     bool timing;                 /* measuring exchanges: the optimiser does nothing */
     gw_optimiser *optimiser;
     gw_learning_rate rate;

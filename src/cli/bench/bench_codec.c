@@ -188,9 +188,10 @@ static gw_status measure(trial *t, float *copy, int repeats, result *out, gw_err
 static void print_json(const char *codec, size_t bytes, const result *r) {
     fputs("{\"codec\": ", stdout);
     gw_json_string(stdout, codec);
-    printf(", \"bytes\": %zu, \"encode_gbs\": %.3f, \"decode_gbs\": %.3f, \"memcpy_gbs\": %.3f, \"ratio\": %.2f, "
-           "\"error\": %.6g}\n",
-           bytes, r->encode_gbs, r->decode_gbs, r->memcpy_gbs, r->ratio, r->error);
+    printf(", \"bytes\": %zu, \"encode_gbs\": %s, \"decode_gbs\": %s, \"memcpy_gbs\": %s, \"ratio\": %s, "
+           "\"error\": %s}\n",
+           bytes, GW_JSON_FIXED(r->encode_gbs, 3), GW_JSON_FIXED(r->decode_gbs, 3), GW_JSON_FIXED(r->memcpy_gbs, 3),
+           GW_JSON_FIXED(r->ratio, 2), GW_JSON_DIGITS(r->error, 6));
 }
 
 static void print_row(gw_table *table, const char *codec, size_t bytes, const result *r) {

@@ -167,10 +167,10 @@ static void print_json(const gw_report *report, const gw_bench_case *c, const gw
     string_pair("redop", gw_bench_reduces(c->collective) ? gw_redop_name(c->op) : "none");
     printf(", \"root\": %d", gw_bench_has_root(c->collective) ? c->root : -1);
     string_pair("memory", strcmp(r->who->library, "gradwire") == 0 ? report->settings->memory : "malloc");
-    printf(", \"calls\": %d, \"time_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f", r->calls, n.time_us, n.p10_us,
-           n.p90_us);
-    printf(", \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, \"wrong\": %" PRIu64 ", \"ratio\": %.3f}\n", n.algbw, n.busbw,
-           r->wrong, n.time_us / base_us);
+    printf(", \"calls\": %d, \"time_us\": %s, \"p10_us\": %s, \"p90_us\": %s", r->calls, GW_JSON_FIXED(n.time_us, 3),
+           GW_JSON_FIXED(n.p10_us, 3), GW_JSON_FIXED(n.p90_us, 3));
+    printf(", \"algbw_gbs\": %s, \"busbw_gbs\": %s, \"wrong\": %" PRIu64 ", \"ratio\": %s}\n",
+           GW_JSON_FIXED(n.algbw, 4), GW_JSON_FIXED(n.busbw, 4), r->wrong, GW_JSON_FIXED(n.time_us / base_us, 3));
 }
 
 /* ---- report ---- */

@@ -168,13 +168,15 @@ static void print_json(const bench *b, int entry) {
     gw_json_string(stdout, line);
     fputs(", \"profile\": ", stdout);
     gw_json_string(stdout, b->profile.name);
-    printf(", \"ranks\": %d, \"step_ms\": %.3f, \"mean_ms\": %.3f, \"compute_ms\": %.3f, "
-           "\"exposed_ms\": %.3f, \"bound_ms\": %.3f, "
-           "\"communication_ms\": %.3f, \"p10_ms\": %.3f, \"p90_ms\": %.3f, \"buckets\": %d, \"sent_bytes\": %.0f, "
+    printf(", \"ranks\": %d, \"step_ms\": %s, \"mean_ms\": %s, \"compute_ms\": %s, "
+           "\"exposed_ms\": %s, \"bound_ms\": %s, "
+           "\"communication_ms\": %s, \"p10_ms\": %s, \"p90_ms\": %s, \"buckets\": %d, \"sent_bytes\": %s, "
            "\"trials\": %d, \"wrong\": %llu}\n",
-           gw_size(b->comm), n.step, n.mean, n.compute, n.exposed, n.bound, b->communication_us / 1e3, n.p10, n.p90,
-           gw_reducer_read_counters(t->replayed.reducer).buckets, t->sent,
-           gw_reducer_read_counters(t->replayed.reducer).trials, (unsigned long long)t->wrong);
+           gw_size(b->comm), GW_JSON_FIXED(n.step, 3), GW_JSON_FIXED(n.mean, 3), GW_JSON_FIXED(n.compute, 3),
+           GW_JSON_FIXED(n.exposed, 3), GW_JSON_FIXED(n.bound, 3), GW_JSON_FIXED(b->communication_us / 1e3, 3),
+           GW_JSON_FIXED(n.p10, 3), GW_JSON_FIXED(n.p90, 3), gw_reducer_read_counters(t->replayed.reducer).buckets,
+           GW_JSON_FIXED(t->sent, 0), gw_reducer_read_counters(t->replayed.reducer).trials,
+           (unsigned long long)t->wrong);
 }
 
 enum { COLUMNS = 10, CELL = 100 };

@@ -170,7 +170,7 @@ static void json_host(const gw_doctor_host *h, FILE *out) {
     fprintf(out, ", \"examined\": %s", h->lost ? "false" : "true");
     text_field(out, "address", h->address);
     text_field(out, "interface", h->interface);
-    fprintf(out, ", \"mtu\": %d, \"memory_gbs\": %.4g, \"ports\": [", h->mtu, h->memory / 1e9);
+    fprintf(out, ", \"mtu\": %d, \"memory_gbs\": %s, \"ports\": [", h->mtu, GW_JSON_DIGITS(h->memory / 1e9, 4));
     for (int i = 0; i < h->port_count; i++) fprintf(out, "%s%d", i ? ", " : "", h->ports[i]);
     fputs("]}\n", out);
 }
@@ -193,8 +193,9 @@ static void json_link(const gw_doctor_report *r, int from, int to, FILE *out) {
     gw_json_string(out, r->hosts[from].name);
     text_field(out, "to", r->hosts[to].name);
     if (link->measured) {
-        fprintf(out, ", \"latency_us\": %.4g, \"bandwidth_mbit\": %.5g, \"path_mtu\": %d, \"skew_s\": %.6f",
-                link->latency * 1e6, link->bandwidth * 8e-6, link->path_mtu, link->skew);
+        fprintf(out, ", \"latency_us\": %s, \"bandwidth_mbit\": %s, \"path_mtu\": %d, \"skew_s\": %s",
+                GW_JSON_DIGITS(link->latency * 1e6, 4), GW_JSON_DIGITS(link->bandwidth * 8e-6, 5), link->path_mtu,
+                GW_JSON_FIXED(link->skew, 6));
         text_field(out, "local", link->local);
         text_field(out, "seen_as", link->seen);
     }

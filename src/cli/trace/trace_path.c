@@ -57,13 +57,13 @@ static void json_path(const gw_view *view, const gw_step_times *step, const gw_c
     printf("{\"step\": ");
     if (step) printf("%" PRIu64, step->number);
     else printf("null");
-    printf(", \"total_ms\": %.6f, \"parts\": [", ms(path->end - path->begin));
+    printf(", \"total_ms\": %s, \"parts\": [", GW_JSON_FIXED(ms(path->end - path->begin), 6));
     for (size_t i = 0; i < path->count; i++) {
         const gw_critical_path_part *p = &path->list[i];
         printf("%s{\"kind\": ", i ? ", " : "");
         gw_json_string(stdout, gw_critical_path_name(p->kind));
-        printf(", \"rank\": %d, \"from\": %d, \"begin_ms\": %.6f, \"ms\": %.6f, \"what\": ", p->rank, p->from,
-               ms(p->begin - path->begin), ms(p->end - p->begin));
+        printf(", \"rank\": %d, \"from\": %d, \"begin_ms\": %s, \"ms\": %s, \"what\": ", p->rank, p->from,
+               GW_JSON_FIXED(ms(p->begin - path->begin), 6), GW_JSON_FIXED(ms(p->end - p->begin), 6));
         gw_json_string(stdout, gw_insight_name(view->insight, p->name));
         printf("}");
     }

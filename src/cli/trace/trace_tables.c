@@ -212,10 +212,11 @@ static void print_links(const gw_view *view, int64_t limit) {
 }
 
 static void json_parts(const gw_step_part *p) {
-    printf("{\"compute_ms\": %.6f, \"exposed_ms\": %.6f, \"waiting_ms\": %.6f, \"other_ms\": %.6f, \"hidden_ms\": "
-           "%.6f}",
-           seconds(p->compute) * 1e3, seconds(p->exposed) * 1e3, seconds(p->waiting) * 1e3, seconds(p->other) * 1e3,
-           seconds(p->hidden) * 1e3);
+    printf("{\"compute_ms\": %s, \"exposed_ms\": %s, \"waiting_ms\": %s, \"other_ms\": %s, \"hidden_ms\": "
+           "%s}",
+           GW_JSON_FIXED(seconds(p->compute) * 1e3, 6), GW_JSON_FIXED(seconds(p->exposed) * 1e3, 6),
+           GW_JSON_FIXED(seconds(p->waiting) * 1e3, 6), GW_JSON_FIXED(seconds(p->other) * 1e3, 6),
+           GW_JSON_FIXED(seconds(p->hidden) * 1e3, 6));
 }
 
 static int summary_json(const gw_view *view) {
@@ -223,13 +224,13 @@ static int summary_json(const gw_view *view) {
     const gw_step_times *median = gw_steps_median(&view->steps);
     uint64_t bytes = 0;
     for (size_t i = 0; i < view->messages.count; i++) bytes += view->messages.list[i].bytes;
-    printf("{\"ranks\": %d, \"seconds\": %.9f, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": "
+    printf("{\"ranks\": %d, \"seconds\": %s, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": "
            "%" PRIu64 ", \"events\": %zu, \"median_step\": ",
-           in->rank_count, seconds(in->end), view->steps.count, view->operations.count, view->messages.count, bytes,
-           in->event_count);
+           in->rank_count, GW_JSON_FIXED(seconds(in->end), 9), view->steps.count, view->operations.count,
+           view->messages.count, bytes, in->event_count);
     if (median) {
-        printf("{\"number\": %" PRIu64 ", \"step_ms\": %.6f, \"mean\": ", median->number,
-               seconds(median->length) * 1e3);
+        printf("{\"number\": %" PRIu64 ", \"step_ms\": %s, \"mean\": ", median->number,
+               GW_JSON_FIXED(seconds(median->length) * 1e3, 6));
         json_parts(&median->mean);
         printf("}");
     } else {
@@ -242,9 +243,10 @@ static int summary_json(const gw_view *view) {
         printf("%s{\"rank\": %d, \"host\": ", r ? ", " : "", r);
         gw_json_string(stdout, in->ranks[r].about.host);
         printf(", \"offset_ns\": %" PRId64 ", \"uncertainty_ns\": %" PRIu64 ", \"dropped\": %" PRIu64
-               ", \"ended\": %s, \"kept_others_waiting_ms\": %.6f, \"waited_for_others_ms\": %.6f}",
+               ", \"ended\": %s, \"kept_others_waiting_ms\": %s, \"waited_for_others_ms\": %s}",
                in->ranks[r].about.offset, in->ranks[r].about.uncertainty, in->ranks[r].dropped,
-               in->ranks[r].ended ? "true" : "false", seconds(caused) * 1e3, seconds(suffered) * 1e3);
+               in->ranks[r].ended ? "true" : "false", GW_JSON_FIXED(seconds(caused) * 1e3, 6),
+               GW_JSON_FIXED(seconds(suffered) * 1e3, 6));
     }
     puts("]}");
     return 0;
@@ -269,15 +271,16 @@ static void matrix_json(const gw_view *view) {
     printf("{\"links\": [");
     for (size_t i = 0; i < view->links.count; i++) {
         const gw_pair_traffic *l = &view->links.list[i];
-        printf("%s{\"from\": %d, \"to\": %d, \"bytes\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"busy_ms\": %.6f, "
-               "\"queued_ms\": %.6f, \"retries\": %" PRIu64 "}",
-               i ? ", " : "", l->src, l->dst, l->bytes, l->messages, seconds(l->busy) * 1e3, seconds(l->queued) * 1e3,
-               l->retries);
+        printf("%s{\"from\": %d, \"to\": %d, \"bytes\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"busy_ms\": %s, "
+               "\"queued_ms\": %s, \"retries\": %" PRIu64 "}",
+               i ? ", " : "", l->src, l->dst, l->bytes, l->messages, GW_JSON_FIXED(seconds(l->busy) * 1e3, 6),
+               GW_JSON_FIXED(seconds(l->queued) * 1e3, 6), l->retries);
     }
     printf("], \"waits_ms\": [");
     for (size_t a = 0; a < ranks; a++) {
         printf("%s[", a ? ", " : "");
-        for (size_t b = 0; b < ranks; b++) printf("%s%.6f", b ? ", " : "", seconds(view->waits[a * ranks + b]) * 1e3);
+        for (size_t b = 0; b < ranks; b++)
+            printf("%s%s", b ? ", " : "", GW_JSON_FIXED(seconds(view->waits[a * ranks + b]) * 1e3, 6));
         printf("]");
     }
     puts("]}");
@@ -336,9 +339,10 @@ static void message_json(const gw_view *view, const gw_message *m) {
     printf("{\"from\": %d, \"to\": %d, \"what\": ", m->src, m->dst);
     gw_json_string(stdout, gw_insight_name(view->insight, m->name));
     printf(", \"communicator\": %u, \"operation\": %" PRIu64 ", \"message\": %u, \"bytes\": %" PRIu64
-           ", \"begin_us\": %.3f, \"end_us\": %.3f, \"queued_us\": %.3f, \"aside_us\": %.3f, \"retries\": %u}\n",
-           m->comm & ~GW_TRACE_PAIR, m->number, m->index, m->bytes, (double)m->handed / 1e3, (double)m->arrived / 1e3,
-           (double)m->queued / 1e3, (double)m->aside / 1e3, m->retries);
+           ", \"begin_us\": %s, \"end_us\": %s, \"queued_us\": %s, \"aside_us\": %s, \"retries\": %u}\n",
+           m->comm & ~GW_TRACE_PAIR, m->number, m->index, m->bytes, GW_JSON_FIXED((double)m->handed / 1e3, 3),
+           GW_JSON_FIXED((double)m->arrived / 1e3, 3), GW_JSON_FIXED((double)m->queued / 1e3, 3),
+           GW_JSON_FIXED((double)m->aside / 1e3, 3), m->retries);
 }
 
 int gw_trace_messages(const gw_view *view, const gw_trace_request *request) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "cli/common/json.h"
 #include "cli/common/table.h"
 #include "cli/train/train_request.h"
 
@@ -131,13 +132,14 @@ void gw_train_report_testing(void *report, int64_t done, int64_t of) {
 /* ---- reports of all ranks, epochs ---- */
 
 static void json_line(const gw_train_report *r, const char *event, const gw_train_work *work, double rate) {
-    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %.9g", event, epoch_now(r),
-           r->trainer->updates, mean_loss(work));
-    if (r->accuracy >= 0) printf(", \"test_accuracy\": %.6f", r->accuracy);
+    printf("{\"event\": \"%s\", \"epoch\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": %s", event, epoch_now(r),
+           r->trainer->updates, GW_JSON_DIGITS(mean_loss(work), 9));
+    if (r->accuracy >= 0) printf(", \"test_accuracy\": %s", GW_JSON_FIXED(r->accuracy, 6));
     else printf(", \"test_accuracy\": null");
-    printf(", \"examples_per_s\": %.1f, \"bytes_sent\": %" PRIu64 ", \"bytes_dense\": %" PRIu64
-           ", \"compute_ms\": %.3f, \"exposed_ms\": %.3f",
-           rate, work->bytes, work->dense, (double)work->compute / 1e6, (double)work->exposed / 1e6);
+    printf(", \"examples_per_s\": %s, \"bytes_sent\": %" PRIu64 ", \"bytes_dense\": %" PRIu64
+           ", \"compute_ms\": %s, \"exposed_ms\": %s",
+           GW_JSON_FIXED(rate, 1), work->bytes, work->dense, GW_JSON_FIXED((double)work->compute / 1e6, 3),
+           GW_JSON_FIXED((double)work->exposed / 1e6, 3));
 }
 
 void gw_train_report_log(gw_train_report *r, const gw_train_work *work) {
@@ -165,7 +167,7 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
     }
     if (r->request->json) {
         json_line(r, "epoch", &r->epoch, rate);
-        printf(", \"test_loss\": %.9g}\n", test->sum / (double)test->counted);
+        printf(", \"test_loss\": %s}\n", GW_JSON_DIGITS(test->sum / (double)test->counted, 9));
         fflush(stdout);
     } else {
         gw_train_report_print(r,
@@ -282,11 +284,11 @@ void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {
         double took = seconds_since(r->started);
         uint64_t updates = r->trainer->updates - r->updates_from;
         json_line(r, "end", &r->total, took > 0 ? (double)updates / took * (double)r->request->settings.batch : 0);
-        printf(", \"seconds\": %.3f, \"target_s\": ", seconds_since(r->started));
-        if (r->reached >= 0) printf("%.3f", r->reached);
+        printf(", \"seconds\": %s, \"target_s\": ", GW_JSON_FIXED(seconds_since(r->started), 3));
+        if (r->reached >= 0) printf("%s", GW_JSON_FIXED(r->reached, 3));
         else fputs("null", stdout);
-        printf(", \"exchange_ms\": %.3f, \"overlap\": ", (double)end->exchange / 1e6);
-        if (overlap(r, end->exchange) >= 0) printf("%.4f", overlap(r, end->exchange));
+        printf(", \"exchange_ms\": %s, \"overlap\": ", GW_JSON_FIXED((double)end->exchange / 1e6, 3));
+        if (overlap(r, end->exchange) >= 0) printf("%s", GW_JSON_FIXED(overlap(r, end->exchange), 4));
         else fputs("null", stdout);
         gw_train_workers_json(r->trainer);
         printf(", \"weights\": \"%016" PRIx64 "\"}\n", end->weights);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/units.h"
+#include "cli/common/json.h"
 #include "cli/common/table.h"
 #include "cli/train/train_request.h"
 
@@ -45,9 +46,10 @@ void gw_train_workers_json(const gw_trainer *t) {
     fputs(", \"workers\": [", stdout);
     for (int r = 0; r < t->world; r++) {
         const gw_train_worker *w = &t->workers[r];
-        printf("%s{\"rank\": %d, \"compute_ms\": %.3f, \"waited_ms\": %.3f, \"others_waited_ms\": %.3f, \"late\": "
+        printf("%s{\"rank\": %d, \"compute_ms\": %s, \"waited_ms\": %s, \"others_waited_ms\": %s, \"late\": "
                "%" PRIu64 "}",
-               r ? ", " : "", r, (double)w->compute / 1e6, (double)w->exposed / 1e6, (double)w->awaited / 1e6, w->late);
+               r ? ", " : "", r, GW_JSON_FIXED((double)w->compute / 1e6, 3), GW_JSON_FIXED((double)w->exposed / 1e6, 3),
+               GW_JSON_FIXED((double)w->awaited / 1e6, 3), w->late);
     }
     putchar(']');
 }
