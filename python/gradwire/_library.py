@@ -22,7 +22,7 @@ class GradwireError(RuntimeError):
 
 
 STATUSES = ("OK", "INVALID", "MEMORY", "SYSTEM", "UNSUPPORTED", "PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL",
-            "DENIED", "ABORTED")
+            "DENIED", "ABORTED", "NOT_FINITE")
 
 
 # gw_collective
@@ -89,7 +89,7 @@ class ReducerOptions(ctypes.Structure):
     """gw_reducer_options."""
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
-                ("state", c_void_p), ("rate", c_void_p)]
+                ("state", c_void_p), ("rate", c_void_p), ("nonfinite", c_int)]
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})
@@ -100,7 +100,8 @@ class ReducerCounters(ctypes.Structure):
     _fields_ = [("steps", c_uint64), ("bytes_sent", c_uint64), ("messages_sent", c_uint64), ("dense_bytes", c_uint64),
                 ("wait_ns", c_uint64), ("buckets", c_int), ("memory_bytes", c_size_t), ("codec_bytes", c_size_t),
                 ("local_optimisers", c_bool), ("weights_agree", c_bool), ("tuning", c_bool), ("trials", c_int),
-                ("first_step", c_uint64), ("step", c_uint64)]
+                ("first_step", c_uint64), ("step", c_uint64), ("nonfinite", c_uint64), ("nonfinite_step", c_uint64),
+                ("nonfinite_tensor", c_int)]
 
 
 def candidates():

@@ -125,6 +125,58 @@ def test_a_gradient_scaler():
         optimizer.detach()
 
 
+def not_finite(line, step, factor, **options):
+    """Makes steps, the second of which has a loss that is not a number, and calls `step` there."""
+    model = made().float()
+    optimizer = wrapped(model, line, **options)
+    for turn in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.ones(3) / (1 + gw.rank())).square().mean()
+        (loss * (factor if turn == 1 else 1)).backward()
+        if turn == 1:
+            step(optimizer)
+        else:
+            optimizer.step()
+    optimizer.flush()
+    optimizer.detach()
+    return model
+
+
+def test_a_gradient_that_is_not_finite():
+    """step() raises on the rank that it came from, before an update; who goes on can make the next step."""
+    def refused(optimizer):
+        error = cases.refused(f'rank {gw.rank()}: the gradient of parameter "', optimizer.step)
+        assert error.status == "NOT_FINITE" and "is not finite in step 1; " in str(error)
+
+    def warned(optimizer):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer.step()
+        assert any("is not finite in step 1" in str(one.message) for one in said)
+
+    for line in ("schedule=wfbp", "schedule=dear", "compress=topk"):
+        model = not_finite(line, refused, float("nan"))
+        assert all(p.isfinite().all() for p in model.parameters())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the step after it
+        not_finite("schedule=wfbp", warned, float("inf"), nonfinite="warn")
+    not_finite("schedule=wfbp", lambda optimizer: optimizer.step(), float("inf"), nonfinite="ignore")
+    cases.refused("nonfinite is 'stop', but has to be one of raise, warn, ignore", wrapped, made(), nonfinite="stop")
+
+
+def test_a_gradient_that_is_not_finite_inside_the_reducer():
+    model = made().float()
+    optimizer = wrapped(model, "sync=periodic")
+    for number in (1.0, float("nan")):
+        loss = model(torch.ones(3)).square().mean() * number
+        if number != 1:
+            cases.refused("is not finite in step 1 (element", loss.backward)
+            break
+        loss.backward()
+        optimizer.step()
+    gw.allgather_object(0)
+
+
 def test_gradients_after_a_step():
     for single, model, _, _ in side_by_side("schedule=wfbp"):
         for a, b in zip(single.parameters(), model.parameters()):

@@ -18,8 +18,8 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import (backward, compiling, gradients, horovod, inside, joining, objects, operations, order,
-                            staging, state_hooks)
+from gradwire.torch import (backward, compiling, finite, gradients, horovod, inside, joining, objects, operations,
+                            order, staging, state_hooks)
 from gradwire.torch.backward import current_pass
 from gradwire.torch.compiling import is_tracing
 from gradwire.torch.errors import ArgumentError
@@ -70,11 +70,12 @@ def accumulation(optimizer, slot):
 class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
-    def _begin(self, given, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense):
+    def _begin(self, given, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense,
+               nonfinite):
         named = None if named_parameters is None else list(named_parameters)
         self._given, self._inner, self._job, self._strategy = given, inner, job, strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
-        self._sparse_as_dense = sparse_as_dense
+        self._sparse_as_dense, self._nonfinite = sparse_as_dense, nonfinite
         self._slots = gradients.named_slots(self.param_groups, named)
         self._updated = 0  # as Slot.updated, of all of them
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
@@ -201,10 +202,12 @@ class Distributed:
                 loss = closure()
         if self._synchronized:
             self._synchronized = False
+            finite.check(self)
             self._update_all()
         else:
             self._announce()
             self._exchange(1)
+            finite.check(self)
             if self._reducer.updates or self._forward_first:
                 self._defer()
             else:
@@ -410,7 +413,8 @@ class Distributed:
         rows = gradients.entries(self._slots, self._buffers.flag_tensor)
         mine = self._is_mine(saved)
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
-        self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update)
+        self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
+                                finite.ACTIONS[self._nonfinite])
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
@@ -562,10 +566,11 @@ class Distributed:
 
 def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,
                          op=operations.Average, compression=None, sparse_as_dense=False,
-                         process_set=global_process_set, **horovods):
+                         process_set=global_process_set, nonfinite="raise", **horovods):
     """The optimiser, of a class derived from its own: step() updates with the average (or sum) over all ranks of
-    gradients that were accumulated over backward_passes_per_step backward passes. `compression` and what else scripts
-    for Horovod give: horovod.py."""
+    gradients that were accumulated over backward_passes_per_step backward passes. nonfinite: what step() does if a
+    gradient of this rank holds a NaN or an infinity: "raise", "warn" or "ignore". `compression` and what else scripts for
+    Horovod give: horovod.py."""
     base = type(optimizer)
     job, op = job_of_optimizer(process_set, "DistributedOptimizer"), operations.operation("DistributedOptimizer", op)
     strategy = horovod.strategy(strategy, compression, op, **horovods)
@@ -579,9 +584,13 @@ def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backwa
     if backward_passes_per_step < 1:
         raise ArgumentError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, but has to "
                             "be 1 or more")
+    if nonfinite not in finite.ACTIONS:
+        raise ArgumentError(f"DistributedOptimizer: nonfinite is {nonfinite!r}, but has to be one of "
+                            f"{', '.join(finite.ACTIONS)}")
     inner, wrapped = object.__new__(base), object.__new__(type(base.__name__, (Distributed, base), {}))
     for copy in (inner, wrapped):
         copy.__dict__.update(optimizer.__dict__)
         copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
-    wrapped._begin(optimizer, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense)
+    wrapped._begin(optimizer, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense,
+                   nonfinite)
     return wrapped

@@ -9,6 +9,8 @@ from gradwire._library import (UPDATE_FUNCTION, GradwireError, ReducerOptions, R
                                read_counters)
 from gradwire.torch.tensors import DTYPES
 
+IGNORED, COUNTED, REFUSED = range(3)  # gw_nonfinite
+
 gw_reducer_ready, gw_reducer_wait = lib.gw_reducer_ready, lib.gw_reducer_wait  # called for every tensor of every step
 
 
@@ -41,14 +43,15 @@ class Reducer:
     """A committed gw_reducer over `entries`: (name, gradient, weights or None, rows, exact), in forward order. Where
     the strategy runs the optimiser inside the reducer, it calls `update` with a ReducerUpdate. The first try leaves it
     out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the first
-    entry, the flags, is left out. With update None such strategies are refused."""
+    entry, the flags, is left out. With update None such strategies are refused.
+    nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it."""
 
-    def __init__(self, job, entries, strategy, op, first_step, update):
+    def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED)):
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
         try:
-            self.commit(entries, strategy, op, UPDATE_FUNCTION())
+            self.commit(entries, strategy, op, UPDATE_FUNCTION(), nonfinite[0])
         except GradwireError as error:
             if error.status != "UNSUPPORTED" or update is None:
                 raise
@@ -56,7 +59,7 @@ class Reducer:
                 if weights is None:
                     raise GradwireError(f'{error}; and that is possible only in host memory, where parameter "{name}" '
                                         "is not", "UNSUPPORTED") from None
-            self.commit(entries[1:], strategy, op, self.callback)
+            self.commit(entries[1:], strategy, op, self.callback, nonfinite[1])
             self.updates = True
         self.warn_uncompressed(entries)
 
@@ -70,14 +73,14 @@ class Reducer:
             warnings.warn(f'compress={codec} compresses gradients of type torch.float32. Those of {len(dense)} parameters '
                           f'have other types and travel uncompressed; the first is "{dense[0][0]}", of {dense[0][1]}')
 
-    def commit(self, entries, strategy, op, update):
+    def commit(self, entries, strategy, op, update, nonfinite):
         tensors = (ReducerTensor * len(entries))()
         for tensor, (name, gradient, weights, rows, exact) in zip(tensors, entries):
             tensor.name, tensor.count, tensor.dtype = name.encode(), gradient.numel(), DTYPES[gradient.dtype]
             tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
             tensor.weights = weights.data_ptr() if update else None
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
-                                 first_step=self.first_step, update=update)
+                                 first_step=self.first_step, update=update, nonfinite=nonfinite)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
                                           ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
               self.job.comm)
