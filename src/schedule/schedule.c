@@ -31,11 +31,17 @@ gw_status gw_schedule_open(gw_schedule **out, const gw_policy *policy, const gw_
     s->ranges = calloc((size_t)s->range_room + 1, sizeof *s->ranges);
     s->first_bucket = calloc((size_t)count + 1, sizeof *s->first_bucket);
     s->last_bucket = calloc((size_t)count + 1, sizeof *s->last_bucket);
-    s->picked = calloc((size_t)count + 1, sizeof *s->picked);
-    if (!s->tensors || !s->buckets || !s->ranges || !s->first_bucket || !s->last_bucket || !s->picked) {
+    s->places = calloc(2 * (size_t)count + 1, sizeof *s->places);
+    s->transfers = calloc((size_t)count + 1, sizeof *s->transfers);
+    gw_status status = GW_OK;
+    if (!s->tensors || !s->buckets || !s->ranges || !s->first_bucket || !s->last_bucket || !s->places || !s->transfers)
+        status = gw_fail(error, GW_MEMORY, "out of memory for a schedule of %d tensors", count);
+    if (!status && policy->needs_graph) status = gw_forward_graph_open(&s->graph, tensors, count, error);
+    if (status) {
         gw_schedule_close(s);
-        return gw_fail(error, GW_MEMORY, "out of memory for a schedule of %d tensors", count);
+        return status;
     }
+    for (int t = 0; t < count; t++) s->tensors[t].after = NULL;
     gw_schedule_cut(s, settings, NULL);
     *out = s;
     return GW_OK;
@@ -43,7 +49,9 @@ gw_status gw_schedule_open(gw_schedule **out, const gw_policy *policy, const gw_
 
 void gw_schedule_close(gw_schedule *s) {
     if (!s) return;
-    free(s->picked);
+    gw_forward_graph_close(s->graph);
+    free(s->transfers);
+    free(s->places);
     free(s->last_bucket);
     free(s->first_bucket);
     free(s->ranges);

@@ -22,6 +22,9 @@ typedef struct gw_schedule_tensor {
     size_t grain;   /* cut only at multiples of this many elements; 0: anywhere */
     size_t piece;   /* bytes: larger ones are cut, so that the hops of their parts overlap; 0: need not be */
     size_t payload; /* bytes that all of it takes when it travels, at most; 0: as many as it has */
+    const int *after; /* tensors, all before it, whose operations the operation of this tensor builds on; NULL: the
+                         tensor before it. Read by gw_schedule_open only */
+    int after_count;
 } gw_schedule_tensor;
 
 /* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */
@@ -73,6 +76,7 @@ typedef struct gw_policy {
     bool reorders;       /* starts the ready bucket of lowest priority. Ranks have different buckets ready, so one rank
                             decides for all. Without credit_bytes: one bucket at a time */
     bool splits;         /* reduce-scatter and all-gather are started separately */
+    bool needs_graph;    /* `rank` uses the graph of the forward pass */
     bool after_backward; /* nothing starts before the backward pass ends: the baseline that others are compared with */
     /* From the values of the technique's parameters, in their order. */
     gw_schedule_settings (*settings)(const double *values);

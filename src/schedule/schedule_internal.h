@@ -2,7 +2,7 @@
 #ifndef GW_SCHEDULE_INTERNAL_H
 #define GW_SCHEDULE_INTERNAL_H
 
-#include "schedule/schedule.h"
+#include "schedule/forward_graph.h"
 
 struct gw_schedule {
     const gw_policy *policy;
@@ -15,10 +15,12 @@ struct gw_schedule {
     gw_tensor_range *ranges;
     int range_count, range_room;
     int *first_bucket, *last_bucket; /* of each tensor; -1: it has no elements */
-    bool *picked;                    /* of each tensor; scratch of policies that rank buckets */
-    int cursor;                      /* in-order policies: how many starts of this step have been made */
-    uint64_t steps_over;             /* backward passes that have ended */
-    int in_flight;                   /* buckets */
+    gw_forward_graph *graph;         /* NULL unless the policy needs it; with scratch of two entries for each tensor: */
+    int *places;
+    double *transfers;
+    int cursor;          /* in-order policies: how many starts of this step have been made */
+    uint64_t steps_over; /* backward passes that have ended */
+    int in_flight;       /* buckets */
     size_t in_flight_bytes;
 };
 
