@@ -405,7 +405,10 @@ static void mistakes(int rank) {
     SAYS(GW_INVALID, "nonesuch", gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options));
     m.tensors[2].name = "norm";
     SAYS(GW_INVALID, "two tensors are called norm", gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, NULL));
-    m.tensors[2].name = names[2];
+    m.tensors[2].name = names[2], m.tensors[2].after = (int[]){2}, m.tensors[2].after_count = 1;
+    SAYS(GW_INVALID, "fc1.weight, tensor 2, builds on tensor 2",
+         gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, NULL));
+    m.tensors[2].after = (int[]){0};
     CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, NULL));
     SAYS(GW_INVALID, "no tensor 7 among 7", gw_reducer_ready(reducer, TENSORS));
     CHECK_EQ(GW_OK, gw_reducer_ready(reducer, 0));

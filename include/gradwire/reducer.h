@@ -41,6 +41,10 @@ typedef struct gw_reducer_tensor {
     bool exact;       /* never compressed (biases, norms) */
     size_t batch;     /* of a fully connected layer: its gradient is the sum of at most this many outer products on each
                          rank, and may be sent as their factors (arch=sfb); 0: it may not */
+    const int *after; /* tensors before it in the list, on whose operations of the forward pass its own operation
+                         builds: the graph of a model with branches (schedule=tictac). NULL: the tensor before it, as in
+                         a chain. Copied; the same on all ranks */
+    int after_count;  /* 0, with a list: it builds on none, only on the model's input */
 } gw_reducer_tensor;
 
 /* One update of (a range of) a tensor, for the caller's optimiser. */

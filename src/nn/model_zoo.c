@@ -52,6 +52,16 @@ static bool write_cnn(const gw_model_size *s, char *text, size_t bytes) {
     return finish(&w);
 }
 
+/* A branch of few parameters comes after one of many, so forward order is not the best one for transfers. */
+static bool write_branches(const gw_model_size *s, char *text, size_t bytes) {
+    writer w = image(s, text, bytes);
+    put(&w, "conv 16 3 relu\nmaxpool 2 as stem\n");
+    put(&w, "conv 64 5 relu\nconv 32 5 relu as wide\n");
+    put(&w, "conv 32 1 relu from stem\nconv 32 3 relu\nadd wide relu\n");
+    put(&w, "maxpool 2\nflatten\ndense 128 relu\ndense %d\n", s->classes);
+    return finish(&w);
+}
+
 /* Two convolutions and a shortcut; where the size changes, the shortcut is a 1x1 convolution. */
 static void residual_block(writer *w, int block, int channels, int stride) {
     put(w, "conv %d 3 stride %d nobias from x%d\nbatchnorm relu\nconv %d 3 nobias\n", channels, stride, block,
@@ -104,6 +114,8 @@ static bool write_gpt(const gw_model_size *s, char *text, size_t bytes) {
 static const gw_model_entry mlp = {"mlp", "three dense layers", MNIST, write_mlp};
 static const gw_model_entry lenet = {"lenet", "LeNet-5 with relu and max pooling", MNIST, write_lenet};
 static const gw_model_entry cnn = {"cnn", "two convolutions and two dense layers, for Fashion-MNIST", MNIST, write_cnn};
+static const gw_model_entry branches = {"branches", "two branches of convolutions, one with most of the parameters",
+                                        MNIST, write_branches};
 static const gw_model_entry resnet20 = {"resnet20", "ResNet-20 for CIFAR-10 (He et al. 2016)", CIFAR, write_resnet20};
 static const gw_model_entry vgg11 = {"vgg11", "VGG-11 with batch norm, for CIFAR-10", CIFAR, write_vgg11};
 static const gw_model_entry gpt = {"gpt",
@@ -111,7 +123,7 @@ static const gw_model_entry gpt = {"gpt",
                                    {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64},
                                    write_gpt};
 
-const gw_model_entry *const gw_models[] = {&mlp, &lenet, &cnn, &resnet20, &vgg11, &gpt, NULL};
+const gw_model_entry *const gw_models[] = {&mlp, &lenet, &cnn, &branches, &resnet20, &vgg11, &gpt, NULL};
 
 static const gw_model_entry *find(const char *name) {
     for (int i = 0; gw_models[i]; i++)

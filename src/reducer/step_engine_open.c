@@ -72,7 +72,9 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
                                             .whole = factors || (codec && c->codec.codec->block == 0),
                                             .grain = codec ? gw_codec_block(&c->codec) : 0,
                                             .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
-                                            .payload = factors ? 0 : payload_of(c, t)};
+                                            .payload = factors ? 0 : payload_of(c, t),
+                                            .after = t->after,
+                                            .after_count = t->after_count};
     }
 }
 
@@ -111,12 +113,23 @@ static gw_status check_tensor(const gw_step_engine_config *c, const gw_reducer_t
     return GW_OK;
 }
 
+static gw_status check_after(const gw_step_engine_config *c, int tensor, gw_error *error) {
+    const gw_reducer_tensor *t = &c->tensors[tensor];
+    for (int i = 0; t->after && i < t->after_count; i++)
+        if (t->after[i] < 0 || t->after[i] >= tensor)
+            return gw_fail(error, GW_INVALID,
+                           "gw_reducer_commit: %s, tensor %d, builds on tensor %d, which does not come before it",
+                           t->name, tensor, t->after[i]);
+    return GW_OK;
+}
+
 static gw_status check(const gw_step_engine_config *c, gw_error *error) {
     gw_status status = GW_OK;
     if (c->options.op != GW_SUM && c->options.op != GW_AVG)
         return gw_fail(error, GW_INVALID, "gw_reducer_commit: gradients are combined by GW_AVG or GW_SUM");
     for (int i = 0; i < c->count && !status; i++) {
         status = check_tensor(c, &c->tensors[i], error);
+        if (!status) status = check_after(c, i, error);
         for (int k = 0; !status && k < i; k++)
             if (strcmp(c->tensors[i].name, c->tensors[k].name) == 0)
                 status = gw_fail(error, GW_INVALID, "gw_reducer_commit: two tensors are called %s", c->tensors[i].name);
@@ -139,6 +152,16 @@ static bool keeps_momentum(const gw_step_engine_config *c) {
     return c->sync->keeps_momentum && c->sync->keeps_momentum(c->sync_values);
 }
 
+/* The caller's memory ends with the call. */
+static gw_status copy_after(gw_reducer_tensor *what, gw_error *error) {
+    size_t bytes = (size_t)what->after_count * sizeof *what->after;
+    int *copy = what->after ? malloc(bytes + 1) : NULL;
+    bool fails = what->after && !copy;
+    if (copy) memcpy(copy, what->after, bytes);
+    what->after = copy;
+    return fails ? gw_fail(error, GW_MEMORY, "out of memory for the graph of a model") : GW_OK;
+}
+
 static gw_status make_tensors(gw_step_engine *s, gw_error *error) {
     const gw_step_engine_config *c = &s->config;
     size_t total = 0, arrays = c->serves_only ? 0 : (size_t)c->sync->keeps_anchor + keeps_momentum(c);
@@ -154,6 +177,7 @@ static gw_status make_tensors(gw_step_engine *s, gw_error *error) {
         t->step_engine = s;
         t->what = c->tensors[i];
         t->what.name = strdup(c->tensors[i].name);
+        if (copy_after(&t->what, error)) return GW_MEMORY;
         if (!t->what.name) return gw_fail(error, GW_MEMORY, "out of memory for a name");
         t->view = (gw_sync_tensor){.count = t->what.count, .gradient = t->what.gradient, .apply = apply, .ctx = t,
                                    .weights = c->options.update || c->serves_only ? t->what.weights : NULL};
@@ -257,7 +281,10 @@ void gw_step_engine_close(gw_step_engine *s) {
     if (!s) return;
     gw_ps_close(s->ps);
     gw_step_engine_teardown(s);
-    for (int i = 0; s->tensors && i < s->config.count; i++) free((char *)(uintptr_t)s->tensors[i].what.name);
+    for (int i = 0; s->tensors && i < s->config.count; i++) {
+        free((char *)(uintptr_t)s->tensors[i].what.name);
+        free((int *)(uintptr_t)s->tensors[i].what.after);
+    }
     free(s->kept_codec);
     free(s->kept);
     free(s->tensors);

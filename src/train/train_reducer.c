@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/parameter_graph.h"
 #include "nn/vectors.h"
 #include "train/trainer.h"
 
@@ -42,7 +43,7 @@ static float *state(void *ctx, int tensor, int which) {
 /* In a pipeline the gradient norm spans all stages, but the reducer knows one: so the trainer clips and updates. */
 static bool trainer_updates(const gw_trainer *t) { return t->pipeline && t->settings.clip > 0; }
 
-static void describe(const gw_trainer *t, gw_reducer_tensor *tensors) {
+static void describe(const gw_trainer *t, const gw_parameter_graph *graph, gw_reducer_tensor *tensors) {
     const gw_model *m = t->model;
     for (int p = 0; p < m->parameters; p++) {
         const gw_parameter *parameter = &m->table[p];
@@ -50,7 +51,9 @@ static void describe(const gw_trainer *t, gw_reducer_tensor *tensors) {
                                       .gradient = t->gradients + parameter->offset,
                                       .weights = m->weights + parameter->offset,
                                       .rows = parameter->ndims > 1 ? (size_t)parameter->dims[0] : 0,
-                                      .exact = !parameter->decay};
+                                      .exact = !parameter->decay,
+                                      .after = graph->before + graph->begin[p],
+                                      .after_count = graph->begin[p + 1] - graph->begin[p]};
     }
 }
 
@@ -71,11 +74,15 @@ static void offer_factors(const gw_trainer *t, gw_reducer_tensor *tensors) {
 gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     gw_reducer_tensor *tensors = calloc((size_t)t->model->parameters + 1, sizeof *tensors);
     if (!t->submitted) t->submitted = calloc((size_t)t->model->parameters + 1, sizeof *t->submitted);
-    if (!tensors || !t->submitted) {
+    gw_parameter_graph graph = {0};
+    gw_status status = GW_OK;
+    if (!tensors || !t->submitted) status = gw_fail(error, GW_MEMORY, "no memory for %d tensors", t->model->parameters);
+    if (status == GW_OK) status = gw_parameter_graph_make(t->spec, t->model->first, t->model->end, &graph, error);
+    if (status != GW_OK) {
         free(tensors);
-        return gw_fail(error, GW_MEMORY, "no memory for %d tensors", t->model->parameters);
+        return status;
     }
-    describe(t, tensors);
+    describe(t, &graph, tensors);
     offer_factors(t, tensors);
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.seed = t->settings.seed;
@@ -88,7 +95,8 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
         options.state = state;
         options.clip = t->settings.clip;
     }
-    gw_status status = gw_reducer_commit(&t->reducer, t->peers, tensors, t->model->parameters, &options);
+    status = gw_reducer_commit(&t->reducer, t->peers, tensors, t->model->parameters, &options);
+    gw_parameter_graph_free(&graph);
     free(tensors);
     if (status != GW_OK) return gw_fail(error, status, "%s", gw_last_error(NULL));
     t->over_servers = gw_reducer_has_servers(t->reducer);
