@@ -73,7 +73,8 @@ class CodedOptions(ctypes.Structure):
 class ReducerTensor(ctypes.Structure):
     """gw_reducer_tensor."""
     _fields_ = [("name", c_char_p), ("count", c_size_t), ("dtype", c_int), ("gradient", c_void_p),
-                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool), ("batch", c_size_t)]
+                ("weights", c_void_p), ("rows", c_size_t), ("exact", c_bool), ("batch", c_size_t),
+                ("after", POINTER(c_int)), ("after_count", c_int)]
 
 
 class ReducerUpdate(ctypes.Structure):

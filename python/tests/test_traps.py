@@ -177,6 +177,36 @@ def test_a_gradient_that_is_not_finite_inside_the_reducer():
     gw.allgather_object(0)
 
 
+class Branches(torch.nn.Module):
+    """The second branch has few parameters, and comes last."""
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.stem, self.wide, self.narrow = (torch.nn.Linear(3, 8), torch.nn.Linear(8, 64), torch.nn.Linear(8, 2))
+        self.end = torch.nn.Linear(64, 2)
+        self.double()
+
+    def forward(self, x):
+        x = self.stem(x).tanh()
+        return self.end(self.wide(x).tanh()) + self.narrow(x)
+
+
+def test_a_graph_with_branches():
+    graph = {"narrow.weight": ["stem.bias"], "end.weight": ["wide.bias"]}
+    for mode in ("tic", "tac"):
+        single, model = Branches(), Branches()
+        plain, optimizer = sgd(single), wrapped(model, f"schedule=tictac:mode={mode}", after=graph)
+        for step in range(8):  # tac measures five, then sends in another order
+            for one, loss in ((plain, mean_loss(single, step)), (optimizer, loss_of(model, step, gw.rank()))):
+                one.zero_grad()
+                loss.backward()
+                one.step()
+        optimizer.flush()
+        equal(single, model)
+        optimizer.detach()
+    cases.refused('after names "wide", and there is no such parameter', wrapped, model, after={"wide": []})
+
+
 def test_gradients_after_a_step():
     for single, model, _, _ in side_by_side("schedule=wfbp"):
         for a, b in zip(single.parameters(), model.parameters()):

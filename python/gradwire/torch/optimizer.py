@@ -71,11 +71,11 @@ class Distributed:
     """Mixed into the class of the wrapped optimiser, whose step() and state it uses."""
 
     def _begin(self, given, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense,
-               nonfinite):
+               nonfinite, after):
         named = None if named_parameters is None else list(named_parameters)
         self._given, self._inner, self._job, self._strategy = given, inner, job, strategy
         self._passes, self._op, self._named = backward_passes_per_step, op, named
-        self._sparse_as_dense, self._nonfinite = sparse_as_dense, nonfinite
+        self._sparse_as_dense, self._nonfinite, self._after = sparse_as_dense, nonfinite, after
         self._slots = gradients.named_slots(self.param_groups, named)
         self._updated = 0  # as Slot.updated, of all of them
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
@@ -414,7 +414,7 @@ class Distributed:
         mine = self._is_mine(saved)
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
         self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
-                                finite.ACTIONS[self._nonfinite])
+                                finite.ACTIONS[self._nonfinite], self._after)
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
@@ -566,12 +566,14 @@ class Distributed:
 
 def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backward_passes_per_step=1,
                          op=operations.Average, compression=None, sparse_as_dense=False,
-                         process_set=global_process_set, nonfinite="raise", **horovods):
+                         process_set=global_process_set, nonfinite="raise", after=None, **horovods):
     """The optimiser, of a class derived from its own: step() updates with the average (or sum) over all ranks of
     gradients that were accumulated over backward_passes_per_step backward passes. nonfinite: what step() does if a
-    gradient of this rank holds a NaN or an infinity: "raise", "warn" or "ignore". `compression` and what else scripts for
-    Horovod give: horovod.py."""
+    gradient of this rank holds a NaN or an infinity: "raise", "warn" or "ignore". after: the graph of a model with branches, for
+    schedule=tictac: {name of a parameter: names of those on whose modules its module builds}; where a name is not given,
+    the parameter before it in the forward pass. `compression` and what else scripts for Horovod give: horovod.py."""
     base = type(optimizer)
+    named_parameters = None if named_parameters is None else list(named_parameters)
     job, op = job_of_optimizer(process_set, "DistributedOptimizer"), operations.operation("DistributedOptimizer", op)
     strategy = horovod.strategy(strategy, compression, op, **horovods)
     if isinstance(optimizer, Distributed):
@@ -587,10 +589,14 @@ def DistributedOptimizer(optimizer, named_parameters=None, strategy=None, backwa
     if nonfinite not in finite.ACTIONS:
         raise ArgumentError(f"DistributedOptimizer: nonfinite is {nonfinite!r}, but has to be one of "
                             f"{', '.join(finite.ACTIONS)}")
+    known = {slot.name for slot in gradients.named_slots(optimizer.param_groups, named_parameters)} if after else ()
+    for name in (n for pair in (after or {}).items() for n in (pair[0], *pair[1])):
+        if name not in known:
+            raise ArgumentError(f'DistributedOptimizer: after names "{name}", and there is no such parameter')
     inner, wrapped = object.__new__(base), object.__new__(type(base.__name__, (Distributed, base), {}))
     for copy in (inner, wrapped):
         copy.__dict__.update(optimizer.__dict__)
         copy.__dict__.pop("step", None)  # a learning-rate schedule may have put its own there
     wrapped._begin(optimizer, inner, job, named_parameters, strategy, backward_passes_per_step, op, sparse_as_dense,
-                   nonfinite)
+                   nonfinite, after)
     return wrapped

@@ -44,9 +44,11 @@ class Reducer:
     the strategy runs the optimiser inside the reducer, it calls `update` with a ReducerUpdate. The first try leaves it
     out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the first
     entry, the flags, is left out. With update None such strategies are refused.
-    nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it."""
+    nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
+    entries, the names of those before it on whose operations in the forward pass it builds; else the one before it."""
 
-    def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED)):
+    def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None):
+        self.after = after or {}
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
@@ -75,10 +77,14 @@ class Reducer:
 
     def commit(self, entries, strategy, op, update, nonfinite):
         tensors = (ReducerTensor * len(entries))()
+        places = {entry[0]: place for place, entry in enumerate(entries)}
         for tensor, (name, gradient, weights, rows, exact) in zip(tensors, entries):
             tensor.name, tensor.count, tensor.dtype = name.encode(), gradient.numel(), DTYPES[gradient.dtype]
             tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
             tensor.weights = weights.data_ptr() if update else None
+            if name in self.after:
+                builds_on = [places[other] for other in self.after[name]]
+                tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
                                  first_step=self.first_step, update=update, nonfinite=nonfinite)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
