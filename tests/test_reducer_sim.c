@@ -132,15 +132,30 @@ static void pulling_gradient(int rank, int layer, int step, const float *weights
     for (size_t i = 0; i < count; i++) gradient[i] = pull(rank, layer, i, weights[i]);
 }
 
+/* The local optimiser, and its figures. */
+typedef struct local_case {
+    const char *text;
+    double rate, lambda, momentum;
+} local_case;
+static const local_case locals[] = {{"", 1, 0, 0},
+                                    {",rate=0.5", 0.5, 0, 0},
+                                    {",local=momentum,momentum=0.7", 1, 0, 0.7},
+                                    {",local=dcasgd,lambda=0.3,rate=2", 2, 0.3, 0}};
+static const local_case *local;
+
 static double reference_of(int layer, size_t element) {
-    float shared = 0, local[WORLD] = {0};
+    double shared = 0, here[WORLD] = {0}, velocity[WORLD] = {0};
     for (int step = 0; step < STEPS; step++) {
-        float gradient[WORLD], mean = 0;
-        for (int r = 0; r < WORLD; r++) gradient[r] = pull(r, layer, element, local[r]);
+        double gradient[WORLD], mean = 0;
+        for (int r = 0; r < WORLD; r++) gradient[r] = (double)pull(r, layer, element, (float)here[r]);
         for (int r = 0; r < WORLD; r++) mean += gradient[r] / WORLD;
-        for (int r = 0; r < WORLD; r++) local[r] = shared - GW_REDUCER_SIM_RATE * gradient[r]; /* a step behind */
+        for (int r = 0; r < WORLD && step >= WARMUP; r++) { /* from weights that are a step behind */
+            double g = gradient[r] + local->lambda * gradient[r] * gradient[r] * (shared - here[r]);
+            velocity[r] = local->momentum * velocity[r] + g;
+            here[r] = shared - local->rate * GW_REDUCER_SIM_RATE * velocity[r];
+        }
         shared -= GW_REDUCER_SIM_RATE * mean;
-        for (int r = 0; r < WORLD && step < WARMUP; r++) local[r] = shared;
+        for (int r = 0; r < WORLD && step < WARMUP; r++) here[r] = shared;
     }
     return shared;
 }
@@ -159,7 +174,8 @@ static void delayed_is_od_sgd(void) {
                      .ended = compare_with_reference};
     char line[100];
     for (int i = 0; gw_schedule_techniques[i]; i++) {
-        snprintf(line, sizeof line, "transport=sim sync=delayed:warmup=%d schedule=%s", WARMUP,
+        local = &locals[i % 4];
+        snprintf(line, sizeof line, "transport=sim sync=delayed:warmup=%d%s schedule=%s", WARMUP, local->text,
                  gw_schedule_techniques[i]->name);
         run_figure(&t, line);
     }

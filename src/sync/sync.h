@@ -23,7 +23,7 @@ typedef struct gw_sync_tensor {
     float *gradient; /* the caller's own gradient */
     float *travels;  /* what is exchanged, and later its mean over all ranks; may be the memory of the gradient */
     float *anchor;   /* the weights that all ranks had in common last; NULL unless keeps_anchor */
-    float *momentum; /* of the outer optimiser; zero at first; NULL unless keeps_momentum */
+    float *momentum; /* of the outer or local optimiser; zero at first; NULL unless keeps_momentum */
     bool anchored;   /* anchor has been filled */
     gw_sync_apply_fn *apply;
     void *ctx;
