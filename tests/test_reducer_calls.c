@@ -378,6 +378,47 @@ static void mistakes(int rank) {
     get_up(&m);
 }
 
+static double mean_of_all(int tensor, size_t i, int step) {
+    double sum = 0;
+    for (int r = 0; r < world; r++) sum += (double)gradient_of(r, tensor, i, step);
+    return sum / world;
+}
+
+/* Waiting for one of several tensors: what it names may be used at once, and all are named in turn. */
+static void waits_for_any(int rank) {
+    member m = sit_down(rank, NULL);
+    for (int step = 0; step < STEPS; step++) {
+        int left[TENSORS] = {0, 1, 2, 3, 4};
+        for (int count = TENSORS; count > 0; count--) {
+            int which = -1;
+            CHECK_EQ(GW_OK, gw_reducer_wait_any(m.reducer, left, count, &which));
+            CHECK(which >= 0 && which < count);
+            if (which < 0 || which >= count) exit(1);
+            int t = left[which];
+            uint64_t waited = gw_reducer_read_counters(m.reducer).wait_ns;
+            CHECK_EQ(GW_OK, gw_reducer_wait(m.reducer, t));
+            CHECK_EQ(waited, gw_reducer_read_counters(m.reducer).wait_ns);
+            if (step) check_values(m.tensors[t].gradient, t, mean_of_all, step - 1);
+            left[which] = left[count - 1];
+        }
+        for (int t = TENSORS - 1; t >= 0; t--) {
+            fill(&m, t, step);
+            CHECK_EQ(GW_OK, gw_reducer_ready(m.reducer, t));
+        }
+        CHECK_EQ(GW_OK, gw_reducer_end(m.reducer));
+    }
+    CHECK_EQ(GW_OK, gw_reducer_flush(m.reducer));
+    SAYS(GW_INVALID, "gw_reducer_wait_any: there is no tensor 5 among 5",
+         gw_reducer_wait_any(m.reducer, (int[]){5}, 1, &(int){0}));
+    SAYS(GW_INVALID, "gw_reducer_wait_any: there is no list", gw_reducer_wait_any(m.reducer, NULL, 1, &(int){0}));
+    get_up(&m);
+}
+
+static void one_of_several_is_awaited(void) {
+    run("schedule=p3 transport=tcp", 3, waits_for_any);
+    run("schedule=tictac:mode=tac", 2, waits_for_any);
+}
+
 /* Gradients that are not finite. */
 
 /* Refused before anything is sent; the step goes on with another gradient. */
@@ -440,4 +481,4 @@ static void mistakes_give_an_error_sentence(void) { run("", 2, mistakes); }
 TEST_MAIN(CASE(an_absent_tensor_counts_as_zeros), CASE(absent_tensors_are_updated),
           CASE(residuals_of_absent_tensors_are_sent), CASE(a_list_is_ready_as_a_whole_or_not_at_all),
           CASE(a_list_waits_for_the_step_before), CASE(micro_steps_stay_local), CASE(a_micro_step_sends_nothing),
-          CASE(gradients_that_are_not_finite), CASE(mistakes_give_an_error_sentence))
+          CASE(one_of_several_is_awaited), CASE(gradients_that_are_not_finite), CASE(mistakes_give_an_error_sentence))

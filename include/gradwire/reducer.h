@@ -144,6 +144,9 @@ GW_API gw_status gw_reducer_accumulate(gw_reducer *reducer, bool on);
 /* Returns when the tensor's weights, or the result in its gradient, may be used. GW_INVALID if it is ready in a step
  * that has not ended. */
 GW_API gw_status gw_reducer_wait(gw_reducer *reducer, int tensor);
+/* Returns when one of these tensors may be used, and its place in the list: the first that may. For forward passes
+ * whose operations can run in several orders; gw_reducer_wait is still called for each tensor. */
+GW_API gw_status gw_reducer_wait_any(gw_reducer *reducer, const int *tensors, int count, int *which);
 /* Ends the step. GW_INVALID, with the tensor's name, if one was neither ready nor absent; the step then continues. */
 GW_API gw_status gw_reducer_end(gw_reducer *reducer);
 /* Returns when nothing is in flight: before evaluation, a checkpoint, the end. Not in the middle of a step. */

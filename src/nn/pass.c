@@ -2,9 +2,13 @@
 #include "nn/pass.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "nn/activation_memory.h"
 #include "nn/vectors.h"
+
+/* Of the forward pass where layers may run in another order: how far it looks, and how many it chooses among. */
+enum { LOOKAHEAD = 64, CANDIDATES = 8 };
 
 /* A gradient in a scratch slot (from), and the gradient that it is added to. */
 typedef struct addition {
@@ -19,6 +23,7 @@ struct gw_pass {
     gw_dnn *dnn;
     gw_layer *layers; /* one for each node of the model */
     addition (*additions)[2];
+    bool *done;     /* nodes of the forward pass that runs */
     float *scratch; /* parameter gradients of one layer, before they are added to the accumulated ones */
     float *input, *output, *output_gradient, *input_gradient;
 };
@@ -127,7 +132,8 @@ gw_status gw_pass_create(gw_model *model, const gw_pass_options *options, gw_pas
     *made = (gw_pass){.model = model, .options = *options};
     made->layers = calloc((size_t)nodes(made), sizeof *made->layers);
     made->additions = calloc((size_t)nodes(made), sizeof made->additions[0]);
-    if (!made->layers || !made->additions) goto no_memory;
+    made->done = calloc((size_t)nodes(made), sizeof *made->done);
+    if (!made->layers || !made->additions || !made->done) goto no_memory;
     status = gw_dnn_create(&made->dnn, error);
     if (status == GW_OK) status = plan_memory(made, &plan, error);
     if (status != GW_OK) goto fail;
@@ -150,6 +156,7 @@ void gw_pass_destroy(gw_pass *pass) {
     gw_dnn_destroy(pass->dnn);
     free(pass->layers);
     free(pass->additions);
+    free(pass->done);
     free(pass);
 }
 
@@ -164,18 +171,49 @@ static int first_parameter(const gw_pass *pass, const gw_layer *layer) {
     return (int)(layer->table - pass->model->table);
 }
 
+static bool has_inputs(const gw_pass *pass, int i) {
+    const gw_graph_node *node = node_of(pass, i);
+    for (int k = 0; k < node->input_count; k++) {
+        int from = pass->model->spec->tensors[node->inputs[k]].producer - pass->model->first;
+        if (from >= 0 && !pass->done[from]) return false;
+    }
+    return true;
+}
+
+/* The node to run next; all before `from` are done, so that one can run. */
+static int next_node(const gw_pass *pass, int from, const gw_pass_hooks *hooks) {
+    int candidates[CANDIDATES], parameters[CANDIDATES], count = 0;
+    for (int i = from; i < nodes(pass) && i < from + LOOKAHEAD && count < CANDIDATES; i++) {
+        if (pass->done[i] || !has_inputs(pass, i)) continue;
+        if (!node_of(pass, i)->parameters) return i;
+        candidates[count] = i;
+        parameters[count++] = first_parameter(pass, &pass->layers[i]);
+    }
+    return candidates[count > 1 ? hooks->choose(hooks->ctx, parameters, count) : 0];
+}
+
+static gw_status forward_layer(gw_pass *pass, int i, bool training, const gw_pass_hooks *hooks, gw_error *error) {
+    gw_layer *layer = &pass->layers[i];
+    const gw_graph_node *node = layer->node;
+    if (node->kind->computes_nothing) return GW_OK;
+    if (hooks && hooks->needed && node->parameters) {
+        gw_status status = hooks->needed(hooks->ctx, first_parameter(pass, layer), node->parameters, error);
+        if (status != GW_OK) return status;
+    }
+    node->kind->forward(layer, training);
+    if (hooks && hooks->layer_done) hooks->layer_done(hooks->ctx, pass->model->first + i, false);
+    return GW_OK;
+}
+
 gw_status gw_pass_forward(gw_pass *pass, bool training, const gw_pass_hooks *hooks, gw_error *error) {
     gw_dnn_enter(pass->dnn);
-    for (int i = 0; i < nodes(pass); i++) {
-        gw_layer *layer = &pass->layers[i];
-        const gw_graph_node *node = layer->node;
-        if (node->kind->computes_nothing) continue;
-        if (hooks && hooks->needed && node->parameters) {
-            gw_status status = hooks->needed(hooks->ctx, first_parameter(pass, layer), node->parameters, error);
-            if (status != GW_OK) return status;
-        }
-        node->kind->forward(layer, training);
-        if (hooks && hooks->layer_done) hooks->layer_done(hooks->ctx, pass->model->first + i, false);
+    memset(pass->done, 0, (size_t)nodes(pass) * sizeof *pass->done);
+    for (int from = 0; from < nodes(pass);) {
+        int i = hooks && hooks->choose ? next_node(pass, from, hooks) : from;
+        gw_status status = forward_layer(pass, i, training, hooks, error);
+        if (status != GW_OK) return status;
+        pass->done[i] = true;
+        while (from < nodes(pass) && pass->done[from]) from++;
     }
     return gw_dnn_status(pass->dnn, error);
 }

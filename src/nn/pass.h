@@ -13,6 +13,9 @@ typedef struct gw_pass_hooks {
     void *ctx;
     /* The forward pass is about to use these parameters: the hook waits until they may be read. */
     gw_status (*needed)(void *ctx, int first_parameter, int parameters, gw_error *error);
+    /* Several layers of the forward pass could run next; each is named by its first parameter. Which of them shall run,
+     * as an index of the list? It may wait. NULL: layers run in the order of the model. */
+    int (*choose)(void *ctx, const int *parameters, int count);
     /* This gradient is complete, and this backward pass no longer reads the parameter: it may be updated at once. */
     void (*gradient_ready)(void *ctx, int parameter);
     /* wants_factors: whether to deliver a gradient as factors; not called when gradients accumulate. The factors are

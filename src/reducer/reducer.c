@@ -61,6 +61,35 @@ static gw_status wait_until(gw_reducer *reducer, int tensor, bool (*holds)(const
     return holds(reducer->step_engine, tensor) ? GW_OK : failure(reducer);
 }
 
+typedef struct awaited_any {
+    const gw_reducer *reducer;
+    const int *tensors;
+    int count;
+} awaited_any;
+
+/* The place of the first tensor that may be used; -1: none may. */
+static int usable_of(const awaited_any *a) {
+    for (int i = 0; i < a->count; i++)
+        if (gw_step_engine_usable(a->reducer->step_engine, a->tensors[i])) return i;
+    return -1;
+}
+
+static bool any_over(void *ctx) { return usable_of(ctx) >= 0 || failed(((const awaited_any *)ctx)->reducer); }
+
+static gw_status wait_until_any(gw_reducer *reducer, const int *tensors, int count, int *which) {
+    awaited_any a = {reducer, tensors, count};
+    if (failed(reducer)) return failure(reducer);
+    if ((*which = usable_of(&a)) >= 0) return GW_OK;
+    gw_time begun = gw_clock_now();
+    gw_context_lock_to_drive(reducer->comm->context);
+    gw_context_drive_until(reducer->comm->context, any_over, &a);
+    gw_context_unlock(reducer->comm->context);
+    reducer->wait_ns += gw_clock_now() - begun;
+    if ((*which = usable_of(&a)) < 0) return failure(reducer);
+    gw_step_engine_trace_waited(reducer->step_engine, tensors[*which], begun);
+    return GW_OK;
+}
+
 /* A step is recorded from the end of the one before, or, after a flush, from its first call. */
 static void trace_begin(gw_reducer *reducer) {
     gw_trace *trace = gw_comm_trace(reducer->comm);
@@ -184,6 +213,24 @@ gw_status gw_reducer_wait(gw_reducer *reducer, int tensor) {
     gw_time asked = timed ? gw_clock_now() : 0;
     if (!status) status = wait_until(reducer, tensor, gw_step_engine_usable);
     if (timed) gw_step_timing_wait(&reducer->timing, tensor, asked, gw_clock_now());
+    return status;
+}
+
+gw_status gw_reducer_wait_any(gw_reducer *reducer, const int *tensors, int count, int *which) {
+    static const char call[] = "gw_reducer_wait_any";
+    gw_error error = {.rank = -1};
+    gw_status status = GW_OK;
+    if (!tensors || count < 1 || !which)
+        return report(gw_fail(&error, GW_INVALID, "%s: there is no list of tensors, or no place for the result", call),
+                      &error);
+    for (int i = 0; i < count && !status; i++) status = check(reducer, tensors[i], call);
+    for (int i = 0; i < count && !status; i++) status = check_ended(reducer, tensors[i], call);
+    if (status) return status;
+    trace_begin(reducer);
+    bool timed = gw_step_timing_runs(&reducer->timing) && !gw_step_engine_accumulates(reducer->step_engine);
+    gw_time asked = timed ? gw_clock_now() : 0;
+    status = wait_until_any(reducer, tensors, count, which);
+    if (timed && !status) gw_step_timing_wait(&reducer->timing, tensors[*which], asked, gw_clock_now());
     return status;
 }
 

@@ -130,6 +130,12 @@ gw_status gw_trainer_wait_parameters(void *ctx, int first, int parameters, gw_er
     return GW_OK;
 }
 
+int gw_trainer_choose(void *ctx, const int *parameters, int count) {
+    int which = 0;
+    /* A failure is that of the wait for the layer's parameters, which follows. */
+    return gw_reducer_wait_any(((gw_trainer *)ctx)->reducer, parameters, count, &which) == GW_OK ? which : 0;
+}
+
 /* Submits the gradient in the tensor's own memory. A tensor that is sent as factors gets factors of 0 examples. */
 static gw_status ready_in_place(gw_reducer *reducer, int parameter) {
     if (gw_reducer_wants_factors(reducer, parameter))

@@ -16,6 +16,7 @@ void gw_trainer_begin_step(gw_trainer *trainer);
 /* Hooks for the passes of a step (gw_pass_hooks): forward waits for parameters, backward submits gradients. ctx is the
  * trainer. */
 gw_status gw_trainer_wait_parameters(void *trainer, int first_parameter, int parameters, gw_error *error);
+int gw_trainer_choose(void *trainer, const int *parameters, int count);
 void gw_trainer_gradient_ready(void *trainer, int parameter);
 bool gw_trainer_wants_factors(void *trainer, int parameter);
 void gw_trainer_factors_ready(void *trainer, int parameter, gw_layer_factors factors);

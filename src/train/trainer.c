@@ -211,8 +211,12 @@ static gw_status run_shard(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
 }
 
 static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *range, gw_error *error) {
-    gw_pass_hooks hooks = {.ctx = t, .needed = gw_trainer_wait_parameters, .gradient_ready = gw_trainer_gradient_ready,
-                           .wants_factors = gw_trainer_wants_factors, .factors_ready = gw_trainer_factors_ready,
+    gw_pass_hooks hooks = {.ctx = t,
+                           .needed = gw_trainer_wait_parameters,
+                           .choose = gw_trainer_choose,
+                           .gradient_ready = gw_trainer_gradient_ready,
+                           .wants_factors = gw_trainer_wants_factors,
+                           .factors_ready = gw_trainer_factors_ready,
                            .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
     gw_pipeline_batch batch = {.shard = gw_sampler_shard(&t->sampler, number),
                                /* So that the reducer's mean over replicas is the mean over the window's examples. */

@@ -227,5 +227,31 @@ static void cross_entropy(void) {
     CHECK(fabs(loss.sum - expected) < 1e-4);
 }
 
-TEST_MAIN(CASE(hooks_in_order), CASE(accumulation), CASE(another_batch_size), CASE(cut_in_two),
-          CASE(the_same_bits_again), CASE(initial_weights), CASE(cross_entropy))
+/* --- another order of layers --- */
+
+static int choices;
+
+static int choose_last(void *ctx, const int *parameters, int count) {
+    (void)ctx;
+    for (int i = 1; i < count; i++) CHECK(parameters[i - 1] < parameters[i]);
+    choices++;
+    return count - 1;
+}
+
+static void branches_run_in_any_order(void) {
+    static const char branches[] = "input 8 8 2\nconv 4 3 relu as stem\nconv 4 5 relu\nconv 4 3 relu as wide\n"
+                                   "conv 4 1 relu from stem\nbatchnorm\nadd wide relu\nflatten\ndense 3\n";
+    bench b[2];
+    gw_pass_hooks hooks = {.choose = choose_last};
+    for (int i = 0; i < 2; i++) {
+        if (!bench_open(&b[i], branches, BATCH)) return;
+        fill(&b[i], 3);
+        train(b[i].pass, BATCH, 0, i ? &hooks : NULL);
+    }
+    CHECK(choices > 0);
+    CHECK_EQ(0, memcmp(b[0].model->gradients, b[1].model->gradients, b[0].model->count * sizeof(float)));
+    for (int i = 0; i < 2; i++) bench_close(&b[i]);
+}
+
+TEST_MAIN(CASE(hooks_in_order), CASE(branches_run_in_any_order), CASE(accumulation), CASE(another_batch_size),
+          CASE(cut_in_two), CASE(the_same_bits_again), CASE(initial_weights), CASE(cross_entropy))
