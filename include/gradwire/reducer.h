@@ -129,7 +129,8 @@ GW_API gw_status gw_reducer_absent(gw_reducer *reducer, int tensor);
 /* Whether a tensor is sent as factors: arch=sfb, a batch is given, and factors cost less than the matrix. The caller
  * then need not compute its gradient, and calls gw_reducer_ready_factors instead of gw_reducer_ready: the gradient is
  * the sum over `batch` examples of the outer products of left (batch x rows) and right (batch x columns), row major.
- * Both are copied. */
+ * Both are copied. In a step in which any rank calls gw_reducer_ready (it has no factors, or more than fit), the
+ * matrices of all ranks are reduced instead. */
 GW_API bool gw_reducer_wants_factors(const gw_reducer *reducer, int tensor);
 GW_API gw_status gw_reducer_ready_factors(gw_reducer *reducer, int tensor, const float *left, const float *right,
                                           size_t batch);

@@ -8,15 +8,20 @@
 #include "arch/sfb.h"
 #include "reducer/step_engine_internal.h"
 
+#define WHOLE_BYTES 1 /* from a rank that has a matrix in this step, and no factors, which are longer */
+
 struct gw_factors {
     gw_core *core;
     gw_team *team;
     gw_sfb_layer layer; /* its batch: the most that comes */
+    gw_redop redop;
     float scale;
     size_t room;        /* bytes of one rank's factors */
     uint8_t *own, *all; /* left factors of a rank, then the right ones */
     uint64_t *lengths;  /* of each rank's */
     size_t own_bytes;   /* (C) */
+    uint32_t label;     /* of this step */
+    bool reduces;       /* op is an all-reduce of matrices, no all-gather */
     gw_op *op;
 };
 
@@ -39,7 +44,8 @@ gw_status gw_factors_open(gw_factors **out, const gw_step_engine_config *c, int 
     if (!f) return gw_fail(error, GW_MEMORY, "out of memory for factors");
     f->core = c->core;
     f->layer = layer_of(&c->tensors[tensor]);
-    f->scale = c->options.op == GW_AVG ? 1.0f / (float)world : 1.0f;
+    f->redop = c->options.op;
+    f->scale = f->redop == GW_AVG ? 1.0f / (float)world : 1.0f;
     f->room = f->layer.batch * (f->layer.rows + f->layer.cols) * sizeof(float);
     f->own = malloc(f->room);
     f->all = malloc(f->room * world);
@@ -70,39 +76,77 @@ void gw_factors_take(gw_factors *f, const float *left, const float *right, size_
     memcpy(f->own + bytes, right, f->own_bytes - bytes);
 }
 
+void gw_factors_take_whole(gw_factors *f) { f->own_bytes = WHOLE_BYTES; }
+
 gw_status gw_factors_start(gw_factors *f, uint32_t label, gw_time now, gw_error *error) {
     for (int r = 0; r < gw_team_size(f->team); r++) f->lengths[r] = 0;
     f->lengths[gw_team_rank(f->team)] = f->own_bytes;
+    f->label = label;
+    f->reduces = false;
     gw_op_spec spec = {.collective = GW_COLL_ALLGATHER, .in = f->own, .out = f->all, .count = f->room, .dtype = GW_U8,
                        .builder = gw_arch_choose_varying("sfb", f->room), .root = -1,
                        .unit_bytes = 1, .out_lengths = f->lengths, .label = label};
     return gw_core_start(f->core, &f->op, f->team, &spec, now, error);
 }
 
-static gw_status rebuild(gw_factors *f, float *gradient, gw_error *error) {
-    size_t example = (f->layer.rows + f->layer.cols) * sizeof(float);
+static size_t example_bytes(const gw_factors *f) { return (f->layer.rows + f->layer.cols) * sizeof(float); }
+
+static void add(const gw_factors *f, float *gradient, const uint8_t *factors, size_t bytes, float scale) {
+    gw_sfb_layer layer = {f->layer.rows, f->layer.cols, bytes / example_bytes(f)};
+    const float *left = (const float *)(const void *)factors;
+    gw_sfb_add(gradient, &layer, left, left + layer.batch * layer.rows, scale);
+}
+
+static void clear(const gw_factors *f, float *gradient) {
     memset(gradient, 0, f->layer.rows * f->layer.cols * sizeof *gradient);
+}
+
+static gw_status rebuild(gw_factors *f, float *gradient, gw_error *error) {
+    clear(f, gradient);
     for (int r = 0; r < gw_team_size(f->team); r++) {
         int rank = gw_team_member(f->team, r);
-        gw_sfb_layer theirs = {f->layer.rows, f->layer.cols, f->lengths[r] / example};
-        if (f->lengths[r] % example || f->lengths[r] > f->room)
+        if (f->lengths[r] % example_bytes(f) || f->lengths[r] > f->room)
             return gw_fail_rank(error, GW_PROTOCOL, rank,
                                 "rank %d sent %llu bytes of factors, which are not whole ones", rank,
                                 (unsigned long long)f->lengths[r]);
-        const float *left = (const float *)(const void *)(f->all + (size_t)r * f->room);
-        gw_sfb_add(gradient, &theirs, left, left + theirs.batch * theirs.rows, f->scale);
+        add(f, gradient, f->all + (size_t)r * f->room, f->lengths[r], f->scale);
     }
     return GW_OK;
 }
 
-bool gw_factors_over(gw_factors *f, float *gradient, gw_error *error) {
+static bool some_are_whole(const gw_factors *f) {
+    for (int r = 0; r < gw_team_size(f->team); r++)
+        if (f->lengths[r] == WHOLE_BYTES) return true;
+    return false;
+}
+
+/* All ranks have seen that some are whole, and make theirs whole too. */
+static gw_status reduce(gw_factors *f, float *gradient, gw_time now, gw_error *error) {
+    size_t count = f->layer.rows * f->layer.cols;
+    gw_plan_request request = {.collective = GW_COLL_ALLREDUCE, .topology = *gw_team_topology(f->team),
+                               .rank = gw_team_rank(f->team), .count = count, .root = -1, .chunk_count = 1,
+                               .pipeline = GW_PIPELINE};
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .in = gradient, .out = gradient, .count = count,
+                       .dtype = GW_F32, .redop = f->redop, .root = -1, .label = f->label,
+                       .builder = gw_arch_choose("auto", &request, sizeof *gradient)};
+    if (f->own_bytes != WHOLE_BYTES) {
+        clear(f, gradient);
+        add(f, gradient, f->own, f->own_bytes, 1);
+    }
+    f->reduces = true;
+    return gw_core_start(f->core, &f->op, f->team, &spec, now, error);
+}
+
+bool gw_factors_over(gw_factors *f, float *gradient, gw_time now, gw_error *error) {
     if (!f->op) return true; /* the second half of one that needs none */
     if (!gw_op_done(f->op)) return false;
     gw_status status = gw_op_status(f->op);
     gw_op_release(f->op);
     f->op = NULL;
     gw_engine_explain(gw_core_engine(f->core), status, error);
-    if (!status) rebuild(f, gradient, error);
+    if (status || f->reduces) return true;
+    if (some_are_whole(f)) return reduce(f, gradient, now, error) != GW_OK;
+    rebuild(f, gradient, error);
     return true;
 }
 

@@ -246,7 +246,7 @@ bool gw_hop_over(gw_step_engine *s, int bucket, gw_time now, gw_error *error) {
     case GW_GROUP_ALL: break;
     }
     if (transfer->factored)
-        return gw_factors_over(transfer->factored->factors, transfer->factored->view.travels, error);
+        return gw_factors_over(transfer->factored->factors, transfer->factored->view.travels, now, error);
     return op_over(s, &transfer->op, error);
 }
 

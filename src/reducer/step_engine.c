@@ -112,14 +112,13 @@ static bool begin(gw_step_engine *s, int tensor) {
 
 gw_status gw_step_engine_ready(gw_step_engine *s, const int *tensors, int count, bool *complete, gw_error *error) {
     *complete = false;
-    for (int i = 0; i < count; i++)
-        if (s->tensors[tensors[i]].factors)
-            return gw_fail(error, GW_INVALID,
-                           "%s is sent as factors, as gw_reducer_wants_factors says: call gw_reducer_ready_factors",
-                           s->tensors[tensors[i]].what.name);
     gw_status status = mark_ready(s, tensors, count, error);
     if (!status && !s->accumulates) status = check_finite(s, tensors, count, error);
-    for (int i = 0; i < count && !status && !s->accumulates; i++) *complete |= begin(s, tensors[i]);
+    for (int i = 0; i < count && !status && !s->accumulates; i++) {
+        gw_factors *factors = s->tensors[tensors[i]].factors;
+        if (factors) gw_factors_take_whole(factors);
+        *complete |= begin(s, tensors[i]);
+    }
     return status;
 }
 
