@@ -114,6 +114,7 @@ losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a la
 
 quick() {
     TESTS="some_strategies parameters_that_are_not_used local_steps state_of_servers" file 2 test_optimizer
+    TESTS="residuals_keep_the_weight_of_their_step delayed_updates_have_the_rate_of_their_step" file 2 test_rates
     TESTS="hook process_group" file 2 test_ddp
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
@@ -147,6 +148,7 @@ full() {
     file 2 test_join
     file 2 test_timeline
     for ranks in 2 3 4; do
+        file "$ranks" test_rates
         file "$ranks" test_ddp
         file "$ranks" test_optimizer
     done

@@ -84,13 +84,14 @@ class ReducerUpdate(ctypes.Structure):
 
 
 UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(ReducerUpdate))
+RATE_FUNCTION = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint64)
 
 
 class ReducerOptions(ctypes.Structure):
     """gw_reducer_options."""
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
-                ("state", c_void_p), ("rate", c_void_p), ("nonfinite", c_int)]
+                ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int)]
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})

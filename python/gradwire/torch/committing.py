@@ -3,6 +3,7 @@ import warnings
 
 from gradwire.torch import finite, gradients, objects, staging
 from gradwire.torch.reducer import Reducer
+from gradwire.torch.settings import Settings
 
 
 class Committing:
@@ -25,12 +26,14 @@ class Committing:
         rows = gradients.entries(self._slots, self._buffers.flag_tensor)
         mine = self._is_mine(saved)
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
+        self._settings = Settings(self.param_groups, saved.get("steps", 0), saved.get("rate") if mine else None)
         self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
-                                finite.ACTIONS[self._nonfinite], self._after)
+                                finite.ACTIONS[self._nonfinite], self._after, self._settings.rate)
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
             slot.weights = slot.parameter.detach() if self._reducer.updates else None
+        self._uses_settings = self._reducer.updates or self._reducer.axis("compress") != "none"
         if self._learning:
             self._order.merge(self._sizes())
         self._learning, self._saved = False, None

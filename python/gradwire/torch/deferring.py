@@ -4,6 +4,7 @@ import weakref
 import torch
 
 from gradwire.torch import order, state_hooks
+from gradwire.torch.settings import copied
 
 
 class Deferring:
@@ -30,7 +31,7 @@ class Deferring:
             self._relearn -= 1
             if not self._relearn:
                 self._settle_order()
-        self._snapshot = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
+        self._snapshot = copied(self.param_groups)
         for slot in self._slots:
             slot.pending = True
         self._pending = len(self._slots)

@@ -62,7 +62,7 @@ class Inside:
         own = update.weights == slot.parameter.data_ptr()
         if own and self.readying is slot and not slot.used:
             return  # it had no gradient: nothing happens to it, as in a single process
-        settings = owner.param_groups[slot.group]
+        settings = owner._settings.at(update.step)[slot.group]
         if update.count != slot.parameter.numel():
             self.update_part(owner, slot, update, settings)
             return

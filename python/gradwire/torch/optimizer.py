@@ -175,6 +175,7 @@ class Distributed(Sending, Deferring, Committing):
             state["gradwire"] = {"rank": self._job.rank, "size": self._job.size, "state": self._reducer.save(),
                                  "parts": self._inside.state(),
                                  "steps": self._reducer.number(),
+                                 "rate": self._settings.rate(self._reducer.number() - 1),
                                  "order": [s.name for s in self._slots]}
         elif self._saved:
             state["gradwire"] = self._saved

@@ -5,8 +5,8 @@ import warnings
 
 import torch
 
-from gradwire._library import (UPDATE_FUNCTION, GradwireError, ReducerOptions, ReducerTensor, check, lib,
-                               read_counters)
+from gradwire._library import (RATE_FUNCTION, UPDATE_FUNCTION, GradwireError, ReducerOptions, ReducerTensor, check,
+                               lib, read_counters)
 from gradwire.torch.tensors import DTYPES
 
 IGNORED, COUNTED, REFUSED = range(3)  # gw_nonfinite
@@ -45,13 +45,16 @@ class Reducer:
     out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the first
     entry, the flags, is left out. With update None such strategies are refused.
     nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
-    entries, the names of those before it on whose operations in the forward pass it builds; else the one before it."""
+    entries, the names of those before it on whose operations in the forward pass it builds; else the one before it.
+    rate: gives the learning rate of a step; None: it is constant."""
 
-    def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None):
+    def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None,
+                 rate=None):
         self.after = after or {}
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
+        self.rate = RATE_FUNCTION(lambda context, step: rate(step)) if rate is not None else RATE_FUNCTION()
         try:
             self.commit(entries, strategy, op, UPDATE_FUNCTION(), nonfinite[0])
         except GradwireError as error:
@@ -86,7 +89,7 @@ class Reducer:
                 builds_on = [places[other] for other in self.after[name]]
                 tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
-                                 first_step=self.first_step, update=update, nonfinite=nonfinite)
+                                 first_step=self.first_step, update=update, nonfinite=nonfinite, rate=self.rate)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
                                           ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
               self.job.comm)

@@ -68,6 +68,8 @@ class Sending:
             self._apply([slot])
         gradient, slot.parameter.grad = slot.parameter.grad, None
         slot.used, slot.ready = gradient is not None, True
+        if not self._ready and self._uses_settings:
+            self._settings.record(self._reducer.number(), self.param_groups)
         self._ready += 1
         if gradient is None:
             self._unused += 1
