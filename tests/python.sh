@@ -36,6 +36,8 @@ check() { # NAME COMMAND...
     verdict "$1" $? "$scratch/log"
 }
 
+at_least() { "$python" -c "import sys, torch; sys.exit(int(torch.__version__.split('.')[0]) < $1)"; } # MAJOR-VERSION
+
 an_exception_ends_all() {
     job -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
     [ $? = 1 ] && grep -q '^\[1\] Traceback' "$scratch/said" && grep -q '^\[1\] ValueError: no such label$' "$scratch/said" &&
@@ -115,6 +117,7 @@ losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a la
 quick() {
     TESTS="some_strategies parameters_that_are_not_used local_steps state_of_servers" file 2 test_optimizer
     TESTS="residuals_keep_the_weight_of_their_step delayed_updates_have_the_rate_of_their_step" file 2 test_rates
+    if at_least 2; then TESTS="factors_travel_and_nothing_is_multiplied ranks_with_fewer_more_and_no_examples" file 2 test_factors; fi
     TESTS="hook process_group" file 2 test_ddp
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
@@ -123,6 +126,7 @@ quick() {
 with_torch_2() {
     local ranks family
     for ranks in 2 3 4; do file "$ranks" test_group; done
+    for ranks in 2 4; do file "$ranks" test_factors; done
     file 2 test_compile
     check "ranks of a process group learn that one is killed" timeout 600 "$python" tests/group_loss.py
     check "what Gloo passes of torch's own tests" timeout 1800 "$python" tests/torch_suite.py 2
@@ -153,7 +157,7 @@ full() {
         file "$ranks" test_optimizer
     done
     file 2 test_traps
-    if "$python" -c 'import sys, torch; sys.exit(torch.__version__ < "2")'; then with_torch_2; fi
+    if at_least 2; then with_torch_2; fi
     file 1 test_profile
     losses 40
     check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives

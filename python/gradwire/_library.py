@@ -191,6 +191,8 @@ def declare(library):
         "gw_reducer_ready": (c_int, [reducer, c_int]),
         "gw_reducer_ready_many": (c_int, [reducer, POINTER(c_int), c_int]),
         "gw_reducer_absent": (c_int, [reducer, c_int]),
+        "gw_reducer_wants_factors": (c_bool, [reducer, c_int]),
+        "gw_reducer_ready_factors": (c_int, [reducer, c_int, c_void_p, c_void_p, c_size_t]),
         "gw_reducer_accumulate": (c_int, [reducer, c_bool]),
         "gw_reducer_wait": (c_int, [reducer, c_int]),
         "gw_reducer_end": (c_int, [reducer]),

@@ -71,7 +71,8 @@ def test_also_over_a_checkpoint():
 def test_groups_whose_rates_change_differently_are_named():
     weight, bias = torch.nn.Parameter(torch.zeros(COUNT, 1)), torch.nn.Parameter(torch.zeros(1))
     given = torch.optim.SGD([{"params": [bias], "lr": 0.5}, {"params": [weight], "lr": 1}])
-    optimizer = gw.DistributedOptimizer(given, [("weight", weight), ("bias", bias)], strategy="compress=topk:ratio=0.25")
+    named = [("weight", weight), ("bias", bias)]
+    optimizer = gw.DistributedOptimizer(given, named, strategy="compress=topk:ratio=0.25")
     schedules = ((lambda step: 0.5 ** step, lambda step: 0.5 ** step), (lambda step: 1, lambda step: RATES[step]))
     for number, factors in enumerate(schedules):
         rates = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
@@ -82,8 +83,8 @@ def test_groups_whose_rates_change_differently_are_named():
                 (weight * gradient_of(step) + bias).sum().backward()
                 optimizer.step()
                 rates.step()
-        named = [w for w in said if "scaled by that of group 1, the largest" in str(w.message)]
-        assert len(named) == number, [str(w.message) for w in said]
+        about = [w for w in said if "scaled by that of group 1, the largest" in str(w.message)]
+        assert len(about) == number, [str(w.message) for w in said]
     optimizer.detach()
 
 

@@ -1,7 +1,7 @@
 """The reducer of a DistributedOptimizer: when it is committed, closed and left behind."""
 import warnings
 
-from gradwire.torch import finite, gradients, objects, staging
+from gradwire.torch import factors, finite, gradients, objects, staging
 from gradwire.torch.reducer import Reducer
 from gradwire.torch.settings import Settings
 
@@ -21,6 +21,9 @@ class Committing:
             names = saved["order"]
         names = objects.pass_object(self._job, names, 0, "DistributedOptimizer")
         self._reorder(names)
+        if self._takes_factors:
+            for slot, rows in zip(self._slots, factors.largest_rows(self._job, self._slots)):
+                slot.batch = rows
         held = [s.parameter.grad for s in self._slots]  # gradients of this first step are already computed
         self._buffers = gradients.Buffers(self._job, self._slots)
         rows = gradients.entries(self._slots, self._buffers.flag_tensor)
@@ -33,6 +36,7 @@ class Committing:
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
             slot.weights = slot.parameter.detach() if self._reducer.updates else None
+        self._choose_factors()
         self._uses_settings = self._reducer.updates or self._reducer.axis("compress") != "none"
         if self._learning:
             self._order.merge(self._sizes())
@@ -41,6 +45,11 @@ class Committing:
             self._reducer.restore(saved["state"])
         if saved:
             self._job.gather(0)  # no rank may push to a server that does not have its weights yet
+
+    def _choose_factors(self):
+        """Asks the reducer, which has a communicator, which gradients it wants as factors."""
+        for slot in self._slots:
+            slot.room = slot.batch if self._reducer.wants_factors(slot.index) else 0
 
     def _reorder(self, names):
         place = {name: i for i, name in enumerate(names)}
@@ -76,7 +85,10 @@ class Committing:
         for slot in self._slots:
             if slot.kept is not None:
                 slot.kept[-1].remove()
-                slot.kept = None
+                slot.kept = slot.complete = None
+            if slot.layer is not None:
+                slot.layer.remove()
+                slot.layer = None
 
     def _close(self):
         """Closes the reducer; the next step commits a new one."""
@@ -87,7 +99,7 @@ class Committing:
             self._reducer = None
         if self._buffers is not None:  # also where committing the reducer has failed
             for slot in self._slots:
-                slot.view = slot.weights = None
+                slot.view = slot.weights = slot.room = None
             self._buffers.free()
             self._buffers = None
 
@@ -95,6 +107,7 @@ class Committing:
         """Drops gradients that are computed or in flight."""
         for slot in self._slots:
             slot.parameter.grad = slot.outside = None
+            slot.forget_factors()
             slot.passes, slot.ready, slot.pending = 0, False, False
         self._pending, self._ready, self._unused = 0, 0, 0
         self._synchronized, self._flags_known, self._descent = False, False, staging.Descent()

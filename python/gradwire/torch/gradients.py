@@ -23,6 +23,7 @@ class Slot:
         self.view = None       # its part of the buffer, of the parameter's shape and strides
         self.weights = None    # where the reducer writes the parameter, if it does
         self.kept = None       # hooks
+        self.complete = None   # the function that they call
         self.staged = False    # the gradient is computed outside of `view`
         self.outside = None    # staged: the device's tensor, to which the mean is copied back
         self.passes = 0        # backward passes since the last step
@@ -31,10 +32,17 @@ class Slot:
         self.pending = False   # the step is over, and its update has not been applied yet
         self.updated = 0       # number of the last step that updated the parameter, plus 1
         self.missing = None    # what parameter.grad is until there is an average
+        self.batch = 0         # rows of factors that the reducer was committed with
+        self.room = None       # those that it takes; 0: it wants no factors; None: it is not committed yet
+        self.layer = None      # its factors (factors.Layer), once a Linear layer has used it
 
     def received(self):
         """What the average is in, for parameter.grad."""
         return self.outside if self.staged else self.view
+
+    def forget_factors(self):
+        if self.layer is not None:
+            self.layer.kept = []
 
     def hide(self, reason):
         """Lets parameter.grad raise an error with the reason when it is used."""
@@ -166,11 +174,11 @@ class Buffers:
 
 def entries(slots, flags):
     """The tensors to commit a Reducer with; flags come first."""
-    rows = [("gradwire.flags", flags, None, 0, True)]
+    rows = [("gradwire.flags", flags, None, 0, True, 0)]
     for slot in slots:
         p = slot.parameter
         matrix = p.dim() >= 2 and p.numel() > 0
         numbers = torch.view_as_real(slot.view) if p.is_complex() else slot.view
         rows.append((slot.name, numbers, p if p.device.type == "cpu" else None, p.shape[0] if matrix else 0,
-                     p.dim() < 2))
+                     p.dim() < 2, slot.batch))
     return rows

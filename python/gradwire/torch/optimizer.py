@@ -11,18 +11,17 @@ cases parameter.grad raises an error from backward() until the update.
 
 The first step only learns the order of the parameters; its gradients are sent when backward() ends."""
 import contextlib
-import os
 import weakref
 
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import finite, gradients, horovod, inside, operations, order, staging
+from gradwire.torch import factors, finite, gradients, horovod, inside, operations, order, staging
 from gradwire.torch.committing import Committing
 from gradwire.torch.deferring import Deferring
 from gradwire.torch.errors import ArgumentError
 from gradwire.torch.process_sets import global_process_set, job_of_optimizer
-from gradwire.torch.reducer import schedule_of, strategy_file
+from gradwire.torch.reducer import technique_of
 from gradwire.torch.sending import ON_WEIGHTS, Sending
 
 FORWARD_FIRST = ("dear", "p3", "bytescheduler", "tictac")  # schedules whose tail hides behind the next forward pass
@@ -42,8 +41,8 @@ class Distributed(Sending, Deferring, Committing):
         self._order = order.ForwardOrder([s.parameter for s in self._slots])
         self._reducer = self._buffers = self._saved = None
         self._inside = inside.Inside(self)
-        self._forward_first = schedule_of(strategy, self._job.strategy, os.environ.get("GRADWIRE_STRATEGY"),
-                                          strategy_file()) in FORWARD_FIRST
+        self._forward_first = technique_of("schedule", strategy, self._job) in FORWARD_FIRST
+        self._takes_factors = factors.are_asked_for(strategy, self._job)
         self._learning, self._synchronized, self._ready, self._unused, self._pending = True, False, 0, 0, 0
         self._flags_known, self._all_used, self._snapshot = False, True, []
         self._pass, self._due, self._announced = None, False, False  # _due: a gradient has had all its backward passes
@@ -52,6 +51,8 @@ class Distributed(Sending, Deferring, Committing):
         self._number = len(self._job.optimizers)
         self._job.optimizers.append(weakref.ref(self))
         self._removals = [self._watch_forward()] if self._forward_first else []
+        if self._takes_factors:
+            self._removals.append(factors.watch(self))
         if self._job.layers is not None:
             self._job.layers.watch.hook()
         self._unhooked = self._slots
@@ -142,6 +143,7 @@ class Distributed(Sending, Deferring, Committing):
         self._synchronized = False
         for slot in self._slots:
             slot.passes = 0
+            slot.forget_factors()
             if slot.parameter.grad is not None:
                 if set_to_none or slot.pending:
                     slot.parameter.grad = None

@@ -113,6 +113,7 @@ def repair_optimizer(job, one, closes):
     if moves:
         one._reducer.move()
         one._inside.moved()
+        one._choose_factors()
     else:
         one._close()
     number = one._reducer.number() if moves else 0

@@ -22,12 +22,13 @@ def memory(address, count, dtype):
     return torch.frombuffer((ctypes.c_char * (count * size)).from_address(address), dtype=dtype)
 
 
-def schedule_of(*lines):
-    """The schedule of the first line that names one; only a hint about when to wait."""
-    for line in lines:
+def technique_of(axis, strategy, job):
+    """The technique that an optimiser's strategy, or else that of the job, names for an axis. Only a hint: the reducer
+    that will know it is not committed yet."""
+    for line in (strategy, job.strategy, os.environ.get("GRADWIRE_STRATEGY"), strategy_file()):
         for word in (line or "").split():
-            if word.startswith("schedule="):
-                return word[len("schedule="):].split(":")[0]
+            if word.startswith(f"{axis}="):
+                return word[len(axis) + 1:].split(":")[0]
     return ""
 
 
@@ -40,10 +41,10 @@ def strategy_file():
 
 
 class Reducer:
-    """A committed gw_reducer over `entries`: (name, gradient, weights or None, rows, exact), in forward order. Where
-    the strategy runs the optimiser inside the reducer, it calls `update` with a ReducerUpdate. The first try leaves it
-    out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the first
-    entry, the flags, is left out. With update None such strategies are refused.
+    """A committed gw_reducer over `entries`: (name, gradient, weights or None, rows, exact, batch), in forward order.
+    Where the strategy runs the optimiser inside the reducer, it calls `update` with a ReducerUpdate. The first try
+    leaves it out, because most strategies leave the optimiser to the caller. `updates`: the reducer runs it; then the
+    first entry, the flags, is left out. With update None such strategies are refused.
     nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
     entries, the names of those before it on whose operations in the forward pass it builds; else the one before it.
     rate: gives the learning rate of a step; None: it is constant."""
@@ -60,7 +61,7 @@ class Reducer:
         except GradwireError as error:
             if error.status != "UNSUPPORTED" or update is None:
                 raise
-            for name, _, weights, _, _ in entries[1:]:
+            for name, _, weights, *_ in entries[1:]:
                 if weights is None:
                     raise GradwireError(f'{error}; and that is possible only in host memory, where parameter "{name}" '
                                         "is not", "UNSUPPORTED") from None
@@ -72,7 +73,7 @@ class Reducer:
         """Codecs compress f32 only. Where a codec makes two bytes of an element, half precision loses nothing."""
         codec = self.axis("compress")
         halves = (torch.float16, torch.bfloat16) if codec in ("fp16", "bf16") else ()
-        dense = [(name, gradient.dtype) for name, gradient, _, _, exact in entries
+        dense = [(name, gradient.dtype) for name, gradient, _, _, exact, _ in entries
                  if not exact and gradient.dtype not in (torch.float32, *halves)]
         if dense and codec != "none":
             warnings.warn(f'compress={codec} compresses gradients of type torch.float32. Those of {len(dense)} parameters '
@@ -81,10 +82,10 @@ class Reducer:
     def commit(self, entries, strategy, op, update, nonfinite):
         tensors = (ReducerTensor * len(entries))()
         places = {entry[0]: place for place, entry in enumerate(entries)}
-        for tensor, (name, gradient, weights, rows, exact) in zip(tensors, entries):
+        for tensor, (name, gradient, weights, rows, exact, batch) in zip(tensors, entries):
             tensor.name, tensor.count, tensor.dtype = name.encode(), gradient.numel(), DTYPES[gradient.dtype]
             tensor.gradient, tensor.rows, tensor.exact = gradient.data_ptr(), rows, exact
-            tensor.weights = weights.data_ptr() if update else None
+            tensor.weights, tensor.batch = weights.data_ptr() if update else None, batch
             if name in self.after:
                 builds_on = [places[other] for other in self.after[name]]
                 tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
@@ -98,6 +99,16 @@ class Reducer:
         status = gw_reducer_ready(self.handle, tensor)
         if status:
             check(status, self.job.comm)
+
+    def absent(self, tensor):
+        check(lib.gw_reducer_absent(self.handle, tensor), self.job.comm)
+
+    def wants_factors(self, tensor):
+        return lib.gw_reducer_wants_factors(self.handle, tensor)
+
+    def ready_factors(self, tensor, left, right):
+        check(lib.gw_reducer_ready_factors(self.handle, tensor, left.data_ptr(), right.data_ptr(), len(left)),
+              self.job.comm)
 
     def wait(self, tensor):
         status = gw_reducer_wait(self.handle, tensor)

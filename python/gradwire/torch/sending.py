@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from gradwire._library import GradwireError
-from gradwire.torch import backward, compiling, gradients, joining, operations, order
+from gradwire.torch import backward, compiling, factors, gradients, joining, operations, order
 from gradwire.torch.backward import current_pass
 from gradwire.torch.compiling import is_tracing
 
@@ -24,6 +24,8 @@ def accumulation(optimizer, slot):
         if one is None:
             return
         slot.passes += 1
+        if slot.layer is not None:
+            slot.layer.silent = False
         if one._pass != current_pass():
             one._pass = backward.enter(optimizer)
         if one._synchronized:
@@ -56,28 +58,49 @@ class Sending:
         """Hooks parameters that are not hooked yet; some may have been unfrozen since."""
         for slot in self._unhooked:
             if slot.parameter.requires_grad:
-                slot.kept = order.after_accumulation(slot.parameter, accumulation(weakref.ref(self), slot))
+                slot.complete = accumulation(weakref.ref(self), slot)
+                slot.kept = order.after_accumulation(slot.parameter, slot.complete)
         self._unhooked = [s for s in self._unhooked if s.kept is None]
+
+    def _layer(self, weight):
+        """The factors of a parameter, which a Linear layer uses; None: it is not the optimiser's."""
+        index = self._order.index.get(weight)
+        if index is None or self._slots[index].complete is None:
+            return None
+        slot = self._slots[index]
+        if slot.layer is None:
+            slot.layer = factors.Layer(self, slot)
+        return slot.layer
 
     def _send(self, slot):
         """Hands the gradient of a slot, or zeros, to the reducer."""
+        kept = slot.layer is not None and bool(slot.layer.kept)
         if slot.pending:
-            if slot.parameter.grad is not None and slot.parameter.grad is not slot.missing:
+            if kept or slot.parameter.grad is not None and slot.parameter.grad is not slot.missing:
                 raise GradwireError(f'parameter "{slot.name}" was used before its update: nothing called its module. Call '
                                     "optimizer.flush() before you use parameters in another way")
             self._apply([slot])
         gradient, slot.parameter.grad = slot.parameter.grad, None
-        slot.used, slot.ready = gradient is not None, True
+        slot.used, slot.ready = kept or gradient is not None, True
         if not self._ready and self._uses_settings:
             self._settings.record(self._reducer.number(), self.param_groups)
         self._ready += 1
-        if gradient is None:
+        if not slot.used:
             self._unused += 1
-            slot.view.zero_()
-            self._hand_over(slot)
+            self._send_nothing(slot)
             return
-        if gradient.is_sparse:
+        if kept and gradient is None and slot.layer.fits():
+            self._reducer.ready_factors(slot.index, *slot.layer.take())
+        else:
+            self._send_whole(slot, gradient)
+
+    def _send_whole(self, slot, gradient):
+        if slot.room:
+            factors.report_whole(slot)
+        if gradient is not None and gradient.is_sparse:
             gradient = self._made_dense(slot, gradient)
+        if slot.layer is not None:
+            gradient = slot.layer.multiply(gradient)
         if gradient.requires_grad:  # from backward(create_graph=True): its graph must not include the buffers
             gradient = gradient.detach()
         if slot.staged:
@@ -88,6 +111,13 @@ class Sending:
             return
         if gradient is not slot.view:
             slot.view.copy_(gradient)
+        self._hand_over(slot)
+
+    def _send_nothing(self, slot):
+        if slot.room:
+            self._reducer.absent(slot.index)
+            return
+        slot.view.zero_()
         self._hand_over(slot)
 
     def _made_dense(self, slot, gradient):
@@ -165,6 +195,7 @@ class Sending:
         self._pass, self._due, self._announced = None, False, False
         for slot in self._slots:
             slot.ready, slot.passes = False, 0
+            slot.forget_factors()  # of a backward pass that has failed
         self._inside.raise_error()
 
     def _settle(self):

@@ -48,7 +48,7 @@ class Settings:
             return
         self.reported = True
         warnings.warn(f"the learning rates of the groups change by different factors ({min(growths):.4g} to "
-                      f"{max(growths):.4g}): residuals of a codec are scaled by that of group {self.largest}, the largest")
+                      f"{max(growths):.4g}): a codec's residuals are scaled by that of group {self.largest}, the largest")
 
     def at(self, step):
         """The settings of each group."""
