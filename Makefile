@@ -130,6 +130,7 @@ test-elastic-train: build-packages built
 .PHONY: bench-python
 bench-python: build-packages python-packages built
 	@bench/torch_lab.sh $(BUILD)
+	@bench/torch_sfb.sh $(BUILD)
 	@bench/torch_fashion.sh $(BUILD)
 
 # The accuracy of every synchronization and codec, docs/synchronization.md: hours; it goes on where it was stopped.

@@ -122,13 +122,17 @@ def turn(one, batch, seconds, averages):
     return took
 
 
+def is_exact(line):
+    return line.startswith(("schedule=", "arch=")) and "compress" not in line
+
+
 def check(averages):
     """Of the last turns."""
     for line, mine in averages.items():
         if line != "alone" and any(other != mine for other in gw.allgather_object(mine)):
             sys.exit(f"{line}: the ranks have different averages")
         for (total, size), (other, _) in zip(mine, averages.get("ddp", ())):
-            if line.startswith("schedule=") and "compress" not in line and not abs(total - other) <= 1e-4 * size:
+            if is_exact(line) and not abs(total - other) <= 1e-4 * size:
                 sys.exit(f"{line}: the averages are not those of ddp: {total} instead of {other}, of {size}")
 
 

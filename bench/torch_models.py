@@ -29,6 +29,27 @@ def resnet18():
                                torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, 1000))
 
 
+class Vgg(torch.nn.Module):
+    """Configuration A of "Very Deep Convolutional Networks for Large-Scale Image Recognition", Simonyan and Zisserman,
+    2014: of 133 million parameters 124 million are those of three dense layers."""
+
+    def __init__(self):
+        super().__init__()
+        layers, before = [], 3
+        for planes in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0):  # 0: pooling
+            layers += ([torch.nn.Conv2d(before, planes, 3, padding=1), torch.nn.ReLU(inplace=True)] if planes else
+                       [torch.nn.MaxPool2d(2)])
+            before = planes or before
+        self.features, self.pool = torch.nn.Sequential(*layers), torch.nn.AdaptiveAvgPool2d(7)
+        dense = [torch.nn.Linear(512 * 7 * 7, 4096), torch.nn.Linear(4096, 4096)]
+        self.classifier = torch.nn.Sequential(
+            *(m for layer in dense for m in (layer, torch.nn.ReLU(inplace=True), torch.nn.Dropout())),
+            torch.nn.Linear(4096, 1000))
+
+    def forward(self, x):
+        return self.classifier(self.pool(self.features(x)).flatten(1))
+
+
 class Gpt(torch.nn.Module):
     """12 million parameters, of which two million are those of the embedding, tied to the last layer."""
 
@@ -55,7 +76,7 @@ def make(name):
     try:
         import torchvision
     except ImportError:
-        return {"resnet18": resnet18}[name]()
+        return {"resnet18": resnet18, "vgg11": Vgg}[name]()
     return getattr(torchvision.models, name)()
 
 
