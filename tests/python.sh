@@ -163,6 +163,7 @@ full() {
     check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
+    check "ranks regroup with the one that was killed, factors" regroups "--restarts 1" 3 arch=sfb
     check "Horovod's elastic training goes on with the ranks that are left" elastic_script --elastic 2
     check "Horovod's elastic training goes on with the rank that was killed" elastic_script "--restarts 1" 3
     if [ "$(id -u)" = 0 ]; then check "a host whose own name leads to 127.0.1.1" a_host_name_may_lead_to_loopback; fi

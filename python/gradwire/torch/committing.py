@@ -13,8 +13,8 @@ class Committing:
         """Collective: all ranks agree on the parameters, and take the first rank's order of them."""
         if self._number:
             self._job.close_orphans()
-        named = [(s.name, s.parameter) for s in self._slots]
-        objects.agree(named, "DistributedOptimizer", self._job)
+        named = sorted(((s.name, s.parameter) for s in self._slots), key=lambda pair: pair[0])
+        objects.agree(named, "DistributedOptimizer", self._job)  # a restarted rank does not know the others' order yet
         saved = self._saved or {}
         names = self._settle_order() if self._learning else [s.name for s in self._slots]
         if sorted(saved.get("order", ())) == sorted(names):
