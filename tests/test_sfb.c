@@ -33,16 +33,17 @@ static void vgg16_by_the_formula(void) {
 }
 
 static void factors_rebuild_the_matrix(void) {
-    enum { ROWS = 7, COLS = 2100, BATCH = 5 };
+    enum { ROWS = 7, COLS = 2100, BATCH = 8, FIRST = 5 };
     static float left[BATCH * ROWS], right[BATCH * COLS], sum[ROWS * COLS];
     for (int i = 0; i < BATCH * ROWS; i++) left[i] = (float)(i % 11) - 5;
     for (int i = 0; i < BATCH * COLS; i++) right[i] = (float)(i % 13) - 6;
-    for (int i = 0; i < ROWS * COLS; i++) sum[i] = 1;
-    gw_sfb_add(sum, &(gw_sfb_layer){ROWS, COLS, BATCH}, left, right, 0.5f);
+    const gw_sfb_worker workers[] = {
+        {left, right, FIRST}, {left, right, 0}, {left + FIRST * ROWS, right + FIRST * COLS, BATCH - FIRST}};
+    gw_sfb_sum(sum, ROWS, COLS, workers, 3, 0.5f);
     int wrong = 0;
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < COLS; c++) {
-            float expected = 1;
+            float expected = 0;
             for (int k = 0; k < BATCH; k++) expected += 0.5f * left[k * ROWS + r] * right[k * COLS + c];
             wrong += sum[r * COLS + c] != expected;
         }
@@ -124,8 +125,7 @@ static void hand_over(gw_reducer *reducer, model *m, int t, int rank, int number
         CHECK_EQ(GW_OK, gw_reducer_ready_factors(reducer, t, m->left, m->right, batch));
         return;
     }
-    memset(gradient, 0, shapes[t].count * sizeof *gradient);
-    gw_sfb_add(gradient, &(gw_sfb_layer){rows, cols, batch}, m->left, m->right, 1);
+    gw_sfb_sum(gradient, rows, cols, &(gw_sfb_worker){m->left, m->right, batch}, 1, 1);
     if (!gw_reducer_wants_factors(reducer, t))
         CHECK_EQ(GW_INVALID, gw_reducer_ready_factors(reducer, t, m->left, m->right, batch));
     CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));

@@ -23,8 +23,14 @@ double gw_sfb_factors(const gw_sfb_layer *layer, int workers);
 /* Whether factors are the cheaper form. */
 bool gw_sfb_chosen(const gw_sfb_layer *layer, int workers, int servers);
 
-/* sum (rows x cols, row major) += scale * the outer products of left (batch x rows) and right (batch x cols), one
- * example after the other: the bits do not depend on how examples are grouped. */
-void gw_sfb_add(float *sum, const gw_sfb_layer *layer, const float *left, const float *right, float scale);
+/* The factors of one worker: left (batch x rows) and right (batch x cols), row major. */
+typedef struct gw_sfb_worker {
+    const float *left, *right;
+    size_t batch;
+} gw_sfb_worker;
+
+/* sum (rows x cols, row major) = scale * the outer products of all workers, one example after the other: the bits do
+ * not depend on how examples are grouped. The matrix, which is larger than caches, is written once. */
+void gw_sfb_sum(float *sum, size_t rows, size_t cols, const gw_sfb_worker *workers, int count, float scale);
 
 #endif

@@ -16,12 +16,13 @@ struct gw_factors {
     gw_sfb_layer layer; /* its batch: the most that comes */
     gw_redop redop;
     float scale;
-    size_t room;        /* bytes of one rank's factors */
-    uint8_t *own, *all; /* left factors of a rank, then the right ones */
-    uint64_t *lengths;  /* of each rank's */
-    size_t own_bytes;   /* (C) */
-    uint32_t label;     /* of this step */
-    bool reduces;       /* op is an all-reduce of matrices, no all-gather */
+    size_t room;            /* bytes of one rank's factors */
+    uint8_t *own, *all;     /* left factors of a rank, then the right ones */
+    uint64_t *lengths;      /* of each rank's */
+    gw_sfb_worker *workers; /* they, in `all` */
+    size_t own_bytes;       /* (C) */
+    uint32_t label;         /* of this step */
+    bool reduces;           /* op is an all-reduce of matrices, no all-gather */
     gw_op *op;
 };
 
@@ -50,7 +51,8 @@ gw_status gw_factors_open(gw_factors **out, const gw_step_engine_config *c, int 
     f->own = malloc(f->room);
     f->all = malloc(f->room * world);
     f->lengths = calloc(world, sizeof *f->lengths);
-    gw_status status = f->own && f->all && f->lengths
+    f->workers = calloc(world, sizeof *f->workers);
+    gw_status status = f->own && f->all && f->lengths && f->workers
                            ? gw_team_open_same(&f->team, c->team, team, error)
                            : gw_fail(error, GW_MEMORY, "out of memory for the factors of %s", c->tensors[tensor].name);
     if (status) gw_factors_close(f);
@@ -65,6 +67,7 @@ void gw_factors_close(gw_factors *f) {
     free(f->own);
     free(f->all);
     free(f->lengths);
+    free(f->workers);
     free(f);
 }
 
@@ -91,26 +94,23 @@ gw_status gw_factors_start(gw_factors *f, uint32_t label, gw_time now, gw_error 
 
 static size_t example_bytes(const gw_factors *f) { return (f->layer.rows + f->layer.cols) * sizeof(float); }
 
-static void add(const gw_factors *f, float *gradient, const uint8_t *factors, size_t bytes, float scale) {
-    gw_sfb_layer layer = {f->layer.rows, f->layer.cols, bytes / example_bytes(f)};
-    const float *left = (const float *)(const void *)factors;
-    gw_sfb_add(gradient, &layer, left, left + layer.batch * layer.rows, scale);
-}
-
-static void clear(const gw_factors *f, float *gradient) {
-    memset(gradient, 0, f->layer.rows * f->layer.cols * sizeof *gradient);
+static gw_sfb_worker factors_at(const gw_factors *f, const uint8_t *at, size_t bytes) {
+    size_t batch = bytes / example_bytes(f);
+    const float *left = (const float *)(const void *)at;
+    return (gw_sfb_worker){.left = left, .right = left + batch * f->layer.rows, .batch = batch};
 }
 
 static gw_status rebuild(gw_factors *f, float *gradient, gw_error *error) {
-    clear(f, gradient);
-    for (int r = 0; r < gw_team_size(f->team); r++) {
+    int world = gw_team_size(f->team);
+    for (int r = 0; r < world; r++) {
         int rank = gw_team_member(f->team, r);
         if (f->lengths[r] % example_bytes(f) || f->lengths[r] > f->room)
             return gw_fail_rank(error, GW_PROTOCOL, rank,
                                 "rank %d sent %llu bytes of factors, which are not whole ones", rank,
                                 (unsigned long long)f->lengths[r]);
-        add(f, gradient, f->all + (size_t)r * f->room, f->lengths[r], f->scale);
+        f->workers[r] = factors_at(f, f->all + (size_t)r * f->room, f->lengths[r]);
     }
+    gw_sfb_sum(gradient, f->layer.rows, f->layer.cols, f->workers, world, f->scale);
     return GW_OK;
 }
 
@@ -130,8 +130,8 @@ static gw_status reduce(gw_factors *f, float *gradient, gw_time now, gw_error *e
                        .dtype = GW_F32, .redop = f->redop, .root = -1, .label = f->label,
                        .builder = gw_arch_choose("auto", &request, sizeof *gradient)};
     if (f->own_bytes != WHOLE_BYTES) {
-        clear(f, gradient);
-        add(f, gradient, f->own, f->own_bytes, 1);
+        gw_sfb_worker own = factors_at(f, f->own, f->own_bytes);
+        gw_sfb_sum(gradient, f->layer.rows, f->layer.cols, &own, 1, 1);
     }
     f->reduces = true;
     return gw_core_start(f->core, &f->op, f->team, &spec, now, error);
