@@ -106,8 +106,8 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
         size_t length = gw_block_length(range.count, at, block);
         size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, block); /* for heads after it */
         gw_selection selection;
-        select(v + at, length, gw_sparse_k(setup->value[PARAM_RATIO], length), key,
-               (range.first + at) / block, &selection);
+        select(v + at, length, gw_sparse_k(setup->value[PARAM_RATIO], length), key, (range.first + at) / block,
+               &selection);
         used += gw_sparse_write(v + at, length, &selection, (uint8_t *)payload + used, capacity - used - kept);
     }
     *bytes = used;

@@ -287,7 +287,8 @@ static void *coll_out(const gw_op *op, const gw_action *action) {
     if (!out || action->task != GW_SHM_TASK_REDUCE_SCATTER) return out;
     size_t offset = 0, length;
     int local = gw_topology_local_rank(&op->team->topology, op->team->rank);
-    if (local < action->lanes) gw_part(action->src.count, action->lanes, local, &offset, &length);
+    for (int l = 0; action->by_counts && l < local; l++) offset += op->counts[l];
+    if (!action->by_counts && local < action->lanes) gw_part(action->src.count, action->lanes, local, &offset, &length);
     return (void *)((uintptr_t)out - offset * (action->dst_wide ? op->wide : op->raw));
 }
 

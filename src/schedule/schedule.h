@@ -15,13 +15,13 @@
 #include "schedule/schedule_table.h"
 
 typedef struct gw_schedule_tensor {
-    size_t count;   /* elements */
-    size_t element; /* bytes of one */
-    int kind;       /* only tensors of one kind are fused */
-    bool whole;     /* never cut */
-    size_t grain;   /* cut only at multiples of this many elements; 0: anywhere */
-    size_t piece;   /* bytes: larger ones are cut, so that the hops of their parts overlap; 0: need not be */
-    size_t payload; /* bytes that all of it takes when it travels, at most; 0: as many as it has */
+    size_t count;     /* elements */
+    size_t element;   /* bytes of one */
+    int kind;         /* only tensors of one kind are fused */
+    bool whole;       /* never cut */
+    size_t grain;     /* cut only at multiples of this many elements; 0: anywhere */
+    size_t piece;     /* bytes: larger ones are cut, so that the hops of their parts overlap; 0: need not be */
+    size_t payload;   /* bytes that all of it takes when it travels, at most; 0: as many as it has */
     const int *after; /* tensors, all before it, whose operations the operation of this tensor builds on; NULL: the
                          tensor before it. Read by gw_schedule_open only */
     int after_count;
