@@ -310,12 +310,6 @@ static void coded(int rank) {
     gw_reducer_counters counted = gw_reducer_read_counters(s.reducer);
     CHECK_EQ(STEPS, counted.steps);
     CHECK(counted.bytes_sent > 0 && counted.bytes_sent < counted.dense_bytes);
-    char routes[2000], few[8];
-    int length = gw_reducer_routes(s.reducer, routes, sizeof routes);
-    CHECK_EQ(strlen(routes), length);
-    CHECK(strstr(routes, "coded ") && strstr(routes, "among all ranks ("));
-    CHECK_EQ(length, gw_reducer_routes(s.reducer, few, sizeof few));
-    CHECK_EQ(0, strncmp(routes, few, sizeof few - 1));
     get_up(&s);
 }
 

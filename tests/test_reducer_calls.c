@@ -312,6 +312,21 @@ static void accumulates(int rank) {
     get_up(&m);
 }
 
+static void says_its_routes(int rank) {
+    member m = sit_down(rank, NULL);
+    char routes[2000], few[8];
+    int length = gw_reducer_routes(m.reducer, routes, sizeof routes);
+    CHECK_EQ(strlen(routes), length);
+    CHECK(strstr(routes, "reduce-scatter among all ranks (") && strstr(routes, ", all-gather among all ranks ("));
+    CHECK_EQ(length, gw_reducer_routes(m.reducer, few, sizeof few));
+    CHECK_EQ(0, strncmp(routes, few, sizeof few - 1));
+    for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_absent(m.reducer, t));
+    CHECK_EQ(GW_OK, gw_reducer_end(m.reducer));
+    get_up(&m);
+}
+
+static void routes_can_be_read(void) { run("schedule=dear transport=tcp arch=ring", 2, says_its_routes); }
+
 static void micro_steps_stay_local(void) {
     run("", 3, accumulates);
     run("schedule=dear transport=tcp arch=ring", 2, accumulates);
@@ -480,5 +495,6 @@ static void mistakes_give_an_error_sentence(void) { run("", 2, mistakes); }
 
 TEST_MAIN(CASE(an_absent_tensor_counts_as_zeros), CASE(absent_tensors_are_updated),
           CASE(residuals_of_absent_tensors_are_sent), CASE(a_list_is_ready_as_a_whole_or_not_at_all),
-          CASE(a_list_waits_for_the_step_before), CASE(micro_steps_stay_local), CASE(a_micro_step_sends_nothing),
-          CASE(one_of_several_is_awaited), CASE(gradients_that_are_not_finite), CASE(mistakes_give_an_error_sentence))
+          CASE(a_list_waits_for_the_step_before), CASE(routes_can_be_read), CASE(micro_steps_stay_local),
+          CASE(a_micro_step_sends_nothing), CASE(one_of_several_is_awaited), CASE(gradients_that_are_not_finite),
+          CASE(mistakes_give_an_error_sentence))

@@ -1,6 +1,6 @@
-/* reducer_internal.h - types and functions that these files share: reducer.c (the public calls), reducer_open.c (making
- * a reducer), resume.c (moving it to another communicator), server_setup.c (where servers run, and their state) and
- * server_process.c (processes that only serve). */
+/* reducer_internal.h - types and functions that these files share: reducer.c (the calls of a step), reducer_read.c
+ * (counters and state), reducer_open.c (making a reducer), resume.c (moving it to another communicator), server_setup.c
+ * (where servers run, and their state) and server_process.c (processes that only serve). */
 #ifndef GW_REDUCER_REDUCER_INTERNAL_H
 #define GW_REDUCER_REDUCER_INTERNAL_H
 
