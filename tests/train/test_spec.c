@@ -93,7 +93,7 @@ static void mistakes(void) {
 }
 
 static void names(void) {
-    static const size_t parameters[] = {235146, 61706, 421642, 272474, 9228362, 867328};
+    static const size_t parameters[] = {235146, 61706, 421642, 288970, 272474, 9228362, 867328};
     for (int i = 0; gw_models[i]; i++) {
         gw_spec *spec = NULL;
         gw_error error = {0};
