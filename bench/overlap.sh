@@ -34,7 +34,7 @@ part_routes() { # two hosts of two ranks; slices of coded tensors; one host
             replay vgg16 32 1 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" "${two[@]}" --arch $arch --compress $compress
         done
     done
-    replay vgg16 32 1 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" --compress int8
+    replay vgg16 32 4 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" --compress int8
     echo "## resnet50 on one host, a tenth of the recorded compute"
     gradwire bench step --profile bench/profiles/resnet50.csv -n 2 --scale 0.1 --steps 16 --schedule wfbp,dear
     echo
