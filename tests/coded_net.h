@@ -2,6 +2,7 @@
 #ifndef GW_TEST_CODED_NET_H
 #define GW_TEST_CODED_NET_H
 
+#include "quiet_ranks.h"
 #include "reducer/coded_exchange.h"
 #include "transport/sim_transport.h"
 
@@ -25,21 +26,7 @@ typedef struct mini {
     rank_state ranks[MINI_WORLD_MAX];
 } mini;
 
-static const char *host_name(void *ctx, int rank) {
-    (void)ctx;
-    (void)rank;
-    return "host";
-}
-static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
-    (void)ctx;
-    (void)neighbour;
-    (void)message;
-}
 static void failed(void *ctx, const gw_error *error) { ((rank_state *)ctx)->error = *error; }
-static void slow(void *ctx, const char *sentence) {
-    (void)ctx;
-    (void)sentence;
-}
 
 static void step_rank(mini *m, int r) {
     rank_state *self = &m->ranks[r];
@@ -52,18 +39,6 @@ static void on_moved(void *ctx, int rank) {
     mini *m = ctx;
     gw_core_poll(m->ranks[rank].core, gw_sim_now(m->net));
     step_rank(m, rank);
-}
-static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
-    (void)ctx;
-    (void)from;
-    (void)to;
-    (void)bytes;
-    (void)length;
-}
-static void on_hang_up(void *ctx, int rank, int gone) {
-    (void)ctx;
-    (void)rank;
-    (void)gone;
 }
 static void on_timer(void *ctx, int rank) { on_moved(ctx, rank); }
 

@@ -1,6 +1,7 @@
 /* test_coded_parts.c - reduce-scatters and all-gathers through codecs over the simulated network: every codec, flat and
  * in two levels on even and uneven hosts, against plain loops; bytes between hosts; saved state; broken payloads. */
 #include "coded_reference.h"
+#include "quiet_ranks.h"
 #include "reducer/coded_parts.h"
 #include "transport/sim_transport.h"
 
@@ -24,37 +25,11 @@ typedef struct job {
 
 /* The simulated network. */
 
-static const char *host_name(void *ctx, int rank) {
-    (void)ctx;
-    (void)rank;
-    return "host";
-}
-static void send_control(void *ctx, int neighbour, const gw_control_message *message) {
-    (void)ctx;
-    (void)neighbour;
-    (void)message;
-}
 static void failed(void *ctx, const gw_error *error) { ((rank_state *)ctx)->error = *error; }
-static void slow(void *ctx, const char *sentence) {
-    (void)ctx;
-    (void)sentence;
-}
 static void on_moved(void *ctx, int rank) {
     job *j = ctx;
     gw_core_poll(j->ranks[rank].core, gw_sim_now(j->net));
     gw_coded_parts_poll(j->ranks[rank].parts, gw_sim_now(j->net));
-}
-static void on_message(void *ctx, int from, int to, const void *bytes, size_t length) {
-    (void)ctx;
-    (void)from;
-    (void)to;
-    (void)bytes;
-    (void)length;
-}
-static void on_hang_up(void *ctx, int rank, int gone) {
-    (void)ctx;
-    (void)rank;
-    (void)gone;
 }
 
 /* A job. */

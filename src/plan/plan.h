@@ -129,10 +129,10 @@ typedef struct gw_action {
                           zeros and NaNs; may be ignored for a raw message in a wider slot. */
     bool finish;       /* RECV_REDUCE: the result is final: averages are divided, and it is stored raw */
     bool dst_wide;     /* SHM reduce-scatter: the result is partial: not finished, of the accumulator type, in WORK */
+    bool by_counts;    /* SHM: the parts are the request's counts; else they are even */
     size_t fold_base, fold_stride;   /* FOLD: accumulator elements */
     gw_shm_task task;                /* SHM: on src (IN) and dst (OUT) */
     int lanes;                       /* SHM: local ranks 0..lanes-1 own a part each */
-    bool by_counts;                  /* SHM: the parts are the request's counts; else they are even */
     int coll_root;                   /* SHM broadcast: local rank */
     gw_waits free[GW_ACTION_WAITS];  /* receives: before landing space may be granted */
     gw_waits ready[GW_ACTION_WAITS]; /* before the step may act */
