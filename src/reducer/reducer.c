@@ -1,18 +1,12 @@
 /* reducer.c - the calls of gradwire/reducer.h: they check arguments and wait; step_engine.c does the work.
  * reducer_open.c makes a reducer, resume.c moves it to another communicator. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
-#include "base/sized.h"
-#include "base/units.h"
 #include "ps/server_process.h"
 #include "reducer/reducer_internal.h"
 #include "runtime/recording.h"
-#include "strategy/combine.h"
 
 static gw_status report(gw_status status, const gw_error *error) {
     return status ? gw_comm_set_last_error(error) : GW_OK;

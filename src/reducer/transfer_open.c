@@ -52,7 +52,7 @@ uint32_t gw_transfers_teams(const gw_step_engine_config *c, size_t buckets_most)
 
 /* Teams. */
 
-/* coll: NULL if they send messages. If it is not, it is opened unless ranks share nothing. */
+/* coll: gets the team's shm collective, which stays NULL if its ranks share nothing. NULL: the team sends messages. */
 static gw_status open_team(const gw_step_engine_config *c, uint32_t id, const int *ranks, const int *hosts, int size,
                            struct gw_shm_coll **coll, gw_team **team, gw_error *error) {
     int self = 0, *members = malloc((size_t)size * sizeof *members);
