@@ -52,13 +52,14 @@ test-full: test-packages built wheel
 
 # In virtual time: every schedule over 500 seeds, and over 2,860 seeds (20,000 in all) in which a rank is killed, cut off or
 # aborts; parameter servers, whose processes are killed, under every synchronization over 1,000 seeds; what residuals keep,
-# for every codec, form, architecture and layout of hosts; a reducer on 512 ranks. Then 500 kills and aborts in training
-# steps of real processes. Minutes.
+# for every codec, form, architecture and layout of hosts; every triple of arch, compress and schedule; a reducer on 512
+# ranks. Then 500 kills and aborts in training steps of real processes. Half an hour.
 .PHONY: test-step
 test-step: build-packages built
 	@TEST_SECONDS=1800 STEP_SEEDS=500 STEP_FAULT_SEEDS=2860 $(BUILD)/tests/test_reducer_sim
 	@SERVING_SEEDS=1000 $(BUILD)/tests/test_ps_sim
 	@CONSERVATION=all $(BUILD)/tests/test_conservation
+	@TEST_SECONDS=1800 ROUTES=all $(BUILD)/tests/test_routes
 	@TEST_SECONDS=1800 LARGE_JOB=512 $(BUILD)/tests/test_large_job
 	@TEST_SECONDS=1800 STEP_KILLS=500 $(BUILD)/tests/test_reducer_faults
 
@@ -146,7 +147,7 @@ bench-overlap: build-packages built
 # The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
 # and steps that others measured, both beside what is predicted.
 .PHONY: bench-model
-bench-model: build-packages built
+bench-model: build-packages zmq-packages built
 	@bench/model_lab.sh $(BUILD)
 	@bench/model_tables.sh $(BUILD)
 
@@ -203,6 +204,10 @@ python-packages:
 .PHONY: cluster-packages
 cluster-packages:
 	@scripts/packages $(CLUSTER_PACKAGES)
+
+.PHONY: zmq-packages # of the rows over transport=zmq
+zmq-packages:
+	@scripts/packages libzmq3-dev
 
 .PHONY: build-packages
 build-packages:

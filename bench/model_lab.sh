@@ -69,9 +69,10 @@ for rate in "${rates[@]}"; do
 done
 
 # Facts of the lab: its shapers are token buckets (src/lab/namespace_hosts.c), TCP keeps some 50 kB in their queues, and the
-# kernel has taken so much of a busy connection (Send-Q of `ss -t` in its namespaces while servers are pushed to).
+# kernel has taken so much of a busy connection: the median of Send-Q in `ss -t` in its namespaces while servers are
+# pushed to, 2026-11-18.
 start() { # RATE
-    if [ "$1" = 1gbit ]; then set -- 1.19e8 125000 1000000; else set -- 1.19e7 81920 400000; fi
+    if [ "$1" = 1gbit ]; then set -- 1.19e8 125000 190000; else set -- 1.19e7 81920 110000; fi
     printf 'gradwire-model 1\nlatency 1e-4\nrate %s\nburst %s\nqueue 50000\nahead %s\nend\n' "$1" "$2" "$3"
 }
 

@@ -248,19 +248,27 @@ static int warm_steps(const gw_sync *sync, const double *values) {
     return 4 + 4 * (rule.at_once && rule.staleness <= APART_MAX ? (int)rule.staleness : 0);
 }
 
+/* The steps whose mean is taken. Workers at their own pace meet at the servers in ever other ways. */
+static int counted_steps(const gw_sync *sync, const double *values, int warm) {
+    enum { AT_ONCE_LEAST = 16 };
+    bool at_once = sync->rule && sync->rule(values).at_once;
+    return at_once && warm < AT_ONCE_LEAST ? AT_ONCE_LEAST : warm;
+}
+
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
     const gw_setting *sync = &config->strategy->axes[GW_AXIS_SYNC];
     assembly s = {.config = config};
     gw_status status = set_up(&s, error);
     gw_step_model_result result;
     if (!status) {
-        int warm = warm_steps(gw_sync_of(sync->technique), sync->values);
+        const gw_sync *rule = gw_sync_of(sync->technique);
+        int warm = warm_steps(rule, sync->values), counted = counted_steps(rule, sync->values, warm);
         gw_step_model_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedules = s.schedules,
                                  .servers = s.dispatch_model.servers > 0, .teams = &s.teams,
-                                 .dispatches = s.dispatches, .sync = gw_sync_of(sync->technique),
+                                 .dispatches = s.dispatches, .sync = rule,
                                  .sync_values = sync->values, .compute = config->machine->compute,
                                  .at_once = (int)config->machine->at_once, .run = s.run,
-                                 .warm = warm, .steps = 2 * warm, .progress = config->progress,
+                                 .warm = warm, .steps = warm + counted, .progress = config->progress,
                                  .ctx = config->ctx};
         status = gw_step_model_run(&steps, &result, error);
     }
