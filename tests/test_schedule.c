@@ -166,7 +166,50 @@ static void no_bucket_overtakes_the_step_before(void) {
     }
 }
 
+/* The bytes of the buckets that a policy cuts of so many tensors of `count` f32 with automatic sizes. */
+static int automatic(const gw_policy *policy, int parts, int tensors, size_t count, size_t *bytes) {
+    gw_schedule_tensor described[512];
+    gw_schedule_settings settings = policy->settings((double[GW_TECHNIQUE_PARAMS_MAX]){0});
+    gw_schedule *s = NULL;
+    gw_error error = {.rank = -1};
+    settings.parts = parts;
+    for (int t = 0; t < tensors; t++) described[t] = (gw_schedule_tensor){.count = count, .element = 4};
+    CHECK_EQ(GW_OK, gw_schedule_open(&s, policy, &settings, described, tensors, &error));
+    int buckets = gw_schedule_buckets(s);
+    for (int p = 0; p < buckets; p++) bytes[p] = gw_schedule_bucket(s, p)->bytes;
+    gw_schedule_close(s);
+    return buckets;
+}
+
+/* 100 MB in 250 tensors: the first bucket has 1 MB, the next ones grow to an eighth of all, the last ones shrink. */
+static void automatic_buckets_grow_and_taper(void) {
+    size_t bytes[512];
+    int buckets = automatic(&gw_policy_wfbp, 4, 250, 100000, bytes), largest = 0;
+    CHECK(buckets > 10 && buckets < 30);
+    CHECK(bytes[0] <= 1 << 20 && bytes[buckets - 1] <= 400000);
+    for (int p = 1; p < buckets; p++) {
+        CHECK(bytes[p] <= 2 * bytes[p - 1] + 800000);
+        if (bytes[p] > bytes[largest]) largest = p;
+    }
+    CHECK(bytes[largest] > 11000000 && bytes[largest] <= 12500000);
+    /* A model of 2 MB overlaps too; among a thousand ranks only large buckets have more than start-ups. */
+    CHECK(automatic(&gw_policy_wfbp, 4, 250, 2000, bytes) > 6);
+    CHECK(automatic(&gw_policy_wfbp, 1000, 250, 100000, bytes) <= 12);
+    CHECK(automatic(&gw_policy_dear, 4, 250, 2000, bytes) > 6);
+}
+
+static void automatic_slices_follow_the_model(void) {
+    static size_t bytes[8192];
+    int small = automatic(&gw_policy_p3, 4, 2, 250000, bytes),
+        large_slices = automatic(&gw_policy_p3, 4, 2, 25000000, bytes);
+    CHECK_EQ(10, small);                                                    /* of 200 kB */
+    CHECK_EQ(24, large_slices);                                             /* of 8 MiB */
+    CHECK_EQ(32, automatic(&gw_policy_bytescheduler, 1, 2, 250000, bytes)); /* of 64 KiB */
+    CHECK_EQ(256, automatic(&gw_policy_bytescheduler, 4, 2, 25000000, bytes));
+}
+
 TEST_MAIN(CASE(the_order_does_not_depend_on_time), CASE(second_halves_begin_within_backward),
           CASE(buckets_taper_towards_the_input), CASE(in_one_queue_first_halves_come_first),
           CASE(forward_needs_the_last_produced_first), CASE(credit_counts_what_travels),
-          CASE(no_bucket_overtakes_the_step_before))
+          CASE(no_bucket_overtakes_the_step_before), CASE(automatic_buckets_grow_and_taper),
+          CASE(automatic_slices_follow_the_model))

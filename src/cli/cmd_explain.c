@@ -36,7 +36,8 @@ typedef struct layer_form {
 typedef struct outcome {
     size_t parameters, sent, memory, codec;
     gw_step_engine_payloads payloads;
-    int tensors, buckets;
+    int tensors, buckets, exact;            /* exact: tensors that a codec leaves so, and ... */
+    size_t exact_bytes;                     /* ... their bytes */
     gw_coded_form form;                     /* of coded buckets; AUTO: none is coded */
     double variance;                        /* the factor of that form; 0: the codec is biased */
     const char *loses;                      /* for good in that form; NULL: nothing */
@@ -114,6 +115,7 @@ static void note(const gw_step_engine *step_engine, outcome *o) {
     o->codec = gw_step_engine_codec_bytes(step_engine);
     o->payloads = gw_step_engine_payload_memory(step_engine);
     o->buckets = gw_schedule_buckets(schedule);
+    o->exact = gw_step_engine_exact_tensors(step_engine, &o->exact_bytes);
     o->route_count = gw_route_summary(step_engine, o->routes);
 }
 
@@ -231,6 +233,14 @@ static void print_form(const outcome *o) {
     puts("");
 }
 
+static void print_exact(const gw_strategy *strategy, const outcome *o) {
+    char bytes[GW_UNIT_TEXT];
+    if (!o->exact) return;
+    gw_bytes_format(o->exact_bytes, bytes);
+    printf("%d of %d tensors (%s) stay exact: vectors, small ones, and what compress=%s cannot take\n", o->exact,
+           o->tensors, bytes, gw_strategy_name(strategy, GW_AXIS_COMPRESS));
+}
+
 static void print_payloads(const outcome *o) {
     char memory[GW_UNIT_TEXT], in_flight[GW_UNIT_TEXT];
     if (!o->payloads.memory) return;
@@ -257,6 +267,7 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
     if (o->codec) printf(", of which %s is codec state", codec);
     puts("");
     print_form(o);
+    print_exact(strategy, o);
     print_payloads(o);
     print_routes(o);
     print_choice(strategy, &a->topology);
@@ -295,6 +306,7 @@ static void print_json(const gw_strategy *strategy, const arguments *a, const ou
         printf(", \"codec_bytes\": %zu, \"payload_bytes\": %zu, \"in_flight_bytes\": %zu, ", o->codec,
                o->payloads.memory, o->payloads.in_flight);
         if (o->form != GW_FORM_AUTO) print_form_json(o);
+        if (o->exact) printf("\"exact_tensors\": %d, \"exact_bytes\": %zu, ", o->exact, o->exact_bytes);
         fputs("\"routes\": [", stdout);
         for (int i = 0; i < o->route_count; i++) print_route_json(&o->routes[i], i > 0);
         fputs("], \"order\": [", stdout);

@@ -70,14 +70,14 @@ gw_status gw_dispatch_model_make(gw_dispatch_model *m, const gw_strategy *strate
                                  const gw_team_model *teams, gw_error *error) {
     const gw_setting *compress = &strategy->axes[GW_AXIS_COMPRESS];
     const gw_topology *topology = gw_team_model_topology(teams, GW_TEAM_ALL);
+    const gw_policy *policy = gw_policy_of(strategy->axes[GW_AXIS_SCHEDULE].technique);
     *m = (gw_dispatch_model){.strategy = strategy, .machine = machine, .teams = teams, .fill = 1, .second_fill = 1,
-                             .splits = gw_policy_of(strategy->axes[GW_AXIS_SCHEDULE].technique)->splits,
+                             .splits = policy->splits,
                              .servers = gw_strategy_servers(strategy)};
     gw_codec_setup setup;
     gw_status status = gw_codec_from_setting(compress->technique, compress->values, &setup, error);
     if (status) return status;
-    const gw_setting *schedule = &strategy->axes[GW_AXIS_SCHEDULE];
-    if (gw_policy_of(schedule->technique)->settings(schedule->values).slice_bytes) setup = gw_codec_sliced(&setup);
+    if (policy->slices) setup = gw_codec_sliced(&setup);
     m->coding.setup = setup;
     gw_route route = route_of(m, false);
     m->encodes = route.coded || (m->servers > 0 && !setup.codec->identity);

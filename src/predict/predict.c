@@ -147,6 +147,7 @@ static gw_status set_schedule(assembly *s, gw_error *error) {
     const gw_policy *policy = gw_policy_of(setting->technique);
     gw_schedule_settings settings = policy->settings(setting->values);
     settings.one_queue = s->config->machine->at_once == 1;
+    settings.parts = s->dispatch_model.servers ? 0 : s->config->ranks;
     int count = s->dispatch_model.servers ? s->config->ranks : 1;
     s->schedules = calloc((size_t)count, sizeof(gw_schedule *));
     gw_status status = s->schedules ? GW_OK : gw_fail(error, GW_MEMORY, "out of memory for %d schedules", count);

@@ -21,10 +21,12 @@ static bool coded(const gw_ps *ps, int tensor) {
     return ps->codec && ps->step_engine->tensors[tensor].what.dtype == GW_F32;
 }
 
+bool gw_ps_encodes(const gw_ps *ps, int tensor) { return coded(ps, tensor) && !ps->codec->tensors[tensor].exact; }
+
 /* Set-up. */
 
 size_t gw_ps_codec_grain(const gw_ps *ps, int tensor, size_t grain) {
-    if (!coded(ps, tensor) || ps->codec->tensors[tensor].exact) return grain;
+    if (!gw_ps_encodes(ps, tensor)) return grain;
     size_t block = gw_codec_block(&ps->codec->coding.setup);
     return block % grain ? block * grain : block;
 }

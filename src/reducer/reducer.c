@@ -264,8 +264,7 @@ static gw_status recut_by_trial(gw_reducer *reducer) {
     gw_status status = gw_reducer_flush(reducer);
     if (!status) status = gw_tuning_end_trial(&reducer->tuning, reducer->comm, &reducer->strategy);
     if (status) return status;
-    const gw_setting *schedule = &reducer->strategy.axes[GW_AXIS_SCHEDULE];
-    gw_schedule_settings settings = gw_policy_of(schedule->technique)->settings(schedule->values);
+    gw_schedule_settings settings = gw_step_engine_sizes(&reducer->strategy, reducer->comm->team);
     return recut(reducer, &settings, NULL);
 }
 

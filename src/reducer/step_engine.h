@@ -70,8 +70,10 @@ typedef struct gw_step_engine_config {
     size_t payload_bytes_max; /* memory for payloads, unless one bucket needs more; 0: 64 MiB */
 } gw_step_engine_config;
 
-/* Fills config from the strategy: arch, chunk, policy, settings, codec and synchronization. The strategy outlives the
- * engine. */
+/* The sizes of the strategy's schedule among the ranks of a team. */
+gw_schedule_settings gw_step_engine_sizes(const gw_strategy *strategy, const gw_team *team);
+/* Fills config, which has a team, from the strategy: arch, chunk, policy, settings, codec and synchronization. The
+ * strategy outlives the engine. */
 gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *config, const gw_strategy *strategy,
                                               gw_error *error);
 /* Bytes of the pack buffer config.flat; 0: tensors are contiguous and need no packing. */
@@ -146,6 +148,10 @@ gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket)
 size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
+
+/* How many tensors a codec leaves exact, and their bytes; 0 without a codec. Some are marked so, some are too small to
+ * pay, some the codec cannot take. */
+int gw_step_engine_exact_tensors(const gw_step_engine *step_engine, size_t *bytes);
 
 /* Memory for payloads, and what the busiest rank sends and receives, at most, in the coded hops of buckets that hold it
  * at the same time. */

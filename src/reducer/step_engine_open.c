@@ -14,6 +14,14 @@ static void follow_fault_tolerance(gw_step_engine_config *c, const gw_strategy *
     c->snapshot_every = (uint64_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "snapshot");
 }
 
+/* Servers cut nothing, and their partitions must not change when a worker is lost. */
+gw_schedule_settings gw_step_engine_sizes(const gw_strategy *strategy, const gw_team *team) {
+    const gw_setting *schedule = &strategy->axes[GW_AXIS_SCHEDULE];
+    gw_schedule_settings settings = gw_policy_of(schedule->technique)->settings(schedule->values);
+    settings.parts = gw_strategy_servers(strategy) ? 0 : gw_team_size(team);
+    return settings;
+}
+
 gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *c, const gw_strategy *strategy, gw_error *error) {
     const gw_setting *axes = strategy->axes;
     c->arch = gw_strategy_name(strategy, GW_AXIS_ARCH);
@@ -22,12 +30,12 @@ gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *c, const gw
     c->factors = gw_strategy_is(strategy, GW_AXIS_ARCH, "sfb");
     if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps")) follow_fault_tolerance(c, strategy);
     c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
-    c->settings = c->policy->settings(axes[GW_AXIS_SCHEDULE].values);
+    c->settings = gw_step_engine_sizes(strategy, c->team);
     c->sync = gw_sync_of(axes[GW_AXIS_SYNC].technique);
     c->sync_values = axes[GW_AXIS_SYNC].values;
     gw_status status =
         gw_codec_from_setting(axes[GW_AXIS_COMPRESS].technique, axes[GW_AXIS_COMPRESS].values, &c->codec, error);
-    if (!status && c->settings.slice_bytes) c->codec = gw_codec_sliced(&c->codec);
+    if (!status && c->policy->slices) c->codec = gw_codec_sliced(&c->codec);
     return status;
 }
 
@@ -329,6 +337,23 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
     for (int i = 0; s->coded && i < s->config.count; i++) bytes += gw_coding_tensor_bytes(&s->coded[i]);
     return bytes;
+}
+
+static bool encodes(const gw_step_engine *s, int tensor) {
+    if (s->tensors[tensor].factors) return false;
+    return s->ps ? gw_ps_encodes(s->ps, tensor) : s->coded && !s->coded[tensor].exact;
+}
+
+int gw_step_engine_exact_tensors(const gw_step_engine *s, size_t *bytes) {
+    int tensors = 0;
+    *bytes = 0;
+    for (int i = 0; i < s->config.count && !s->config.codec.codec->identity; i++) {
+        const gw_reducer_tensor *t = &s->tensors[i].what;
+        if (encodes(s, i)) continue;
+        tensors++;
+        *bytes += t->count * gw_dtype_bytes(t->dtype);
+    }
+    return tensors;
 }
 
 size_t gw_step_engine_memory_bytes(const gw_step_engine *s) {

@@ -44,11 +44,13 @@ bool gw_tuning_file_read(const char *path, const char *model, const gw_strategy 
 
 static void print_trials(FILE *file, const gw_tuner *tuner, const int *param, const gw_strategy *strategy) {
     const gw_param *params = strategy->axes[GW_AXIS_SCHEDULE].technique->params;
+    char value[GW_PARAM_TEXT_BYTES];
     for (int i = 0; i < gw_tuner_trials(tuner); i++) {
         const gw_tune_trial *trial = gw_tuner_trial(tuner, i);
         fprintf(file, "# trial %d:", i + 1);
         for (int axis = 0; axis < gw_tuner_axes(tuner); axis++)
-            fprintf(file, " %s %.0f", params[param[axis]].name, trial->values[axis]);
+            fprintf(file, " %s %s", params[param[axis]].name,
+                    gw_param_print(&params[param[axis]], trial->values[axis], value));
         fprintf(file, ", %.3f ms a step, %d steps, spread %.1f %%\n", trial->us / 1e3, trial->steps,
                 trial->spread * 100);
     }

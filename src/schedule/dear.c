@@ -11,13 +11,17 @@
  * over. This costs nothing while the halves in between keep the wire busy. */
 enum { LEAD = 4 };
 
+#define FUSE_BYTES ((size_t)8 << 20) /* halves of smaller buckets find more to hide behind than whole exchanges */
+
 static gw_schedule_settings settings(const double *values) {
     return (gw_schedule_settings){.fuse_bytes = (size_t)values[0]};
 }
 
 static void cut(gw_schedule *s) {
-    if (s->settings.one_queue) gw_cut_by_bytes(s, s->settings.fuse_bytes, 0);
-    else gw_cut_tapered(s, s->settings.fuse_bytes);
+    size_t fuse = s->settings.fuse_bytes;
+    if (s->settings.one_queue) gw_cut_by_bytes(s, fuse ? fuse : FUSE_BYTES, 0);
+    else if (fuse) gw_cut_tapered(s, fuse);
+    else gw_cut_growing(s, FUSE_BYTES);
 }
 
 /* The order of starts is fixed, so ranks need not agree on one: LEAD first halves, then a second and a first half in
@@ -34,7 +38,7 @@ static int next(const gw_schedule *s) {
 const gw_policy gw_policy_dear = {
     .technique = {.name = "dear",
                   .about = "reduce-scatter during backward, all-gather until the next forward pass needs it",
-                  .params = GW_PARAMS(GW_PARAM_FUSE(8.0 * 1024 * 1024)),
+                  .params = GW_PARAMS(GW_PARAM_FUSE("growing, at most 8 MiB")),
                   .examples = GW_CHOICES("", "fuse=1K")},
     .splits = true,
     .settings = settings,

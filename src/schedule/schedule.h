@@ -27,11 +27,12 @@ typedef struct gw_schedule_tensor {
     int after_count;
 } gw_schedule_tensor;
 
-/* The sizes of a policy. A tuner may change them between two steps. 0: does not apply. */
+/* The sizes of a policy. A tuner may change them between two steps. 0: automatic, or does not apply. */
 typedef struct gw_schedule_settings {
     size_t fuse_bytes;   /* small tensors are fused up to this */
     size_t slice_bytes;  /* tensors larger than this are cut */
     size_t credit_bytes; /* at most this many bytes of payload are in flight, or a single bucket */
+    int parts;           /* into which an exchange cuts a bucket: automatic sizes leave a part some bytes */
     bool measured;       /* the policy needs gw_schedule_facts: buckets are cut again once these are measured */
     bool one_queue;      /* buckets are exchanged one at a time, so nothing overtakes (gw_machine.at_once) */
 } gw_schedule_settings;
@@ -76,6 +77,7 @@ typedef struct gw_policy {
     bool reorders;       /* starts the ready bucket of lowest priority. Ranks have different buckets ready, so one rank
                             decides for all. Without credit_bytes: one bucket at a time */
     bool splits;         /* reduce-scatter and all-gather are started separately */
+    bool slices;         /* cuts large tensors */
     bool needs_graph;    /* `rank` uses the graph of the forward pass */
     bool after_backward; /* nothing starts before the backward pass ends: the baseline that others are compared with */
     /* From the values of the technique's parameters, in their order. */

@@ -30,9 +30,14 @@ void gw_cut_by_bytes(gw_schedule *schedule, size_t fuse_bytes, size_t slice_byte
 /* The same without slices. But towards the first tensor a bucket has at most half of the bytes that are left: so the
  * buckets that backward produces last are small, and the next forward pass waits for these. */
 void gw_cut_tapered(gw_schedule *schedule, size_t fuse_bytes);
+/* The same with automatic sizes, by the bytes that travel: an eighth of all, at most fuse_bytes_max. And the first
+ * bucket is small, and each has at most twice what the one before may have: so the wire has work soon. */
+void gw_cut_growing(gw_schedule *schedule, size_t fuse_bytes_max);
 /* Tensors [first, end) as one bucket, except for those without elements. */
 void gw_cut_run(gw_schedule *schedule, int first, int end);
 size_t gw_tensor_bytes(const gw_schedule *schedule, int tensor);
+/* An automatic size: a part of the bytes of all tensors, between limits. */
+size_t gw_share_of_all(const gw_schedule *schedule, size_t parts, size_t least, size_t most);
 
 /* next_bucket.c: the next bucket in the fixed order (as produced), if it can be started. */
 int gw_next_by_produced(const gw_schedule *schedule);
@@ -41,15 +46,17 @@ int gw_next_by_produced(const gw_schedule *schedule);
  * has the results of this step. */
 int gw_next_by_priority(const gw_schedule *schedule, size_t credit);
 
-#define GW_PARAM_FUSE(bytes)                                                                                           \
+#define GW_FUSE_BYTES 25000000u /* as in DDP */
+
+#define GW_PARAM_FUSE(automatic_size)                                                                                  \
     {                                                                                                                  \
-        .name = "fuse", .kind = GW_PARAM_BYTES, .preset = (bytes), .lowest = 1, .highest = 1024.0 * 1024 * 1024,       \
-        .about = "small tensors are fused up to this size"                                                             \
+        .name = "fuse", .kind = GW_PARAM_BYTES, .automatic = true, .lowest = 1, .highest = 1024.0 * 1024 * 1024,       \
+        .about = "small tensors are fused up to this size; auto: " automatic_size                                      \
     }
-#define GW_PARAM_SLICE(bytes)                                                                                          \
+#define GW_PARAM_SLICE(automatic_size)                                                                                 \
     {                                                                                                                  \
-        .name = "slice", .kind = GW_PARAM_BYTES, .preset = (bytes), .lowest = GW_SLICE_BYTES_MIN,                      \
-        .highest = 1024.0 * 1024 * 1024, .about = "larger tensors are cut"                                             \
+        .name = "slice", .kind = GW_PARAM_BYTES, .automatic = true, .lowest = GW_SLICE_BYTES_MIN,                      \
+        .highest = 1024.0 * 1024 * 1024, .about = "larger tensors are cut; auto: " automatic_size                      \
     }
 
 #endif

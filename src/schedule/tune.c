@@ -34,7 +34,9 @@ struct gw_tuner {
 
 /* An axis. */
 
+/* What an automatic size amounts to is not known: it is searched as the middle. */
 static double to_unit(const gw_tune_axis *axis, double value) {
+    if (value == 0) return 0.5;
     return log(value / axis->lowest) / log(axis->highest / axis->lowest);
 }
 
@@ -69,7 +71,7 @@ gw_status gw_tuner_open(gw_tuner **out, const gw_tune_axis *axes, int count, gw_
     t->gain = 1;
     for (int i = 0; i < count; i++) {
         t->axes[i] = axes[i];
-        if (t->axes[i].preset < axes[i].lowest) t->axes[i].lowest = axes[i].preset;
+        if (axes[i].preset > 0 && axes[i].preset < axes[i].lowest) t->axes[i].lowest = axes[i].preset;
         if (t->axes[i].preset > axes[i].highest) t->axes[i].highest = axes[i].preset;
         if (t->axes[i].highest <= t->axes[i].lowest) t->axes[i].highest = t->axes[i].lowest * 2;
     }

@@ -18,7 +18,7 @@ typedef struct gw_tuner gw_tuner;
 
 typedef struct gw_tune_axis {
     double lowest, highest; /* bytes, > 0 */
-    double preset;          /* may lie outside the limits */
+    double preset;          /* may lie outside the limits; 0: automatic */
 } gw_tune_axis;
 
 typedef struct gw_tune_trial {

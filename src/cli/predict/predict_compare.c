@@ -92,9 +92,7 @@ static void add_coded(list *l, const gw_predict_request *ask) {
 /* Servers with the default schedule and with schedules that limit the bytes in flight. */
 static void add_served(list *l, const gw_predict_request *ask) {
     for (const gw_technique *const *s = gw_schedule_techniques; *s && ask->ranks <= SERVED_RANKS_MAX; s++) {
-        double values[GW_TECHNIQUE_PARAMS_MAX];
-        gw_technique_default(*s, values);
-        if (s == gw_schedule_techniques || gw_policy_of(*s)->settings(values).credit_bytes)
+        if (s == gw_schedule_techniques || gw_technique_param(*s, "credit") >= 0)
             add(l, ask, "arch=ps:servers=%d schedule=%s compress=none sync=bsp", ask->ranks / ask->per_host,
                 (*s)->name);
     }
