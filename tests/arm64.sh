@@ -7,10 +7,10 @@ cd "$(dirname "$0")/.." || exit 2
 for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
     command -v "$tool" >/dev/null || { echo "arm64: skipped, $tool is missing (docs/building.md, Cross-compiling)"; exit 77; }
 done
-tests=(test_args test_auth test_clock_table test_codec test_codec_random test_codec_state test_dtype test_elias test_feedback
-    test_fit test_frame test_half test_plan test_plan_print test_predict test_profile test_profiles test_quorum test_reduce
-    test_ring_order test_rng test_sampler test_schedule test_sim test_sized test_status test_strategy test_suggest test_token
-    test_topology test_units)
+tests=(test_args test_auth test_clock_table test_codec test_codec_state test_dtype test_elias test_feedback test_fit
+    test_frame test_gradient_dropping test_half test_plan test_plan_print test_predict test_profile test_profiles
+    test_qsgd test_quorum test_randomk test_reduce test_ring_order test_rng test_sampler test_schedule test_sim
+    test_sized test_status test_strategy test_suggest test_terngrad test_token test_topk test_topology test_units)
 cmake -G Ninja -S . -B "$build" --toolchain cmake/arm64.cmake -DGW_WERROR=ON >/dev/null || exit 1
 cmake --build "$build" -j "$(nproc)" --target gradwire gradwire_shared gradwire_static "${tests[@]}" >"$build/log" ||
     { tail -n 40 "$build/log"; exit 1; }

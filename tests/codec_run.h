@@ -59,7 +59,7 @@ static float normal_float(gw_rng *rng) {
     return (float)(sum * 0.02);
 }
 
-static void fill_input(float *x, size_t count, input_kind kind, uint64_t seed) {
+__attribute__((unused)) static void fill_input(float *x, size_t count, input_kind kind, uint64_t seed) {
     gw_rng rng = gw_rng_make(seed, kind);
     for (size_t i = 0; i < count; i++) {
         if (kind == INPUT_NORMAL) x[i] = normal_float(&rng);
