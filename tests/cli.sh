@@ -114,6 +114,11 @@ check "explain: the page of combinations is up to date" 0 "" "" \
     bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
 check "bench codec: a codec that is none" 2 "" "~feedback cannot be" gradwire bench codec onebit:feedback=maybe
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
+check "explain: what is lost for good" 0 \
+    "~servers encode their answers; lost for good: what workers and owners lose when they encode" "" \
+    gradwire explain 'arch=ps compress=int8'
+check "explain: servers that would lose gradient answer exactly" 0 "~form of coded exchanges: servers answer with exact values" "" \
+    gradwire explain 'arch=ps compress=topk:feedback=worker'
 check "explain: more hosts than ranks" 2 "" "~4 ranks cannot be placed on 9 hosts" gradwire explain -n 4 --hosts 9
 # arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
 vgg16_sends() { # RANKS BATCH

@@ -12,14 +12,21 @@
 
 /* Beside the examples of the codecs themselves: feedback, and the ends of parameters. */
 static const char *const more_setups[] = {
-    "int8:feedback=worker",  "onebit:threshold=mean",
-    "onebit:feedback=none",  "qsgd:bits=8,elias",
-    "qsgd:feedback=worker",  "terngrad:shared,feedback=worker",
-    "topk:ratio=0.3",        "topk:ratio=1",
-    "topk:feedback=none",    "randomk:ratio=0.1",
-    "randomk:feedback=none", "threshold:ratio=0.05",
-    "dgc:ratio=0.01",        "dgc:ratio=0.01,warmup=10,clip=0.5",
-    "powersgd:rank=2",       NULL,
+    "int8:feedback=worker",
+    "onebit:threshold=mean",
+    "onebit:feedback=none",
+    "qsgd:bits=8,elias",
+    "qsgd:feedback=worker",
+    "terngrad:shared,feedback=worker",
+    "topk:ratio=0.3",
+    "topk:ratio=1",
+    "randomk:ratio=0.1",
+    "randomk:feedback=none",
+    "threshold:ratio=0.05",
+    "dgc:ratio=0.01",
+    "powersgd:rank=2",
+    "dgc:ratio=0.01,warmup=10,clip=0.5",
+    NULL,
 };
 
 /* Setup `index`, until the next call; NULL past the last. */

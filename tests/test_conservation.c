@@ -1,13 +1,14 @@
 /* test_conservation.c - error feedback loses nothing: for every codec with feedback, in every form, what has been
  * delivered plus all residuals, of workers and owners, is the sum of all gradients, and what is still to be delivered
  * does not grow with the number of steps. Exchanges alone, after every step; and training steps in simulated time, on
- * every architecture, on hosts of equal and of different sizes. CONSERVATION=all walks all combinations; the default is
- * a selection in which every codec, form, architecture and layout occurs. */
+ * every architecture, servers among them, on hosts of equal and of different sizes and in racks. CONSERVATION=all walks
+ * all combinations; the default is a selection in which every codec, form, architecture and layout occurs. */
 #include "test.h"
 
 #include <math.h>
 
 #include "coded_net.h"
+#include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 #include "sim/reducer_sim.h"
 #include "strategy/combine.h"
@@ -18,23 +19,20 @@ enum { CODECS_MAX = 200, WORLD_MAX = 8, LAYERS = 2 };
 static char codecs[CODECS_MAX][GW_TECHNIQUE_TEXT_BYTES + 60];
 static int codec_count;
 
-static bool is_refused(const char *codec) {
-    char line[300];
-    gw_reducer_facts facts = {.world = 4, .updates = true};
+static bool is_refused(const char *line, int world) {
+    gw_reducer_facts facts = {.world = world, .updates = true};
     gw_error error = {.rank = -1};
     gw_strategy strategy;
-    gw_codec_setup setup;
-    snprintf(line, sizeof line, "compress=%s", codec);
-    return gw_codec_parse(codec, &setup, &error) || gw_strategy_parse(line, &strategy, &error) ||
-           gw_strategy_check_step(&strategy, &facts, &error);
+    return gw_strategy_parse(line, &strategy, &error) || gw_strategy_check_step(&strategy, &facts, &error);
 }
 
 static void list(const char *codec, const char *more) {
-    char *text = codecs[codec_count];
+    char *text = codecs[codec_count], line[300];
     CHECK(codec_count < CODECS_MAX);
     snprintf(text, sizeof codecs[0], "%s%s%s%s", codec, *more ? strchr(codec, ':') ? "," : ":" : "", more,
              strncmp(codec, "dgc", 3) == 0 ? ",momentum=0" : "");
-    if (codec_count < CODECS_MAX - 1 && !is_refused(text)) codec_count++;
+    snprintf(line, sizeof line, "compress=%s", text);
+    if (codec_count < CODECS_MAX - 1 && !is_refused(line, 4)) codec_count++;
 }
 
 /* Those of refused settings are left out: nothing else may be. */
@@ -75,7 +73,7 @@ static float value(int rank, int layer, int step, size_t i) {
 
 /* 0: it keeps none of this element. */
 static double residual(const gw_codec_state *state, uint64_t element) {
-    if (!state->residual || !gw_stripes_cover(&state->covers, element, 1)) return 0;
+    if (!state || !state->residual || !gw_stripes_cover(&state->covers, element, 1)) return 0;
     return *gw_codec_residual_at(state, element);
 }
 
@@ -194,18 +192,21 @@ static void what_waits_does_not_grow(void) {
 
 typedef struct layout {
     const char *name;
-    int world, host_of[WORLD_MAX];
+    int world, host_of[WORLD_MAX], rack_of[WORLD_MAX];
 } layout;
 
 static const layout layouts[] = {
-    {"2 ranks", 2, {0, 1}},
-    {"3 ranks", 3, {0, 1, 2}},
-    {"4 ranks", 4, {0, 1, 2, 3}},
-    {"8 ranks", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
-    {"2 hosts of 4", 8, {0, 0, 0, 0, 1, 1, 1, 1}},
-    {"3 ranks and 1", 4, {0, 0, 0, 1}},
+    {"2 ranks", 2, {0, 1}, {0}},
+    {"3 ranks", 3, {0, 1, 2}, {0}},
+    {"4 ranks", 4, {0, 1, 2, 3}, {0}},
+    {"8 ranks", 8, {0, 1, 2, 3, 4, 5, 6, 7}, {0}},
+    {"2 hosts of 4", 8, {0, 0, 0, 0, 1, 1, 1, 1}, {0}},
+    {"3 ranks and 1", 4, {0, 0, 0, 1}, {0}},
+    {"racks of 2 hosts and 1", 6, {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 1, 1}},
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+static const char *const archs[] = {"ring", "tree",         "halving", "direct",       "hierarchical",
+                                    "ps",   "ps:servers=3", "sfb",     "sfb:servers=2"};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, ARCHS = sizeof archs / sizeof *archs };
 
 static const gw_reducer_sim_layer layers[LAYERS] = {
     {.count = 20000, .rows = 100, .forward = 200000, .backward = 500000},
@@ -222,12 +223,17 @@ typedef struct totals {
     float *weights[LAYERS];
 } totals;
 
+static const gw_codec_state *state_of(const gw_step_engine *s, int layer, bool owner) {
+    if (s->ps) return gw_ps_codec_state(s->ps, layer, owner);
+    return owner ? &s->coded[layer].second : &s->coded[layer].state;
+}
+
 static void add_kept(void *ctx, int rank, const gw_step_engine *s) {
     totals *t = ctx;
     (void)rank;
     for (int layer = 0; layer < LAYERS; layer++)
         for (size_t i = 0; i < layers[layer].count; i++)
-            t->kept[layer][i] += residual(&s->coded[layer].state, i) + residual(&s->coded[layer].second, i);
+            t->kept[layer][i] += residual(state_of(s, layer, false), i) + residual(state_of(s, layer, true), i);
 }
 
 static void take_weights(void *ctx, int rank, int layer, const float *weights, size_t count) {
@@ -256,6 +262,7 @@ static void steps_conserve_for(const layout *l, const char *line, const char *co
     totals sums;
     t.ctx = &sums;
     memcpy(t.host_of, l->host_of, sizeof l->host_of);
+    memcpy(t.rack_of, l->rack_of, sizeof l->rack_of);
     for (int i = 0; i < LAYERS; i++) {
         t.layer[i] = layers[i];
         sums.kept[i] = calloc(layers[i].count, sizeof(double));
@@ -275,21 +282,28 @@ static void steps_conserve_for(const layout *l, const char *line, const char *co
     }
 }
 
+/* Servers have no halves to start apart. */
+static const char *schedule_for(const char *arch, int number) {
+    static const char *const schedules[] = {"wfbp", "p3", "dear"};
+    bool serves = strncmp(arch, "ps", 2) == 0 || strstr(arch, "servers");
+    return schedules[number % (serves ? 2 : 3)];
+}
+
 static void training_steps_conserve(void) {
-    static const char *const archs[] = {"ring", "tree", "halving", "direct", "hierarchical"};
-    static const char *const schedules[] = {"wfbp", "dear", "p3"};
-    int walked = 0;
-    for (int number = 0; number < codec_count * 5 * LAYOUTS && test_failures < 8; number++) {
-        int codec = number / (5 * LAYOUTS), arch = number / LAYOUTS % 5;
-        if (!all() && (number + codec) % 29) continue;
+    int walked = 0, refused = 0;
+    for (int number = 0; number < codec_count * ARCHS * LAYOUTS && test_failures < 8; number++) {
+        int codec = number / (ARCHS * LAYOUTS), arch = number / LAYOUTS % ARCHS;
+        const layout *l = &layouts[number % LAYOUTS];
         char line[300];
         snprintf(line, sizeof line, "transport=sim arch=%s compress=%s schedule=%s", archs[arch], codecs[codec],
-                 schedules[(number + codec) % 3]);
-        for (int steps = all() ? 1 : 3; steps <= 3; steps++)
-            steps_conserve_for(&layouts[number % LAYOUTS], line, codecs[codec], steps);
+                 schedule_for(archs[arch], number + codec));
+        if (!all() && (number + codec) % 41) continue;
+        refused += is_refused(line, l->world); /* a form with servers; more servers than ranks */
+        if (is_refused(line, l->world)) continue;
+        for (int steps = all() ? 1 : 3; steps <= 3; steps++) steps_conserve_for(l, line, codecs[codec], steps);
         walked++;
     }
-    printf("    %d combinations of arch, codec, form and hosts\n", walked);
+    printf("    %d combinations of arch, codec, form and hosts; %d more are refused\n", walked, refused);
 }
 
 TEST_MAIN(CASE(exchanges_conserve), CASE(what_waits_does_not_grow), CASE(training_steps_conserve))

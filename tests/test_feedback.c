@@ -427,7 +427,7 @@ static void setups_are_read(void) {
     CHECK(setup.codec == &gw_codec_onebit && setup.limit == 0);
     CHECK_EQ(GW_OK, gw_codec_parse("int8:limit=0.25,feedback=worker", &setup, &error));
     CHECK(setup.feedback == GW_FEEDBACK_WORKER && setup.limit == 0.25);
-    CHECK_EQ(GW_OK, gw_codec_parse("topk:feedback=none", &setup, &error));
+    CHECK_EQ(GW_OK, gw_codec_parse("onebit:feedback=none", &setup, &error));
     CHECK(setup.feedback == GW_FEEDBACK_NONE && gw_codec_default(setup.codec).feedback == GW_FEEDBACK_BOTH);
     CHECK_EQ(GW_OK, gw_codec_parse("terngrad:shared", &setup, &error));
     CHECK(gw_codec_merges(&setup) && gw_codec_rounds(&setup) == 2);

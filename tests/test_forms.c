@@ -54,6 +54,29 @@ static void the_rule(void) {
     }
 }
 
+/* Through servers: what their answers are. */
+static void the_rule_of_servers(void) {
+    static const struct {
+        const char *codec;
+        gw_coded_form sums, weights;
+    } cases[] = {
+        {"fp16", GW_FORM_IN_FLIGHT, GW_FORM_ONE_PASS},
+        {"randomk", GW_FORM_IN_FLIGHT, GW_FORM_ONE_PASS},
+        {"powersgd:feedback=both", GW_FORM_IN_FLIGHT, GW_FORM_TWO_PASS},
+        {"int8", GW_FORM_TWO_PASS, GW_FORM_ONE_PASS},
+        {"qsgd", GW_FORM_TWO_PASS, GW_FORM_ONE_PASS},
+        {"topk", GW_FORM_TWO_PASS, GW_FORM_TWO_PASS},
+        {"topk:feedback=worker", GW_FORM_ONE_PASS, GW_FORM_ONE_PASS}, /* servers would keep nothing */
+        {"qsgd:feedback=worker", GW_FORM_ONE_PASS, GW_FORM_ONE_PASS},
+        {"dgc:feedback=worker", GW_FORM_ONE_PASS, GW_FORM_ONE_PASS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_codec_setup setup = setup_of(cases[i].codec);
+        CHECK_EQ(cases[i].sums, gw_coded_form_served(&setup, false));
+        CHECK_EQ(cases[i].weights, gw_coded_form_served(&setup, true));
+    }
+}
+
 static void impossible_forms_are_refused(void) {
     static const char *const refused[][2] = {
         {"int8:form=inflight", "cannot be added to each other"},
@@ -61,6 +84,8 @@ static void impossible_forms_are_refused(void) {
         {"powersgd:form=twopass", "cannot be cut between owners"},
         {"topk:form=twopass,feedback=worker", "would be lost for good"},
         {"dgc:form=twopass,feedback=worker", "would be lost for good"},
+        {"topk:feedback=none", "would be lost for good"},
+        {"threshold:feedback=none", "would be lost for good"},
         {"terngrad:shared,form=inflight,limit=0.1", "no error limit is possible"},
         {"terngrad:shared,limit=0.1", "no error limit is possible"},
     };
@@ -92,7 +117,6 @@ static void a_form_needs_a_meaning(void) {
     CHECK_EQ(GW_OK, check("compress=fp16:feedback=both,form=twopass", &error));
 }
 
-/* Of every codec, in every form that is not refused: with feedback where its form needs it nothing is lost. */
 static void what_is_lost(void) {
     static const struct {
         const char *codec, *loses; /* NULL: nothing */
@@ -114,4 +138,47 @@ static void what_is_lost(void) {
     }
 }
 
-TEST_MAIN(CASE(the_rule), CASE(impossible_forms_are_refused), CASE(a_form_needs_a_meaning), CASE(what_is_lost))
+/* Every codec with every feedback and form, between ranks and through servers: a refusal names the codec; with feedback
+ * nothing is lost but the rounding of sums in flight; without it what is lost is said, unless the codec is unbiased. */
+static void is_refused_or_keeps(const char *where, const char *codec, bool feedback, int *counts) {
+    char line[GW_TECHNIQUE_TEXT_BYTES + 100];
+    gw_strategy strategy;
+    gw_codec_setup setup;
+    gw_error error;
+    snprintf(line, sizeof line, "%s compress=%s", where, codec);
+    if (check(line, &error)) {
+        CHECK_EQ(GW_UNSUPPORTED, error.status);
+        CHECK(strncmp(error.text, "compress=", 9) == 0);
+        counts[0]++;
+        return;
+    }
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
+    CHECK_EQ(GW_OK, gw_codec_parse(codec, &setup, &error));
+    gw_coded_form form = gw_strategy_servers(&strategy) ? gw_coded_form_served(&setup, strstr(line, "asp") != NULL)
+                                                        : gw_coded_form_of(&setup, 4, false);
+    const char *loses = gw_coded_form_loses(&setup, form);
+    bool rounds = form == GW_FORM_IN_FLIGHT && setup.codec->significand;
+    bool right = feedback ? (loses != NULL) == rounds : loses || setup.codec->unbiased;
+    CHECK(right);
+    if (!right) printf("    %s, %s: %s\n", line, gw_coded_form_name(form), loses ? loses : "nothing is lost");
+    counts[1 + (loses != NULL)]++;
+}
+
+static void every_setting_is_refused_or_keeps(void) {
+    static const char *const places[] = {"arch=ring", "arch=sfb:servers=2", "arch=ps", "arch=ps sync=asp"};
+    static const char *const forms[] = {"auto", "inflight", "onepass", "twopass"};
+    static const char *const feedback[] = {"none", "worker", "both"};
+    char example[GW_TECHNIQUE_TEXT_BYTES], codec[GW_TECHNIQUE_TEXT_BYTES + 40];
+    int counts[3] = {0};
+    for (const gw_technique *const *t = gw_compress_techniques; *t; t++)
+        for (int i = 0; gw_technique_param(*t, "feedback") >= 0 && gw_technique_example(*t, i, example); i++)
+            for (int n = 0; n < 4 * 4 * 3; n++) {
+                snprintf(codec, sizeof codec, "%s%cform=%s,feedback=%s", example, strchr(example, ':') ? ',' : ':',
+                         forms[n / 3 % 4], feedback[n % 3]);
+                is_refused_or_keeps(places[n / 12], codec, n % 3 > 0, counts);
+            }
+    printf("    %d settings are refused, %d lose nothing, %d say what they lose\n", counts[0], counts[1], counts[2]);
+}
+
+TEST_MAIN(CASE(the_rule), CASE(the_rule_of_servers), CASE(impossible_forms_are_refused), CASE(a_form_needs_a_meaning),
+          CASE(what_is_lost), CASE(every_setting_is_refused_or_keeps))

@@ -174,6 +174,10 @@ static void servers_send_payloads(void) {
     gw_prediction p = ask(&s, "arch=ps compress=int8 schedule=fifo");
     CHECK(near(payload, p.bytes, 1e-3));
     CHECK(near(3e-3 + 2 * (2 * ALPHA + payload * BETA) + alone, p.step_seconds, 0.03));
+    p = ask(&s, "arch=ps compress=int8:feedback=worker schedule=fifo"); /* the answer is exact */
+    alone = 2 * n / speed.decode + n / speed.encode;
+    CHECK(near((payload + n) / 2, p.bytes, 1e-3));
+    CHECK(near(3e-3 + 4 * ALPHA + (payload + n) * BETA + alone, p.step_seconds, 0.03));
 }
 
 /* Hosts of two: each host sends the coded half of what it has, both ways; its ranks share memory, and send nothing. */

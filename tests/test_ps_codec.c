@@ -140,6 +140,8 @@ static void servers_equal_exchanges(void) {
     tolerance = 2e-3;
     run("arch=ps:servers=2 compress=fp16", "compress=none", 3, equals_exchange);
     run("arch=ps:servers=2 compress=powersgd:rank=2", "compress=powersgd:rank=2", 3, equals_exchange);
+    tolerance = 1e-6; /* in one pass each payload is divided before it is added */
+    run("arch=ps:servers=2 compress=topk:feedback=worker", "compress=topk:feedback=worker", 3, equals_exchange);
     rate = NULL;
 }
 
@@ -205,6 +207,7 @@ static void bytes_fall(double least, double most, const char *sync, const char *
 static void bytes_on_the_wire(void) {
     bytes_fall(0.45, 0.52, "bsp", "fp16");
     bytes_fall(0.02, 0.06, "bsp", "onebit");
+    bytes_fall(0.50, 0.56, "bsp", "onebit:feedback=worker"); /* means come back as they are */
     bytes_fall(0.50, 0.56, "asp", "onebit:feedback=worker"); /* weights come back as they are */
     bytes_fall(0.05, 0.14, "asp", "onebit:feedback=both");   /* those of the first step do */
     bytes_fall(0.50, 0.56, "ssp:staleness=1", "topk:feedback=worker");

@@ -173,7 +173,9 @@ static void served_step(reference *r, int layer, int step, actor *workers, const
     for (; gw_stripes_next(&shard->covers, &at, count, &run); at += run) {
         gw_codec_range range = {NULL, at, run};
         for (int w = 0; w < r->topology.world; w++) pass_on(&workers[w], false, range, gradients[w] + at, 1, sum + at);
-        pass_on(server, true, range, sum + at, 1.0f / (float)r->topology.world, result + at);
+        float scale = 1.0f / (float)r->topology.world;
+        if (r->two_pass) pass_on(server, true, range, sum + at, scale, result + at);
+        for (uint64_t i = at; i < at + run && !r->two_pass; i++) result[i] = scale * sum[i];
         for (uint64_t i = at; i < at + run; i++) r->weights[layer][i] -= GW_REDUCER_SIM_RATE * result[i];
     }
     free(result);
@@ -258,6 +260,7 @@ static void compare_codec(const layout *l, const char *arch, const char *schedul
     int members = gw_lanes_of(&r.topology, 0, r.flat).hosts;
     r.two_pass = gw_coded_form_of(setup, members, strcmp(schedule, "dear") == 0) == GW_FORM_TWO_PASS;
     int servers = gw_strategy_servers(&t.strategy);
+    if (servers) r.two_pass = gw_coded_form_served(setup, false) == GW_FORM_TWO_PASS;
     for (int i = 0; i < LAYERS && !servers; i++) reference_layer(&r, i, t.seed);
     if (servers) served_reference(&r, t.seed, servers);
     t.gradient = gradient_of;
@@ -340,6 +343,14 @@ static void every_form(void) {
     CHECK(number == 24 * (int)(sizeof archs / sizeof *archs));
 }
 
+/* Servers that keep no residual answer with exact values. */
+static void exact_answers(void) {
+    walk(&layouts[1], "ps", "topk:ratio=0.02,feedback=worker", "wfbp");
+    walk(&layouts[3], "ps:servers=3", "onebit:feedback=worker", "p3");
+    walk(&layouts[1], "sfb:servers=2", "int8:feedback=worker", "bytescheduler");
+    walk(&layouts[1], "ps:servers=3", "dgc:feedback=worker,momentum=0", "wfbp");
+}
+
 /* Between the lower and the upper four ranks, each way, for a tensor of 4 MiB. */
 static double mib_across(const layout *l, const char *line) {
     gw_reducer_sim t = {.seed = 1, .world = 8, .layers = 1, .steps = 2, .bytes_per_second = 1e10,
@@ -382,4 +393,5 @@ static void bytes_between_racks(void) {
     CHECK(mib_between_racks("transport=sim arch=ring compress=none") > 4.01);
 }
 
-TEST_MAIN(CASE(bytes_between_hosts), CASE(bytes_between_racks), CASE(every_combination), CASE(every_form))
+TEST_MAIN(CASE(bytes_between_hosts), CASE(bytes_between_racks), CASE(every_combination), CASE(every_form),
+          CASE(exact_answers))

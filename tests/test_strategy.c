@@ -404,9 +404,13 @@ static void refuses_what_has_no_meaning(void) {
     static const struct {
         const char *line, *part; /* of the sentence; NULL: it is possible */
     } lines[] = {
-        {"compress=powersgd:feedback=none", "powersgd is nothing without the residual"},
-        {"compress=dgc:feedback=none", "dgc is nothing without the residual"},
-        {"compress=topk:feedback=none", NULL},
+        {"compress=powersgd:feedback=none", "compress=powersgd:feedback=none: it is nothing without the residual"},
+        {"compress=dgc:feedback=none", "compress=dgc:feedback=none: it is nothing without the residual"},
+        {"compress=topk:feedback=none", "compress=topk:feedback=none: values that are not selected would be lost"},
+        {"compress=threshold:feedback=none", "use feedback=worker or feedback=both"},
+        {"arch=ps compress=topk:feedback=worker", NULL},
+        {"arch=ps compress=randomk:feedback=both", "merged by servers"},
+        {"arch=ps sync=asp compress=randomk:feedback=both", NULL},
         {"compress=fp16:feedback=both", "there is no owner that encodes again"},
         {"compress=fp16:feedback=worker", NULL},
         {"compress=topk:feedback=both", NULL},

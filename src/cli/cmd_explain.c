@@ -39,6 +39,7 @@ typedef struct outcome {
     int tensors, buckets, exact;            /* exact: tensors that a codec leaves so, and ... */
     size_t exact_bytes;                     /* ... their bytes */
     gw_coded_form form;                     /* of coded buckets; AUTO: none is coded */
+    bool served;                            /* they go through servers */
     double variance;                        /* the factor of that form; 0: the codec is biased */
     const char *loses;                      /* for good in that form; NULL: nothing */
     gw_route_use routes[GW_ROUTE_USES_MAX]; /* one for each route that buckets take */
@@ -120,8 +121,10 @@ static void note(const gw_step_engine *step_engine, outcome *o) {
 }
 
 /* The same for all coded buckets. */
-static gw_coded_form form_of(const gw_step_engine *step_engine) {
+static gw_coded_form form_of(const gw_step_engine *step_engine, const gw_step_engine_config *config) {
     gw_coded_form form = GW_FORM_AUTO;
+    if (config->servers && !config->codec.codec->identity)
+        return gw_coded_form_served(&config->codec, config->sync->rule != NULL);
     for (int p = 0; !form && p < gw_step_engine_buckets(step_engine); p++) form = gw_step_engine_form(step_engine, p);
     return form;
 }
@@ -148,7 +151,8 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, const gw_top
     if (flat && !config.flat) status = gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", flat);
     if (!status) status = gw_step_engine_open(&step_engine, &config, error);
     if (!status) note(step_engine, o);
-    if (!status) status = note_form(&config.codec, form_of(step_engine), o, error);
+    if (!status) status = note_form(&config.codec, form_of(step_engine, &config), o, error);
+    o->served = config.servers > 0;
     if (!status && config.factors) note_layers(step_engine, tensors, count, o);
     gw_step_engine_close(step_engine);
     free(config.flat);
@@ -225,9 +229,14 @@ static void print_routes(const outcome *o) {
     }
 }
 
+static const char *served_text(gw_coded_form form) {
+    if (form == GW_FORM_IN_FLIGHT) return "servers merge payloads";
+    return form == GW_FORM_ONE_PASS ? "servers answer with exact values" : "servers encode their answers";
+}
+
 static void print_form(const outcome *o) {
     if (o->form == GW_FORM_AUTO) return;
-    printf("form of coded exchanges: %s", gw_coded_form_name(o->form));
+    printf("form of coded exchanges: %s", o->served ? served_text(o->form) : gw_coded_form_name(o->form));
     if (o->variance > 0) printf("; factor on the variance: %.3g (1: each member encodes once)", o->variance);
     if (o->loses) printf("; lost for good: %s", o->loses);
     puts("");

@@ -122,7 +122,9 @@ struct gw_codec {
     int significand;                 /* bits of an f32's significand that always arrive; 24: all; 0: no guarantee */
     double encode_rate, decode_rate; /* bytes of f32 per second on one core of an AMD EPYC with AVX2, as `gradwire bench
                                         codec` measured them; 0: not measured, predicted as a copy */
-    bool compensates;                /* always keeps a residual, even with feedback=none (dgc, powersgd) */
+    bool compensates;                /* always keeps a residual: has no meaning without one (dgc, powersgd) */
+    bool selects;                    /* sends some values and not the others, which only a residual keeps (topk,
+                                        threshold) */
     bool unbiased;     /* without feedback it rounds or selects at random: errors average out over ranks and steps (what
                           terngrad's clip cuts off aside) */
     uint32_t block;    /* elements; 0: only whole tensors */
@@ -186,7 +188,7 @@ gw_status gw_codec_from_setting(const gw_technique *technique, const double *val
  * untouched. */
 gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *error);
 /* GW_UNSUPPORTED where the codec cannot have the form, or loses gradient for good in it that another form would keep;
- * and where there is a limit, but payloads are reduced in flight. */
+ * without feedback, where the codec needs it; and where there is a limit, but payloads are reduced in flight. */
 gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error);
 /* A parameter of the codec's own; asserts that there is one. */
 double gw_codec_value(const gw_codec_setup *setup, const char *param);
@@ -205,6 +207,10 @@ uint32_t gw_codec_block(const gw_codec_setup *setup); /* elements; 0: only whole
 const char *gw_coded_form_name(gw_coded_form form); /* "one pass" */
 /* The form of an exchange among so many members; halves: a schedule starts its two halves apart. Never AUTO. */
 gw_coded_form gw_coded_form_of(const gw_codec_setup *setup, int members, bool halves);
+/* The same through parameter servers: they merge payloads (in flight), encode what they answer (two passes: sums, or
+ * differences of weights), or answer with exact values (one pass). weights: servers keep weights and answer with them,
+ * not with sums. */
+gw_coded_form gw_coded_form_served(const gw_codec_setup *setup, bool weights);
 /* What is lost for good in that form, as a sentence without its end; NULL: nothing, or only on average nothing. */
 const char *gw_coded_form_loses(const gw_codec_setup *setup, gw_coded_form form);
 /* Of an unbiased setup: by how much the variance of the sum exceeds that of one encoding on each member. One pass: 1.

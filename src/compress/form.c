@@ -6,7 +6,9 @@
  *   - Between two members both send the same: one pass, unless a schedule starts the halves apart.
  *   - An unbiased codec without feedback: one pass up to 4 members. Each further encoding adds its variance.
  *   - Only workers keep residuals (feedback=worker): one pass. Nothing would keep what owners lose.
- *   - Otherwise two passes. */
+ *   - Otherwise two passes.
+ * Through parameter servers a payload has one way, and the rule decides about the answer: merged payloads; exact, where
+ * only workers keep residuals; encoded again. */
 #include "compress/codec.h"
 
 #include <math.h>
@@ -36,6 +38,12 @@ gw_coded_form gw_coded_form_of(const gw_codec_setup *setup, int members, bool ha
     return members <= 2 && !halves ? GW_FORM_ONE_PASS : GW_FORM_TWO_PASS;
 }
 
+gw_coded_form gw_coded_form_served(const gw_codec_setup *setup, bool weights) {
+    if (weights) return setup->feedback == GW_FEEDBACK_BOTH ? GW_FORM_TWO_PASS : GW_FORM_ONE_PASS;
+    if (gw_codec_merges(setup)) return GW_FORM_IN_FLIGHT;
+    return only_workers_keep(setup) ? GW_FORM_ONE_PASS : GW_FORM_TWO_PASS;
+}
+
 const char *gw_coded_form_loses(const gw_codec_setup *setup, gw_coded_form form) {
     bool worker = gw_codec_residual(setup) || setup->codec->identity || is_unbiased(setup);
     bool owner = form != GW_FORM_TWO_PASS || setup->feedback == GW_FEEDBACK_BOTH || is_unbiased(setup);
@@ -56,13 +64,23 @@ static const char *refused_form(const gw_codec_setup *setup) {
         return "form=twopass: its payloads are of whole tensors, which cannot be cut between owners";
     if (only_workers_keep(setup))
         return "form=twopass with feedback=worker: what owners lose when they encode sums again would be lost for "
-               "good: "
-               "use feedback=both, or form=onepass";
+               "good: use feedback=both, or form=onepass";
+    return NULL;
+}
+
+static const char *refused_feedback(const gw_codec_setup *setup) {
+    if (setup->feedback != GW_FEEDBACK_NONE) return NULL;
+    if (setup->codec->compensates)
+        return "feedback=none: it is nothing without the residual that it keeps: leave feedback out";
+    if (setup->codec->selects)
+        return "feedback=none: values that are not selected would be lost for good: use feedback=worker or "
+               "feedback=both";
     return NULL;
 }
 
 gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error) {
     const char *name = setup->codec->technique.name, *why = refused_form(setup);
+    if (!why) why = refused_feedback(setup);
     if (why) return gw_fail(error, GW_UNSUPPORTED, "compress=%s:%s", name, why);
     if (setup->limit == 0 || gw_coded_form_of(setup, 2, false) != GW_FORM_IN_FLIGHT) return GW_OK;
     return gw_fail(error, GW_UNSUPPORTED,

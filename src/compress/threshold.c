@@ -5,7 +5,7 @@
  * of the gradient can hide from it. The estimate is low on purpose: somewhat more than `ratio` of the block reach it.
  * The correction takes the threshold that `ratio` of these reach. Where the estimate let too few or too many through,
  * the whole block is searched instead. So each block sends its largest values, as many as topk, for one pass over the
- * block and the sample. Payload: sparse.h. Needs feedback.
+ * block and the sample. Payload: sparse.h. Needs feedback, and is refused without.
  *
  * NaN and infinities are above any threshold, so they are sent; those that do not fit stay in the residual. */
 #include "compress/sparse.h"
@@ -123,6 +123,7 @@ const gw_codec gw_codec_threshold = {
                   .examples = GW_CHOICES("ratio=0.01")},
     .encode_rate = 2.3e9,
     .decode_rate = 16.4e9,
+    .selects = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .sliced_block = sliced_block,

@@ -3,7 +3,8 @@
  *
  * Each block of 65,536 elements of the tensor sends its largest `ratio` values, at least one, never zeros; of equal
  * values the first. With blocks the selection does not depend on how a tensor is cut, and stays in cache. Payload:
- * sparse.h. Needs feedback. Where the payload has too little room, the values that do not fit stay in the residual.
+ * sparse.h. Needs feedback, and is refused without. Where the payload has too little room, the values that do not fit
+ * stay in the residual.
  *
  * NaN and infinities count as the largest, so they are sent; those that do not fit wait in the residual. */
 #include "compress/sparse.h"
@@ -38,6 +39,7 @@ const gw_codec gw_codec_topk = {
                   .examples = GW_CHOICES("ratio=0.01", "ratio=0.001")},
     .encode_rate = 4.2e9,
     .decode_rate = 14.8e9,
+    .selects = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
     .sliced_block = sliced_block,

@@ -20,10 +20,10 @@ typedef struct share {
 typedef struct service {
     const gw_dispatch_model *model;
     const gw_dispatch_tensors *tensors;
-    bool weights;     /* answers are weights */
-    bool merges;      /* payloads are merged, round by round of the codec */
-    bool differences; /* answers are encoded differences of weights */
-    size_t most;      /* bytes of values in a partition */
+    bool weights;       /* answers are weights */
+    bool merges;        /* payloads are merged, round by round of the codec */
+    bool codes_answers; /* merged payloads, encoded sums or differences of weights; false: values as they are */
+    size_t most;        /* bytes of values in a partition */
     gw_shards shards;
     share *shares; /* of each server */
 } service;
@@ -60,9 +60,10 @@ static gw_status open_shards(service *s, gw_error *error) {
 static gw_status open_service(service *s, const gw_dispatch_model *m, const gw_dispatch_tensors *tensors,
                               gw_error *error) {
     bool rule = gw_sync_of(m->strategy->axes[GW_AXIS_SYNC].technique)->rule != NULL;
+    gw_coded_form form = gw_coded_form_served(&m->coding.setup, rule);
     *s = (service){.model = m, .tensors = tensors, .weights = rule, .most = partition_bytes(m),
-                   .merges = m->encodes && gw_codec_merges(&m->coding.setup) && !rule,
-                   .differences = m->encodes && rule && m->coding.setup.feedback == GW_FEEDBACK_BOTH,
+                   .merges = m->encodes && form == GW_FORM_IN_FLIGHT,
+                   .codes_answers = m->encodes && form != GW_FORM_ONE_PASS,
                    .shares = calloc((size_t)m->servers, sizeof *s->shares)};
     if (!s->shares) return gw_fail(error, GW_MEMORY, "out of memory for %d servers", m->servers);
     return open_shards(s, error);
@@ -102,9 +103,8 @@ static void add_common(const service *s, const gw_tensor_range *range, const gw_
         add_merged(s, t, part, to);
         return;
     }
-    bool answers = s->model->encodes && (!s->weights || s->differences);
     to->push[0] += s->model->encodes ? gw_dispatch_payload(s->model, t, part, false) : dense;
-    to->answer[0] += answers ? gw_dispatch_payload(s->model, t, part, true) : dense;
+    to->answer[0] += s->codes_answers ? gw_dispatch_payload(s->model, t, part, true) : dense;
 }
 
 static void weigh(const service *s, const gw_schedule *schedule, int bucket) {
@@ -128,10 +128,10 @@ static void set_times(const service *s, double bytes, gw_dispatch_partition *p) 
     p->encode = encode / p->rounds;
     if (!s->merges) {
         p->take = decode;
-        p->finish = decode + (s->weights ? update : encode);
+        p->finish = decode + (s->weights ? update : s->codes_answers ? encode : 0);
     }
-    if (!s->weights || s->differences) p->decode = decode;
-    if (s->differences) p->answer = encode + decode;
+    if (s->codes_answers) p->decode = decode;
+    if (s->weights && s->codes_answers) p->answer = encode + decode;
 }
 
 static gw_dispatch_partition take_part(const service *s, int server, size_t bytes) {

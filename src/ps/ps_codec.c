@@ -3,8 +3,10 @@
  * Two forms. Where the codec's payloads can be merged and servers answer with means, the server merges what workers
  * push, in worker order, and answers with that, round by round of the codec. Otherwise it decodes pushes, in worker
  * order, into a sum (coded ranges as in coded_payload.h). What comes back then depends on what an answer is:
- *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze)
+ *   the mean      the sum is encoded again, with a residual of the server's own where feedback=both (DoubleSqueeze);
+ *                 as it is where feedback=worker, because nobody would keep what that encoding loses
  *   weights       as they are; where feedback=both differences of weights are encoded (ps_difference.c)
+ * gw_coded_form_served has the rule.
  *
  * A partition's slot holds its payloads: one in the worker's memory, one for each worker in the server's. */
 #include <assert.h>
@@ -67,8 +69,9 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec = calloc(1, sizeof *c);
     if (!c) return gw_fail(error, GW_MEMORY, "out of memory for a codec");
     c->count = config->count;
-    c->merges = gw_codec_merges(&config->codec) && !ps->weights_here;
-    c->codes_differences = ps->weights_here && config->codec.feedback == GW_FEEDBACK_BOTH;
+    gw_coded_form form = gw_coded_form_served(&config->codec, ps->weights_here);
+    c->merges = form == GW_FORM_IN_FLIGHT;
+    c->codes_answers = form != GW_FORM_ONE_PASS;
     c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
     if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->workers, error);
@@ -80,17 +83,16 @@ gw_status gw_ps_codec_serve(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec;
     gw_status status = GW_OK;
     if (c) c->coding.call.world = (uint32_t)ps->workers;
-    if (!c || ps->own < 0) return GW_OK;
+    if (!c || ps->own < 0 || !c->codes_answers) return GW_OK;
     for (int i = 0; !status && i < ps->shards.first_of[ps->shards.tensors]; i++) {
         const gw_shard *shard = &ps->shards.list[i];
         gw_coded_tensor *t = &c->tensors[shard->tensor];
         if (shard->server != ps->own || t->exact || c->merges || !gw_codec_stateful(&c->coding.second)) continue;
-        if (ps->weights_here && !c->codes_differences) continue;
         size_t before = gw_coding_tensor_bytes(t);
         status = gw_codec_state_make_for(&t->second, &c->coding.second, &t->what, &shard->covers, error);
         c->state_bytes += gw_coding_tensor_bytes(t) - before;
     }
-    if (status || !c->codes_differences) return status;
+    if (status || !ps->weights_here) return status;
     return gw_ps_differences_open(&c->differences, ps->shards.space_bytes[ps->own], error);
 }
 
@@ -129,7 +131,7 @@ static void measure(gw_ps *ps, gw_partition *p) {
         gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
         first += ps->codec->merges ? gw_coding_padded(gw_ps_codec_merged_bytes(ps, part, 0))
                                    : gw_coding_bound(coding, t, &coding->setup, gw_ps_range_of(ps, part));
-        second += gw_coding_bound(coding, t, &coding->second, gw_ps_range_of(ps, part));
+        if (ps->codec->codes_answers) second += gw_coding_bound(coding, t, &coding->second, gw_ps_range_of(ps, part));
         if (ps->codec->merges && !t->exact) p->rounds = gw_codec_rounds(&coding->setup);
     }
     p->second_at = first;
@@ -154,7 +156,7 @@ static bool again(void **memory, size_t bytes) {
 static bool serve_slots(gw_ps *ps, size_t bytes) {
     gw_ps_codec *c = ps->codec;
     size_t members = (size_t)ps->partition_count * (size_t)ps->world,
-           answers = ps->weights_here || c->merges ? 0 : bytes;
+           answers = ps->weights_here || c->merges || !c->codes_answers ? 0 : bytes;
     bool fits = again((void **)&c->answers, answers) &&
                 again((void **)&c->answer_bytes, (size_t)ps->partition_count * sizeof *c->answer_bytes) &&
                 again((void **)&c->pushes, members * sizeof *c->pushes);

@@ -19,9 +19,9 @@ struct gw_ps_codec {
     gw_coding coding;
     gw_coded_tensor *tensors; /* of the step engine */
     int count;
-    bool merges;            /* the first form */
-    bool codes_differences; /* answers with weights are encoded */
-    uint8_t *slots;         /* the worker's */
+    bool merges;        /* the first form */
+    bool codes_answers; /* merged payloads, encoded sums or differences of weights; false: values as they are */
+    uint8_t *slots;     /* the worker's */
     size_t slots_bytes, state_bytes;
     /* The server's. */
     uint8_t *answers;               /* encoded sums, slot by slot */

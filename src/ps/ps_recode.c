@@ -88,7 +88,7 @@ static void divide(float *values, size_t count, int by) {
     for (size_t i = 0; i < count; i++) values[i] *= 1.0f / (float)by;
 }
 
-/* Weights are updated with the mean. Otherwise workers divide the sum that comes back. */
+/* Weights are updated with the mean, and an exact answer is the mean. Workers divide an encoded sum that comes back. */
 gw_status gw_ps_codec_sum(gw_ps *ps, int partition, int joined, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     gw_ps_codec *c = ps->codec;
@@ -99,7 +99,8 @@ gw_status gw_ps_codec_sum(gw_ps *ps, int partition, int joined, gw_error *error)
     memset(sum_of(ps, p), 0, p->bytes);
     for (int w = 0; !status && w < ps->world; w++)
         if (gw_clock_table_in(ps->store.clocks, partition, w)) status = add(ps, partition, w, error);
-    if (ps->weights_here && ps->step_engine->config.options.op == GW_AVG) divide(sum_of(ps, p), p->count, joined);
+    bool means = ps->weights_here || !c->codes_answers;
+    if (means && ps->step_engine->config.options.op == GW_AVG) divide(sum_of(ps, p), p->count, joined);
     return status;
 }
 
@@ -128,5 +129,5 @@ const uint8_t *gw_ps_codec_answer(gw_ps *ps, int partition, int worker, gw_am_me
 }
 
 bool gw_ps_codec_answers(const gw_ps *ps, const gw_partition *p, int worker) {
-    return p->coded && (!ps->weights_here || (ps->codec->codes_differences && worker != ps->rank));
+    return p->coded && ps->codec->codes_answers && (!ps->weights_here || worker != ps->rank);
 }

@@ -139,18 +139,14 @@ static gw_status check_codec(const gw_strategy *s, const gw_reducer_facts *facts
                              const gw_sync *sync, gw_error *error) {
     bool moves_weights = sync->local || (sync->rule && facts->apart);
     const char *name = s->axes[GW_AXIS_COMPRESS].technique->name;
-    if (setup->codec->compensates && setup->feedback == GW_FEEDBACK_NONE)
-        return gw_fail(
-            error, GW_UNSUPPORTED,
-            "compress=%s:feedback=none: %s is nothing without the residual that it keeps: leave feedback out", name,
-            name);
-    bool merged = gw_coded_form_of(setup, 2, false) == GW_FORM_IN_FLIGHT;
-    if (setup->feedback == GW_FEEDBACK_BOTH && merged && !gw_strategy_servers(s))
+    bool served = gw_strategy_servers(s) > 0;
+    gw_coded_form form = served ? gw_coded_form_served(setup, sync->rule != NULL) : gw_coded_form_of(setup, 2, false);
+    if (setup->feedback == GW_FEEDBACK_BOTH && form == GW_FORM_IN_FLIGHT)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s:feedback=both: payloads are reduced in flight, so there is no owner that encodes "
-                       "again and could keep a residual: use feedback=worker",
-                       name);
-    if (setup->form != GW_FORM_AUTO && gw_strategy_servers(s))
+                       "compress=%s:feedback=both: payloads are %s, so there is no owner that encodes again and could "
+                       "keep a residual: use feedback=worker",
+                       name, served ? "merged by servers" : "reduced in flight");
+    if (setup->form != GW_FORM_AUTO && served)
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s:form= with arch=%s: servers add payloads up, or merge them, and there is no other "
                        "way through them: leave form out",
