@@ -221,7 +221,8 @@ static void hash_weights(gw_comm *comm) {
 }
 
 static void residuals_follow_the_rate(void) {
-    static const char *const codecs[] = {"compress=onebit:feedback=both", "compress=topk:ratio=0.01,feedback=both"};
+    static const char *const codecs[] = {"compress=onebit:feedback=both", "compress=topk:ratio=0.01,feedback=both",
+                                         "compress=topk:ratio=0.01,feedback=worker"};
     weights_hash = mmap(NULL, sizeof *weights_hash, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         char beside[128];
