@@ -381,7 +381,7 @@ static void applies_what_was_encoded(int rank) {
     const gw_setting *compress = &strategy.axes[GW_AXIS_COMPRESS];
     CHECK_EQ(GW_OK, gw_codec_from_setting(compress->technique, compress->values, &setup, &error));
     const gw_setting *schedule = &strategy.axes[GW_AXIS_SCHEDULE];
-    if (gw_policy_of(schedule->technique)->settings(schedule->values).slice_bytes) setup = gw_codec_sliced(&setup);
+    if (gw_policy_of(schedule->technique)->slices) setup = gw_codec_sliced(&setup);
     for (int w = 0; w < world; w++)
         for (int t = 0; t < TENSORS; t++) apply_alone(&alone, &setup, w, t);
     double apart = distance(&alone, &ours);
