@@ -77,7 +77,7 @@ add_schedule() { # what backward has produced last goes first
 #include "schedule/schedule_internal.h"
 
 static gw_schedule_settings settings(const double *values) {
-    return (gw_schedule_settings){.fuse_bytes = (size_t)values[0]};
+    return (gw_schedule_settings){.fuse_bytes = values[0] > 0 ? (size_t)values[0] : GW_FUSE_BYTES};
 }
 
 static void cut(gw_schedule *s) { gw_cut_by_bytes(s, s->settings.fuse_bytes, 0); }
@@ -86,7 +86,7 @@ static int next(const gw_schedule *s) { return gw_next_by_priority(s, 0); } /* b
 
 const gw_policy gw_policy_lifo = {
     .technique = {.name = "lifo", .about = "the gradient that was produced last",
-                  .params = GW_PARAMS(GW_PARAM_FUSE(25e6))},
+                  .params = GW_PARAMS(GW_PARAM_FUSE("25 MB"))},
     .reorders = true,
     .settings = settings,
     .cut = cut,

@@ -149,7 +149,7 @@ static void credit_counts_payloads(void) {
 
 static void coded_tensors_are_sliced_like_dense_ones(void) {
     static const char *const codecs[] = {"int8", "qsgd", "onebit", "topk", "dgc", "threshold", "randomk", "fp16"};
-    static const char *const schedules[] = {"p3", "bytescheduler"};
+    static const char *const schedules[] = {"p3:slice=200000", "bytescheduler:slice=512K"};
     static model m;
     make_model(&m);
     for (int s = 0; s < 2; s++) {
