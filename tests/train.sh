@@ -156,8 +156,13 @@ strategies_resume_bit_for_bit() {
     train fewer -n 3 --model lenet --data synthetic:count=1200 --batch 60 --strategy 'compress=topk' --steps 12 \
         --checkpoint coded.few --resume || echo "other workers: exit code $?"
     has fewer.err 'residuals of codecs are spread evenly'
-    train refused -n 2 --model lenet --data synthetic:count=1200 --strategy 'sync=periodic' --clip 1
-    has refused.err 'clipping by the norm of all gradients needs sync=bsp'
+}
+clips_under_every_synchronization() {
+    local strategy
+    for strategy in 'sync=periodic:every=4' 'sync=delayed:warmup=4' 'arch=ps:servers=2 sync=ssp'; do
+        train clipped -n 2 --model mlp "${small[@]}" --strategy "$strategy" --clip 1
+        holds "$strategy, clipped" "$(last clipped test_accuracy) > 0.8"
+    done
 }
 
 unwritable_checkpoint_is_reported_first() {
@@ -249,8 +254,8 @@ killed_worker() { # the job ends long before the deadline of 30 s, names the ran
 for case in same_loss_for_any_number_of_workers same_loss_for_any_number_of_stages a_pipeline_goes_on \
     values_that_are_not_finite_end_it \
     uneven_shares_and_accumulation same_bits_again every_optimiser_learns resume_is_bit_for_bit \
-    strategies_resume_bit_for_bit unwritable_checkpoint_is_reported_first target_stops text_trains what_a_person_sees \
-    asked_wrongly killed_worker; do
+    strategies_resume_bit_for_bit clips_under_every_synchronization unwritable_checkpoint_is_reported_first \
+    target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
     [[ $case == *"$only"* ]] || continue
     began=$(now_ms)
     wrong=$($case 2>&1)

@@ -93,11 +93,11 @@ static gw_status check_finite(gw_step_engine *s, const int *tensors, int count, 
 }
 
 /* True if a bucket now has all of its gradients. */
-static bool begin(gw_step_engine *s, int tensor) {
+static bool leave(gw_step_engine *s, int tensor, double scale) {
     gw_step_engine_tensor *t = &s->tensors[tensor];
     uint64_t step = gw_step_engine_step(s, t->readied - 1);
     t->applying = step;
-    gw_step_engine_trace_ready(s, t, step);
+    t->view.scale = scale;
     if (s->config.sync->leave) s->config.sync->leave(s->config.sync_values, step, &t->view);
     if (!exchanges(s, step)) {
         atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
@@ -108,6 +108,25 @@ static bool begin(gw_step_engine *s, int tensor) {
     if (owed) atomic_fetch_add(&s->owed, owed); /* before hand_over: the driver must not count down first */
     hand_over(s, tensor);
     return owed > 0;
+}
+
+/* The norm is over all tensors, so none of them leaves before the last is ready: then all do, in the order of the
+ * calls. True as above. */
+static bool leave_clipped(gw_step_engine *s, int tensor) {
+    bool complete = false;
+    s->held[s->held_count++] = tensor;
+    if (s->held_count < s->config.count) return false;
+    double scale = gw_step_engine_clip_scale(s, GW_NORM_OWN);
+    for (int i = 0; i < s->held_count; i++) complete |= leave(s, s->held[i], scale);
+    s->held_count = 0;
+    return complete;
+}
+
+static bool begin(gw_step_engine *s, int tensor) {
+    gw_step_engine_tensor *t = &s->tensors[tensor];
+    uint64_t step = gw_step_engine_step(s, t->readied - 1);
+    gw_step_engine_trace_ready(s, t, step);
+    return gw_step_engine_clips(s, step, GW_NORM_OWN) ? leave_clipped(s, tensor) : leave(s, tensor, 1);
 }
 
 gw_status gw_step_engine_ready(gw_step_engine *s, const int *tensors, int count, bool *complete, gw_error *error) {
@@ -227,35 +246,30 @@ static void tensor_over(gw_step_engine *s, gw_step_engine_tensor *t) {
     atomic_fetch_sub(&s->under_way, 1);
 }
 
-static void arrive(gw_step_engine *s, gw_step_engine_tensor *t) {
-    t->applying = gw_step_engine_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+static uint64_t arriving(const gw_step_engine *s, const gw_step_engine_tensor *t) {
+    return gw_step_engine_step(s, atomic_load_explicit(&t->done, memory_order_relaxed));
+}
+
+static void arrive(gw_step_engine *s, gw_step_engine_tensor *t, double scale) {
+    t->applying = arriving(s, t);
+    t->view.scale = scale;
     gw_time begun = gw_step_engine_trace_arrived(s, t);
     s->config.sync->arrive(s->config.sync_values, t->applying, &t->view);
     gw_step_engine_trace_applied(s, t, begun);
     tensor_over(s, t);
 }
 
-static double square_sum(const float *values, size_t count) {
-    double sums[8] = {0};
-    for (size_t i = 0; i < count; i++) sums[i % 8] += (double)values[i] * values[i];
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
 /* The norm is over all tensors, so nothing is applied before the last has arrived. */
 static void arrive_clipped(gw_step_engine *s) {
     if (++s->arrived < s->config.count) return;
-    double squares = 0, limit = s->config.options.clip;
-    for (int i = 0; i < s->config.count; i++)
-        squares += square_sum(s->tensors[i].view.travels, s->tensors[i].what.count);
-    s->scale = squares > limit * limit ? limit / __builtin_sqrt(squares) : 1;
+    double scale = gw_step_engine_clip_scale(s, GW_NORM_MEAN);
     s->arrived = 0;
-    for (int i = 0; i < s->config.count; i++) arrive(s, &s->tensors[i]);
-    s->scale = 1;
+    for (int i = 0; i < s->config.count; i++) arrive(s, &s->tensors[i], scale);
 }
 
 static void tensor_arrived(gw_step_engine *s, gw_step_engine_tensor *t) {
-    if (s->config.options.clip > 0) arrive_clipped(s);
-    else arrive(s, t);
+    if (gw_step_engine_clips(s, arriving(s, t), GW_NORM_MEAN)) arrive_clipped(s);
+    else arrive(s, t, 1);
 }
 
 bool gw_step_engine_take_ready(gw_step_engine *s) {

@@ -1,7 +1,7 @@
 /* step_engine_internal.h - types and functions that these files share: step_engine_open.c (checks, memory),
  * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), transfer_open.c (the
  * route and memory of a bucket), payload_memory.c (what payloads in flight need), dispatch.c (a bucket on its route),
- * hop.c (one hop), step_engine_save.c (saved state) and step_trace.c. */
+ * hop.c (one hop), step_engine_save.c (saved state), step_clip.c, step_finite.c and step_trace.c. */
 #ifndef GW_REDUCER_STEP_ENGINE_INTERNAL_H
 #define GW_REDUCER_STEP_ENGINE_INTERNAL_H
 
@@ -91,8 +91,9 @@ struct gw_step_engine {
     _Atomic uint32_t ring_tail; /* the driver writes */
     _Atomic int under_way;      /* tensors handed over and not yet done */
     _Atomic int owed;           /* buckets that have all of their gradients and are not over: the driver has work */
-    int arrived;                /* clipping: tensors of this step that wait for the norm; the driver's */
-    double scale;               /* of the gradients being applied */
+    int *held;                  /* (C) clipping by the own norm: ready tensors of this step that wait, in order */
+    int held_count;             /* (C) */
+    int arrived;                /* clipping by the norm of the mean: tensors of this step that wait; the driver's */
     gw_error error;             /* the first; written once by the driver before failed */
     _Atomic bool failed;
     uint32_t generation; /* of the job, that its team belongs to */
@@ -126,6 +127,11 @@ gw_status gw_step_engine_state_move(gw_step_engine *step_engine, const void *mem
  * options say, if one is not finite. */
 gw_status gw_step_engine_check_finite(gw_step_engine *step_engine, int tensor, const void *values, size_t count,
                                       gw_error *error);
+
+/* step_clip.c. Whether the gradients of a step are clipped by this norm; the factor for all of them, once all are
+ * there. */
+bool gw_step_engine_clips(const gw_step_engine *step_engine, uint64_t step, gw_sync_norm norm);
+double gw_step_engine_clip_scale(const gw_step_engine *step_engine, gw_sync_norm norm);
 
 /* step_engine.c. After a cut: no gradient of any bucket is ready. */
 void gw_step_engine_await_all(gw_step_engine *step_engine);

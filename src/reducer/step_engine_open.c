@@ -151,7 +151,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool tempora
     gw_step_engine_tensor *t = ctx;
     const gw_step_engine *s = t->step_engine;
     gw_reducer_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
-                             .gradient = gradient, .scale = s->scale, .temporary = temporary,
+                             .gradient = gradient, .scale = t->view.scale, .temporary = temporary,
                              .step = t->applying};
     s->config.options.update(s->config.options.ctx, &update);
 }
@@ -176,7 +176,8 @@ static gw_status make_tensors(gw_step_engine *s, gw_error *error) {
     for (int i = 0; i < c->count; i++) total += c->tensors[i].count;
     s->tensors = calloc((size_t)c->count + 1, sizeof *s->tensors);
     s->kept = calloc(arrays * total + 1, sizeof *s->kept);
-    if (!s->tensors || !s->kept) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", c->count);
+    s->held = calloc((size_t)c->count + 1, sizeof *s->held);
+    if (!s->tensors || !s->kept || !s->held) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", c->count);
     s->memory += arrays * total * sizeof *s->kept;
     s->flat_bytes = lay_out_flat(c, s->tensors);
     float *kept = s->kept;
@@ -275,7 +276,6 @@ gw_status gw_step_engine_open(gw_step_engine **out, const gw_step_engine_config 
     if (!s) return gw_fail(error, GW_MEMORY, "out of memory for a reducer");
     s->config = *config;
     s->generation = gw_control_generation(gw_core_control(config->core));
-    s->scale = 1;
     status = make_tensors(s, error);
     if (!status) status = gw_step_engine_build(s, error);
     s->config.members = NULL;
@@ -294,6 +294,7 @@ void gw_step_engine_close(gw_step_engine *s) {
         free((int *)(uintptr_t)s->tensors[i].what.after);
     }
     free(s->kept_codec);
+    free(s->held);
     free(s->kept);
     free(s->tensors);
     free(s);

@@ -57,8 +57,8 @@ static void reset(gw_step_engine *s) {
         if (s->config.sync->travels_apart) t->view.travels = (float *)((uint8_t *)s->config.flat + t->offset);
     }
     s->steps = 0;
+    s->held_count = 0;
     s->arrived = 0;
-    s->scale = 1;
     atomic_store(&s->leaving, false);
     atomic_store(&s->ring_head, 0);
     atomic_store(&s->ring_tail, 0);

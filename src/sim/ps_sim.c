@@ -233,7 +233,8 @@ gw_status gw_ps_sim_commit(process *p, const gw_ps_member *who, gw_error *error)
     bool sums = sync->rule || sync->synchronous;
     gw_step_engine_config config = {.core = p->base.core, .team = p->team, .first_id = TEAM + 1, .tensors = tensors,
                                 .count = j->spec->tensors, .serves_only = !gw_ps_sim_works(p), .members = who,
-                                .options = {.op = sums ? GW_SUM : GW_AVG, .seed = j->spec->seed, .update = update}};
+                                .options = {.op = sums ? GW_SUM : GW_AVG, .seed = j->spec->seed, .update = update,
+                                            .clip = gw_ps_sim_clip(j, p->member)}};
     for (int t = 0; t < j->spec->tensors; t++) {
         snprintf(names[t], sizeof names[t], "tensor%d", t);
         tensors[t] = (gw_reducer_tensor){.name = names[t], .count = j->spec->count[t], .dtype = GW_F32,

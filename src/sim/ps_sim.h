@@ -2,10 +2,11 @@
  * the production step engine over a simulated network. When one dies, the cores notify the others, all connect again
  * over new links, and the servers' state is transferred, as reducer/server_setup.c does it between real processes.
  *
- * Gradients are chosen so that every weight counts the applied pushes of one worker. During the run every answer is
- * checked: it contains each of the worker's own pushes once; under ssp no present worker is behind by more than
- * `staleness`; rounds (bsp) contain all present workers. At the end no answered push is missing, every counted push was
- * made, no process has waited until the deadline, and no operation is left. */
+ * Gradients are chosen so that every weight counts the applied pushes of one worker; where workers clip their own, they
+ * are twice as long as the limit. During the run every answer is checked: it contains each of the worker's own pushes
+ * once; under ssp no present worker is behind by more than `staleness`; rounds (bsp) contain all present workers. At
+ * the end no answered push is missing, every counted push was made, no process has waited until the deadline, and no
+ * operation is left. */
 #ifndef GW_SIM_PS_SIM_H
 #define GW_SIM_PS_SIM_H
 
@@ -28,6 +29,7 @@ typedef struct gw_ps_sim {
     double bytes_per_second;
     int losses; /* maximum number of processes that are killed, one after the other */
     bool back;  /* a killed process is restarted; otherwise the others go on without it */
+    bool clips; /* by the norm of all gradients */
     bool meets; /* workers pass a barrier after their last step, before they leave */
     gw_strategy strategy;
 } gw_ps_sim;

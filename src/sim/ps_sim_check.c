@@ -5,14 +5,30 @@
 
 #include "sim/ps_sim_internal.h"
 
+#define NEVER_REACHED 1e30 /* a limit of norms: gradients wait for each other, and keep their values */
+
 typedef gw_ps_sim_job job;
 typedef gw_ps_sim_process process;
 
 static int counted_by(const job *j, size_t element) { return (int)(element % (size_t)j->spec->workers); }
 
+/* The norm of a sum over workers changes with each loss, so it is not limited. */
+static bool clips_own(const job *j) { return j->spec->clips && j->counts && gw_ps_sim_keeps(j); }
+
+/* Clipping halves it, without rounding: the roots of n and 4n differ by a factor of 2. */
+static float own_length(const job *j) { return clips_own(j) ? 2 : 1; }
+
 float gw_ps_sim_gradient(const job *j, int member, size_t element) {
     if (!j->counts) return (float)((element * 7 + (size_t)member) % 11) - 5;
-    return counted_by(j, element) == member ? -1 : 0;
+    return counted_by(j, element) == member ? -own_length(j) : 0;
+}
+
+double gw_ps_sim_clip(const job *j, int member) {
+    size_t elements = 0;
+    if (!j->spec->clips) return 0;
+    if (!clips_own(j)) return NEVER_REACHED;
+    for (size_t i = 0; i < j->total; i++) elements += counted_by(j, i) == member;
+    return sqrt((double)elements);
 }
 
 static bool is_synchronous(const job *j) {

@@ -90,6 +90,7 @@ void gw_ps_sim_kill_one(gw_ps_sim_job *job);
 
 /* ps_sim_check.c */
 float gw_ps_sim_gradient(const gw_ps_sim_job *job, int member, size_t element);
+double gw_ps_sim_clip(const gw_ps_sim_job *job, int member);       /* as in gw_reducer_options */
 void gw_ps_sim_check_pull(gw_ps_sim_process *process, int tensor); /* its weights have just arrived */
 void gw_ps_sim_check_end(gw_ps_sim_job *job);
 /* Called after regrouping, when servers have their state: checks the processes that have died since the last time, and

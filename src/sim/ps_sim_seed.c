@@ -41,7 +41,7 @@ static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const cha
              gw_draw_setting(rng, sync, synced),
              gw_draw_setting(rng, gw_draw_technique(rng, GW_AXIS_SCHEDULE), schedule),
              gw_draw_setting(rng, codec, coded));
-    gw_reducer_facts facts = {.world = s->workers, .updates = true, .apart = s->apart > 0};
+    gw_reducer_facts facts = {.world = s->workers, .updates = true, .clips = s->clips, .apart = s->apart > 0};
     gw_status status = gw_strategy_parse(line, &s->strategy, error);
     if (!status) status = gw_strategy_check_step(&s->strategy, &facts, error);
     const gw_setting *order = &s->strategy.axes[GW_AXIS_SCHEDULE];
@@ -61,6 +61,7 @@ gw_status gw_ps_sim_make(gw_ps_sim *s, uint64_t seed, const char *name, gw_error
     *s = (gw_ps_sim){.seed = seed, .workers = 2 + pick(&rng, 4), .steps = 4 + pick(&rng, 6), .meets = pick(&rng, 3)};
     random_model(s, &rng);
     random_speeds(s, &rng);
+    s->clips = seed % 2;
     int servers = 1 + pick(&rng, s->workers < 3 ? s->workers : 3);
     s->apart = pick(&rng, 3) ? 0 : servers;
     bool copies = bears_losses && pick(&rng, 2) && (servers > 1 || !s->apart);

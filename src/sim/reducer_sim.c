@@ -72,15 +72,21 @@ bool gw_reducer_sim_averages_weights(const training_sim *s) {
     return gw_sync_of(s->training->strategy.axes[GW_AXIS_SYNC].technique)->local;
 }
 
+/* Servers update parts of tensors, by the gradient of one worker or of some: ranks hold what they got last. */
+static bool pulls_weights(const training_sim *s) {
+    return gw_sync_of(s->training->strategy.axes[GW_AXIS_SYNC].technique)->rule != NULL;
+}
+
 static void update(void *ctx, const gw_reducer_update *u) {
     training_rank *self = ctx;
     float *weights = u->weights;
     const float *gradient = u->gradient;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= GW_REDUCER_SIM_RATE * gradient[i];
+    float rate = GW_REDUCER_SIM_RATE * (float)u->scale;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= rate * gradient[i];
     if (self->failed)
         broken(self->sim, "rank %d updates layer %d by step %d after the failure", self->base.rank, u->tensor,
                (int)u->step);
-    if (u->temporary) return;
+    if (u->temporary || pulls_weights(self->sim)) return;
     self->applied[u->tensor][u->step]++;
     if (!gw_reducer_sim_averages_weights(self->sim)) check_result(self, u->tensor, (int)u->step, gradient);
 }
@@ -123,8 +129,8 @@ static void check_end(training_rank *self) {
         broken(s, "rank %d: something is in flight after the flush", self->base.rank);
     if (t->kept) t->kept(t->ctx, self->base.rank, self->step_engine);
     for (int i = 0; i < t->layers; i++) {
-        if (t->updates) check_weights(self, i);
-        else check_result(self, i, self->end - 1, self->gradients + self->at[i]);
+        if (t->updates && !pulls_weights(s)) check_weights(self, i);
+        if (!t->updates) check_result(self, i, self->end - 1, self->gradients + self->at[i]);
         if (t->ended) t->ended(t->ctx, self->base.rank, i, self->weights + self->at[i], t->layer[i].count);
     }
 }
@@ -330,7 +336,7 @@ static gw_status open_step_engine(training_rank *self, gw_error *error) {
                                     .tensors = tensors,
                                     .count = t->layers,
                                     .payload_bytes_max = t->payload_bytes_max,
-                                    .options = {.op = GW_AVG, .seed = t->seed, .ctx = self}};
+                                    .options = {.op = GW_AVG, .seed = t->seed, .clip = t->clip, .ctx = self}};
     for (int i = 0; i < t->layers; i++) {
         snprintf(names[i], sizeof names[i], "layer%d", i);
         tensors[i] = (gw_reducer_tensor){.name = names[i], .count = t->layer[i].count, .dtype = GW_F32,

@@ -40,6 +40,7 @@ typedef struct gw_reducer_sim {
     double unevenness; /* each timer is longer by a random factor, at most 1 + unevenness */
     bool scattered;    /* gradients are not contiguous in memory */
     bool updates;      /* the reducer runs the optimiser */
+    double clip;       /* as in gw_reducer_options; the checks of values need a limit that is never reached, or 0 */
     gw_strategy strategy;
     size_t payload_bytes_max; /* as in gw_step_engine_config */
     int absence;              /* of 8 gradients, so many are absent on a rank */

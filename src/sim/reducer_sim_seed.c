@@ -9,7 +9,8 @@
 #include "strategy/combine.h"
 #include "sync/sync.h"
 
-#define DRAWS_MAX 1000 /* limit of strategies drawn until one is possible */
+#define NEVER_REACHED 1e30 /* a limit of norms: gradients wait for each other, and keep their values */
+#define DRAWS_MAX 1000     /* limit of strategies drawn until one is possible */
 
 static int pick(gw_rng *rng, int bound) { return (int)gw_rng_below(rng, (uint64_t)bound); }
 
@@ -61,7 +62,7 @@ static gw_status draw_strategy(gw_reducer_sim *t, const gw_technique *policy, gw
     return gw_fail(error, GW_UNSUPPORTED, "arch=%s is not simulated here", arch->name);
 }
 
-/* The calls of its ranks: who lacks gradients, micro-steps, a second reducer. */
+/* The calls of its ranks: who lacks gradients, micro-steps, a second reducer, clipping. */
 static gw_status draw_calls(gw_reducer_sim *t, const gw_technique *policy, gw_rng *rng, gw_error *error) {
     char line[2 * GW_TECHNIQUE_TEXT_BYTES], schedule[GW_TECHNIQUE_TEXT_BYTES];
     t->absence = pick(rng, 2) ? pick(rng, 5) : 0;
@@ -69,6 +70,7 @@ static gw_status draw_calls(gw_reducer_sim *t, const gw_technique *policy, gw_rn
     t->two = pick(rng, 2);
     t->payload_bytes_max = pick(rng, 2) ? gw_rng_below(rng, 100000) : 0;
     snprintf(line, sizeof line, "transport=sim schedule=%s", gw_draw_setting(rng, policy, schedule));
+    t->clip = pick(rng, 2) && t->updates ? NEVER_REACHED : 0;
     return gw_strategy_parse(line, &t->second_strategy, error);
 }
 

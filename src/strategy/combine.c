@@ -127,10 +127,10 @@ static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts,
                        "sync=%s works on weights: the step has to be given them and an update function", name);
     if (sync->needs_update && !sync->rule && facts->sums)
         return gw_fail(error, GW_UNSUPPORTED, "sync=%s averages over the ranks: GW_SUM has no meaning with it", name);
-    if (facts->clips && (!sync->synchronous || !facts->updates))
+    if (facts->clips && !facts->updates)
         return gw_fail(error, GW_UNSUPPORTED,
-                       "clipping by the norm of all gradients needs sync=bsp and an update function (it is sync=%s)",
-                       name);
+                       "clipping by the norm of all gradients needs an update function: without one, clip the results "
+                       "after gw_reducer_wait");
     return GW_OK;
 }
 

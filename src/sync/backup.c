@@ -17,5 +17,7 @@ const gw_sync gw_sync_backup = {
                   .examples = GW_CHOICES("n=1", "n=2", "n=3")},
     .rule = rule,
     .needs_update = true,
+    .norms = gw_sync_norms_pulled,
+    .leave = gw_sync_leave_pulled,
     .arrive = gw_sync_arrive_pulled,
 };

@@ -17,6 +17,11 @@ enum { SGD, WITH_MOMENTUM, DCASGD };
 
 static bool delays(const double *values, uint64_t step) { return (double)step >= values[WARMUP]; }
 
+/* The shared weights get the mean as in the warm-up; the local update has no mean, only this rank's gradient. */
+static unsigned norms(const double *values, uint64_t step) {
+    return delays(values, step) ? GW_NORM_OWN | GW_NORM_MEAN : GW_NORM_MEAN;
+}
+
 static bool keeps_momentum(const double *values) { return (int)values[LOCAL] == WITH_MOMENTUM; }
 
 static bool differs(double value, double preset) { return value < preset || value > preset; }
@@ -31,7 +36,9 @@ static const char *refuses(const double *values) {
 /* Turns the gradient, of which a copy travels, into the direction of the local update. */
 static void turn(const double *values, gw_sync_tensor *t) {
     float rate = (float)values[RATE], lambda = (float)values[LAMBDA], mu = (float)values[MOMENTUM];
-    float *g = t->gradient;
+    float *g = t->gradient, clip = (float)t->scale;
+    for (size_t i = 0; clip < 1 && i < t->count; i++) g[i] *= clip;
+    t->scale = 1; /* the gradient has it now, since dcasgd uses its square */
     for (size_t i = 0; (int)values[LOCAL] == DCASGD && i < t->count; i++)
         g[i] += lambda * g[i] * g[i] * (t->anchor[i] - t->weights[i]);
     for (size_t i = 0; keeps_momentum(values) && i < t->count; i++) g[i] = t->momentum[i] = mu * t->momentum[i] + g[i];
@@ -98,6 +105,7 @@ const gw_sync gw_sync_delayed = {
     .refuses = refuses,
     .travels_apart = true,
     .runs_ahead = delays,
+    .norms = norms,
     .leave = leave,
     .arrive = arrive,
     .settle = settle,

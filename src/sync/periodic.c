@@ -15,6 +15,8 @@ static bool exchanges(const double *values, uint64_t step) {
     return (step - (uint64_t)values[FROM] + 1) % (uint64_t)values[EVERY] == 0;
 }
 
+static unsigned norms(const double *values, uint64_t step) { return local(values, step) ? GW_NORM_OWN : GW_NORM_MEAN; }
+
 static bool keeps_momentum(const double *values) { return values[OUTER] > 0; }
 
 #define MOMENTUM_PRESET 0.9
@@ -87,6 +89,7 @@ const gw_sync gw_sync_periodic = {
     .keeps_momentum = keeps_momentum,
     .refuses = refuses,
     .exchanges = exchanges,
+    .norms = norms,
     .leave = leave,
     .arrive = arrive,
 };

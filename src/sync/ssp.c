@@ -19,5 +19,7 @@ const gw_sync gw_sync_ssp = {
                   .examples = GW_CHOICES("staleness=0", "staleness=1", "staleness=3")},
     .rule = rule,
     .needs_update = true,
+    .norms = gw_sync_norms_pulled,
+    .leave = gw_sync_leave_pulled,
     .arrive = gw_sync_arrive_pulled,
 };

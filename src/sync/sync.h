@@ -25,9 +25,16 @@ typedef struct gw_sync_tensor {
     float *anchor;   /* the weights that all ranks had in common last; NULL unless keeps_anchor */
     float *momentum; /* of the outer or local optimiser; zero at first; NULL unless keeps_momentum */
     bool anchored;   /* anchor has been filled */
+    double scale;    /* of the gradient that leave or arrive uses: clipping. Set before each of them; 1: not clipped */
     gw_sync_apply_fn *apply;
     void *ctx;
 } gw_sync_tensor;
+
+/* Whose norm is limited where gradients are clipped (gw_reducer_options.clip). */
+typedef enum gw_sync_norm {
+    GW_NORM_OWN = 1, /* that of this rank's gradients, before they leave */
+    GW_NORM_MEAN = 2 /* that of the combined gradients, after all have arrived */
+} gw_sync_norm;
 
 /* When a server answers a push. */
 typedef struct gw_sync_rule {
@@ -51,6 +58,8 @@ typedef struct gw_sync {
     const char *(*refuses)(const double *values); /* why these values have no meaning; NULL: they have, all of them */
     bool (*exchanges)(const double *values, uint64_t step);  /* NULL: in every step */
     bool (*runs_ahead)(const double *values, uint64_t step); /* the next forward pass does not wait. NULL: never */
+    /* What is clipped in a step: a set of gw_sync_norm. NULL: GW_NORM_MEAN in every step. */
+    unsigned (*norms)(const double *values, uint64_t step);
     void (*leave)(const double *values, uint64_t step, gw_sync_tensor *tensor); /* NULL: nothing to do */
     void (*arrive)(const double *values, uint64_t step, gw_sync_tensor *tensor);
     void (*settle)(gw_sync_tensor *tensor); /* NULL: nothing to do */
@@ -59,7 +68,10 @@ typedef struct gw_sync {
 #define GW_SYNC_DECLARE(name) extern const gw_sync gw_sync_##name;
 GW_SYNCS(GW_SYNC_DECLARE)
 
-/* The `arrive` of a synchronization whose weights come from servers: nothing to do, the weights are in place. */
+/* Of a synchronization whose weights come from servers. No server has all of a gradient, and each part of it is used at
+ * another moment: so workers clip their own. When weights arrive there is nothing to do: they are in place. */
+unsigned gw_sync_norms_pulled(const double *values, uint64_t step);
+void gw_sync_leave_pulled(const double *values, uint64_t step, gw_sync_tensor *tensor);
 void gw_sync_arrive_pulled(const double *values, uint64_t step, gw_sync_tensor *tensor);
 
 /* In the order of the table, NULL at the end. A synchronization begins with its technique. */

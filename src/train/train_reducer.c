@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clip.h"
 #include "nn/parameter_graph.h"
 #include "nn/vectors.h"
 #include "train/trainer.h"
@@ -184,9 +185,8 @@ gw_status gw_trainer_submit_rest(gw_trainer *t, gw_error *error) {
 static gw_status clip_and_update(gw_trainer *t, gw_error *error) {
     double squares = gw_vectors_get()->sum_squares(t->gradients, t->model->count);
     gw_status status = gw_pipeline_sum(t, &squares, error);
-    double limit = t->settings.clip;
     gw_update now = {.step = t->updates + 1, .rate = gw_learning_rate_at(&t->rate, t->updates),
-                     .scale = squares > limit * limit ? limit / __builtin_sqrt(squares) : 1};
+                     .scale = gw_clip_factor(squares, t->settings.clip)};
     if (status == GW_OK && !t->timing)
         gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, 0, t->model->parameters, &now);
     return status;
