@@ -7,6 +7,7 @@
 #include "base/clip.h"
 #include "sim/ps_sim.h"
 #include "sim/reducer_sim.h"
+#include "small_job.h"
 #include "strategy/combine.h"
 
 enum { WORLD = 4, LAYERS = 3, STEPS = 8, STEPS_PUSHED = 4, TOTAL = 20000 + 40 + 1500 };
@@ -234,6 +235,62 @@ static void workers_are_lost(void) {
     CHECK(killed > 10);
 }
 
+/* In processes: ssp without staleness has the bits of bsp, clipped too. */
+
+static int port;
+
+static void descend(void *ctx, const gw_reducer_update *u) {
+    float *weights = u->weights;
+    const float *gradient = u->gradient;
+    (void)ctx;
+    for (size_t i = 0; i < u->count; i++) weights[i] -= GW_REDUCER_SIM_RATE * (float)u->scale * gradient[i];
+}
+
+static void take_steps(gw_comm *comm, const char *line, float *weights) {
+    static const char *const names[LAYERS] = {"first", "second", "third"};
+    static float gradients[TOTAL];
+    gw_reducer_tensor tensors[LAYERS];
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    options.strategy = line;
+    options.update = descend;
+    options.clip = LIMIT;
+    for (int l = 0; l < LAYERS; l++)
+        tensors[l] = (gw_reducer_tensor){.name = names[l], .count = counts[l], .dtype = GW_F32,
+                                         .gradient = gradients + begins[l], .weights = weights + begins[l]};
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, tensors, LAYERS, &options));
+    if (!reducer) printf("    %s: %s\n", line, gw_last_error(NULL)), exit(1);
+    for (int step = 0; step < STEPS; step++) {
+        for (int l = 0; l < LAYERS; l++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, l));
+        for (int l = LAYERS - 1; l >= 0; l--) {
+            gradient_of(gw_rank(comm), l, step, weights + begins[l], counts[l], gradients + begins[l]);
+            CHECK_EQ(GW_OK, gw_reducer_ready(reducer, l));
+        }
+        CHECK_EQ(GW_OK, gw_reducer_end(reducer));
+    }
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
+    gw_reducer_close(reducer);
+}
+
+static void equals_bsp(int rank) {
+    static float bsp[TOTAL], ssp[TOTAL];
+    gw_comm *comm = NULL;
+    gw_options options = job_options(rank, WORLD, port, NULL);
+    CHECK_EQ(GW_OK, gw_init(&comm, &options));
+    if (!comm) exit(1);
+    take_steps(comm, "arch=direct sync=bsp", bsp);
+    take_steps(comm, "arch=ps:servers=2 sync=ssp:staleness=0", ssp);
+    CHECK(memcmp(bsp, ssp, sizeof bsp) == 0);
+    gw_finalize(comm);
+}
+
+static void ssp_without_staleness_is_bsp(void) {
+    now = &syncs[0];
+    absence = 0;
+    port = free_port();
+    job_fork(WORLD, equals_bsp);
+}
+
 static void norms_that_are_not_finite(void) {
     CHECK(gw_clip_factor(16, 2) == 0.5);
     CHECK(gw_clip_factor(4, 2) == 1 && gw_clip_factor(0, 2) == 1);
@@ -249,4 +306,5 @@ static void needs_an_update(void) {
     CHECK(strstr(error.text, "clip the results after gw_reducer_wait") != NULL);
 }
 
-TEST_MAIN(CASE(every_synchronization), CASE(workers_are_lost), CASE(norms_that_are_not_finite), CASE(needs_an_update))
+TEST_MAIN(CASE(every_synchronization), CASE(workers_are_lost), CASE(ssp_without_staleness_is_bsp),
+          CASE(norms_that_are_not_finite), CASE(needs_an_update))

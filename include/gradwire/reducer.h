@@ -85,7 +85,7 @@ typedef struct gw_reducer_options {
     const char *strategy;         /* overrides axes of the communicator's strategy; NULL: none */
     gw_redop op;                  /* GW_AVG or GW_SUM */
     double clip;                  /* largest norm of all gradients together; 0: no limit. Needs update. Under sync=bsp,
-                                     and for the weights that ranks share under delayed, it is the norm
+                                     ssp:staleness=0, and for the weights that ranks share under delayed, it is the norm
                                      of the mean: no tensor is updated before all have arrived. Under asp, ssp, backup,
                                      and in local steps of periodic and delayed, it is that of this rank's gradients:
                                      none is used or sent before all are ready. A norm that is not finite is not

@@ -104,6 +104,7 @@ static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_redu
                                   .sums = options->op == GW_SUM,
                            .clips = options->clip > 0, .apart = comm->context->job_env.servers > 0};
     gw_status status = resolve(reducer, comm, options->strategy, error);
+    if (!status && reducer->facts.clips) gw_strategy_apply_clip(&reducer->strategy);
     if (!status) status = gw_strategy_check_step(&reducer->strategy, &reducer->facts, error);
     if (!status) status = check_apart(comm, options, error);
     if (!status) status = find_snapshots(reducer, error);

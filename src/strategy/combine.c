@@ -55,6 +55,13 @@ gw_status gw_strategy_apply_servers(gw_strategy *s, int processes, gw_error *err
     return GW_OK;
 }
 
+void gw_strategy_apply_clip(gw_strategy *s) {
+    const gw_setting *setting = &s->axes[GW_AXIS_SYNC];
+    const gw_sync *sync = gw_sync_of(setting->technique);
+    gw_sync_rule rule = sync->rule ? sync->rule(setting->values) : (gw_sync_rule){.spare = 1};
+    if (rule.staleness == 0 && rule.spare == 0) set(s, GW_AXIS_SYNC, &gw_sync_bsp.technique);
+}
+
 /* Checks a strategy whose servers run in their own processes. */
 static gw_status check_apart(const gw_strategy *s, gw_error *error) {
     if (gw_strategy_integer(s, GW_AXIS_ARCH, "replicas") && gw_strategy_servers(s) < 2)

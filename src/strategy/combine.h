@@ -27,6 +27,9 @@ int gw_strategy_servers(const gw_strategy *strategy);
 /* Adapts a strategy to a job with that many server processes. 0: changes nothing. Otherwise arch=auto and arch=ps
  * become arch=ps with as many servers, and any other architecture is refused. */
 gw_status gw_strategy_apply_servers(gw_strategy *strategy, int processes, gw_error *error);
+/* Adapts a strategy to clipping: ssp without staleness becomes bsp. Both make the same steps, but servers that hold the
+ * weights have no norm of the mean, which bsp clips. */
+void gw_strategy_apply_clip(gw_strategy *strategy);
 
 /* Builds a strategy from two techniques of different axes, such that training steps can use it. The other axes are at
  * their default, except that arch is the one that the synchronization needs. GW_UNSUPPORTED with the reason if there is
