@@ -193,7 +193,7 @@ static gw_status make_tensors(gw_step_engine *s, gw_error *error) {
         t->view.travels = t->view.gradient;
         atomic_store(&t->reached, c->options.first_step);
         if (c->serves_only) continue;
-        if (c->sync->travels_apart) t->view.travels = (float *)((uint8_t *)c->flat + t->offset);
+        if (c->sync->travels_apart && c->flat) t->view.travels = (float *)((uint8_t *)c->flat + t->offset);
         if (c->sync->keeps_anchor) t->view.anchor = kept, kept += t->what.count;
         if (keeps_momentum(c)) t->view.momentum = kept, kept += t->what.count;
     }

@@ -54,7 +54,8 @@ static void reset(gw_step_engine *s) {
         t->readied = 0;
         t->left = 0;
         atomic_store(&t->done, 0);
-        if (s->config.sync->travels_apart) t->view.travels = (float *)((uint8_t *)s->config.flat + t->offset);
+        if (s->config.sync->travels_apart && s->config.flat)
+            t->view.travels = (float *)((uint8_t *)s->config.flat + t->offset);
     }
     s->steps = 0;
     s->held_count = 0;
