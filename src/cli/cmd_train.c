@@ -100,12 +100,12 @@ static int check_elastic(const gw_train_request *r) {
                               "--elastic and --restarts: steps with arch=%s over servers cannot go "
                               "on over other ranks; use arch=ps, or no servers",
                               gw_strategy_name(&strategy, GW_AXIS_ARCH));
-    if (r->restarts && !sync->rule)
+    if (r->restarts && !gw_sync_takes_back(sync, strategy.axes[GW_AXIS_SYNC].values))
         return gw_usage_error(&gw_command_train,
-                              "--restarts with sync=%s: workers have the weights, and one that was "
-                              "started again cannot come back; use --elastic, sync=asp or ssp, or "
-                              "no servers",
-                              sync->technique.name);
+                              "--restarts with sync=%s: %s, and one that was started again cannot come back; use "
+                              "--elastic, sync=asp or ssp (with a staleness above 0), or no servers",
+                              sync->technique.name,
+                              sync->rule ? "every step waits for all workers" : "workers have the weights");
     if (gw_strategy_keeps_codec_state(&strategy))
         return gw_usage_error(&gw_command_train,
                               "--elastic and --restarts with compress=%s: a push cannot be encoded "

@@ -179,17 +179,20 @@ static gw_status admit_restarted(gw_reducer *reducer, gw_comm *comm, gw_ps *ps, 
 }
 
 /* Without weights on servers, a restarted worker cannot get the others' weights; and if a server is lost, some workers
- * may have received an answer that others have not. */
-static gw_status check_losses(const gw_ps *ps, const gw_sync *sync, gw_error *error) {
+ * may have received an answer that others have not. Where a server waits for all workers, one that joins while some of
+ * its partitions are a round ahead of others would never be in step. */
+static gw_status check_losses(const gw_ps *ps, const gw_setting *setting, gw_error *error) {
     const gw_placement *p = gw_ps_placement(ps);
-    if (p->all_fresh || gw_ps_has_weights(ps)) return GW_OK;
+    const gw_sync *sync = gw_sync_of(setting->technique);
+    if (p->all_fresh || gw_sync_takes_back(sync, setting->values)) return GW_OK;
     for (int r = 0; r < p->world; r++)
         if (p->members[r].fresh && !p->members[r].serves_only)
             return gw_fail(error, GW_UNSUPPORTED,
-                           "under sync=%s workers have the weights, and one that was started again cannot come back "
-                           "among the others: use --elastic without --restarts, or sync=asp or ssp",
-                           sync->technique.name);
-    for (int s = 0; s < p->servers; s++)
+                           "under sync=%s %s, and one that was started again cannot come back among the others: use "
+                           "--elastic without --restarts, or sync=asp or ssp (with a staleness above 0)",
+                           sync->technique.name,
+                           sync->rule ? "every step waits for all workers" : "workers have the weights");
+    for (int s = 0; s < p->servers && !gw_ps_has_weights(ps); s++)
         if (p->source[s] < 0)
             return gw_fail(error, GW_PEER_LOST,
                            "server %d is lost, and under sync=%s nobody knows which of its answers came: replicas=1 "
@@ -204,7 +207,7 @@ gw_status gw_reducer_transfer_state(gw_reducer *reducer, gw_error *error) {
     const gw_placement *p = gw_ps_placement(ps);
     bool copies = false;
     for (int s = 0; s < p->servers; s++) copies |= p->replica_of[s] >= 0;
-    gw_status status = check_losses(ps, gw_sync_of(reducer->strategy.axes[GW_AXIS_SYNC].technique), error);
+    gw_status status = check_losses(ps, &reducer->strategy.axes[GW_AXIS_SYNC], error);
     if (status) return status;
     if (p->all_fresh && !copies && !gw_ps_gives_weights(ps)) return gw_ps_transfer_done(ps, error);
     gw_comm *comm = NULL; /* not the reducer's: active messages arrive on that one */

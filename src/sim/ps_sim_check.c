@@ -31,8 +31,11 @@ double gw_ps_sim_clip(const job *j, int member) {
     return sqrt((double)elements);
 }
 
+/* Every step waits for all. */
 static bool is_synchronous(const job *j) {
-    return gw_sync_of(j->spec->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
+    const gw_setting *setting = &j->spec->strategy.axes[GW_AXIS_SYNC];
+    const gw_sync *sync = gw_sync_of(setting->technique);
+    return sync->synchronous || (sync->rule && !gw_sync_takes_back(sync, setting->values));
 }
 
 static gw_sync_rule rule_of(const job *j) {
@@ -137,13 +140,16 @@ void gw_ps_sim_check_lives(job *j) {
     free(weights);
 }
 
+/* Where servers keep the weights, a codec may encode them for each worker. */
+static bool ends_equal(const job *j) { return is_synchronous(j) && (j->counts || !gw_ps_sim_keeps(j)); }
+
 void gw_ps_sim_check_end(job *j) {
     float *weights = weights_now(j);
     for (int s = 0; s < j->spec->workers; s++) {
         process *p = &j->members[s];
         if (j->counts && p->past.before) check_life(j, s, &p->past, weights);
         if (j->counts && p->lives) check_life(j, s, &p->now, weights);
-        for (size_t i = 0; is_synchronous(j) && p->lives && i < j->total; i++)
+        for (size_t i = 0; ends_equal(j) && p->lives && i < j->total; i++)
             if (p->weights[i] != weights[i])
                 gw_ps_sim_broken(j, "member %d ends with other weights than others", p->member);
     }

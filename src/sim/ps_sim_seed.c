@@ -43,6 +43,7 @@ static gw_status draw_strategy(gw_ps_sim *s, const gw_technique *sync, const cha
              gw_draw_setting(rng, codec, coded));
     gw_reducer_facts facts = {.world = s->workers, .updates = true, .clips = s->clips, .apart = s->apart > 0};
     gw_status status = gw_strategy_parse(line, &s->strategy, error);
+    if (!status) status = gw_strategy_apply_servers(&s->strategy, s->apart, error);
     if (!status) status = gw_strategy_check_step(&s->strategy, &facts, error);
     const gw_setting *order = &s->strategy.axes[GW_AXIS_SCHEDULE];
     bool measured = gw_policy_of(order->technique)->settings(order->values).measured;
@@ -71,5 +72,7 @@ gw_status gw_ps_sim_make(gw_ps_sim *s, uint64_t seed, const char *name, gw_error
     gw_status status = GW_UNSUPPORTED;
     for (int draws = 0; status == GW_UNSUPPORTED && draws < DRAWS_MAX; draws++)
         status = draw_strategy(s, *sync, arch, &rng, error);
+    const gw_setting *drawn = &s->strategy.axes[GW_AXIS_SYNC];
+    s->back = !status && s->back && gw_sync_takes_back(gw_sync_of(drawn->technique), drawn->values);
     return status;
 }

@@ -37,6 +37,13 @@ static const gw_technique *arch_ps(void) {
     return *archs;
 }
 
+/* ssp without staleness. Servers that cannot run the update would average those of the workers; as bsp they average
+ * gradients, and each worker makes the one update. */
+static bool waits_for_all(const gw_setting *sync) {
+    const gw_sync *how = gw_sync_of(sync->technique);
+    return how->rule && !gw_sync_takes_back(how, sync->values);
+}
+
 gw_status gw_strategy_apply_servers(gw_strategy *s, int processes, gw_error *error) {
     if (processes == 0) return GW_OK;
     const char *arch = gw_strategy_name(s, GW_AXIS_ARCH);
@@ -52,14 +59,12 @@ gw_status gw_strategy_apply_servers(gw_strategy *s, int processes, gw_error *err
                        processes, processes == 1 ? "" : "es");
     while (strcmp(ps->params[at].name, "servers") != 0) at++;
     s->axes[GW_AXIS_ARCH].values[at] = processes;
+    if (waits_for_all(&s->axes[GW_AXIS_SYNC])) set(s, GW_AXIS_SYNC, &gw_sync_bsp.technique);
     return GW_OK;
 }
 
 void gw_strategy_apply_clip(gw_strategy *s) {
-    const gw_setting *setting = &s->axes[GW_AXIS_SYNC];
-    const gw_sync *sync = gw_sync_of(setting->technique);
-    gw_sync_rule rule = sync->rule ? sync->rule(setting->values) : (gw_sync_rule){.spare = 1};
-    if (rule.staleness == 0 && rule.spare == 0) set(s, GW_AXIS_SYNC, &gw_sync_bsp.technique);
+    if (waits_for_all(&s->axes[GW_AXIS_SYNC])) set(s, GW_AXIS_SYNC, &gw_sync_bsp.technique);
 }
 
 /* Checks a strategy whose servers run in their own processes. */

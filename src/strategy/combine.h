@@ -25,7 +25,7 @@ bool gw_strategy_keeps_codec_state(const gw_strategy *strategy);
 /* The number of parameter servers that the strategy uses; 0: none. */
 int gw_strategy_servers(const gw_strategy *strategy);
 /* Adapts a strategy to a job with that many server processes. 0: changes nothing. Otherwise arch=auto and arch=ps
- * become arch=ps with as many servers, and any other architecture is refused. */
+ * become arch=ps with as many servers, and any other architecture is refused; sync=ssp:staleness=0 becomes sync=bsp. */
 gw_status gw_strategy_apply_servers(gw_strategy *strategy, int processes, gw_error *error);
 /* Adapts a strategy to clipping: ssp without staleness becomes bsp. Both make the same steps, but servers that hold the
  * weights have no norm of the mean, which bsp clips. */

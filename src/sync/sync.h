@@ -68,6 +68,12 @@ typedef struct gw_sync {
 #define GW_SYNC_DECLARE(name) extern const gw_sync gw_sync_##name;
 GW_SYNCS(GW_SYNC_DECLARE)
 
+/* Servers keep the weights, and none of them waits for all workers: one that was restarted can come back. */
+static inline bool gw_sync_takes_back(const gw_sync *sync, const double *values) {
+    gw_sync_rule rule = sync->rule ? sync->rule(values) : (gw_sync_rule){0};
+    return rule.at_once || rule.spare > 0;
+}
+
 /* Of a synchronization whose weights come from servers. No server has all of a gradient, and each part of it is used at
  * another moment: so workers clip their own. When weights arrive there is nothing to do: they are in place. */
 unsigned gw_sync_norms_pulled(const double *values, uint64_t step);
