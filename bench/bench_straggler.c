@@ -46,7 +46,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.01f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.01f * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 static void check(gw_status status) {

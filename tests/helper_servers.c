@@ -77,7 +77,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     float *w = u->weights;
     const float *g = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) w[i] -= (float)u->scale * g[i];
+    for (size_t i = 0; i < u->count; i++) w[i] -= (float)(u->rate_scale * u->scale) * g[i];
 }
 
 static bool is_loss(gw_status status) { return status == GW_PEER_LOST || status == GW_TIMEOUT || status == GW_ABORTED; }

@@ -1,5 +1,6 @@
 /* test_ps.c - parameter servers from outside: real processes take steps through them under every synchronization. */
 #include <math.h>
+#include <stddef.h>
 #include <time.h>
 
 #include "schedule/schedule.h"
@@ -72,7 +73,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 /* Takes steps under a strategy and leaves the last means in the gradients, sums of updates in the weights. */
@@ -255,6 +256,64 @@ static void a_rank_left_behind_by_backup_catches_up(void) {
     run("arch=ps:servers=2 sync=backup:n=1 schedule=mgwfbp", 3, meet_the_slow_one); /* all meet to cut new buckets */
 }
 
+/* What an update is told. Where each push is an update of its own they add up to one step: 1/n of it each. A caller of
+ * the first header, without rate_scale, finds all of it in the scale. */
+
+#define SIZE sizeof(gw_reducer_options)
+#define OLD_SIZE offsetof(gw_reducer_options, nonfinite)
+
+typedef struct told {
+    const char *line;
+    gw_redop op;
+    size_t size; /* of the caller's options */
+    int steps;
+    double scale, rate_scale;
+    uint64_t updates; /* after all steps */
+} told;
+
+static const told *expected;
+static uint64_t updates_most;
+
+static void check_told(void *ctx, const gw_reducer_update *u) {
+    (void)ctx;
+    CHECK(u->scale == expected->scale);
+    CHECK(u->rate_scale == expected->rate_scale);
+    if (u->updates > updates_most) updates_most = u->updates;
+}
+
+static void is_told(int rank) {
+    gw_comm *comm = join(rank);
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    model m;
+    make_model(&m, 0);
+    options.size = expected->size;
+    options.op = expected->op;
+    options.update = check_told;
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options));
+    if (!reducer) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < expected->steps; number++) step_by_ones(reducer, &m, 0);
+    CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
+    CHECK_EQ(GW_OK, gw_barrier(comm));
+    if (rank == 0) CHECK_EQ((long)expected->updates, (long)updates_most); /* the server's */
+    gw_reducer_close(reducer);
+    free_model(&m);
+    gw_finalize(comm);
+}
+
+static void an_update_with_one_push_is_a_part_of_a_step(void) {
+    static const told all[] = {{"arch=ps sync=asp", GW_AVG, SIZE, STEPS, 1, 0.25, 4 * STEPS},
+                               {"arch=ps sync=ssp schedule=p3", GW_SUM, SIZE, STEPS, 4, 0.25, 4 * STEPS},
+                               {"arch=ps sync=asp", GW_AVG, OLD_SIZE, STEPS, 0.25, 1, 4 * STEPS},
+                               {"arch=ps sync=asp", GW_SUM, OLD_SIZE, STEPS, 1, 1, 4 * STEPS},
+                               {"arch=ps sync=ssp:staleness=0", GW_SUM, SIZE, STEPS, 1, 1, STEPS},
+                               {"arch=ps sync=asp schedule=mgwfbp", GW_AVG, SIZE, 8, 1, 0.25, 4 * 8}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        expected = &all[i];
+        run(all[i].line, 4, is_told);
+    }
+}
+
 /* Impossible combinations are refused at commit, on every rank. */
 
 static const char *refused_line, *refused_why;
@@ -325,4 +384,5 @@ static void closing_early_is_an_error(void) {
 }
 
 TEST_MAIN(CASE(bsp_over_servers_equals_direct), CASE(servers_that_keep_weights), CASE(backup_does_not_wait),
-          CASE(a_rank_left_behind_by_backup_catches_up), CASE(refusals), CASE(closing_early_is_an_error))
+          CASE(a_rank_left_behind_by_backup_catches_up), CASE(an_update_with_one_push_is_a_part_of_a_step),
+          CASE(refusals), CASE(closing_early_is_an_error))

@@ -251,7 +251,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     const float *gradient = u->gradient;
     (void)ctx;
     if (!u->temporary) CHECK_EQ(applied[u->tensor]++, u->step); /* every step once, in order */
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 /* What weights of one element become under each synchronization, for gradients that do not depend on weights. */

@@ -286,7 +286,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     const float *gradient = u->gradient;
     (void)ctx;
     CHECK(!atomic_load(&failure_seen));
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.5f * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 static bool dies(const net *n, int tensor, int step) {

@@ -95,7 +95,7 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= 0.25f * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 static gw_reducer *commit(gw_comm *comm, model *m, bool updates) {
@@ -176,6 +176,7 @@ static void count_steps(gw_comm *comm) {
 
 static void every_synchronization_over_server_processes(void) {
     static const char *const lines[] = {"sync=asp",
+                                        "sync=ssp:staleness=0",
                                         "sync=ssp:staleness=1",
                                         "sync=backup:n=1",
                                         "sync=delayed:warmup=2",
@@ -187,6 +188,44 @@ static void every_synchronization_over_server_processes(void) {
                                         "sync=ssp compress=topk:ratio=1,feedback=both schedule=mgwfbp",
                                         "sync=ssp:staleness=3 schedule=bytescheduler"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) run(lines[i], 3, 2, count_steps);
+}
+
+/* Norms of layers: an update gets whole tensors, and the servers know it. */
+
+static void descend_whole(void *ctx, const gw_reducer_update *u) {
+    CHECK_EQ(0, (int)u->first);
+    CHECK_EQ((int)counts[u->tensor], (int)u->count);
+    descend(ctx, u);
+}
+
+static void update_whole_tensors(gw_comm *comm) {
+    model m;
+    gw_reducer *reducer = NULL;
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    make_model(&m);
+    options.strategy = line;
+    options.update = descend_whole;
+    options.whole_tensors = true;
+    CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m.tensors, TENSORS, &options));
+    if (!reducer) printf("    %s\n", gw_last_error(NULL)), exit(1);
+    for (int number = 0; number < 3; number++) {
+        for (size_t i = 0; i < m.total; i++) m.gradients[i] = -1;
+        take_step(reducer, &m);
+    }
+    for (size_t i = 0; i < m.total; i += 97) CHECK(m.weights[i] > 0.24f && m.weights[i] < 1.01f);
+    gw_reducer_close(reducer);
+    free_model(&m);
+}
+
+static void whole_tensors_are_not_cut(void) {
+    static const char *const lines[] = {"sync=asp schedule=p3:slice=16K", "sync=backup:n=1",
+                                        "sync=ssp compress=int8:feedback=none"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char beside[128];
+        snprintf(beside, sizeof beside, "arch=ps:servers=2 %s", lines[i]);
+        run(beside, 3, 0, update_whole_tensors);
+        run(lines[i], 3, 2, update_whole_tensors);
+    }
 }
 
 /* A server's residual follows the learning rate, of which a process of its own hears with the pushes: the same bits as
@@ -381,5 +420,5 @@ static void a_lost_server_is_reported(void) {
 }
 
 TEST_MAIN(CASE(bsp_over_server_processes_equals_direct), CASE(every_synchronization_over_server_processes),
-          CASE(residuals_follow_the_rate), CASE(servers_serve_several_reducers), CASE(refusals),
-          CASE(a_failed_commit_reaches_all_ranks), CASE(a_lost_server_is_reported))
+          CASE(whole_tensors_are_not_cut), CASE(residuals_follow_the_rate), CASE(servers_serve_several_reducers),
+          CASE(refusals), CASE(a_failed_commit_reaches_all_ranks), CASE(a_lost_server_is_reported))

@@ -50,13 +50,21 @@ typedef struct gw_reducer_tensor {
 /* One update of (a range of) a tensor, for the caller's optimiser. */
 typedef struct gw_reducer_update {
     int tensor;
-    size_t first, count;  /* elements of the tensor; the whole tensor unless a server owns only a shard of it */
+    size_t first, count;  /* elements of the tensor; the whole tensor unless a server owns only a shard of it, or gets
+                             it in parts (gw_reducer_options.whole_tensors) */
     void *weights;        /* at element `first`: the tensor's own, or a copy of them */
     const void *gradient; /* at element `first` */
     uint64_t step;        /* which step's gradient this is */
-    double scale;         /* multiply the gradient by it first (clipping, the mean of pushes); 1 otherwise */
+    double scale;         /* multiply the gradient by it first: clipping; with GW_SUM the number of workers where each
+                             of their gradients makes an update of its own; 1 otherwise */
     bool temporary;       /* a temporary update of a local copy (sync=delayed), replaced later: plain w -= rate * g;
                          do not use or change momentum or other optimiser state */
+    double rate_scale;    /* multiply the learning rate by it, and so all that the update adds to the weights, decay
+                             included: one over the number of workers where each of their gradients makes an update of
+                             its own (asp, ssp), so that together they make one step; 1 otherwise */
+    uint64_t updates;     /* how many updates the optimiser's arrays of this range have had, this one included: what
+                             Adam's bias correction needs. step + 1, except on a server that updates with each worker's
+                             gradient; after losses of workers an estimate */
 } gw_reducer_update;
 
 /* Called by the thread that drives communication, one call at a time. It must not call the library, nor wait for a lock
@@ -101,6 +109,8 @@ typedef struct gw_reducer_options {
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
     gw_nonfinite nonfinite;
+    bool whole_tensors; /* `update` needs whole tensors, for the norm of a layer (LARS, LAMB): where servers run it, no
+                           tensor is cut between them or into slices */
 } gw_reducer_options;
 
 /* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
@@ -108,7 +118,7 @@ typedef struct gw_reducer_options {
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
         .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL,                                        \
-        .nonfinite = GW_NONFINITE_IGNORED                                                                              \
+        .nonfinite = GW_NONFINITE_IGNORED, .whole_tensors = false                                                      \
     }
 
 /* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */

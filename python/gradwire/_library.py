@@ -80,7 +80,8 @@ class ReducerTensor(ctypes.Structure):
 class ReducerUpdate(ctypes.Structure):
     """gw_reducer_update."""
     _fields_ = [("tensor", c_int), ("first", c_size_t), ("count", c_size_t), ("weights", c_void_p),
-                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("temporary", c_bool)]
+                ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("temporary", c_bool),
+                ("rate_scale", c_double), ("updates", c_uint64)]
 
 
 UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(ReducerUpdate))
@@ -91,7 +92,7 @@ class ReducerOptions(ctypes.Structure):
     """gw_reducer_options."""
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
-                ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int)]
+                ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int), ("whole_tensors", c_bool)]
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})

@@ -409,8 +409,29 @@ def test_servers_that_keep_the_weights():
             assert sum(loss_of(model, batch(s)).item() for s in range(STEPS)) < 0.98 * start, line
 
 
+def test_workers_share_the_rate_under_asp():
+    """Each update is made with a part of the rate. A part of the gradient would cancel in Adam."""
+    for servers in {1, gw.size()}:
+        torch.manual_seed(3)
+        model = torch.nn.Linear(200, 200, bias=False)
+        start = model.weight.detach().clone()
+        optimizer = wrapped(model, f"arch=ps:servers={servers} sync=asp", lambda p: torch.optim.Adam(p, lr=0.01))
+        for _ in range(20):
+            optimizer.zero_grad()
+            model(torch.ones(1, 200)).sum().backward()
+            optimizer.step()
+            optimizer.flush()
+            gw.barrier()  # so that at most the others' last pushes are missing
+        assert abs((start - model.weight).mean().item() / 0.2 - 1) < 0.06
+        optimizer.detach()
+
+
 class Whole(torch.optim.SGD):
-    """Might need a norm of a parameter."""
+    """Needs whole parameters, for a norm of them for example."""
+
+    def step(self, closure=None):
+        assert all(p.dim() == 2 for group in self.param_groups for p in group["params"])
+        return super().step(closure)
 
 
 def test_state_of_servers():
@@ -438,10 +459,12 @@ def test_state_of_servers():
     first.detach()
     assert torch.equal(straight.weight, go(broken, second, range(3, 6)).weight)
     if gw.size() > 1:
-        model = matrix()
-        odd = wrapped(model, line, lambda p: Whole(p, lr=0.1))
-        cases.refused("Whole may need it whole", go, model, odd, range(1))
-        odd.detach()
+        model, cut = matrix(), matrix()
+        whole = wrapped(model, line, lambda p: Whole(p, lr=0.1))
+        go(model, whole, range(3))
+        assert not whole.state_dict()["gradwire"]["parts"]
+        go(cut, wrapped(cut, line, lambda p: torch.optim.SGD(p, lr=0.1)), range(3))
+        assert torch.equal(model.weight, cut.weight)
 
 
 def test_join():

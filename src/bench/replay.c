@@ -171,7 +171,7 @@ static void update(void *ctx, const gw_reducer_update *u) {
     (void)ctx;
     float *weights = u->weights;
     const float *gradient = u->gradient;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= RATE * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= RATE * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 gw_status gw_replay_commit(gw_replay *r, const char *strategy, gw_replay_strategy *replayed, gw_error *error) {

@@ -18,6 +18,10 @@ uint8_t *gw_ps_tensor_at(const gw_ps *ps, const gw_segment *segment, bool weight
     return (uint8_t *)(weights ? view->weights : view->travels) + segment->first * element_of(ps, segment->tensor);
 }
 
+size_t gw_ps_grain(const gw_ps *ps, int tensor, size_t grain) {
+    return ps->whole ? 0 : gw_ps_codec_grain(ps, tensor, grain);
+}
+
 static bool grow(void **memory, int *room, int used, size_t size) {
     if (used < *room) return true;
     int larger = *room ? 2 * *room : 64;
@@ -55,7 +59,7 @@ typedef struct draft_list {
 /* What a shard and a range have in common goes into partitions. */
 static bool deal_out(gw_ps *ps, int bucket, const gw_tensor_range *range, const gw_shard *shard, draft_list *drafts) {
     size_t element = element_of(ps, range->tensor);
-    size_t grain = gw_ps_codec_grain(ps, range->tensor, 1); /* a codec's block is not cut */
+    size_t grain = gw_ps_grain(ps, range->tensor, 1); /* a codec's block is not cut */
     uint64_t from = range->first, run;
     while (gw_stripes_next(&shard->covers, &from, range->first + range->count, &run)) {
         size_t at = shard->at + gw_stripes_place(&shard->covers, from) * element, count = run;

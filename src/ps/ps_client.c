@@ -120,7 +120,7 @@ static gw_status make_shards(gw_ps *ps, gw_error *error) {
         const gw_reducer_tensor *t = &ps->step_engine->tensors[i].what;
         size_t own = ps->step_engine->tensors[i].factors ? 0 : t->count; /* factors do not go to servers */
         described[i] = (gw_shard_tensor){.count = own, .element = gw_dtype_bytes(t->dtype), .kind = (int)t->dtype,
-                                         .grain = gw_ps_codec_grain(ps, i, GW_PS_GRAIN)};
+                                         .grain = gw_ps_grain(ps, i, GW_PS_GRAIN)};
     }
     gw_status status = gw_shards_open(&ps->shards, described, count, ps->servers, error);
     free(described);
@@ -207,7 +207,8 @@ gw_status gw_ps_open(gw_ps **out, gw_step_engine *step_engine, gw_error *error) 
     if (!ps) return gw_fail(error, GW_MEMORY, "out of memory for servers");
     *ps = (gw_ps){.step_engine = step_engine, .rank = gw_team_rank(c->team), .world = gw_team_size(c->team),
                   .servers = c->servers, .own = -1, .store.server = -1, .copy.server = -1,
-                  .kept = {{.server = -1}, {.server = -1}}, .weights_here = c->sync->rule != NULL};
+                  .kept = {{.server = -1}, {.server = -1}}, .weights_here = c->sync->rule != NULL,
+                  .whole = gw_step_engine_updates_whole(c)};
     if (ps->weights_here) ps->rule = c->sync->rule(c->sync_values);
     ps->workers = ps->world - servers_only(c, ps->world);
     ps->additive = ps->weights_here && ps->workers < ps->world;
@@ -244,7 +245,19 @@ void gw_ps_close(gw_ps *ps) {
     free(ps);
 }
 
+/* By each worker at the own server: between two cuts all have made the same. */
+static uint64_t steps_since_cut(const gw_ps *ps) {
+    uint64_t most = 0;
+    for (int i = 0; ps->weights_here && ps->store.clocks && i < ps->partition_count; i++)
+        for (int w = 0; ps->partitions[i].server == ps->own && w < ps->world; w++) {
+            uint64_t made = gw_clock_table_number(ps->store.clocks, i, w);
+            if (made > most) most = made;
+        }
+    return most;
+}
+
 gw_status gw_ps_bind(gw_ps *ps, gw_error *error) {
+    ps->base += steps_since_cut(ps); /* pushes are numbered from 0 again */
     gw_status status = gw_ps_cut(ps, error);
     return status ? status : gw_ps_open_clock_tables(ps, error);
 }

@@ -83,10 +83,12 @@ struct gw_ps {
     int rank, world, servers, own; /* own: the server of this rank, -1: none */
     gw_placement placement;
     int workers;   /* ranks that make steps */
-    uint64_t base; /* the number of the job's first step: rounds are counted from there */
+    uint64_t base; /* the number of the job's first step, or of the first since the last cut: pushes are counted from
+                      there */
     gw_sync_rule rule;
     bool weights_here; /* servers keep weights and answer with them */
     bool additive;     /* these servers cannot run the caller's update: differences of weights are pushed */
+    bool whole;        /* no tensor is cut */
     uint8_t *moved;    /* additive, a worker's: weights after the update, of the largest partition */
     size_t moved_bytes;
     size_t partition_bytes; /* at most */
@@ -131,6 +133,9 @@ struct gw_ps {
 
 /* ps_bind.c */
 gw_status gw_ps_cut(gw_ps *ps, gw_error *error);
+/* A tensor is cut at multiples of so many elements, which are multiples of `grain`, to shards and to partitions; 0:
+ * never. */
+size_t gw_ps_grain(const gw_ps *ps, int tensor, size_t grain);
 size_t gw_partition_message_bytes(const gw_ps *ps, const gw_segment *segment);
 /* The next stripe of a shard after that segment, which begins as {.tensor}. False: none. */
 static inline bool gw_ps_next_stripe(const gw_shard *shard, gw_segment *segment) {
@@ -151,10 +156,9 @@ void gw_ps_worker_at_step(gw_ps *ps, int partition, int worker, uint64_t next, g
 void gw_ps_answer_due(gw_ps *ps, int partition, gw_time now, gw_error *error);
 /* What a worker has pushed; coded: its payload, or once that is decoded, if there is a replica, its values. */
 const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_partition *partition, int worker);
-/* The caller's optimiser, on a server's weights. */
-void gw_ps_update(gw_ps *ps, gw_shard_store *store, const gw_partition *partition, const uint8_t *gradient,
-                  uint64_t step, double scale);
-double gw_ps_scale(const gw_ps *ps); /* at once: factor of a push; all pushes of a step add up to the mean or sum */
+/* The caller's optimiser, on a server's weights: with the gradient of a step. A push that is applied at once has been
+ * counted by the store's clocks before. */
+void gw_ps_update(gw_ps *ps, gw_shard_store *store, int partition, const uint8_t *gradient, uint64_t step);
 /* Additive: the worker runs the caller's update on a copy of its weights, and the difference replaces the gradient. */
 void gw_ps_take_difference(gw_ps *ps, const gw_partition *partition, uint64_t step);
 gw_status gw_shard_store_open(gw_ps *ps, gw_shard_store *store, int server, gw_error *error);

@@ -131,9 +131,8 @@ void gw_ps_replica_apply(gw_ps *ps, int from, const gw_am_message *message, gw_t
         return;
     }
     if (worker < 0) memcpy(ps->copy.result + p->at, came, p->bytes);
-    double scale = worker < 0 || ps->additive ? 1 : gw_ps_scale(ps);
-    if (ps->weights_here) gw_ps_update(ps, &ps->copy, p, came, message->step, scale);
     gw_clock_table_used(ps->copy.clocks, partition, worker, message->round, (int)message->joined);
+    if (ps->weights_here) gw_ps_update(ps, &ps->copy, partition, came, message->step);
     gw_am_message reply = {.kind = gw_ps_message_of(GW_PS_COPY_ACK, worker), .partition = message->partition};
     gw_am_send(ps->am, from, &reply, NULL, now, error);
 }

@@ -1,4 +1,5 @@
 /* ps_server.c - the server of a rank: adds pushes in worker order, applies updates, sends answers. See ps.h. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,45 +113,83 @@ const uint8_t *gw_ps_pushed_by(const gw_ps *ps, const gw_partition *p, int worke
     return ps->recv_buffer[worker] + p->slot_at;
 }
 
-double gw_ps_scale(const gw_ps *ps) { return ps->step_engine->config.options.op == GW_AVG ? 1.0 / ps->workers : 1; }
+/* Updates. */
 
-/* By rounds the scale is applied when a round is complete, by the number of workers in it. */
-void gw_ps_take_difference(gw_ps *ps, const gw_partition *p, uint64_t step) {
+/* The updates of all workers in a step add up: each is 1/n of what its gradient would make alone. */
+static bool updates_add_up(const gw_ps *ps) {
+    return ps->rule.at_once || (ps->additive && ps->step_engine->config.options.op == GW_SUM);
+}
+
+/* A caller of a header without rate_scale has to find all of it in `scale`. */
+static bool knows_rate_scale(const gw_reducer_options *options) {
+    return options->size >= offsetof(gw_reducer_options, whole_tensors) + sizeof options->whole_tensors;
+}
+
+/* What the updates of one gradient have in common. */
+static gw_reducer_update update_of(const gw_ps *ps, uint64_t step, uint64_t updates) {
     const gw_reducer_options *options = &ps->step_engine->config.options;
+    gw_reducer_update u = {.step = step, .scale = 1, .rate_scale = 1, .updates = updates};
+    if (!updates_add_up(ps)) return u;
+    u.rate_scale = 1.0 / ps->workers;
+    if (options->op == GW_SUM) u.scale = ps->workers; /* a worker's gradient estimates the mean */
+    if (knows_rate_scale(options)) return u;
+    u.scale *= u.rate_scale;
+    u.rate_scale = 1;
+    return u;
+}
+
+static void update_segment(const gw_ps *ps, gw_reducer_update u, const gw_segment *part, void *weights,
+                           const void *gradient) {
+    const gw_reducer_options *options = &ps->step_engine->config.options;
+    u.tensor = part->tensor;
+    u.first = part->first;
+    u.count = part->count;
+    u.weights = weights;
+    u.gradient = gradient;
+    options->update(options->ctx, &u);
+}
+
+/* By rounds the mean is taken when a round is complete, over the workers in it. */
+void gw_ps_take_difference(gw_ps *ps, const gw_partition *p, uint64_t step) {
+    gw_reducer_update common = update_of(ps, step, step + 1);
+    float *moved = (float *)(void *)ps->moved;
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        float *gradient = (float *)(void *)gw_ps_tensor_at(ps, part, false), *moved = (float *)(void *)ps->moved;
+        float *gradient = (float *)(void *)gw_ps_tensor_at(ps, part, false);
         const float *weights = (const float *)(const void *)gw_ps_tensor_at(ps, part, true);
-        gw_reducer_update u = {.tensor = part->tensor, .first = part->first, .count = part->count, .weights = moved,
-                            .gradient = gradient, .step = step, .scale = ps->rule.at_once ? gw_ps_scale(ps) : 1};
         memcpy(moved, weights, part->count * sizeof *moved);
-        options->update(options->ctx, &u);
+        update_segment(ps, common, part, moved, gradient);
         for (size_t k = 0; k < part->count; k++) gradient[k] = moved[k] - weights[k];
     }
 }
 
-static void add_difference(gw_shard_store *store, const gw_partition *p, const uint8_t *difference, double scale) {
+static void add_difference(gw_shard_store *store, const gw_partition *p, const uint8_t *difference) {
     float *weights = (float *)(void *)(store->weights + p->at);
     const float *by = (const float *)(const void *)difference;
-    for (size_t i = 0; i < p->count; i++) weights[i] += (float)scale * by[i];
+    for (size_t i = 0; i < p->count; i++) weights[i] += by[i];
 }
 
-void gw_ps_update(gw_ps *ps, gw_shard_store *store, const gw_partition *p, const uint8_t *gradient, uint64_t step,
-                  double scale) {
-    const gw_reducer_options *options = &ps->step_engine->config.options;
-    size_t at = 0;
+/* By rounds one a step, at once one for each push. */
+static uint64_t count_updates(const gw_ps *ps, const gw_shard_store *store, int partition, uint64_t step) {
+    uint64_t count = ps->base * (uint64_t)ps->workers;
+    if (!ps->rule.at_once) return step + 1;
+    for (int w = 0; w < ps->world; w++) count += gw_clock_table_clock(store->clocks, partition, w);
+    return count;
+}
+
+void gw_ps_update(gw_ps *ps, gw_shard_store *store, int partition, const uint8_t *gradient, uint64_t step) {
+    const gw_partition *p = &ps->partitions[partition];
     if (ps->additive) {
-        add_difference(store, p, gradient, scale);
+        add_difference(store, p, gradient);
         return;
     }
     if (ps->scratch && store == &ps->store) /* an update may overwrite it before it is sent to the replica */
         gradient = memcpy(ps->scratch, gradient, p->bytes);
+    gw_reducer_update common = update_of(ps, step, count_updates(ps, store, partition, step));
+    size_t at = 0;
     for (int i = 0; i < p->segments; i++) {
         const gw_segment *part = &ps->segments[p->first + i];
-        gw_reducer_update u = {.tensor = part->tensor, .first = part->first, .count = part->count,
-                            .weights = store->weights + p->at + at, .gradient = gradient + at, .step = step,
-                            .scale = scale};
-        options->update(options->ctx, &u);
+        update_segment(ps, common, part, store->weights + p->at + at, gradient + at);
         at += gw_partition_message_bytes(ps, part);
     }
 }
@@ -166,7 +205,7 @@ static void finish_round(gw_ps *ps, int partition, gw_time now, gw_error *error)
     gw_reduction sum = {.dtype = p->dtype, .op = ps->step_engine->config.options.op, .world = in};
     if (!p->coded) gw_reduce_many(sum, ps->store.result + p->at, ps->sources, in, p->count);
     else if (gw_ps_codec_sum(ps, partition, in, error)) return;
-    if (ps->weights_here) gw_ps_update(ps, &ps->store, p, ps->store.result + p->at, step, 1);
+    if (ps->weights_here) gw_ps_update(ps, &ps->store, partition, ps->store.result + p->at, step);
     gw_clock_table_next(ps->store.clocks, partition, now);
     gw_ps_replicate(ps, partition, -1, round, step, now, error);
     gw_ps_snapshot_count_used(ps);
@@ -209,8 +248,8 @@ void gw_ps_pushed(gw_ps *ps, int partition, int worker, uint64_t round, uint64_t
     case GW_PUSH_LAST: finish_round(ps, partition, now, error); break;
     case GW_PUSH_APPLY:
         if (p->coded && gw_ps_codec_decode(ps, partition, worker, error)) break;
-        gw_ps_update(ps, &ps->store, p, p->coded ? ps->store.result + p->at : gw_ps_pushed_by(ps, p, worker), step,
-                     ps->additive ? 1 : gw_ps_scale(ps));
+        gw_ps_update(ps, &ps->store, partition, p->coded ? ps->store.result + p->at : gw_ps_pushed_by(ps, p, worker),
+                     step);
         gw_ps_replicate(ps, partition, worker, round, step, now, error);
         gw_ps_snapshot_count_used(ps);
         break;

@@ -148,6 +148,10 @@ static gw_status configure(gw_reducer *reducer, const gw_reducer_tensor *tensors
     gw_status status = gw_step_engine_config_from_strategy(config, &reducer->strategy, error);
     config->snapshots = reducer->snapshots[0] ? reducer->snapshots : NULL;
     if (status) return status;
+    if (gw_step_engine_updates_whole(config))
+        gw_log(GW_LOG_INFO, reducer->comm->rank,
+               "the update needs whole tensors: each belongs to one server, and is sent in one piece, whatever the "
+               "schedule slices");
     reducer->flat_bytes = gw_step_engine_flat_bytes(config);
     return gw_reducer_alloc_pack_buffer(reducer, config, error);
 }

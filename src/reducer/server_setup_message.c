@@ -16,7 +16,7 @@ typedef struct table_head {
     uint32_t magic, tensors;
     uint64_t bytes; /* of the whole message */
     uint64_t seed, first_step;
-    uint32_t op, reserved;
+    uint32_t op, whole_tensors;
     char strategy[GW_STRATEGY_PRINT_BYTES];
 } table_head;
 
@@ -30,6 +30,7 @@ gw_status gw_reducer_table_write(gw_reducer_table *table, const gw_strategy *str
                                  gw_error *error) {
     table_head head = {.magic = MAGIC, .tensors = (uint32_t)count, .seed = options->seed,
                        .first_step = options->first_step, .op = (uint32_t)options->op,
+                       .whole_tensors = options->whole_tensors,
                        .bytes = sizeof head + (size_t)count * sizeof(table_tensor)};
     for (int i = 0; i < count; i++) head.bytes += (tensors[i].name ? strlen(tensors[i].name) : 0) + 1;
     gw_strategy_print(strategy, head.strategy, sizeof head.strategy);
@@ -119,6 +120,7 @@ gw_status gw_reducer_request_read(gw_reducer_request *r, const gw_reducer_table 
     memcpy(r->strategy, head.strategy, sizeof r->strategy);
     r->options.strategy = r->strategy;
     r->options.op = (gw_redop)head.op;
+    r->options.whole_tensors = head.whole_tensors != 0;
     r->options.seed = head.seed;
     r->options.first_step = head.first_step;
     r->options.tune = "off";

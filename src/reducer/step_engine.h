@@ -76,6 +76,8 @@ gw_schedule_settings gw_step_engine_sizes(const gw_strategy *strategy, const gw_
  * strategy outlives the engine. */
 gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *config, const gw_strategy *strategy,
                                               gw_error *error);
+/* An update that needs whole tensors runs where servers keep the weights, so no tensor is cut. */
+bool gw_step_engine_updates_whole(const gw_step_engine_config *config);
 /* Bytes of the pack buffer config.flat; 0: tensors are contiguous and need no packing. */
 size_t gw_step_engine_flat_bytes(const gw_step_engine_config *config);
 /* How many buckets any cut of the tensors may have; how many team ids it needs at most with so many. */

@@ -69,6 +69,10 @@ static size_t payload_of(const gw_step_engine_config *c, const gw_reducer_tensor
     return gw_coding_payload_bytes(&c->codec, &named, (uint32_t)gw_team_size(c->team));
 }
 
+bool gw_step_engine_updates_whole(const gw_step_engine_config *c) {
+    return c->options.whole_tensors && c->servers && c->sync->rule;
+}
+
 /* Factors are a bucket of their own, never cut or fused. Coded tensors are cut at the codec's blocks. */
 static void describe(const gw_step_engine_config *c, gw_schedule_tensor *described) {
     for (int i = 0; i < c->count; i++) {
@@ -77,7 +81,8 @@ static void describe(const gw_step_engine_config *c, gw_schedule_tensor *describ
         described[i] = (gw_schedule_tensor){.count = factors ? t->batch * (t->rows + t->count / t->rows) : t->count,
                                             .element = gw_dtype_bytes(t->dtype),
                                             .kind = factors ? GW_DTYPES + i : (int)t->dtype,
-                                            .whole = factors || (codec && c->codec.codec->block == 0),
+                                            .whole = factors || gw_step_engine_updates_whole(c) ||
+                                                     (codec && c->codec.codec->block == 0),
                                             .grain = codec ? gw_codec_block(&c->codec) : 0,
                                             .piece = factors ? 0 : gw_transfers_piece_bytes(c, t),
                                             .payload = factors ? 0 : payload_of(c, t),
@@ -152,7 +157,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool tempora
     const gw_step_engine *s = t->step_engine;
     gw_reducer_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
                              .gradient = gradient, .scale = t->view.scale, .temporary = temporary,
-                             .step = t->applying};
+                             .step = t->applying, .rate_scale = 1, .updates = t->applying + 1};
     s->config.options.update(s->config.options.ctx, &update);
 }
 

@@ -222,7 +222,7 @@ static void update(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= (float)u->scale * gradient[i];
+    for (size_t i = 0; i < u->count; i++) weights[i] -= (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 gw_status gw_ps_sim_commit(process *p, const gw_ps_member *who, gw_error *error) {

@@ -20,7 +20,8 @@ static gw_status checked(const gw_trainer *t, gw_status status, gw_error *error)
 static void update(void *ctx, const gw_reducer_update *u) {
     gw_trainer *t = ctx;
     if (t->timing) return;
-    gw_update now = {.step = u->step + 1, .rate = gw_learning_rate_at(&t->rate, u->step), .scale = u->scale};
+    gw_update now = {.step = u->updates, .rate = u->rate_scale * gw_learning_rate_at(&t->rate, u->step),
+                     .scale = u->scale};
     /* Optimisers may overwrite the gradient: it is the reducer's, which no longer needs it. */
     float *gradient = (float *)(uintptr_t)u->gradient, *weights = u->weights;
     if (!u->temporary) {
@@ -95,6 +96,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
         options.update = update;
         options.state = state;
         options.clip = t->settings.clip;
+        options.whole_tensors = gw_optimiser_needs_norms(t->optimiser);
     }
     status = gw_reducer_commit(&t->reducer, t->peers, tensors, t->model->parameters, &options);
     gw_parameter_graph_free(&graph);

@@ -2,6 +2,7 @@
 import warnings
 
 from gradwire.torch import factors, finite, gradients, objects, staging
+from gradwire.torch.inside import works_by_element
 from gradwire.torch.reducer import Reducer
 from gradwire.torch.settings import Settings
 
@@ -31,7 +32,8 @@ class Committing:
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
         self._settings = Settings(self.param_groups, saved.get("steps", 0), saved.get("rate") if mine else None)
         self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
-                                finite.ACTIONS[self._nonfinite], self._after, self._settings.rate)
+                                finite.ACTIONS[self._nonfinite], self._after, self._settings.rate,
+                                whole=not works_by_element(type(self._inner)))
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient

@@ -11,8 +11,18 @@ from gradwire.torch.reducer import memory
 
 
 def works_by_element(kind):
-    """Optimisers of torch do; others may need the whole parameter, for its norm for example."""
-    return kind.__module__.startswith("torch.optim")
+    """Most optimisers of torch do; others may need the whole parameter, for its norm for example."""
+    return kind.__module__.startswith("torch.optim") and kind.__name__ not in ("Adafactor", "Muon")
+
+
+def with_rate_scaled(kind, settings, by):
+    """The settings of a group for an update that is so much of a step (asp, ssp)."""
+    if by == 1:
+        return settings
+    if settings.get("lr") is None:
+        raise GradwireError(f"{kind.__name__} has no learning rate (lr), which asp and ssp divide by the number of "
+                            "workers: use sync=bsp or backup", "UNSUPPORTED")
+    return {**settings, "lr": settings["lr"] * by}
 
 
 class Inside:
@@ -62,7 +72,7 @@ class Inside:
         own = update.weights == slot.parameter.data_ptr()
         if own and self.readying is slot and not slot.used:
             return  # it had no gradient: nothing happens to it, as in a single process
-        settings = owner._settings.at(update.step)[slot.group]
+        settings = with_rate_scaled(type(owner._inner), owner._settings.at(update.step)[slot.group], update.rate_scale)
         if update.count != slot.parameter.numel():
             self.update_part(owner, slot, update, settings)
             return
@@ -109,9 +119,6 @@ class Inside:
         return self.parts[key]
 
     def check_part(self, kind, name, first, count):
-        if not works_by_element(kind):
-            raise GradwireError(f'parameter "{name}" is updated in parts, and {kind.__name__} may need it whole: use '
-                                "arch=ps:servers=1 with a schedule that does not slice", "UNSUPPORTED")
         for (other, begin, length), part in self.parts.items():
             if other == name and begin < first + count and first < begin + length and self.part_states.get(part):
                 raise GradwireError(f'parameter "{name}" has been cut again, and the state of {kind.__name__} belongs '

@@ -47,11 +47,11 @@ class Reducer:
     first entry, the flags, is left out. With update None such strategies are refused.
     nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
     entries, the names of those before it on whose operations in the forward pass it builds; else the one before it.
-    rate: gives the learning rate of a step; None: it is constant."""
+    rate: gives the learning rate of a step; None: it is constant. whole: `update` needs whole parameters."""
 
     def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None,
-                 rate=None):
-        self.after = after or {}
+                 rate=None, whole=False):
+        self.after, self.whole = after or {}, whole
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
@@ -90,7 +90,8 @@ class Reducer:
                 builds_on = [places[other] for other in self.after[name]]
                 tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
-                                 first_step=self.first_step, update=update, nonfinite=nonfinite, rate=self.rate)
+                                 first_step=self.first_step, update=update, nonfinite=nonfinite, rate=self.rate,
+                                 whole_tensors=self.whole)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
                                           ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
               self.job.comm)
