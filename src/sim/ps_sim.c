@@ -49,14 +49,22 @@ static void end_step(process *p) {
     p->phase = p->first + (uint64_t)p->steps_done < (uint64_t)p->job->spec->steps ? GW_PS_SIM_PULL : GW_PS_SIM_FLUSH;
 }
 
+static void compute_gradient(const process *p, int tensor) {
+    const job *j = p->job;
+    const gw_ps_sim_training *training = j->spec->training;
+    float *gradient = p->gradients + j->at[tensor];
+    if (training) training->gradient(p->member, p->steps_done, tensor, gradient);
+    for (size_t i = 0; !training && i < j->spec->count[tensor]; i++)
+        gradient[i] = gw_ps_sim_gradient(j, p->member, j->at[tensor] + i);
+}
+
 static bool hand_over(process *p) {
     job *j = p->job;
     int t = p->tensor - 1;
     gw_error error = {.rank = -1};
     bool complete;
     if (!gw_step_engine_settled(p->step_engine, t)) return false; /* the last exchange still runs */
-    for (size_t i = 0; i < j->spec->count[t]; i++)
-        p->gradients[j->at[t] + i] = gw_ps_sim_gradient(j, p->member, j->at[t] + i);
+    compute_gradient(p, t);
     p->now.begun[t]++;
     p->now.begun_in[t] = (uint32_t)j->generation;
     if (gw_step_engine_ready(p->step_engine, &t, 1, &complete, &error))
@@ -168,8 +176,10 @@ gw_status gw_ps_sim_start_process(job *j, int member, gw_error *error) {
     p->gradients = calloc(j->total + 1, sizeof *p->gradients);
     p->weights = calloc(j->total + 1, sizeof *p->weights);
     p->now.before = calloc(j->total + 1, sizeof *p->now.before);
-    if (p->gradients && p->weights && p->now.before) return GW_OK;
-    return gw_fail(error, GW_MEMORY, "out of memory for a simulated process");
+    if (!p->gradients || !p->weights || !p->now.before)
+        return gw_fail(error, GW_MEMORY, "out of memory for a simulated process");
+    if (j->spec->training) memcpy(p->weights, j->spec->training->weights, j->total * sizeof *p->weights);
+    return GW_OK;
 }
 
 void gw_ps_sim_disconnect(process *p) {
@@ -230,11 +240,17 @@ gw_status gw_ps_sim_commit(process *p, const gw_ps_member *who, gw_error *error)
     char names[GW_PS_SIM_TENSORS_MAX][24];
     gw_reducer_tensor tensors[GW_PS_SIM_TENSORS_MAX];
     const gw_sync *sync = gw_sync_of(j->spec->strategy.axes[GW_AXIS_SYNC].technique);
-    bool sums = sync->rule || sync->synchronous;
+    const gw_ps_sim_training *training = j->spec->training;
+    bool sums = !training && (sync->rule || sync->synchronous);
     gw_step_engine_config config = {.core = p->base.core, .team = p->team, .first_id = TEAM + 1, .tensors = tensors,
                                 .count = j->spec->tensors, .serves_only = !gw_ps_sim_works(p), .members = who,
-                                .options = {.op = sums ? GW_SUM : GW_AVG, .seed = j->spec->seed, .update = update,
-                                            .clip = gw_ps_sim_clip(j, p->member)}};
+                                .options = GW_REDUCER_OPTIONS_DEFAULT};
+    config.options.op = sums ? GW_SUM : GW_AVG;
+    config.options.seed = j->spec->seed;
+    config.options.clip = gw_ps_sim_clip(j, p->member);
+    config.options.update = training ? training->update : update;
+    config.options.ctx = training ? training->ctx[p->member] : NULL;
+    config.options.whole_tensors = training && training->whole_tensors;
     for (int t = 0; t < j->spec->tensors; t++) {
         snprintf(names[t], sizeof names[t], "tensor%d", t);
         tensors[t] = (gw_reducer_tensor){.name = names[t], .count = j->spec->count[t], .dtype = GW_F32,
@@ -347,7 +363,7 @@ gw_status gw_ps_sim_run(const gw_ps_sim *s, gw_ps_sim_outcome *outcome, gw_error
         j->total += s->count[t];
     }
     const gw_codec *codec = gw_codec_find(gw_strategy_name(&s->strategy, GW_AXIS_COMPRESS));
-    j->counts = codec && codec->significand > 0 && !gw_strategy_keeps_codec_state(&s->strategy) &&
+    j->counts = !s->training && codec && codec->significand > 0 && !gw_strategy_keeps_codec_state(&s->strategy) &&
                 (gw_ps_sim_keeps(j) || gw_sync_of(s->strategy.axes[GW_AXIS_SYNC].technique)->synchronous);
     for (int member = 0; member < gw_ps_sim_members(s) && !status; member++)
         status = gw_ps_sim_start_process(j, member, error);

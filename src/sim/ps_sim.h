@@ -6,16 +6,31 @@
  * are twice as long as the limit. During the run every answer is checked: it contains each of the worker's own pushes
  * once; under ssp no present worker is behind by more than `staleness`; rounds (bsp) contain all present workers. At
  * the end no answered push is missing, every counted push was made, no process has waited until the deadline, and no
- * operation is left. */
+ * operation is left.
+ *
+ * With a training instead, gradients and updates are the caller's, and the caller looks at the weights that come out;
+ * no process is lost. */
 #ifndef GW_SIM_PS_SIM_H
 #define GW_SIM_PS_SIM_H
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "gradwire/reducer.h"
 #include "strategy/strategy.h"
 
 #define GW_PS_SIM_MEMBERS_MAX 8
 #define GW_PS_SIM_TENSORS_MAX 6
+
+/* Gradients and an optimiser of the caller's. */
+typedef struct gw_ps_sim_training {
+    const float *weights; /* at first: of all tensors, one after the other */
+    /* Writes the gradient of a tensor. step counts from 0. */
+    void (*gradient)(int member, int step, int tensor, float *gradient);
+    gw_reducer_update_fn *update;
+    void *ctx[GW_PS_SIM_MEMBERS_MAX]; /* of each member's update */
+    bool whole_tensors;
+    float *ended; /* gets the weights after the last step: those of the servers, if they have any */
+} gw_ps_sim_training;
 
 typedef struct gw_ps_sim {
     uint64_t seed;
@@ -32,6 +47,7 @@ typedef struct gw_ps_sim {
     bool clips; /* by the norm of all gradients */
     bool meets; /* workers pass a barrier after their last step, before they leave */
     gw_strategy strategy;
+    const gw_ps_sim_training *training; /* NULL: weights count pushes */
 } gw_ps_sim;
 
 typedef struct gw_ps_sim_outcome {

@@ -145,6 +145,7 @@ static bool ends_equal(const job *j) { return is_synchronous(j) && (j->counts ||
 
 void gw_ps_sim_check_end(job *j) {
     float *weights = weights_now(j);
+    if (j->spec->training) memcpy(j->spec->training->ended, weights, j->total * sizeof *weights);
     for (int s = 0; s < j->spec->workers; s++) {
         process *p = &j->members[s];
         if (j->counts && p->past.before) check_life(j, s, &p->past, weights);

@@ -66,6 +66,11 @@ static gw_status pass_state(job *j, int server, int from, int to, gw_error *erro
     return status;
 }
 
+static void begin_fresh(job *j, int server, gw_ps *ps) {
+    if (gw_ps_gives_weights(ps)) gw_ps_pack_weights(ps_of(j, 0), server, gw_ps_space_weights(ps));
+    gw_ps_begin_fresh(ps);
+}
+
 /* Copies a server's state to the rank that runs it, and from there to its replica. */
 static gw_status place_state(job *j, int server, gw_error *error) {
     const gw_placement *p = gw_ps_placement(ps_of(j, 0));
@@ -73,7 +78,7 @@ static gw_status place_state(job *j, int server, gw_error *error) {
     gw_status status = GW_OK;
     if (source >= 0) status = pass_state(j, server, source, to, error);
     else if (!p->all_fresh) return gw_fail(error, GW_PEER_LOST, "server %d is lost with what it knew", server);
-    else gw_ps_begin_fresh(ps_of(j, to)); /* all weights are 0 */
+    else begin_fresh(j, server, ps_of(j, to));
     if (interrupted(j)) return status;
     return status ? status : pass_state(j, server, to, p->replica_of[server], error);
 }

@@ -81,7 +81,7 @@ static void update(void *ctx, const gw_reducer_update *u) {
     training_rank *self = ctx;
     float *weights = u->weights;
     const float *gradient = u->gradient;
-    float rate = GW_REDUCER_SIM_RATE * (float)u->scale;
+    float rate = GW_REDUCER_SIM_RATE * (float)(u->rate_scale * u->scale);
     for (size_t i = 0; i < u->count; i++) weights[i] -= rate * gradient[i];
     if (self->failed)
         broken(self->sim, "rank %d updates layer %d by step %d after the failure", self->base.rank, u->tensor,
