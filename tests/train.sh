@@ -185,7 +185,7 @@ text_trains() {
 what_a_person_sees() {
     timeout 300 "$gradwire" train -n 2 --model mlp --data synthetic:count=600 --epochs 2 >plain.txt 2>&1 </dev/null
     has plain.txt '^mlp \(235146 parameters\) on synthetic:count=600: 600 examples, 2 epochs, batch 128 over 2 workers'
-    has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*exposed .*sent '
+    has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*waiting .*sent '
     has plain.txt '^sent per worker +0 B in total: gradients are reduced in shared memory; over a network 919 KiB'
     grep -q $'\r' plain.txt && echo "a pipe gets a line that moves"
     if command -v script >/dev/null; then

@@ -92,7 +92,7 @@ static gw_status update_workers(gw_trainer *t, const rank_report *reports, gw_er
     uint64_t pushes = 0;
     for (int i = 0; i < t->world; i++) {
         t->workers[i].compute += reports[i].work.compute;
-        t->workers[i].exposed += reports[i].work.exposed;
+        t->workers[i].waiting += reports[i].work.waiting;
     }
     if (!t->reducer || t->pipeline) return GW_OK;
     gw_status status = gw_trainer_check(t, gw_reducer_workers(t->reducer, t->server_counts), error);
@@ -118,12 +118,12 @@ gw_status gw_trainer_gather_work(gw_trainer *t, gw_train_work *total, gw_error *
         total->correct += reports[i].work.correct;
         total->counted += reports[i].work.counted;
         total->compute += reports[i].work.compute / (uint64_t)t->world;
-        total->exposed += reports[i].work.exposed / (uint64_t)t->world;
+        total->waiting += reports[i].work.waiting / (uint64_t)t->world;
         t->hashes[i] = reports[i].hash;
     }
     status = update_workers(t, reports, error);
     if (status != GW_OK) return status;
-    t->work = (gw_train_work){.exposed = gw_clock_now() - begun};
+    t->work = (gw_train_work){.waiting = gw_clock_now() - begun};
     if (!agrees(t)) return GW_OK;
     return gw_train_compare(t->hashes, t->world, t->world / t->replicas, t->updates, error);
 }

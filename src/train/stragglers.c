@@ -3,10 +3,10 @@
 
 void gw_train_workers_compare(gw_train_worker *w, int count) {
     uint64_t all = 0;
-    for (int i = 0; i < count; i++) all += w[i].exposed;
+    for (int i = 0; i < count; i++) all += w[i].waiting;
     for (int i = 0; i < count && count > 1; i++) {
-        uint64_t others = (all - w[i].exposed) / (uint64_t)(count - 1);
-        w[i].awaited = others > w[i].exposed ? others - w[i].exposed : 0;
+        uint64_t others = (all - w[i].waiting) / (uint64_t)(count - 1);
+        w[i].awaited = others > w[i].waiting ? others - w[i].waiting : 0;
     }
 }
 

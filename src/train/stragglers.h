@@ -8,13 +8,13 @@
 
 /* Times in ns. */
 typedef struct gw_train_worker {
-    uint64_t compute, exposed; /* passes and optimiser; communication that it waited for */
+    uint64_t compute, waiting; /* passes and optimiser; in calls that waited */
     uint64_t awaited;          /* time that others waited for it: as servers count; without servers, the others' mean
-                                  `exposed` minus its own */
+                                  `waiting` minus its own */
     uint64_t late;             /* pushes that arrived too late to be used (sync=backup) */
 } gw_train_worker;
 
-/* Without servers: estimates `awaited` from the exposed times. */
+/* Without servers: estimates `awaited` from the waiting times. */
 void gw_train_workers_compare(gw_train_worker *workers, int count);
 /* The worker with the longest compute time, if it is more than 10 % above the mean of the others; -1: none. */
 int gw_train_workers_slow(const gw_train_worker *workers, int count);

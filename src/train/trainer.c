@@ -282,7 +282,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     if (!t->reducer) status = gw_trainer_commit(t, error);
     if (status != GW_OK) return status;
     gw_trainer_begin_step(t);
-    t->work.exposed += count_pipeline(t) + count_exchange(t); /* waits of an evaluation since the last step */
+    t->work.waiting += count_pipeline(t) + count_exchange(t); /* that of an evaluation since the last step */
     gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
     gw_time begun = gw_clock_now();
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
@@ -292,7 +292,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     if (status != GW_OK) return status;
     gw_time waited = count_pipeline(t) + count_exchange(t);
     gw_trainer_warn_gradient(t, &t->counted);
-    t->work.exposed += waited;
+    t->work.waiting += waited;
     t->work.compute += gw_clock_now() - begun - waited;
     advance(t);
     return GW_OK;

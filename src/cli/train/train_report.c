@@ -25,7 +25,7 @@ static void add_work(gw_train_work *to, const gw_train_work *work) {
     to->correct += work->correct;
     to->counted += work->counted;
     to->compute += work->compute;
-    to->exposed += work->exposed;
+    to->waiting += work->waiting;
     to->bytes += work->bytes;
     to->dense += work->dense;
 }
@@ -105,14 +105,14 @@ static void draw(gw_train_report *r, const char *doing, double part) {
     bar[BAR] = 0;
     double seconds = seconds_since(r->epoch_started);
     uint64_t compute = r->epoch.compute + r->trainer->work.compute;
-    uint64_t exposed = r->epoch.exposed + r->trainer->work.exposed;
+    uint64_t waiting = r->epoch.waiting + r->trainer->work.waiting;
     if (r->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "acc %.2f%%  ", 100 * r->accuracy);
     if (seconds_left(r) >= 0) gw_duration_format(seconds_left(r), left);
     gw_train_workers_live(r->trainer, slow, sizeof slow);
     printf("\r\033[K%s %" PRIu64 "/%" PRId64
-           " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% comm %.0f%%  %ssent %s  left %s",
+           " [%s] loss %.4f  %s%.0f ex/s  compute %.0f%% waiting %.0f%%  %ssent %s  left %s",
            doing, epoch_now(r), r->request->settings.epochs, bar, r->loss, accuracy,
-           seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(exposed, seconds), slow,
+           seconds > 0 ? (double)r->examples / seconds : 0, percent(compute, seconds), percent(waiting, seconds), slow,
            gw_bytes_format(r->total.bytes + r->trainer->work.bytes, sent), left);
     fflush(stdout);
     r->drawn = true;
@@ -137,9 +137,9 @@ static void json_line(const gw_train_report *r, const char *event, const gw_trai
     if (r->accuracy >= 0) printf(", \"test_accuracy\": %s", GW_JSON_FIXED(r->accuracy, 6));
     else printf(", \"test_accuracy\": null");
     printf(", \"examples_per_s\": %s, \"bytes_sent\": %" PRIu64 ", \"bytes_dense\": %" PRIu64
-           ", \"compute_ms\": %s, \"exposed_ms\": %s",
+           ", \"compute_ms\": %s, \"waiting_ms\": %s",
            GW_JSON_FIXED(rate, 1), work->bytes, work->dense, GW_JSON_FIXED((double)work->compute / 1e6, 3),
-           GW_JSON_FIXED((double)work->exposed / 1e6, 3));
+           GW_JSON_FIXED((double)work->waiting / 1e6, 3));
 }
 
 void gw_train_report_log(gw_train_report *r, const gw_train_work *work) {
@@ -172,10 +172,10 @@ void gw_train_report_epoch(gw_train_report *r, const gw_loss *test) {
     } else {
         gw_train_report_print(r,
                               "epoch %" PRIu64 "/%" PRId64 "  step %" PRIu64 "  loss %.4f  test accuracy %.2f %%  %.0f "
-                              "examples/s  compute %.0f %%  exposed %.0f %%  sent %s  %s",
+                              "examples/s  compute %.0f %%  waiting %.0f %%  sent %s  %s",
                               epoch_now(r), r->request->settings.epochs, r->trainer->updates, mean_loss(&r->epoch),
                               100 * r->accuracy, rate, percent(r->epoch.compute, seconds),
-                              percent(r->epoch.exposed, seconds), gw_bytes_format(r->total.bytes, sent),
+                              percent(r->epoch.waiting, seconds), gw_bytes_format(r->total.bytes, sent),
                               gw_duration_format(seconds, took));
     }
     r->epoch = (gw_train_work){0};
@@ -195,22 +195,22 @@ static void row(gw_table *table, const char *name, const char *format, ...) {
     gw_table_row(table, (const char *[]){name, value});
 }
 
-/* Exposed communication per update, in ns. */
-static double exposed_each(const gw_train_report *r) {
+/* Waiting per update, in ns. */
+static double waiting_each(const gw_train_report *r) {
     uint64_t updates = r->trainer->updates - r->updates_from;
-    return updates ? (double)r->total.exposed / (double)updates : 0;
+    return updates ? (double)r->total.waiting / (double)updates : 0;
 }
 
 /* The part of an exchange that compute hid, 0 to 1; negative: unknown, because workers waited longer than an exchange
  * for each other or for other stages. */
 static double overlap(const gw_train_report *r, gw_time exchange) {
-    return exchange && !r->trainer->pipeline ? 1 - exposed_each(r) / (double)exchange : -1;
+    return exchange && !r->trainer->pipeline ? 1 - waiting_each(r) / (double)exchange : -1;
 }
 
 static void overlap_row(gw_table *table, const gw_train_report *r, gw_time exchange) {
     char alone[GW_UNIT_TEXT], waited[GW_UNIT_TEXT];
     gw_duration_format((double)exchange / (double)GW_SECOND, alone);
-    gw_duration_format(exposed_each(r) / (double)GW_SECOND, waited);
+    gw_duration_format(waiting_each(r) / (double)GW_SECOND, waited);
     if (r->trainer->world == 1 || r->trainer->pipeline || !exchange) return;
     if (overlap(r, exchange) >= 0)
         row(table, "overlap", "%.0f %% of an exchange, which takes %s alone", 100 * overlap(r, exchange), alone);
@@ -267,8 +267,8 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
             100 * r->request->target, r->reached_epoch);
     else if (r->request->target > 0) row(&table, "time to target", "%.2f %% was not reached", 100 * r->request->target);
     sent_rows(&table, r, updates);
-    row(&table, "share of time", "compute %.1f %%, exposed communication %.1f %%", percent(r->total.compute, seconds),
-        percent(r->total.exposed, seconds));
+    row(&table, "share of time", "compute %.1f %%, waiting %.1f %%", percent(r->total.compute, seconds),
+        percent(r->total.waiting, seconds));
     overlap_row(&table, r, end->exchange);
     tuned_row(&table, r);
     if (gw_reducer_read_counters(r->trainer->reducer).weights_agree)
