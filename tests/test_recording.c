@@ -10,6 +10,8 @@ static char folder[] = "/tmp/gradwire-recording-XXXXXX";
 static char capture[64], timeline[64];
 static int port;
 static const char *strategy;
+static const char *reducer_line; /* of the reducer; NULL: the job's */
+static bool marks;               /* the caller marks its steps */
 
 static gw_comm *join(int rank) {
     gw_comm *comm = NULL;
@@ -112,11 +114,13 @@ static void trains(int rank) {
     gw_reducer_tensor tensors[TENSORS];
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.update = apply;
+    options.strategy = reducer_line;
     for (int t = 0; t < TENSORS; t++)
         tensors[t] = (gw_reducer_tensor){.name = names[t], .count = 5000, .dtype = GW_F32, .gradient = gradient[t],
                                       .weights = weights[t]};
     CHECK_EQ(GW_OK, gw_trace_start(comm, NULL, capture));
     CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, tensors, TENSORS, &options));
+    if (marks) gw_trace_step_begin(comm);
     for (int s = 0; s < STEPS && !test_failures; s++) {
         for (int t = 0; t < TENSORS; t++) CHECK_EQ(GW_OK, gw_reducer_wait(reducer, t));
         CHECK(gw_trace_runs(comm));
@@ -128,6 +132,8 @@ static void trains(int rank) {
             CHECK_EQ(GW_OK, gw_reducer_ready(reducer, t));
         }
         CHECK_EQ(GW_OK, gw_reducer_end(reducer));
+        if (reducer_line) CHECK_EQ(GW_OK, gw_reducer_flush(reducer)); /* as a caller that updates by itself */
+        if (marks) gw_trace_step_end(comm, 10 + (uint64_t)s, NULL);
     }
     CHECK_EQ(GW_OK, gw_reducer_flush(reducer));
     gw_reducer_close(reducer);
@@ -189,6 +195,44 @@ static void coded_tensors(void) {
     gw_view_free(&view);
 }
 
+/* Each begins where the one before it ended, also if the caller flushes after every step. */
+static void check_steps(const gw_view *view, uint64_t first) {
+    size_t n;
+    for (int r = 0; r < WORLD; r++) {
+        const gw_insight_event *steps = gw_insight_of(view->insight, r, GW_TRACE_STEP, &n);
+        CHECK_EQ(STEPS, n);
+        for (size_t s = 0; s < n; s++) {
+            CHECK_EQ(first + s, steps[s].is.number);
+            CHECK_EQ(s == 0, steps[s].is.index);
+            if (s) CHECK_EQ(steps[s - 1].is.end, steps[s].is.begin);
+        }
+    }
+    CHECK_EQ(STEPS - 1, view->steps.whole);
+}
+
+static void steps_follow_each_other(void) {
+    size_t changes;
+    reducer_line = "schedule=p3";
+    run_job("arch=ring transport=tcp schedule=wfbp", trains);
+    gw_view view = look();
+    check_steps(&view, 0);
+    CHECK(strstr(gw_view_strategy(&view, &changes), "schedule=p3") != NULL); /* the reducer's */
+    CHECK_EQ(0, changes);
+    gw_view_free(&view);
+}
+
+static void steps_of_the_caller(void) {
+    size_t changes;
+    marks = true;
+    run_job("arch=ring transport=tcp schedule=wfbp", trains);
+    gw_view view = look();
+    check_steps(&view, 10);
+    CHECK(strstr(gw_view_strategy(&view, &changes), "schedule=wfbp") != NULL); /* it gave none */
+    gw_view_free(&view);
+    reducer_line = NULL;
+    marks = false;
+}
+
 /* ---- refusals ---- */
 
 static void nowhere_to_write(int rank) {
@@ -227,5 +271,5 @@ static void clean_up(void) {
 }
 
 TEST_MAIN(CASE(set_up), CASE(messages_of_a_ring), CASE(a_host_local_collective_has_no_messages), CASE(fused_tensors),
-          CASE(routes_are_named), CASE(coded_tensors), CASE(a_missing_directory), CASE(set_for_one_rank_only),
-          CASE(clean_up))
+          CASE(routes_are_named), CASE(coded_tensors), CASE(steps_follow_each_other), CASE(steps_of_the_caller),
+          CASE(a_missing_directory), CASE(set_for_one_rank_only), CASE(clean_up))

@@ -1,41 +1,12 @@
-/* test_trace.c - recording and reading: the event ring, captures that end anywhere, the timeline, and the analysis of
- * recordings whose answers are known. */
-#include <fcntl.h>
+/* test_trace.c - recording and reading: the event ring, captures that end anywhere, the timeline. test_insight.c has
+ * the analysis. */
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include "base/rng.h"
-#include "insight/analyses.h"
-#include "insight/page.h"
+#include "capture_files.h"
 #include "insight/timeline_repair.h"
-#include "test.h"
 #include "trace/chrome.h"
 #include "trace/event_ring.h"
-#include "trace/trace.h"
-
-static char folder[] = "/tmp/gradwire-trace-XXXXXX";
-
-static const char *place(const char *name) {
-    static char path[2][128];
-    static int turn;
-    turn = !turn;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static void remove_file(const char *name) { unlink(place(name)); }
-
-static uint8_t *slurp(const char *name, size_t *size) {
-    FILE *file = fopen(place(name), "re");
-    struct stat info;
-    if (!file || fstat(fileno(file), &info) != 0) abort();
-    uint8_t *bytes = malloc((size_t)info.st_size + 1);
-    if (!bytes || fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size) abort();
-    bytes[info.st_size] = 0;
-    *size = (size_t)info.st_size;
-    fclose(file);
-    return bytes;
-}
 
 /* ---- the ring ---- */
 
@@ -89,29 +60,7 @@ static void a_full_ring_drops(void) {
     gw_trace_ring_close(&r);
 }
 
-/* ---- writing scenes ---- */
-
-static gw_trace *begin(int rank, int world, int64_t offset, bool timeline, size_t places) {
-    gw_error error = {.rank = -1};
-    gw_trace *trace = NULL;
-    char paths[2][128];
-    snprintf(paths[0], sizeof paths[0], "%s", place("t.json"));
-    snprintf(paths[1], sizeof paths[1], "%s", place("c.gwt"));
-    gw_trace_config config = {.rank = rank, .timeline = timeline ? paths[0] : NULL, .capture = paths[1],
-                              .about = {.world = world, .offset = offset, .origin = 1000, .host = "here",
-                                        .strategy = "arch=ring"},
-                              .places = places};
-    if (rank == 0) CHECK_EQ(GW_OK, gw_trace_create(config.timeline, config.capture, &error));
-    CHECK_EQ(GW_OK, gw_trace_open(&trace, &config, &error));
-    return trace;
-}
-
-static gw_view look(void) {
-    gw_error error = {.rank = -1};
-    gw_view view = {0};
-    CHECK_EQ(GW_OK, gw_view_load(place("c.gwt"), &view, &error));
-    return view;
-}
+/* ---- writing and reading ---- */
 
 static gw_trace_event random_event(gw_rng *rng) {
     gw_trace_event e = {.begin = gw_rng_u64(rng) >> (gw_rng_u32(rng) % 64),
@@ -318,134 +267,7 @@ static void a_torn_timeline_is_repaired(void) {
     CHECK(access(place("t.json.mending"), F_OK) != 0);
 }
 
-/* ---- analysis ---- */
-
-#define US 1000
-
-static void span(gw_trace *t, gw_trace_kind kind, const char *name, gw_time begin_us, gw_time end_us) {
-    gw_trace_span(t, kind, 0, gw_trace_name(t, name), 0, 0, 1000 + begin_us * US, 1000 + end_us * US);
-}
-
-static void put(gw_trace *t, gw_trace_kind kind, int peer, uint64_t number, gw_time begin_us, gw_time end_us) {
-    gw_trace_put(t, &(gw_trace_event){.begin = 1000 + begin_us * US, .end = 1000 + end_us * US, .number = number,
-                                      .kind = (uint8_t)kind, .peer = peer, .comm = 2, .bytes = 1000,
-                                      .name = gw_trace_name(t, "allreduce, ring")});
-}
-
-/* Rank 0 computes for 100 us, rank 1 for 300; each then sends the other a message that takes 50 us. */
-static void write_scene(void) {
-    gw_trace *a = begin(0, 2, 0, false, 0), *b = begin(1, 2, 0, false, 0);
-    span(a, GW_TRACE_FORWARD, "conv1", 0, 40);
-    span(a, GW_TRACE_BACKWARD, "conv1", 40, 100);
-    put(a, GW_TRACE_SENT, 1, 7, 100, 110);
-    put(a, GW_TRACE_ARRIVED, 1, 7, 340, 350);
-    put(a, GW_TRACE_OPERATION, -1, 7, 100, 355);
-    put(a, GW_TRACE_WAITED, -1, 7, 101, 355);
-    span(a, GW_TRACE_APPLIED, "conv1", 355, 365);
-    span(a, GW_TRACE_STEP, "", 0, 365);
-    span(b, GW_TRACE_FORWARD, "conv1", 0, 100);
-    span(b, GW_TRACE_BACKWARD, "conv1", 100, 300);
-    put(b, GW_TRACE_ARRIVED, 0, 7, 140, 150);
-    put(b, GW_TRACE_SENT, 0, 7, 300, 310);
-    put(b, GW_TRACE_OPERATION, -1, 7, 300, 312);
-    put(b, GW_TRACE_WAITED, -1, 7, 301, 312);
-    span(b, GW_TRACE_STEP, "", 0, 315);
-    gw_trace_close(a);
-    gw_trace_close(b);
-}
-
-static void a_known_scene(void) {
-    gw_error error = {.rank = -1};
-    gw_critical_path path;
-    write_scene();
-    gw_view v = look();
-    CHECK_EQ(2, v.messages.count);
-    const gw_message *m = &v.messages.list[0];
-    CHECK(m->src == 0 && m->dst == 1 && m->seen_sent && m->seen_arrived);
-    CHECK_EQ(100 * US, m->handed);
-    CHECK_EQ(150 * US, m->arrived);
-    CHECK_EQ(1, v.operations.count);
-    CHECK_EQ(1, v.operations.list[0].last_rank);
-    CHECK_EQ(200 * US, v.waits[0 * 2 + 1]); /* rank 0 for rank 1 */
-    CHECK_EQ(0, v.waits[1 * 2 + 0]);
-    CHECK_EQ(1, v.steps.count);
-    const gw_step_part *p = &v.steps.list[0].ranks[0];
-    CHECK_EQ(110 * US, p->compute);
-    CHECK_EQ(199 * US, p->waiting);
-    CHECK_EQ(55 * US, p->exposed);
-    CHECK_EQ(1 * US, p->other);
-    CHECK_EQ(GW_OK, gw_view_path(&v, &v.steps.list[0], &path, &error));
-    CHECK_EQ(100 * US, path.total[GW_PATH_FORWARD]); /* of rank 1 */
-    CHECK_EQ(200 * US, path.total[GW_PATH_BACKWARD]);
-    CHECK_EQ(50 * US, path.total[GW_PATH_WIRE]);
-    CHECK_EQ(5 * US, path.total[GW_PATH_HANDLING]);
-    CHECK_EQ(10 * US, path.total[GW_PATH_UPDATE]);
-    CHECK_EQ(365 * US, path.end - path.begin);
-    gw_time at = path.begin;
-    for (size_t i = 0; i < path.count; i++) { /* without holes */
-        CHECK_EQ(at, path.list[i].begin);
-        at = path.list[i].end;
-    }
-    CHECK_EQ(path.end, at);
-    gw_critical_path_free(&path);
-    CHECK_EQ(2, v.links.count);
-    CHECK_EQ(50 * US, v.links.list[0].busy);
-    double bytes = 0;
-    for (size_t b = 0; b < v.links.bin_count; b++) bytes += v.links.bins[b];
-    CHECK(bytes > 999.99 && bytes < 1000.01);
-    gw_view_free(&v);
-}
-
-/* Without messages, through shared memory, the path goes over to the rank that came last. */
-static void a_scene_without_messages(void) {
-    gw_error error = {.rank = -1};
-    gw_critical_path path;
-    gw_trace *a = begin(0, 2, 0, false, 0), *b = begin(1, 2, 0, false, 0);
-    span(a, GW_TRACE_BACKWARD, "x", 0, 100);
-    put(a, GW_TRACE_OPERATION, -1, 7, 100, 320);
-    put(a, GW_TRACE_WAITED, -1, 7, 100, 320);
-    span(a, GW_TRACE_STEP, "", 0, 320);
-    span(b, GW_TRACE_BACKWARD, "x", 0, 300);
-    put(b, GW_TRACE_OPERATION, -1, 7, 300, 320);
-    gw_trace_span(b, GW_TRACE_WAITED, 0, gw_trace_name(b, "x"), 0, 0, 1000 + 300 * US, 1000 + 320 * US);
-    span(b, GW_TRACE_STEP, "", 0, 320);
-    gw_trace_close(a);
-    gw_trace_close(b);
-    gw_view v = look();
-    CHECK_EQ(200 * US, v.steps.list[0].ranks[0].waiting);
-    CHECK_EQ(20 * US, v.steps.list[0].ranks[0].exposed);
-    CHECK_EQ(20 * US, v.steps.list[0].ranks[1].exposed);
-    CHECK_EQ(GW_OK, gw_view_path(&v, &v.steps.list[0], &path, &error));
-    CHECK_EQ(300 * US, path.total[GW_PATH_BACKWARD]);
-    CHECK_EQ(20 * US, path.total[GW_PATH_MEMORY]);
-    gw_critical_path_free(&path);
-    gw_view_free(&v);
-}
-
-static void the_page_is_one_file(void) {
-    write_scene();
-    gw_view v = look();
-    FILE *out = fopen(place("r.html"), "w+e");
-    CHECK(out && gw_page_write(&v, "a \"title\" </script>", out));
-    if (out) fclose(out);
-    gw_view_free(&v);
-    size_t size;
-    char *text = (char *)slurp("r.html", &size);
-    CHECK(strstr(text, "</html>") && !strstr(text, "@DATA@") && !strstr(text, "title\\\" </script>"));
-    const char *const loads[] = {"http://", "https://", "src=", "@import", "url("};
-    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) CHECK(!strstr(text, loads[i]));
-    free(text);
-}
-
-static void clean_up(void) {
-    static const char *const files[] = {"c.gwt", "t.json", "r.html"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) remove_file(files[i]);
-    CHECK(rmdir(folder) == 0);
-}
-
-static void in_a_folder(void) { CHECK(mkdtemp(folder) != NULL); }
-
 TEST_MAIN(CASE(in_a_folder), CASE(many_threads_put), CASE(a_full_ring_drops), CASE(events_survive_packing),
           CASE(two_ranks_one_file), CASE(what_does_not_fit_is_counted), CASE(a_cut_at_every_byte),
           CASE(a_hole_in_the_middle), CASE(a_wrong_byte_costs_a_block), CASE(a_torn_timeline_is_repaired),
-          CASE(a_known_scene), CASE(a_scene_without_messages), CASE(the_page_is_one_file), CASE(clean_up))
+          CASE(clean_up))

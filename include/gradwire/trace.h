@@ -27,6 +27,14 @@ GW_API bool gw_trace_runs(const gw_comm *comm);
  * gw_trace_stop or gw_finalize. */
 GW_API void gw_trace_layer(gw_comm *comm, const char *layer, bool backward, uint64_t step, uint64_t begin,
                            uint64_t end);
+/* Training steps as the caller counts them: with an optimiser behind the reducer, with several reducers, with none.
+ * gw_trace_step_begin: a step begins now; what came since the last one (an evaluation) is in no step. Needed before the
+ * first step, and after a pause. gw_trace_step_end: the step of this number ends now, and the next begins. strategy:
+ * the line by which it exchanged gradients, as from gw_reducer_strategy; NULL: the communicator's. From the first of
+ * these calls on reducers record no steps; without them a reducer records one from each gw_reducer_end to the next.
+ * Both do nothing without a recording. From one thread: waits of other threads count only where no layer computes. */
+GW_API void gw_trace_step_begin(gw_comm *comm);
+GW_API void gw_trace_step_end(gw_comm *comm, uint64_t step, const char *strategy);
 
 #ifdef __cplusplus
 }

@@ -176,6 +176,8 @@ def declare(library):
         "gw_trace_stop": (c_int, [comm]),
         "gw_trace_runs": (c_bool, [comm]),
         "gw_trace_layer": (None, [comm, c_char_p, c_bool, c_uint64, c_uint64, c_uint64]),
+        "gw_trace_step_begin": (None, [comm]),
+        "gw_trace_step_end": (None, [comm, c_uint64, c_char_p]),
         "gw_coded_open": (c_int, [POINTER(coded), comm, POINTER(CodedOptions)]),
         "gw_coded_close": (None, [coded]),
         "gw_coded_run": (c_int, [coded, c_void_p, c_void_p]),

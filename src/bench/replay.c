@@ -8,6 +8,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "gradwire/trace.h"
+
 #define BLOCKED (20 * GW_MILLISECOND / 1000) /* a longer call has blocked, and compute resumes late */
 #define RATE 1.0f                            /* learning rate, if the synchronization runs the update */
 enum { TRIALS = 5, TRIALS_MAX = 30 };
@@ -30,6 +32,7 @@ struct gw_replay {
     double scale;
     bool fresh;          /* this step writes new gradients */
     int number;          /* of the checked step: each has other values */
+    uint64_t recorded;   /* steps so far that a recording has */
     float *left, *right; /* factors of the layer that has the longest ones: one example, the others are 0 */
 };
 
@@ -241,11 +244,21 @@ static gw_status run_step(gw_replay *r, gw_reducer *reducer, gw_error *error) {
     return checked(r, status, error);
 }
 
+/* Strategies take turns: their steps have numbers of the replay. */
+static void record_step(gw_replay *r, const gw_reducer *reducer) {
+    char line[512];
+    if (!gw_trace_runs(r->comm)) return;
+    gw_reducer_strategy(reducer, line, sizeof line);
+    gw_trace_step_end(r->comm, r->recorded++, line);
+}
+
 gw_status gw_replay_run(gw_replay *r, const gw_replay_strategy *replayed, int steps, gw_time *ended, gw_error *error) {
     gw_status status = GW_OK;
+    gw_trace_step_begin(r->comm);
     for (int i = 0; i < steps && !status; i++) {
         status = run_step(r, replayed->reducer, error);
         if (ended) ended[i] = gw_clock_now();
+        if (!status) record_step(r, replayed->reducer);
     }
     return status;
 }

@@ -43,10 +43,11 @@ void gw_engine_trace_ended(const gw_op *op) {
     gw_trace_put(op->engine->trace, &event);
 }
 
-void gw_engine_trace_waited(gw_trace *trace, const gw_op *op, gw_time begin) {
+void gw_engine_trace_waited(gw_trace *trace, const gw_op *op, gw_time begin, bool beside) {
     gw_trace_event event = about(op, GW_TRACE_WAITED);
     event.begin = begin;
     event.end = gw_trace_now(trace);
+    event.channel = beside;
     gw_trace_put(trace, &event);
 }
 

@@ -10,7 +10,8 @@
 
 void gw_engine_trace_started(gw_op *op);
 void gw_engine_trace_ended(const gw_op *op);
-void gw_engine_trace_waited(gw_trace *trace, const gw_op *op, gw_time begin);
+/* beside: by another thread than the one that makes the training steps. */
+void gw_engine_trace_waited(gw_trace *trace, const gw_op *op, gw_time begin, bool beside);
 
 /* A message that is ready to send. refused: it has no grant or credit yet. handed: it is handed to the transport. sent:
  * its buffer is free. */

@@ -9,7 +9,7 @@ gw_status gw_view_make(gw_insight *in, gw_view *view, gw_error *error) {
     if (!status) status = gw_operations_make(in, &view->operations, error);
     if (!status) status = gw_steps_make(in, &view->operations, &view->steps, error);
     if (!status) status = gw_traffic_make(&view->messages, in->end, GW_VIEW_BINS, &view->links, error);
-    if (!status) view->waits = gw_operations_waits(&view->operations, in->rank_count);
+    if (!status) view->waits = gw_wait_times_matrix(in, &view->operations);
     if (!status && !view->waits) status = gw_fail(error, GW_MEMORY, "no memory for %d ranks", in->rank_count);
     if (status) gw_view_free(view);
     return status;
@@ -29,6 +29,23 @@ void gw_view_free(gw_view *view) {
     free(view->waits);
     gw_insight_close(view->insight);
     *view = (gw_view){0};
+}
+
+static const char *job_strategy(const gw_insight *in) {
+    for (int r = 0; r < in->rank_count; r++)
+        if (in->ranks[r].introduced) return in->ranks[r].about.strategy;
+    return "";
+}
+
+const char *gw_view_strategy(const gw_view *view, size_t *changes) {
+    uint32_t line = 0;
+    *changes = 0;
+    for (size_t i = 0; i < view->steps.count; i++) {
+        uint32_t of_step = view->steps.list[i].strategy;
+        *changes += line && of_step && of_step != line;
+        if (of_step) line = of_step;
+    }
+    return line ? gw_insight_name(view->insight, line) : job_strategy(view->insight);
 }
 
 /* The latest end of any event, and its rank. */

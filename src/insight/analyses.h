@@ -17,7 +17,7 @@ typedef struct gw_view {
     gw_operations operations;
     gw_steps steps;
     gw_traffic links;
-    uint64_t *waits; /* from gw_operations_waits */
+    uint64_t *waits; /* from gw_wait_times_matrix */
 } gw_view;
 
 /* Takes ownership of the insight, also on failure. */
@@ -25,6 +25,8 @@ gw_status gw_view_make(gw_insight *insight, gw_view *view, gw_error *error);
 gw_status gw_view_load(const char *path, gw_view *view, gw_error *error);
 void gw_view_free(gw_view *view);
 
+/* The strategy line of the last step, and how often it changed before; without steps that of the job. "": unknown. */
+const char *gw_view_strategy(const gw_view *view, size_t *changes);
 /* The critical path of a step; NULL: of the whole recording. */
 gw_status gw_view_path(const gw_view *view, const gw_step_times *step, gw_critical_path *path, gw_error *error);
 /* caused: ns that other ranks waited for this one; suffered: ns that it waited for others. */

@@ -108,6 +108,20 @@ gw_status gw_insight_parse(const uint8_t *bytes, size_t size, const char *name, 
     return finish(&reading, any, name, out, error);
 }
 
+/* False if the ranks that are known so far are of another run. A file without a whole RANK block may be of any. */
+static bool same_run(const gw_insight *in, const uint8_t *bytes, size_t size) {
+    gw_capture_rank theirs;
+    if (!gw_capture_reader_first(bytes, size, &theirs)) return true;
+    for (int r = 0; r < in->rank_count; r++)
+        if (in->ranks[r].introduced)
+            return in->ranks[r].about.origin == theirs.origin && in->ranks[r].about.wall == theirs.wall;
+    return true;
+}
+
+static void leave_out(gw_insight *in, const char *path) {
+    if (!in->other_runs++) snprintf(in->other_run, sizeof in->other_run, "%s", path);
+}
+
 /* A missing file is GW_OK, with *there false. */
 static gw_status add_file(gw_capture_reader *r, const char *path, bool *there, bool *any, gw_error *error) {
     struct stat file;
@@ -121,6 +135,7 @@ static gw_status add_file(gw_capture_reader *r, const char *path, bool *there, b
     else if (file.st_size > 0) {
         bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes == MAP_FAILED) status = gw_fail(error, GW_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+        else if (!same_run(r->insight, bytes, (size_t)file.st_size)) leave_out(r->insight, path);
         else *any |= gw_capture_reader_blocks(r, bytes, (size_t)file.st_size);
         if (!status) munmap(bytes, (size_t)file.st_size);
     }
@@ -134,7 +149,8 @@ gw_status gw_insight_load(const char *path, gw_insight **out, gw_error *error) {
     bool any = false, there = false;
     gw_status status = add_file(&reading, path, &there, &any, error);
     if (!status && !there) status = gw_fail(error, GW_INVALID, "%s cannot be read: %s", path, strerror(errno));
-    for (int host = 1; !status && there; host++) {
+    int ranks = gw_insight_world(reading.insight); /* at most one host each; unknown: up to the first missing file */
+    for (int host = 1; !status && (ranks ? host < ranks && host < GW_INSIGHT_RANKS_MAX : there); host++) {
         char beside[4096];
         snprintf(beside, sizeof beside, "%.4000s.host%d", path, host);
         status = add_file(&reading, beside, &there, &any, error);
@@ -158,6 +174,38 @@ void gw_insight_close(gw_insight *in) {
 
 /* ---- queries ---- */
 
+int gw_insight_world(const gw_insight *in) {
+    for (int r = 0; r < in->rank_count; r++)
+        if (in->ranks[r].introduced) return in->ranks[r].about.world;
+    return 0;
+}
+
+int gw_insight_ranks(const gw_insight *in) {
+    int ranks = 0;
+    for (int r = 0; r < in->rank_count; r++) ranks += in->ranks[r].introduced;
+    return ranks;
+}
+
+int gw_insight_hosts(const gw_insight *in) {
+    int hosts = 0;
+    for (int r = 0; r < in->rank_count; r++) {
+        int before = 0;
+        while (before < r &&
+               !(in->ranks[before].introduced && in->ranks[before].about.host_number == in->ranks[r].about.host_number))
+            before++;
+        hosts += in->ranks[r].introduced && before == r;
+    }
+    return hosts;
+}
+
+/* Steps without a strategy: those of PyTorch lacked the forward pass and the waiting after backward. */
+static bool has_old_steps(const gw_insight *in) {
+    size_t steps;
+    for (int r = 0; r < in->rank_count; r++)
+        if (gw_insight_of(in, r, GW_TRACE_STEP, &steps)->is.name == 0 && steps) return true;
+    return false;
+}
+
 bool gw_insight_warning(const gw_insight *in, char text[GW_ERROR_TEXT_BYTES]) {
     char bytes[GW_UNIT_TEXT], open[64] = "";
     uint64_t dropped = 0;
@@ -177,6 +225,10 @@ bool gw_insight_warning(const gw_insight *in, char text[GW_ERROR_TEXT_BYTES]) {
         SAY("%s%" PRIu64 " block%s cut short", used ? "; " : "", in->cut_blocks, in->cut_blocks > 1 ? "s are" : " is");
     if (in->damaged_bytes) SAY("%s%s cannot be read", used ? "; " : "", gw_bytes_format(in->damaged_bytes, bytes));
     if (in->odd_events) SAY("%s%" PRIu64 " events have impossible times", used ? "; " : "", in->odd_events);
+    if (in->other_runs)
+        SAY("%s%s%s of another run and left out", used ? "; " : "", in->other_run,
+            in->other_runs > 1 ? " and other files beside it are" : " is");
+    if (has_old_steps(in)) SAY("%san older gradwire recorded it, whose steps may lack waiting", used ? "; " : "");
     if (dropped) SAY("%s%" PRIu64 " events were dropped because they came too fast", used ? "; " : "", dropped);
 #undef SAY
     return used > 0;

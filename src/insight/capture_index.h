@@ -34,9 +34,12 @@ typedef struct gw_insight {
     uint64_t damaged_bytes; /* skipped: not readable */
     uint64_t cut_blocks;    /* truncated blocks */
     uint64_t odd_events;    /* left out: impossible times */
+    int other_runs;         /* files of other runs, left out */
+    char other_run[256];    /* name of the first of them */
 } gw_insight;
 
-/* Reads FILE, FILE.host1, FILE.host2, ... Skips and counts damaged parts. */
+/* Reads FILE, FILE.host1, FILE.host2, ... Skips and counts damaged parts, and files of other runs than FILE: the ranks
+ * of a run have its origin and wall clock from its first rank. */
 gw_status gw_insight_load(const char *path, gw_insight **insight, gw_error *error);
 /* The same from memory; name is for error messages. */
 gw_status gw_insight_parse(const uint8_t *bytes, size_t size, const char *name, gw_insight **insight, gw_error *error);
@@ -44,6 +47,12 @@ void gw_insight_close(gw_insight *insight); /* NULL is fine */
 
 /* A sentence about missing data; false: nothing is missing. */
 bool gw_insight_warning(const gw_insight *insight, char text[GW_ERROR_TEXT_BYTES]);
+
+/* Ranks of the job, recorded or not; 0: unknown. */
+int gw_insight_world(const gw_insight *insight);
+/* Ranks that introduced themselves, and the hosts that they ran on. */
+int gw_insight_ranks(const gw_insight *insight);
+int gw_insight_hosts(const gw_insight *insight);
 
 /* A rank's events of a kind, by begin. */
 const gw_insight_event *gw_insight_of(const gw_insight *insight, int rank, gw_trace_kind kind, size_t *count);

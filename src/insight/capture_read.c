@@ -190,6 +190,20 @@ static const uint8_t *read_block(gw_capture_reader *r, const uint8_t *block, con
     return next;
 }
 
+bool gw_capture_reader_first(const uint8_t *bytes, size_t size, gw_capture_rank *rank) {
+    const uint8_t *end = bytes + size;
+    const uint8_t *at = next_block(bytes, end);
+    for (; (size_t)(end - at) >= GW_CAPTURE_HEADER; at = next_block(at + 8, end)) {
+        uint32_t payload = gw_unpack_fixed(at + 8), kind = gw_unpack_fixed(at + 16);
+        const uint8_t *from = at + GW_CAPTURE_HEADER;
+        if (kind != GW_CAPTURE_RANK || payload > (size_t)(end - from)) continue;
+        gw_unpacker unpacker = {.at = from, .end = from + payload};
+        if (gw_capture_checksum(at, payload) == gw_unpack_fixed(at + 20) && gw_capture_get_rank(&unpacker, rank))
+            return true;
+    }
+    return false;
+}
+
 bool gw_capture_reader_blocks(gw_capture_reader *r, const uint8_t *bytes, size_t size) {
     const uint8_t *at = bytes, *end = bytes + size;
     bool any = false;

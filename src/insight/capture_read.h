@@ -21,6 +21,8 @@ typedef struct gw_capture_reader {
     bool no_memory;
 } gw_capture_reader;
 
+/* The first RANK block of a file. False: it has none. */
+bool gw_capture_reader_first(const uint8_t *bytes, size_t size, gw_capture_rank *rank);
 /* Adds the blocks of one file. False: it has none. */
 bool gw_capture_reader_blocks(gw_capture_reader *reading, const uint8_t *bytes, size_t size);
 uint32_t gw_capture_reader_name(gw_capture_reader *reading, const char *text);

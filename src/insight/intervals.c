@@ -34,6 +34,28 @@ void gw_intervals_join(gw_intervals *s) {
     s->count = kept;
 }
 
+/* The first interval of a joined set that ends after `time`. */
+static size_t first_after(const gw_intervals *s, gw_time time) {
+    size_t low = 0, high = s->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (s->list[middle].end <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+void gw_intervals_subtract(gw_intervals *s, const gw_intervals *joined) {
+    if (!s->count) return;
+    gw_interval rest = s->list[0];
+    s->count = 0;
+    for (size_t i = first_after(joined, rest.begin); i < joined->count && joined->list[i].begin < rest.end; i++) {
+        gw_intervals_add(s, rest.begin, joined->list[i].begin, rest.begin, rest.end);
+        rest.begin = joined->list[i].end;
+    }
+    gw_intervals_add(s, rest.begin, rest.end, rest.begin, rest.end);
+}
+
 gw_time gw_intervals_length(const gw_intervals *s) {
     gw_time length = 0;
     for (size_t i = 0; i < s->count; i++) length += s->list[i].end - s->list[i].begin;

@@ -106,17 +106,3 @@ bool gw_operation_begun(const gw_operations *ops, const gw_operation *op, int ra
     }
     return false;
 }
-
-uint64_t *gw_operations_waits(const gw_operations *ops, int ranks) {
-    uint64_t *waits = calloc((size_t)ranks * (size_t)ranks + 1, sizeof *waits);
-    for (size_t i = 0; waits && i < ops->count; i++) {
-        const gw_operation *op = &ops->list[i];
-        for (size_t k = op->at; k < op->at + (size_t)op->ranks; k++) {
-            const gw_insight_event *e = ops->events[k];
-            gw_time until = op->last_begin < e->is.end ? op->last_begin : e->is.end;
-            if (until > e->is.begin)
-                waits[(size_t)e->rank * (size_t)ranks + (size_t)op->last_rank] += until - e->is.begin;
-        }
-    }
-    return waits;
-}

@@ -33,8 +33,4 @@ const gw_operation *gw_operations_awaited(const gw_operations *operations, int r
 /* When that rank began it; false: not recorded. */
 bool gw_operation_begun(const gw_operations *operations, const gw_operation *operation, int rank, gw_time *begin);
 
-/* ns that `waiter` waited because `culprit` began last: [waiter * ranks + culprit]. The caller frees it; NULL: no
- * memory. */
-uint64_t *gw_operations_waits(const gw_operations *operations, int ranks);
-
 #endif

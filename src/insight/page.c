@@ -54,8 +54,14 @@ static void write_names(const gw_insight *in, FILE *out) {
 /* ---- steps ---- */
 
 static void write_part(const gw_step_part *p, FILE *out) {
-    fprintf(out, "%.3f,%.3f,%.3f,%.3f,%.3f", us(p->compute), us(p->exposed), us(p->waiting), us(p->other),
+    fprintf(out, "%.3f,%.3f,%.3f,%.3f,%.3f", us(p->compute), us(p->exposed), us(p->for_ranks), us(p->other),
             us(p->hidden));
+}
+
+static void write_step(const gw_step_times *s, FILE *out) {
+    fprintf(out, "[%" PRIu64 ",%.3f,%.3f,", s->number, us(s->begin), us(s->end));
+    write_part(&s->mean, out);
+    fputc(']', out);
 }
 
 static void write_steps(const gw_steps *steps, FILE *out) {
@@ -63,34 +69,23 @@ static void write_steps(const gw_steps *steps, FILE *out) {
     const gw_step_times *median = gw_steps_median(steps);
     fputs("\"steps\":[", out);
     for (size_t i = 0; i < steps->count; i += every) {
-        const gw_step_times *s = &steps->list[i];
-        fprintf(out, "%s[%" PRIu64 ",%.3f,%.3f,", i ? "," : "", s->number, us(s->begin), us(s->end));
-        write_part(&s->mean, out);
-        fputc(']', out);
+        if (i) fputc(',', out);
+        write_step(&steps->list[i], out);
     }
-    fprintf(out, "],\n\"stepCount\":%zu,\"median\":", steps->count);
-    if (median) fprintf(out, "%" PRIu64 ",\n", median->number);
-    else fputs("null,\n", out);
+    fprintf(out, "],\n\"stepCount\":%zu,\"counted\":%zu,\"median\":", steps->count,
+            steps->whole ? steps->whole : steps->count);
+    if (median) write_step(median, out);
+    else fputs("null", out);
+    fputs(",\n", out);
 }
 
-/* Means over all steps, a row for each rank. */
+/* Means over the steps that count, a row for each rank. */
 static void write_rank_parts(const gw_view *v, FILE *out) {
     fputs("\"parts\":[", out);
     for (int r = 0; r < v->insight->rank_count; r++) {
-        gw_step_part sum = {0};
-        uint64_t n = 0;
-        for (size_t i = 0; i < v->steps.count; i++) {
-            const gw_step_part *p = &v->steps.list[i].ranks[r];
-            if (p->rank < 0) continue;
-            n++;
-            sum.compute += p->compute;
-            sum.exposed += p->exposed;
-            sum.waiting += p->waiting;
-            sum.other += p->other;
-            sum.hidden += p->hidden;
-        }
-        n = n ? n : 1;
-        gw_step_part mean = {.compute = sum.compute / n, .exposed = sum.exposed / n, .waiting = sum.waiting / n,
+        gw_step_part sum;
+        uint64_t counted = gw_steps_sum(&v->steps, r, &sum), n = counted ? counted : 1;
+        gw_step_part mean = {.compute = sum.compute / n, .exposed = sum.exposed / n, .for_ranks = sum.for_ranks / n,
                              .other = sum.other / n, .hidden = sum.hidden / n};
         fprintf(out, "%s[", r ? "," : "");
         write_part(&mean, out);
@@ -276,13 +271,16 @@ static bool write_data(const gw_view *v, const char *title, FILE *out) {
     char warning[GW_ERROR_TEXT_BYTES] = "";
     gw_time begin, end;
     int first = 0;
+    size_t changes;
     gw_insight_warning(in, warning);
     while (first < in->rank_count - 1 && !in->ranks[first].introduced) first++;
     bool known = in->rank_count > 0;
     fputs("{\"title\":", out);
     quoted(out, title);
-    fprintf(out, ",\"us\":%.3f,\"wall\":%" PRIu64 ",\"strategy\":\"%s\",\"warning\":", us(in->end),
-            known ? in->ranks[first].about.wall / 1000000 : 0, known ? in->ranks[first].about.strategy : "");
+    fprintf(out, ",\"us\":%.3f,\"wall\":%" PRIu64 ",\"world\":%d,\"recorded\":%d,\"hosts\":%d,\"strategy\":\"%s\"",
+            us(in->end), known ? in->ranks[first].about.wall / 1000000 : 0, gw_insight_world(in), gw_insight_ranks(in),
+            gw_insight_hosts(in), gw_view_strategy(v, &changes));
+    fprintf(out, ",\"changes\":%zu,\"warning\":", changes);
     quoted(out, warning);
     fputs(",\n", out);
     write_ranks(v, out);

@@ -3,52 +3,36 @@
 
 #include <stdlib.h>
 
-#include "insight/intervals.h"
-
 typedef struct work {
-    gw_intervals compute, waits, late, communication;
+    gw_intervals compute, communication;
+    gw_wait_times waiting;
 } work;
 
-static void add_kind(const gw_insight *in, int rank, gw_trace_kind kind, const gw_step_part *p, gw_intervals *to) {
+static void add_kind(const gw_insight *in, gw_trace_kind kind, const gw_step_part *p, gw_intervals *to) {
     size_t count;
-    const gw_insight_event *events = gw_insight_from(in, rank, kind, p->begin, &count);
+    const gw_insight_event *events = gw_insight_from(in, p->rank, kind, p->begin, &count);
     for (size_t i = 0; i < count && events[i].is.begin < p->end; i++)
         gw_intervals_add(to, events[i].is.begin, events[i].is.end, p->begin, p->end);
-}
-
-/* Adds, for each wait for a collective, the time until the last rank had begun it. */
-static void add_late(const gw_insight *in, const gw_operations *ops, const gw_step_part *p, gw_intervals *to) {
-    size_t count;
-    const gw_insight_event *events = gw_insight_from(in, p->rank, GW_TRACE_WAITED, p->begin, &count);
-    for (size_t i = 0; i < count && events[i].is.begin < p->end; i++) {
-        const gw_trace_event *is = &events[i].is;
-        const gw_operation *op = is->end > p->begin ? gw_operations_awaited(ops, p->rank, is, is->end) : NULL;
-        if (!op || op->last_rank == p->rank) continue;
-        gw_intervals_add(to, is->begin, op->last_begin < is->end ? op->last_begin : is->end, p->begin, p->end);
-    }
 }
 
 static bool fill_part(const gw_insight *in, const gw_operations *ops, work *w, gw_step_part *p) {
     static const gw_trace_kind own[] = {GW_TRACE_FORWARD, GW_TRACE_BACKWARD, GW_TRACE_APPLIED,
                                         GW_TRACE_ENCODED, GW_TRACE_DECODED,  GW_TRACE_REDUCED};
-    gw_intervals *all[] = {&w->compute, &w->waits, &w->late, &w->communication};
-    for (int i = 0; i < 4; i++) gw_intervals_clear(all[i]);
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_kind(in, p->rank, own[i], p, &w->compute);
-    add_kind(in, p->rank, GW_TRACE_WAITED, p, &w->waits);
-    add_kind(in, p->rank, GW_TRACE_OPERATION, p, &w->communication);
-    add_late(in, ops, p, &w->late);
-    bool failed = false;
-    for (int i = 0; i < 4; i++) {
-        gw_intervals_join(all[i]);
-        failed |= all[i]->no_memory;
-    }
-    gw_time took = p->end - p->begin, waited = gw_intervals_length(&w->waits);
-    p->compute = gw_intervals_length(&w->compute) - gw_intervals_common(&w->compute, &w->waits);
-    p->waiting = gw_intervals_common(&w->waits, &w->late);
-    p->exposed = waited - p->waiting;
-    p->other = took > p->compute + waited ? took - p->compute - waited : 0;
-    p->hidden = gw_intervals_length(&w->communication) - gw_intervals_common(&w->communication, &w->waits);
-    return !failed;
+    const gw_intervals *waits = &w->waiting.all;
+    gw_intervals_clear(&w->compute);
+    gw_intervals_clear(&w->communication);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_kind(in, own[i], p, &w->compute);
+    add_kind(in, GW_TRACE_OPERATION, p, &w->communication);
+    gw_intervals_join(&w->compute);
+    gw_intervals_join(&w->communication);
+    bool fits = gw_wait_times_find(in, ops, p->rank, p->begin, p->end, &w->waiting, NULL);
+    p->compute = gw_intervals_length(&w->compute) - gw_intervals_common(&w->compute, waits);
+    p->waiting = gw_intervals_length(waits);
+    p->for_ranks = gw_intervals_length(&w->waiting.for_ranks);
+    p->exposed = p->waiting - p->for_ranks;
+    p->other = p->end - p->begin - p->compute - p->waiting;
+    p->hidden = gw_intervals_length(&w->communication) - gw_intervals_common(&w->communication, waits);
+    return fits && !w->compute.no_memory && !w->communication.no_memory;
 }
 
 static int by_number(const void *a, const void *b) {
@@ -77,6 +61,8 @@ static void place_part(gw_steps *steps, const gw_insight_event *e) {
     *part = (gw_step_part){.rank = e->rank, .begin = e->is.begin, .end = e->is.end};
     if (!step->recorded++ || e->is.begin < step->begin) step->begin = e->is.begin;
     if (e->is.end > step->end) step->end = e->is.end;
+    step->first |= e->is.index != 0;
+    step->strategy = e->is.name;
 }
 
 static void average(gw_step_times *step, int ranks) {
@@ -86,13 +72,14 @@ static void average(gw_step_times *step, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const gw_step_part *p = &step->ranks[r];
         if (p->rank < 0) continue;
-        step->length += (p->end - p->begin) / n;
         mean->compute += p->compute / n;
         mean->waiting += p->waiting / n;
-        mean->exposed += p->exposed / n;
+        mean->for_ranks += p->for_ranks / n;
         mean->other += p->other / n;
         mean->hidden += p->hidden / n;
     }
+    mean->exposed = mean->waiting - mean->for_ranks;
+    step->length = mean->compute + mean->waiting + mean->other;
 }
 
 gw_status gw_steps_make(const gw_insight *in, const gw_operations *ops, gw_steps *steps, gw_error *error) {
@@ -118,11 +105,13 @@ gw_status gw_steps_make(const gw_insight *in, const gw_operations *ops, gw_steps
     }
     for (size_t i = 0; fits && i < steps->count * ranks; i++)
         if (steps->parts[i].rank >= 0) fits = fill_part(in, ops, &w, &steps->parts[i]);
-    for (size_t i = 0; i < steps->count; i++) average(&steps->list[i], in->rank_count);
+    for (size_t i = 0; i < steps->count; i++) {
+        average(&steps->list[i], in->rank_count);
+        steps->whole += !steps->list[i].first;
+    }
     gw_intervals_free(&w.compute);
-    gw_intervals_free(&w.waits);
-    gw_intervals_free(&w.late);
     gw_intervals_free(&w.communication);
+    gw_wait_times_free(&w.waiting);
     if (fits) return GW_OK;
 memory:
     gw_steps_free(steps);
@@ -140,12 +129,34 @@ static int by_length(const void *a, const void *b) {
     return x->length < y->length ? -1 : x->length > y->length;
 }
 
+bool gw_steps_count(const gw_steps *steps, const gw_step_times *step) { return !step->first || !steps->whole; }
+
+uint64_t gw_steps_sum(const gw_steps *steps, int rank, gw_step_part *sum) {
+    uint64_t counted = 0;
+    *sum = (gw_step_part){.rank = rank};
+    for (size_t i = 0; i < steps->count; i++) {
+        const gw_step_part *p = &steps->list[i].ranks[rank];
+        if (p->rank < 0 || !gw_steps_count(steps, &steps->list[i])) continue;
+        counted++;
+        sum->end += p->end - p->begin;
+        sum->compute += p->compute;
+        sum->waiting += p->waiting;
+        sum->for_ranks += p->for_ranks;
+        sum->exposed += p->exposed;
+        sum->other += p->other;
+        sum->hidden += p->hidden;
+    }
+    return counted;
+}
+
 const gw_step_times *gw_steps_median(const gw_steps *steps) {
     const gw_step_times **sorted = calloc(steps->count + 1, sizeof *sorted), *median = NULL;
-    for (size_t i = 0; sorted && i < steps->count; i++) sorted[i] = &steps->list[i];
-    if (sorted && steps->count) {
-        qsort(sorted, steps->count, sizeof *sorted, by_length);
-        median = sorted[steps->count / 2];
+    size_t counted = 0;
+    for (size_t i = 0; sorted && i < steps->count; i++)
+        if (gw_steps_count(steps, &steps->list[i])) sorted[counted++] = &steps->list[i];
+    if (counted) {
+        qsort(sorted, counted, sizeof *sorted, by_length);
+        median = sorted[counted / 2];
     }
     free(sorted);
     return median;

@@ -41,6 +41,12 @@ static gw_status failure(const gw_reducer *reducer) {
     return gw_comm_set_last_error(gw_step_engine_error(reducer->step_engine));
 }
 
+/* The waiting of a call (docs/glossary.md): the counter and the recording have the same. */
+static void count_waiting(gw_reducer *reducer, int tensor, gw_time begun) {
+    reducer->wait_ns += gw_clock_now() - begun;
+    gw_step_engine_trace_waited(reducer->step_engine, tensor, begun);
+}
+
 static gw_status wait_until(gw_reducer *reducer, int tensor, bool (*holds)(const gw_step_engine *, int)) {
     awaited a = {reducer, tensor, holds};
     if (failed(reducer)) return failure(reducer);
@@ -49,8 +55,7 @@ static gw_status wait_until(gw_reducer *reducer, int tensor, bool (*holds)(const
     gw_context_lock_to_drive(reducer->comm->context);
     gw_context_drive_until(reducer->comm->context, over, &a);
     gw_context_unlock(reducer->comm->context);
-    reducer->wait_ns += gw_clock_now() - begun;
-    gw_step_engine_trace_waited(reducer->step_engine, tensor, begun);
+    count_waiting(reducer, tensor, begun);
     return holds(reducer->step_engine, tensor) ? GW_OK : failure(reducer);
 }
 
@@ -77,24 +82,29 @@ static gw_status wait_until_any(gw_reducer *reducer, const int *tensors, int cou
     gw_context_lock_to_drive(reducer->comm->context);
     gw_context_drive_until(reducer->comm->context, any_over, &a);
     gw_context_unlock(reducer->comm->context);
-    reducer->wait_ns += gw_clock_now() - begun;
-    if ((*which = usable_of(&a)) < 0) return failure(reducer);
-    gw_step_engine_trace_waited(reducer->step_engine, tensors[*which], begun);
-    return GW_OK;
+    *which = usable_of(&a);
+    count_waiting(reducer, tensors[*which < 0 ? 0 : *which], begun);
+    return *which < 0 ? failure(reducer) : GW_OK;
 }
 
-/* A step is recorded from the end of the one before, or, after a flush, from its first call. */
-static void trace_begin(gw_reducer *reducer) {
+/* Where the caller does not mark its steps, the reducer does, from one gw_reducer_end to the next. The first begins
+ * with its first call. */
+static gw_trace *records_steps(const gw_reducer *reducer) {
     gw_trace *trace = gw_comm_trace(reducer->comm);
-    if (trace && !reducer->step_began) reducer->step_began = gw_trace_now(trace);
+    return trace && !gw_comm_marks_steps(reducer->comm) ? trace : NULL;
+}
+
+static void trace_begin(gw_reducer *reducer) {
+    const gw_trace *trace = records_steps(reducer);
+    if (trace && !gw_step_mark_open(&reducer->recorded, trace)) gw_step_mark_begin(&reducer->recorded, trace);
 }
 
 static void trace_end(gw_reducer *reducer) {
-    gw_trace *trace = gw_comm_trace(reducer->comm);
-    gw_time now = trace ? gw_trace_now(trace) : 0;
-    if (trace && reducer->step_began)
-        gw_trace_span(trace, GW_TRACE_STEP, reducer->next_step, 0, 0, 0, reducer->step_began, now);
-    reducer->step_began = now;
+    char line[GW_CAPTURE_TEXT_MAX + 1];
+    gw_trace *trace = records_steps(reducer);
+    if (!trace) return;
+    gw_strategy_print(&reducer->strategy, line, sizeof line);
+    gw_step_mark_end(&reducer->recorded, trace, reducer->next_step, line);
 }
 
 /* The calls of a training step. */
@@ -308,7 +318,6 @@ gw_status gw_reducer_flush(gw_reducer *reducer) {
     for (int i = 0; i < reducer->count && !status; i++) status = check_ended(reducer, i, "gw_reducer_flush");
     for (int i = 0; i < reducer->count && !status; i++) status = wait_until(reducer, i, gw_step_engine_settled);
     if (!status) gw_step_engine_settle(reducer->step_engine);
-    reducer->step_began = 0;
     return status;
 }
 

@@ -44,7 +44,7 @@ struct gw_reducer {
     uint64_t job_first_step;    /* number of the job's first step: pushes are counted from there */
     uint32_t generation;        /* of the job, when it was committed */
     uint64_t steps;             /* ended */
-    gw_time step_began;         /* while recording: the step in progress; 0: no call of it yet */
+    gw_step_mark recorded;      /* the step in progress in the recording */
 };
 
 /* reducer_open.c. Attaches the reducer to the core, which then polls it; detaches it. The context's lock (L) is held.

@@ -19,6 +19,7 @@
 #include "engine/flight_recorder.h"
 #include "engine/rank_core.h"
 #include "strategy/strategy.h"
+#include "trace/step_mark.h"
 #include "transport/transport.h"
 
 #define GW_LINK_QUEUE 128 /* control messages queued for a slow neighbour */
@@ -72,6 +73,8 @@ typedef struct gw_context {
     gw_request *spare_requests;     /* (L) */
     gw_flight flight;               /* (L) the last operations */
     struct gw_trace *trace;         /* (L) the current recording; NULL: none. Callers' threads read it too */
+    gw_step_mark step;              /* the caller's step in it (gw_trace_step_begin); of the caller's thread */
+    _Atomic pthread_t step_thread;  /* that thread; 0: the caller marks no steps */
     int *rack_of;                   /* world entries, any numbers; NULL: none are known. Constant after gw_init */
     struct gw_job_links *job_links; /* measured link costs; NULL: none. Constant after gw_init */
     bool shm_everywhere;            /* shared memory works with all ranks of this host; constant after joining */

@@ -186,10 +186,16 @@ void gw_context_drive_until(gw_context *context, bool (*holds)(void *ctx), void 
 
 static bool op_done(void *op) { return gw_op_done(op); }
 
+/* True on a thread that is not the one that makes the training steps, if that is known. */
+static bool beside_steps(gw_context *context) {
+    pthread_t thread = atomic_load(&context->step_thread);
+    return thread && !pthread_equal(thread, pthread_self());
+}
+
 void gw_context_drive(gw_context *context, const gw_op *op) {
     gw_time begun = context->trace && !gw_op_done(op) ? gw_clock_now() : 0;
     gw_context_drive_until(context, op_done, (void *)(uintptr_t)op);
-    if (begun && context->trace) gw_engine_trace_waited(context->trace, op, begun);
+    if (begun && context->trace) gw_engine_trace_waited(context->trace, op, begun, beside_steps(context));
 }
 
 /* Reads no clock and polls nothing else: a few microseconds. Records the call while the other ranks arrive. */

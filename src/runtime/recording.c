@@ -1,4 +1,4 @@
-/* recording.c - gw_trace_start, gw_trace_stop and gw_trace_layer: output files and clock offsets of a recording.
+/* recording.c - the calls of gradwire/trace.h: output files and clock offsets of a recording, layers and steps.
  *
  * Each host has its own file: FILE on the host of the job's first rank, FILE.host1, FILE.host2 on others. So ranks of
  * different kernels never append to one file, even on a shared file system. Clock offsets are measured as in NTP: the
@@ -137,6 +137,7 @@ void gw_context_end_trace(gw_context *context) {
     gw_context_lock(context);
     gw_trace *trace = context->trace;
     context->trace = NULL;
+    atomic_store(&context->step_thread, 0);
     if (context->core) gw_engine_trace(gw_core_engine(context->core), NULL);
     gw_context_unlock(context);
     gw_trace_close(trace);
@@ -161,6 +162,24 @@ void gw_trace_layer(gw_comm *comm, const char *layer, bool backward, uint64_t st
     if (!trace || !layer) return;
     gw_trace_span(trace, backward ? GW_TRACE_BACKWARD : GW_TRACE_FORWARD, step, gw_trace_name(trace, layer), 0, 0,
                   begin, end < begin ? begin : end);
+}
+
+bool gw_comm_marks_steps(const gw_comm *comm) { return gw_step_mark_open(&comm->context->step, gw_comm_trace(comm)); }
+
+void gw_trace_step_begin(gw_comm *comm) {
+    gw_trace *trace = comm ? gw_comm_trace(comm) : NULL;
+    if (!trace) return;
+    gw_step_mark_begin(&comm->context->step, trace);
+    atomic_store(&comm->context->step_thread, pthread_self());
+}
+
+void gw_trace_step_end(gw_comm *comm, uint64_t step, const char *strategy) {
+    char line[GW_CAPTURE_TEXT_MAX + 1];
+    gw_trace *trace = comm ? gw_comm_trace(comm) : NULL;
+    if (!trace) return;
+    if (!strategy) gw_strategy_print(&comm->context->strategy, line, sizeof line);
+    gw_step_mark_end(&comm->context->step, trace, step, strategy ? strategy : line);
+    atomic_store(&comm->context->step_thread, pthread_self());
 }
 
 static const char *variable(const char *name) {

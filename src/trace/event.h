@@ -11,7 +11,7 @@
 
 /* Numbers are part of the file format (docs/seeing.md): new ones go to the end. */
 #define GW_TRACE_KIND_LIST(X)                                                                                          \
-    X(STEP, 0, "step")            /* a training step */                                                                \
+    X(STEP, 0, "step")            /* a training step (step_mark.h) */                                                  \
     X(FORWARD, 1, "forward")      /* a layer */                                                                        \
     X(BACKWARD, 2, "backward")    /* a layer */                                                                        \
     X(READY, 3, "ready")          /* a tensor's gradient is complete */                                                \
@@ -41,12 +41,13 @@ typedef struct gw_trace_event {
     gw_time begin, end; /* ns; equal for an instant */
     uint64_t number;    /* of the operation; of the training step for events of a step */
     uint64_t bytes;
-    uint32_t name;    /* from gw_trace_name: the tensor, the layer, the operation's kind; 0: none */
+    uint32_t name;    /* from gw_trace_name: the tensor, the layer, the operation's kind, a step's strategy; 0: none */
     int32_t peer;     /* sent, arrived: the other rank; -1: none */
     uint32_t comm;    /* operation, messages, waited: the communicator's number */
-    uint32_t index;   /* message: its index in its stream; operation: name of its data; tensor: bucket or slice */
+    uint32_t index;   /* message: its index in its stream; operation: name of its data; tensor: bucket or slice;
+                         step: 1 if no step ended where it began */
     uint32_t queued;  /* ns. sent: waited for a grant or credit. arrived: lay in the unexpected queue */
-    uint16_t channel; /* message: the channel of its stream */
+    uint16_t channel; /* message: the channel of its stream; waited: 1 if beside the thread that makes the steps */
     uint8_t retries;  /* sent: attempts without a grant or credit */
     uint8_t kind;     /* gw_trace_kind */
 } gw_trace_event;

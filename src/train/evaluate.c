@@ -181,6 +181,7 @@ static void restore_own_weights(gw_trainer *t, float *kept) {
 gw_status gw_trainer_evaluate(gw_trainer *t, gw_train_tick *tick, void *ctx, gw_loss *total, gw_error *error) {
     gw_loss own = {0};
     float *kept = NULL;
+    gw_train_tracing_pause(&t->tracing);
     gw_status status = gw_trainer_flush(t, error);
     if (status == GW_OK) status = gw_trainer_average(t, t->replicas, error);
     if (status == GW_OK) status = use_mean_weights(t, &kept, error);

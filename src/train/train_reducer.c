@@ -210,6 +210,7 @@ gw_status gw_trainer_time_exchange(gw_trainer *t, uint64_t *fastest, gw_error *e
     for (int p = 0; p < t->model->parameters; p++)
         if (gw_reducer_wants_factors(t->reducer, p)) return GW_OK; /* no examples, so no factors to send */
     t->timing = true;
+    gw_train_tracing_pause(&t->tracing);
     for (int k = 0; k < EXCHANGES; k++) {
         gw_status status = gw_trainer_check(t, gw_barrier(t->comm), error);
         gw_time begun = gw_clock_now();

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/recording.h"
+
 static void register_names(gw_train_tracing *t, const gw_model *model) {
     char text[96];
     const gw_spec *spec = model->spec;
@@ -19,14 +21,30 @@ static void register_names(gw_train_tracing *t, const gw_model *model) {
     t->loss = gw_trace_name(t->trace, "loss");
 }
 
-void gw_train_tracing_begin(gw_train_tracing *t, gw_trace *trace, const gw_model *model, uint64_t step) {
+void gw_train_tracing_begin(gw_train_tracing *t, gw_comm *comm, const gw_model *model, uint64_t step) {
+    gw_trace *trace = gw_comm_trace(comm);
     bool is_new = trace && gw_trace_opened(trace) != t->named_in;
     t->trace = trace;
     t->step = step;
+    if (!t->stepping || is_new) gw_trace_step_begin(comm);
     if (is_new) register_names(t, model);
+    t->stepping = true;
 }
 
-void gw_train_tracing_end(gw_train_tracing *t) { t->trace = NULL; }
+void gw_train_tracing_end(gw_train_tracing *t, gw_comm *comm, const gw_reducer *reducer) {
+    char line[GW_CAPTURE_TEXT_MAX + 1];
+    if (!t->trace) return;
+    gw_reducer_strategy(reducer, line, sizeof line);
+    gw_trace_step_end(comm, t->step, line);
+    t->trace = NULL;
+}
+
+void gw_train_tracing_drop(gw_train_tracing *t) {
+    t->trace = NULL;
+    t->stepping = false;
+}
+
+void gw_train_tracing_pause(gw_train_tracing *t) { t->stepping = false; }
 
 void gw_train_tracing_free(gw_train_tracing *t) { free(t->names); }
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "nn/vectors.h"
-#include "runtime/recording.h"
 
 enum { MOVE_PIXELS = 4, STEP_PARTS = 3 };
 
@@ -283,13 +282,16 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
     if (status != GW_OK) return status;
     gw_trainer_begin_step(t);
     t->work.waiting += count_pipeline(t) + count_exchange(t); /* that of an evaluation since the last step */
-    gw_train_tracing_begin(&t->tracing, gw_comm_trace(t->comm), t->model, t->updates);
+    gw_train_tracing_begin(&t->tracing, t->comm, t->model, t->updates);
     gw_time begun = gw_clock_now();
     for (int64_t b = range.first; b < range.end && status == GW_OK; b++) status = run_batch(t, b, &range, error);
     if (status == GW_OK) status = gw_trainer_submit_rest(t, error);
     if (status == GW_OK) status = gw_trainer_finish_step(t, error);
-    gw_train_tracing_end(&t->tracing);
-    if (status != GW_OK) return status;
+    if (status != GW_OK) {
+        gw_train_tracing_drop(&t->tracing);
+        return status;
+    }
+    gw_train_tracing_end(&t->tracing, t->comm, t->reducer);
     gw_time waited = count_pipeline(t) + count_exchange(t);
     gw_trainer_warn_gradient(t, &t->counted);
     t->work.waiting += waited;

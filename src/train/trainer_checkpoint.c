@@ -117,6 +117,7 @@ static gw_status write_file(gw_trainer *t, const whole *w, const gw_rank_state *
 gw_status gw_trainer_checkpoint_save(gw_trainer *t, const char *path, gw_error *error) {
     whole w;
     gw_rank_state own = {0};
+    gw_train_tracing_pause(&t->tracing);
     gw_status status = t->reducer ? GW_OK : gw_trainer_commit(t, error);
     if (status == GW_OK) status = gw_trainer_flush(t, error);
     if (status == GW_OK) status = gw_trainer_average(t, t->replicas, error);

@@ -74,6 +74,8 @@ class HookState:
             for part, parameter in zip(parts, parameters):
                 part.copy_(self.slots[parameter].view)
             future.set_result(buffer)
+        if self.job.layers is not None:
+            self.job.layers.end_step(self)
 
     def commit(self, parameters):
         """Collective. DDP's first buckets are filled from the end of the model."""
@@ -92,6 +94,9 @@ class HookState:
     def drop(self):
         """Drops the buckets of an interrupted step: DDP has raised its error already."""
         self.filled = []
+
+    def strategy_line(self):
+        return self.reducer.strategy()
 
     def step_number(self):
         return self.reducer.number() if self.reducer is not None else 0
@@ -127,4 +132,8 @@ def ddp_hook(state, bucket):
     future = torch.futures.Future()
     handle = collectives.allreduce_async_(bucket.buffer(), name=f"bucket {bucket.index()}")
     job.waiter.calls.put((handle, future))
+    if bucket.is_last():
+        job.passes += 1
+        if job.layers is not None:
+            job.layers.end_step(job)
     return future

@@ -78,9 +78,18 @@ class Distributed(Sending, Deferring, Committing):
             else:
                 self._settle()
                 self._update_all()
+        self._end_recorded()
         self._hook()
         self._given._opt_called = True  # a learning-rate schedule of the given optimiser asks it
         return loss
+
+    def _end_recorded(self):
+        """Ends the step of the recording, if there is one."""
+        if self._job.layers is not None:
+            self._job.layers.end_step(self)
+
+    def strategy_line(self):
+        return self._reducer.strategy()
 
     def _update_all(self):
         super().step()
@@ -134,6 +143,7 @@ class Distributed(Sending, Deferring, Committing):
                 slot.parameter.grad = None
             return False
         self._update_all()
+        self._end_recorded()
         return True
 
     def zero_grad(self, set_to_none=True):

@@ -132,11 +132,15 @@ class Reducer:
         check(lib.gw_reducer_resume(self.handle, self.job.comm))
         self.first_step, self.steps = read_counters(self.handle).step, 0
 
-    def axis(self, name):
-        """The technique of an axis of the strategy, without its settings."""
+    def strategy(self):
+        """The current line, in bytes."""
         line = ctypes.create_string_buffer(1000)
         lib.gw_reducer_strategy(self.handle, line, len(line))
-        words = (word.split("=", 1) for word in line.value.decode().split())
+        return line.value
+
+    def axis(self, name):
+        """The technique of an axis of the strategy, without its settings."""
+        words = (word.split("=", 1) for word in self.strategy().decode().split())
         return next((technique.split(":")[0] for axis, technique in words if axis == name), "")
 
     def routes(self):

@@ -21,16 +21,18 @@ REASON_BYTES = 400  # of a sentence's 512 bytes, for the reason
 class World:
     """One communicator and the objects that use it. `pending` keeps the tensors of unfinished calls alive; `optimizers`
     are weak references, in the order of creation; `orphans` are the reducers and buffers of deleted optimisers, by
-    their numbers; `hooks` are states of ddp_hook; `coded` are the open coded collectives, in the order of creation; `layers` reports the models' layers to a recording; `former` are
-    failed communicators whose memory or requests are still in use; `sets` are the process sets of the job, each of
-    which has a World of its own; `newest` is the rank that had the newest state when the job was last put together."""
+    their numbers; `hooks` are states of ddp_hook; `passes` are the backward passes of a ddp_hook without a state;
+    `coded` are the open coded collectives, in the order of creation; `layers` reports steps and layers to a recording;
+    `former` are failed communicators whose memory or requests are still in use; `sets` are the process sets of the job,
+    each of which has a World of its own; `newest` is the rank that had the newest state when the job was last put
+    together."""
 
     def __init__(self, comm, uneven=False, strategy=None):
         self.uneven, self.strategy, self.pending = uneven, strategy, set()
         self.pid = os.getpid()
         self.optimizers, self.orphans, self.hooks, self.former, self.sets = [], {}, [], [], []
         self.coded = []
-        self.layers, self.newest = None, 0
+        self.layers, self.newest, self.passes = None, 0, 0
         self.enter(comm)
 
     def enter(self, comm):
@@ -105,8 +107,11 @@ class World:
         return [o() for o in self.optimizers if o() is not None]
 
     def step_number(self):
-        """Number of the present training step."""
-        return next((one.step_number() for one in self.living() + self.hooks), 0)
+        """Number of the present training step of a ddp_hook without a state."""
+        return self.passes
+
+    def strategy_line(self):
+        """None: that of the communicator."""
 
     def close_orphans(self):
         """Servers end when all ranks have closed a reducer. What is garbage here is garbage on every rank, and all

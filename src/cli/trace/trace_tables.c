@@ -76,57 +76,71 @@ static void put_rate(char cell[CELL], double bytes, gw_time ns) {
 static void print_head(const gw_view *view) {
     const gw_insight *in = view->insight;
     char took[GW_UNIT_TEXT], unsure[GW_UNIT_TEXT];
-    int hosts = 0, first = -1;
+    int hosts = gw_insight_hosts(in), ranks = gw_insight_ranks(in), world = gw_insight_world(in);
+    if (world < in->rank_count) world = in->rank_count;
     uint64_t uncertainty = 0;
-    for (int r = 0; r < in->rank_count; r++) {
-        const gw_insight_rank *rank = &in->ranks[r];
-        if (!rank->introduced) continue;
-        if (first < 0) first = r;
-        if (rank->about.host_number >= hosts) hosts = rank->about.host_number + 1;
-        if (rank->about.uncertainty > uncertainty) uncertainty = rank->about.uncertainty;
-    }
-    printf("%d rank%s on %d host%s, %s, %zu steps, %zu operations, %zu messages\n", in->rank_count,
-           in->rank_count == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", gw_trace_time(in->end, took),
-           view->steps.count, view->operations.count, view->messages.count);
-    if (first >= 0) printf("%s\n", in->ranks[first].about.strategy);
+    size_t changes;
+    const char *strategy = gw_view_strategy(view, &changes);
+    for (int r = 0; r < in->rank_count; r++)
+        if (in->ranks[r].about.uncertainty > uncertainty) uncertainty = in->ranks[r].about.uncertainty;
+    if (ranks < world) printf("%d of ", ranks);
+    printf("%d rank%s on %d host%s, %s, %zu steps, %zu operations, %zu messages\n", world, world == 1 ? "" : "s", hosts,
+           hosts == 1 ? "" : "s", gw_trace_time(in->end, took), view->steps.count, view->operations.count,
+           view->messages.count);
+    if (*strategy) printf("%s\n", strategy);
+    if (changes) printf("(the strategy of the last step; it changed %zu time%s)\n", changes, changes == 1 ? "" : "s");
     if (uncertainty) printf("clocks aligned to %s\n", gw_trace_time(uncertainty, unsure));
+}
+
+/* One step of the recording: its figures add up. */
+static void print_median(const gw_view *view) {
+    const gw_step_times *median = gw_steps_median(&view->steps);
+    if (!median) return;
+    const gw_time parts[] = {median->length,         median->mean.compute, median->mean.waiting,
+                             median->mean.for_ranks, median->mean.exposed, median->mean.other};
+    char text[6][GW_UNIT_TEXT];
+    for (int k = 0; k < 6; k++) gw_trace_time(parts[k], text[k]);
+    printf("\nMedian step: %" PRIu64 ", %s = compute %s + waiting %s (for ranks %s, exposed %s) + other %s\n",
+           median->number, text[0], text[1], text[2], text[3], text[4], text[5]);
+}
+
+/* Which steps the figures of a step are not from. */
+static void say_counted(const gw_steps *steps) {
+    if (steps->whole && steps->whole < steps->count)
+        printf("%zu step%s left out: no step came before, from whose end %s length would count\n",
+               steps->count - steps->whole, steps->count - steps->whole == 1 ? " is" : "s are",
+               steps->count - steps->whole == 1 ? "its" : "their");
+    else if (!steps->whole) puts("(no step came before: counted from the first call of each)");
 }
 
 static void print_steps(const gw_view *view) {
     const gw_insight *in = view->insight;
     if (!view->steps.count) return;
     gw_column columns[] = {{.title = "RANK"}, {.title = "STEP", .right = true}, {.title = "COMPUTE", .right = true},
-                           {.title = "EXPOSED", .right = true}, {.title = "WAITING", .right = true},
-                           {.title = "OTHER", .right = true}, {.title = "HIDDEN", .right = true},
-                           {.title = "KEPT OTHERS WAITING", .right = true}};
+                           {.title = "WAITING", .right = true}, {.title = "OTHER", .right = true},
+                           {.title = "FOR RANKS", .right = true}, {.title = "EXPOSED", .right = true},
+                           {.title = "HIDDEN", .right = true}, {.title = "OTHERS WAITED FOR IT", .right = true}};
     sheet s;
-    sheet_start(&s, columns, 8);
+    sheet_start(&s, columns, 9);
     for (int r = 0; r < in->rank_count; r++) {
-        gw_step_part sum = {0};
-        uint64_t n = 0;
-        for (size_t i = 0; i < view->steps.count; i++) {
-            const gw_step_part *p = &view->steps.list[i].ranks[r];
-            if (p->rank < 0) continue;
-            n++;
-            sum.end += p->end - p->begin;
-            sum.compute += p->compute;
-            sum.exposed += p->exposed;
-            sum.waiting += p->waiting;
-            sum.other += p->other;
-            sum.hidden += p->hidden;
-        }
+        gw_step_part sum;
+        uint64_t n = gw_steps_sum(&view->steps, r, &sum);
         char(*row)[CELL] = n ? sheet_row(&s) : NULL;
         if (!row) continue;
-        const gw_time parts[] = {sum.compute, sum.exposed, sum.waiting, sum.other, sum.hidden};
+        const gw_time parts[] = {sum.compute, sum.waiting, sum.other, sum.for_ranks, sum.exposed, sum.hidden};
         gw_time caused, suffered;
         gw_view_blame(view, r, &caused, &suffered);
         snprintf(row[0], CELL, "%d", r);
         put_time(row[1], sum.end / n);
-        for (int k = 0; k < 5; k++) snprintf(row[2 + k], CELL, "%.1f %%", percent(parts[k], sum.end));
-        put_time(row[7], caused);
+        for (int k = 0; k < 6; k++) snprintf(row[2 + k], CELL, "%.1f %%", percent(parts[k], sum.end));
+        put_time(row[8], caused);
     }
-    puts("\nTime of a step, means over the steps (hidden: communication that compute overlaps)");
+    printf(
+        "\nTime of a step, means over %zu steps: compute + waiting + other. Waiting is for ranks that had not begun, "
+        "or for\nexposed communication; hidden: communication that compute overlaps\n",
+        view->steps.whole ? view->steps.whole : view->steps.count);
     sheet_end(&s);
+    say_counted(&view->steps);
 }
 
 static void say_rest(size_t shown, size_t all) {
@@ -212,22 +226,26 @@ static void print_links(const gw_view *view, int64_t limit) {
 }
 
 static void json_parts(const gw_step_part *p) {
-    printf("{\"compute_ms\": %s, \"exposed_ms\": %s, \"waiting_ms\": %s, \"other_ms\": %s, \"hidden_ms\": "
-           "%s}",
-           GW_JSON_FIXED(seconds(p->compute) * 1e3, 6), GW_JSON_FIXED(seconds(p->exposed) * 1e3, 6),
-           GW_JSON_FIXED(seconds(p->waiting) * 1e3, 6), GW_JSON_FIXED(seconds(p->other) * 1e3, 6),
-           GW_JSON_FIXED(seconds(p->hidden) * 1e3, 6));
+    printf("{\"compute_ms\": %s, \"waiting_ms\": %s, \"other_ms\": %s, \"for_ranks_ms\": %s, \"exposed_ms\": %s, "
+           "\"hidden_ms\": %s}",
+           GW_JSON_FIXED(seconds(p->compute) * 1e3, 6), GW_JSON_FIXED(seconds(p->waiting) * 1e3, 6),
+           GW_JSON_FIXED(seconds(p->other) * 1e3, 6), GW_JSON_FIXED(seconds(p->for_ranks) * 1e3, 6),
+           GW_JSON_FIXED(seconds(p->exposed) * 1e3, 6), GW_JSON_FIXED(seconds(p->hidden) * 1e3, 6));
 }
 
 static int summary_json(const gw_view *view) {
     const gw_insight *in = view->insight;
     const gw_step_times *median = gw_steps_median(&view->steps);
     uint64_t bytes = 0;
+    size_t changes;
     for (size_t i = 0; i < view->messages.count; i++) bytes += view->messages.list[i].bytes;
-    printf("{\"ranks\": %d, \"seconds\": %s, \"steps\": %zu, \"operations\": %zu, \"messages\": %zu, \"bytes\": "
-           "%" PRIu64 ", \"events\": %zu, \"median_step\": ",
-           in->rank_count, GW_JSON_FIXED(seconds(in->end), 9), view->steps.count, view->operations.count,
-           view->messages.count, bytes, in->event_count);
+    printf("{\"ranks\": %d, \"hosts\": %d, \"strategy\": ", in->rank_count, gw_insight_hosts(in));
+    gw_json_string(stdout, gw_view_strategy(view, &changes));
+    printf(", \"seconds\": %s, \"steps\": %zu, \"counted_steps\": %zu, \"operations\": %zu, \"messages\": %zu, "
+           "\"bytes\": %" PRIu64 ", \"events\": %zu, \"median_step\": ",
+           GW_JSON_FIXED(seconds(in->end), 9), view->steps.count,
+           view->steps.whole ? view->steps.whole : view->steps.count, view->operations.count, view->messages.count,
+           bytes, in->event_count);
     if (median) {
         printf("{\"number\": %" PRIu64 ", \"step_ms\": %s, \"mean\": ", median->number,
                GW_JSON_FIXED(seconds(median->length) * 1e3, 6));
@@ -239,11 +257,14 @@ static int summary_json(const gw_view *view) {
     printf(", \"rank\": [");
     for (int r = 0; r < in->rank_count; r++) {
         gw_time caused, suffered;
+        gw_step_part sum;
+        uint64_t n = gw_steps_sum(&view->steps, r, &sum);
         gw_view_blame(view, r, &caused, &suffered);
-        printf("%s{\"rank\": %d, \"host\": ", r ? ", " : "", r);
+        printf("%s{\"rank\": %d, \"step_ms\": %s, \"host\": ", r ? ", " : "", r,
+               GW_JSON_FIXED(n ? seconds(sum.end) * 1e3 / (double)n : 0, 6));
         gw_json_string(stdout, in->ranks[r].about.host);
         printf(", \"offset_ns\": %" PRId64 ", \"uncertainty_ns\": %" PRIu64 ", \"dropped\": %" PRIu64
-               ", \"ended\": %s, \"kept_others_waiting_ms\": %s, \"waited_for_others_ms\": %s}",
+               ", \"ended\": %s, \"others_waited_ms\": %s, \"waited_for_others_ms\": %s}",
                in->ranks[r].about.offset, in->ranks[r].about.uncertainty, in->ranks[r].dropped,
                in->ranks[r].ended ? "true" : "false", GW_JSON_FIXED(seconds(caused) * 1e3, 6),
                GW_JSON_FIXED(seconds(suffered) * 1e3, 6));
@@ -255,6 +276,7 @@ static int summary_json(const gw_view *view) {
 int gw_trace_summary(const gw_view *view, const gw_trace_request *request) {
     if (request->json) return summary_json(view);
     print_head(view);
+    print_median(view);
     print_steps(view);
     puts("\nTime and bytes by phase, sum of all ranks");
     print_totals(view, false, 0);
@@ -328,7 +350,7 @@ int gw_trace_matrix(const gw_view *view, const gw_trace_request *request) {
     puts("Bytes sent by messages");
     if (view->messages.count) print_matrix(view, false);
     else puts("none: all data went through shared memory");
-    puts("\nWaits between ranks: time from a rank's own start of a collective to that of the last rank");
+    puts("\nWaiting of a rank for each other one, which had not begun the operation yet");
     print_matrix(view, true);
     return 0;
 }

@@ -89,17 +89,14 @@ function prepare(canvas, height) {
 
 // ---- the head ----
 
-const parts = [['computing', 'backward'], ['exposed communication', 'exposed'], ['waiting for another rank', 'waiting'],
+// Waiting is the second and the third together (docs/glossary.md).
+const parts = [['compute', 'backward'], ['waiting: exposed communication', 'exposed'], ['waiting for ranks', 'waiting'],
   ['other', 'other']];
-const median = data.steps.find(step => step[0] === data.median) || data.steps[data.steps.length >> 1];
+const median = data.median; // one step of the recording, whether the chart has it or not
 const lengthOf = step => step[3] + step[4] + step[5] + step[6]; // mean over the ranks
 const sum = values => values.reduce((total, value) => total + value, 0);
 
-function meanParts() {
-  const totals = [0, 1, 2, 3, 4].map(k => sum(data.parts.map(rank => rank[k])));
-  const whole = sum(totals.slice(0, 4)) || 1;
-  return totals.map(value => value / whole);
-}
+const sharesOf = step => [3, 4, 5, 6, 7].map(k => step[k] / (lengthOf(step) || 1));
 
 function worstRank() {
   const caused = data.ranks.map(rank => rank.caused);
@@ -113,12 +110,13 @@ function verdict() {
     return sent ? `${bytes(sent)} in ${sum(data.links.map(l => l.messages))} messages between ${data.ranks.length} ranks` +
       ` in ${time(data.us)}.` : `${data.ranks.length} ranks, ${time(data.us)}.`;
   }
-  const [compute, exposed, waiting] = meanParts(), worst = worstRank();
-  let text = `A step takes ${time(lengthOf(median))}, and ${percent(compute)} of it is computation.`;
+  const [compute, exposed, forRanks] = sharesOf(median), worst = worstRank();
+  let text = `A step takes ${time(lengthOf(median))}, of which ${percent(compute)} is compute and ` +
+    `${percent(exposed + forRanks)} waiting.`;
   if (exposed >= 0.02) text += ` ${percent(exposed)} is communication that nothing hides.`;
-  if (waiting >= 0.02) text += ` ${percent(waiting)} is waiting for other ranks` +
+  if (forRanks >= 0.02) text += ` ${percent(forRanks)} is waiting for other ranks` +
     (worst.share > 1.5 / data.ranks.length ? `, most of all for rank ${worst.rank}.` : ', for all of them about alike.');
-  if (exposed < 0.02 && waiting < 0.02) text += ' Communication is hidden almost entirely.';
+  if (exposed + forRanks < 0.02) text += ' Communication is hidden almost entirely.';
   return text;
 }
 
@@ -129,23 +127,25 @@ function tile(number, words) {
 }
 
 function head() {
-  const hosts = new Set(data.ranks.map(rank => rank.host)).size;
+  const hosts = data.hosts, ranks = (data.recorded < data.world ? `${data.recorded} of ` : '') + (data.world || data.ranks.length);
   document.title = `${data.title} - gradwire`;
   $('title').textContent = data.title;
-  $('facts').textContent = `${data.ranks.length} ranks on ${hosts} host${hosts > 1 ? 's' : ''}, ${time(data.us)}` +
+  $('facts').textContent = `${ranks} ranks on ${hosts} host${hosts > 1 ? 's' : ''}, ${time(data.us)}` +
     (data.wall ? `, ${new Date(data.wall).toISOString().slice(0, 16).replace('T', ' ')} UTC` : '') +
-    (data.strategy ? ` — ${data.strategy}` : '');
+    (data.strategy ? ` — ${data.strategy}` : '') +
+    (data.changes ? ` (that of the last step; it changed ${data.changes} time${data.changes > 1 ? 's' : ''})` : '');
   $('warning').hidden = !data.warning;
   $('warning').textContent = data.warning ? `This recording is not whole: ${data.warning}.` : '';
   $('verdict').textContent = verdict();
   const sent = sum(data.links.map(link => link.bytes));
   if (median) {
-    const [compute, exposed, waiting, , hidden] = meanParts();
-    tile(time(lengthOf(median)), `median step of ${data.stepCount}`);
-    tile(percent(compute), 'of a step is computation');
-    tile(percent(exposed), 'is exposed communication');
-    tile(percent(waiting), 'is waiting for other ranks');
-    tile(percent(hidden), 'more communication is hidden behind computation');
+    const [compute, exposed, forRanks, other, hidden] = sharesOf(median);
+    tile(time(lengthOf(median)), `step ${median[0]}, the median of ${data.counted}` + (data.counted < data.stepCount ?
+      `; ${data.stepCount - data.counted} without a step before are not counted` : ''));
+    tile(percent(compute), 'of it is compute');
+    tile(percent(exposed + forRanks), `is waiting: ${percent(exposed)} exposed communication, ${percent(forRanks)} for ranks`);
+    tile(percent(other), 'is other: data, loss, what is not recorded');
+    tile(percent(hidden), 'more communication is hidden behind compute');
   }
   tile(sent ? bytes(sent) : 'none', sent ? `sent in ${sum(data.links.map(l => l.messages))} messages, all ranks` :
     'sent in messages: memory is shared');
@@ -158,7 +158,7 @@ function head() {
 // ---- steps ----
 
 const stepsLeft = 54; // pixels for the numbers of the axis
-let chosenStep = data.steps.indexOf(median);
+let chosenStep = median ? data.steps.findIndex(step => step[0] >= median[0]) : -1;
 
 function stepAt(index) {
   const s = data.steps[index];
