@@ -90,10 +90,11 @@ bench-peers: build-packages built
 bench-large-batch: build-packages run-packages built
 	@bench/large_batch.sh $(BUILD)
 
-# Recording, reading and the report page: minutes.
+# Recording, reading and the report page; steps of a recording beside the wall clock, on one host and two: minutes.
 .PHONY: test-trace
 test-trace: build-packages built
 	@tests/trace.sh $(BUILD)
+	@tests/steps.sh $(BUILD)
 
 # All of the PyTorch binding, and the wheel: minutes. make test-python TORCH=2.15.0 runs it with that version from pip,
 # gigabytes; without, it is the one that scripts/torch finds.

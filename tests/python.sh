@@ -119,6 +119,7 @@ quick() {
     TESTS="residuals_keep_the_weight_of_their_step delayed_updates_have_the_rate_of_their_step" file 2 test_rates
     if at_least 2; then TESTS="factors_travel_and_nothing_is_multiplied ranks_with_fewer_more_and_no_examples" file 2 test_factors; fi
     TESTS="hook process_group" file 2 test_ddp
+    file 2 test_steps
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
@@ -151,6 +152,7 @@ full() {
     if "$python" -c 'import torch._dynamo' 2>/dev/null; then file 2 test_compile; fi
     file 2 test_join
     file 2 test_timeline
+    file 2 test_steps
     for ranks in 2 3 4; do
         file "$ranks" test_rates
         file "$ranks" test_ddp
