@@ -49,8 +49,8 @@ static void a_known_scene(void) {
     CHECK_EQ(150 * US, m->arrived);
     CHECK_EQ(1, v.operations.count);
     CHECK_EQ(1, v.operations.list[0].last_rank);
-    CHECK_EQ(199 * US, v.waits[0 * 2 + 1]); /* rank 0 for rank 1, from its wait on */
-    CHECK_EQ(0, v.waits[1 * 2 + 0]);
+    CHECK_EQ(199 * US, v.waiting.matrix[0 * 2 + 1]); /* rank 0 for rank 1, from its wait on */
+    CHECK_EQ(0, v.waiting.matrix[1 * 2 + 0]);
     CHECK_EQ(1, v.steps.count);
     const gw_step_part *p = &v.steps.list[0].ranks[0];
     CHECK_EQ(110 * US, p->compute);
@@ -121,6 +121,25 @@ static void a_wait_beside_the_layers(void) {
     CHECK_EQ(25 * US, p->waiting);
     CHECK_EQ(60 * US, p->compute);
     CHECK_EQ(15 * US, p->other);
+    gw_view_free(&v);
+}
+
+/* Rank 1 begins the operation at 300, but waits for another one from 150 on: only until then it holds rank 0 up. */
+static void a_rank_that_waits_holds_nobody_up(void) {
+    gw_trace *a = begin(0, 2, 0, false, 0), *b = begin(1, 2, 0, false, 0);
+    put(a, GW_TRACE_OPERATION, -1, 7, 100, 320);
+    put(a, GW_TRACE_WAITED, -1, 7, 100, 320);
+    span(a, GW_TRACE_STEP, "", 0, 320);
+    put(b, GW_TRACE_OPERATION, -1, 7, 300, 320);
+    put(b, GW_TRACE_WAITED, -1, 6, 150, 300);
+    gw_trace_close(a);
+    gw_trace_close(b);
+    gw_view v = look();
+    const gw_step_part *p = &v.steps.list[0].ranks[0];
+    CHECK_EQ(220 * US, p->waiting);
+    CHECK_EQ(50 * US, p->for_ranks);
+    CHECK_EQ(170 * US, p->exposed);
+    CHECK_EQ(50 * US, v.waiting.matrix[0 * 2 + 1]);
     gw_view_free(&v);
 }
 
@@ -209,4 +228,5 @@ static void the_page_is_one_file(void) {
 }
 
 TEST_MAIN(CASE(in_a_folder), CASE(a_known_scene), CASE(a_scene_without_messages), CASE(a_wait_beside_the_layers),
-          CASE(steps_that_count), CASE(files_of_another_run), CASE(the_page_is_one_file), CASE(clean_up))
+          CASE(a_rank_that_waits_holds_nobody_up), CASE(steps_that_count), CASE(files_of_another_run),
+          CASE(the_page_is_one_file), CASE(clean_up))

@@ -7,10 +7,9 @@ gw_status gw_view_make(gw_insight *in, gw_view *view, gw_error *error) {
     *view = (gw_view){.insight = in};
     gw_status status = gw_messages_make(in, &view->messages, error);
     if (!status) status = gw_operations_make(in, &view->operations, error);
-    if (!status) status = gw_steps_make(in, &view->operations, &view->steps, error);
+    if (!status) status = gw_wait_times_make(in, &view->operations, &view->waiting, error);
+    if (!status) status = gw_steps_make(in, &view->waiting, &view->steps, error);
     if (!status) status = gw_traffic_make(&view->messages, in->end, GW_VIEW_BINS, &view->links, error);
-    if (!status) view->waits = gw_wait_times_matrix(in, &view->operations);
-    if (!status && !view->waits) status = gw_fail(error, GW_MEMORY, "no memory for %d ranks", in->rank_count);
     if (status) gw_view_free(view);
     return status;
 }
@@ -26,7 +25,7 @@ void gw_view_free(gw_view *view) {
     gw_operations_free(&view->operations);
     gw_steps_free(&view->steps);
     gw_traffic_free(&view->links);
-    free(view->waits);
+    gw_wait_times_free(&view->waiting);
     gw_insight_close(view->insight);
     *view = (gw_view){0};
 }
@@ -75,7 +74,7 @@ void gw_view_blame(const gw_view *view, int rank, gw_time *caused, gw_time *suff
     size_t ranks = (size_t)view->insight->rank_count;
     *caused = *suffered = 0;
     for (size_t r = 0; r < ranks; r++) {
-        *caused += view->waits[r * ranks + (size_t)rank];
-        *suffered += view->waits[(size_t)rank * ranks + r];
+        *caused += view->waiting.matrix[r * ranks + (size_t)rank];
+        *suffered += view->waiting.matrix[(size_t)rank * ranks + r];
     }
 }

@@ -15,9 +15,9 @@ typedef struct gw_view {
     gw_insight *insight;
     gw_messages messages;
     gw_operations operations;
+    gw_wait_times waiting;
     gw_steps steps;
     gw_traffic links;
-    uint64_t *waits; /* from gw_wait_times_matrix */
 } gw_view;
 
 /* Takes ownership of the insight, also on failure. */

@@ -2,6 +2,7 @@
 #include "insight/intervals.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void gw_intervals_add(gw_intervals *s, gw_time begin, gw_time end, gw_time low, gw_time high) {
     if (begin < low) begin = low;
@@ -45,15 +46,30 @@ static size_t first_after(const gw_intervals *s, gw_time time) {
     return low;
 }
 
+void gw_intervals_append(gw_intervals *s, const gw_intervals *others) {
+    for (size_t i = 0; i < others->count; i++)
+        gw_intervals_add(s, others->list[i].begin, others->list[i].end, 0, others->list[i].end);
+}
+
+void gw_intervals_append_within(gw_intervals *s, const gw_intervals *joined, gw_time low, gw_time high) {
+    for (size_t i = first_after(joined, low); i < joined->count && joined->list[i].begin < high; i++)
+        gw_intervals_add(s, joined->list[i].begin, joined->list[i].end, low, high);
+}
+
+/* What is left is added behind the set, and then takes its place. */
 void gw_intervals_subtract(gw_intervals *s, const gw_intervals *joined) {
-    if (!s->count) return;
-    gw_interval rest = s->list[0];
-    s->count = 0;
-    for (size_t i = first_after(joined, rest.begin); i < joined->count && joined->list[i].begin < rest.end; i++) {
-        gw_intervals_add(s, rest.begin, joined->list[i].begin, rest.begin, rest.end);
-        rest.begin = joined->list[i].end;
+    size_t before = s->count;
+    if (!before) return;
+    for (size_t k = 0; k < before; k++) {
+        gw_interval rest = s->list[k];
+        for (size_t i = first_after(joined, rest.begin); i < joined->count && joined->list[i].begin < rest.end; i++) {
+            gw_intervals_add(s, rest.begin, joined->list[i].begin, rest.begin, rest.end);
+            rest.begin = joined->list[i].end;
+        }
+        gw_intervals_add(s, rest.begin, rest.end, rest.begin, rest.end);
     }
-    gw_intervals_add(s, rest.begin, rest.end, rest.begin, rest.end);
+    s->count -= before;
+    memmove(s->list, s->list + before, s->count * sizeof *s->list);
 }
 
 gw_time gw_intervals_length(const gw_intervals *s) {

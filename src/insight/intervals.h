@@ -22,8 +22,11 @@ void gw_intervals_add(gw_intervals *intervals, gw_time begin, gw_time end, gw_ti
 /* Sorts, and merges intervals that overlap or touch. */
 void gw_intervals_join(gw_intervals *intervals);
 gw_time gw_intervals_length(const gw_intervals *joined);
-/* Leaves, of a set of one interval, what the joined set does not cover. */
-void gw_intervals_subtract(gw_intervals *one, const gw_intervals *joined);
+/* Adds the intervals of another set; of a joined one, the parts within [low, high). */
+void gw_intervals_append(gw_intervals *intervals, const gw_intervals *others);
+void gw_intervals_append_within(gw_intervals *intervals, const gw_intervals *joined, gw_time low, gw_time high);
+/* Leaves what the joined set does not cover. */
+void gw_intervals_subtract(gw_intervals *intervals, const gw_intervals *joined);
 /* Length of the intersection. */
 gw_time gw_intervals_common(const gw_intervals *joined_a, const gw_intervals *joined_b);
 void gw_intervals_clear(gw_intervals *intervals); /* keeps its memory */

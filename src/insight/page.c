@@ -163,7 +163,7 @@ static void write_links(const gw_view *v, FILE *out) {
     }
     fputs("],\n\"waits\":[", out);
     size_t ranks = (size_t)v->insight->rank_count;
-    for (size_t i = 0; i < ranks * ranks; i++) fprintf(out, "%s%.3f", i ? "," : "", us(v->waits[i]));
+    for (size_t i = 0; i < ranks * ranks; i++) fprintf(out, "%s%.3f", i ? "," : "", us(v->waiting.matrix[i]));
     fputs("],\n", out);
 }
 

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 typedef struct work {
-    gw_intervals compute, communication;
-    gw_wait_times waiting;
+    gw_intervals compute, communication, waits, for_ranks;
 } work;
 
 static void add_kind(const gw_insight *in, gw_trace_kind kind, const gw_step_part *p, gw_intervals *to) {
@@ -15,24 +14,26 @@ static void add_kind(const gw_insight *in, gw_trace_kind kind, const gw_step_par
         gw_intervals_add(to, events[i].is.begin, events[i].is.end, p->begin, p->end);
 }
 
-static bool fill_part(const gw_insight *in, const gw_operations *ops, work *w, gw_step_part *p) {
+static bool fill_part(const gw_insight *in, const gw_wait_times *waiting, work *w, gw_step_part *p) {
     static const gw_trace_kind own[] = {GW_TRACE_FORWARD, GW_TRACE_BACKWARD, GW_TRACE_APPLIED,
                                         GW_TRACE_ENCODED, GW_TRACE_DECODED,  GW_TRACE_REDUCED};
-    const gw_intervals *waits = &w->waiting.all;
-    gw_intervals_clear(&w->compute);
-    gw_intervals_clear(&w->communication);
+    gw_intervals *all[] = {&w->compute, &w->communication, &w->waits, &w->for_ranks};
+    bool fits = true;
+    for (int i = 0; i < 4; i++) gw_intervals_clear(all[i]);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_kind(in, own[i], p, &w->compute);
     add_kind(in, GW_TRACE_OPERATION, p, &w->communication);
     gw_intervals_join(&w->compute);
     gw_intervals_join(&w->communication);
-    bool fits = gw_wait_times_find(in, ops, p->rank, p->begin, p->end, &w->waiting, NULL);
-    p->compute = gw_intervals_length(&w->compute) - gw_intervals_common(&w->compute, waits);
-    p->waiting = gw_intervals_length(waits);
-    p->for_ranks = gw_intervals_length(&w->waiting.for_ranks);
+    gw_intervals_append_within(&w->waits, &waiting->all[p->rank], p->begin, p->end);
+    gw_intervals_append_within(&w->for_ranks, &waiting->for_ranks[p->rank], p->begin, p->end);
+    for (int i = 0; i < 4; i++) fits &= !all[i]->no_memory;
+    p->compute = gw_intervals_length(&w->compute) - gw_intervals_common(&w->compute, &w->waits);
+    p->waiting = gw_intervals_length(&w->waits);
+    p->for_ranks = gw_intervals_length(&w->for_ranks);
     p->exposed = p->waiting - p->for_ranks;
     p->other = p->end - p->begin - p->compute - p->waiting;
-    p->hidden = gw_intervals_length(&w->communication) - gw_intervals_common(&w->communication, waits);
-    return fits && !w->compute.no_memory && !w->communication.no_memory;
+    p->hidden = gw_intervals_length(&w->communication) - gw_intervals_common(&w->communication, &w->waits);
+    return fits;
 }
 
 static int by_number(const void *a, const void *b) {
@@ -82,7 +83,7 @@ static void average(gw_step_times *step, int ranks) {
     step->length = mean->compute + mean->waiting + mean->other;
 }
 
-gw_status gw_steps_make(const gw_insight *in, const gw_operations *ops, gw_steps *steps, gw_error *error) {
+gw_status gw_steps_make(const gw_insight *in, const gw_wait_times *waiting, gw_steps *steps, gw_error *error) {
     size_t total = 0, n;
     size_t ranks = (size_t)in->rank_count;
     work w = {0};
@@ -104,14 +105,15 @@ gw_status gw_steps_make(const gw_insight *in, const gw_operations *ops, gw_steps
         for (size_t i = 0; i < n; i++) place_part(steps, &events[i]);
     }
     for (size_t i = 0; fits && i < steps->count * ranks; i++)
-        if (steps->parts[i].rank >= 0) fits = fill_part(in, ops, &w, &steps->parts[i]);
+        if (steps->parts[i].rank >= 0) fits = fill_part(in, waiting, &w, &steps->parts[i]);
     for (size_t i = 0; i < steps->count; i++) {
         average(&steps->list[i], in->rank_count);
         steps->whole += !steps->list[i].first;
     }
     gw_intervals_free(&w.compute);
     gw_intervals_free(&w.communication);
-    gw_wait_times_free(&w.waiting);
+    gw_intervals_free(&w.waits);
+    gw_intervals_free(&w.for_ranks);
     if (fits) return GW_OK;
 memory:
     gw_steps_free(steps);

@@ -2,7 +2,7 @@
  *
  *   compute    the caller's own work: layers, coding, updates
  *   waiting    the caller waited (wait_times.h)
- *   for_ranks  the part of waiting in which another rank had not begun the operation yet
+ *   for_ranks  the part of waiting in which another rank held this one up
  *   exposed    the rest of waiting: communication that nothing hid
  *   other      everything else: loading data, the loss, an optimiser outside of the library
  *   hidden     communication while the caller computed; not part of the sum
@@ -39,7 +39,7 @@ typedef struct gw_steps {
     gw_step_part *parts;
 } gw_steps;
 
-gw_status gw_steps_make(const gw_insight *insight, const gw_operations *operations, gw_steps *steps, gw_error *error);
+gw_status gw_steps_make(const gw_insight *insight, const gw_wait_times *waiting, gw_steps *steps, gw_error *error);
 void gw_steps_free(gw_steps *steps);
 /* Whether figures of a step take it into account. */
 bool gw_steps_count(const gw_steps *steps, const gw_step_times *step);

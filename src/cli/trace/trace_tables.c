@@ -135,10 +135,9 @@ static void print_steps(const gw_view *view) {
         for (int k = 0; k < 6; k++) snprintf(row[2 + k], CELL, "%.1f %%", percent(parts[k], sum.end));
         put_time(row[8], caused);
     }
-    printf(
-        "\nTime of a step, means over %zu steps: compute + waiting + other. Waiting is for ranks that had not begun, "
-        "or for\nexposed communication; hidden: communication that compute overlaps\n",
-        view->steps.whole ? view->steps.whole : view->steps.count);
+    printf("\nTime of a step, means over %zu steps: compute + waiting + other. Waiting is for ranks that hold others "
+           "up, or\nfor exposed communication; hidden: communication that compute overlaps\n",
+           view->steps.whole ? view->steps.whole : view->steps.count);
     sheet_end(&s);
     say_counted(&view->steps);
 }
@@ -302,14 +301,14 @@ static void matrix_json(const gw_view *view) {
     for (size_t a = 0; a < ranks; a++) {
         printf("%s[", a ? ", " : "");
         for (size_t b = 0; b < ranks; b++)
-            printf("%s%s", b ? ", " : "", GW_JSON_FIXED(seconds(view->waits[a * ranks + b]) * 1e3, 6));
+            printf("%s%s", b ? ", " : "", GW_JSON_FIXED(seconds(view->waiting.matrix[a * ranks + b]) * 1e3, 6));
         printf("]");
     }
     puts("]}");
 }
 
 static uint64_t cell_value(const gw_view *view, bool waits, int row, int column) {
-    if (waits) return view->waits[(size_t)row * (size_t)view->insight->rank_count + (size_t)column];
+    if (waits) return view->waiting.matrix[(size_t)row * (size_t)view->insight->rank_count + (size_t)column];
     uint64_t bytes = 0;
     for (size_t i = 0; i < view->links.count; i++)
         if (view->links.list[i].src == row && view->links.list[i].dst == column) bytes = view->links.list[i].bytes;
@@ -350,7 +349,7 @@ int gw_trace_matrix(const gw_view *view, const gw_trace_request *request) {
     puts("Bytes sent by messages");
     if (view->messages.count) print_matrix(view, false);
     else puts("none: all data went through shared memory");
-    puts("\nWaiting of a rank for each other one, which had not begun the operation yet");
+    puts("\nWaiting of a rank for each other one, which had not begun the operation and did not wait itself");
     print_matrix(view, true);
     return 0;
 }
