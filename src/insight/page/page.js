@@ -141,7 +141,7 @@ function head() {
   if (median) {
     const [compute, exposed, forRanks, other, hidden] = sharesOf(median);
     tile(time(lengthOf(median)), `step ${median[0]}, the median of ${data.counted}` + (data.counted < data.stepCount ?
-      `; ${data.stepCount - data.counted} without a step before are not counted` : ''));
+      `; not counted: ${data.stepCount - data.counted} without a step before` : ''));
     tile(percent(compute), 'of it is compute');
     tile(percent(exposed + forRanks), `is waiting: ${percent(exposed)} exposed communication, ${percent(forRanks)} for ranks`);
     tile(percent(other), 'is other: data, loss, what is not recorded');
