@@ -106,6 +106,23 @@ def test_synchronize_as_in_horovod():
     compare(functools.partial(optimizer_of, "schedule=wfbp"), "schedule=wfbp", synchronize=True)
 
 
+def test_several_optimizers():
+    """The first one's steps count. When it makes none any more, those of the other do."""
+    models = [network(), network()]
+    optimizers = [wrapped(model, f"schedule={schedule}") for model, schedule in zip(models, ("wfbp", "dear"))]
+
+    def run():
+        for which in [0, 1, 0, 1, 0, 1, 1, 1]:
+            optimizers[which].zero_grad()
+            models[which](torch.ones(4, WIDTH)).sum().backward()
+            optimizers[which].step()
+
+    said, _ = recorded(run)
+    for optimizer in optimizers:
+        optimizer.detach()
+    assert said["steps"] == 5 and "schedule=dear" in said["strategy"], said
+
+
 def group():
     """Of gradwire itself, which finds the ranks of other hosts too."""
     here = os.environ.get("MASTER_ADDR", "127.0.0.1")
