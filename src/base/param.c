@@ -89,7 +89,7 @@ gw_status gw_param_parse(const gw_param *param, const char *owner, const char *t
         return gw_fail(error, GW_INVALID, "%s: %s needs a value (allowed: %s)", owner, param->name,
                        gw_param_allowed(param, allowed));
     } else if (param->automatic && strcmp(text, "auto") == 0) {
-        read = 0;
+        read = param->auto_value;
     } else if (!value_parse(param, text, &read)) {
         return value_wrong(param, owner, text, error);
     }
@@ -112,7 +112,7 @@ const char *gw_param_print(const gw_param *param, double value, char text[GW_PAR
     const char *word = NULL;
     if (param->kind == GW_PARAM_FLAG) word = value != 0 ? "yes" : "no";
     else if (param->kind == GW_PARAM_CHOICE) word = param->choices[(int)value];
-    else if (param->automatic && value == 0) word = "auto";
+    else if (param->automatic && value == param->auto_value) word = "auto";
 
     if (word) snprintf(text, GW_PARAM_TEXT_BYTES, "%s", word);
     else if (param->kind == GW_PARAM_BYTES) bytes_print((uint64_t)value, text);

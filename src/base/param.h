@@ -19,7 +19,8 @@ typedef struct gw_param {
     const char *name; /* NULL ends a table */
     const char *about;
     gw_param_kind kind;
-    bool automatic;             /* "auto" is allowed too and means 0, which the range then excludes */
+    bool automatic;             /* "auto" is allowed too and means auto_value, which the range excludes */
+    double auto_value;          /* 0 where the range has no 0 */
     double preset;              /* the default */
     double lowest, highest;     /* integer, bytes, number; both included */
     const char *const *choices; /* choice only; NULL at the end */
