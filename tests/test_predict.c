@@ -295,7 +295,6 @@ static void refuse(const char *line, const char *sentence) {
 static void what_is_not_modelled_is_refused(void) {
     refuse("arch=ps:servers=2,replicas=1", "replicas=1 is not predicted");
     refuse("arch=mpi transport=mpi", "arch=mpi is not predicted");
-    refuse("arch=hierarchical compress=dgc:clip=1", "no rank has the norm of a whole gradient");
     refuse("arch=ring sync=asp", "use arch=ps");
 }
 

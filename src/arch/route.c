@@ -23,8 +23,8 @@ static bool asks_for_hosts(const gw_route_request *r) { return plan_of(r) && pla
  * link between them. */
 static bool by_hosts(const gw_route_request *r) {
     int least, most;
-    bool asked = asks_for_hosts(r) || (is_auto(r) && !r->needs_whole);
-    if (!asked || !r->topology->host_of || gw_topology_hosts(r->topology) < 2) return false;
+    if ((!asks_for_hosts(r) && !is_auto(r)) || !r->topology->host_of || gw_topology_hosts(r->topology) < 2)
+        return false;
     gw_topology_local_sizes(r->topology, &least, &most);
     return most > 1 || r->topology->rack_of;
 }

@@ -49,7 +49,6 @@ typedef struct gw_route_request {
     const char *arch; /* of the strategy line */
     const gw_topology *topology;
     bool codec;        /* the strategy has one, and it can encode this bucket */
-    bool needs_whole;  /* the codec needs whole gradients: "auto" stays flat */
     bool splits;       /* the schedule starts the two halves apart */
     bool sums_in_type; /* partial sums of its type lose nothing that the result would keep (f32, f64) */
     bool servers, factors;

@@ -87,6 +87,7 @@ typedef struct gw_codec_call {
     uint32_t round;
     float rate_growth;   /* growth of the learning rate since the step before: 0.1 is 10 % more. A residual belongs to
                             the rate of its own step, so it is divided by 1 + rate_growth */
+    bool mean;           /* the result is the mean over the ranks, not the sum */
     float clip;          /* (tensor) factor by which the gradient is multiplied first; set by gw_codec_prepare */
     const void *reduced; /* (tensor) round > 0: the merged payload of the round before, of the same range */
     size_t reduced_bytes;
@@ -110,7 +111,7 @@ typedef struct gw_codec_state {
 
 /* What a setup needs beyond values to encode. */
 typedef enum gw_codec_needs {
-    GW_NEEDS_WHOLE_TENSOR = 1, /* the encoder has a tensor's whole gradient: it clips by its norm (dgc) */
+    GW_NEEDS_WHOLE_TENSOR = 1, /* a contributor has a tensor's whole gradient: it clips by its norm (dgc) */
     GW_NEEDS_GRADIENTS = 2,    /* values are gradients: it keeps a momentum, which has no meaning over differences of
                                   weights (dgc) */
     GW_NEEDS_SAME_STEP = 4,    /* all ranks encode the same step, and agree on something first (terngrad:shared) */

@@ -3,7 +3,8 @@
  * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of v
  * is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
  * state.own.
- *   - Local clipping: g is scaled so that the norm of the tensor is at most clip/sqrt(world).
+ *   - Local clipping: g is scaled so that the norm of the tensor is at most clip/sqrt(world). The paper's g is divided
+ *     by the number of ranks already; where the result is a mean it is not, and the limit is clip*sqrt(world).
  *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (each for a fifth of these steps),
  *     never below the ratio.
  * The paper estimates the threshold from a sample; here the selection is exact in each block of 65,536 (largest_k.c).
@@ -22,7 +23,7 @@ static const gw_param params[] = {
      .lowest = 1e-5, .highest = 1},
     {.name = "momentum", .about = "momentum of the local accumulation", .kind = GW_PARAM_NUMBER, .preset = 0.9,
      .highest = 1},
-    {.name = "clip", .about = "largest norm of a gradient over all ranks, 0: off", .kind = GW_PARAM_NUMBER,
+    {.name = "clip", .about = "largest norm of a tensor's result, kept by each rank, 0: off", .kind = GW_PARAM_NUMBER,
      .highest = 1e9},
     {.name = "warmup", .about = "steps with a higher density", .kind = GW_PARAM_INTEGER, .highest = 1e12},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
@@ -62,13 +63,15 @@ static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
     return only_adds(setup) ? 0 : range.count;
 }
 
-/* A norm that is not finite is not clipped: the NaN or infinity in it must stay visible. */
+/* `clip` is the largest norm of the result, sum or mean, if the gradients of the ranks are independent: the norm of
+ * their sum is then sqrt(world) times that of each. A norm that is not finite is not clipped: the NaN or infinity in it
+ * must stay visible. */
 static void prepare(const gw_codec_setup *setup, gw_codec_call *call, const gw_codec_tensor *tensor,
                     gw_codec_state *state, const float *gradient) {
     (void)state;
     if (setup->value[PARAM_CLIP] == 0) return;
     double norm = sqrt(gw_kernel_norm2(gradient, tensor->count));
-    double most = setup->value[PARAM_CLIP] / sqrt(call->world);
+    double most = setup->value[PARAM_CLIP] / sqrt(call->world) * (call->mean ? call->world : 1);
     if (isfinite(norm) && norm > most) call->clip = (float)(most / norm);
 }
 

@@ -20,7 +20,6 @@ static gw_route route_of(const gw_dispatch_model *m, bool factors) {
     gw_route_request request = {.arch = gw_strategy_name(m->strategy, GW_AXIS_ARCH),
                                 .topology = gw_team_model_topology(m->teams, GW_TEAM_ALL),
                                 .codec = !setup->codec->identity,
-                                .needs_whole = gw_codec_has_need(setup, GW_NEEDS_WHOLE_TENSOR),
                                 .splits = m->splits,
                                 .sums_in_type = true,
                                 .servers = m->servers > 0,
@@ -83,11 +82,6 @@ gw_status gw_dispatch_model_make(gw_dispatch_model *m, const gw_strategy *strate
     m->encodes = route.coded || (m->servers > 0 && !setup.codec->identity);
     m->lanes = gw_lanes_of(topology, 0, !route.coded || route.flat);
     m->members = m->lanes.hosts;
-    if (m->encodes && m->lanes.lanes > 1 && gw_codec_has_need(&setup, GW_NEEDS_WHOLE_TENSOR))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s with clip under arch=%s: no rank has the norm of a whole gradient: use clip=0, or "
-                       "arch=ring",
-                       compress->technique->name, gw_strategy_name(strategy, GW_AXIS_ARCH));
     status = gw_coding_open(&m->coding, &setup, 0, 0, m->members, error);
     m->coding.call.step = UINT64_C(1) << 40;
     return status || !m->encodes || gw_codec_merges(&setup) ? status : measure_payloads(m, error);

@@ -75,6 +75,7 @@ gw_status gw_ps_codec_open(gw_ps *ps, gw_error *error) {
     c->tensors = calloc((size_t)c->count + 1, sizeof *c->tensors);
     if (!c->tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status = gw_coding_open(&c->coding, &config->codec, config->options.seed, ps->rank, ps->workers, error);
+    c->coding.call.mean = config->options.op == GW_AVG;
     return status ? status : name_tensors(ps, error);
 }
 

@@ -301,6 +301,7 @@ void gw_coded_exchange_begin(gw_coded_exchange *x, uint64_t step, const float *c
     x->result = result;
     x->scale = average ? 1.0f / (float)x->ranks : 1.0f;
     x->coding.call.step = step;
+    x->coding.call.mean = average;
     x->coding.call.round = x->coding.call.pass = 0;
     x->phase = PHASE_ENCODE;
 }

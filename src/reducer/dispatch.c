@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "compress/kernels.h"
 #include "ps/ps.h"
 #include "reducer/step_engine_internal.h"
 
@@ -32,6 +33,24 @@ static void copy_lanes(const gw_step_engine *s, int bucket, bool back) {
             for (; gw_stripes_next(&has, &from, to, &run); from += run, at += run)
                 memcpy(back ? values + from : at, back ? at : values + from, run * sizeof(float));
         }
+    }
+}
+
+/* Once a step, before the ranks of a host add up: a codec that clips by a tensor's norm finds it only here. In a flat
+ * route it clips as it encodes. */
+static void clip_contributions(gw_step_engine *s, int bucket) {
+    const gw_tensor_range *ranges = gw_schedule_ranges(s->schedule, bucket);
+    gw_coding own = s->coding;
+    own.call.step = gw_step_engine_step(s, gw_schedule_bucket(s->schedule, bucket)->readied - 1);
+    own.call.world = (uint32_t)gw_team_size(s->config.team);
+    own.call.mean = s->config.options.op == GW_AVG;
+    for (int i = 0; i < gw_schedule_bucket(s->schedule, bucket)->ranges; i++) {
+        gw_coded_tensor *t = &s->coded[ranges[i].tensor];
+        float *gradient = s->tensors[ranges[i].tensor].view.travels;
+        if (t->exact || t->prepared == own.call.step + 1) continue;
+        gw_coding_prepare(&own, t, gradient);
+        if (t->clip != 1) gw_kernel_scale(gradient, t->clip, t->what.count);
+        t->clip = 1;
     }
 }
 
@@ -72,6 +91,8 @@ void gw_dispatch_start(gw_step_engine *s, int bucket, bool second, gw_time now, 
         transfer->hop = 0;
         gw_step_engine_trace_start(s, bucket);
         if (transfer->copies) pack(s, bucket, false);
+        if (transfer->by_lane && gw_codec_has_need(&s->config.codec, GW_NEEDS_WHOLE_TENSOR))
+            clip_contributions(s, bucket);
         if (transfer->by_lane) copy_lanes(s, bucket, false);
     }
     transfer->second = second;

@@ -23,7 +23,6 @@ uint32_t gw_transfers_factor_team(const gw_step_engine_config *c, int tensor) {
 static gw_route route_of(const gw_step_engine_config *c, gw_dtype dtype, bool factors) {
     bool codec = !c->codec.codec->identity && dtype == GW_F32;
     gw_route_request request = {.arch = c->arch, .topology = gw_team_topology(c->team), .codec = codec,
-                                .needs_whole = codec && gw_codec_has_need(&c->codec, GW_NEEDS_WHOLE_TENSOR),
                                 .splits = c->policy->splits, .sums_in_type = dtype == GW_F32 || dtype == GW_F64,
                                 .servers = c->servers > 0, .factors = factors};
     return gw_route_of(&request);
@@ -124,11 +123,6 @@ static gw_status open_host_teams(gw_step_engine *s, gw_error *error) {
 static gw_status open_coded(gw_step_engine *s, gw_error *error) {
     const gw_step_engine_config *c = &s->config;
     gw_coded_form form = gw_coded_form_of(&c->codec, s->lanes.hosts, c->policy->splits);
-    if (s->lanes.lanes > 1 && gw_codec_has_need(&c->codec, GW_NEEDS_WHOLE_TENSOR))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s with clip under arch=%s: ranks encode parts of what their host has summed up, and "
-                       "none has the norm of a whole gradient: use clip=0, or arch=ring",
-                       c->codec.codec->technique.name, c->arch);
     s->coded = calloc((size_t)c->count + 1, sizeof *s->coded);
     if (!s->coded) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status =
