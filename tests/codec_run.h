@@ -25,7 +25,7 @@ static const char *const more_setups[] = {
     "threshold:ratio=0.05",
     "dgc:ratio=0.01",
     "powersgd:rank=2",
-    "dgc:ratio=0.01,warmup=10,clip=0.5",
+    "dgc:ratio=0.01,momentum=0.9,warmup=10,clip=0.5",
     NULL,
 };
 

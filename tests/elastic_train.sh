@@ -140,13 +140,13 @@ play "a worker comes back" 1 '0|1|2|3' --restarts 1 --optimizer adam --lr 0.002
     for codec in fp16 bf16 int8 onebit qsgd terngrad topk threshold randomk doublesqueeze powersgd; do
         play "$codec" 1 '0|1|2|3' --elastic --strategy "compress=$codec"
     done
-    play "dgc" 1 '0|1|2|3' --elastic --strategy compress=dgc --momentum 0 # it has one of its own
+    play "dgc" 1 '0|1|2|3' --elastic --strategy compress=dgc
     play "tcp, two after each other" 2 '0|1|2|3' --elastic --strategy 'transport=tcp arch=ring'
     play "tcp, down to one, whose share is the whole batch" 3 '0|1|2|3' --elastic --strategy transport=tcp \
         --data synthetic:count=12000,seed=3 --batch 240
     play "accumulate" 1 '0|1|2|3' --elastic --batch 6 --accumulate 4
     play "tuned" 1 '0|1|2|3' --elastic --strategy schedule=wfbp --tune on
-    play "delayed, dgc" 1 '0|1|2|3' --elastic --momentum 0 \
+    play "delayed, dgc" 1 '0|1|2|3' --elastic \
         --strategy 'sync=delayed:warmup=20 compress=dgc'
     play "periodic" 2 '0|1|2|3' --elastic --strategy 'sync=periodic:every=4'
     play "periodic, outer, onebit" 1 '0|1|2|3' --elastic --momentum 0 \

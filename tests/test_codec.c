@@ -235,7 +235,8 @@ static void zero_stays_zero(void) {
 
 /* A buffer for less than was selected: what is sent plus the residual is the input, exactly. */
 static void a_short_buffer_keeps_the_rest(void) {
-    static const char *const texts[] = {"topk:ratio=0.05", "threshold:ratio=0.05", "dgc:ratio=0.05,momentum=0"};
+    static const char *const texts[] = {"topk:ratio=0.05", "threshold:ratio=0.05",
+                                        "dgc:ratio=0.05,momentum=0,warmup=0"};
     enum { COUNT = 140000 };
     for (int t = 0; t < 3; t++) {
         for (size_t room = 9; room < 60000; room = room * 3 + 1) {

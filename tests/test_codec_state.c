@@ -86,7 +86,7 @@ static void check_take_over(const char *text) {
 static void states_move_to_other_ranks(void) {
     check_take_over("onebit");
     check_take_over("topk");
-    check_take_over("dgc:ratio=0.01");
+    check_take_over("dgc:ratio=0.01,momentum=0.9,warmup=0");
     check_take_over("powersgd:rank=2");
     check_take_over("terngrad:shared,feedback=worker");
 }
@@ -123,7 +123,7 @@ static void check_rates(const char *text) {
 static void residuals_follow_the_rate(void) {
     check_rates("onebit");
     check_rates("topk");
-    check_rates("dgc:momentum=0,ratio=0.01");
+    check_rates("dgc:momentum=0,ratio=0.01,warmup=0");
     check_rates("powersgd:rank=2");
     check_rates("terngrad:shared,feedback=worker");
     check_rates("randomk");

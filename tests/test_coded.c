@@ -22,6 +22,7 @@ static gw_reducer *open_reducer(gw_comm *comm, const char *strategy, float *grad
     gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
     options.strategy = text;
     options.seed = 5;
+    options.momentum_use = GW_MOMENTUM_OFFERED;
     CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, &tensor, 1, &options));
     return reducer;
 }
@@ -297,7 +298,7 @@ static void with_saved_state(int rank) {
             break_off_and_continue(comm, (gw_collective)what, codecs[c]);
             if (test_failures) printf("    %s, collective %d\n", codecs[c], what), exit(1);
         }
-    break_off_and_continue(comm, GW_COLL_ALLREDUCE, "compress=dgc:warmup=2");
+    break_off_and_continue(comm, GW_COLL_ALLREDUCE, "compress=dgc:warmup=2,momentum=0.9");
     CHECK_EQ(GW_OK, gw_finalize(comm));
 }
 

@@ -233,7 +233,8 @@ static void saved_state_continues(const char *codec, const layout *l, gw_collect
 }
 
 static void saved_states_continue_with_the_same_bits(void) {
-    static const char *const codecs[] = {"topk:ratio=0.01", "onebit", "powersgd", "randomk", "dgc:clip=0,warmup=2"};
+    static const char *const codecs[] = {"topk:ratio=0.01", "onebit", "powersgd", "randomk",
+                                         "dgc:momentum=0.9,warmup=2"};
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
         for (uint64_t before = 0; before <= 2; before += 2) {
             saved_state_continues(codecs[c], &layouts[2], GW_COLL_REDUCE_SCATTER, before);

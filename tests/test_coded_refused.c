@@ -58,7 +58,7 @@ static void refuse_strategies(gw_comm *comm) {
     refuse_line(comm, g, "arch=sfb", GW_UNSUPPORTED, "arch=sfb is for training steps");
     refuse_line(comm, r, "compress=dgc:clip=1", GW_UNSUPPORTED, "use clip=0");
     refuse_line(comm, r, "compress=terngrad:shared", GW_UNSUPPORTED, "leave shared out");
-    refuse_line(comm, g, "compress=dgc:clip=0", GW_UNSUPPORTED, "use momentum=0");
+    refuse_line(comm, g, "compress=dgc:momentum=0.9", GW_UNSUPPORTED, "use momentum=0");
     refuse_line(comm, GW_COLL_ALLREDUCE, "compress=fp16:feedback=both", GW_UNSUPPORTED, "feedback");
 }
 

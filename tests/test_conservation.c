@@ -30,7 +30,7 @@ static void list(const char *codec, const char *more) {
     char *text = codecs[codec_count], line[300];
     CHECK(codec_count < CODECS_MAX);
     snprintf(text, sizeof codecs[0], "%s%s%s%s", codec, *more ? strchr(codec, ':') ? "," : ":" : "", more,
-             strncmp(codec, "dgc", 3) == 0 ? ",momentum=0" : "");
+             strncmp(codec, "dgc", 3) == 0 ? ",momentum=0,warmup=0" : "");
     snprintf(line, sizeof line, "compress=%s", text);
     if (codec_count < CODECS_MAX - 1 && !is_refused(line, 4)) codec_count++;
 }

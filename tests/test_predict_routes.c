@@ -89,7 +89,9 @@ static void every_route_sends_what_is_predicted(void) {
                 for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
                     char line[200];
                     if (!all && number++ % 7) continue;
-                    snprintf(line, sizeof line, "arch=%s compress=%s schedule=%s", archs[a], (*c)->name, schedules[s]);
+                    /* What is predicted is a step after the warm-up. */
+                    const char *codec = strcmp((*c)->name, "dgc") == 0 ? "dgc:warmup=0" : (*c)->name;
+                    snprintf(line, sizeof line, "arch=%s compress=%s schedule=%s", archs[a], codec, schedules[s]);
                     compare(line, per_host);
                 }
 }

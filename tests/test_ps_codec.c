@@ -73,6 +73,8 @@ static gw_reducer *commit(gw_comm *comm, model *m, const char *strategy, uint64_
     options.update = descend;
     options.rate = rate;
     options.first_step = first;
+    options.momentum_use = GW_MOMENTUM_OFFERED;
+    options.momentum = 0.9;
     CHECK_EQ(GW_OK, gw_reducer_commit(&reducer, comm, m->tensors, TENSORS, &options));
     if (!reducer) printf("    %s: %s\n", strategy, gw_last_error(NULL)), exit(1);
     return reducer;
@@ -134,7 +136,7 @@ static void servers_equal_exchanges(void) {
         equals_exchange);
     run("arch=ps:servers=1 compress=int8:feedback=both schedule=bytescheduler", "compress=int8:feedback=both", 3,
         equals_exchange);
-    run("arch=ps:servers=2 compress=dgc:ratio=0.01", "compress=dgc:ratio=0.01", 3, equals_exchange);
+    run("arch=ps:servers=2 compress=dgc:ratio=0.01,warmup=0", "compress=dgc:ratio=0.01,warmup=0", 3, equals_exchange);
     run("arch=ps:servers=2 compress=randomk:ratio=0.1", "compress=randomk:ratio=0.1", 3, equals_exchange);
     run("arch=ps:servers=2 compress=terngrad:shared", "compress=terngrad:shared", 3, equals_exchange);
     tolerance = 2e-3;
@@ -402,7 +404,7 @@ static void every_codec_over_servers_with_weights(void) {
                                         "ssp:staleness=0 compress=topk:feedback=worker",
                                         "ssp:staleness=0 compress=randomk",
                                         "ssp:staleness=0 compress=threshold:feedback=worker",
-                                        "ssp:staleness=0 compress=dgc:warmup=10,feedback=worker",
+                                        "ssp:staleness=0 compress=dgc:momentum=0.9,warmup=10,feedback=worker",
                                         "ssp:staleness=0 compress=powersgd"};
     static const char *const schedules[] = {"p3:slice=64K", "mgwfbp", "bytescheduler", "tictac", "wfbp"};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {

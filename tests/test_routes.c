@@ -325,7 +325,7 @@ static void every_form(void) {
                                          "randomk:feedback=none",
                                          "randomk:feedback=both",
                                          "threshold",
-                                         "dgc",
+                                         "dgc:momentum=0.9,warmup=0",
                                          "powersgd"};
     static const char *const schedules[] = {"wfbp", "dear", "p3"};
     int number = 0;

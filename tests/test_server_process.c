@@ -317,7 +317,7 @@ static void refuse_all(gw_comm *comm) {
     refuse(comm, "arch=sfb:servers=1", "which are for arch=ps");
     refuse(comm, "arch=ps:servers=3", "but the job has 1 server process");
     refuse(comm, "arch=ps:replicas=1", "a second server process");
-    refuse(comm, "sync=asp compress=dgc", "differences of weights travel here");
+    refuse(comm, "sync=asp compress=dgc:momentum=0.9", "differences of weights travel here");
     compare_means(comm);
 }
 

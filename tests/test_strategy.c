@@ -121,8 +121,8 @@ static void registries_are_sound(void) {
                 if (param->kind == GW_PARAM_CHOICE) CHECK(param->choices && param->choices[0]);
                 if (param->kind > GW_PARAM_NUMBER) continue;
                 CHECK(param->lowest < param->highest && param->highest <= 9007199254740992.0);
-                if (param->automatic) CHECK(param->lowest > 0);
-                if (!param->automatic || param->preset != 0) CHECK(param->preset >= param->lowest);
+                if (param->automatic) CHECK(param->auto_value < param->lowest);
+                if (!param->automatic || param->preset != param->auto_value) CHECK(param->preset >= param->lowest);
                 CHECK(param->preset <= param->highest);
             }
             CHECK(params <= GW_TECHNIQUE_PARAMS_MAX);
@@ -414,8 +414,8 @@ static void refuses_what_has_no_meaning(void) {
         {"compress=fp16:feedback=both", "there is no owner that encodes again"},
         {"compress=fp16:feedback=worker", NULL},
         {"compress=topk:feedback=both", NULL},
-        {"sync=periodic compress=dgc", "use momentum=0"},
-        {"sync=periodic compress=dgc:momentum=0", NULL},
+        {"sync=periodic compress=dgc:momentum=0.9", "use momentum=0"},
+        {"sync=periodic compress=dgc", NULL},
         {"sync=periodic:momentum=0.5", "outer=0 makes none"},
         {"sync=periodic:outer=0.7,momentum=0.5", NULL},
         {"arch=ps sync=asp compress=terngrad:shared", "leave shared out"},

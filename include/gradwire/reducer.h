@@ -65,6 +65,8 @@ typedef struct gw_reducer_update {
     uint64_t updates;     /* how many updates the optimiser's arrays of this range have had, this one included: what
                              Adam's bias correction needs. step + 1, except on a server that updates with each worker's
                              gradient; after losses of workers an estimate */
+    double momentum; /* that the codec has applied to this gradient (compress=dgc); 0: none. The optimiser then adds
+                        none of its own to it: see gw_reducer_takes_momentum */
 } gw_reducer_update;
 
 /* Called by the thread that drives communication, one call at a time. It must not call the library, nor wait for a lock
@@ -88,6 +90,16 @@ typedef enum gw_nonfinite {
     GW_NONFINITE_REFUSED, /* the call returns GW_NOT_FINITE, with tensor, element and step; the tensor is not ready */
 } gw_nonfinite;
 
+/* What the optimiser's momentum does where a codec has one of its own (compress=dgc). With both, steps would be too
+ * large by a factor of 1/(1-m). */
+typedef enum gw_momentum {
+    GW_MOMENTUM_UNSAID,  /* the optimiser keeps what it has: the codec has none by default, and one that the strategy
+                            asks for is GW_UNSUPPORTED */
+    GW_MOMENTUM_OFFERED, /* the codec takes it over, and the optimiser goes without: see gw_reducer_takes_momentum */
+    GW_MOMENTUM_KEPT,    /* the optimiser cannot give it up (the first moment of Adam): a codec that has one is
+                            GW_UNSUPPORTED */
+} gw_momentum;
+
 typedef struct gw_reducer_options {
     size_t size;                  /* of this struct, in bytes */
     const char *strategy;         /* overrides axes of the communicator's strategy; NULL: none */
@@ -109,6 +121,11 @@ typedef struct gw_reducer_options {
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
     gw_nonfinite nonfinite;
+    double momentum; /* of the optimiser that applies the results, if it is offered to the codec: that of all
+                        tensors, 0 to 1; 0: it has none. The same on all ranks, as the next two */
+    gw_momentum momentum_use;
+    uint64_t steps; /* of the whole run, from step 0 on; 0: not known. The warm-up of compress=dgc is a
+                       fifth of it by default. */
     bool whole_tensors; /* `update` needs whole tensors, for the norm of a layer (LARS, LAMB): where servers run it, no
                            tensor is cut between them or into slices */
 } gw_reducer_options;
@@ -118,7 +135,8 @@ typedef struct gw_reducer_options {
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
         .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL,                                        \
-        .nonfinite = GW_NONFINITE_IGNORED, .whole_tensors = false                                                      \
+        .nonfinite = GW_NONFINITE_IGNORED, .momentum = 0, .momentum_use = GW_MOMENTUM_UNSAID, .steps = 0,              \
+        .whole_tensors = false                                                                                         \
     }
 
 /* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */
@@ -130,6 +148,11 @@ static inline gw_status gw_reducer_commit(gw_reducer **reducer, gw_comm *comm, c
                                           int count, const gw_reducer_options *options) {
     return gw_reducer_commit_sized(reducer, comm, tensors, sizeof *tensors, count, options);
 }
+/* The momentum that the codec applies to the gradients of a tensor, after commit and after each resume; 0: none. Where
+ * it is not 0 the optimiser goes without: it adds the result to the weights as it adds an update that has had its
+ * momentum. Weight decay is the optimiser's, with its momentum. Tensors that are sent exact (small ones, all of them
+ * where nothing crosses a link) keep the optimiser's momentum. */
+GW_API double gw_reducer_takes_momentum(const gw_reducer *reducer, int tensor);
 /* The gradient of a tensor is complete in this step, and is the reducer's until gw_reducer_wait returns. GW_INVALID if
  * the tensor has been ready or absent in this step already, or is still under way from the step before. */
 GW_API gw_status gw_reducer_ready(gw_reducer *reducer, int tensor);

@@ -129,8 +129,13 @@ static gw_coded_form form_of(const gw_step_engine *step_engine, const gw_step_en
     return form;
 }
 
+/* The optimiser is not known here: one whose momentum is 1 shows where its momentum would be used. */
+static gw_reducer_facts facts_of(int ranks) {
+    return (gw_reducer_facts){.world = ranks, .updates = true, .momentum = 1};
+}
+
 /* Opens the step engine of one rank; its peers do not exist. */
-static gw_status commit(const gw_strategy *strategy, gw_core *core, const gw_topology *topology,
+static gw_status commit(const gw_strategy *given, gw_core *core, const gw_topology *topology,
                         const gw_reducer_tensor *tensors, int count, outcome *o, gw_error *error) {
     int ranks = topology->world;
     gw_team *team = NULL;
@@ -143,9 +148,11 @@ static gw_status commit(const gw_strategy *strategy, gw_core *core, const gw_top
     gw_status status = gw_team_open(&team, gw_core_engine(core), 0, 0, members, topology, NULL, error);
     gw_step_engine_config config = {.core = core, .team = team, .first_id = 1, .tensors = tensors, .count = count,
                                 .options = options};
-    gw_reducer_facts facts = {.world = ranks, .updates = true};
-    if (!status) status = gw_strategy_check_step(strategy, &facts, error);
-    if (!status) status = gw_step_engine_config_from_strategy(&config, strategy, error);
+    gw_reducer_facts facts = facts_of(ranks);
+    gw_strategy strategy = *given;
+    gw_strategy_choose_codec(&strategy, &facts);
+    if (!status) status = gw_strategy_check_step(&strategy, &facts, error);
+    if (!status) status = gw_step_engine_config_from_strategy(&config, &strategy, error);
     size_t flat = status ? 0 : gw_step_engine_flat_bytes(&config);
     if (flat) config.flat = malloc(flat);
     if (flat && !config.flat) status = gw_fail(error, GW_MEMORY, "out of memory for %zu bytes", flat);
@@ -189,6 +196,23 @@ static void print_axes(const gw_strategy *strategy) {
     for (gw_axis axis = 0; axis < GW_AXES; axis++)
         printf("  %-10s %-14s %s\n", gw_axis_name(axis), gw_strategy_name(strategy, axis),
                strategy->axes[axis].technique->about);
+}
+
+/* What automatic parameters of the codec stand for. */
+static void print_automatic(const gw_strategy *strategy, int ranks) {
+    const gw_setting *given = &strategy->axes[GW_AXIS_COMPRESS];
+    gw_strategy chosen = *strategy;
+    gw_reducer_facts facts = facts_of(ranks);
+    gw_strategy_choose_codec(&chosen, &facts);
+    for (int i = 0; given->technique->params && given->technique->params[i].name; i++) {
+        const gw_param *param = &given->technique->params[i];
+        double value = chosen.axes[GW_AXIS_COMPRESS].values[i];
+        char text[GW_PARAM_TEXT_BYTES];
+        if (value == given->values[i]) continue;
+        bool optimiser = value == facts.momentum && strcmp(param->name, "momentum") == 0;
+        printf("compress=%s: %s=auto is %s here: %s\n", given->technique->name, param->name,
+               optimiser ? "the optimiser's" : gw_param_print(param, value, text), param->about);
+    }
 }
 
 static void print_layers(const outcome *o) {
@@ -275,6 +299,7 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
            (double)o->sent / ((double)o->parameters * sizeof(float)), memory);
     if (o->codec) printf(", of which %s is codec state", codec);
     puts("");
+    print_automatic(strategy, (int)a->ranks);
     print_form(o);
     print_exact(strategy, o);
     print_payloads(o);

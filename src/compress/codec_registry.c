@@ -24,6 +24,11 @@ const gw_codec *gw_codec_find(const char *name) {
     return NULL;
 }
 
+void gw_codec_choose(const gw_technique *technique, double *values, const gw_codec_run *run) {
+    const gw_codec *codec = codec_of(technique);
+    if (codec && codec->choose) codec->choose(values, run);
+}
+
 static gw_codec_setup setup_of(const gw_codec *codec, const double *values) {
     gw_codec_setup setup = {.codec = codec};
     const gw_param *params = codec->technique.params;
@@ -39,6 +44,7 @@ static gw_codec_setup setup_of(const gw_codec *codec, const double *values) {
             setup.value[i] = values[i];
         }
     }
+    gw_codec_choose(&codec->technique, setup.value, &(gw_codec_run){0});
     return setup;
 }
 
@@ -72,6 +78,10 @@ double gw_codec_value(const gw_codec_setup *setup, const char *param) {
     int index = gw_technique_param(&setup->codec->technique, param);
     assert(index >= 0 && strcmp(param, "feedback") != 0 && strcmp(param, "form") != 0 && strcmp(param, "limit") != 0);
     return setup->value[index];
+}
+
+double gw_codec_momentum(const gw_codec_setup *setup) {
+    return gw_codec_has_need(setup, GW_NEEDS_GRADIENTS) ? gw_codec_value(setup, "momentum") : 0;
 }
 
 gw_codec_setup gw_codec_second(const gw_codec_setup *first) {

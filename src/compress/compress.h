@@ -109,6 +109,12 @@ typedef struct gw_codec_state {
     uint64_t born; /* step of the first encoding (warm-up counts from it); UINT64_MAX: none yet */
 } gw_codec_state;
 
+/* What automatic parameters of a codec depend on. */
+typedef struct gw_codec_run {
+    double momentum; /* of the optimiser, which gives it up to the codec; 0: none */
+    uint64_t steps;  /* of the whole run; 0: not known */
+} gw_codec_run;
+
 /* What a setup needs beyond values to encode. */
 typedef enum gw_codec_needs {
     GW_NEEDS_WHOLE_TENSOR = 1, /* a contributor has a tensor's whole gradient: it clips by its norm (dgc) */
@@ -132,6 +138,8 @@ struct gw_codec {
     uint32_t least;    /* bytes that a block needs if the encoder sends as much as fits; 0: it needs `bound` */
     size_t merge_unit; /* bytes; 0 without merge */
 
+    /* Replaces automatic values of its own parameters; NULL: it has none. */
+    void (*choose)(double *values, const gw_codec_run *run);
     /* Returns why this tensor must be sent exact, as the end of a sentence ("has no ..."), or NULL if it is supported.
      * If the function itself is NULL, all tensors are supported. */
     const char *(*refuses)(const gw_codec_setup *setup, const gw_codec_tensor *tensor, uint32_t world);
@@ -181,8 +189,12 @@ const gw_codec *gw_codec_find(const char *name); /* NULL: none of that name */
 
 /* Setups. */
 
+/* Replaces automatic parameters by those for this run. technique is one of gw_compress_techniques, values are in the
+ * order of its params. */
+void gw_codec_choose(const gw_technique *technique, double *values, const gw_codec_run *run);
+/* Automatic parameters of a setup are those for a run of which nothing is known. */
 gw_codec_setup gw_codec_default(const gw_codec *codec);
-/* technique is one of gw_compress_techniques, values are in the order of its params. On failure *setup is untouched. */
+/* technique and values as in gw_codec_choose. On failure *setup is untouched. */
 gw_status gw_codec_from_setting(const gw_technique *technique, const double *values, gw_codec_setup *setup,
                                 gw_error *error);
 /* Parses the text after `compress=` of a strategy line: "topk:ratio=0.001,feedback=both". On failure *setup is
@@ -191,6 +203,8 @@ gw_status gw_codec_parse(const char *text, gw_codec_setup *setup, gw_error *erro
 /* GW_UNSUPPORTED where the codec cannot have the form, or loses gradient for good in it that another form would keep;
  * without feedback, where the codec needs it; and where there is a limit, but payloads are reduced in flight. */
 gw_status gw_codec_check(const gw_codec_setup *setup, gw_error *error);
+/* The momentum that a worker's encoding applies to gradients; 0: none. */
+double gw_codec_momentum(const gw_codec_setup *setup);
 /* A parameter of the codec's own; asserts that there is one. */
 double gw_codec_value(const gw_codec_setup *setup, const char *param);
 /* The setup with which an owner encodes the sum: the same codec, without momentum (dgc) and with a residual of

@@ -1,12 +1,13 @@
 /* dgc.c - deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018).
  *
- * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser. The largest `ratio` of v
- * is sent, and both u and v are zeroed there (momentum factor masking). v is the residual of feedback.c; u is
- * state.own.
+ * u = m*u + g, v = v + u: momentum is accumulated here, before sending, not in the optimiser, which gives its own up
+ * (gw_reducer_options.momentum). The largest `ratio` of v is sent, and both u and v are zeroed there (momentum factor
+ * masking). v is the residual of feedback.c; u is state.own.
  *   - Local clipping: g is scaled so that the norm of the tensor is at most clip/sqrt(world). The paper's g is divided
  *     by the number of ranks already; where the result is a mean it is not, and the limit is clip*sqrt(world).
  *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (each for a fifth of these steps),
  *     never below the ratio.
+ *
  * The paper estimates the threshold from a sample; here the selection is exact in each block of 65,536 (largest_k.c).
  * Payload: sparse.h. An owner encodes the sum without momentum, which has been applied.
  *
@@ -16,21 +17,31 @@
 #include <math.h>
 
 #define STAGES 5
+#define AUTO (-1)         /* a parameter's value */
+#define WARMUP_SHARE 5    /* of the run: a fifth */
+#define WARMUP_STEPS 1000 /* where its length is not known */
 
 enum { PARAM_RATIO, PARAM_MOMENTUM, PARAM_CLIP, PARAM_WARMUP };
 static const gw_param params[] = {
     {.name = "ratio", .about = "share of the values that is sent", .kind = GW_PARAM_NUMBER, .preset = 0.001,
      .lowest = 1e-5, .highest = 1},
-    {.name = "momentum", .about = "momentum of the local accumulation", .kind = GW_PARAM_NUMBER, .preset = 0.9,
-     .highest = 1},
+    {.name = "momentum", .about = "momentum of the local accumulation; auto takes over the optimiser's",
+     .kind = GW_PARAM_NUMBER, .automatic = true, .auto_value = AUTO, .preset = AUTO, .highest = 1},
     {.name = "clip", .about = "largest norm of a tensor's result, kept by each rank, 0: off", .kind = GW_PARAM_NUMBER,
      .highest = 1e9},
-    {.name = "warmup", .about = "steps with a higher density", .kind = GW_PARAM_INTEGER, .highest = 1e12},
+    {.name = "warmup", .about = "steps with a higher density; auto: a fifth of the run, or 1,000 if it is not known",
+     .kind = GW_PARAM_INTEGER, .automatic = true, .auto_value = AUTO, .preset = AUTO, .highest = 1e12},
     GW_CODEC_FEEDBACK(GW_FEEDBACK_BOTH),
     GW_CODEC_FORM,
     GW_CODEC_LIMIT,
     {.name = NULL},
 };
+
+static void choose(double *values, const gw_codec_run *run) {
+    if (values[PARAM_MOMENTUM] == AUTO) values[PARAM_MOMENTUM] = run->momentum;
+    if (values[PARAM_WARMUP] == AUTO)
+        values[PARAM_WARMUP] = run->steps ? (double)(run->steps / WARMUP_SHARE) : WARMUP_STEPS;
+}
 
 /* The density of a stage is 4^-(stage+1). */
 static double density(const gw_codec_setup *setup, uint64_t steps) {
@@ -107,12 +118,13 @@ const gw_codec gw_codec_dgc = {
     .technique = {.name = "dgc",
                   .about = "top values with momentum correction (deep gradient compression)",
                   .params = params,
-                  .examples = GW_CHOICES("ratio=0.001")},
+                  .examples = GW_CHOICES("ratio=0.001", "momentum=0.9,warmup=0")},
     .encode_rate = 4.4e9,
     .decode_rate = 60e9,
     .compensates = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,
+    .choose = choose,
     .second = second,
     .needs = needs,
     .sliced_block = sliced_block,

@@ -25,7 +25,8 @@ typedef struct gw_optimiser_settings {
 typedef struct gw_update {
     uint64_t step; /* from 1 */
     double rate;
-    double scale; /* of the gradients, applied first: 1 / accumulated batches, clipping */
+    double scale;      /* of the gradients, applied first: 1 / accumulated batches, clipping */
+    bool has_momentum; /* the gradients have had their momentum already: only weight decay gets one here */
 } gw_update;
 
 /* A part of one parameter. */
@@ -39,7 +40,8 @@ typedef struct gw_parameter_part {
 typedef struct gw_optimiser_kind {
     const char *name;
     const char *about;
-    int states; /* floats kept for each weight */
+    int states;          /* floats kept for each weight */
+    bool plain_momentum; /* it takes gradients that have had their momentum (gw_update.has_momentum) */
     gw_optimiser_settings defaults;
     /* NULL: nothing to prepare. */
     void (*prepare)(const gw_optimiser_settings *settings, gw_parameter_part part, const gw_update *update);

@@ -19,8 +19,20 @@ static void apply_with(const gw_optimiser_settings *s, gw_parameter_part part, c
                           part.count);
 }
 
+/* The velocity is that of the decay alone: the gradient brings its own. */
+static void apply_after_momentum(const gw_optimiser_settings *s, gw_parameter_part part, const gw_update *update) {
+    float momentum = (float)s->momentum, decay = part.decay ? (float)s->decay : 0;
+    float rate = (float)update->rate, scale = (float)update->scale;
+    for (size_t i = 0; i < part.count; i++) {
+        float v = momentum * part.state[0][i] + decay * part.weights[i];
+        part.state[0][i] = v;
+        part.weights[i] -= rate * (v + scale * part.gradients[i]);
+    }
+}
+
 static void sgd_apply(const gw_optimiser_settings *s, gw_parameter_part part, const gw_update *update) {
-    apply_with(s, part, update, 1);
+    if (update->has_momentum) apply_after_momentum(s, part, update);
+    else apply_with(s, part, update, 1);
 }
 
 static void lars_prepare(const gw_optimiser_settings *s, gw_parameter_part part, const gw_update *update) {
@@ -41,6 +53,7 @@ const gw_optimiser_kind gw_sgd = {
     .name = "sgd",
     .about = "gradient descent with momentum",
     .states = 1,
+    .plain_momentum = true,
     .defaults = {.momentum = 0.9},
     .apply = sgd_apply,
 };

@@ -78,7 +78,7 @@ void gw_ps_free_kept(gw_ps *ps);
 size_t gw_ps_sent_bytes(const gw_ps *ps); /* by this rank in a step */
 size_t gw_ps_memory_bytes(const gw_ps *ps);
 size_t gw_ps_codec_state_bytes(const gw_ps *ps);
-bool gw_ps_encodes(const gw_ps *ps, int tensor);
+bool gw_ps_encodes(const gw_ps *ps, int tensor); /* not all of them: small ones are sent exact */
 /* Codec state of a tensor: the worker's, or that of this rank's server for its shard. NULL: none. */
 gw_codec_state *gw_ps_codec_state(const gw_ps *ps, int tensor, bool owner);
 /* A worker's times at the server of this rank; zeros if it runs none. */

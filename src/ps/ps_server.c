@@ -144,6 +144,7 @@ static void update_segment(const gw_ps *ps, gw_reducer_update u, const gw_segmen
     u.tensor = part->tensor;
     u.first = part->first;
     u.count = part->count;
+    u.momentum = gw_step_engine_momentum(ps->step_engine, part->tensor);
     u.weights = weights;
     u.gradient = gradient;
     options->update(options->ctx, &u);

@@ -106,6 +106,8 @@ static gw_status resolve(gw_coded *c, gw_error *error) {
                        "%s: this job has server processes (--servers), which take over its all-reduces through codecs: "
                        "use gw_reducer_commit",
                        call_name);
+    /* There is no optimiser here whose momentum a codec could take over: only what the line asks for. */
+    gw_codec_choose(compress->technique, c->strategy.axes[GW_AXIS_COMPRESS].values, &(gw_codec_run){0});
     status = gw_codec_from_setting(compress->technique, compress->values, &c->codec, error);
     return status ? status : check_codec(c, error);
 }
@@ -200,6 +202,7 @@ static gw_status open_reducer(gw_coded *c, gw_error *error) {
     options.op = o->op;
     options.seed = o->seed;
     options.tune = "off";
+    options.momentum_use = GW_MOMENTUM_OFFERED;
     gw_status status = gw_reducer_commit(&c->reducer, c->given, &tensor, 1, &options);
     if (status) return gw_reducer_copy_last_error(status, error);
     c->comm = c->reducer->comm;

@@ -79,6 +79,18 @@ static gw_status check_apart(const gw_comm *comm, const gw_reducer_options *opti
     return GW_OK;
 }
 
+static gw_status check_momentum(const gw_reducer_options *options, gw_error *error) {
+    if (options->momentum >= 0 && options->momentum <= 1) return GW_OK;
+    return gw_fail(error, GW_INVALID, "gw_reducer_commit: the momentum of the optimiser is %g, and has to be 0 to 1",
+                   options->momentum);
+}
+
+/* A kept one is not used: any number stands for it. */
+static double momentum_of(const gw_reducer_options *options) {
+    if (options->momentum_use == GW_MOMENTUM_UNSAID) return -1;
+    return options->momentum_use == GW_MOMENTUM_KEPT ? 1 : options->momentum;
+}
+
 static gw_status find_snapshots(gw_reducer *reducer, gw_error *error) {
     bool writes = gw_strategy_is(&reducer->strategy, GW_AXIS_ARCH, "ps") &&
                   gw_strategy_integer(&reducer->strategy, GW_AXIS_ARCH, "snapshot") > 0;
@@ -102,8 +114,13 @@ static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_redu
                          const gw_reducer_options *options, gw_error *error) {
     reducer->facts = (gw_reducer_facts){.world = comm->size, .updates = options->update != NULL,
                                   .sums = options->op == GW_SUM,
-                           .clips = options->clip > 0, .apart = comm->context->job_env.servers > 0};
-    gw_status status = resolve(reducer, comm, options->strategy, error);
+                           .clips = options->clip > 0, .apart = comm->context->job_env.servers > 0,
+                           .momentum = momentum_of(options),
+                           .keeps_momentum = options->momentum_use == GW_MOMENTUM_KEPT,
+                           .steps = options->steps};
+    gw_status status = check_momentum(options, error);
+    if (!status) status = resolve(reducer, comm, options->strategy, error);
+    if (!status) gw_strategy_choose_codec(&reducer->strategy, &reducer->facts);
     if (!status && reducer->facts.clips) gw_strategy_apply_clip(&reducer->strategy);
     if (!status) status = gw_strategy_check_step(&reducer->strategy, &reducer->facts, error);
     if (!status) status = check_apart(comm, options, error);

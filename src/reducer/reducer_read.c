@@ -16,6 +16,11 @@ uint64_t gw_reducer_reached(const gw_reducer *reducer, int tensor) {
     return known ? gw_step_engine_reached(reducer->step_engine, tensor) : 0;
 }
 
+double gw_reducer_takes_momentum(const gw_reducer *reducer, int tensor) {
+    bool known = reducer && tensor >= 0 && tensor < reducer->count;
+    return known ? gw_step_engine_momentum(reducer->step_engine, tensor) : 0;
+}
+
 static gw_reducer_counters counters_of(const gw_reducer *reducer) {
     const gw_sync *sync = gw_sync_of(reducer->strategy.axes[GW_AXIS_SYNC].technique);
     gw_context *context = reducer->comm->context;

@@ -141,6 +141,8 @@ typedef struct gw_step_engine_nonfinite {
 gw_step_engine_nonfinite gw_step_engine_nonfinites(const gw_step_engine *step_engine);
 
 const char *gw_step_engine_name(const gw_step_engine *step_engine, int tensor);
+/* That the codec applies to a tensor's gradients; 0: none, or the tensor is sent exact. */
+double gw_step_engine_momentum(const gw_step_engine *step_engine, int tensor);
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *step_engine);
 int gw_step_engine_buckets(const gw_step_engine *step_engine);
 /* The route of a bucket, and the bytes that this rank sends in a hop of it, at most. */

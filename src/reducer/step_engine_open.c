@@ -158,6 +158,7 @@ static void apply(void *ctx, float *weights, const float *gradient, bool tempora
     gw_reducer_update update = {.tensor = (int)(t - s->tensors), .count = t->what.count, .weights = weights,
                              .gradient = gradient, .scale = t->view.scale, .temporary = temporary,
                              .step = t->applying, .rate_scale = 1, .updates = t->applying + 1};
+    update.momentum = gw_step_engine_momentum(s, update.tensor);
     s->config.options.update(s->config.options.ctx, &update);
 }
 
@@ -326,6 +327,16 @@ gw_status gw_step_engine_recut(gw_step_engine *s, const gw_schedule_settings *se
 
 /* Sizes. */
 
+static bool encodes(const gw_step_engine *s, int tensor) {
+    if (s->tensors[tensor].factors) return false;
+    if (s->ps) return gw_ps_encodes(s->ps, tensor);
+    return s->coded && s->coded[tensor].what.name && !s->coded[tensor].exact;
+}
+
+double gw_step_engine_momentum(const gw_step_engine *s, int tensor) {
+    return encodes(s, tensor) ? gw_codec_momentum(&s->config.codec) : 0;
+}
+
 const char *gw_step_engine_name(const gw_step_engine *s, int tensor) { return s->tensors[tensor].what.name; }
 const gw_schedule *gw_step_engine_schedule(const gw_step_engine *s) { return s->schedule; }
 
@@ -343,11 +354,6 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     size_t bytes = s->ps ? gw_ps_codec_state_bytes(s->ps) : 0;
     for (int i = 0; s->coded && i < s->config.count; i++) bytes += gw_coding_tensor_bytes(&s->coded[i]);
     return bytes;
-}
-
-static bool encodes(const gw_step_engine *s, int tensor) {
-    if (s->tensors[tensor].factors) return false;
-    return s->ps ? gw_ps_encodes(s->ps, tensor) : s->coded && !s->coded[tensor].exact;
 }
 
 int gw_step_engine_exact_tensors(const gw_step_engine *s, size_t *bytes) {

@@ -146,10 +146,51 @@ static gw_status check_sync(const gw_strategy *s, const gw_reducer_facts *facts,
     return GW_OK;
 }
 
+/* Differences of weights travel, not gradients. */
+static bool moves_weights(const gw_sync *sync, const gw_reducer_facts *facts) {
+    return sync->local || (sync->rule && facts->apart);
+}
+
+void gw_strategy_choose_codec(gw_strategy *s, const gw_reducer_facts *facts) {
+    gw_setting *compress = &s->axes[GW_AXIS_COMPRESS];
+    bool takes = facts->momentum > 0 && !moves_weights(gw_sync_of(s->axes[GW_AXIS_SYNC].technique), facts);
+    gw_codec_run run = {.momentum = takes ? facts->momentum : 0, .steps = facts->steps};
+    gw_codec_choose(compress->technique, compress->values, &run);
+}
+
+/* A second momentum beside the optimiser's would multiply its steps by 1/(1-m). */
+static gw_status check_momentum(const gw_reducer_facts *facts, const gw_codec_setup *setup, const gw_sync *sync,
+                                gw_error *error) {
+    const char *name = setup->codec->technique.name;
+    double momentum = gw_codec_momentum(setup);
+    if (momentum == 0) return GW_OK;
+    if (moves_weights(sync, facts))
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s with sync=%s%s: its momentum is that of gradients, and differences of weights "
+                       "travel here: use momentum=0",
+                       name, sync->technique.name, sync->local ? "" : " and server processes (--servers)");
+    if (facts->keeps_momentum)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s takes the optimiser's momentum over, and this optimiser keeps its own beside it: "
+                       "use %s:momentum=0, or an optimiser with one plain momentum for all tensors, as sgd's without "
+                       "nesterov and dampening",
+                       name, name);
+    if (facts->momentum < 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s:momentum=%g: the program does not say which momentum its optimiser has, and with "
+                       "both the steps would be too large: use %s:momentum=0, or set gw_reducer_options.momentum_use",
+                       name, momentum, name);
+    if (setup->limit > 0)
+        return gw_fail(error, GW_UNSUPPORTED,
+                       "compress=%s:limit with momentum: a tensor that is sent exact for a while would have none: use "
+                       "momentum=0, or leave limit out",
+                       name);
+    return GW_OK;
+}
+
 /* Settings that would do nothing, or harm. */
 static gw_status check_codec(const gw_strategy *s, const gw_reducer_facts *facts, const gw_codec_setup *setup,
                              const gw_sync *sync, gw_error *error) {
-    bool moves_weights = sync->local || (sync->rule && facts->apart);
     const char *name = s->axes[GW_AXIS_COMPRESS].technique->name;
     bool served = gw_strategy_servers(s) > 0;
     gw_coded_form form = served ? gw_coded_form_served(setup, sync->rule != NULL) : gw_coded_form_of(setup, 2, false);
@@ -163,17 +204,12 @@ static gw_status check_codec(const gw_strategy *s, const gw_reducer_facts *facts
                        "compress=%s:form= with arch=%s: servers add payloads up, or merge them, and there is no other "
                        "way through them: leave form out",
                        name, gw_strategy_name(s, GW_AXIS_ARCH));
-    if (moves_weights && gw_codec_has_need(setup, GW_NEEDS_GRADIENTS))
-        return gw_fail(error, GW_UNSUPPORTED,
-                       "compress=%s with sync=%s%s: its momentum is that of gradients, and differences of weights "
-                       "travel here: use momentum=0",
-                       name, sync->technique.name, sync->local ? "" : " and server processes (--servers)");
     if (sync->rule && gw_codec_has_need(setup, GW_NEEDS_SAME_STEP))
         return gw_fail(error, GW_UNSUPPORTED,
                        "compress=%s:shared with sync=%s: ranks agree on a scale first, and here they are in different "
                        "steps: leave shared out",
                        name, sync->technique.name);
-    return GW_OK;
+    return check_momentum(facts, setup, sync, error);
 }
 
 gw_status gw_strategy_check_step(const gw_strategy *s, const gw_reducer_facts *facts, gw_error *error) {

@@ -11,8 +11,15 @@ typedef struct gw_reducer_facts {
     bool updates; /* it has weights and an update function */
     bool sums;    /* the result is the sum (GW_SUM), not the mean */
     bool clips;
-    bool apart; /* servers run in their own processes */
+    bool apart;          /* servers run in their own processes */
+    double momentum;     /* of the optimiser; negative: not known */
+    bool keeps_momentum; /* the optimiser cannot give it up to a codec; momentum is then above 0 */
+    uint64_t steps;      /* of the whole run; 0: not known */
 } gw_reducer_facts;
+
+/* Replaces automatic parameters of the codec by those for this step. An optimiser of which nothing is known keeps its
+ * momentum, and so does one whose differences of weights are sent: the codec then has none. */
+void gw_strategy_choose_codec(gw_strategy *strategy, const gw_reducer_facts *facts);
 
 /* GW_UNSUPPORTED with the reason where no training step can use this strategy. */
 gw_status gw_strategy_check_step(const gw_strategy *strategy, const gw_reducer_facts *facts, gw_error *error);

@@ -21,7 +21,7 @@ static void update(void *ctx, const gw_reducer_update *u) {
     gw_trainer *t = ctx;
     if (t->timing) return;
     gw_update now = {.step = u->updates, .rate = u->rate_scale * gw_learning_rate_at(&t->rate, u->step),
-                     .scale = u->scale};
+                     .scale = u->scale, .has_momentum = u->momentum > 0};
     /* Optimisers may overwrite the gradient: it is the reducer's, which no longer needs it. */
     float *gradient = (float *)(uintptr_t)u->gradient, *weights = u->weights;
     if (!u->temporary) {
@@ -44,6 +44,15 @@ static float *state(void *ctx, int tensor, int which) {
 
 /* In a pipeline the gradient norm spans all stages, but the reducer knows one: so the trainer clips and updates. */
 static bool trainer_updates(const gw_trainer *t) { return t->pipeline && t->settings.clip > 0; }
+
+/* The codec may take over a momentum that is a plain sum of gradients: not Nesterov's, not that of steps which lars has
+ * scaled by their norm, nor Adam's first moment. */
+static void offer_momentum(const gw_trainer *t, gw_reducer_options *options) {
+    const gw_optimiser_settings *tuning = &t->settings.tuning;
+    bool plain = t->settings.optimiser->plain_momentum && !tuning->nesterov;
+    options->momentum_use = plain ? GW_MOMENTUM_OFFERED : GW_MOMENTUM_KEPT;
+    options->momentum = plain ? tuning->momentum : 0;
+}
 
 static void describe(const gw_trainer *t, const gw_parameter_graph *graph, gw_reducer_tensor *tensors) {
     const gw_model *m = t->model;
@@ -91,6 +100,8 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     options.first_step = t->updates;
     options.ctx = t;
     options.rate = rate_of;
+    options.steps = t->rate.total;
+    offer_momentum(t, &options);
     options.nonfinite = t->settings.allow_nonfinite ? GW_NONFINITE_COUNTED : GW_NONFINITE_REFUSED;
     if (!trainer_updates(t)) {
         options.update = update;
@@ -189,8 +200,10 @@ static gw_status clip_and_update(gw_trainer *t, gw_error *error) {
     gw_status status = gw_pipeline_sum(t, &squares, error);
     gw_update now = {.step = t->updates + 1, .rate = gw_learning_rate_at(&t->rate, t->updates),
                      .scale = gw_clip_factor(squares, t->settings.clip)};
-    if (status == GW_OK && !t->timing)
-        gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, 0, t->model->parameters, &now);
+    for (int p = 0; p < t->model->parameters && status == GW_OK && !t->timing; p++) {
+        now.has_momentum = gw_reducer_takes_momentum(t->reducer, p) > 0;
+        gw_optimiser_step(t->optimiser, t->model->weights, t->gradients, p, 1, &now);
+    }
     return status;
 }
 

@@ -114,6 +114,29 @@ static void optimisers(void) {
     CHECK(strstr(error.text, "did you mean \"adam\"?") != NULL);
 }
 
+/* Gradients that have had their momentum: the same weights as if the optimiser had applied it, decay included. */
+static void after_momentum(void) {
+    gw_optimiser_settings s = {.momentum = 0.9, .decay = 0.01};
+    static float own[COUNT], taken[COUNT], sum[COUNT], gradients[COUNT];
+    gw_optimiser *with = NULL, *without = NULL;
+    gw_error error = {0};
+    CHECK_EQ(GW_OK, gw_optimiser_create(&gw_sgd, &s, table, 3, &with, &error));
+    CHECK_EQ(GW_OK, gw_optimiser_create(&gw_sgd, &s, table, 3, &without, &error));
+    for (int i = 0; i < COUNT; i++) own[i] = taken[i] = (float)sin(i);
+    memset(sum, 0, sizeof sum);
+    for (int step = 1; step <= 50; step++) {
+        gw_update update = {.step = (uint64_t)step, .rate = 0.05, .scale = 0.5};
+        for (int i = 0; i < COUNT; i++) gradients[i] = (float)cos(i * step);
+        for (int i = 0; i < COUNT; i++) sum[i] = 0.9f * sum[i] + gradients[i];
+        gw_optimiser_step(with, own, gradients, 0, 3, &update);
+        update.has_momentum = true;
+        gw_optimiser_step(without, taken, sum, 0, 3, &update);
+    }
+    for (int i = 0; i < COUNT; i++) CHECK(fabsf(own[i] - taken[i]) < 1e-5f * (1 + fabsf(own[i])));
+    gw_optimiser_destroy(with);
+    gw_optimiser_destroy(without);
+}
+
 static void zero_gradients_and_weights(void) {
     for (int k = 0; gw_optimiser_kinds[k]; k++) {
         float weights[COUNT] = {0}, gradients[COUNT] = {0};
@@ -233,5 +256,5 @@ static void softmax_to_rounding(void) {
     }
 }
 
-TEST_MAIN(CASE(optimisers), CASE(zero_gradients_and_weights), CASE(rates), CASE(same_bits_at_every_level),
-          CASE(softmax_to_rounding))
+TEST_MAIN(CASE(optimisers), CASE(after_momentum), CASE(zero_gradients_and_weights), CASE(rates),
+          CASE(same_bits_at_every_level), CASE(softmax_to_rounding))

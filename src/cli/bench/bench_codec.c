@@ -99,6 +99,8 @@ static gw_status trial_make(trial *t, const char *text, float *gradient, uint64_
     gw_codec_range whole = gw_codec_whole(&t->tensor);
     status = gw_codec_state_make(&t->state, &t->setup, whole, error);
     if (status) return status;
+    t->state.born = 0;
+    t->call.step = UINT64_C(1) << 40; /* long after any warm-up */
     t->sum = calloc(count ? count : 1, sizeof(float));
     bool short_of = !t->sum;
     for (uint32_t r = 0; r < gw_codec_rounds(&t->setup); r++) {
