@@ -64,6 +64,7 @@ static void check_dgc(const char *text, size_t count, double clip, int warmup) {
         double norm = norm_of(input, count), most = clip / 2; /* sqrt(4 ranks) */
         float factor = clip > 0 && norm > most ? (float)(most / norm) : 1.0f;
         double ratio = step < warmup ? stages[step * 5 / warmup] : 0.001;
+        ratio = fmax(ratio, 32.0 / (double)count); /* at least 32 values of a tensor */
         memset(decoded, 0, count * sizeof *decoded);
         run_encode(&r, input);
         run_decode(&r, decoded);
