@@ -117,6 +117,7 @@ losses() { # HOW-MANY at random moments [CASES]: jobs of their own, without a la
 quick() {
     TESTS="some_strategies parameters_that_are_not_used local_steps state_of_servers" file 2 test_optimizer
     TESTS="residuals_keep_the_weight_of_their_step delayed_updates_have_the_rate_of_their_step" file 2 test_rates
+    TESTS="momentum_moves_to_the_codec optimisers_that_keep_theirs_are_refused" file 2 test_dgc
     if at_least 2; then TESTS="factors_travel_and_nothing_is_multiplied ranks_with_fewer_more_and_no_examples" file 2 test_factors; fi
     TESTS="hook process_group" file 2 test_ddp
     file 2 test_steps
@@ -155,6 +156,7 @@ full() {
     file 2 test_steps
     for ranks in 2 3 4; do
         file "$ranks" test_rates
+        file "$ranks" test_dgc
         file "$ranks" test_ddp
         file "$ranks" test_optimizer
     done

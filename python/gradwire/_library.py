@@ -81,7 +81,7 @@ class ReducerUpdate(ctypes.Structure):
     """gw_reducer_update."""
     _fields_ = [("tensor", c_int), ("first", c_size_t), ("count", c_size_t), ("weights", c_void_p),
                 ("gradient", c_void_p), ("step", c_uint64), ("scale", c_double), ("temporary", c_bool),
-                ("rate_scale", c_double), ("updates", c_uint64)]
+                ("rate_scale", c_double), ("updates", c_uint64), ("momentum", c_double)]
 
 
 UPDATE_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(ReducerUpdate))
@@ -92,7 +92,8 @@ class ReducerOptions(ctypes.Structure):
     """gw_reducer_options."""
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
-                ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int), ("whole_tensors", c_bool)]
+                ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int), ("momentum", c_double),
+                ("momentum_use", c_int), ("steps", c_uint64), ("whole_tensors", c_bool)]
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})
@@ -195,6 +196,7 @@ def declare(library):
         "gw_reducer_ready_many": (c_int, [reducer, POINTER(c_int), c_int]),
         "gw_reducer_absent": (c_int, [reducer, c_int]),
         "gw_reducer_wants_factors": (c_bool, [reducer, c_int]),
+        "gw_reducer_takes_momentum": (c_double, [reducer, c_int]),
         "gw_reducer_ready_factors": (c_int, [reducer, c_int, c_void_p, c_void_p, c_size_t]),
         "gw_reducer_accumulate": (c_int, [reducer, c_bool]),
         "gw_reducer_wait": (c_int, [reducer, c_int]),

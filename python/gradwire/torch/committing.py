@@ -1,7 +1,7 @@
 """The reducer of a DistributedOptimizer: when it is committed, closed and left behind."""
 import warnings
 
-from gradwire.torch import factors, finite, gradients, objects, staging
+from gradwire.torch import factors, finite, gradients, momentum, objects, staging
 from gradwire.torch.inside import works_by_element
 from gradwire.torch.reducer import Reducer
 from gradwire.torch.settings import Settings
@@ -31,14 +31,16 @@ class Committing:
         mine = self._is_mine(saved)
         self._inside.begin(self, self._slots, saved["parts"] if mine else ())  # others may push as soon as they commit
         self._settings = Settings(self.param_groups, saved.get("steps", 0), saved.get("rate") if mine else None)
+        use, self._momentum = momentum.of(type(self._inner), self.param_groups)
         self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
                                 finite.ACTIONS[self._nonfinite], self._after, self._settings.rate,
-                                whole=not works_by_element(type(self._inner)))
+                                (use, self._momentum), whole=not works_by_element(type(self._inner)))
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient
             slot.weights = slot.parameter.detach() if self._reducer.updates else None
         self._choose_factors()
+        self._give_up_momentum()
         self._uses_settings = self._reducer.updates or self._reducer.axis("compress") != "none"
         if self._learning:
             self._order.merge(self._sizes())
@@ -52,6 +54,10 @@ class Committing:
         """Asks the reducer, which has a communicator, which gradients it wants as factors."""
         for slot in self._slots:
             slot.room = slot.batch if self._reducer.wants_factors(slot.index) else 0
+
+    def _give_up_momentum(self):
+        """Asks the reducer to which gradients the codec applies the optimiser's momentum."""
+        self._taken = {s.parameter for s in self._slots if self._reducer.takes_momentum(s.index)}
 
     def _reorder(self, names):
         place = {name: i for i, name in enumerate(names)}

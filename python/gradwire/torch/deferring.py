@@ -3,7 +3,7 @@ import weakref
 
 import torch
 
-from gradwire.torch import order, state_hooks
+from gradwire.torch import momentum, order, state_hooks
 from gradwire.torch.settings import copied
 
 
@@ -93,16 +93,19 @@ class Deferring:
             self._give_back(slot)
             parts[slot.group].append(slot.parameter)
         self._update([{**settings, "params": part} for settings, part in zip(self._snapshot, parts) if part],
-                     self.state)
+                     self.state, self._taken)
         for slot in slots:
             slot.updated = self._reducer.number()
         for slot in zeroed:  # after step(), where others keep their gradients
             slot.parameter.grad = None
 
-    def _update(self, groups, state):
-        """The wrapped optimiser on some parameters only."""
+    def _update(self, groups, state, taken):
+        """The wrapped optimiser on some parameters only. taken: those whose gradients have had their momentum."""
+        gives_up = taken and self._momentum
+        groups, decayed = momentum.left_out(groups, state, taken, self._momentum) if gives_up else (groups, [])
         self._inner.param_groups, self._inner.state = groups, state
         type(self._inner).step(self._inner)
+        momentum.apply_decay(decayed)
 
     def _apply_pending(self):
         self._apply([s for s in self._slots if s.pending])

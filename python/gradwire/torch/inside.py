@@ -81,7 +81,7 @@ class Inside:
         if update.temporary:
             weights.add_(gradient, alpha=-settings["lr"])
         else:
-            self.update_whole(owner, slot, weights, gradient, settings)
+            self.update_whole(owner, slot, weights, gradient, settings, update.momentum)
             slot.updated = update.step + 1
 
     def view(self, slot, address):
@@ -92,14 +92,14 @@ class Inside:
         return self.views[key]
 
     @staticmethod
-    def update_whole(owner, slot, weights, gradient, settings):
+    def update_whole(owner, slot, weights, gradient, settings, momentum):
         """Uses the parameter's own state, on weights that may be another copy: the forward pass may use the
-        parameter."""
+        parameter. momentum: that the gradient has had."""
         stand_in = torch.nn.Parameter(weights)
         stand_in.grad = gradient
         if slot.parameter in owner.state:
             owner.state[stand_in] = owner.state[slot.parameter]
-        owner._update([{**settings, "params": [stand_in]}], owner.state)
+        owner._update([{**settings, "params": [stand_in]}], owner.state, {stand_in} if momentum else ())
         if stand_in in owner.state:
             owner.state[slot.parameter] = owner.state.pop(stand_in)
 
@@ -109,7 +109,7 @@ class Inside:
             part.data = memory(update.weights, update.count, slot.parameter.dtype)
         gradient = memory(update.gradient, update.count, slot.parameter.dtype)
         part.grad = gradient if update.scale == 1 else gradient * update.scale
-        owner._update([{**settings, "params": [part]}], self.part_states)
+        owner._update([{**settings, "params": [part]}], self.part_states, {part} if update.momentum else ())
 
     def part(self, owner, slot, first, count):
         key = slot.name, first, count

@@ -92,7 +92,10 @@ class Distributed(Sending, Deferring, Committing):
         return self._reducer.strategy()
 
     def _update_all(self):
-        super().step()
+        if self._taken:
+            self._update(self.param_groups, self.state, self._taken)
+        else:
+            super().step()
         self._updated = self._reducer.number()
 
     def set_backward_passes_per_step(self, passes):

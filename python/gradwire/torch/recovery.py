@@ -114,6 +114,7 @@ def repair_optimizer(job, one, closes):
         one._reducer.move()
         one._inside.moved()
         one._choose_factors()
+        one._give_up_momentum()
     else:
         one._close()
     number = one._reducer.number() if moves else 0

@@ -10,6 +10,7 @@ from gradwire._library import (RATE_FUNCTION, UPDATE_FUNCTION, GradwireError, Re
 from gradwire.torch.tensors import DTYPES
 
 IGNORED, COUNTED, REFUSED = range(3)  # gw_nonfinite
+UNSAID, OFFERED, KEPT = range(3)  # gw_momentum
 
 gw_reducer_ready, gw_reducer_wait = lib.gw_reducer_ready, lib.gw_reducer_wait  # called for every tensor of every step
 
@@ -47,11 +48,12 @@ class Reducer:
     first entry, the flags, is left out. With update None such strategies are refused.
     nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
     entries, the names of those before it on whose operations in the forward pass it builds; else the one before it.
-    rate: gives the learning rate of a step; None: it is constant. whole: `update` needs whole parameters."""
+    rate: gives the learning rate of a step; None: it is constant. momentum: its use and value
+    in the optimiser, as in gw_reducer_options. whole: `update` needs whole parameters."""
 
     def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None,
-                 rate=None, whole=False):
-        self.after, self.whole = after or {}, whole
+                 rate=None, momentum=(UNSAID, 0), whole=False):
+        self.after, self.momentum, self.whole = after or {}, momentum, whole
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
@@ -91,7 +93,7 @@ class Reducer:
                 tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
                                  first_step=self.first_step, update=update, nonfinite=nonfinite, rate=self.rate,
-                                 whole_tensors=self.whole)
+                                 momentum_use=self.momentum[0], momentum=self.momentum[1], whole_tensors=self.whole)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
                                           ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
               self.job.comm)
@@ -106,6 +108,10 @@ class Reducer:
 
     def wants_factors(self, tensor):
         return lib.gw_reducer_wants_factors(self.handle, tensor)
+
+    def takes_momentum(self, tensor):
+        """The momentum that a codec applies to its gradients; 0: none."""
+        return lib.gw_reducer_takes_momentum(self.handle, tensor)
 
     def ready_factors(self, tensor, left, right):
         check(lib.gw_reducer_ready_factors(self.handle, tensor, left.data_ptr(), right.data_ptr(), len(left)),
