@@ -243,7 +243,8 @@ static void descend(void *ctx, const gw_reducer_update *u) {
     float *weights = u->weights;
     const float *gradient = u->gradient;
     (void)ctx;
-    for (size_t i = 0; i < u->count; i++) weights[i] -= GW_REDUCER_SIM_RATE * (float)(u->rate_scale * u->scale) * gradient[i];
+    for (size_t i = 0; i < u->count; i++)
+        weights[i] -= GW_REDUCER_SIM_RATE * (float)(u->rate_scale * u->scale) * gradient[i];
 }
 
 static void take_steps(gw_comm *comm, const char *line, float *weights) {

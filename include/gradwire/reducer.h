@@ -124,8 +124,8 @@ typedef struct gw_reducer_options {
     double momentum; /* of the optimiser that applies the results, if it is offered to the codec: that of all
                         tensors, 0 to 1; 0: it has none. The same on all ranks, as the next two */
     gw_momentum momentum_use;
-    uint64_t steps; /* of the whole run, from step 0 on; 0: not known. The warm-up of compress=dgc is a
-                       fifth of it by default. */
+    uint64_t steps;     /* of the whole run, from step 0 on; 0: not known. The warm-up of compress=dgc is a
+                           fifth of it by default. */
     bool whole_tensors; /* `update` needs whole tensors, for the norm of a layer (LARS, LAMB): where servers run it, no
                            tensor is cut between them or into slices */
 } gw_reducer_options;
