@@ -249,7 +249,8 @@ static int warm_steps(const gw_sync *sync, const double *values) {
     return 4 + 4 * (rule.at_once && rule.staleness <= APART_MAX ? (int)rule.staleness : 0);
 }
 
-/* The steps whose mean is taken. Workers at their own pace meet at the servers in ever other ways. */
+/* The number of steps whose mean is the prediction. Workers that do not wait for each other contend for the servers
+ * differently in every step, so more steps are needed. */
 static int counted_steps(const gw_sync *sync, const double *values, int warm) {
     enum { AT_ONCE_LEAST = 16 };
     bool at_once = sync->rule && sync->rule(values).at_once;

@@ -7,8 +7,6 @@
 #define PART_BYTES_MIN ((size_t)16 << 10) /* that one rank reduces */
 #define FIRST_BYTES_MAX ((size_t)1 << 20) /* as in DDP */
 
-typedef size_t tensor_bytes_fn(const gw_schedule *s, int tensor);
-
 static gw_bucket *open_bucket(gw_schedule *s) {
     assert(s->bucket_count < s->bucket_room);
     gw_bucket *bucket = &s->buckets[s->bucket_count++];
@@ -53,46 +51,42 @@ static size_t slice_bytes_of(const gw_schedule *s, int tensor, size_t slice_byte
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 static size_t larger(size_t a, size_t b) { return a < b ? b : a; }
 
-/* Below, all is start-up. */
+/* A bucket below it costs little more than its start-ups. */
 static size_t parts_bytes(const gw_schedule *s) { return (size_t)s->settings.parts * PART_BYTES_MIN; }
 
-static size_t travelling_bytes(const gw_schedule *s, int tensor) {
-    return s->tensors[tensor].payload ? s->tensors[tensor].payload : gw_tensor_bytes(s, tensor);
-}
-
-static size_t all_bytes(const gw_schedule *s, tensor_bytes_fn *bytes_of) {
+static size_t all_bytes(const gw_schedule *s) {
     size_t bytes = 0;
-    for (int t = 0; t < s->tensor_count; t++) bytes += bytes_of(s, t);
+    for (int t = 0; t < s->tensor_count; t++) bytes += gw_tensor_bytes(s, t);
     return bytes;
 }
 
 size_t gw_share_of_all(const gw_schedule *s, size_t parts, size_t least, size_t most) {
-    return smaller(larger(all_bytes(s, gw_tensor_bytes) / parts, larger(least, parts_bytes(s))), most);
+    return smaller(larger(all_bytes(s) / parts, larger(least, parts_bytes(s))), most);
 }
 
-static void cut_tapered(gw_schedule *s, size_t first_bytes, size_t fuse_bytes, tensor_bytes_fn *bytes_of) {
-    size_t before = all_bytes(s, bytes_of), grown = smaller(first_bytes, fuse_bytes);
+static void cut_tapered(gw_schedule *s, size_t first_bytes, size_t fuse_bytes) {
+    size_t before = all_bytes(s), grown = smaller(first_bytes, fuse_bytes);
     size_t least = larger(TAPER_BYTES_MIN, parts_bytes(s));
     for (int end = s->tensor_count; end > 0; grown = smaller(2 * grown, fuse_bytes)) {
         int first = end - 1;
-        size_t bytes = bytes_of(s, first), slice_bytes = slice_bytes_of(s, first, 0);
+        size_t bytes = gw_tensor_bytes(s, first), slice_bytes = slice_bytes_of(s, first, 0);
         size_t limit = smaller(larger(before / 2, least), grown);
         if (slice_bytes) slice(s, first, slice_bytes);
         while (!slice_bytes && first > 0 && s->tensors[first - 1].kind == s->tensors[first].kind &&
-               bytes + bytes_of(s, first - 1) <= limit)
-            bytes += bytes_of(s, --first);
+               bytes + gw_tensor_bytes(s, first - 1) <= limit)
+            bytes += gw_tensor_bytes(s, --first);
         if (!slice_bytes) gw_cut_run(s, first, end);
         before -= bytes;
         end = first;
     }
 }
 
-void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) { cut_tapered(s, fuse_bytes, fuse_bytes, gw_tensor_bytes); }
+void gw_cut_tapered(gw_schedule *s, size_t fuse_bytes) { cut_tapered(s, fuse_bytes, fuse_bytes); }
 
 void gw_cut_growing(gw_schedule *s, size_t fuse_bytes_max) {
-    size_t all = all_bytes(s, travelling_bytes), least = larger(TAPER_BYTES_MIN, parts_bytes(s));
+    size_t all = all_bytes(s), least = larger(TAPER_BYTES_MIN, parts_bytes(s));
     size_t first = larger(smaller(all / 32, FIRST_BYTES_MAX), least);
-    cut_tapered(s, first, smaller(larger(all / 8, least), fuse_bytes_max), travelling_bytes);
+    cut_tapered(s, first, smaller(larger(all / 8, least), fuse_bytes_max));
 }
 
 void gw_cut_by_bytes(gw_schedule *s, size_t fuse_bytes, size_t slice_bytes) {

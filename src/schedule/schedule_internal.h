@@ -30,7 +30,7 @@ void gw_cut_by_bytes(gw_schedule *schedule, size_t fuse_bytes, size_t slice_byte
 /* The same without slices. But towards the first tensor a bucket has at most half of the bytes that are left: so the
  * buckets that backward produces last are small, and the next forward pass waits for these. */
 void gw_cut_tapered(gw_schedule *schedule, size_t fuse_bytes);
-/* The same with automatic sizes, by the bytes that travel: an eighth of all, at most fuse_bytes_max. And the first
+/* The same with automatic sizes: an eighth of all bytes, at most fuse_bytes_max. And the first
  * bucket is small, and each has at most twice what the one before may have: so the wire has work soon. */
 void gw_cut_growing(gw_schedule *schedule, size_t fuse_bytes_max);
 /* Tensors [first, end) as one bucket, except for those without elements. */
