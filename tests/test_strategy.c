@@ -140,8 +140,8 @@ static void refuses_with_a_sentence(void) {
         {"ring", "\"ring\" is not axis=technique, such as arch=ring; the axes are arch, sync, compress, schedule and "
                  "transport"},
         {"arhc=ring", "unknown axis \"arhc\" (did you mean \"arch\"? allowed: arch, sync, compress, schedule, "
-                      "transport)"},
-        {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport)"},
+                      "transport, strategy, accuracy)"},
+        {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport, strategy, accuracy)"},
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
                       "hierarchical, mpi, ps, sfb)"},
         {"arch=butterfly", "unknown arch \"butterfly\" (allowed: auto, ring, halving, tree, direct, hierarchical, "
@@ -433,8 +433,39 @@ static void refuses_what_has_no_meaning(void) {
     }
 }
 
-TEST_MAIN(CASE(refuses_what_has_no_meaning), CASE(reads_lines), CASE(all_combinations_round_trip),
-          CASE(registries_are_sound), CASE(refuses_with_a_sentence), CASE(refuses_long_input),
-          CASE(failure_leaves_the_output_alone), CASE(overlays_axis_by_axis), CASE(flag_before_environment_before_file),
-          CASE(names_the_origin_of_a_mistake), CASE(refuses_the_impossible), CASE(answers_by_type),
-          CASE(print_cuts_like_snprintf), CASE(numbers_read_back_exactly), CASE(flags_and_bytes))
+static void reads_the_words_beside_the_axes(void) {
+    static const struct {
+        const char *line;
+        bool arch_open, schedule_open;
+        gw_accuracy accuracy;
+    } lines[] = {
+        {"", true, true, GW_ACCURACY_EXACT},
+        {"strategy=auto schedule=dear", true, false, GW_ACCURACY_EXACT},
+        {"auto accuracy=safe arch=auto", false, true, GW_ACCURACY_SAFE},
+        {"fixed", false, false, GW_ACCURACY_EXACT},
+        {"schedule=p3 strategy=fixed accuracy=safe", false, false, GW_ACCURACY_SAFE},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        gw_strategy strategy;
+        gw_error error = {.rank = -1};
+        CHECK_EQ(GW_OK, gw_strategy_parse(lines[i].line, &strategy, &error));
+        CHECK_EQ(lines[i].arch_open, gw_strategy_is_open(&strategy, GW_AXIS_ARCH));
+        CHECK_EQ(lines[i].schedule_open, gw_strategy_is_open(&strategy, GW_AXIS_SCHEDULE));
+        CHECK_EQ(lines[i].accuracy, strategy.accuracy);
+    }
+    CHECK_STR(DEFAULTS, parsed("fixed"));
+    CHECK_STR(DEFAULTS " accuracy=safe", parsed("accuracy=safe"));
+    CHECK_STR("strategy is given twice; name each axis once", parsed("fixed strategy=auto"));
+    CHECK_STR("strategy cannot be \"fxed\" (did you mean \"fixed\"? allowed: auto, fixed)", parsed("strategy=fxed"));
+    CHECK_STR("accuracy cannot be \"high\" (allowed: exact, safe)", parsed("accuracy=high"));
+    CHECK_STR(
+        "unknown axis \"acuracy\" (did you mean \"accuracy\"? allowed: arch, sync, compress, schedule, transport, "
+        "strategy, accuracy)",
+        parsed("acuracy=safe"));
+}
+
+TEST_MAIN(CASE(refuses_what_has_no_meaning), CASE(reads_the_words_beside_the_axes), CASE(reads_lines),
+          CASE(all_combinations_round_trip), CASE(registries_are_sound), CASE(refuses_with_a_sentence),
+          CASE(refuses_long_input), CASE(failure_leaves_the_output_alone), CASE(overlays_axis_by_axis),
+          CASE(flag_before_environment_before_file), CASE(names_the_origin_of_a_mistake), CASE(refuses_the_impossible),
+          CASE(answers_by_type), CASE(print_cuts_like_snprintf), CASE(numbers_read_back_exactly), CASE(flags_and_bytes))

@@ -1,5 +1,5 @@
 /* parse.c - from text to a strategy. A word is `axis=technique` or `axis=technique:name=value,name=value,flag`.
- * base/technique.h reads the text after the =. */
+ * base/technique.h reads the text after the =. Two words are none of an axis: `strategy=auto` and `accuracy=exact`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #define BLANKS " \t\n\v\f\r"
 
 void gw_strategy_default(gw_strategy *strategy) {
+    *strategy = (gw_strategy){.accuracy = GW_ACCURACY_EXACT};
     for (int axis = 0; axis < GW_AXES; axis++) {
         gw_setting *setting = &strategy->axes[axis];
         setting->technique = gw_techniques((gw_axis)axis)[0];
@@ -17,30 +18,68 @@ void gw_strategy_default(gw_strategy *strategy) {
     }
 }
 
+/* What is set beside the axes: words of two values each, the first the default. */
+enum { CHOICE, ACCURACY, MODES };
+static const char *const mode_names[] = {"strategy", "accuracy", NULL};
+static const char *const mode_values[MODES][3] = {
+    [CHOICE] = {"auto", "fixed", NULL}, [ACCURACY] = {"exact", "safe", NULL}};
+
+static int index_of(const char *const *names, const char *name) {
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
 static gw_status axis_find(const char *name, gw_axis *axis, gw_error *error) {
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    const char *names[GW_AXES + MODES + 1] = {NULL};
     if (gw_axis_parse(name, axis)) return GW_OK;
+    memcpy(names, gw_axis_names, GW_AXES * sizeof *names);
+    memcpy(names + GW_AXES, mode_names, MODES * sizeof *names);
     return gw_fail(error, GW_INVALID, "unknown axis %s (%s)", gw_suggest_quote(name, quoted),
-                   gw_suggest_hint(name, gw_axis_names, hint));
+                   gw_suggest_hint(name, names, hint));
+}
+
+static gw_status see(unsigned *seen, int place, const char *name, gw_error *error) {
+    if (*seen & 1u << place) return gw_fail(error, GW_INVALID, "%s is given twice; name each axis once", name);
+    *seen |= 1u << place;
+    return GW_OK;
+}
+
+static gw_status mode_parse(gw_strategy *strategy, unsigned *seen, int mode, const char *value, gw_error *error) {
+    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    int chosen = index_of(mode_values[mode], value);
+    if (chosen < 0)
+        return gw_fail(error, GW_INVALID, "%s cannot be %s (%s)", mode_names[mode], gw_suggest_quote(value, quoted),
+                       gw_suggest_hint(value, mode_values[mode], hint));
+    if (mode == CHOICE) strategy->fixed = chosen;
+    else strategy->accuracy = (gw_accuracy)chosen;
+    return see(seen, GW_AXES + mode, mode_names[mode], error);
+}
+
+static gw_status axis_set(gw_strategy *strategy, unsigned *seen, const char *name, char *technique, gw_error *error) {
+    gw_axis axis;
+    gw_status status = axis_find(name, &axis, error);
+    if (!status) status = see(seen, axis, name, error);
+    if (status) return status;
+    gw_setting *setting = &strategy->axes[axis];
+    strategy->named |= 1u << axis;
+    return gw_technique_parse(gw_techniques(axis), name, technique, &setting->technique, setting->values, error);
 }
 
 /* Sets the axis that a word names; changes the word in place. */
 static gw_status word_parse(gw_strategy *strategy, unsigned *seen, char *word, gw_error *error) {
     char quoted[GW_QUOTE_BYTES];
-    gw_axis axis;
-    char *technique = strchr(word, '=');
-    if (!technique)
+    char *value = strchr(word, '=');
+    if (!value && index_of(mode_values[CHOICE], word) >= 0) return mode_parse(strategy, seen, CHOICE, word, error);
+    if (!value)
         return gw_fail(error, GW_INVALID,
                        "%s is not axis=technique, such as arch=ring; the axes are arch, sync, "
                        "compress, schedule and transport",
                        gw_suggest_quote(word, quoted));
-    *technique++ = '\0';
-    gw_status status = axis_find(word, &axis, error);
-    if (status) return status;
-    if (*seen & 1u << axis) return gw_fail(error, GW_INVALID, "%s is given twice; name each axis once", word);
-    *seen |= 1u << axis;
-    gw_setting *setting = &strategy->axes[axis];
-    return gw_technique_parse(gw_techniques(axis), word, technique, &setting->technique, setting->values, error);
+    *value++ = '\0';
+    int mode = index_of(mode_names, word);
+    return mode < 0 ? axis_set(strategy, seen, word, value, error) : mode_parse(strategy, seen, mode, value, error);
 }
 
 /* Moves *at to the next word and returns its length, 0 at the end of the text. Counts the lines it passes. */

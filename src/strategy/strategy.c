@@ -45,6 +45,7 @@ int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size) {
         gw_strategy_print_axis(strategy, (gw_axis)axis, word, sizeof word);
         append(text, size, &used, "%s%s", axis ? " " : "", word);
     }
+    if (strategy->accuracy == GW_ACCURACY_SAFE) append(text, size, &used, " accuracy=safe");
     return (int)used;
 }
 
@@ -55,7 +56,11 @@ bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b) {
         for (int i = 0; i < GW_TECHNIQUE_PARAMS_MAX; i++)
             if (x->values[i] != y->values[i]) return false;
     }
-    return true;
+    return a->accuracy == b->accuracy;
+}
+
+bool gw_strategy_is_open(const gw_strategy *strategy, gw_axis axis) {
+    return !strategy->fixed && !(strategy->named & 1u << axis);
 }
 
 #define ALLOWED_BYTES 256

@@ -3,8 +3,10 @@
  *     arch=ring:chunk=256K sync=bsp compress=none schedule=wfbp transport=tcp:streams=4,congestion=bbr
  *
  * Words are separated by blanks or line ends, in any order; an axis that is not named takes its default; a word that
- * begins with # makes the rest of its line a comment. The same text is used on the command line, in the environment, in
- * files and in every API. The output of gw_strategy_print parses to the same strategy.
+ * begins with # makes the rest of its line a comment. Two words stand beside the axes: strategy=auto|fixed, of which
+ * the value alone is enough, says whether axes that are not named may be chosen while training runs (decide/decide.h),
+ * and accuracy=exact|safe what such a choice may do to the sums. The same text is used on the command line, in the
+ * environment, in files and in every API. The output of gw_strategy_print parses to the same strategy.
  *
  * A technique is one entry of one table. The tables of plans, codecs, schedules and synchronizations are in the folders
  * that implement them; axis_registry.c puts them together. */
@@ -40,9 +42,18 @@ typedef struct gw_setting {
     double values[GW_TECHNIQUE_PARAMS_MAX]; /* in the order of technique->params, 0 past them */
 } gw_setting;
 
+/* What may be chosen for an axis that is not named. */
+typedef enum gw_accuracy {
+    GW_ACCURACY_EXACT, /* only what sums exactly */
+    GW_ACCURACY_SAFE,  /* also codecs that measurements have shown to cost no accuracy (compress/accuracy_table.h) */
+} gw_accuracy;
+
 /* A plain value: it can be copied and needs no clean-up. One of the next functions fills it in. */
 typedef struct gw_strategy {
     gw_setting axes[GW_AXES];
+    unsigned named; /* a bit for each axis that a text has named: nothing else is chosen for it */
+    bool fixed;     /* nothing is chosen for any axis */
+    gw_accuracy accuracy;
 } gw_strategy;
 
 void gw_strategy_default(gw_strategy *strategy);
@@ -66,12 +77,15 @@ typedef struct gw_strategy_facts {
  * only training steps and are checked there; plain collectives ignore them. */
 gw_status gw_strategy_check(const gw_strategy *strategy, const gw_strategy_facts *facts, gw_error *error);
 
-/* Writes all five axes and the parameters that differ from their defaults, as snprintf does: returns the full length,
- * and cuts off text that does not fit. */
+/* Writes all five axes and the parameters that differ from their defaults, and an accuracy other than exact, as
+ * snprintf does: returns the full length, and cuts off text that does not fit. */
 int gw_strategy_print(const gw_strategy *strategy, char *text, size_t size);
 /* The same for one axis. */
 int gw_strategy_print_axis(const gw_strategy *strategy, gw_axis axis, char *text, size_t size);
+/* The same techniques, parameters and accuracy; which of them were named does not count. */
 bool gw_strategy_equal(const gw_strategy *a, const gw_strategy *b);
+/* Whether something else may be chosen for the axis. */
+bool gw_strategy_is_open(const gw_strategy *strategy, gw_axis axis);
 
 const char *gw_strategy_name(const gw_strategy *strategy, gw_axis axis);
 /* Whether the axis is set to the technique of this name. */
