@@ -265,6 +265,9 @@ gw_status gw_codec_state_restore(gw_codec_state *state, const void *bytes, size_
 /* Adds share times a saved state of the same tensor and codec to a worker's state. The saved state is a worker's or
  * that of an owner's part. This moves residuals to another number of ranks. GW_MISMATCH as for restore. */
 gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *bytes, size_t length, gw_error *error);
+/* Adds the residual of a saved state, of any codec, to the values of its whole tensor of `count` elements. GW_MISMATCH
+ * if it is of another tensor, or cut short. */
+gw_status gw_codec_saved_residual_add(float *values, uint64_t count, const void *bytes, size_t length, gw_error *error);
 
 /* Encoding and decoding. A range, a state and a setup that do not match are GW_INVALID. */
 

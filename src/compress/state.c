@@ -130,14 +130,16 @@ static gw_stripes stripes_of(const saved_head *saved) {
                         .shift = saved->shift};
 }
 
+static bool is_sound(const saved_head *saved) {
+    return saved->magic == MAGIC && saved->end <= saved->tensor_count && saved->length > 0 &&
+           saved->period >= saved->length && saved->shift < saved->period;
+}
+
 /* The part of an owner has only a residual. The own state of a worker's codec is one float for each element (dgc), or
  * of the whole tensor (powersgd). */
 static bool fits(const gw_codec_state *state, const saved_head *saved, size_t length) {
     gw_stripes covers = stripes_of(saved);
-    if (saved->magic != MAGIC || saved->key != state->tensor.key || saved->tensor_count != state->tensor.count ||
-        saved->end > saved->tensor_count || saved->length == 0 || saved->period < saved->length ||
-        saved->shift >= saved->period)
-        return false;
+    if (!is_sound(saved) || saved->key != state->tensor.key || saved->tensor_count != state->tensor.count) return false;
     uint64_t mine = gw_stripes_count(&state->covers), theirs = gw_stripes_count(&covers);
     bool keeps = state->residual != NULL || mine == 0; /* a state of no elements fits every codec */
     bool residual =
@@ -177,5 +179,19 @@ gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *byt
     if (saved.own_count == gw_stripes_count(&covers)) add_elements(state->own, &state->covers, share, &covers, own);
     else add_floats(state->own, share, own, saved.own_count);
     if (saved.born < state->born) state->born = saved.born;
+    return GW_OK;
+}
+
+gw_status gw_codec_saved_residual_add(float *values, uint64_t count, const void *bytes, size_t length, gw_error *error) {
+    gw_stripes whole = gw_stripes_whole(0, count);
+    saved_head saved = {0};
+    if (length >= sizeof saved) memcpy(&saved, bytes, sizeof saved);
+    gw_stripes covers = stripes_of(&saved);
+    if (!is_sound(&saved) || saved.tensor_count != count ||
+        (saved.residual_count && saved.residual_count != gw_stripes_count(&covers)) ||
+        length != sizeof saved + (saved.residual_count + saved.own_count) * sizeof(float))
+        return gw_fail(error, GW_MISMATCH, "a saved residual is of another tensor, or cut short");
+    if (saved.residual_count)
+        add_elements(values, &whole, 1, &covers, (const uint8_t *)bytes + sizeof saved);
     return GW_OK;
 }

@@ -68,6 +68,9 @@ gw_status gw_reducer_begin_tuning(gw_reducer *reducer, gw_comm *comm, gw_error *
 gw_status gw_reducer_begin_measuring(gw_reducer *reducer, gw_error *error);
 void gw_reducer_start_polling(gw_reducer *reducer); /* it is polled from now on */
 
+/* change.c. Collective, between two steps: flushes, and continues with another architecture, schedule or codec. */
+gw_status gw_reducer_change(gw_reducer *reducer, const gw_strategy *strategy);
+
 /* resume.c: moves the reducer to communicator `mine`, while restarted ranks commit theirs. */
 gw_status gw_reducer_rejoin(gw_reducer *reducer, gw_comm *mine, gw_error *error);
 

@@ -136,6 +136,7 @@ gw_status gw_step_engine_ready(gw_step_engine *s, const int *tensors, int count,
     for (int i = 0; i < count && !status && !s->accumulates; i++) {
         gw_factors *factors = s->tensors[tensors[i]].factors;
         if (factors) gw_factors_take_whole(factors);
+        gw_step_engine_add_carried(s, tensors[i]);
         *complete |= begin(s, tensors[i]);
     }
     return status;
@@ -169,6 +170,7 @@ gw_status gw_step_engine_absent(gw_step_engine *s, int tensor, bool *complete, g
     if (status || s->accumulates) return status;
     if (t->factors) gw_factors_take(t->factors, NULL, NULL, 0);
     else if (t->what.count) memset(t->what.gradient, 0, t->what.count * gw_dtype_bytes(t->what.dtype));
+    gw_step_engine_add_carried(s, tensor);
     *complete = begin(s, tensor);
     return GW_OK;
 }

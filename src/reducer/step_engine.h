@@ -118,6 +118,14 @@ void gw_step_engine_move_tensor(gw_step_engine *step_engine, int tensor, void *g
 gw_status gw_step_engine_recut(gw_step_engine *step_engine, const gw_schedule_settings *settings,
                                const gw_schedule_facts *facts, gw_error *error);
 
+/* (C) What it was opened with, as it is now, without the list of tensors; one of its tensors. */
+const gw_step_engine_config *gw_step_engine_current_config(const gw_step_engine *step_engine);
+const gw_reducer_tensor *gw_step_engine_tensor_at(const gw_step_engine *step_engine, int tensor);
+/* (C) Between two steps, all settled, under a synchronization that stays the same, without servers: continues with the
+ * architecture, schedule and codec of config, which has the rest of its own configuration and the tensors; the same on all ranks. A codec
+ * with the same parameters keeps its state. What another one has left is added to the next gradient. */
+gw_status gw_step_engine_change(gw_step_engine *step_engine, const gw_step_engine_config *config, gw_error *error);
+
 /* The driver's. True if anything moved. */
 bool gw_step_engine_poll(gw_step_engine *step_engine, gw_time now);
 bool gw_step_engine_in_flight(const gw_step_engine *step_engine); /* a bucket is in flight */
@@ -187,6 +195,8 @@ void gw_step_engine_begin_at(gw_step_engine *step_engine, uint64_t step); /* set
 size_t gw_step_engine_state_bytes(const gw_step_engine *step_engine);
 void gw_step_engine_state_save(const gw_step_engine *step_engine, void *memory);
 gw_status gw_step_engine_state_restore(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
+/* The same rank's state; residuals of any codec are added to the next gradient. */
+gw_status gw_step_engine_state_carry(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
 gw_status gw_step_engine_state_take_over(gw_step_engine *step_engine, const void *memory, size_t bytes,
                                          gw_error *error);
 

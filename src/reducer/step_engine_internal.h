@@ -1,7 +1,7 @@
 /* step_engine_internal.h - types and functions that these files share: step_engine_open.c (checks, memory),
  * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), transfer_open.c (the
  * route and memory of a bucket), payload_memory.c (what payloads in flight need), dispatch.c (a bucket on its route),
- * hop.c (one hop), step_engine_save.c (saved state), step_clip.c, step_finite.c and step_trace.c. */
+ * hop.c (one hop), step_engine_save.c (saved state), step_engine_change.c (another strategy), step_clip.c, step_finite.c and step_trace.c. */
 #ifndef GW_REDUCER_STEP_ENGINE_INTERNAL_H
 #define GW_REDUCER_STEP_ENGINE_INTERNAL_H
 
@@ -21,6 +21,7 @@ typedef struct gw_step_engine_tensor {
     uint64_t readied;         /* (C) steps in which it has been ready */
     _Atomic uint64_t done;    /* of these, the completed ones */
     _Atomic uint64_t reached; /* one more than the last step that was applied; the driver writes */
+    float *carried;           /* (C) residual of a former codec, added to the next gradient. Owned; NULL: none */
     int left;                 /* its buckets still in flight; the driver's */
     uint64_t applying;        /* the step whose update is applied now; owned with the tensor's memory */
     uint32_t trace_name;      /* (C) in the recording step_engine->named_in */
@@ -118,6 +119,14 @@ static inline uint64_t gw_step_engine_step(const gw_step_engine *s, uint64_t rea
 gw_status gw_step_engine_build(gw_step_engine *step_engine, gw_error *error);
 /* Frees what build made. Its operations are done, or the engine has failed. */
 void gw_step_engine_teardown(gw_step_engine *step_engine);
+
+/* step_engine_resume.c. Saves the codec state in kept_codec. Builds the parts again, of an engine that continues after
+ * the furthest step that any tensor has made. */
+gw_status gw_step_engine_keep_codec_state(gw_step_engine *step_engine, gw_error *error);
+gw_status gw_step_engine_rebuild(gw_step_engine *step_engine, gw_error *error);
+
+/* step_engine_change.c. (C) Adds what a former codec has left of this tensor to its gradient. */
+void gw_step_engine_add_carried(gw_step_engine *step_engine, int tensor);
 
 /* step_engine_save.c. Puts the saved residuals of this rank's codecs, bit by bit, into a step engine of another team
  * that has made no steps. The residual of the owner's pass is added to that of the worker's pass. */

@@ -296,6 +296,7 @@ void gw_step_engine_close(gw_step_engine *s) {
     gw_ps_close(s->ps);
     gw_step_engine_teardown(s);
     for (int i = 0; s->tensors && i < s->config.count; i++) {
+        free(s->tensors[i].carried);
         free((char *)(uintptr_t)s->tensors[i].what.name);
         free((int *)(uintptr_t)s->tensors[i].what.after);
     }

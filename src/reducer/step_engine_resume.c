@@ -14,7 +14,7 @@ struct gw_ps *gw_step_engine_servers(gw_step_engine *s) {
 
 /* Leaving a team. */
 
-static gw_status keep_codec_state(gw_step_engine *s, gw_error *error) {
+gw_status gw_step_engine_keep_codec_state(gw_step_engine *s, gw_error *error) {
     if (s->kept_codec) return GW_OK; /* kept before, and not resumed since */
     s->kept_codec_bytes = gw_step_engine_state_bytes(s);
     s->kept_codec = malloc(s->kept_codec_bytes);
@@ -25,7 +25,7 @@ static gw_status keep_codec_state(gw_step_engine *s, gw_error *error) {
 
 /* The schedule stays until there is another, so that counters can still be read. */
 static gw_status part(gw_step_engine *s, gw_error *error) {
-    gw_status status = keep_codec_state(s, error);
+    gw_status status = gw_step_engine_keep_codec_state(s, error);
     if (status) return status;
     gw_start_order_close(s->start_order);
     s->start_order = NULL;
@@ -67,7 +67,7 @@ static void reset(gw_step_engine *s) {
     atomic_store(&s->owed, 0);
 }
 
-static gw_status rebuild(gw_step_engine *s, gw_error *error) {
+gw_status gw_step_engine_rebuild(gw_step_engine *s, gw_error *error) {
     gw_reducer_tensor *tensors = calloc((size_t)s->config.count + 1, sizeof *tensors);
     if (!tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", s->config.count);
     for (int i = 0; i < s->config.count; i++) tensors[i] = s->tensors[i].what;
@@ -77,7 +77,6 @@ static gw_status rebuild(gw_step_engine *s, gw_error *error) {
     gw_status status = gw_step_engine_build(s, error);
     s->config.tensors = NULL;
     free(tensors);
-    if (!status) status = gw_step_engine_state_move(s, s->kept_codec, s->kept_codec_bytes, error);
     return status;
 }
 
@@ -88,7 +87,10 @@ gw_status gw_step_engine_rejoin(gw_step_engine *s, const gw_step_engine_config *
     s->config.first_id = config->first_id;
     s->config.flat = config->flat;
     s->config.settings = config->settings;
-    if (!s->ps) return rebuild(s, error);
+    if (!s->ps) {
+        gw_status status = gw_step_engine_rebuild(s, error);
+        return status ? status : gw_step_engine_state_move(s, s->kept_codec, s->kept_codec_bytes, error);
+    }
     s->config.members = config->members;
     gw_status status = gw_ps_rejoin(s->ps, error);
     s->config.members = NULL;

@@ -1,6 +1,7 @@
 /* step_engine_save.c - the state that a reducer keeps from step to step, as one block of bytes: a head, then for each
- * tensor its codec state of both passes, its anchor, its outer momentum and, if this rank's server keeps weights, its
- * shard of them. Host byte order; values are saved bit by bit. */
+ * tensor its codec state of both passes, its anchor, its outer momentum, if this rank's server keeps weights its shard of
+ * them, and what a former codec has left. Host byte order; values are saved bit by bit. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ps/ps.h"
@@ -15,7 +16,7 @@ typedef struct state_head {
 } state_head;
 
 /* One of a tensor's parts. */
-typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, SERVED, STATE_PARTS } state_part;
+typedef enum state_part { WORKER, OWNER, ANCHOR, MOMENTUM, SERVED, CARRIED, STATE_PARTS } state_part;
 
 typedef struct part_head {
     uint32_t tensor, part;
@@ -38,6 +39,7 @@ static float *kept(const gw_step_engine *s, int tensor, state_part part, size_t 
     switch (part) {
     case ANCHOR: return view->anchored ? view->anchor : NULL;
     case MOMENTUM: return view->momentum;
+    case CARRIED: return s->tensors[tensor].carried;
     case SERVED: /* not with a replica, which would not get the restored weights */
         served = s->ps && !s->config.replicas ? gw_ps_weights(s->ps, tensor, &covers) : NULL;
         if (served) *count = gw_stripes_count(&covers);
@@ -90,9 +92,18 @@ static gw_status wrong(gw_error *error, const char *what) {
     return gw_fail(error, GW_MISMATCH, "the saved state of a reducer does not fit: %s", what);
 }
 
-/* Anchors, outer momenta, a server's weights. */
+/* What codecs have left of a tensor is added to its next gradient. */
+static float *carried(gw_step_engine *s, int tensor, gw_error *error) {
+    gw_step_engine_tensor *t = &s->tensors[tensor];
+    if (!t->carried && !(t->carried = calloc(t->what.count + 1, sizeof *t->carried)))
+        gw_fail(error, GW_MEMORY, "out of memory for what a codec has left of %s", t->what.name);
+    return t->carried;
+}
+
+/* Anchors, outer momenta, a server's weights, what a former codec has left. */
 static gw_status restore_kept(gw_step_engine *s, const part_head *head, const uint8_t *bytes, gw_error *error) {
     int t = (int)head->tensor;
+    if (head->part == CARRIED && !carried(s, t, error)) return GW_MEMORY;
     gw_sync_tensor *view = &s->tensors[t].view;
     size_t count = view->count;
     float *to = head->part == ANCHOR ? view->anchor : kept(s, t, (state_part)head->part, &count);
@@ -128,6 +139,15 @@ static gw_status carry_over_part(gw_step_engine *s, const state_head *from, cons
     (void)from;
     gw_codec_state *state = is_coded((state_part)head->part) ? codec_state(s, (int)head->tensor, WORKER) : NULL;
     return state ? gw_codec_state_add(state, 1, bytes, head->bytes, error) : GW_OK;
+}
+
+/* Residuals of this rank's codecs, whatever codec it has now. */
+static gw_status carry_part(gw_step_engine *s, const state_head *from, const part_head *head, const uint8_t *bytes,
+                            gw_error *error) {
+    int t = (int)head->tensor;
+    if (!is_coded((state_part)head->part)) return restore_part(s, from, head, bytes, error);
+    float *to = carried(s, t, error);
+    return to ? gw_codec_saved_residual_add(to, s->tensors[t].what.count, bytes, head->bytes, error) : GW_MEMORY;
 }
 
 static gw_status read_head(const gw_step_engine *s, const void *memory, size_t bytes, state_head *head,
@@ -168,6 +188,13 @@ gw_status gw_step_engine_state_restore(gw_step_engine *s, const void *memory, si
     if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
         return wrong(error, "it is of another rank, or of a job of another size");
     return read_parts(s, &head, memory, restore_part, error);
+}
+
+gw_status gw_step_engine_state_carry(gw_step_engine *s, const void *memory, size_t bytes, gw_error *error) {
+    state_head head;
+    gw_status status = read_head(s, memory, bytes, &head, error);
+    if (!status && head.rank != (uint32_t)gw_team_rank(s->config.team)) status = wrong(error, "it is of another rank");
+    return status ? status : read_parts(s, &head, memory, carry_part, error);
 }
 
 gw_status gw_step_engine_state_take_over(gw_step_engine *s, const void *memory, size_t bytes, gw_error *error) {
