@@ -15,9 +15,9 @@
  *
  * Several reducers (the two models of a GAN) may be open on one communicator, with steps of all of them in flight. Each
  * may have another strategy, and a thread of its own. Collective calls (commit, resume, leave, close, workers, and
- * while a schedule is tuned or measured also end) are made in the same order on all ranks. All other calls of different
- * reducers need no common order, as long as no rank waits for a tensor that another rank hands over only after a wait
- * of its own. */
+ * while a schedule is tuned or measured, or a strategy is chosen, also end) are made in the same order on all ranks.
+ * All other calls of different reducers need no common order, as long as no rank waits for a tensor that another rank
+ * hands over only after a wait of its own. */
 #ifndef GRADWIRE_REDUCER_H
 #define GRADWIRE_REDUCER_H
 
@@ -128,6 +128,9 @@ typedef struct gw_reducer_options {
                            fifth of it by default. */
     bool whole_tensors; /* `update` needs whole tensors, for the norm of a layer (LARS, LAMB): where servers run it, no
                            tensor is cut between them or into slices */
+    const char *decisions; /* strategy=auto: a file. Decisions are written to it; one that exists is replayed, and
+                              nothing is measured. One for each reducer; the same on all ranks, rank 0 uses it. NULL:
+                              GRADWIRE_DECISIONS, else none */
 } gw_reducer_options;
 
 /* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
@@ -136,7 +139,7 @@ typedef struct gw_reducer_options {
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
         .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL,                                        \
         .nonfinite = GW_NONFINITE_IGNORED, .momentum = 0, .momentum_use = GW_MOMENTUM_UNSAID, .steps = 0,              \
-        .whole_tensors = false                                                                                         \
+        .whole_tensors = false, .decisions = NULL                                                                      \
     }
 
 /* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */
@@ -235,8 +238,8 @@ typedef struct gw_reducer_counters {
     bool local_optimisers;              /* ranks have optimiser state of their own, and weights differ between
                                 exchanges */
     bool weights_agree;                 /* once flushed, all ranks hold the same weights at this step */
-    bool tuning;                        /* sizes are being tuned */
-    int trials;                         /* of the tuning so far */
+    bool tuning;                        /* sizes are being tuned, or a strategy is being chosen */
+    int trials;                         /* of that so far */
     uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */
     uint64_t step;                      /* the number of the step in progress, or of the next */
     uint64_t nonfinite;                 /* gradients of this rank that were not finite (GW_NONFINITE_COUNTED) */

@@ -49,24 +49,36 @@ static gw_log_level threshold(void) {
 
 bool gw_log_enabled(gw_log_level level) { return level <= threshold(); }
 
-static void write_line(gw_log_level level, int rank, const char *text) {
+static void write_line(const char *label, int rank, const char *text) {
     char line[1024];
-    int length = rank < 0 ? snprintf(line, sizeof line, "gradwire %s: %s\n", level_names[level], text)
-                          : snprintf(line, sizeof line, "gradwire %s: rank %d: %s\n", level_names[level], rank, text);
+    int length = rank < 0 ? snprintf(line, sizeof line, "gradwire%s: %s\n", label, text)
+                          : snprintf(line, sizeof line, "gradwire%s: rank %d: %s\n", label, rank, text);
     ssize_t written = write(STDERR_FILENO, line, (size_t)length);
     (void)written; /* there is nowhere to report an error */
 }
 
-void gw_log(gw_log_level level, int rank, const char *format, ...) {
-    if (!gw_log_enabled(level)) return;
+static void tell(gw_log_level level, const char *label, int rank, const char *format, va_list args) {
     char text[985]; /* with what write_line adds it is a line of at most 1,024 bytes */
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (length < 0) return;
+    if (vsnprintf(text, sizeof text, format, args) < 0) return;
     pthread_rwlock_rdlock(&callback_lock);
     if (callback) callback(callback_ctx, level, rank, text);
-    else write_line(level, rank, text);
+    else write_line(label, rank, text);
     pthread_rwlock_unlock(&callback_lock);
+}
+
+void gw_log(gw_log_level level, int rank, const char *format, ...) {
+    static const char *const labels[] = {" error", " warn", " info", " debug", " trace"};
+    va_list args;
+    if (!gw_log_enabled(level)) return;
+    va_start(args, format);
+    tell(level, labels[level], rank, format, args);
+    va_end(args);
+}
+
+void gw_log_notice(int rank, const char *format, ...) {
+    va_list args;
+    if (!gw_log_enabled(GW_LOG_WARN)) return;
+    va_start(args, format);
+    tell(GW_LOG_INFO, "", rank, format, args);
+    va_end(args);
 }

@@ -7,6 +7,7 @@
 #include "cli/common/args.h"
 #include "cli/common/job_layout.h"
 #include "cli/common/json.h"
+#include "cli/explain/explain_why.h"
 #include "nn/model_spec.h"
 #include "nn/model_zoo.h"
 #include "reducer/route_summary.h"
@@ -17,6 +18,7 @@
 
 typedef struct arguments {
     const char *model, *links;          /* links: file of gradwire doctor, NULL: none */
+    const char *why;                    /* file of decisions; NULL: none */
     int64_t ranks, hosts, racks, batch; /* hosts, racks 0: not given */
     bool all, json;
     gw_topology topology; /* points to order, host_of and rack_of */
@@ -435,6 +437,8 @@ static int parse(arguments *a, int *argc, char **argv) {
          .highest = 1 << 20, .about = "examples per rank, for arch=sfb (default: 32)"},
         {.name = "all", .kind = GW_OPTION_FLAG, .flag = &a->all,
          .about = "print which pairs of techniques can be combined (docs/combinations.md)"},
+        {.name = "why", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->why,
+         .about = "what strategy=auto decided in a run (--decisions FILE), its ranking and what it measured"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "print JSON"},
         {.name = NULL},
     };
@@ -452,6 +456,7 @@ static int run(int argc, char **argv) {
         print_all();
         return 0;
     }
+    if (a.why) return gw_explain_why(a.why, &error) ? gw_usage_error(&gw_command_explain, "%s", error.text) : 0;
     if (gw_strategy_resolve(argc > 1 ? argv[1] : NULL, &strategy, &error))
         return gw_usage_error(&gw_command_explain, "%s", error.text);
     const char *links = a.links ? a.links : getenv("GRADWIRE_LINKS");
@@ -469,9 +474,10 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_explain = {
     .name = "explain",
     .about = "explains a strategy line: what it does, its traffic and memory, or why it is refused",
-    .usage = "[LINE] [--model NAME] [-n RANKS] [--hosts N] [--racks N] [--links FILE] [--batch B] [--all]",
+    .usage = "[LINE] [--model NAME] [-n RANKS] [--hosts N] [--racks N] [--links FILE] [--batch B] [--why FILE] [--all]",
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:staleness=3' --model cnn -n 8\n"
                "gradwire explain 'compress=int8 schedule=dear' -n 8 --hosts 2\n"
+               "gradwire explain --why decisions.txt\n"
                "gradwire explain --all > docs/combinations.md",
     .operands_max = 1,
     .run = run,

@@ -28,9 +28,9 @@ typedef struct settings {
     int64_t ranks; /* 0: one for each slot */
     int64_t port;  /* 0: any */
     const char *hosts, *hostfile, *rsh, *remote_path, *master_addr;
-    const char *strategy, *interface, *ports, *log, *bind; /* NULL: from the environment */
-    const char *timeline, *capture, *snapshots;            /* likewise */
-    double deadline, grace, timeout;                       /* seconds; deadline, timeout 0: not given */
+    const char *strategy, *decisions, *interface, *ports, *log, *bind; /* NULL: from the environment */
+    const char *timeline, *capture, *snapshots;                        /* likewise */
+    double deadline, grace, timeout;                                   /* seconds; deadline, timeout 0: not given */
     int64_t restarts, servers;
     const char *lab_text;
     gw_lab_options lab; /* hosts 0: no lab */
@@ -106,6 +106,7 @@ static gw_status collect_variables(variables *v, const settings *s, const master
     if (status != GW_OK) return status;
     forward_variables(v);
     add_given(v, "GRADWIRE_STRATEGY", s->strategy);
+    add_given(v, "GRADWIRE_DECISIONS", s->decisions);
     add_given(v, "GRADWIRE_INTERFACE", s->interface);
     add_given(v, "GRADWIRE_PORTS", s->ports);
     add_given(v, "GRADWIRE_LOG", s->log);
@@ -324,6 +325,8 @@ static int run(int argc, char **argv) {
          .about = "network interfaces to use: eth,ib are prefixes, ^docker excludes, =eth0 is exact"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
          .about = "strategy line of all ranks (gradwire list)"},
+        {.name = "decisions", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s.decisions,
+         .about = "strategy=auto writes its decisions to FILE; a file that exists is replayed"},
         {.name = "deadline", .kind = GW_OPTION_DURATION, .seconds = &s.deadline,
          .about = "fail after this time without progress (default: 30 s)"},
         {.name = "log", .kind = GW_OPTION_CHOICE, .value = "LEVEL", .string = &s.log, .choices = levels,

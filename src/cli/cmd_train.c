@@ -156,21 +156,23 @@ static char **copy_words(int argc, char **argv) {
     return copy;
 }
 
-/* The tuner writes its file at the end; checks now that this is possible. -1, or an exit code. */
-static int check_tune(const char *tune) {
+/* A file that is written while training runs: checks now that this is possible. -1, or an exit code. */
+static int check_written(const char *option, const char *file) {
     char folder[PATH_MAX];
-    if (!tune || strcmp(tune, "on") == 0 || strcmp(tune, "off") == 0) return -1;
-    snprintf(folder, sizeof folder, "%s", tune);
+    if (!file || strcmp(file, "on") == 0 || strcmp(file, "off") == 0) return -1;
+    snprintf(folder, sizeof folder, "%s", file);
     if (access(dirname(folder), W_OK) == 0) return -1;
-    return gw_usage_error(&gw_command_train, "--tune: %s cannot be written: %s", tune, strerror(errno));
+    return gw_usage_error(&gw_command_train, "--%s: %s cannot be written: %s", option, file, strerror(errno));
 }
 
 static int start(const gw_train_request *r, int argc, char **argv) {
     bool rank = is_rank();
-    int wrong = check_tune(r->tune);
+    int wrong = check_written("tune", r->tune);
+    if (wrong < 0) wrong = check_written("decisions", r->decisions);
     if (wrong >= 0) return wrong;
     gw_set_recording(r->timeline, r->capture);
     if (r->tune) setenv(GW_TUNE_VARIABLE, r->tune, 1);
+    if (r->decisions) setenv("GRADWIRE_DECISIONS", r->decisions, 1);
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* a rank only opens the data set, and reports if it is missing */
@@ -217,6 +219,8 @@ static int parse(gw_train_request *r, typed *y, int *argc, char **argv) {
         WORD("parallel", "HOW", y->parallel,
              "data, or pipeline:stages=2,micro=8: layers split over ranks, a batch into micro-batches (default: data)"),
         WORD("strategy", "LINE", r->strategy, "strategy line: how gradients are exchanged (gradwire list)"),
+        WORD("decisions", "FILE", r->decisions,
+             "strategy=auto writes its decisions to FILE; a file that exists is replayed"),
         WORD("tune", "off|on|FILE", r->tune,
              "tune the schedule's sizes in the first steps; FILE keeps them for the next run (default: off)"),
         NUMBER("target-accuracy", y->target, "stop after the epoch that reaches this test accuracy, 0 to 1"),

@@ -182,7 +182,8 @@ gw_status gw_codec_state_add(gw_codec_state *state, float share, const void *byt
     return GW_OK;
 }
 
-gw_status gw_codec_saved_residual_add(float *values, uint64_t count, const void *bytes, size_t length, gw_error *error) {
+gw_status gw_codec_saved_residual_add(float *values, uint64_t count, const void *bytes, size_t length,
+                                      gw_error *error) {
     gw_stripes whole = gw_stripes_whole(0, count);
     saved_head saved = {0};
     if (length >= sizeof saved) memcpy(&saved, bytes, sizeof saved);
@@ -191,7 +192,6 @@ gw_status gw_codec_saved_residual_add(float *values, uint64_t count, const void 
         (saved.residual_count && saved.residual_count != gw_stripes_count(&covers)) ||
         length != sizeof saved + (saved.residual_count + saved.own_count) * sizeof(float))
         return gw_fail(error, GW_MISMATCH, "a saved residual is of another tensor, or cut short");
-    if (saved.residual_count)
-        add_elements(values, &whole, 1, &covers, (const uint8_t *)bytes + sizeof saved);
+    if (saved.residual_count) add_elements(values, &whole, 1, &covers, (const uint8_t *)bytes + sizeof saved);
     return GW_OK;
 }

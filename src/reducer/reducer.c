@@ -293,9 +293,11 @@ gw_status gw_reducer_end(gw_reducer *reducer) {
     gw_context_notify(reducer->comm->context);
     if (gw_tuning_runs(&reducer->tuning) && gw_tuning_step(&reducer->tuning, gw_clock_now()))
         return recut_by_trial(reducer);
-    if (!gw_step_timing_runs(&reducer->timing)) return GW_OK;
-    gw_step_timing_end(&reducer->timing);
-    return gw_step_timing_runs(&reducer->timing) ? GW_OK : recut_everywhere(reducer);
+    bool timed = gw_step_timing_runs(&reducer->timing);
+    if (timed) gw_step_timing_end(&reducer->timing);
+    if (timed && !gw_step_timing_runs(&reducer->timing) && gw_reducer_cuts_by_timing(reducer))
+        status = recut_everywhere(reducer);
+    return status || !reducer->decider ? status : gw_reducer_decide(reducer);
 }
 
 gw_status gw_reducer_begin_step(gw_reducer *reducer) {
@@ -316,8 +318,12 @@ gw_status gw_reducer_flush(gw_reducer *reducer) {
     if (!reducer) return check(reducer, 0, "gw_reducer_flush");
     if (gw_comm_forked(reducer->comm)) return GW_INVALID;
     for (int i = 0; i < reducer->count && !status; i++) status = check_ended(reducer, i, "gw_reducer_flush");
+    gw_time asked = gw_clock_now();
     for (int i = 0; i < reducer->count && !status; i++) status = wait_until(reducer, i, gw_step_engine_settled);
     if (!status) gw_step_engine_settle(reducer->step_engine);
+    /* A caller that flushes in every step waits for all tensors before its forward pass. */
+    if (!status && reducer->count && gw_step_timing_runs(&reducer->timing))
+        gw_step_timing_wait(&reducer->timing, reducer->count - 1, asked, gw_clock_now());
     return status;
 }
 
@@ -384,11 +390,13 @@ void gw_reducer_close(gw_reducer *reducer) {
     }
     gw_step_timing_close(&reducer->timing);
     gw_tuning_close(&reducer->tuning);
+    gw_decider_close(reducer->decider);
     gw_reducer_table_free(&reducer->table);
     if (reducer->comm) {
         gw_free(reducer->comm, reducer->flat);
         gw_finalize(reducer->comm);
     }
+    free(reducer->decisions);
     free(reducer->tune);
     free(reducer);
 }

@@ -4,6 +4,7 @@
 #ifndef GW_REDUCER_REDUCER_INTERNAL_H
 #define GW_REDUCER_REDUCER_INTERNAL_H
 
+#include "decide/decider.h"
 #include "reducer/server_setup_message.h"
 #include "reducer/step_engine.h"
 #include "reducer/step_timing.h"
@@ -32,6 +33,9 @@ struct gw_reducer {
     size_t flat_bytes;
     gw_step_timing timing; /* no values: the schedule needs no measurements */
     gw_tuning tuning;
+    bool chooses;        /* strategy=auto, and something is left to choose */
+    gw_decider *decider; /* NULL: it does not choose */
+    char *decisions;     /* of the options or the environment: its file. Owned; NULL: none */
     int count;           /* tensors */
     size_t buckets_most; /* of any cut */
     uint64_t wait_ns;
@@ -66,7 +70,13 @@ void gw_reducer_reserve_team_ids(gw_reducer *reducer, gw_step_engine_config *con
 /* Collective. Tuning begins before the step engine is opened or moved, measuring of times after it. */
 gw_status gw_reducer_begin_tuning(gw_reducer *reducer, gw_comm *comm, gw_error *error);
 gw_status gw_reducer_begin_measuring(gw_reducer *reducer, gw_error *error);
+bool gw_reducer_cuts_by_timing(const gw_reducer *reducer);
 void gw_reducer_start_polling(gw_reducer *reducer); /* it is polled from now on */
+
+/* deciding.c. Collective. Begins to choose a strategy among the ranks of the reducer's communicator; strategy is then
+ * the one to begin with. After a step: takes the decider's next turn. */
+gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_error *error);
+gw_status gw_reducer_decide(gw_reducer *reducer);
 
 /* change.c. Collective, between two steps: flushes, and continues with another architecture, schedule or codec. */
 gw_status gw_reducer_change(gw_reducer *reducer, const gw_strategy *strategy);

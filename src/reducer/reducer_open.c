@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "base/units.h"
+#include "decide/candidates.h"
 #include "reducer/reducer_internal.h"
 #include "reducer/route_summary.h"
 #include "strategy/combine.h"
@@ -110,6 +111,14 @@ static gw_status find_snapshots(gw_reducer *reducer, gw_error *error) {
     return GW_OK;
 }
 
+/* Tuning keeps the line, and looks for its sizes. */
+static bool chooses(const gw_reducer *reducer, const gw_comm *comm, const gw_reducer_options *options) {
+    const char *tune = options->tune ? options->tune : getenv(GW_TUNE_VARIABLE);
+    bool tunes = tune && *tune && strcmp(tune, "off") != 0;
+    return comm->size > 1 && !tunes && !reducer->facts.apart && reducer->model.bytes > 0 &&
+           gw_candidates_apply(&reducer->strategy);
+}
+
 static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_reducer_tensor *tensors,
                          const gw_reducer_options *options, gw_error *error) {
     reducer->facts = (gw_reducer_facts){.world = comm->size, .updates = options->update != NULL,
@@ -128,6 +137,7 @@ static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_redu
     if (!status && reducer->facts.apart)
         status = gw_reducer_table_write(&reducer->table, &reducer->strategy, options, tensors, reducer->count, error);
     reducer->asked = reducer->strategy;
+    reducer->chooses = !status && chooses(reducer, comm, options);
     return status;
 }
 
@@ -264,8 +274,12 @@ gw_status gw_reducer_begin_tuning(gw_reducer *reducer, gw_comm *comm, gw_error *
     return gw_tuning_open(&reducer->tuning, reducer->tune, comm, &reducer->strategy, &reducer->model, error);
 }
 
+bool gw_reducer_cuts_by_timing(const gw_reducer *reducer) {
+    return gw_schedule_current_settings(gw_step_engine_schedule(reducer->step_engine))->measured;
+}
+
 gw_status gw_reducer_begin_measuring(gw_reducer *reducer, gw_error *error) {
-    if (!gw_schedule_current_settings(gw_step_engine_schedule(reducer->step_engine))->measured) return GW_OK;
+    if (!gw_reducer_cuts_by_timing(reducer)) return GW_OK;
     gw_status status = gw_step_timing_open(&reducer->timing, reducer->count, error);
     if (!status && (status = gw_step_timing_allreduces(&reducer->timing, reducer->comm)))
         gw_fail(error, status, "%s", gw_last_error(reducer->comm));
@@ -298,20 +312,26 @@ static gw_status commit(gw_reducer *reducer, gw_comm *comm, const gw_reducer_ten
     gw_status status = gw_reducer_agree(comm, prepare(reducer, comm, tensors, options, error), error);
     if (!status) status = gw_reducer_split_comm(reducer, comm, &reducer->comm, error);
     if (!status) status = gw_reducer_begin_tuning(reducer, reducer->comm, error);
+    if (!status) status = gw_reducer_begin_deciding(reducer, error);
     if (!status) status = begin(reducer, tensors, options, GW_OK, error);
     return status ? status : gw_reducer_begin_measuring(reducer, error);
 }
 
 static gw_reducer *make_reducer(const gw_comm *comm, int count, const gw_reducer_options *options, gw_error *error) {
     gw_reducer *reducer = calloc(1, sizeof *reducer);
+    const char *file = options->decisions ? options->decisions : getenv("GRADWIRE_DECISIONS");
     char *tune = reducer && options->tune ? strdup(options->tune) : NULL;
-    if (!reducer || (options->tune && !tune)) {
+    char *decisions = reducer && file ? strdup(file) : NULL;
+    if (!reducer || (options->tune && !tune) || (file && !decisions)) {
         gw_fail(error, GW_MEMORY, "out of memory for a reducer");
+        free(decisions);
+        free(tune);
         free(reducer);
         return NULL;
     }
     reducer->fresh = true;
     reducer->tune = tune;
+    reducer->decisions = decisions;
     reducer->count = count;
     reducer->workers = comm->size;
     reducer->first_step = reducer->next_step = reducer->job_first_step = options->first_step;

@@ -42,8 +42,8 @@ static gw_reducer_counters counters_of(const gw_reducer *reducer) {
         .codec_bytes = gw_step_engine_codec_bytes(reducer->step_engine),
         .local_optimisers = sync->local || sync->rule,
         .weights_agree = gw_step_engine_agrees(reducer->step_engine),
-        .tuning = gw_tuning_runs(&reducer->tuning),
-        .trials = reducer->tuning.trials,
+        .tuning = gw_tuning_runs(&reducer->tuning) || (reducer->decider && !gw_decider_settled(reducer->decider)),
+        .trials = reducer->decider ? gw_decider_trials(reducer->decider) : reducer->tuning.trials,
         .nonfinite = nonfinite.count,
         .nonfinite_step = nonfinite.step,
         .nonfinite_tensor = nonfinite.tensor};

@@ -116,6 +116,8 @@ gw_status gw_reducer_rejoin(gw_reducer *reducer, gw_comm *mine, gw_error *error)
 static gw_status resume_collectives(gw_reducer *reducer, gw_comm *mine, gw_error *error) {
     gw_tuning_close(&reducer->tuning);
     gw_step_timing_close(&reducer->timing);
+    gw_decider_close(reducer->decider);
+    reducer->decider = NULL;
     reducer->strategy = reducer->asked;
     gw_status status = gw_reducer_begin_tuning(reducer, mine, error);
     if (status) {

@@ -121,9 +121,9 @@ gw_status gw_step_engine_recut(gw_step_engine *step_engine, const gw_schedule_se
 /* (C) What it was opened with, as it is now, without the list of tensors; one of its tensors. */
 const gw_step_engine_config *gw_step_engine_current_config(const gw_step_engine *step_engine);
 const gw_reducer_tensor *gw_step_engine_tensor_at(const gw_step_engine *step_engine, int tensor);
-/* (C) Between two steps, all settled, under a synchronization that stays the same, without servers: continues with the
- * architecture, schedule and codec of config, which has the rest of its own configuration and the tensors; the same on all ranks. A codec
- * with the same parameters keeps its state. What another one has left is added to the next gradient. */
+/* (C) Between two steps, all settled, without servers: continues with the architecture, schedule and codec of config,
+ * which has the rest of its own configuration and the tensors; the same on all ranks. A codec with the same parameters
+ * keeps its state. What another one has left is added to the next gradient. */
 gw_status gw_step_engine_change(gw_step_engine *step_engine, const gw_step_engine_config *config, gw_error *error);
 
 /* The driver's. True if anything moved. */

@@ -1,7 +1,8 @@
 /* step_engine_internal.h - types and functions that these files share: step_engine_open.c (checks, memory),
  * step_engine.c (the caller's side and the driver's loop), step_engine_resume.c (another team), transfer_open.c (the
  * route and memory of a bucket), payload_memory.c (what payloads in flight need), dispatch.c (a bucket on its route),
- * hop.c (one hop), step_engine_save.c (saved state), step_engine_change.c (another strategy), step_clip.c, step_finite.c and step_trace.c. */
+ * hop.c (one hop), step_engine_save.c (saved state), step_engine_change.c (another strategy), step_clip.c,
+ * step_finite.c and step_trace.c. */
 #ifndef GW_REDUCER_STEP_ENGINE_INTERNAL_H
 #define GW_REDUCER_STEP_ENGINE_INTERNAL_H
 

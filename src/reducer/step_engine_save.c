@@ -1,6 +1,6 @@
 /* step_engine_save.c - the state that a reducer keeps from step to step, as one block of bytes: a head, then for each
- * tensor its codec state of both passes, its anchor, its outer momentum, if this rank's server keeps weights its shard of
- * them, and what a former codec has left. Host byte order; values are saved bit by bit. */
+ * tensor its codec state of both passes, its anchor, its outer momentum, its shard of the weights if this rank's server
+ * keeps them, and what a former codec has left. Host byte order; values are saved bit by bit. */
 #include <stdlib.h>
 #include <string.h>
 

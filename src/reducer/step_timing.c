@@ -2,6 +2,7 @@
 #include "reducer/step_timing.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "gradwire.h"
 
@@ -75,8 +76,26 @@ gw_status gw_step_timing_allreduces(gw_step_timing *t, gw_comm *comm) {
     return status;
 }
 
-gw_status gw_step_timing_broadcast(gw_step_timing *t, gw_comm *comm) {
-    return gw_broadcast(comm, t->values, t->values, TIMES + 2 * (size_t)t->count, GW_F64, 0);
+static gw_status broadcast_from(gw_step_timing *t, gw_comm *comm, int root) {
+    return gw_broadcast(comm, t->values, t->values, TIMES + 2 * (size_t)t->count, GW_F64, root);
+}
+
+gw_status gw_step_timing_broadcast(gw_step_timing *t, gw_comm *comm) { return broadcast_from(t, comm, 0); }
+
+gw_status gw_step_timing_broadcast_slowest(gw_step_timing *t, gw_comm *comm) {
+    double total = 0, most;
+    for (int i = 0; i < 2 * t->count; i++) total += t->values[TIMES + i];
+    gw_status status = gw_allreduce(comm, &total, &most, 1, GW_F64, GW_MAX);
+    int32_t slowest = total >= most ? gw_rank(comm) : INT32_MAX;
+    if (!status) status = gw_allreduce(comm, &slowest, &slowest, 1, GW_I32, GW_MIN);
+    return status ? status : broadcast_from(t, comm, slowest == INT32_MAX ? 0 : slowest);
+}
+
+void gw_step_timing_restart(gw_step_timing *t) {
+    memset(t->values + TIMES, 0, 2 * (size_t)t->count * sizeof *t->values);
+    t->steps = 0;
+    t->last = 0;
+    t->forward_of = -1;
 }
 
 gw_schedule_facts gw_step_timing_facts(const gw_step_timing *t) {

@@ -28,8 +28,11 @@ void gw_step_timing_end(gw_step_timing *timing);
 
 /* At commit: fits latency (alpha) and time per byte to all-reduces on this communicator. A collective call. */
 gw_status gw_step_timing_allreduces(gw_step_timing *timing, gw_comm *comm);
-/* Broadcasts the times of rank 0. A collective call. */
+/* Times layers again, from the next call on. */
+void gw_step_timing_restart(gw_step_timing *timing);
+/* Broadcasts the times of a rank: rank 0, or the one whose layers take longest. Collective calls. */
 gw_status gw_step_timing_broadcast(gw_step_timing *timing, gw_comm *comm);
+gw_status gw_step_timing_broadcast_slowest(gw_step_timing *timing, gw_comm *comm);
 gw_schedule_facts gw_step_timing_facts(const gw_step_timing *timing);
 
 #endif

@@ -41,7 +41,7 @@ class Committing:
             slot.weights = slot.parameter.detach() if self._reducer.updates else None
         self._choose_factors()
         self._give_up_momentum()
-        self._uses_settings = self._reducer.updates or self._reducer.axis("compress") != "none"
+        self._uses_settings = self._reducer.updates or self._reducer.may_compress()
         if self._learning:
             self._order.merge(self._sizes())
         self._learning, self._saved = False, None

@@ -149,6 +149,10 @@ class Reducer:
         words = (word.split("=", 1) for word in self.strategy().decode().split())
         return next((technique.split(":")[0] for axis, technique in words if axis == name), "")
 
+    def may_compress(self):
+        """Whether a codec may take part, now or as strategy=auto chooses."""
+        return self.axis("compress") != "none" or self.axis("accuracy") == "safe"
+
     def routes(self):
         """The way that buckets really take, a line for each route with its hops."""
         text = ctypes.create_string_buffer(4000)

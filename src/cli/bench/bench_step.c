@@ -83,6 +83,17 @@ static bool can_be_tuned(const char *label, const gw_strategy *strategy) {
     return false;
 }
 
+/* The axes that were named: strategy=auto chooses the others. */
+static void print_named(const gw_strategy *strategy, char *text, size_t size) {
+    size_t used =
+        (size_t)snprintf(text, size, "strategy=auto%s", strategy->accuracy == GW_ACCURACY_SAFE ? " accuracy=safe" : "");
+    for (int axis = 0; axis < GW_AXES; axis++) {
+        if (!(strategy->named & 1u << axis) || used + 1 >= size) continue;
+        text[used++] = ' ';
+        used += (size_t)gw_strategy_print_axis(strategy, (gw_axis)axis, text + used, size - used);
+    }
+}
+
 static gw_status make_entry(const gw_replay_settings *s, const char *label, gw_replay_entry *entry, gw_error *error) {
     gw_strategy strategy;
     const gw_technique *labelled = sync_of_label(label);
@@ -96,17 +107,20 @@ static gw_status make_entry(const gw_replay_settings *s, const char *label, gw_r
     if (!status) status = overlay(&strategy, "compress", s->compress, error);
     if (!status) status = overlay(&strategy, "transport", s->transport, error);
     if (!status) status = overlay(&strategy, "sync", labelled ? sync_text : s->sync, error);
-    if (!status) status = overlay(&strategy, "schedule", labelled ? schedule : label, error);
+    entry->chosen = strcmp(label, "auto") == 0;
+    if (!status && !entry->chosen) status = overlay(&strategy, "schedule", labelled ? schedule : label, error);
     if (status) return status;
     snprintf(entry->label, sizeof entry->label, "%s", label);
-    gw_strategy_print(&strategy, entry->line, sizeof entry->line);
+    if (entry->chosen) print_named(&strategy, entry->line, sizeof entry->line);
+    else gw_strategy_print(&strategy, entry->line, sizeof entry->line);
     const gw_sync *sync = gw_sync_of(strategy.axes[GW_AXIS_SYNC].technique);
     entry->updates = sync->needs_update;
     entry->delayed = sync->runs_ahead != NULL;
-    entry->checked = !gw_strategy_compresses(&strategy) && !sync->rule && !sync->exchanges;
+    entry->checked = !gw_strategy_compresses(&strategy) && !sync->rule && !sync->exchanges &&
+                     !(entry->chosen && strategy.accuracy == GW_ACCURACY_SAFE);
     const gw_setting *order = &strategy.axes[GW_AXIS_SCHEDULE];
     entry->measures = gw_policy_of(order->technique)->settings(order->values).measured;
-    entry->tuned = strcmp(s->tune, "on") == 0 && can_be_tuned(label, &strategy);
+    entry->tuned = strcmp(s->tune, "on") == 0 && !entry->chosen && can_be_tuned(label, &strategy);
     return GW_OK;
 }
 

@@ -15,6 +15,7 @@ typedef struct gw_replay_entry {
     bool checked;  /* its result is exact, so it is compared with the mean */
     bool delayed;  /* the bound of synchronous steps does not apply */
     bool tuned;    /* the tuner finds its sizes before it is timed */
+    bool chosen;   /* it is chosen before it is timed (strategy=auto) */
     bool measures; /* its schedule makes new buckets after measuring the first steps */
 } gw_replay_entry;
 

@@ -205,7 +205,7 @@ static void print_row(const bench *b, int entry, double first_ms, gw_table *tabl
 static void print_tuned(const bench *b, int entry) {
     const gw_reducer *reducer = b->variants[entry].replayed.reducer;
     char line[GW_STRATEGY_PRINT_BYTES];
-    if (!b->settings->entries[entry].tuned) return;
+    if (!b->settings->entries[entry].tuned && !b->settings->entries[entry].chosen) return;
     gw_reducer_strategy(reducer, line, sizeof line);
     printf("# %s: %s, after %d trials\n", b->settings->entries[entry].label, line,
            gw_reducer_read_counters(reducer).trials);

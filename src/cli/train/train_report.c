@@ -246,7 +246,7 @@ static void tuned_row(gw_table *table, const gw_train_report *r) {
     gw_reducer_counters counted = gw_reducer_read_counters(r->trainer->reducer);
     if (!counted.trials) return;
     gw_reducer_strategy(r->trainer->reducer, line, sizeof line);
-    row(table, "tuned", "%s (%d trials%s)", line, counted.trials, counted.tuning ? ", not finished" : "");
+    row(table, "strategy", "%s (%d trials%s)", line, counted.trials, counted.tuning ? ", not finished" : "");
 }
 
 static void print_table(gw_train_report *r, const gw_train_end *end) {

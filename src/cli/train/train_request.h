@@ -24,6 +24,7 @@ typedef struct gw_train_request {
     const char *snapshots;          /* for the launcher: directory of servers' snapshots; NULL: none */
     const char *timeline, *capture; /* files to record to; NULL: from the environment */
     const char *tune;               /* off, on or a file; NULL: from the environment */
+    const char *decisions;          /* file of strategy=auto; NULL: from the environment */
 } gw_train_request;
 
 /* ---- train_parallel.c ---- */

@@ -1,0 +1,344 @@
+/* decider.c - see decider.h. */
+#include "decide/decider.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "decide/decider_internal.h"
+#include "decide/links.h"
+
+#define WARM_STEPS 3
+#define TRIAL_STEPS 4
+#define BUDGET (2 * GW_SECOND)
+#define WORTH                                                                                                          \
+    0.97             /* a strategy replaces the present one if it is measured to take less than this share of its time \
+                      */
+#define HOPELESS 1.1 /* not tried: predicted to take more than this share of the present one's time */
+
+/* Opening. */
+
+static void describe(gw_decider *d, const gw_decider_config *config) {
+    const gw_topology *topology = gw_team_topology(d->comm->team);
+    int least;
+    d->hosts = gw_topology_hosts(topology);
+    gw_topology_local_sizes(topology, &least, &d->per_host);
+    snprintf(d->decisions.model, sizeof d->decisions.model, "%d ranks on %d hosts, %d tensors, %llu bytes",
+             d->comm->size, d->hosts, config->tensors, (unsigned long long)config->bytes);
+}
+
+/* Rank 0's part: the file's decisions as text, "" if there is no file yet. */
+static gw_status read_file(gw_decider *d, gw_decisions *found, gw_error *error) {
+    if (!d->file || access(d->file, F_OK) != 0) return GW_OK;
+    gw_status status = gw_decisions_read(found, d->file, error);
+    if (status || strcmp(found->model, d->decisions.model) == 0) return status;
+    gw_fail(error, GW_INVALID,
+            "%s holds decisions for another job (%s), and this one has %s: remove it, or name another file", d->file,
+            found->model, d->decisions.model);
+    gw_decisions_free(found);
+    return GW_INVALID;
+}
+
+typedef struct shared_decision {
+    uint64_t step;
+    char line[GW_STRATEGY_PRINT_BYTES];
+} shared_decision;
+
+/* Rank 0's decisions on all ranks. */
+static gw_status share_decisions(gw_decider *d, const gw_decisions *found, gw_error *error) {
+    int64_t count = found->count;
+    gw_status status = gw_broadcast(d->comm, &count, &count, 1, GW_I64, 0);
+    for (int i = 0; i < (int)count && !status; i++) {
+        shared_decision one = {.step = 0};
+        gw_strategy strategy = d->asked;
+        if (d->comm->rank == 0) {
+            one.step = found->entries[i].step;
+            gw_strategy_print(&found->entries[i].strategy, one.line, sizeof one.line);
+        }
+        status = gw_broadcast(d->comm, &one, &one, sizeof one, GW_U8, 0);
+        one.line[sizeof one.line - 1] = 0;
+        if (!status && gw_strategy_overlay(&strategy, one.line, d->file, error)) return error->status;
+        if (!status) gw_decisions_add(&d->decisions, one.step, &strategy, NULL);
+    }
+    d->replays = count > 0;
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
+}
+
+/* The strategy of a step in a run that is replayed. */
+static const gw_strategy *replayed(const gw_decider *d, uint64_t step) {
+    int at = 0;
+    while (at + 1 < d->decisions.count && d->decisions.entries[at + 1].step <= step) at++;
+    return &d->decisions.entries[at].strategy;
+}
+
+static gw_status load(gw_decider *d, uint64_t first_step, gw_strategy *first, gw_error *error) {
+    gw_decisions *found = calloc(1, sizeof *found);
+    int32_t able = found != NULL && (d->comm->rank != 0 || read_file(d, found, error) == GW_OK);
+    gw_status status = gw_allreduce(d->comm, &able, &able, 1, GW_I32, GW_MIN);
+    if (!status && able) status = share_decisions(d, found, error);
+    else if (!status && !error->status)
+        status = gw_fail(error, GW_INVALID, "rank 0 cannot use the file of decisions %s, and has said why", d->file);
+    if (found) gw_decisions_free(found);
+    free(found);
+    if (error->status) return error->status;
+    if (status) return gw_fail(error, status, "%s", gw_last_error(d->comm));
+    if (d->replays) *first = *replayed(d, first_step);
+    else gw_decisions_add(&d->decisions, first_step, first, NULL);
+    return GW_OK;
+}
+
+gw_status gw_decider_open(gw_decider **out, const gw_decider_config *config, gw_strategy *first, gw_error *error) {
+    gw_decider *d = calloc(1, sizeof *d);
+    gw_comm *comm = NULL;
+    gw_status status = gw_comm_split(config->comm, 0, gw_rank(config->comm), &comm);
+    if (!d || status) {
+        gw_finalize(comm);
+        free(d);
+        return status ? gw_fail(error, status, "%s", gw_last_error(config->comm))
+                      : gw_fail(error, GW_MEMORY, "out of memory for choosing a strategy");
+    }
+    *d = (gw_decider){.comm = comm,
+                      .asked = *config->asked,
+                      .bytes = config->bytes,
+                      .timed_steps = config->timed_steps,
+                      .machine = gw_machine_default(),
+                      .file = config->file && *config->file ? strdup(config->file) : NULL};
+    describe(d, config);
+    status = load(d, config->first_step, first, error);
+    if (status) gw_decider_close(d);
+    else *out = d;
+    return status;
+}
+
+void gw_decider_close(gw_decider *d) {
+    if (!d) return;
+    if (d->request) gw_wait(d->request);
+    gw_finalize(d->comm);
+    gw_decisions_free(&d->decisions);
+    free(d->ranking);
+    free(d->file);
+    free(d);
+}
+
+bool gw_decider_settled(const gw_decider *d) { return d->replays || d->phase == GW_DECIDER_WATCHES; }
+int gw_decider_trials(const gw_decider *d) { return d->trials; }
+
+/* Steps. */
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of the last `count` steps. */
+static gw_watch_window window_of(const gw_decider *d, int count) {
+    double sorted[GW_DECIDER_WINDOW];
+    memcpy(sorted, d->seconds, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
+    return (gw_watch_window){.step = sorted[(count - 1) / 2], .wait = d->waited / count};
+}
+
+static void begin_window(gw_decider *d, int skip, int length) {
+    d->skip = skip;
+    d->length = length;
+    d->filled = 0;
+    d->waited = 0;
+}
+
+/* True at the end of a window. */
+static bool note_step(gw_decider *d, gw_time now, uint64_t waited_ns) {
+    double seconds = (double)(now - d->last) * 1e-9, waited = (double)(waited_ns - d->last_waited) * 1e-9;
+    bool counts = d->last && d->skip == 0;
+    if (d->skip > 0) d->skip--;
+    d->last = now;
+    d->last_waited = waited_ns;
+    if (!counts) return false;
+    d->seconds[d->filled++] = seconds;
+    d->waited += waited;
+    return d->filled == d->length;
+}
+
+static gw_status start_sharing(gw_decider *d) {
+    gw_watch_window window = window_of(d, d->length);
+    d->shared[0] = window.step;
+    d->shared[1] = window.wait;
+    return gw_allreduce_start(d->comm, d->shared, d->shared, 2, GW_F64, GW_AVG, &d->request);
+}
+
+static gw_status end_sharing(gw_decider *d, gw_decide_action *action) {
+    gw_status status = gw_wait(d->request);
+    d->request = NULL;
+    if (status) return status;
+    d->present = (gw_watch_window){d->shared[0], d->shared[1]};
+    gw_watch_verdict verdict = gw_watch_look(&d->watch, d->present);
+    begin_window(d, 0, gw_watch_steps(d->present.step));
+    if (verdict == GW_WATCH_NETWORK) *action = GW_DECIDE_NOW;
+    if (verdict == GW_WATCH_COMPUTE) {
+        *action = GW_DECIDE_TIME_LAYERS;
+        d->phase = GW_DECIDER_TIMES;
+        begin_window(d, 0, d->timed_steps);
+    }
+    return GW_OK;
+}
+
+static gw_status watch_step(gw_decider *d, bool full, gw_decide_action *action) {
+    if (d->request) return end_sharing(d, action);
+    return full ? start_sharing(d) : GW_OK;
+}
+
+static void step_before_watch(gw_decider *d, bool full, gw_decide_action *action) {
+    switch (d->phase) {
+    case GW_DECIDER_WARMS:
+        if (++d->warm < WARM_STEPS) return;
+        d->phase = GW_DECIDER_TIMES;
+        *action = GW_DECIDE_TIME_LAYERS;
+        begin_window(d, 0, d->timed_steps);
+        return;
+    case GW_DECIDER_TIMES:
+        if (!full) return;
+        d->present = window_of(d, d->length);
+        *action = GW_DECIDE_NOW;
+        return;
+    default:
+        if (full) *action = GW_DECIDE_NOW;
+    }
+}
+
+gw_status gw_decider_step(gw_decider *d, uint64_t next_step, gw_time now, uint64_t waited_ns, gw_decide_action *action,
+                          gw_error *error) {
+    *action = GW_DECIDE_NOTHING;
+    d->next_step = next_step;
+    if (d->replays) {
+        if (replayed(d, next_step) != replayed(d, next_step - 1)) *action = GW_DECIDE_NOW;
+        return GW_OK;
+    }
+    bool full = note_step(d, now, waited_ns);
+    gw_status status = GW_OK;
+    if (d->phase == GW_DECIDER_WATCHES) status = watch_step(d, full, action);
+    else step_before_watch(d, full, action);
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
+}
+
+/* Deciding. */
+
+static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_strategy *present) {
+    gw_strategy *list = calloc(GW_CANDIDATES_MAX, sizeof *list);
+    gw_candidate_facts facts = {.hosts = d->hosts, .per_host = d->per_host};
+    gw_predict_config config = {.profile = profile,
+                                .machine = &d->machine,
+                                .ranks = d->hosts * d->per_host,
+                                .per_host = d->per_host,
+                                .fabric = {.kind = GW_FABRIC_SWITCH}};
+    if (!d->ranking) d->ranking = malloc(sizeof *d->ranking);
+    if (list && d->ranking) {
+        int count = gw_candidates_list(&d->asked, &facts, list);
+        list[0] = *present;
+        gw_ranking_make(d->ranking, list, count, &config, BUDGET);
+    }
+    free(list);
+}
+
+/* Whether two strategies differ by more than sizes. */
+static bool is_other(const gw_strategy *a, const gw_strategy *b) {
+    for (int axis = 0; axis < GW_AXES; axis++)
+        if (a->axes[axis].technique != b->axes[axis].technique) return true;
+    return false;
+}
+
+/* The best two, beside the present one, which has been measured. */
+static void plan_trials(gw_decider *d, const gw_strategy *present) {
+    const gw_ranking *r = d->ranking;
+    d->plan = (gw_trial_plan){.count = 0};
+    if (!r) return;
+    d->plan.present = r->asked;
+    d->plan.compute = r->compute;
+    for (int i = 0; i < r->count && d->plan.count < GW_TRIALS_MAX; i++) {
+        const gw_ranked *one = &r->entries[i];
+        gw_strategy first;
+        gw_error error = {.rank = -1};
+        if (gw_strategy_equal(&one->strategy, present)) continue;
+        if (r->asked > 0 && one->seconds > HOPELESS * r->asked) break;
+        if (d->plan.count && !gw_strategy_parse(d->plan.trials[0].line, &first, &error) &&
+            !is_other(&first, &one->strategy))
+            continue;
+        gw_trial *trial = &d->plan.trials[d->plan.count++];
+        trial->predicted = one->seconds;
+        gw_strategy_print(&one->strategy, trial->line, sizeof trial->line);
+    }
+}
+
+static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw_strategy *present, gw_error *error) {
+    gw_status status = gw_links_measure(d->comm, &d->machine, error);
+    if (status) return status;
+    if (d->comm->rank == 0) {
+        rank_candidates(d, profile, present);
+        plan_trials(d, present);
+    }
+    double mine[2] = {d->present.step, d->present.wait};
+    status = gw_allreduce(d->comm, mine, mine, 2, GW_F64, GW_AVG);
+    d->present = (gw_watch_window){mine[0], mine[1]};
+    if (!status) status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
+    d->before = *present;
+    d->trial = -1;
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
+}
+
+static gw_status strategy_of(gw_decider *d, int trial, gw_strategy *strategy, gw_error *error) {
+    gw_strategy next = d->before;
+    gw_status status = trial < 0 ? GW_OK : gw_strategy_overlay(&next, d->plan.trials[trial].line, NULL, error);
+    *strategy = next;
+    return status;
+}
+
+/* -1: what ran before. */
+static int fastest(const gw_decider *d) {
+    int best = -1;
+    double least = d->present.step * WORTH;
+    for (int i = 0; i < d->plan.count; i++)
+        if (d->plan.trials[i].measured < least) {
+            best = i;
+            least = d->plan.trials[i].measured * (i + 1 < d->plan.count ? 0.99 : 1);
+        }
+    return best;
+}
+
+static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
+    int best = fastest(d);
+    gw_status status = strategy_of(d, best, strategy, error);
+    char *why = d->comm->rank == 0 ? gw_decider_tell(d, best, strategy) : NULL;
+    if (!status && best >= 0) gw_decisions_add(&d->decisions, d->next_step, strategy, why);
+    if (d->comm->rank == 0 && d->file && !status) {
+        gw_error cause = {.rank = -1};
+        if (gw_decisions_write(&d->decisions, d->file, &cause)) gw_log(GW_LOG_WARN, 0, "%s", cause.text);
+    }
+    free(why);
+    gw_watch_begin(&d->watch, best < 0);
+    d->phase = GW_DECIDER_WATCHES;
+    begin_window(d, 1, gw_watch_steps(best < 0 ? d->present.step : d->plan.trials[best].measured));
+    return status;
+}
+
+static gw_status end_trial(gw_decider *d, gw_error *error) {
+    gw_watch_window window = window_of(d, d->length);
+    gw_status status = gw_allreduce(d->comm, &window.step, &window.step, 1, GW_F64, GW_AVG);
+    d->plan.trials[d->trial].measured = window.step;
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
+}
+
+gw_status gw_decider_decide(gw_decider *d, const gw_profile *profile, gw_strategy *strategy, gw_error *error) {
+    if (d->replays) {
+        *strategy = *replayed(d, d->next_step);
+        return GW_OK;
+    }
+    gw_status status = d->phase == GW_DECIDER_TRIES ? end_trial(d, error) : begin_trials(d, profile, strategy, error);
+    if (status) return status;
+    if (++d->trial >= d->plan.count) return finish(d, strategy, error);
+    d->phase = GW_DECIDER_TRIES;
+    d->trials++;
+    begin_window(d, 1, TRIAL_STEPS);
+    status = strategy_of(d, d->trial, strategy, error);
+    gw_decisions_add(&d->decisions, d->next_step, strategy, "tried");
+    return status;
+}

@@ -1,0 +1,67 @@
+/* decider_internal.h - what decider.c (the turns) and decider_tell.c (what it says of them) share. */
+#ifndef GW_DECIDE_DECIDER_INTERNAL_H
+#define GW_DECIDE_DECIDER_INTERNAL_H
+
+#include "decide/decider.h"
+#include "decide/decision_file.h"
+#include "decide/ranking.h"
+#include "decide/watch.h"
+#include "runtime/comm.h"
+
+#define GW_TRIALS_MAX 2
+#define GW_DECIDER_WINDOW 64 /* steps at most */
+
+typedef enum gw_decider_phase {
+    GW_DECIDER_WARMS,
+    GW_DECIDER_TIMES,
+    GW_DECIDER_TRIES,
+    GW_DECIDER_WATCHES,
+} gw_decider_phase;
+
+typedef struct gw_trial {
+    double predicted, measured; /* seconds of a step */
+    char line[GW_STRATEGY_PRINT_BYTES];
+} gw_trial;
+
+/* Rank 0 makes it, and all ranks follow it. */
+typedef struct gw_trial_plan {
+    int32_t count, unused;
+    double present, compute; /* predicted seconds of a step with the present strategy; of its compute */
+    gw_trial trials[GW_TRIALS_MAX];
+} gw_trial_plan;
+
+struct gw_decider {
+    gw_comm *comm; /* owned */
+    gw_strategy asked;
+    char *file;     /* owned; NULL: none */
+    uint64_t bytes; /* of gradients */
+    int timed_steps;
+    int hosts, per_host;
+    gw_machine machine; /* links as measured last */
+    gw_decider_phase phase;
+    int warm; /* steps */
+    bool replays;
+    gw_decisions decisions;
+    uint64_t next_step;
+    /* The present window of steps. */
+    int skip, length, filled; /* steps that do not count, that do, that have been counted */
+    double seconds[GW_DECIDER_WINDOW], waited;
+    gw_time last; /* end of the last step; 0: none */
+    uint64_t last_waited;
+    /* Deciding. */
+    gw_watch_window present; /* of the strategy before the trials, means over the ranks */
+    gw_strategy before;
+    gw_ranking *ranking; /* rank 0's, owned */
+    gw_trial_plan plan;
+    int trial, trials; /* of the plan; of all plans so far */
+    /* Watching. */
+    gw_watch watch;
+    gw_request *request; /* NULL: nothing is being shared */
+    double shared[2];    /* step, wait */
+};
+
+/* Rank 0: prints the line that says what was chosen and why, and returns the ranking as text; the caller frees it.
+ * best: the trial; -1: nothing has changed. */
+char *gw_decider_tell(const gw_decider *decider, int best, const gw_strategy *chosen);
+
+#endif

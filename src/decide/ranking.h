@@ -1,0 +1,27 @@
+/* ranking.h - predicts candidates for a model on machines, the fastest first. */
+#ifndef GW_DECIDE_RANKING_H
+#define GW_DECIDE_RANKING_H
+
+#include "base/clock.h"
+#include "decide/candidates.h"
+#include "predict/predict.h"
+
+typedef struct gw_ranked {
+    gw_strategy strategy;
+    double seconds; /* of a predicted step */
+} gw_ranked;
+
+typedef struct gw_ranking {
+    int count;      /* predicted: the asked line among them, unless it cannot be predicted */
+    int left;       /* not predicted, for lack of time */
+    double asked;   /* seconds of the asked line; 0: it cannot be predicted */
+    double compute; /* seconds of compute in a step */
+    gw_ranked entries[GW_CANDIDATES_MAX];
+} gw_ranking;
+
+/* Ranks a list of strategies, the first of which is asked; config has everything but the strategy. Takes about `budget`
+ * at most. */
+void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,
+                     gw_time budget);
+
+#endif

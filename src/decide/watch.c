@@ -1,0 +1,43 @@
+/* watch.c - see watch.h. Thresholds: one window that is 1.4 times as long or short, or two in a row beyond 1.2. Where
+ * deciding anew changed nothing, the machine is noisy: each such time the rest before the next look doubles. */
+#include "decide/watch.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CLEAR 1.4
+#define SUSPECT 1.2
+#define WAIT_MATTERS 0.05 /* of a step: less cannot be gained */
+#define WINDOW_SECONDS 0.05
+#define REST 8           /* windows after a fruitless decision */
+#define FRUITLESS_MOST 8 /* doublings of the rest */
+
+void gw_watch_begin(gw_watch *w, bool fruitless) {
+    int times = fruitless ? w->fruitless + 1 : 0;
+    if (times > FRUITLESS_MOST) times = FRUITLESS_MOST;
+    *w = (gw_watch){.fruitless = times, .rest = times ? REST << (times - 1) : 0};
+}
+
+static double factor(double a, double b) { return a > b ? a / b : b / a; }
+
+gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
+    if (w->usual.step <= 0) {
+        w->usual = now;
+        return GW_WATCH_STEADY;
+    }
+    if (w->rest > 0) {
+        w->rest--;
+        return GW_WATCH_STEADY;
+    }
+    double off = factor(now.step, w->usual.step);
+    w->suspicions = off > SUSPECT ? w->suspicions + 1 : 0;
+    bool matters = now.wait > WAIT_MATTERS * now.step || w->usual.wait > WAIT_MATTERS * w->usual.step;
+    if (!matters || (off < CLEAR && w->suspicions < 2)) return GW_WATCH_STEADY;
+    double compute = fmax(now.step - now.wait, 1e-9), before = fmax(w->usual.step - w->usual.wait, 1e-9);
+    return factor(compute, before) > SUSPECT ? GW_WATCH_COMPUTE : GW_WATCH_NETWORK;
+}
+
+int gw_watch_steps(double step_seconds) {
+    double steps = ceil(WINDOW_SECONDS / fmax(step_seconds, 1e-6));
+    return steps < 3 ? 3 : steps > 64 ? 64 : (int)steps;
+}

@@ -1,0 +1,32 @@
+/* watch.h - notices that steps have changed: the network, the number of ranks that share it, or the model's speed. A
+ * pure state machine over figures that are the same on all ranks, so all notice it after the same step. */
+#ifndef GW_DECIDE_WATCH_H
+#define GW_DECIDE_WATCH_H
+
+#include <stdbool.h>
+
+/* Of a window of steps, means over the ranks, seconds. */
+typedef struct gw_watch_window {
+    double step; /* median */
+    double wait; /* in calls, of a step */
+} gw_watch_window;
+
+typedef enum gw_watch_verdict {
+    GW_WATCH_STEADY,
+    GW_WATCH_NETWORK, /* waits have changed */
+    GW_WATCH_COMPUTE, /* steps have changed by more than waits, and waits matter */
+} gw_watch_verdict;
+
+typedef struct gw_watch {
+    gw_watch_window usual; /* step 0: not known yet */
+    int suspicions;        /* windows in a row that were a little off */
+    int rest;              /* windows to let pass before the next verdict */
+    int fruitless;         /* verdicts in a row that changed nothing */
+} gw_watch;
+
+void gw_watch_begin(gw_watch *watch, bool fruitless); /* after a decision; fruitless: it has changed nothing */
+gw_watch_verdict gw_watch_look(gw_watch *watch, gw_watch_window window);
+/* Steps of a window, from the length of a step: about 50 ms, 3 steps at least. */
+int gw_watch_steps(double step_seconds);
+
+#endif

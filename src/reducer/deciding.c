@@ -1,0 +1,75 @@
+/* deciding.c - strategy=auto: the reducer times layers for its decider, asks it after each step, and does what it says.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/dtype.h"
+#include "reducer/reducer_internal.h"
+
+gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_error *error) {
+    gw_decider_config config = {.comm = reducer->comm,
+                                .asked = &reducer->asked,
+                                .file = reducer->decisions,
+                                .tensors = reducer->count,
+                                .bytes = reducer->model.bytes,
+                                .timed_steps = GW_MEASURE_STEPS,
+                                .first_step = reducer->next_step};
+    return reducer->chooses ? gw_decider_open(&reducer->decider, &config, &reducer->strategy, error) : GW_OK;
+}
+
+static gw_status time_layers(gw_reducer *reducer, gw_error *error) {
+    gw_status status = GW_OK;
+    if (!reducer->timing.values) status = gw_step_timing_open(&reducer->timing, reducer->count, error);
+    if (!status) gw_step_timing_restart(&reducer->timing);
+    return status;
+}
+
+/* The model as it was timed, a tensor for each layer. */
+static gw_status make_profile(const gw_reducer *reducer, gw_profile *profile, gw_error *error) {
+    gw_schedule_facts facts = gw_step_timing_facts(&reducer->timing);
+    *profile = (gw_profile){.name = "this model", .count = reducer->count};
+    profile->layers = calloc((size_t)reducer->count, sizeof *profile->layers);
+    if (!profile->layers) return gw_fail(error, GW_MEMORY, "out of memory for the times of %d tensors", reducer->count);
+    for (int i = 0; i < reducer->count; i++) {
+        const gw_reducer_tensor *t = gw_step_engine_tensor_at(reducer->step_engine, i);
+        gw_profile_layer *layer = &profile->layers[i];
+        snprintf(layer->name, sizeof layer->name, "%.40s", t->name);
+        snprintf(layer->kind, sizeof layer->kind, "tensor");
+        layer->parameter_bytes = (t->count * gw_dtype_bytes(t->dtype) + 3) / 4 * 4;
+        layer->rows = t->rows;
+        layer->forward_us = facts.forward_us[i];
+        layer->backward_us = facts.backward_us[i];
+    }
+    return GW_OK;
+}
+
+/* A schedule that cuts by measured times has been asked for: another architecture cuts by the same times. */
+static gw_status cut_by_timing(gw_reducer *reducer) {
+    return gw_reducer_cuts_by_timing(reducer) ? gw_reducer_recut_by_timing(reducer) : GW_OK;
+}
+
+static gw_status decide(gw_reducer *reducer, gw_error *error) {
+    gw_profile profile = {.count = 0};
+    gw_strategy next = reducer->strategy;
+    gw_status status = gw_reducer_flush(reducer);
+    bool timed = reducer->timing.values != NULL; /* a run that is replayed times nothing */
+    if (!status && timed) status = gw_step_timing_broadcast_slowest(&reducer->timing, reducer->comm);
+    if (status) return gw_fail(error, status, "%s", gw_last_error(reducer->comm));
+    if (timed) status = make_profile(reducer, &profile, error);
+    if (!status) status = gw_decider_decide(reducer->decider, &profile, &next, error);
+    free(profile.layers);
+    if (status || gw_strategy_equal(&next, &reducer->strategy)) return status;
+    status = gw_reducer_change(reducer, &next);
+    if (!status) status = cut_by_timing(reducer);
+    return status ? gw_fail(error, status, "%s", gw_last_error(reducer->comm)) : GW_OK;
+}
+
+gw_status gw_reducer_decide(gw_reducer *reducer) {
+    gw_error error = {.rank = -1};
+    gw_decide_action action;
+    gw_status status =
+        gw_decider_step(reducer->decider, reducer->next_step, gw_clock_now(), reducer->wait_ns, &action, &error);
+    if (!status && action == GW_DECIDE_TIME_LAYERS) status = time_layers(reducer, &error);
+    if (!status && action == GW_DECIDE_NOW) status = decide(reducer, &error);
+    return status ? gw_comm_set_last_error(&error) : GW_OK;
+}
