@@ -212,7 +212,7 @@ static bool read_strategies(const char *text, gw_predict_request *ask, gw_error 
 }
 
 typedef struct words {
-    const char *profile, *link, *strategy, *topology, *model, *throughput, *compare, *sweep, *svg;
+    const char *model, *link, *strategy, *topology, *machines, *throughput, *compare, *sweep, *svg;
     int64_t ranks, per_host, batch;
     bool json, unfolded;
 } words;
@@ -223,37 +223,37 @@ static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
     ask->per_host = (int)w->per_host;
     ask->json = w->json;
     ask->unfolded = w->unfolded;
-    if (!w->profile) {
-        gw_fail(error, GW_INVALID, "which model? --profile resnet50, or a file");
+    if (!w->model) {
+        gw_fail(error, GW_INVALID, "which model? --model resnet50, or a file");
         return false;
     }
     if (ask->ranks % ask->per_host) {
         gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
         return false;
     }
-    if (w->model && gw_machine_read(w->model, &ask->machine, error)) return false;
+    if (w->machines && gw_machine_read(w->machines, &ask->machine, error)) return false;
     if (w->link && !read_link(w->link, &ask->machine, error)) return false;
     if (gw_fabric_parse(w->topology, &ask->fabric, error)) return false;
     if (!read_strategies(w->strategy, ask, error)) return false;
-    return read_profile(w->profile, (int)w->batch, w->throughput, &ask->profile, error);
+    return read_profile(w->model, (int)w->batch, w->throughput, &ask->profile, error);
 }
 
 static int run(int argc, char **argv) {
     words w = {.topology = "switch", .ranks = 64, .per_host = 1};
     const gw_option options[] = {
-        {.name = "profile", .kind = GW_OPTION_STRING, .string = &w.profile, .value = "MODEL",
+        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "NAME|FILE",
          .about = "resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2, or a file"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
          .highest = GW_PREDICT_RANKS_MAX, .about = "number of ranks (default: 64)"},
         {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,
          .about = "ranks on each host (default: 1)"},
         {.name = "link", .kind = GW_OPTION_STRING, .string = &w.link, .value = "RATE,LATENCY",
-         .about = "link of each host (default: that of --model, else 10gbit,50us)"},
+         .about = "link of each host (default: that of --machines, else 10gbit,50us)"},
         {.name = "topology", .kind = GW_OPTION_STRING, .string = &w.topology, .value = "SHAPE",
          .about = "switch, fattree:hosts=16,up=4, ring, torus:8x8, sites:rate=1gbit,latency=5ms"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .string = &w.strategy, .value = "LINE",
          .about = "strategy line; separate several by semicolons"},
-        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "FILE",
+        {.name = "machines", .kind = GW_OPTION_STRING, .string = &w.machines, .value = "FILE",
          .about = "machine speeds, a file of gradwire fit"},
         {.name = "batch", .kind = GW_OPTION_INTEGER, .integer = &w.batch, .lowest = 1, .highest = 1 << 24,
          .about = "samples per step on one device"},
@@ -268,6 +268,7 @@ static int run(int argc, char **argv) {
         {.name = "unfolded", .kind = GW_OPTION_FLAG, .flag = &w.unfolded,
          .about = "simulate every rank, even where one host can represent all"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &w.json, .about = "print one JSON object per line"},
+        {.name = "profile", .kind = GW_OPTION_RENAMED, .value = "model"},
         {.name = NULL},
     };
     int code = gw_args_parse(&gw_command_predict, options, &argc, argv);
@@ -288,9 +289,9 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_predict = {
     .name = "predict",
     .about = "predicts the time of a training step on a cluster that need not exist",
-    .usage = "--profile MODEL [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
-    .example = "gradwire predict --profile resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
-               "gradwire predict --profile bert-base --ranks 32 --compare all\n"
-               "gradwire predict --profile vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg",
+    .usage = "--model NAME|FILE [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
+    .example = "gradwire predict --model resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
+               "gradwire predict --model bert-base --ranks 32 --compare all\n"
+               "gradwire predict --model vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg",
     .run = run,
 };

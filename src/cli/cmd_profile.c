@@ -178,7 +178,7 @@ const gw_command gw_command_profile = {
     .about = "times each layer of a model on this machine, for bench step and predict",
     .usage = "[NAME|FILE] [--batch N] [-o FILE]",
     .example = "gradwire profile resnet20 --batch 32 -o resnet20.csv\n"
-               "gradwire bench step --profile resnet20.csv -n 4 --lab rate=1gbit",
+               "gradwire bench step --model resnet20.csv -n 4 --lab rate=1gbit",
     .operands_max = 1,
     .run = run,
 };
