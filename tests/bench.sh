@@ -350,15 +350,24 @@ case_step_unchecked() {
     has "result" "$out" ' -$'
 }
 
+# A model that has a name needs no file.
+case_step_named_model() {
+    bench step --model resnet50 --shrink 4096 --scale 0.001 -n 2 --schedule wfbp --steps 4 --json
+    is "exit code" "$code" 0
+    is "profile" "$(field profile)" resnet50
+    is "compute" "$(field compute_ms)" 0.253
+}
+
 case_step_mistakes() {
     profile 0,conv,4000,200,200
     local wrong=("--schedule wfbp" "--model $scratch/none.csv" "--model $scratch/small.csv --schedule quick"
         "--model $scratch/small.csv --ratio 1 --scale 2" "--model $scratch/small.csv --scale 0"
         "--model $scratch/small.csv -n 2 --lab hosts=4" "--model $scratch/small.csv --tune maybe"
-        "--model $scratch/small.csv --schedule=" "--model $scratch/small.csv --schedule wfbp,dear --arch ps")
+        "--model $scratch/small.csv --schedule=" "--model $scratch/small.csv --schedule wfbp,dear --arch ps"
+        "--profile $scratch/small.csv")
     local sentence=("which model" "none.csv" '"quick" is not .* schedule|no schedule|unknown' "give it or --scale"
         "is not a number above 0" "too few for a lab of 4 hosts" "off, on"
-        "names nothing to compare" "arch=ps with schedule=dear: a server answers")
+        "names nothing to compare" "arch=ps with schedule=dear: a server answers" "--profile is --model now")
     for i in "${!wrong[@]}"; do
         # shellcheck disable=SC2086  # options are words
         bench step ${wrong[i]}

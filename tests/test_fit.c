@@ -131,7 +131,13 @@ static void broken_steps_are_explained(void) {
     refuse_steps(STEPS "vgg16,8,3,1,schedule=wfbp\n",
                  "s.csv line 2: ranks and per_host are whole numbers, and hosts are full");
     refuse_steps(STEPS "vgg16,8,1,0,schedule=wfbp\n", "s.csv line 2: step_ms is a number of milliseconds, more than 0");
-    refuse_steps(STEPS "vgg61,8,1,1,schedule=wfbp\n", "s.csv line 2: cannot read vgg61: No such file or directory");
+    refuse_steps(
+        STEPS "vgg61,8,1,1,schedule=wfbp\n",
+        "s.csv line 2: no model is called \"vgg61\" (did you mean \"vgg11\"? allowed: mlp, lenet, cnn, branches, "
+        "resnet20, vgg11, gpt, resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2; or a file, "
+        "whose name has a / or a .)");
+    refuse_steps(STEPS "cnn,8,1,1,schedule=wfbp\n", "s.csv line 2: cnn has no built-in layer times: record them with "
+                                                    "gradwire profile cnn -o FILE, and give that file");
     refuse_steps(STEPS "vgg16,8,1\n", "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
 }
 

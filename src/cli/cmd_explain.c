@@ -8,7 +8,7 @@
 #include "cli/common/job_layout.h"
 #include "cli/common/json.h"
 #include "nn/model_spec.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "reducer/route_summary.h"
 #include "strategy/combine.h"
 #include "transport/transport_registry.h"

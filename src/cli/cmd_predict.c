@@ -12,7 +12,6 @@
 #include "base/units.h"
 #include "cli/common/args.h"
 #include "cli/common/json.h"
-#include "profile/builtin_profiles.h"
 
 #define QUIET (2 * GW_SECOND) /* shorter predictions show no progress */
 
@@ -122,9 +121,10 @@ static int run_named(const gw_predict_request *ask) {
     char link[64], bytes[GW_UNIT_TEXT];
     const gw_profile *profile = &ask->profile;
     if (!ask->json)
-        printf("%s, %d tensors, %s of gradients; %d ranks on %d hosts; %s\n", profile->name,
-               gw_profile_tensors(profile), gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks,
-               ask->ranks / ask->per_host, gw_predict_link_text(&ask->machine, link));
+        printf("%s%s, %d tensors, %s of gradients; %d ranks on %d hosts; %s\n", profile->name,
+               ask->timed ? ", timed on this machine" : "", gw_profile_tensors(profile),
+               gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks, ask->ranks / ask->per_host,
+               gw_predict_link_text(&ask->machine, link));
     for (int i = 0; i < ask->strategy_count; i++) {
         gw_prediction prediction;
         if (!gw_predict_one(ask, &ask->strategies[i], ask->ranks, &prediction)) return GW_EXIT_FAILED;
@@ -163,33 +163,12 @@ static bool read_link(const char *text, gw_machine *machine, gw_error *error) {
     return true;
 }
 
-static bool read_profile(const char *name, int batch, const char *throughput, gw_profile *profile, gw_error *error) {
-    double samples = 0;
+static bool read_throughput(const char *text, double *samples, gw_error *error) {
     char *end;
-    if (throughput && ((samples = strtod(throughput, &end)) <= 0 || *end || !isfinite(samples))) {
-        gw_fail(error, GW_INVALID, "--throughput is samples per second of one device, more than 0");
-        return false;
-    }
-    const gw_builtin_profile *builtin = gw_builtin_profile_find(name);
-    if (builtin) return gw_builtin_profile_make(builtin, batch, samples, profile, error) == GW_OK;
-    if (!strchr(name, '/') && !strchr(name, '.')) {
-        const char *names[32] = {NULL};
-        char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-        for (int i = 0; gw_builtin_profiles[i].name; i++) names[i] = gw_builtin_profiles[i].name;
-        gw_fail(error, GW_INVALID, "no profile is called %s (%s; or a file such as ./model.csv)",
-                gw_suggest_quote(name, quoted), gw_suggest_hint(name, names, hint));
-        return false;
-    }
-    if (gw_profile_read(name, profile, error)) return false;
-    if (batch) profile->batch = batch;
-    if (samples > 0 && profile->batch) {
-        double scale = profile->batch / samples / gw_profile_seconds(profile);
-        for (int i = 0; i < profile->count; i++) {
-            profile->layers[i].forward_us *= scale;
-            profile->layers[i].backward_us *= scale;
-        }
-    }
-    return true;
+    *samples = 0;
+    if (!text || ((*samples = strtod(text, &end)) > 0 && !*end && isfinite(*samples))) return true;
+    gw_fail(error, GW_INVALID, "--throughput is samples per second of one device, more than 0");
+    return false;
 }
 
 /* One or several lines, separated by semicolons. */
@@ -235,14 +214,16 @@ static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
     if (w->link && !read_link(w->link, &ask->machine, error)) return false;
     if (gw_fabric_parse(w->topology, &ask->fabric, error)) return false;
     if (!read_strategies(w->strategy, ask, error)) return false;
-    return read_profile(w->model, (int)w->batch, w->throughput, &ask->profile, error);
+    double samples;
+    if (!read_throughput(w->throughput, &samples, error)) return false;
+    return gw_predict_model(w->model, (int)w->batch, samples, ask, error) == GW_OK;
 }
 
 static int run(int argc, char **argv) {
     words w = {.topology = "switch", .ranks = 64, .per_host = 1};
     const gw_option options[] = {
         {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "NAME|FILE",
-         .about = "resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2, or a file"},
+         .about = "model, see gradwire model; layers without known times are timed here"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
          .highest = GW_PREDICT_RANKS_MAX, .about = "number of ranks (default: 64)"},
         {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,

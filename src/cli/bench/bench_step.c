@@ -14,7 +14,7 @@
 #include "cli/bench/bench.h"
 #include "cli/common/args.h"
 #include "cli/common/host_options.h"
-#include "profile/profile.h"
+#include "profile/profile_load.h"
 #include "schedule/schedule.h"
 #include "strategy/combine.h"
 #include "sync/sync.h"
@@ -175,7 +175,7 @@ static int check(gw_replay_settings *s) {
     if (code < 0 && s->lab.hosts && s->ranks && s->ranks < s->lab.hosts)
         code = gw_usage_error(&command, "-n %d ranks are too few for a lab of %d hosts", (int)s->ranks, s->lab.hosts);
     if (code >= 0) return code;
-    if (gw_profile_read(s->model, &profile, &error) != GW_OK) return gw_usage_error(&command, "%s", error.text);
+    if (gw_profile_load(s->model, &profile, &error) != GW_OK) return gw_usage_error(&command, "%s", error.text);
     gw_profile_free(&profile);
     return -1;
 }

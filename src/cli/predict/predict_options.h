@@ -15,6 +15,7 @@ typedef struct gw_predict_request {
     gw_strategy strategies[GW_PREDICT_STRATEGIES_MAX];
     int strategy_count;
     bool json, unfolded;
+    bool timed; /* the profile was measured on this machine */
 } gw_predict_request;
 
 /* Predicts one strategy; prints errors on standard error. Shows progress after two seconds. */
@@ -26,6 +27,11 @@ void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy,
 const char *gw_predict_brief(const gw_strategy *strategy, char text[GW_STRATEGY_PRINT_BYTES]);
 /* "10 Gbit/s, 50 us". Returns text. */
 const char *gw_predict_link_text(const gw_machine *machine, char text[64]);
+
+/* predict_model.c: whether the model has no layer times, and the trainer can run it to measure them. */
+bool gw_predict_times_model(const char *name);
+/* Fills ask->profile. batch, throughput 0: the model's. Takes seconds if layers are timed. */
+gw_status gw_predict_model(const char *name, int batch, double throughput, gw_predict_request *ask, gw_error *error);
 
 /* predict_compare.c: all sensible strategies, the best first. Returns the exit code. */
 int gw_predict_compare(const gw_predict_request *ask);
