@@ -182,6 +182,15 @@ dense3,dense,5160,' "" gradwire profile mlp --batch 4 --steps 2
     gradwire model mlp --text >"$scratch/mine.model"
     check "predict: layers of a description are timed here" 0 '~^mine.model, timed on this machine, 6 tensors' "" \
         gradwire predict --model "$scratch/mine.model" --batch 4 -n 4
+    # A slow machine shows progress.
+    check "predict: what is here" 0 '~^measured here
+  links     .*, this machine.s loopback
+  memory    .* copied, .* added on one core
+  codecs    1, encoded and decoded on one core
+  layers    .* ms for a step of 4 on one core.*
+  default   .*
+mlp, timed on this machine, 6 tensors, 919 KiB of gradients; 2 ranks on 1 host; .*step  ' "~" \
+        gradwire predict --here --model mlp --batch 4 -n 2 --strategy compress=int8
     check "profile: nowhere to write" 1 "" '~cannot write /nowhere/x.csv: No such file' \
         gradwire profile mlp --batch 4 --steps 1 -o /nowhere/x.csv
 fi
@@ -203,6 +212,13 @@ check "predict: machine speeds are no model" 2 "" "~cluster.machines has the spe
 check "predict: machine speeds" 0 '~^vgg16, 32 tensors, .*; 2 ranks on 2 hosts; 8 Gbit/s, 50 us' "" \
     gradwire predict --machines "$scratch/cluster.machines" --model vgg16 -n 2
 check "predict: a former name" 2 "" "gradwire predict: --profile is --model now" gradwire predict --profile vgg16
+check "predict: links of this machine are given" 0 '~^measured here
+  links     1 Gbit/s, 50 us, as --link says
+.*  layers    .* ms for a step, built in: vgg16 cannot run here.*; 64 ranks on 64 hosts; 1 Gbit/s, 50 us' "~" \
+    gradwire predict --here --model vgg16 --link 1gbit,50us
+check "predict: hosts without --here" 2 "" "~--lab need --here" gradwire predict --model vgg16 --lab hosts=2
+check "predict: --here and --machines" 2 "" "~give one" \
+    gradwire predict --model vgg16 --here --machines "$scratch/cluster.machines"
 
 check "plan: ring of two" 0 "rank 0
 STEP  DO           PEER  BYTES  WHERE                                   AFTER    GRANT AFTER

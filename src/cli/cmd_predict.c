@@ -12,7 +12,9 @@
 #include "base/units.h"
 #include "cli/common/args.h"
 #include "cli/common/json.h"
+#include "zoo/zoo.h"
 
+enum { RANKS = 64 };
 #define QUIET (2 * GW_SECOND) /* shorter predictions show no progress */
 
 typedef struct progress {
@@ -121,10 +123,10 @@ static int run_named(const gw_predict_request *ask) {
     char link[64], bytes[GW_UNIT_TEXT];
     const gw_profile *profile = &ask->profile;
     if (!ask->json)
-        printf("%s%s, %d tensors, %s of gradients; %d ranks on %d hosts; %s\n", profile->name,
+        printf("%s%s, %d tensors, %s of gradients; %d ranks on %d host%s; %s\n", profile->name,
                ask->timed ? ", timed on this machine" : "", gw_profile_tensors(profile),
                gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks, ask->ranks / ask->per_host,
-               gw_predict_link_text(&ask->machine, link));
+               ask->ranks == ask->per_host ? "" : "s", gw_predict_link_text(&ask->machine, link));
     for (int i = 0; i < ask->strategy_count; i++) {
         gw_prediction prediction;
         if (!gw_predict_one(ask, &ask->strategies[i], ask->ranks, &prediction)) return GW_EXIT_FAILED;
@@ -192,11 +194,13 @@ static bool read_strategies(const char *text, gw_predict_request *ask, gw_error 
 
 typedef struct words {
     const char *model, *link, *strategy, *topology, *machines, *throughput, *compare, *sweep, *svg;
+    gw_host_request hosts;
     int64_t ranks, per_host, batch;
-    bool json, unfolded;
+    bool here, json, unfolded;
 } words;
 
-static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
+/* Reads everything first: what is wrong is said before anything is measured. */
+static bool read_ask(words *w, gw_predict_request *ask, double *samples, gw_error *error) {
     ask->machine = gw_machine_default();
     ask->ranks = (int)w->ranks;
     ask->per_host = (int)w->per_host;
@@ -206,28 +210,56 @@ static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
         gw_fail(error, GW_INVALID, "which model? --model resnet50, or a file");
         return false;
     }
-    if (ask->ranks % ask->per_host) {
-        gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
-        return false;
-    }
+    if (!gw_zoo_is_path(w->model) && !gw_zoo_find(w->model)) return gw_zoo_unknown(w->model, error) == GW_OK;
+    ask->model = w->model;
+    ask->linked = w->link != NULL;
     if (w->machines && gw_machine_read(w->machines, &ask->machine, error)) return false;
     if (w->link && !read_link(w->link, &ask->machine, error)) return false;
     if (gw_fabric_parse(w->topology, &ask->fabric, error)) return false;
-    if (!read_strategies(w->strategy, ask, error)) return false;
-    double samples;
-    if (!read_throughput(w->throughput, &samples, error)) return false;
-    return gw_predict_model(w->model, (int)w->batch, samples, ask, error) == GW_OK;
+    if (!read_strategies(w->strategy, ask, error) || !read_throughput(w->throughput, samples, error)) return false;
+    if (w->here && gw_host_request_check(&w->hosts, error)) return false;
+    if (gw_predict_times_model(w->model)) return true;
+    return gw_predict_model(w->model, (int)w->batch, *samples, ask, error) == GW_OK;
+}
+
+static bool check_ranks(gw_predict_request *ask, gw_error *error) {
+    if (!ask->per_host) ask->per_host = 1;
+    if (!ask->ranks) ask->ranks = RANKS;
+    if (ask->ranks % ask->per_host == 0) return true;
+    gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
+    return false;
+}
+
+/* Measures what the command line asks to be measured. */
+static bool measure(words *w, double samples, gw_predict_request *ask, gw_error *error) {
+    gw_here found;
+    if (w->link) w->hosts.processes = 1; /* no links between processes */
+    if (w->here && gw_predict_here(ask, &w->hosts, w->compare, &found, error)) return false;
+    if (w->link && !read_link(w->link, &ask->machine, error)) return false; /* again, over what was measured */
+    if (!check_ranks(ask, error)) return false;
+    if (!ask->profile.count && gw_predict_model(w->model, (int)w->batch, samples, ask, error)) return false;
+    if (!w->here) return true;
+    gw_predict_here_compute(ask, &found);
+    if (!ask->json) gw_predict_here_print(ask, &found);
+    return true;
+}
+
+static int refuse(const gw_error *error) {
+    if (error->status == GW_INVALID) return gw_usage_error(&gw_command_predict, "%s", error->text);
+    fprintf(stderr, "gradwire predict: %s\n", error->text);
+    return GW_EXIT_FAILED;
 }
 
 static int run(int argc, char **argv) {
-    words w = {.topology = "switch", .ranks = 64, .per_host = 1};
+    words w = {.topology = "switch"};
     const gw_option options[] = {
         {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "NAME|FILE",
          .about = "model, see gradwire model; layers without known times are timed here"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
-         .highest = GW_PREDICT_RANKS_MAX, .about = "number of ranks (default: 64)"},
+         .highest = GW_PREDICT_RANKS_MAX,
+         .about = "number of ranks (default: 64; with --here, the slots of the hosts, or cores of this machine)"},
         {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,
-         .about = "ranks on each host (default: 1)"},
+         .about = "ranks on each host (default: 1; with --here, the slots of the hosts, or all ranks on this machine)"},
         {.name = "link", .kind = GW_OPTION_STRING, .string = &w.link, .value = "RATE,LATENCY",
          .about = "link of each host (default: that of --machines, else 10gbit,50us)"},
         {.name = "topology", .kind = GW_OPTION_STRING, .string = &w.topology, .value = "SHAPE",
@@ -236,6 +268,9 @@ static int run(int argc, char **argv) {
          .about = "strategy line; separate several by semicolons"},
         {.name = "machines", .kind = GW_OPTION_STRING, .string = &w.machines, .value = "FILE",
          .about = "machine speeds, a file of gradwire fit"},
+        {.name = "here", .kind = GW_OPTION_FLAG, .flag = &w.here,
+         .about = "measure this machine, or the hosts given: links, memory, sums, codecs, layers of the model"},
+        GW_HOST_OPTIONS(w.hosts),
         {.name = "batch", .kind = GW_OPTION_INTEGER, .integer = &w.batch, .lowest = 1, .highest = 1 << 24,
          .about = "samples per step on one device"},
         {.name = "throughput", .kind = GW_OPTION_STRING, .string = &w.throughput, .value = "SAMPLES",
@@ -258,11 +293,17 @@ static int run(int argc, char **argv) {
     gw_error error = {.rank = -1};
     if (w.compare && w.sweep) return gw_usage_error(&gw_command_predict, "give only one of --compare and --sweep");
     if (w.svg && !w.sweep) return gw_usage_error(&gw_command_predict, "--svg needs --sweep");
-    if (!read_ask(&w, &ask, &error)) {
-        gw_profile_free(&ask.profile);
-        return gw_usage_error(&gw_command_predict, "%s", error.text);
-    }
-    code = w.compare ? gw_predict_compare(&ask) : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg) : run_named(&ask);
+    if (w.here && w.machines)
+        return gw_usage_error(&gw_command_predict, "--here measures what --machines has: give one");
+    if (!w.here && gw_host_request_named(&w.hosts))
+        return gw_usage_error(&gw_command_predict, "--hosts, --hostfile and --lab need --here, which measures them");
+    double samples = 0;
+    if (!read_ask(&w, &ask, &samples, &error)) code = gw_usage_error(&gw_command_predict, "%s", error.text);
+    else if (!measure(&w, samples, &ask, &error)) code = refuse(&error);
+    else
+        code = w.compare ? gw_predict_compare(&ask)
+               : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg)
+                         : run_named(&ask);
     gw_profile_free(&ask.profile);
     return code;
 }
@@ -273,6 +314,7 @@ const gw_command gw_command_predict = {
     .usage = "--model NAME|FILE [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
     .example = "gradwire predict --model resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
                "gradwire predict --model bert-base --ranks 32 --compare all\n"
-               "gradwire predict --model vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg",
+               "gradwire predict --model vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg\n"
+               "gradwire predict --here -H node1:4,node2:4 --model resnet20 --compare all",
     .run = run,
 };
