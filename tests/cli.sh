@@ -217,6 +217,10 @@ check "predict: links of this machine are given" 0 '~^measured here
 .*  layers    .* ms for a step, built in: vgg16 cannot run here.*; 64 ranks on 64 hosts; 1 Gbit/s, 50 us' "~" \
     gradwire predict --here --model vgg16 --link 1gbit,50us
 check "predict: hosts without --here" 2 "" "~--lab need --here" gradwire predict --model vgg16 --lab hosts=2
+check "predict: a sweep over no links" 2 "" "~--here and --sweep need links" \
+    gradwire predict --here --model vgg16 --sweep ranks=2..8
+check "predict: hosts that differ" 2 "" "~different numbers of ranks" \
+    gradwire predict --here -H localhost:1,127.0.0.1:2 --model vgg16
 check "predict: --here and --machines" 2 "" "~give one" \
     gradwire predict --model vgg16 --here --machines "$scratch/cluster.machines"
 

@@ -295,6 +295,9 @@ static int run(int argc, char **argv) {
     if (w.svg && !w.sweep) return gw_usage_error(&gw_command_predict, "--svg needs --sweep");
     if (w.here && w.machines)
         return gw_usage_error(&gw_command_predict, "--here measures what --machines has: give one");
+    if (w.here && w.sweep && !w.link && !gw_host_request_named(&w.hosts))
+        return gw_usage_error(&gw_command_predict,
+                              "--here and --sweep need links: --hosts, --hostfile, --lab or --link");
     if (!w.here && gw_host_request_named(&w.hosts))
         return gw_usage_error(&gw_command_predict, "--hosts, --hostfile and --lab need --here, which measures them");
     double samples = 0;

@@ -92,10 +92,10 @@ static gw_status drive(const gw_host_request *s, const gw_lab *lab, const gw_hos
     return status;
 }
 
-/* Of every host; 1 if hosts differ. */
+/* Of every host; 0 if hosts differ. */
 static int slots_of(const gw_hosts *hosts) {
     for (int i = 1; i < hosts->count; i++)
-        if (hosts->list[i].slots != hosts->list[0].slots) return 1;
+        if (hosts->list[i].slots != hosts->list[0].slots) return 0;
     return hosts->list[0].slots;
 }
 

@@ -31,8 +31,8 @@ typedef struct gw_host_request {
 bool gw_host_request_named(const gw_host_request *request);
 /* Parses the texts, and takes what is not given from the environment. Fails with GW_INVALID. */
 gw_status gw_host_request_check(gw_host_request *request, gw_error *error);
-/* Shows progress after two seconds. slots: ranks of each host, as written; may be NULL. On success the caller owns the
- * report: gw_doctor_report_free. */
+/* Shows progress after two seconds. slots: ranks of each host, as written, 0 if hosts differ; may be NULL. On success
+ * the caller owns the report: gw_doctor_report_free. */
 gw_status gw_examine_hosts(const gw_host_request *request, gw_doctor_report *report, int *slots, gw_error *error);
 
 #endif

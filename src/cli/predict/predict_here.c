@@ -127,11 +127,14 @@ static int cores(void) {
 
 /* Named hosts: their slots. This machine alone: a rank for each core, at least two, all on one host. Hosts like this
  * machine behind --link: as without --here. */
-static void place(gw_predict_request *ask, const gw_here *found, int slots) {
-    if (ask->linked && !found->named) return;
+static gw_status place(gw_predict_request *ask, const gw_here *found, int slots, gw_error *error) {
+    if (ask->linked && !found->named) return GW_OK;
+    if (found->named && !slots && !ask->per_host)
+        return gw_fail(error, GW_INVALID, "hosts with different numbers of ranks cannot be predicted: say --per-host");
     int alone = ask->ranks ? ask->ranks : found->cores > 1 ? found->cores : 2;
     if (!ask->per_host) ask->per_host = found->named ? slots : alone;
     if (!ask->ranks) ask->ranks = found->named ? found->hosts * ask->per_host : alone;
+    return GW_OK;
 }
 
 gw_status gw_predict_here(gw_predict_request *ask, const gw_host_request *hosts, bool all_codecs, gw_here *found,
@@ -146,9 +149,9 @@ gw_status gw_predict_here(gw_predict_request *ask, const gw_host_request *hosts,
     status = warn(&report, error);
     if (!status) status = take_links(&report, found->named, &ask->machine, error);
     gw_doctor_report_free(&report);
+    if (!status) status = place(ask, found, slots, error);
     if (!status) status = measure_sums(&ask->machine, error);
     if (!status) status = measure_codecs(ask, all_codecs, found, error);
-    place(ask, found, slots);
     return status;
 }
 
