@@ -127,8 +127,8 @@ a_fit_of_the_training() {
     has prediction "$("$gradwire" predict --model ./layers.csv --machines train.machines --ranks 2 2>&1)" 'step .* of compute,'
     timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=2000 --epochs 1 --quiet --capture coded.gwt \
         --strategy compress=onebit >coded.out 2>&1
-    "$gradwire" fit coded.gwt -o coded.model >/dev/null
-    is "speeds of the codec" "$(grep -c '^codec onebit' coded.model)" 1
+    "$gradwire" fit coded.gwt -o coded.machines >/dev/null
+    is "speeds of the codec" "$(grep -c '^codec onebit' coded.machines)" 1
     has "sums of one host" "$("$gradwire" fit good.gwt 2>&1)" 'reduce [0-9.]+ [GM]B/s'
 }
 
