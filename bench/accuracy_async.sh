@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # accuracy_async.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [OPTIMIZER...] - asp and ssp:staleness=3 beside bsp with each
-# optimizer: the cnn on Fashion-MNIST, four workers. Fails if the accuracy of a run is more than a point below that of bsp with
-# the same seed. Runs that the file RESULTS already holds are not repeated, so it can be stopped and started again.
+# optimizer: MODEL (cnn unless it is set) on Fashion-MNIST, four workers. Fails if the accuracy of a run is more than a
+# point below that of bsp with the same seed. Runs that the file RESULTS already holds are not repeated, so it can be
+# stopped and started again.
 set -uo pipefail
 usage="usage: accuracy_async.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [OPTIMIZER...]"
+model=${MODEL:-cnn}
 gradwire=$(cd "${1:?$usage}" && pwd)/gradwire || exit 2
 epochs=${2:-5} seeds=${3:-3} results=${4:-accuracy_async.csv}
 optimizers=("${@:5}")
@@ -12,7 +14,7 @@ lines=('arch=ps:servers=2 sync=bsp' 'arch=ps:servers=2 sync=ssp:staleness=3' 'ar
 
 train() { # LINE OPTIMIZER SEED
     local end
-    end=$("$gradwire" train -n 4 --model cnn --data fashion-mnist --epochs "$epochs" --seed "$3" --optimizer "$2" --json \
+    end=$("$gradwire" train -n 4 --model "$model" --data fashion-mnist --epochs "$epochs" --seed "$3" --optimizer "$2" --json \
         --strategy "$1" 2>/dev/null) || { echo "$1, $2: gradwire train failed" >&2; return 1; }
     echo "$2;$1;$epochs;$3;$(sed -n 's/.*"event": "end".*"test_accuracy": \([^,}]*\).*/\1/p' <<<"$end")"
 }

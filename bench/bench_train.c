@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "nn/loss.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "nn/pass.h"
 #include "optim/optimiser.h"
 

@@ -47,7 +47,7 @@ measure() { # PROFILE RATE JOB
     per_host=${per_host:-1}
     [[ $3 == *periodic* ]] && figure=mean_ms # steps with and without an exchange
     [[ $3 == *arch=ps* ]] && steps=24        # which vary by a fifth
-    out=$("$gradwire" bench step --profile "$file" -n 4 --lab "hosts=$((4 / per_host)),rate=$2" --strategy "$strategy" \
+    out=$("$gradwire" bench step --model "$file" -n 4 --lab "hosts=$((4 / per_host)),rate=$2" --strategy "$strategy" \
         --schedule "${schedules//@/$(($(bytes_of "$2") / 10))}" --steps $steps --json) || { echo "$1 $2 $3: failed" >&2; return 1; }
     sed -E "s,.*\"strategy\": \"([^\"]*)\".*\"$figure\": ([0-9.]+).*,$file;4;$per_host;\2;\1," <<<"$out" | tr ';' ',' \
         >>"$kept/measured-$2.csv"
@@ -73,7 +73,7 @@ done
 # pushed to, 2026-11-18.
 start() { # RATE
     if [ "$1" = 1gbit ]; then set -- 1.19e8 125000 190000; else set -- 1.19e7 81920 110000; fi
-    printf 'gradwire-model 1\nlatency 1e-4\nrate %s\nburst %s\nqueue 50000\nahead %s\nend\n' "$1" "$2" "$3"
+    printf 'gradwire-machines 1\nlatency 1e-4\nrate %s\nburst %s\nqueue 50000\nahead %s\nend\n' "$1" "$2" "$3"
 }
 
 for rate in "${rates[@]}"; do

@@ -17,7 +17,7 @@ dear=(dear:fuse=2M dear:fuse=5M dear:fuse=10M dear:fuse=25M dear:fuse=50M)
 bytescheduler=(bytescheduler:slice=1M,credit=4M bytescheduler:slice=4M,credit=16M bytescheduler:slice=16M,credit=64M)
 
 predict() { # MODEL PROFILE RANKS SCHEDULE
-    "$gradwire" predict --profile "$2" --ranks "$3" --per-host 4 --model "$1" --strategy "$ring$4" --json |
+    "$gradwire" predict --model "$2" --ranks "$3" --per-host 4 --machines "$1" --strategy "$ring$4" --json |
         sed 's/.*"samples_per_s": \([0-9.e+]*\).*/\1/'
 }
 
@@ -27,7 +27,7 @@ best() { # MODEL PROFILE SCHEDULE...
     for schedule; do predict "$model" "$profile" 64 "$schedule"; done | sort -g | tail -n 1
 }
 
-gpu() { printf 'gradwire-model 1\nmemory 4e10\nmemory_latency 5e-06\nreduce 3e11\nat_once 1\nend\n'; }
+gpu() { printf 'gradwire-machines 1\nmemory 4e10\nmemory_latency 5e-06\nreduce 3e11\nat_once 1\nend\n'; }
 
 fit() { # MODEL PROFILE NO_OVERLAP WFBP
     gpu >"$scratch/gpu.model"

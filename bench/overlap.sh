@@ -11,7 +11,7 @@ rate=1gbit
 # Tensors are so much smaller that a step takes a fraction of a second; sizes that fuse are divided alike.
 replay() { # PROFILE SHRINK RATIO SCHEDULES [OPTIONS]; at $rate
     echo "## $1, tensors divided by $2, communication $3 of compute"
-    gradwire bench step --profile "bench/profiles/$1.csv" -n 4 --lab rate="$rate" --shrink "$2" --ratio "$3" --steps 4 \
+    gradwire bench step --model "bench/profiles/$1.csv" -n 4 --lab rate="$rate" --shrink "$2" --ratio "$3" --steps 4 \
         --schedule "$4" "${@:5}"
     echo
 }
@@ -36,7 +36,7 @@ part_routes() { # two hosts of two ranks; slices of coded tensors; one host
     done
     replay vgg16 32 4 "wfbp:fuse=800K,dear:fuse=800K,p3:slice=256K" --compress int8
     echo "## resnet50 on one host, a tenth of the recorded compute"
-    gradwire bench step --profile bench/profiles/resnet50.csv -n 2 --scale 0.1 --steps 16 --schedule wfbp,dear
+    gradwire bench step --model bench/profiles/resnet50.csv -n 2 --scale 0.1 --steps 16 --schedule wfbp,dear
     echo
 }
 
@@ -52,7 +52,7 @@ part_tune() { # beside a grid of twelve
 
 part_figure() {
     echo "## the survey's figure 6: 5 units synchronously, 3 under OD-SGD, a unit is a third of compute"
-    gradwire bench step --profile bench/profiles/figure6.csv --lab hosts=2,rate=100mbit --shrink 2 --ratio 1 --steps 8 \
+    gradwire bench step --model bench/profiles/figure6.csv --lab hosts=2,rate=100mbit --shrink 2 --ratio 1 --steps 8 \
         --schedule wfbp:fuse=1,delayed:fuse=1
     echo
 }

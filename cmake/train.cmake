@@ -8,7 +8,7 @@ mark_as_advanced(GW_DNNL_INCLUDE GW_DNNL_LIBRARY)
 
 file(GLOB GW_TRAIN_COMMANDS CONFIGURE_DEPENDS src/cli/train/*.c)
 list(REMOVE_ITEM GW_TRAIN_COMMANDS ${CMAKE_SOURCE_DIR}/src/cli/train/train_absent.c)
-foreach(command train model explain profile)
+foreach(command train explain profile)
   list(APPEND GW_TRAIN_COMMANDS ${CMAKE_SOURCE_DIR}/src/cli/cmd_${command}.c)
 endforeach()
 if(GW_DNNL_INCLUDE AND GW_DNNL_LIBRARY)

@@ -320,9 +320,9 @@ printf 'layer,kind,parameter_bytes,forward_us,backward_us\n0,conv,4096,500,500\n
 export SHOW_STRATEGIES=1
 "$new/gradwire" list >"$tmp/list"
 "$new/gradwire" explain --all >"$tmp/explain"
-"$new/gradwire" predict --profile resnet50 --ranks 4 --compare all >"$tmp/predict"
+"$new/gradwire" predict --model resnet50 --ranks 4 --compare all >"$tmp/predict"
 "$new/gradwire" bench codec --bytes 64K --repeats 1 >"$tmp/codecs"
-"$new/gradwire" bench step --profile "$tmp/small.csv" -n 2 --steps 4 --json >"$tmp/bench"
+"$new/gradwire" bench step --model "$tmp/small.csv" -n 2 --steps 4 --json >"$tmp/bench"
 for seed in {1..20}; do "$new/gradwire" sim --seed "$seed"; done >"$tmp/collectives"
 ok "simulated steps" keeps steps env STEP_SEEDS=20 STEP_FAULT_SEEDS=5 "$new/tests/test_reducer_sim"
 ok "simulated servers" keeps serving env SERVING_SEEDS=20 "$new/tests/test_ps_sim"

@@ -299,7 +299,7 @@ all_true() { awk "!($1) { print \"not: $1: \" \$0 }"; } # CONDITION: of every li
 
 case_step_every_schedule() {
     profile 0,conv,4096,500,500 1,pool,0,100,100 2,conv,400000,500,500 3,dense,1000,500,500
-    bench step --profile "$scratch/small.csv" -n 2 --steps 4 --json
+    bench step --model "$scratch/small.csv" -n 2 --steps 4 --json
     is "exit code" "$code" 0
     is "schedules" "$(field schedule | tr '\n' ' ')" "fifo wfbp mgwfbp p3 bytescheduler tictac dear delayed "
     is "wrong" "$(field wrong | sort -u)" 0
@@ -312,11 +312,11 @@ case_step_every_schedule() {
 # longer than backward and forward of the first.
 case_step_bound() {
     profile 0,conv,4000000,1000,1000
-    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp
+    bench step --model "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp
     paste <(field bound_ms) <(field compute_ms) <(field communication_ms) |
         all_true '$1 > $2 + $3 - 0.003 && $1 < $2 + $3 + 0.003'
     profile 0,conv,1000000,100000,1000 1,conv,3000000,100000,1000
-    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp --scale 0.5
+    bench step --model "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --json --transport tcp --scale 0.5
     paste <(field bound_ms) <(field compute_ms) <(field communication_ms) |
         awk '{ more = $3 * 3 / 4 - 50.5; print $1, $2, $2 + $3 / 4 + (more > 0 ? more : 0) }' |
         all_true '$2 == 101 && $1 > $3 - 0.003 && $1 < $3 + 0.003'
@@ -324,16 +324,16 @@ case_step_bound() {
 
 case_step_ratio_and_shrink() {
     profile 0,conv,4000000,1000,1000 1,conv,4000000,1000,1000
-    bench step --profile "$scratch/small.csv" -n 2 --schedule fifo,wfbp:fuse=1 --steps 4 --json --ratio 0.5 --shrink 4
+    bench step --model "$scratch/small.csv" -n 2 --schedule fifo,wfbp:fuse=1 --steps 4 --json --ratio 0.5 --shrink 4
     paste <(field compute_ms) <(field communication_ms) | all_true '$1 > $2 * 2 - 0.003 && $1 < $2 * 2 + 0.003'
     is "buckets" "$(field buckets | tr '\n' ' ')" "1 2 "
-    has "bytes" "$(bench step --profile "$scratch/small.csv" -n 2 --schedule fifo --steps 4 --shrink 4; echo "$out")" \
+    has "bytes" "$(bench step --model "$scratch/small.csv" -n 2 --schedule fifo --steps 4 --shrink 4; echo "$out")" \
         '1.91 MiB of gradients in 2 tensors, 2 ranks'
 }
 
 case_step_tuned() {
     profile 0,conv,4000,200,200 1,conv,400000,200,200
-    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp,tictac,p3:slice=64K --steps 4 --json --tune on
+    bench step --model "$scratch/small.csv" -n 2 --schedule wfbp,tictac,p3:slice=64K --steps 4 --json --tune on
     is "exit code" "$code" 0
     is "schedules" "$(sed -n 's/.*"schedule": "\([^"]*\)".*/\1/p' "$scratch/out" | tr '\n' ';')" \
         "wfbp;wfbp, tuned;tictac;p3:slice=64K;"
@@ -345,20 +345,29 @@ case_step_tuned() {
 # What a worker pulls under ssp is not the mean of one step: nothing to compare it with.
 case_step_unchecked() {
     profile 0,conv,4000,200,200
-    bench step --profile "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --arch ps --sync ssp
+    bench step --model "$scratch/small.csv" -n 2 --schedule wfbp --steps 4 --arch ps --sync ssp
     is "exit code" "$code" 0
     has "result" "$out" ' -$'
 }
 
+# A model that has a name needs no file.
+case_step_named_model() {
+    bench step --model resnet50 --shrink 4096 --scale 0.001 -n 2 --schedule wfbp --steps 4 --json
+    is "exit code" "$code" 0
+    is "profile" "$(field profile)" resnet50
+    is "compute" "$(field compute_ms)" 0.253
+}
+
 case_step_mistakes() {
     profile 0,conv,4000,200,200
-    local wrong=("--schedule wfbp" "--profile $scratch/none.csv" "--profile $scratch/small.csv --schedule quick"
-        "--profile $scratch/small.csv --ratio 1 --scale 2" "--profile $scratch/small.csv --scale 0"
-        "--profile $scratch/small.csv -n 2 --lab hosts=4" "--profile $scratch/small.csv --tune maybe"
-        "--profile $scratch/small.csv --schedule=" "--profile $scratch/small.csv --schedule wfbp,dear --arch ps")
-    local sentence=("--profile says which" "none.csv" '"quick" is not .* schedule|no schedule|unknown' "give it or --scale"
+    local wrong=("--schedule wfbp" "--model $scratch/none.csv" "--model $scratch/small.csv --schedule quick"
+        "--model $scratch/small.csv --ratio 1 --scale 2" "--model $scratch/small.csv --scale 0"
+        "--model $scratch/small.csv -n 2 --lab hosts=4" "--model $scratch/small.csv --tune maybe"
+        "--model $scratch/small.csv --schedule=" "--model $scratch/small.csv --schedule wfbp,dear --arch ps"
+        "--profile $scratch/small.csv")
+    local sentence=("which model" "none.csv" '"quick" is not .* schedule|no schedule|unknown' "give it or --scale"
         "is not a number above 0" "too few for a lab of 4 hosts" "off, on"
-        "names nothing to compare" "arch=ps with schedule=dear: a server answers")
+        "names nothing to compare" "arch=ps with schedule=dear: a server answers" "--profile is --model now")
     for i in "${!wrong[@]}"; do
         # shellcheck disable=SC2086  # options are words
         bench step ${wrong[i]}

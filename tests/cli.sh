@@ -161,7 +161,7 @@ fi
 
 # ---- gradwire plan ----
 
-if gradwire model >/dev/null 2>&1; then # built with oneDNN
+if gradwire model cnn --text >/dev/null 2>&1; then # built with oneDNN
     check "model: its text" 0 "input 28 28 1
 flatten
 dense 256 relu
@@ -177,9 +177,52 @@ layer,kind,parameter_bytes,forward_us,backward_us
 flatten1,flatten,0,.*
 dense1,dense,803840,.*
 dense3,dense,5160,' "" gradwire profile mlp --batch 4 --steps 2
+    check "predict: layers without times are timed here" 0 '~^mlp, timed on this machine, 6 tensors, 919 KiB of gradients; 4 ranks on 4 hosts;' "" \
+        gradwire predict --model mlp --batch 4 -n 4
+    gradwire model mlp --text >"$scratch/mine.model"
+    check "predict: layers of a description are timed here" 0 '~^mine.model, timed on this machine, 6 tensors' "" \
+        gradwire predict --model "$scratch/mine.model" --batch 4 -n 4
+    # A slow machine shows progress.
+    check "predict: what is here" 0 '~^measured here
+  links     .*, this machine.s loopback
+  memory    .* copied, .* added on one core
+  codecs    1, encoded and decoded on one core
+  layers    .* ms for a step of 4 on one core.*
+  default   .*
+mlp, timed on this machine, 6 tensors, 919 KiB of gradients; 2 ranks on 1 host; .*step  ' "~" \
+        gradwire predict --here --model mlp --batch 4 -n 2 --strategy compress=int8
     check "profile: nowhere to write" 1 "" '~cannot write /nowhere/x.csv: No such file' \
         gradwire profile mlp --batch 4 --steps 1 -o /nowhere/x.csv
 fi
+
+check "model: the list as JSON" 0 '~"model": "vgg16", "about": "VGG-16 on ImageNet", "tensors": 32, "parameters": 138357544, "trains": false, "layer_times": true' "" \
+    gradwire model --json
+check "model: one that only has layer times" 0 '~conv1_1 +Conv2d +1,792 .*vgg16: 138,357,544 parameters in 32 tensors; 30.* Gflop forward .*67.2 samples/s' "" \
+    gradwire model vgg16
+for command in "train --model" "profile" "explain --model" "model --text"; do
+    # shellcheck disable=SC2086
+    check "$command: a model that cannot run" 2 "" "~^gradwire ${command%% *}: resnet50 cannot run here: .*models that can run: mlp, lenet, cnn" \
+        gradwire $command resnet50
+done
+check "bench step: a model without layer times" 2 "" 'gradwire bench step: cnn has no built-in layer times: record them with gradwire profile cnn -o FILE, and give that file' \
+    gradwire bench step --model cnn
+printf 'gradwire-machines 1\nrate 1e9\nend\n' >"$scratch/cluster.machines"
+check "predict: machine speeds are no model" 2 "" "~cluster.machines has the speeds of machines, .*with --machines$" \
+    gradwire predict --model "$scratch/cluster.machines"
+check "predict: machine speeds" 0 '~^vgg16, 32 tensors, .*; 2 ranks on 2 hosts; 8 Gbit/s, 50 us' "" \
+    gradwire predict --machines "$scratch/cluster.machines" --model vgg16 -n 2
+check "predict: a former name" 2 "" "gradwire predict: --profile is --model now" gradwire predict --profile vgg16
+check "predict: links of this machine are given" 0 '~^measured here
+  links     1 Gbit/s, 50 us, as --link says
+.*  layers    .* ms for a step, built in: vgg16 cannot run here.*; 64 ranks on 64 hosts; 1 Gbit/s, 50 us' "~" \
+    gradwire predict --here --model vgg16 --link 1gbit,50us
+check "predict: hosts without --here" 2 "" "~--lab need --here" gradwire predict --model vgg16 --lab hosts=2
+check "predict: a sweep over no links" 2 "" "~--here and --sweep need links" \
+    gradwire predict --here --model vgg16 --sweep ranks=2..8
+check "predict: hosts that differ" 2 "" "~different numbers of ranks" \
+    gradwire predict --here -H localhost:1,127.0.0.1:2 --model vgg16
+check "predict: --here and --machines" 2 "" "~give one" \
+    gradwire predict --model vgg16 --here --machines "$scratch/cluster.machines"
 
 check "plan: ring of two" 0 "rank 0
 STEP  DO           PEER  BYTES  WHERE                                   AFTER    GRANT AFTER

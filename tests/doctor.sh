@@ -120,6 +120,11 @@ slow_link() {
     shape port c 1gbit
     finds "host ${tag}c receives at [0-9.]+ Mbit/s, the others at [0-9.]+ [MG]bit/s: look at its cable or switch port"
 }
+predicted_from_here() {
+    out=$("$gradwire" predict --here -H "${tag}a:2,${tag}b:2" --rsh 'ip netns exec' --model vgg16 2>"$scratch/err")
+    has links "$out" $'^measured here\n  links     (8|9)[0-9][0-9][.0-9]* Mbit/s, [.0-9]+ us, the medians of 2 hosts\n'
+    has header "$out" $'\nvgg16, .*; 4 ranks on 2 hosts; (8|9)[0-9][0-9]'
+}
 closed_port() {
     ip -n "${tag}b" rule add ipproto tcp sport 29502 blackhole
     examine --ports 29500-29503
@@ -216,7 +221,7 @@ try() { # CASE [TRIES]
 try this_machine 5
 for case in wrong_use a_host_that_is_not_there strangers_are_not_served; do try "$case"; done
 if [ "$(id -u)" = 0 ] && make_hosts 2>"$scratch/why"; then
-    for case in healthy slow_link closed_port no_way_between_two wrong_mtu large_packets_vanish \
+    for case in healthy slow_link predicted_from_here closed_port no_way_between_two wrong_mtu large_packets_vanish \
         rings_avoid_a_slow_pair interrupted_lab; do
         try "$case" 5
     done

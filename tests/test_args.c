@@ -28,6 +28,7 @@ static const gw_option options[] = {
     {.name = "bytes", .kind = GW_OPTION_BYTES, .bytes = &got.bytes, .about = "how large"},
     {.name = "deadline", .kind = GW_OPTION_DURATION, .seconds = &got.deadline, .about = "how long"},
     {.name = "op", .kind = GW_OPTION_CHOICE, .string = &got.op, .choices = ops, .about = "what is done"},
+    {.name = "title", .kind = GW_OPTION_RENAMED, .value = "name"},
     {.name = NULL},
 };
 
@@ -123,6 +124,7 @@ static void refuses_with_a_sentence(void) {
         {"--deadline soon", "--deadline cannot be \"soon\" (allowed: times such as 30, 500ms, 20us or 2m)"},
         {"--op sun", "--op cannot be \"sun\" (did you mean \"sum\"? allowed: sum, avg, max)"},
         {"--op", "--op needs a value (allowed: sum, avg, max)"},
+        {"--title x", "--title is --name now"},
         {"one two", "unexpected \"two\" (usage: gradwire try [FILE])"},
     };
     char sentence[500];

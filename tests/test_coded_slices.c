@@ -41,7 +41,7 @@ static void make_model(model *m) {
     gw_error error = {.rank = -1};
     size_t total = 0;
     *m = (model){.count = 0};
-    CHECK_EQ(GW_OK, gw_builtin_profile_make(gw_builtin_profile_find("vgg16"), 0, 0, &m->profile, &error));
+    CHECK_EQ(GW_OK, gw_builtin_profile_make(gw_zoo_find("vgg16"), 0, 0, &m->profile, &error));
     for (int i = 0; i < m->profile.count; i++) total += m->profile.layers[i].parameter_bytes / sizeof(float);
     float *at = m->memory = calloc(total, sizeof *m->memory);
     for (int i = 0; i < m->profile.count; i++) {

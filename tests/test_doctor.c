@@ -254,6 +254,25 @@ static void a_file_comes_back(void) {
     gw_doctor_report_free(&r);
 }
 
+/* A command that needs no file gets what the file would have. */
+static void a_table_has_what_the_file_has(void) {
+    gw_error error = {0};
+    gw_doctor_table t;
+    gw_doctor_report r = healthy(3);
+    gw_doctor_link_of(&r, 2, 0)->measured = false;
+    gw_doctor_link_of(&r, 1, 0)->bandwidth = 0;
+    CHECK_EQ(GW_OK, gw_doctor_tabulate(&r, &t, &error));
+    CHECK_EQ(3, t.count);
+    CHECK_STR("b", t.nodes[1].name);
+    CHECK_STR("10.0.0.3", t.nodes[2].address);
+    CHECK(t.nodes[2].memory == r.hosts[2].memory && t.nodes[0].mtu == 1500);
+    CHECK(t.alpha[1] == gw_doctor_link_of(&r, 0, 1)->latency);
+    CHECK(fabs(t.beta[1] * gw_doctor_link_of(&r, 0, 1)->bandwidth - 1) < 1e-12);
+    CHECK(t.beta[6] == 0 && t.alpha[6] == 0 && t.beta[3] == 0 && t.beta[0] == 0);
+    gw_doctor_table_free(&t);
+    gw_doctor_report_free(&r);
+}
+
 #define HEAD "gradwire-doctor 1\nhosts 2\nhost 0 a 10.0.0.1 1500 1e9\nhost 1 b - 0 0\n"
 
 static void wrong_files_are_refused(void) {
@@ -326,5 +345,5 @@ static void rates(void) {
 TEST_MAIN(CASE(no_finding_on_healthy_hosts), CASE(a_host_that_receives_slowly), CASE(a_host_that_is_slow_both_ways),
           CASE(a_slow_link_between_two_hosts), CASE(data_that_stalls), CASE(connections_that_break), CASE(ports),
           CASE(packet_sizes), CASE(clocks), CASE(latency_and_memory), CASE(hosts_of_one_machine), CASE(addresses),
-          CASE(a_lost_host), CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(wrong_files_are_refused),
-          CASE(lines), CASE(rates))
+          CASE(a_lost_host), CASE(findings_have_a_limit), CASE(a_file_comes_back), CASE(a_table_has_what_the_file_has),
+          CASE(wrong_files_are_refused), CASE(lines), CASE(rates))

@@ -1,4 +1,5 @@
-/* test_fit.c - model files, links from the doctor's figures, and fits that recover the figures of predicted steps. */
+/* test_fit.c - files of machine speeds, links from the doctor's figures, and fits that recover the figures of
+ * predicted steps. */
 #include <math.h>
 
 #include "predict/fit.h"
@@ -13,7 +14,7 @@ static bool near(double expected, double actual, double tolerance) {
 
 static gw_status parse(const char *text, gw_machine *machine, gw_error *error) {
     *error = (gw_error){.rank = -1};
-    return gw_machine_parse(text, strlen(text), "x.model", machine, error);
+    return gw_machine_parse(text, strlen(text), "x.machines", machine, error);
 }
 
 static void a_model_file_is_read_as_it_was_printed(void) {
@@ -33,7 +34,7 @@ static void a_model_file_is_read_as_it_was_printed(void) {
     CHECK_EQ(GW_OK, parse(text, &again, &error));
     CHECK(memcmp(&m, &again, sizeof m) == 0);
     free(text);
-    CHECK_EQ(GW_OK, parse("# mine\ngradwire-model 1\n\nrate 1e9\nend\n", &again, &error));
+    CHECK_EQ(GW_OK, parse("# mine\ngradwire-machines 1\n\nrate 1e9\nend\n", &again, &error));
     CHECK(again.rate == 1e9 && again.latency == gw_machine_default().latency);
     CHECK(gw_machine_arch(&m, "tree").rate == 5e8 && gw_machine_arch(&m, "ring").latency == 3.25e-5);
     CHECK(gw_machine_codec(&again, "topk").encode == 4.2e9 && gw_machine_codec(&again, "odd").encode == again.memory);
@@ -47,24 +48,24 @@ static void refuse(const char *text, const char *sentence) {
     CHECK(m.rate == 7);
 }
 
-#define HEAD "gradwire-model 1\n"
+#define HEAD "gradwire-machines 1\n"
 
 static void a_broken_model_file_is_explained(void) {
-    refuse("", "x.model is cut off: it closes with the line end");
-    refuse("rate 1\n", "x.model line 1: it begins with gradwire-model 1");
-    refuse(HEAD "rate 1\n", "x.model is cut off: it closes with the line end");
-    refuse(HEAD "rate 0\nend\n", "x.model line 2: rate is followed by one positive number");
-    refuse(HEAD "latency -1\nend\n", "x.model line 2: latency is followed by one non-negative number");
-    refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
-    refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
+    refuse("", "x.machines is cut off: it closes with the line end");
+    refuse("rate 1\n", "x.machines line 1: it begins with gradwire-machines 1");
+    refuse(HEAD "rate 1\n", "x.machines is cut off: it closes with the line end");
+    refuse(HEAD "rate 0\nend\n", "x.machines line 2: rate is followed by one positive number");
+    refuse(HEAD "latency -1\nend\n", "x.machines line 2: latency is followed by one non-negative number");
+    refuse(HEAD "rate 1 2\nend\n", "x.machines line 2: rate is followed by one positive number");
+    refuse(HEAD "rat 1\nend\n", "x.machines line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
                                 "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
                                 "multiply, compute, at_once, error)");
-    refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
+    refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.machines line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
                                             "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",
-           "x.model line 2: an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
-    refuse(HEAD "codec topk 1\nend\n", "x.model line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
-    refuse(HEAD "end\nrate 1\n", "x.model line 3: nothing follows the end");
+           "x.machines line 2: an architecture is: arch NAME LATENCY RATE, in seconds and bytes per second");
+    refuse(HEAD "codec topk 1\nend\n", "x.machines line 2: a codec is: codec NAME ENCODE DECODE, in bytes per second");
+    refuse(HEAD "end\nrate 1\n", "x.machines line 3: nothing follows the end");
 }
 
 static void links_are_medians(void) {
@@ -130,7 +131,13 @@ static void broken_steps_are_explained(void) {
     refuse_steps(STEPS "vgg16,8,3,1,schedule=wfbp\n",
                  "s.csv line 2: ranks and per_host are whole numbers, and hosts are full");
     refuse_steps(STEPS "vgg16,8,1,0,schedule=wfbp\n", "s.csv line 2: step_ms is a number of milliseconds, more than 0");
-    refuse_steps(STEPS "vgg61,8,1,1,schedule=wfbp\n", "s.csv line 2: cannot read vgg61: No such file or directory");
+    refuse_steps(
+        STEPS "vgg61,8,1,1,schedule=wfbp\n",
+        "s.csv line 2: no model is called \"vgg61\" (did you mean \"vgg11\"? allowed: mlp, lenet, cnn, branches, "
+        "resnet20, vgg11, gpt, resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2; or a file, "
+        "whose name has a / or a .)");
+    refuse_steps(STEPS "cnn,8,1,1,schedule=wfbp\n", "s.csv line 2: cnn has no built-in layer times: record them with "
+                                                    "gradwire profile cnn -o FILE, and give that file");
     refuse_steps(STEPS "vgg16,8,1\n", "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
 }
 

@@ -335,7 +335,7 @@ static void every_codec_on_every_route(void) {
 static gw_prediction of_resnet50(int ranks, int per_host, const char *line) {
     gw_error error = {.rank = -1};
     scene s = {.machine = gw_machine_default(), .ranks = ranks, .per_host = per_host};
-    CHECK_EQ(GW_OK, gw_builtin_profile_make(gw_builtin_profile_find("resnet50"), 0, 0, &s.profile, &error));
+    CHECK_EQ(GW_OK, gw_builtin_profile_make(gw_zoo_find("resnet50"), 0, 0, &s.profile, &error));
     gw_prediction p = ask(&s, line);
     gw_profile_free(&s.profile);
     return p;

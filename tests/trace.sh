@@ -122,13 +122,13 @@ a_training() {
 # What was recorded becomes a profile and a model that predict takes.
 a_fit_of_the_training() {
     [ -f train.gwt ] || return 0
-    has fit "$("$gradwire" fit train.gwt --layers layers.csv -o train.model 2>&1)" 'layers written to layers.csv'
+    has fit "$("$gradwire" fit train.gwt --layers layers.csv -o train.machines 2>&1)" 'layers written to layers.csv'
     has "a layer" "$(cat layers.csv)" 'dense1,layer,[1-9][0-9]*,[0-9.]+,[0-9.]+'
-    has prediction "$("$gradwire" predict --profile ./layers.csv --model train.model --ranks 2 2>&1)" 'step .* of compute,'
+    has prediction "$("$gradwire" predict --model ./layers.csv --machines train.machines --ranks 2 2>&1)" 'step .* of compute,'
     timeout 60 "$gradwire" train -n 2 --model mlp --data synthetic:count=2000 --epochs 1 --quiet --capture coded.gwt \
         --strategy compress=onebit >coded.out 2>&1
-    "$gradwire" fit coded.gwt -o coded.model >/dev/null
-    is "speeds of the codec" "$(grep -c '^codec onebit' coded.model)" 1
+    "$gradwire" fit coded.gwt -o coded.machines >/dev/null
+    is "speeds of the codec" "$(grep -c '^codec onebit' coded.machines)" 1
     has "sums of one host" "$("$gradwire" fit good.gwt 2>&1)" 'reduce [0-9.]+ [GM]B/s'
 }
 
@@ -180,13 +180,13 @@ clocks_of_several_hosts() {
     is "offsets" "$(field lab.gwt '[0 < r["uncertainty_ns"] < 5000000 and abs(r["offset_ns"]) <= r["uncertainty_ns"] for r in d["rank"][1:]]')" \
         "[True, True]"
     is messages "$(of messages lab.gwt --limit 0 | grep -c 'not arrived\|not seen')" 0
-    "$gradwire" fit lab.gwt -o lab.model >lab.fit
+    "$gradwire" fit lab.gwt -o lab.machines >lab.fit
     is "links" "$(awk '/[MG]B\/s$/ { links++ } END { print (links >= 3) }' lab.fit)" 1 # a ring uses three of six
-    is "what a ring makes of them" "$(awk '$1 == "arch" && $2 == "ring" { print ($3 > 1e-6 && $3 < 0.01 && $4 > 3e7 && $4 < 1e9) }' lab.model)" 1
-    is "sums" "$(awk '$1 == "reduce" { print ($2 != 5e9 && $2 > 1e7) }' lab.model)" 1
-    has prediction "$("$gradwire" predict --profile resnet50 --ranks 3 --model lab.model --strategy arch=ring 2>&1)" 'step .* of compute,'
+    is "what a ring makes of them" "$(awk '$1 == "arch" && $2 == "ring" { print ($3 > 1e-6 && $3 < 0.01 && $4 > 3e7 && $4 < 1e9) }' lab.machines)" 1
+    is "sums" "$(awk '$1 == "reduce" { print ($2 != 5e9 && $2 > 1e7) }' lab.machines)" 1
+    has prediction "$("$gradwire" predict --model resnet50 --ranks 3 --machines lab.machines --strategy arch=ring 2>&1)" 'step .* of compute,'
     # 1 Gbit/s is 119 MB/s of payload, but messages as short as these pass in the shaper's bursts.
-    is "rate" "$(awk '$1 == "rate" { print ($2 > 3e7) }' lab.model)" 1
+    is "rate" "$(awk '$1 == "rate" { print ($2 > 3e7) }' lab.machines)" 1
 }
 
 # ---- running them ----

@@ -13,6 +13,9 @@ enum { VERSION = 1, LINE_BYTES = 512, FIELDS_MAX = 6, MTU_MAX = 1 << 24 };
 
 /* ---- writing ---- */
 
+/* Whether a link has a latency and a bandwidth. */
+static bool known(const gw_doctor_link *link) { return link->measured && link->bandwidth > 0; }
+
 static void write_report(const void *ctx, FILE *file) {
     const gw_doctor_report *r = ctx;
     fprintf(file, "gradwire-doctor %d\nhosts %d\n", VERSION, r->count);
@@ -24,11 +27,40 @@ static void write_report(const void *ctx, FILE *file) {
     for (int from = 0; from < r->count; from++) {
         for (int to = 0; to < r->count; to++) {
             const gw_doctor_link *link = gw_doctor_link_of(r, from, to);
-            if (from == to || !link->measured || !(link->bandwidth > 0)) continue;
+            if (from == to || !known(link)) continue;
             fprintf(file, "link %d %d %.6g %.6g\n", from, to, link->latency, 1 / link->bandwidth);
         }
     }
     fputs("end\n", file);
+}
+
+static gw_status allocate(gw_doctor_table *table, int count, gw_error *error) {
+    size_t n = (size_t)count;
+    *table = (gw_doctor_table){.count = count, .nodes = calloc(n, sizeof *table->nodes)};
+    table->alpha = calloc(n * n, sizeof *table->alpha);
+    table->beta = calloc(n * n, sizeof *table->beta);
+    if (table->nodes && table->alpha && table->beta) return GW_OK;
+    gw_doctor_table_free(table);
+    return gw_fail(error, GW_MEMORY, "no memory for the links of %d hosts", count);
+}
+
+gw_status gw_doctor_tabulate(const gw_doctor_report *r, gw_doctor_table *table, gw_error *error) {
+    gw_status status = allocate(table, r->count, error);
+    if (status) return status;
+    for (int i = 0; i < r->count; i++) {
+        gw_doctor_table_host *host = &table->nodes[i];
+        snprintf(host->name, sizeof host->name, "%s", r->hosts[i].name);
+        snprintf(host->address, sizeof host->address, "%s", r->hosts[i].address);
+        host->mtu = r->hosts[i].mtu;
+        host->memory = r->hosts[i].memory;
+    }
+    for (int i = 0; i < r->count * r->count; i++) {
+        const gw_doctor_link *link = &r->links[i];
+        if (i / r->count == i % r->count || !known(link)) continue;
+        table->alpha[i] = link->latency;
+        table->beta[i] = 1 / link->bandwidth;
+    }
+    return GW_OK;
 }
 
 gw_status gw_doctor_write(const gw_doctor_report *report, const char *path, gw_error *error) {
@@ -155,11 +187,7 @@ gw_status gw_doctor_parse(const char *bytes, size_t size, const char *name, gw_d
     gw_doctor_table made = {0};
     gw_status status = read_head(&in, &made.count);
     if (status) return status;
-    size_t n = (size_t)made.count;
-    made.nodes = calloc(n, sizeof *made.nodes);
-    made.alpha = calloc(n * n, sizeof *made.alpha);
-    made.beta = calloc(n * n, sizeof *made.beta);
-    if (!made.nodes || !made.alpha || !made.beta) status = gw_fail(error, GW_MEMORY, "no memory to read %s", name);
+    status = allocate(&made, made.count, error);
     for (int i = 0; i < made.count && !status; i++) status = read_node(&in, i, &made.nodes[i]);
     if (!status) status = read_links(&in, &made);
     if (status) gw_doctor_table_free(&made);

@@ -37,6 +37,9 @@ typedef struct gw_doctor_table {
 /* Writes the whole file or nothing: to a temporary file first, which is then renamed. */
 gw_status gw_doctor_write(const gw_doctor_report *report, const char *path, gw_error *error);
 
+/* The same figures as a table. On success the caller owns *table: gw_doctor_table_free. */
+gw_status gw_doctor_tabulate(const gw_doctor_report *report, gw_doctor_table *table, gw_error *error);
+
 /* Strict: refuses anything that the writer would not write, with a sentence that names the line. `name` is used in
  * messages. On success the caller owns *table: gw_doctor_table_free. */
 gw_status gw_doctor_parse(const char *bytes, size_t size, const char *name, gw_doctor_table *table, gw_error *error);

@@ -249,7 +249,7 @@ const gw_command gw_command_bench = {
                "gradwire bench allreduce -n 4 -b 64M -e 64M --arch all\n"
                "gradwire bench allreduce -n 2 --against openmpi,mpich --transport shm\n"
                "gradwire bench codec\n"
-               "gradwire bench step --profile bench/profiles/vgg16.csv -n 4 --lab rate=1gbit --shrink 16 --ratio 1",
+               "gradwire bench step --model bench/profiles/vgg16.csv -n 4 --lab rate=1gbit --shrink 16 --ratio 1",
     .operands_max = 1,
     .run = run,
 };

@@ -9,7 +9,7 @@
 #include "cli/common/json.h"
 #include "cli/explain/explain_why.h"
 #include "nn/model_spec.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "reducer/route_summary.h"
 #include "strategy/combine.h"
 #include "transport/transport_registry.h"

@@ -144,7 +144,7 @@ static gw_status write_layers(const found *f, const char *path, gw_error *error)
                        "train");
     gw_status status = gw_profile_write(&f->profile, path, error);
     if (status) return status;
-    printf("%d layers written to %s; use them with gradwire predict --profile ./%s\n", f->profile.count, path, path);
+    printf("%d layers written to %s; use them with gradwire predict --model ./%s\n", f->profile.count, path, path);
     return GW_OK;
 }
 
@@ -236,9 +236,9 @@ static int run(int argc, char **argv) {
         {.name = "layers", .kind = GW_OPTION_STRING, .string = &layers, .value = "FILE",
          .about = "write the layers of a capture as a profile to this file"},
         {.name = "from", .kind = GW_OPTION_STRING, .string = &start, .value = "FILE",
-         .about = "model file to start from"},
+         .about = "file of machine speeds to start from"},
         {.name = "output", .letter = 'o', .kind = GW_OPTION_STRING, .string = &output, .value = "FILE",
-         .about = "model file to write (default: standard output)"},
+         .about = "file of machine speeds to write (default: standard output)"},
         {.name = NULL},
     };
     int code = gw_args_parse(&gw_command_fit, options, &argc, argv);
@@ -258,17 +258,17 @@ static int run(int argc, char **argv) {
     print_machine(&machine);
     if (!output) gw_machine_print(&machine, stdout);
     else if (gw_machine_write(&machine, output, &error)) return fail(&error);
-    else printf("written to %s; use it with gradwire predict --model\n", output);
+    else printf("written to %s; use it with gradwire predict --machines\n", output);
     return 0;
 }
 
 const gw_command gw_command_fit = {
     .name = "fit",
-    .about = "fits a model file for gradwire predict to measurements",
+    .about = "fits machine speeds for gradwire predict to measurements",
     .usage = "[FILE...] [--layers FILE] [--steps FILE] [--move FIGURES] [--from FILE] [-o FILE]",
-    .example = "gradwire doctor -H node1,node2 -o links.txt && gradwire fit links.txt -o cluster.model\n"
-               "gradwire fit run.gwt --layers mine.csv -o cluster.model\n"
-               "gradwire fit --steps measured.csv --move latency,rate,compute -o cluster.model",
+    .example = "gradwire doctor -H node1,node2 -o links.txt && gradwire fit links.txt -o cluster.machines\n"
+               "gradwire fit run.gwt --layers mine.csv -o cluster.machines\n"
+               "gradwire fit --steps measured.csv --move latency,rate,compute -o cluster.machines",
     .operands_max = TABLES_MAX,
     .run = run,
 };

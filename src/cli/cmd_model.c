@@ -1,16 +1,16 @@
-/* cmd_model.c - gradwire model: prints the layers of a model, their parameters, operations and memory. */
+/* cmd_model.c - gradwire model: lists the models of the zoo, and prints the layers of one, their parameters, operations
+ * and memory. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/units.h"
+#include "cli/common/count_text.h"
 #include "cli/common/json.h"
 #include "cli/common/model_options.h"
 #include "cli/common/table.h"
-#include "nn/pass.h"
+#include "cli/common/trainer_parts.h"
+#include "profile/builtin_profiles.h"
 
-#define COLUMNS 5
-#define CELL_BYTES 64
+#define COLUMNS 6
 
 typedef struct arguments {
     int64_t batch;
@@ -18,149 +18,106 @@ typedef struct arguments {
     bool json, text;
 } arguments;
 
-typedef struct totals {
-    size_t parameters;
-    uint64_t flops; /* forward, one example */
-    size_t model_bytes, pass_bytes;
-} totals;
+/* ---- the list ---- */
 
-static size_t node_parameters(const gw_spec *spec, const gw_graph_node *node) {
-    size_t count = 0;
-    for (int k = 0; k < node->parameters; k++) count += spec->parameters[node->first_parameter + k].count;
-    return count;
+static void list_row(const gw_zoo_model *m, gw_table *table, bool prints) {
+    char tensors[GW_COUNT_TEXT], parameters[GW_COUNT_TEXT];
+    gw_count_format((uint64_t)m->tensors, tensors);
+    gw_count_format(m->parameters, parameters);
+    const char *trains = !m->trains ? "no" : gw_trainer_built ? "yes" : "not in this build";
+    const char *cells[COLUMNS] = {m->name, tensors, parameters, trains, m->batch ? "built in" : "measured", m->about};
+    if (prints) gw_table_row(table, cells);
+    else gw_table_fit(table, cells);
 }
 
-/* 1234567 as 1,234,567 */
-static void grouped(uint64_t number, char text[CELL_BYTES]) {
-    char digits[32], *to = text;
-    int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    for (int i = 0; i < length; i++) {
-        if (i && (length - i) % 3 == 0) *to++ = ',';
-        *to++ = digits[i];
-    }
-    *to = 0;
-}
-
-static void flops_text(double flops, char text[CELL_BYTES]) {
-    static const char *const units[] = {"", " k", " M", " G", " T"};
-    int unit = 0;
-    for (; flops >= 1000 && unit < 4; unit++) flops /= 1000;
-    snprintf(text, CELL_BYTES, unit ? "%.1f%s" : "%.0f%s", flops, units[unit]);
-}
-
-static void row(const gw_spec *spec, const gw_graph_node *node, gw_table *table, bool prints) {
-    char cells[COLUMNS][CELL_BYTES];
-    const char *pointers[COLUMNS];
-    snprintf(cells[0], CELL_BYTES, "%d", node->line);
-    snprintf(cells[1], CELL_BYTES, "%s%s%s%s", node->kind->name, node->settings.relu ? " relu" : "",
-             node->label[0] ? " as " : "", node->label);
-    if (node->out.width == 1 && node->out.height == 1) snprintf(cells[2], CELL_BYTES, "%d", node->out.channels);
-    else if (node->out.width == 1) snprintf(cells[2], CELL_BYTES, "%dx%d", node->out.height, node->out.channels);
-    else snprintf(cells[2], CELL_BYTES, "%dx%dx%d", node->out.height, node->out.width, node->out.channels);
-    grouped(node_parameters(spec, node), cells[3]);
-    flops_text((double)node->flops, cells[4]);
-    for (int i = 0; i < COLUMNS; i++) pointers[i] = cells[i];
-    if (prints) gw_table_row(table, pointers);
-    else gw_table_fit(table, pointers);
-}
-
-static void print_text(const gw_spec *spec, const char *name, const arguments *a, const totals *t) {
-    char number[CELL_BYTES], forward[CELL_BYTES], step[CELL_BYTES], bytes[GW_UNIT_TEXT];
-    gw_column columns[COLUMNS] = {{.title = "LINE", .right = true},
-                                  {.title = "LAYER"},
-                                  {.title = "OUTPUT"},
-                                  {.title = "PARAMETERS", .right = true},
-                                  {.title = "FLOPS", .right = true}};
+static void list_text(void) {
+    gw_column columns[COLUMNS] = {{.title = "MODEL"}, {.title = "TENSORS", .right = true},
+                                  {.title = "PARAMETERS", .right = true}, {.title = "TRAINS"},
+                                  {.title = "LAYER TIMES"}, {.title = "ABOUT"}};
     gw_table table;
     gw_table_start(&table, stdout, columns, COLUMNS);
-    for (int i = 0; i < spec->node_count; i++) row(spec, &spec->nodes[i], &table, false);
+    for (const gw_zoo_model *m = gw_zoo; m->name; m++) list_row(m, &table, false);
     gw_table_header(&table);
-    for (int i = 0; i < spec->node_count; i++) row(spec, &spec->nodes[i], &table, true);
-    grouped(t->parameters, number);
-    flops_text((double)t->flops, forward);
-    flops_text(3.0 * (double)t->flops * (double)a->batch, step);
-    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example, about %sflop for a step of %" PRId64
-           "\n",
-           name, number, spec->parameter_count, forward, step, a->batch);
-    printf("memory of one worker: %s for weights and gradients, ", gw_bytes_format(t->model_bytes, bytes));
-    printf("%s for activations and operations with a batch of %" PRId64 "\n", gw_bytes_format(t->pass_bytes, bytes),
-           a->batch);
+    for (const gw_zoo_model *m = gw_zoo; m->name; m++) list_row(m, &table, true);
+    puts("");
+    gw_layer_kinds_print();
 }
 
-static void print_json(const gw_spec *spec, const char *name, const arguments *a, const totals *t) {
-    printf("{\"model\": ");
-    gw_json_string(stdout, name);
-    printf(", \"batch\": %" PRId64 ", \"parameters\": %zu, \"flops\": %" PRIu64
-           ", \"model_bytes\": %zu, \"pass_bytes\": %zu, \"layers\": [",
-           a->batch, t->parameters, t->flops, t->model_bytes, t->pass_bytes);
-    for (int i = 0; i < spec->node_count; i++) {
-        const gw_graph_node *n = &spec->nodes[i];
-        printf("%s\n  {\"line\": %d, \"kind\": \"%s\", \"label\": ", i ? "," : "", n->line, n->kind->name);
-        gw_json_string(stdout, n->label);
-        printf(", \"output\": [%d, %d, %d], \"parameters\": %zu, \"flops\": %" PRIu64 "}", n->out.height, n->out.width,
-               n->out.channels, node_parameters(spec, n), n->flops);
+static void list_json(void) {
+    fputs("{\"models\": [", stdout);
+    for (const gw_zoo_model *m = gw_zoo; m->name; m++) {
+        printf("%s\n  {\"model\": \"%s\", \"about\": ", m == gw_zoo ? "" : ",", m->name);
+        gw_json_string(stdout, m->about);
+        printf(", \"tensors\": %d, \"parameters\": %" PRIu64 ", \"trains\": %s, \"layer_times\": %s}", m->tensors,
+               m->parameters, m->trains && gw_trainer_built ? "true" : "false", m->batch ? "true" : "false");
     }
     puts("]}");
 }
 
-/* Creates the model and a pass to measure their memory. */
-static gw_status measure(const gw_spec *spec, int batch, totals *t, gw_error *error) {
-    gw_model *model = NULL;
-    gw_pass *pass = NULL;
-    gw_status status = gw_model_create(spec, &(gw_model_options){.seed = 1}, &model, error);
-    if (status == GW_OK)
-        status = gw_pass_create(model, &(gw_pass_options){.batch = batch, .trains = true}, &pass, error);
-    if (status == GW_OK) {
-        t->model_bytes = gw_model_bytes(model);
-        t->pass_bytes = gw_pass_bytes(pass);
-    }
-    gw_pass_destroy(pass);
-    gw_model_destroy(model);
-    t->parameters = gw_spec_parameters(spec);
-    for (int i = 0; i < spec->node_count; i++) t->flops += spec->nodes[i].flops;
-    return status;
+/* ---- models that only have layer times ---- */
+
+static uint64_t parameters_of(const gw_profile_layer *layer) { return layer->parameter_bytes / sizeof(float); }
+
+static void layer_row(const gw_profile_layer *layer, gw_table *table, bool prints) {
+    char parameters[GW_COUNT_TEXT], flops[GW_COUNT_TEXT];
+    gw_count_format(parameters_of(layer), parameters);
+    gw_flops_format(layer->forward_us, flops);
+    const char *cells[] = {layer->name, layer->kind, parameters, flops};
+    if (prints) gw_table_row(table, cells);
+    else gw_table_fit(table, cells);
 }
 
-static gw_status describe(const char *name, const arguments *a, const gw_model_size *size, gw_error *error) {
-    gw_spec *spec = NULL;
-    totals t = {0};
-    gw_status status = gw_model_spec(name, size, &spec, error);
-    if (status == GW_OK) status = measure(spec, (int)a->batch, &t, error);
-    if (status == GW_OK) (a->json ? print_json : print_text)(spec, name, a, &t);
-    gw_spec_destroy(spec);
-    return status;
+static double forward_flops(const gw_profile *profile) {
+    double sum = 0;
+    for (int i = 0; i < profile->count; i++) sum += profile->layers[i].forward_us;
+    return sum;
 }
 
-static gw_status print_description(const char *name, const gw_model_size *size, gw_error *error) {
-    char *text = malloc(GW_MODEL_TEXT_BYTES);
-    if (!text) return gw_fail(error, GW_MEMORY, "no memory for a model");
-    gw_status status = gw_model_text(name, size, text, error);
-    if (status == GW_OK) fputs(text, stdout);
-    free(text);
-    return status;
-}
-
-static void print_list(void) {
-    gw_column columns[] = {{.title = "MODEL"}, {.title = "ABOUT"}};
+static void timed_text(const gw_zoo_model *m, const gw_profile *flops) {
+    char parameters[GW_COUNT_TEXT], forward[GW_COUNT_TEXT];
+    gw_column columns[] = {{.title = "LAYER"}, {.title = "KIND"}, {.title = "PARAMETERS", .right = true},
+                           {.title = "FLOPS", .right = true}};
     gw_table table;
-    gw_table_start(&table, stdout, columns, 2);
-    for (int i = 0; gw_models[i]; i++) gw_table_fit(&table, (const char *[]){gw_models[i]->name, gw_models[i]->about});
+    gw_table_start(&table, stdout, columns, 4);
+    for (int i = 0; i < flops->count; i++) layer_row(&flops->layers[i], &table, false);
     gw_table_header(&table);
-    for (int i = 0; gw_models[i]; i++) gw_table_row(&table, (const char *[]){gw_models[i]->name, gw_models[i]->about});
-    puts("");
-    gw_column layers[] = {{.title = "LAYER"}, {.title = "ABOUT"}};
-    gw_table_start(&table, stdout, layers, 2);
-    for (int i = 0; gw_layer_kinds[i]; i++)
-        gw_table_fit(&table, (const char *[]){gw_layer_kinds[i]->usage, gw_layer_kinds[i]->about});
-    gw_table_header(&table);
-    for (int i = 0; gw_layer_kinds[i]; i++)
-        gw_table_row(&table, (const char *[]){gw_layer_kinds[i]->usage, gw_layer_kinds[i]->about});
+    for (int i = 0; i < flops->count; i++) layer_row(&flops->layers[i], &table, true);
+    printf("\n%s: %s parameters in %d tensors; %sflop forward for one example\n", m->name,
+           gw_count_format(m->parameters, parameters), m->tensors, gw_flops_format(forward_flops(flops), forward));
+    printf("layer times for gradwire predict and bench step: one device with %g samples/s; it cannot be trained here\n",
+           m->throughput);
 }
+
+static void timed_json(const gw_zoo_model *m, const gw_profile *flops) {
+    printf("{\"model\": \"%s\", \"batch\": %d, \"parameters\": %" PRIu64 ", \"flops\": %.0f, \"layers\": [", m->name,
+           m->batch, m->parameters, forward_flops(flops));
+    for (int i = 0; i < flops->count; i++) {
+        const gw_profile_layer *layer = &flops->layers[i];
+        printf("%s\n  {\"label\": \"%s\", \"kind\": \"%s\", \"parameters\": %" PRIu64 ", \"flops\": %.0f}",
+               i ? "," : "", layer->name, layer->kind, parameters_of(layer), layer->forward_us);
+    }
+    puts("]}");
+}
+
+static gw_status describe(const char *name, const arguments *a, gw_error *error) {
+    const gw_zoo_model *model = gw_zoo_find(name);
+    gw_model_size size = gw_model_size_of(&a->size);
+    if (a->text) return gw_model_print_text(name, &size, error);
+    if (!model || model->trains) return gw_model_print_layers(name, &size, (int)a->batch, a->json, error);
+    gw_profile flops;
+    gw_status status = gw_builtin_profile_flops(model, &flops, error);
+    if (status) return status;
+    (a->json ? timed_json : timed_text)(model, &flops);
+    gw_profile_free(&flops);
+    return GW_OK;
+}
+
+/* ---- the command line ---- */
 
 /* Exit code, -1 to continue. */
 static int parse(arguments *a, int *argc, char **argv) {
     const gw_option options[] = {
-        GW_SIZE_OPTION("batch", a->batch, 65536, "examples per step, for the memory (default: 32)"),
+        GW_SIZE_OPTION("batch", a->batch, 65536, "examples per step, for operations and memory (default: 32)"),
         GW_SIZE_OPTIONS(a->size),
         {.name = "text",
          .kind = GW_OPTION_FLAG,
@@ -177,12 +134,11 @@ static int run(int argc, char **argv) {
     int code = parse(&a, &argc, argv);
     if (code >= 0) return code;
     if (argc < 2) {
-        print_list();
+        (a.json ? list_json : list_text)();
         return 0;
     }
-    gw_model_size size = gw_model_size_of(&a.size);
     gw_error error = {0};
-    gw_status status = a.text ? print_description(argv[1], &size, &error) : describe(argv[1], &a, &size, &error);
+    gw_status status = describe(argv[1], &a, &error);
     if (status == GW_OK) return 0;
     if (status == GW_INVALID) return gw_usage_error(&gw_command_model, "%s", error.text);
     fprintf(stderr, "gradwire model: %s\n", error.text);
@@ -191,10 +147,12 @@ static int run(int argc, char **argv) {
 
 const gw_command gw_command_model = {
     .name = "model",
-    .about = "describes a model: layers, shapes, parameters, operations, memory",
+    .about = "lists the models, and describes one: layers, parameters, operations, memory",
     .usage = "[NAME|FILE] [--batch N] [OPTIONS]",
-    .example = "gradwire model cnn --batch 64\ngradwire model gpt --layers 6 --embedding 192 --heads 6\n"
-               "gradwire model resnet20 --text > mine.model\ngradwire model mine.model",
+    .example =
+        "gradwire model\ngradwire model cnn --batch 64\ngradwire model gpt --layers 6 --embedding 192 --heads 6\n"
+        "gradwire model resnet20 --text > mine.model\ngradwire model mine.model\n"
+        "gradwire model resnet50",
     .operands_max = 1,
     .run = run,
 };

@@ -12,8 +12,9 @@
 #include "base/units.h"
 #include "cli/common/args.h"
 #include "cli/common/json.h"
-#include "profile/builtin_profiles.h"
+#include "zoo/zoo.h"
 
+enum { RANKS = 64 };
 #define QUIET (2 * GW_SECOND) /* shorter predictions show no progress */
 
 typedef struct progress {
@@ -122,9 +123,10 @@ static int run_named(const gw_predict_request *ask) {
     char link[64], bytes[GW_UNIT_TEXT];
     const gw_profile *profile = &ask->profile;
     if (!ask->json)
-        printf("%s, %d tensors, %s of gradients; %d ranks on %d hosts; %s\n", profile->name,
-               gw_profile_tensors(profile), gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks,
-               ask->ranks / ask->per_host, gw_predict_link_text(&ask->machine, link));
+        printf("%s%s, %d tensors, %s of gradients; %d ranks on %d host%s; %s\n", profile->name,
+               ask->timed ? ", timed on this machine" : "", gw_profile_tensors(profile),
+               gw_bytes_format(gw_profile_parameter_bytes(profile), bytes), ask->ranks, ask->ranks / ask->per_host,
+               ask->ranks == ask->per_host ? "" : "s", gw_predict_link_text(&ask->machine, link));
     for (int i = 0; i < ask->strategy_count; i++) {
         gw_prediction prediction;
         if (!gw_predict_one(ask, &ask->strategies[i], ask->ranks, &prediction)) return GW_EXIT_FAILED;
@@ -163,33 +165,12 @@ static bool read_link(const char *text, gw_machine *machine, gw_error *error) {
     return true;
 }
 
-static bool read_profile(const char *name, int batch, const char *throughput, gw_profile *profile, gw_error *error) {
-    double samples = 0;
+static bool read_throughput(const char *text, double *samples, gw_error *error) {
     char *end;
-    if (throughput && ((samples = strtod(throughput, &end)) <= 0 || *end || !isfinite(samples))) {
-        gw_fail(error, GW_INVALID, "--throughput is samples per second of one device, more than 0");
-        return false;
-    }
-    const gw_builtin_profile *builtin = gw_builtin_profile_find(name);
-    if (builtin) return gw_builtin_profile_make(builtin, batch, samples, profile, error) == GW_OK;
-    if (!strchr(name, '/') && !strchr(name, '.')) {
-        const char *names[32] = {NULL};
-        char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-        for (int i = 0; gw_builtin_profiles[i].name; i++) names[i] = gw_builtin_profiles[i].name;
-        gw_fail(error, GW_INVALID, "no profile is called %s (%s; or a file such as ./model.csv)",
-                gw_suggest_quote(name, quoted), gw_suggest_hint(name, names, hint));
-        return false;
-    }
-    if (gw_profile_read(name, profile, error)) return false;
-    if (batch) profile->batch = batch;
-    if (samples > 0 && profile->batch) {
-        double scale = profile->batch / samples / gw_profile_seconds(profile);
-        for (int i = 0; i < profile->count; i++) {
-            profile->layers[i].forward_us *= scale;
-            profile->layers[i].backward_us *= scale;
-        }
-    }
-    return true;
+    *samples = 0;
+    if (!text || ((*samples = strtod(text, &end)) > 0 && !*end && isfinite(*samples))) return true;
+    gw_fail(error, GW_INVALID, "--throughput is samples per second of one device, more than 0");
+    return false;
 }
 
 /* One or several lines, separated by semicolons. */
@@ -212,49 +193,84 @@ static bool read_strategies(const char *text, gw_predict_request *ask, gw_error 
 }
 
 typedef struct words {
-    const char *profile, *link, *strategy, *topology, *model, *throughput, *compare, *sweep, *svg;
+    const char *model, *link, *strategy, *topology, *machines, *throughput, *compare, *sweep, *svg;
+    gw_host_request hosts;
     int64_t ranks, per_host, batch;
-    bool json, unfolded;
+    bool here, json, unfolded;
 } words;
 
-static bool read_ask(const words *w, gw_predict_request *ask, gw_error *error) {
+/* Reads everything first: what is wrong is said before anything is measured. */
+static bool read_ask(words *w, gw_predict_request *ask, double *samples, gw_error *error) {
     ask->machine = gw_machine_default();
     ask->ranks = (int)w->ranks;
     ask->per_host = (int)w->per_host;
     ask->json = w->json;
     ask->unfolded = w->unfolded;
-    if (!w->profile) {
-        gw_fail(error, GW_INVALID, "which model? --profile resnet50, or a file");
+    if (!w->model) {
+        gw_fail(error, GW_INVALID, "which model? --model resnet50, or a file");
         return false;
     }
-    if (ask->ranks % ask->per_host) {
-        gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
-        return false;
-    }
-    if (w->model && gw_machine_read(w->model, &ask->machine, error)) return false;
+    if (!gw_zoo_is_path(w->model) && !gw_zoo_find(w->model)) return gw_zoo_unknown(w->model, error) == GW_OK;
+    ask->model = w->model;
+    ask->linked = w->link != NULL;
+    if (w->machines && gw_machine_read(w->machines, &ask->machine, error)) return false;
     if (w->link && !read_link(w->link, &ask->machine, error)) return false;
     if (gw_fabric_parse(w->topology, &ask->fabric, error)) return false;
-    if (!read_strategies(w->strategy, ask, error)) return false;
-    return read_profile(w->profile, (int)w->batch, w->throughput, &ask->profile, error);
+    if (!read_strategies(w->strategy, ask, error) || !read_throughput(w->throughput, samples, error)) return false;
+    if (w->here && gw_host_request_check(&w->hosts, error)) return false;
+    if (gw_predict_times_model(w->model)) return true;
+    return gw_predict_model(w->model, (int)w->batch, *samples, ask, error) == GW_OK;
+}
+
+static bool check_ranks(gw_predict_request *ask, gw_error *error) {
+    if (!ask->per_host) ask->per_host = 1;
+    if (!ask->ranks) ask->ranks = RANKS;
+    if (ask->ranks % ask->per_host == 0) return true;
+    gw_fail(error, GW_INVALID, "%d ranks do not fill hosts of %d", ask->ranks, ask->per_host);
+    return false;
+}
+
+/* Measures what the command line asks to be measured. */
+static bool measure(words *w, double samples, gw_predict_request *ask, gw_error *error) {
+    gw_here found;
+    if (w->link) w->hosts.processes = 1; /* no links between processes */
+    if (w->here && gw_predict_here(ask, &w->hosts, w->compare, &found, error)) return false;
+    if (w->link && !read_link(w->link, &ask->machine, error)) return false; /* again, over what was measured */
+    if (!check_ranks(ask, error)) return false;
+    if (!ask->profile.count && gw_predict_model(w->model, (int)w->batch, samples, ask, error)) return false;
+    if (!w->here) return true;
+    gw_predict_here_compute(ask, &found);
+    if (!ask->json) gw_predict_here_print(ask, &found);
+    return true;
+}
+
+static int refuse(const gw_error *error) {
+    if (error->status == GW_INVALID) return gw_usage_error(&gw_command_predict, "%s", error->text);
+    fprintf(stderr, "gradwire predict: %s\n", error->text);
+    return GW_EXIT_FAILED;
 }
 
 static int run(int argc, char **argv) {
-    words w = {.topology = "switch", .ranks = 64, .per_host = 1};
+    words w = {.topology = "switch"};
     const gw_option options[] = {
-        {.name = "profile", .kind = GW_OPTION_STRING, .string = &w.profile, .value = "MODEL",
-         .about = "resnet50, densenet201, inception4, vgg16, bert-base, bert-large, gpt2, or a file"},
+        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "NAME|FILE",
+         .about = "model, see gradwire model; layers without known times are timed here"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
-         .highest = GW_PREDICT_RANKS_MAX, .about = "number of ranks (default: 64)"},
+         .highest = GW_PREDICT_RANKS_MAX,
+         .about = "number of ranks (default: 64; with --here, the slots of the hosts, or cores of this machine)"},
         {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,
-         .about = "ranks on each host (default: 1)"},
+         .about = "ranks on each host (default: 1; with --here, the slots of the hosts, or all ranks on this machine)"},
         {.name = "link", .kind = GW_OPTION_STRING, .string = &w.link, .value = "RATE,LATENCY",
-         .about = "link of each host (default: that of --model, else 10gbit,50us)"},
+         .about = "link of each host (default: that of --machines, else 10gbit,50us)"},
         {.name = "topology", .kind = GW_OPTION_STRING, .string = &w.topology, .value = "SHAPE",
          .about = "switch, fattree:hosts=16,up=4, ring, torus:8x8, sites:rate=1gbit,latency=5ms"},
         {.name = "strategy", .kind = GW_OPTION_STRING, .string = &w.strategy, .value = "LINE",
          .about = "strategy line; separate several by semicolons"},
-        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "FILE",
+        {.name = "machines", .kind = GW_OPTION_STRING, .string = &w.machines, .value = "FILE",
          .about = "machine speeds, a file of gradwire fit"},
+        {.name = "here", .kind = GW_OPTION_FLAG, .flag = &w.here,
+         .about = "measure this machine, or the hosts given: links, memory, sums, codecs, layers of the model"},
+        GW_HOST_OPTIONS(w.hosts),
         {.name = "batch", .kind = GW_OPTION_INTEGER, .integer = &w.batch, .lowest = 1, .highest = 1 << 24,
          .about = "samples per step on one device"},
         {.name = "throughput", .kind = GW_OPTION_STRING, .string = &w.throughput, .value = "SAMPLES",
@@ -268,6 +284,7 @@ static int run(int argc, char **argv) {
         {.name = "unfolded", .kind = GW_OPTION_FLAG, .flag = &w.unfolded,
          .about = "simulate every rank, even where one host can represent all"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &w.json, .about = "print one JSON object per line"},
+        {.name = "profile", .kind = GW_OPTION_RENAMED, .value = "model"},
         {.name = NULL},
     };
     int code = gw_args_parse(&gw_command_predict, options, &argc, argv);
@@ -276,11 +293,20 @@ static int run(int argc, char **argv) {
     gw_error error = {.rank = -1};
     if (w.compare && w.sweep) return gw_usage_error(&gw_command_predict, "give only one of --compare and --sweep");
     if (w.svg && !w.sweep) return gw_usage_error(&gw_command_predict, "--svg needs --sweep");
-    if (!read_ask(&w, &ask, &error)) {
-        gw_profile_free(&ask.profile);
-        return gw_usage_error(&gw_command_predict, "%s", error.text);
-    }
-    code = w.compare ? gw_predict_compare(&ask) : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg) : run_named(&ask);
+    if (w.here && w.machines)
+        return gw_usage_error(&gw_command_predict, "--here measures what --machines has: give one");
+    if (w.here && w.sweep && !w.link && !gw_host_request_named(&w.hosts))
+        return gw_usage_error(&gw_command_predict,
+                              "--here and --sweep need links: --hosts, --hostfile, --lab or --link");
+    if (!w.here && gw_host_request_named(&w.hosts))
+        return gw_usage_error(&gw_command_predict, "--hosts, --hostfile and --lab need --here, which measures them");
+    double samples = 0;
+    if (!read_ask(&w, &ask, &samples, &error)) code = gw_usage_error(&gw_command_predict, "%s", error.text);
+    else if (!measure(&w, samples, &ask, &error)) code = refuse(&error);
+    else
+        code = w.compare ? gw_predict_compare(&ask)
+               : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg)
+                         : run_named(&ask);
     gw_profile_free(&ask.profile);
     return code;
 }
@@ -288,9 +314,10 @@ static int run(int argc, char **argv) {
 const gw_command gw_command_predict = {
     .name = "predict",
     .about = "predicts the time of a training step on a cluster that need not exist",
-    .usage = "--profile MODEL [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
-    .example = "gradwire predict --profile resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
-               "gradwire predict --profile bert-base --ranks 32 --compare all\n"
-               "gradwire predict --profile vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg",
+    .usage = "--model NAME|FILE [--ranks N] [--link RATE,LATENCY] [--strategy LINE] [OPTIONS]",
+    .example = "gradwire predict --model resnet50 --ranks 64 --link 10gbit,50us --strategy 'schedule=dear'\n"
+               "gradwire predict --model bert-base --ranks 32 --compare all\n"
+               "gradwire predict --model vgg16 --sweep rate=1gbit..100gbit --svg vgg16.svg\n"
+               "gradwire predict --here -H node1:4,node2:4 --model resnet20 --compare all",
     .run = run,
 };

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "predict/fit.h"
 #include "predict/median.h"
-#include "profile/builtin_profiles.h"
+#include "profile/profile_load.h"
 
 #define HEADER "profile,ranks,per_host,step_ms,strategy"
 #define STEPS_MAX 1024
@@ -17,11 +17,6 @@
 enum { FIELDS = 5, FIGURES_MAX = 5, ROUNDS = 200, RESTARTS = 10 };
 
 /* Reading. */
-
-static gw_status load_profile(const char *name, gw_profile *profile, gw_error *error) {
-    const gw_builtin_profile *builtin = gw_builtin_profile_find(name);
-    return builtin ? gw_builtin_profile_make(builtin, 0, 0, profile, error) : gw_profile_read(name, profile, error);
-}
 
 /* The last field is a strategy, which may contain commas: joins its parts again. */
 static void join_strategy(gw_text *lines) {
@@ -42,7 +37,7 @@ static gw_status read_step(gw_text *lines, gw_fit_step *step) {
         return gw_text_wrong(lines, "step_ms is a number of milliseconds, more than 0");
     gw_error why = {.rank = -1};
     if (gw_strategy_parse(lines->fields[4], &step->strategy, &why) ||
-        load_profile(lines->fields[0], &step->profile, &why))
+        gw_profile_load(lines->fields[0], &step->profile, &why))
         return gw_text_wrong(lines, "%s", why.text);
     step->ranks = (int)ranks;
     step->per_host = (int)per_host;

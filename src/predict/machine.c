@@ -88,7 +88,7 @@ int gw_machine_link_hosts(const gw_machine *m) {
 
 void gw_machine_print(const gw_machine *machine, FILE *out) {
     gw_machine copy = *machine;
-    fputs("gradwire-model " VERSION "\n", out);
+    fputs("gradwire-machines " VERSION "\n", out);
     for (size_t i = 0; i < FIGURES; i++) fprintf(out, "%s %.6g\n", figures[i].name, *figure(&copy, i));
     for (int i = 0; i < copy.arch_count; i++)
         fprintf(out, "arch %s %.6g %.6g\n", copy.archs[i].name, copy.archs[i].latency, copy.archs[i].rate);
@@ -184,9 +184,9 @@ gw_status gw_machine_parse(const char *bytes, size_t size, const char *name, gw_
         if (status) return status;
         if (!more) break;
         if (!head) {
-            if (lines.count != 2 || strcmp(lines.fields[0], "gradwire-model") != 0 ||
+            if (lines.count != 2 || strcmp(lines.fields[0], "gradwire-machines") != 0 ||
                 strcmp(lines.fields[1], VERSION) != 0)
-                return gw_text_wrong(&lines, "it begins with gradwire-model " VERSION);
+                return gw_text_wrong(&lines, "it begins with gradwire-machines " VERSION);
             head = true;
         } else if (ended) {
             return gw_text_wrong(&lines, "nothing follows the end");

@@ -1,7 +1,7 @@
 /* machine.h - the speeds of machines that a prediction uses, as a small text file. `gradwire fit` writes it from
  * measurements.
  *
- *     gradwire-model 1
+ *     gradwire-machines 1
  *     latency 5e-05
  *     rate 1.25e+09
  *     burst 0

@@ -1,58 +1,51 @@
 /* builtin_profiles.c - see builtin_profiles.h. */
 #include "profile/builtin_profiles.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "profile/known_models.h"
 
-/* Throughputs: ResNet-50 and BERT-Base as HKBU measured them on one GPU (2020-05-29). Every other model is assumed to
- * reach the operations per second of the more similar of these two. */
-const gw_builtin_profile gw_builtin_profiles[] = {
-    {"resnet50", "ResNet-50 on ImageNet", 64, 253.1},
-    {"densenet201", "DenseNet-201 on ImageNet", 32, 241},
-    {"inception4", "Inception-v4 on ImageNet", 64, 84.6},
-    {"vgg16", "VGG-16 on ImageNet", 32, 67.2},
-    {"bert-base", "BERT-Base, 64 words", 64, 212.8},
-    {"bert-large", "BERT-Large, 64 words", 32, 69.5},
-    {"gpt2", "GPT-2, 124 million parameters, 1024 words", 8, 10.3},
-    {NULL, NULL, 0, 0},
+/* Every model of the zoo that has layer times. */
+static const struct {
+    const char *name;
+    void (*build)(gw_profile_builder *);
+} architectures[] = {
+    {"resnet50", gw_profile_builder_resnet50},
+    {"densenet201", gw_profile_builder_densenet201},
+    {"inception4", gw_profile_builder_inception4},
+    {"vgg16", gw_profile_builder_vgg16},
+    {"bert-base", gw_profile_builder_bert_base},
+    {"bert-large", gw_profile_builder_bert_large},
+    {"gpt2", gw_profile_builder_gpt2},
 };
 
-static void (*const architectures[])(gw_profile_builder *) = {
-    gw_profile_builder_resnet50, gw_profile_builder_densenet201, gw_profile_builder_inception4,
-    gw_profile_builder_vgg16,    gw_profile_builder_bert_base,   gw_profile_builder_bert_large,
-    gw_profile_builder_gpt2,
-};
-
-const gw_builtin_profile *gw_builtin_profile_find(const char *name) {
-    for (const gw_builtin_profile *p = gw_builtin_profiles; p->name; p++)
-        if (strcmp(p->name, name) == 0) return p;
-    return NULL;
+static void build(const char *name, gw_profile_builder *net) {
+    size_t i = 0;
+    while (i < sizeof architectures / sizeof architectures[0] && strcmp(architectures[i].name, name) != 0) i++;
+    assert(i < sizeof architectures / sizeof architectures[0] && "a model of the zoo with layer times has its layers");
+    architectures[i].build(net);
 }
 
-gw_status gw_builtin_profile_flops(const gw_builtin_profile *builtin, gw_profile *profile, gw_error *error) {
-    gw_profile made = {.batch = builtin->batch};
+gw_status gw_builtin_profile_flops(const gw_zoo_model *model, gw_profile *profile, gw_error *error) {
+    gw_profile made = {.batch = model->batch};
     gw_profile_builder net = {.profile = &made};
-    snprintf(made.name, sizeof made.name, "%s", builtin->name);
-    architectures[builtin - gw_builtin_profiles](&net);
+    snprintf(made.name, sizeof made.name, "%s", model->name);
+    build(model->name, &net);
     if (net.failed) {
         gw_profile_free(&made);
-        return gw_fail(error, GW_MEMORY, "no memory for the layers of %s", builtin->name);
+        return gw_fail(error, GW_MEMORY, "no memory for the layers of %s", model->name);
     }
     *profile = made;
     return GW_OK;
 }
 
-gw_status gw_builtin_profile_make(const gw_builtin_profile *builtin, int batch, double throughput, gw_profile *profile,
+gw_status gw_builtin_profile_make(const gw_zoo_model *model, int batch, double throughput, gw_profile *profile,
                                   gw_error *error) {
-    gw_status status = gw_builtin_profile_flops(builtin, profile, error);
+    gw_status status = gw_builtin_profile_flops(model, profile, error);
     if (status) return status;
     if (batch) profile->batch = batch;
-    double seconds = profile->batch / (throughput > 0 ? throughput : builtin->throughput);
-    double scale = seconds / gw_profile_seconds(profile);
-    for (int i = 0; i < profile->count; i++) {
-        profile->layers[i].forward_us *= scale;
-        profile->layers[i].backward_us *= scale;
-    }
+    double seconds = profile->batch / (throughput > 0 ? throughput : model->throughput);
+    gw_profile_scale(profile, seconds);
     return GW_OK;
 }

@@ -181,3 +181,11 @@ double gw_profile_seconds(const gw_profile *profile) {
     for (int i = 0; i < profile->count; i++) us += profile->layers[i].forward_us + profile->layers[i].backward_us;
     return us / 1e6;
 }
+
+void gw_profile_scale(gw_profile *profile, double seconds) {
+    double scale = seconds / gw_profile_seconds(profile);
+    for (int i = 0; i < profile->count; i++) {
+        profile->layers[i].forward_us *= scale;
+        profile->layers[i].backward_us *= scale;
+    }
+}

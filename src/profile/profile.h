@@ -50,5 +50,7 @@ int gw_profile_tensors(const gw_profile *profile);
 uint64_t gw_profile_parameter_bytes(const gw_profile *profile);
 /* Forward and backward together, seconds. */
 double gw_profile_seconds(const gw_profile *profile);
+/* Multiplies all times, so that forward and backward together take `seconds`. */
+void gw_profile_scale(gw_profile *profile, double seconds);
 
 #endif

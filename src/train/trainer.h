@@ -15,7 +15,7 @@
 #include "data/sampler.h"
 #include "gradwire/reducer.h"
 #include "nn/loss.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "nn/pass_cache.h"
 #include "optim/learning_rate.h"
 #include "optim/optimiser.h"

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 #include "nn/loss.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "nn/pass.h"
 
 static FILE *open_in(const char *directory, const char *name) {

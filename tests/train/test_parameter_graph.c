@@ -1,7 +1,7 @@
 /* test_parameter_graph.c - the graph of a model's parameters, and the orders that TicTac makes of it. */
 #include "nn/parameter_graph.h"
 
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "schedule/forward_graph.h"
 #include "train_test.h"
 

@@ -1,6 +1,6 @@
 /* test_pass.c - whole models: order of the hooks, accumulation, cuts, batch sizes, determinism, the loss. */
 #include "nn/loss.h"
-#include "nn/model_zoo.h"
+#include "nn/model_text.h"
 #include "train/train_test.h"
 
 #define BATCH 4

@@ -14,7 +14,7 @@
 #include "cli/bench/bench.h"
 #include "cli/common/args.h"
 #include "cli/common/host_options.h"
-#include "profile/profile.h"
+#include "profile/profile_load.h"
 #include "schedule/schedule.h"
 #include "strategy/combine.h"
 #include "sync/sync.h"
@@ -24,8 +24,8 @@ enum { PORT = 29700, RANKS_MAX = 1024, STEPS_MAX = 1000 };
 static const gw_command command = {
     .name = "bench step",
     .about = "compares schedules on the replay of a recorded model",
-    .usage = "--profile FILE [OPTIONS]",
-    .example = "gradwire bench step --profile bench/profiles/vgg16.csv -n 4 --lab rate=1gbit --shrink 16 --ratio 1",
+    .usage = "--model NAME|FILE [OPTIONS]",
+    .example = "gradwire bench step --model bench/profiles/vgg16.csv -n 4 --lab rate=1gbit --shrink 16 --ratio 1",
     .run = gw_cmd_bench_step,
 };
 
@@ -175,7 +175,7 @@ static gw_status check_entries(const gw_replay_settings *s, gw_error *error) {
 static int check(gw_replay_settings *s) {
     gw_error error = {0};
     gw_profile profile;
-    if (!s->profile) return gw_usage_error(&command, "--profile says which recorded model is replayed");
+    if (!s->model) return gw_usage_error(&command, "which model? --model resnet50, or a file of gradwire profile");
     int code = number("scale", s->scale_text, &s->scale);
     if (code < 0) code = number("shrink", s->shrink_text, &s->shrink);
     if (code < 0) code = number("ratio", s->ratio_text, &s->ratio);
@@ -189,7 +189,7 @@ static int check(gw_replay_settings *s) {
     if (code < 0 && s->lab.hosts && s->ranks && s->ranks < s->lab.hosts)
         code = gw_usage_error(&command, "-n %d ranks are too few for a lab of %d hosts", (int)s->ranks, s->lab.hosts);
     if (code >= 0) return code;
-    if (gw_profile_read(s->profile, &profile, &error) != GW_OK) return gw_usage_error(&command, "%s", error.text);
+    if (gw_profile_load(s->model, &profile, &error) != GW_OK) return gw_usage_error(&command, "%s", error.text);
     gw_profile_free(&profile);
     return -1;
 }
@@ -213,7 +213,7 @@ static gw_status make_command(const gw_replay_settings *s, const gw_lab *lab, gw
     gw_spawn_add(spawn, "%s", spawn->argv[0]);
     gw_spawn_add(spawn, "bench");
     gw_spawn_add(spawn, "step");
-    add_given(spawn, "profile", s->profile);
+    add_given(spawn, "model", s->model);
     add_given(spawn, "schedule", s->schedules);
     add_given(spawn, "strategy", s->strategy);
     add_given(spawn, "arch", s->arch);
@@ -274,8 +274,8 @@ int gw_cmd_bench_step(int argc, char **argv) {
     static const char *const off_or_on[] = {"off", "on", NULL};
     const gw_option options[] = {
         /* clang-format off */
-        {.name = "profile", .kind = GW_OPTION_STRING, .value = "FILE", .string = &s->profile,
-         .about = "recorded model, CSV: layer,kind,parameter_bytes,forward_us,backward_us (gradwire profile)"},
+        {.name = "model", .kind = GW_OPTION_STRING, .value = "NAME|FILE", .string = &s->model,
+         .about = "model with layer times: a name (gradwire model), or a file of gradwire profile"},
         {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &s->ranks, .lowest = 1,
          .highest = RANKS_MAX, .about = "number of ranks (default: 4, or one for each host of the lab)"},
         GW_OPTION_LAB(&s->lab_text),
@@ -302,6 +302,7 @@ int gw_cmd_bench_step(int argc, char **argv) {
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s->strategy,
          .about = "strategy line; the options above override it"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &s->json, .about = "print one JSON object per line"},
+        {.name = "profile", .kind = GW_OPTION_RENAMED, .value = "model"},
         /* clang-format on */
         {.name = NULL},
     };

@@ -20,7 +20,7 @@ typedef struct gw_replay_entry {
 } gw_replay_entry;
 
 typedef struct gw_replay_settings {
-    const char *profile, *schedules;
+    const char *model, *schedules;
     const char *strategy, *arch, *sync, *compress, *transport; /* NULL: not given */
     const char *scale_text, *shrink_text, *ratio_text, *lab_text, *tune;
     double scale, shrink, ratio; /* ratio 0: scale is used */

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/common/json.h"
 #include "cli/common/table.h"
+#include "profile/profile_load.h"
 #include "schedule/tune.h"
 
 enum { STEPS_OF_TURN = 4, WARM_UP = 2, WARM_UP_MEASURING = 7 /* the schedule measures in five */ };
@@ -45,7 +46,7 @@ static gw_status open_bench(bench *b, gw_error *error) {
     const gw_replay_settings *s = b->settings;
     gw_options options = GW_OPTIONS_DEFAULT;
     options.strategy = s->entries[0].line;
-    gw_status status = gw_profile_read(s->profile, &b->profile, error);
+    gw_status status = gw_profile_load(s->model, &b->profile, error);
     if (!status && gw_init(&b->comm, &options)) status = gw_fail(error, GW_SYSTEM, "%s", gw_last_error(NULL));
     if (!status) status = gw_replay_open(&b->replay, b->comm, &b->profile, s->shrink, error);
     if (!status) status = gw_replay_communication_us(b->replay, &b->communication_us, error);

@@ -47,12 +47,13 @@ static void option_explain(const gw_option *option, int width) {
 static void help(const gw_command *command, const gw_option *options) {
     int width = label(&help_option, NULL, 0);
     for (const gw_option *option = options; option->name; option++) {
-        int needed = label(option, NULL, 0);
+        int needed = option->kind == GW_OPTION_RENAMED ? 0 : label(option, NULL, 0);
         if (needed > width) width = needed;
     }
     printf("gradwire %s: %s\n\nusage: gradwire %s %s\n\noptions:\n", command->name, command->about, command->name,
            command->usage);
-    for (const gw_option *option = options; option->name; option++) option_explain(option, width);
+    for (const gw_option *option = options; option->name; option++)
+        if (option->kind != GW_OPTION_RENAMED) option_explain(option, width);
     option_explain(&help_option, width);
     printf("\nexample:\n");
     for (const char *line = command->example; *line;) {
@@ -95,6 +96,7 @@ static int choice_set(const gw_command *command, const gw_option *option, const 
 static int value_set(const gw_command *command, const gw_option *option, const char *text) {
     switch (option->kind) {
     case GW_OPTION_FLAG: break;
+    case GW_OPTION_RENAMED: return gw_usage_error(command, "--%s is --%s now", option->name, option->value);
     case GW_OPTION_INTEGER: return integer_set(command, option, text);
     case GW_OPTION_CHOICE: return choice_set(command, option, text);
     case GW_OPTION_STRING:
@@ -118,10 +120,12 @@ static int option_unknown(const gw_command *command, const gw_option *options, c
     char dashed[GW_OPTIONS_MAX + 1][48], quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
     const char *names[GW_OPTIONS_MAX + 2] = {NULL};
     int count = 0;
-    for (; options[count].name; count++) {
+    for (const gw_option *option = options; option->name; option++) {
         assert(count < GW_OPTIONS_MAX);
-        snprintf(dashed[count], sizeof dashed[0], "--%s", options[count].name);
+        if (option->kind == GW_OPTION_RENAMED) continue;
+        snprintf(dashed[count], sizeof dashed[0], "--%s", option->name);
         names[count] = dashed[count];
+        count++;
     }
     names[count] = "--help";
     return gw_usage_error(command, "unknown option %s (%s)", gw_suggest_quote(word, quoted),

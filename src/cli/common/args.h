@@ -26,7 +26,8 @@ typedef enum gw_option_kind {
     GW_OPTION_INTEGER,
     GW_OPTION_BYTES,
     GW_OPTION_DURATION,
-    GW_OPTION_CHOICE /* one of .choices */
+    GW_OPTION_CHOICE, /* one of .choices */
+    GW_OPTION_RENAMED /* a former name: refused with the present one, .value, and absent from the help */
 } gw_option_kind;
 
 typedef struct gw_option {

@@ -3,7 +3,7 @@
 #define GW_CLI_COMMON_MODEL_OPTIONS_H
 
 #include "cli/common/args.h"
-#include "nn/model_zoo.h"
+#include "zoo/zoo.h"
 
 /* As given on the command line; 0: the model's default. */
 typedef struct gw_model_size_options {

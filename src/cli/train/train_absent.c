@@ -2,28 +2,37 @@
 #include <stdio.h>
 
 #include "cli/common/args.h"
+#include "cli/common/trainer_parts.h"
+
+#define MISSING "this gradwire was built without oneDNN; install its headers (Debian: libdnnl-dev) and build again"
 
 static int refuse(const gw_command *command, int argc, char **argv) {
     const gw_option options[] = {{.name = NULL}};
     int code = gw_args_parse(command, options, &argc, argv);
     if (code >= 0) return code;
-    fprintf(stderr,
-            "gradwire %s: this gradwire was built without oneDNN; install its headers (Debian: libdnnl-dev) and build "
-            "again\n",
-            command->name);
+    fprintf(stderr, "gradwire %s: %s\n", command->name, MISSING);
     return GW_EXIT_FAILED;
 }
 
-static int run_model(int argc, char **argv) { return refuse(&gw_command_model, argc, argv); }
+const bool gw_trainer_built = false;
 
-const gw_command gw_command_model = {
-    .name = "model",
-    .about = "describes a model (not in this build, which lacks oneDNN)",
-    .usage = "[NAME|FILE]",
-    .example = "gradwire model cnn",
-    .operands_max = 1,
-    .run = run_model,
-};
+gw_status gw_layer_times(const char *model, const gw_model_size *size, int batch, int steps, gw_profile *profile,
+                         gw_error *error) {
+    (void)model, (void)size, (void)batch, (void)steps, (void)profile;
+    return gw_fail(error, GW_UNSUPPORTED, MISSING);
+}
+
+gw_status gw_model_print_layers(const char *model, const gw_model_size *size, int batch, bool json, gw_error *error) {
+    (void)model, (void)size, (void)batch, (void)json;
+    return gw_fail(error, GW_UNSUPPORTED, MISSING);
+}
+
+gw_status gw_model_print_text(const char *model, const gw_model_size *size, gw_error *error) {
+    (void)model, (void)size;
+    return gw_fail(error, GW_UNSUPPORTED, MISSING);
+}
+
+void gw_layer_kinds_print(void) { puts(MISSING); }
 
 static int run_profile(int argc, char **argv) { return refuse(&gw_command_profile, argc, argv); }
 

@@ -1,13 +1,12 @@
-/* model_zoo.c - see model_zoo.h. */
-#include "nn/model_zoo.h"
+/* model_text.c - see model_text.h. */
+#include "nn/model_text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/suggest.h"
 
 typedef struct writer {
     char *text;
@@ -111,32 +110,29 @@ static bool write_gpt(const gw_model_size *s, char *text, size_t bytes) {
 #define CIFAR                                                                                                          \
     { .height = 32, .width = 32, .channels = 3, .classes = 10 }
 
-static const gw_model_entry mlp = {"mlp", "three dense layers", MNIST, write_mlp};
-static const gw_model_entry lenet = {"lenet", "LeNet-5 with relu and max pooling", MNIST, write_lenet};
-static const gw_model_entry cnn = {"cnn", "two convolutions and two dense layers, for Fashion-MNIST", MNIST, write_cnn};
-static const gw_model_entry branches = {"branches", "two branches of convolutions, one with most of the parameters",
-                                        MNIST, write_branches};
-static const gw_model_entry resnet20 = {"resnet20", "ResNet-20 for CIFAR-10 (He et al. 2016)", CIFAR, write_resnet20};
-static const gw_model_entry vgg11 = {"vgg11", "VGG-11 with batch norm, for CIFAR-10", CIFAR, write_vgg11};
-static const gw_model_entry gpt = {"gpt",
-                                   "a transformer that reads bytes",
-                                   {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64},
-                                   write_gpt};
+typedef struct entry {
+    const char *name;
+    gw_model_size size; /* defaults */
+    /* Writes the description; false: the buffer is too small. */
+    bool (*write)(const gw_model_size *size, char *text, size_t bytes);
+} entry;
 
-const gw_model_entry *const gw_models[] = {&mlp, &lenet, &cnn, &branches, &resnet20, &vgg11, &gpt, NULL};
+/* Every model of the zoo that trains. */
+static const entry entries[] = {
+    {"mlp", MNIST, write_mlp},
+    {"lenet", MNIST, write_lenet},
+    {"cnn", MNIST, write_cnn},
+    {"branches", MNIST, write_branches},
+    {"resnet20", CIFAR, write_resnet20},
+    {"vgg11", CIFAR, write_vgg11},
+    {"gpt", {.classes = 256, .layers = 4, .heads = 4, .embedding = 128, .context = 64}, write_gpt},
+};
 
-static const gw_model_entry *find(const char *name) {
-    for (int i = 0; gw_models[i]; i++)
-        if (strcmp(gw_models[i]->name, name) == 0) return gw_models[i];
-    return NULL;
-}
-
-static gw_status unknown(const char *name, gw_error *error) {
-    char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    const char *names[sizeof gw_models / sizeof gw_models[0]] = {NULL};
-    for (int i = 0; gw_models[i]; i++) names[i] = gw_models[i]->name;
-    return gw_fail(error, GW_INVALID, "no model is called %s (%s; or a file, whose name has a / or a .)",
-                   gw_suggest_quote(name, quoted), gw_suggest_hint(name, names, hint));
+static const entry *find(const char *name) {
+    size_t i = 0;
+    while (i < sizeof entries / sizeof entries[0] && strcmp(entries[i].name, name) != 0) i++;
+    assert(i < sizeof entries / sizeof entries[0] && "a model of the zoo that trains has a description");
+    return &entries[i];
 }
 
 static gw_status read_text(const char *path, char *text, gw_error *error) {
@@ -156,10 +152,11 @@ static gw_status read_text(const char *path, char *text, gw_error *error) {
 static int either(int given, int otherwise) { return given ? given : otherwise; }
 
 gw_status gw_model_text(const char *name, const gw_model_size *size, char *text, gw_error *error) {
-    if (strpbrk(name, "./")) return read_text(name, text, error);
-    const gw_model_entry *entry = find(name);
-    if (!entry) return unknown(name, error);
-    const gw_model_size *d = &entry->size, none = {0}, *g = size ? size : &none;
+    if (gw_zoo_is_path(name)) return read_text(name, text, error);
+    gw_status status = gw_zoo_check_trains(name, error);
+    if (status) return status;
+    const entry *model = find(name);
+    const gw_model_size *d = &model->size, none = {0}, *g = size ? size : &none;
     gw_model_size full = {
         .height = either(g->height, d->height),
         .width = either(g->width, d->width),
@@ -170,7 +167,7 @@ gw_status gw_model_text(const char *name, const gw_model_size *size, char *text,
         .embedding = either(g->embedding, d->embedding),
         .context = either(g->context, d->context),
     };
-    if (!entry->write(&full, text, GW_MODEL_TEXT_BYTES))
+    if (!model->write(&full, text, GW_MODEL_TEXT_BYTES))
         return gw_fail(error, GW_INVALID, "a %s of %d layers is too long a description", name, full.layers);
     return GW_OK;
 }

@@ -1,18 +1,18 @@
-/* fuzz_model.c - any bytes as a model file, as measured steps or as a topology: refused with one sentence, or figures
- * within their bounds. The first byte chooses which, and whether a valid head is put in front. */
+/* fuzz_machines.c - any bytes as a file of machine speeds, as measured steps or as a topology: refused with one
+ * sentence, or figures within their bounds. The first byte chooses which, and whether a valid head is put in front. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "predict/fit.h"
 
-static const char model_head[] = "gradwire-model 1\nrate 1e9\n";
+static const char machines_head[] = "gradwire-machines 1\nrate 1e9\n";
 static const char steps_head[] = "profile,ranks,per_host,step_ms,strategy\n";
 
 static void demand(bool condition) {
     if (!condition) abort();
 }
 
-static void try_model(const char *bytes, size_t size) {
+static void try_machines(const char *bytes, size_t size) {
     gw_machine m;
     gw_error error = {.status = GW_OK};
     if (gw_machine_parse(bytes, size, "fuzz", &m, &error) == GW_OK) {
@@ -54,14 +54,14 @@ static void try_topology(const char *text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
-    const char *head = data[0] & 4 ? "" : (data[0] & 3) == 0 ? model_head : (data[0] & 3) == 1 ? steps_head : "";
+    const char *head = data[0] & 4 ? "" : (data[0] & 3) == 0 ? machines_head : (data[0] & 3) == 1 ? steps_head : "";
     size_t before = strlen(head);
     char *bytes = malloc(before + size + 1);
     demand(bytes != NULL);
     memcpy(bytes, head, before);
     memcpy(bytes + before, data + 1, size - 1);
     bytes[before + size - 1] = 0;
-    if ((data[0] & 3) == 0) try_model(bytes, before + size - 1);
+    if ((data[0] & 3) == 0) try_machines(bytes, before + size - 1);
     else if ((data[0] & 3) == 1) try_steps(bytes, before + size - 1);
     else try_topology(bytes);
     free(bytes);
