@@ -50,6 +50,7 @@ gw_status gw_builtin_profile_make(const gw_builtin_profile *builtin, int batch, 
     if (batch) profile->batch = batch;
     double seconds = profile->batch / (throughput > 0 ? throughput : builtin->throughput);
     double scale = seconds / gw_profile_seconds(profile);
+    profile->whole_steps = true;
     for (int i = 0; i < profile->count; i++) {
         profile->layers[i].forward_us *= scale;
         profile->layers[i].backward_us *= scale;

@@ -332,6 +332,13 @@ void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double second
     gw_event_set(&sim->events, &timer->event, sim->events.now + seconds);
 }
 
+void gw_plan_sim_stretch(gw_plan_sim *sim, gw_plan_sim_timer *timer, double times, gw_time_part kind) {
+    if (!timer->event.place) return;
+    double more = (timer->event.at - sim->events.now) * (times - 1);
+    timer->path = gw_time_breakdown_plus(timer->path, kind, more);
+    gw_event_set(&sim->events, &timer->event, timer->event.at + more);
+}
+
 double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds) {
     rank_state *state = &sim->rank[rank];
     double now = sim->events.now, begin = state->busy_until > now ? state->busy_until : now;
