@@ -58,7 +58,7 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "rate 1 2\nend\n", "x.model line 2: rate is followed by one positive number");
     refuse(HEAD "rat 1\nend\n", "x.model line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
                                 "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
-                                "multiply, compute, slowdown, update, decide, at_once, error)");
+                                "multiply, compute, interference, update, decide, at_once, error)");
     refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.model line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
                                             "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",
@@ -147,14 +147,14 @@ static void the_memory_of_a_host_is_found_again(void) {
 static void what_slows_computing_is_found_again(void) {
     gw_error error;
     gw_machine hidden = gw_machine_default(), found = hidden;
-    hidden.slowdown = 0.6;
+    hidden.interference = 6e9;
     hidden.update = 8e9;
     hidden.at_once = found.at_once = 1;
     CHECK_EQ(GW_OK, fit_again(STEPS "bert-base,4,1,1," LARGE "wfbp:fuse=4M\n"
                                     "resnet50,4,1,1," LARGE "wfbp:fuse=4M\n"
                                     "bert-base,4,1,1," LARGE "dear:fuse=4M\n",
-                              &hidden, "slowdown,update", &found, &error));
-    CHECK(near(hidden.slowdown, found.slowdown, 0.02));
+                              &hidden, "interference,update", &found, &error));
+    CHECK(near(hidden.interference, found.interference, 0.02));
     CHECK(near(hidden.update, found.update, 0.05));
 }
 

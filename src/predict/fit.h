@@ -44,7 +44,7 @@ void gw_fit_steps_free(gw_fit_steps *steps);
 /* The figures of a machine that a fit may move, a list with commas or "none". */
 #define GW_FIT_MOVES_MAX 11
 #define GW_FIT_MOVES_ALLOWED                                                                                           \
-    "latency, rate, queue, message, memory, memory_latency, reduce, compute, slowdown, update, decide, none"
+    "latency, rate, queue, message, memory, memory_latency, reduce, compute, interference, update, decide, none"
 typedef struct gw_fit_moves {
     const char *names[GW_FIT_MOVES_MAX];
     int count;

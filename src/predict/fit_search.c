@@ -18,8 +18,8 @@ static const struct {
     const char *name;
     double begin;
 } movable[] = {
-    {"latency", 50e-6},       {"rate", 0},   {"queue", 50e3}, {"message", 5e-6}, {"memory", 0},
-    {"memory_latency", 5e-6}, {"reduce", 0}, {"compute", 0},  {"slowdown", 0.2}, {"update", 20e9},
+    {"latency", 50e-6},       {"rate", 0},   {"queue", 50e3}, {"message", 5e-6},      {"memory", 0},
+    {"memory_latency", 5e-6}, {"reduce", 0}, {"compute", 0},  {"interference", 10e9}, {"update", 20e9},
     {"decide", 100e-6},
 };
 

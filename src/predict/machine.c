@@ -23,7 +23,7 @@ static const struct {
     {"ahead", offsetof(gw_machine, ahead), false},     {"message", offsetof(gw_machine, message), false},
     {"memory", offsetof(gw_machine, memory), true},    {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"multiply", offsetof(gw_machine, multiply), true},
-    {"compute", offsetof(gw_machine, compute), true},  {"slowdown", offsetof(gw_machine, slowdown), false},
+    {"compute", offsetof(gw_machine, compute), true},  {"interference", offsetof(gw_machine, interference), false},
     {"update", offsetof(gw_machine, update), false},   {"decide", offsetof(gw_machine, decide), false},
     {"at_once", offsetof(gw_machine, at_once), false}, {"error", offsetof(gw_machine, error), false},
 };

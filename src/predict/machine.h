@@ -13,7 +13,7 @@
  *     reduce 5e+09
  *     multiply 9e+09
  *     compute 1
- *     slowdown 0
+ *     interference 0
  *     update 0
  *     decide 0
  *     at_once 0
@@ -34,8 +34,8 @@
  * reduce: bytes per second that a rank adds.
  * multiply: products per second that a rank adds up where factors become a gradient (arch=sfb).
  * compute: factor on the profile's times (ranks that share cores compute more slowly).
- * slowdown: additional share of the time that a rank computes while buckets of it are in flight, because collectives
- *     take part of the device (NCCL's kernels) or of the cores; 0: none.
+ * interference: bytes whose exchange costs a rank a second of computing if it begins while the rank computes, because
+ *     collectives use its device or cores and their memory; 0: none.
  * update: bytes of parameters per second that the optimiser updates before the forward pass; 0: it takes no time. A
  *     profile that was scaled to a measured throughput contains the optimiser's time already.
  * decide: seconds until a bucket that a reordering schedule starts is announced to the ranks, besides the message.
@@ -74,7 +74,7 @@ typedef struct gw_machine {
     double message;
     double memory, memory_latency;
     double reduce, multiply;
-    double compute, slowdown, update, decide;
+    double compute, interference, update, decide;
     double at_once; /* a whole number */
     double error;   /* 0: not fitted */
     gw_codec_speed codecs[GW_MACHINE_CODECS_MAX];

@@ -259,9 +259,10 @@ static int counted_steps(const gw_sync *sync, const double *values, int warm) {
 
 /* What a rank computes in a step. */
 typedef struct computing {
-    double seconds; /* in all */
-    double factor;  /* on the profile's times */
-    double update;  /* seconds that the optimiser takes for a byte of parameters */
+    double seconds;      /* in all */
+    double factor;       /* on the profile's times */
+    double update;       /* seconds that the optimiser takes for a byte of parameters */
+    double interference; /* seconds that computing loses for a byte that is exchanged beside it */
 } computing;
 
 /* The optimiser takes at most nine tenths of a step that contains it. */
@@ -273,7 +274,8 @@ static computing computing_of(const gw_predict_config *config) {
     if (config->profile->whole_steps) update = fmin(update, 0.9 * passes);
     double seconds = config->profile->whole_steps ? passes : passes + update;
     return (computing){.seconds = seconds, .factor = m->compute * (seconds - update) / passes,
-                       .update = bytes > 0 ? update / bytes : 0};
+                       .update = bytes > 0 ? update / bytes : 0,
+                       .interference = m->interference > 0 ? 1 / m->interference : 0};
 }
 
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
@@ -289,7 +291,7 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
                                  .servers = s.dispatch_model.servers > 0, .teams = &s.teams,
                                  .dispatches = s.dispatches, .sync = rule,
                                  .sync_values = sync->values, .compute = work.factor,
-                                 .slowdown = config->machine->slowdown, .update = work.update,
+                                 .interference = work.interference, .update = work.update,
                                  .decide = config->machine->decide,
                                  .at_once = (int)config->machine->at_once, .run = s.run,
                                  .warm = warm, .steps = warm + counted, .progress = config->progress,

@@ -36,12 +36,15 @@ bool gw_step_layer_settled(step_run *s, const step_worker *w) {
 
 /* Buckets in flight. */
 
+static double bytes_of(const step_run *s, const step_flight *f) {
+    return (double)gw_schedule_bucket(gw_step_schedule_of(s, f->rank), f->bucket)->bytes;
+}
+
 static void begin_stage(step_run *s, step_flight *f);
 
 static void flight_over(step_run *s, step_flight *f) {
     step_worker *w = &s->workers[f->rank];
     bool served = s->config->dispatches[f->bucket].partitions != NULL;
-    gw_step_moves(s, w, -1);
     f->half = !served && s->splits && !s->order[f->entry].second;
     f->uses += !f->half;
     if (gw_step_decides(s, f->rank)) {
@@ -132,7 +135,7 @@ static void begin_half(step_run *s, step_flight *f, int at) {
     f->entry = at;
     f->stage = e->second ? dispatch->halfway : 0;
     f->stage_end = e->second || !s->splits ? dispatch->count : dispatch->halfway;
-    gw_step_moves(s, &s->workers[f->rank], 1);
+    gw_step_interfere(s, &s->workers[f->rank], bytes_of(s, f) / (s->splits ? 2 : 1));
     take_turn(s, f);
     begin_stage(s, f);
 }
@@ -238,7 +241,7 @@ void gw_step_order_arrived(void *ctx, int to, int entries) {
 static void start_alone(step_run *s, step_worker *w, int bucket) {
     step_flight *f = gw_step_flight_of(s, w->rank, bucket);
     if (s->config->dispatches[bucket].partitions) {
-        gw_step_moves(s, w, 1);
+        gw_step_interfere(s, w, bytes_of(s, f));
         gw_step_run_fail(s, gw_server_model_push(s->servers, w->rank, bucket, (uint64_t)f->uses, s->error));
         return;
     }

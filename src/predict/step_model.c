@@ -42,6 +42,7 @@ static void end_step(step_run *s, step_worker *w) {
         }
         gw_step_follow(s, w->rank);
     }
+    w->owed = 0;
     w->step++;
     w->produced = s->config->tensors->count;
     w->layer = 0;
@@ -61,17 +62,16 @@ static void hand_over(step_run *s, step_worker *w) {
 
 /* `more`: seconds besides those of the profile. */
 static void compute(step_run *s, step_worker *w, double us, double more, gw_time_part kind) {
-    double seconds = us * 1e-6 * s->config->compute + more;
-    gw_plan_sim_after(s->sim, &w->timer, seconds * (w->moving ? 1 + s->config->slowdown : 1), kind);
+    gw_plan_sim_after(s->sim, &w->timer, us * 1e-6 * s->config->compute + more + w->owed, kind);
+    w->owed = 0;
 }
 
-void gw_step_moves(step_run *s, step_worker *w, int change) {
-    bool before = w->moving > 0;
-    w->moving += change;
-    double pace = 1 + s->config->slowdown;
-    if (before == (w->moving > 0) || pace == 1) return;
-    gw_plan_sim_stretch(s->sim, &w->timer, before ? 1 / pace : pace,
-                        w->phase == FORWARD ? GW_TIME_FORWARD : GW_TIME_BACKWARD);
+/* Between two layers, the next one pays. */
+void gw_step_interfere(step_run *s, step_worker *w, double bytes) {
+    double seconds = bytes * s->config->interference;
+    if (w->timer.event.place)
+        gw_plan_sim_delay(s->sim, &w->timer, seconds, w->phase == FORWARD ? GW_TIME_FORWARD : GW_TIME_BACKWARD);
+    else if (w->phase == FORWARD || w->phase == BACKWARD) w->owed += seconds;
 }
 
 /* The layer's parameters are updated, and then used. */

@@ -24,7 +24,7 @@ typedef struct gw_step_model_config {
     const gw_sync *sync;
     const double *sync_values;
     double compute;         /* factor on the profile's times */
-    double slowdown;        /* additional share of the time that a rank computes while it exchanges buckets */
+    double interference;    /* seconds of computing that a byte costs whose exchange begins beside it */
     double update;          /* seconds that the optimiser takes for a byte of parameters */
     double decide;          /* seconds before the order of a policy that reorders is sent */
     int at_once;            /* buckets in flight at the same time; 0: as many as the schedule starts */

@@ -21,7 +21,7 @@ typedef struct step_worker {
     int cursor;          /* entries of the order that it has started */
     int known;           /* entries of the order that have reached it */
     int in_flight;       /* entries that its own schedule has started and not finished */
-    int moving;          /* buckets, or halves of them, that it exchanges */
+    double owed;         /* seconds that exchanges add to the next layer */
     int turn, next_turn; /* of stages that the ranks of a host start in turn: the next to start, the next to give out */
     double began, ended; /* of the measured steps */
     gw_time_breakdown began_path, ended_path;
@@ -76,8 +76,8 @@ typedef struct step_run {
 /* step_model.c */
 void gw_step_run_fail(step_run *s, gw_status status);
 void gw_step_go_on(step_run *s, step_worker *w); /* advances a worker until it computes or waits */
-/* A rank begins (1) or has finished (-1) to exchange a bucket, or half of one: it computes more slowly meanwhile. */
-void gw_step_moves(step_run *s, step_worker *w, int change);
+/* A rank begins to exchange so many bytes, and computes more slowly if it computes. */
+void gw_step_interfere(step_run *s, step_worker *w, double bytes);
 
 /* step_flights.c */
 step_flight *gw_step_flight_of(step_run *s, int rank, int bucket);

@@ -332,11 +332,10 @@ void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double second
     gw_event_set(&sim->events, &timer->event, sim->events.now + seconds);
 }
 
-void gw_plan_sim_stretch(gw_plan_sim *sim, gw_plan_sim_timer *timer, double times, gw_time_part kind) {
+void gw_plan_sim_delay(gw_plan_sim *sim, gw_plan_sim_timer *timer, double seconds, gw_time_part kind) {
     if (!timer->event.place) return;
-    double more = (timer->event.at - sim->events.now) * (times - 1);
-    timer->path = gw_time_breakdown_plus(timer->path, kind, more);
-    gw_event_set(&sim->events, &timer->event, timer->event.at + more);
+    timer->path = gw_time_breakdown_plus(timer->path, kind, seconds);
+    gw_event_set(&sim->events, &timer->event, timer->event.at + seconds);
 }
 
 double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds) {
