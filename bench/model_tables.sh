@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 ring='arch=ring:chunk=64M transport=tcp schedule='
 networks=(10GbE 100GbE 100GbIB)
-learned=latency,rate,memory,compute,slowdown,update
+learned=latency,rate,memory,compute,interference,update,decide
 models=(resnet50 densenet201 inception4 bert-base bert-large)
 dear=(dear:fuse=2M dear:fuse=5M dear:fuse=10M dear:fuse=25M dear:fuse=50M)
 bytescheduler=(bytescheduler:slice=1M,credit=4M bytescheduler:slice=4M,credit=16M bytescheduler:slice=16M,credit=64M)
@@ -31,16 +31,18 @@ steps() { # NETWORK COLOUR
             print "profile,ranks,per_host,step_ms,strategy" }
         $1 == network && ($5 in as) {
             row++
+            if ($2 != last) row++ # the next model begins with the other colour
+            last = $2
             for (i = 0; i < 4; i++) if ((row + i) % 2 == colour)
                 printf "%s batch=%d throughput=%s,%d,4,%.3f,%s%s\n", $2, $3, $4, 4 * 2 ^ i, 4 * 2 ^ i * $3 / $(6 + i) * 1e3,
                     ring, as[$5] }' "$here/published/hkbu.csv"
 }
 
 nominal() { # NETWORK: what is known before a fit
-    local rate=1.25e10
+    local rate=5e9 # without GPUDirect
     [ "$1" = 10GbE ] && rate=1.25e9
     printf 'gradwire-model 1\nlatency 1e-05\nrate %s\nmemory 2e10\nmemory_latency 5e-06\nreduce 3e11\n' "$rate"
-    printf 'slowdown 0.3\nupdate 2e10\nat_once 1\nend\n'
+    printf 'interference 1e10\nupdate 2e10\ndecide 1e-4\nat_once 1\nend\n'
 }
 
 # Fits to one colour and predicts the other: lines "network;colour;profile;ranks;schedule;measured;predicted".
@@ -59,17 +61,17 @@ figure() { awk -v word="$2" '$1 == word { print $2 }' "$1"; } # MODEL WORD
 
 found() {
     local network colour model
-    echo '| network | fitted to | latency | rate | memory | compute | slowdown | update |'
-    echo '|---|---|---|---|---|---|---|---|'
+    echo '| network | fitted to | latency | rate | memory | compute | interference | update | decide |'
+    echo '|---|---|---|---|---|---|---|---|---|'
     for network in "${networks[@]}"; do
         for colour in 0 1; do
             model=$scratch/$network-$colour.model
             awk -v row="$network | $( ((colour)) && echo black || echo white)" -v latency="$(figure "$model" latency)" \
                 -v rate="$(figure "$model" rate)" -v memory="$(figure "$model" memory)" \
-                -v compute="$(figure "$model" compute)" -v slowdown="$(figure "$model" slowdown)" \
-                -v update="$(figure "$model" update)" 'BEGIN {
-                    printf "| %s | %.0f us | %.1f Gbit/s | %.1f GB/s | %.3f | %.2f | %.1f GB/s |\n", row, latency * 1e6,
-                        rate * 8e-9, memory * 1e-9, compute, slowdown, update * 1e-9 }'
+                -v compute="$(figure "$model" compute)" -v interference="$(figure "$model" interference)" \
+                -v update="$(figure "$model" update)" -v decide="$(figure "$model" decide)" 'BEGIN {
+                    printf "| %s | %.0f us | %.1f Gbit/s | %.1f GB/s | %.3f | %.1f GB/s | %.1f GB/s | %.0f us |\n", row,
+                        latency * 1e6, rate * 8e-9, memory * 1e-9, compute, interference * 1e-9, update * 1e-9, decide * 1e6 }'
         done
     done
 }
