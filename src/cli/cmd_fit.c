@@ -251,7 +251,7 @@ const gw_command gw_command_fit = {
     .usage = "[FILE...] [--layers FILE] [--steps FILE] [--move FIGURES] [--from FILE] [-o FILE]",
     .example = "gradwire doctor -H node1,node2 -o links.txt && gradwire fit links.txt -o cluster.model\n"
                "gradwire fit run.gwt --layers mine.csv -o cluster.model\n"
-               "gradwire fit --steps measured.csv --move latency,rate,compute -o cluster.model",
+               "gradwire fit --steps measured.csv --move latency,rate,memory -o cluster.model",
     .operands_max = TABLES_MAX,
     .run = run,
 };
