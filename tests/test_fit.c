@@ -59,7 +59,7 @@ static void a_broken_model_file_is_explained(void) {
     refuse(HEAD "rate 1 2\nend\n", "x.machines line 2: rate is followed by one positive number");
     refuse(HEAD "rat 1\nend\n", "x.machines line 2: unknown word \"rat\" (did you mean \"rate\"? allowed: codec, arch, "
                                 "link, latency, rate, burst, queue, ahead, message, memory, memory_latency, reduce, "
-                                "multiply, compute, at_once, error)");
+                                "multiply, compute, interference, update, decide, at_once, error)");
     refuse(HEAD "link 1 1 1e-4 1e9\nend\n", "x.machines line 2: a link is: link FROM TO LATENCY RATE, hosts by number, "
                                             "seconds, bytes per second");
     refuse(HEAD "arch ring 1e-4\nend\n",
@@ -87,33 +87,108 @@ static void links_are_medians(void) {
     gw_doctor_table_free(&table);
 }
 
-static const char steps_text[] = "profile,ranks,per_host,step_ms,strategy\n"
-                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=fifo:fuse=1G\n"
-                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=wfbp:fuse=4M\n"
-                                 "resnet50,4,1,1,arch=ring:chunk=64M schedule=fifo:fuse=1\n";
+#define STEPS "profile,ranks,per_host,step_ms,strategy\n"
+#define LARGE "arch=ring:chunk=64M transport=tcp schedule="
 
-/* Steps predicted with figures that the fit does not know. */
-static void figures_are_found_again(void) {
+static const gw_fit_moves none = {.count = 0};
+
+/* Fits figures to steps that were predicted with `hidden`; *found is where it begins, and becomes what it finds. */
+static gw_status fit_again(const char *text, const gw_machine *hidden, const char *moved, gw_machine *found,
+                           gw_error *error) {
     gw_fit_steps steps;
+    gw_fit_moves moves;
     gw_fabric_spec fabric;
-    gw_error error = {.rank = -1};
+    gw_machine made = *hidden;
+    *error = (gw_error){.rank = -1};
+    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, error));
+    CHECK_EQ(GW_OK, gw_fit_moves_parse(moved, &moves, error));
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, &none, &fabric, &made, NULL, NULL, error));
+    for (int i = 0; i < steps.count; i++) steps.steps[i].measured = steps.steps[i].predicted;
+    gw_status status = gw_fit_to_steps(&steps, &moves, &fabric, found, NULL, NULL, error);
+    gw_fit_steps_free(&steps);
+    return status;
+}
+
+static void figures_are_found_again(void) {
+    gw_error error;
     gw_machine hidden = gw_machine_default(), found = hidden;
     hidden.latency = 180e-6;
     hidden.rate = 4e8;
     hidden.compute = 1.3;
     hidden.at_once = found.at_once = 1;
-    CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
-    CHECK_EQ(GW_OK, gw_fit_steps_parse(steps_text, strlen(steps_text), "s", &steps, &error));
-    CHECK_EQ(3, steps.count);
-    gw_fit_varied none = {.rate = false}, all = {.latency = true, .rate = true, .compute = true};
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &hidden, NULL, NULL, &error));
-    for (int i = 0; i < 3; i++) steps.steps[i].measured = steps.steps[i].predicted;
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, all, &fabric, &found, NULL, NULL, &error));
+    CHECK_EQ(GW_OK, fit_again(STEPS "resnet50,4,1,1," LARGE "fifo:fuse=1G\n"
+                                    "resnet50,4,1,1," LARGE "wfbp:fuse=4M\n"
+                                    "resnet50,4,1,1," LARGE "fifo:fuse=1\n",
+                              &hidden, "latency,rate,compute", &found, &error));
     CHECK(near(hidden.latency, found.latency, 0.02));
     CHECK(near(hidden.rate, found.rate, 0.01));
     CHECK(near(hidden.compute, found.compute, 0.01));
     CHECK(found.error < 1e-3);
-    gw_fit_steps_free(&steps);
+}
+
+/* Ranks on one host know nothing of links, so memory is told from them by rows with one host and with several. */
+static void the_memory_of_a_host_is_found_again(void) {
+    gw_error error;
+    gw_machine hidden = gw_machine_default(), found = hidden;
+    hidden.memory = 3.1e9;
+    hidden.rate = 1.7e9;
+    hidden.memory_latency = 40e-6;
+    hidden.at_once = found.at_once = 1;
+    CHECK_EQ(GW_OK, fit_again(STEPS "resnet50,4,4,1," LARGE "fifo:fuse=1G\n"
+                                    "resnet50,4,4,1," LARGE "fifo:fuse=1\n"
+                                    "resnet50,8,2,1," LARGE "fifo:fuse=1G\n",
+                              &hidden, "memory,memory_latency,rate", &found, &error));
+    CHECK(near(hidden.memory, found.memory, 0.01));
+    CHECK(near(hidden.memory_latency, found.memory_latency, 0.05));
+    CHECK(near(hidden.rate, found.rate, 0.01));
+}
+
+/* Both are 0 where the fit begins. */
+static void what_slows_computing_is_found_again(void) {
+    gw_error error;
+    gw_machine hidden = gw_machine_default(), found = hidden;
+    hidden.interference = 6e9;
+    hidden.update = 8e9;
+    hidden.at_once = found.at_once = 1;
+    CHECK_EQ(GW_OK, fit_again(STEPS "bert-base,4,1,1," LARGE "wfbp:fuse=4M\n"
+                                    "resnet50,4,1,1," LARGE "wfbp:fuse=4M\n"
+                                    "bert-base,4,1,1," LARGE "dear:fuse=4M\n",
+                              &hidden, "interference,update", &found, &error));
+    CHECK(near(hidden.interference, found.interference, 0.02));
+    CHECK(near(hidden.update, found.update, 0.05));
+}
+
+static void refuse_fit(const char *text, const char *moved, const char *sentence) {
+    gw_machine machine = gw_machine_default(), before = machine;
+    gw_error error;
+    CHECK_EQ(GW_INVALID, fit_again(text, &machine, moved, &machine, &error));
+    CHECK_STR(sentence, error.text);
+    CHECK(memcmp(&machine, &before, sizeof machine) == 0);
+}
+
+static void what_no_step_tells_is_refused(void) {
+    refuse_fit(STEPS "resnet50,4,1,1," LARGE "fifo:fuse=1G\n", "rate,memory",
+               "--move memory: no measured step depends on it, so it cannot be learned; add steps with several ranks "
+               "on a host");
+    refuse_fit(STEPS "resnet50,4,4,1," LARGE "fifo:fuse=1G\n", "latency",
+               "--move latency: no measured step depends on it, so it cannot be learned");
+}
+
+static void refuse_moves(const char *text, const char *sentence) {
+    gw_fit_moves moves;
+    gw_error error = {.rank = -1};
+    CHECK_EQ(GW_INVALID, gw_fit_moves_parse(text, &moves, &error));
+    CHECK_STR(sentence, error.text);
+}
+
+static void broken_moves_are_explained(void) {
+    gw_fit_moves moves;
+    gw_error error = {.rank = -1};
+    refuse_moves("latency,memry", "--move \"memry\": did you mean \"memory\"? allowed: " GW_FIT_MOVES_ALLOWED);
+    refuse_moves("rate,rate", "--move rate,rate: rate stands there twice");
+    CHECK_EQ(GW_OK, gw_fit_moves_parse("none", &moves, &error));
+    CHECK_EQ(0, moves.count);
 }
 
 static void refuse_steps(const char *text, const char *sentence) {
@@ -122,8 +197,6 @@ static void refuse_steps(const char *text, const char *sentence) {
     CHECK_EQ(GW_INVALID, gw_fit_steps_parse(text, strlen(text), "s.csv", &steps, &error));
     CHECK_STR(sentence, error.text);
 }
-
-#define STEPS "profile,ranks,per_host,step_ms,strategy\n"
 
 static void broken_steps_are_explained(void) {
     refuse_steps("", "s.csv has no measured steps");
@@ -138,6 +211,9 @@ static void broken_steps_are_explained(void) {
         "whose name has a / or a .)");
     refuse_steps(STEPS "cnn,8,1,1,schedule=wfbp\n", "s.csv line 2: cnn has no built-in layer times: record them with "
                                                     "gradwire profile cnn -o FILE, and give that file");
+    refuse_steps(STEPS "vgg16 batch=0,8,1,1,schedule=wfbp\n",
+                 "s.csv line 2: a built-in profile may be followed by batch=N and throughput=X, more than 0; a file by "
+                 "nothing");
     refuse_steps(STEPS "vgg16,8,1\n", "s.csv line 2: it has 3 fields, not 5 (profile,ranks,per_host,step_ms,strategy)");
 }
 
@@ -147,6 +223,16 @@ static void commas_of_a_strategy_are_its_own(void) {
     const char *text = STEPS "vgg16,8,1,1,schedule=bytescheduler:slice=2M,credit=8M\n";
     CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
     CHECK_EQ(8 << 20, gw_strategy_integer(&steps.steps[0].strategy, GW_AXIS_SCHEDULE, "credit"));
+    gw_fit_steps_free(&steps);
+}
+
+static void a_profile_may_say_how_fast_it_runs(void) {
+    gw_fit_steps steps;
+    gw_error error = {.rank = -1};
+    const char *text = STEPS "bert-large batch=8 throughput=49,8,1,1,schedule=wfbp\n";
+    CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
+    CHECK_EQ(8, steps.steps[0].profile.batch);
+    CHECK(near(8 / 49.0, gw_profile_seconds(&steps.steps[0].profile), 1e-9));
     gw_fit_steps_free(&steps);
 }
 
@@ -214,15 +300,14 @@ static void a_prediction_takes_the_figures_of_its_architecture(void) {
     gw_fit_steps steps;
     gw_fabric_spec fabric;
     gw_error error = {.rank = -1};
-    gw_fit_varied none = {.rate = false};
     const char *text = STEPS "vgg16,8,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=tree schedule=fifo\n";
     double before[2];
     CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
     CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, &none, &fabric, &m, NULL, NULL, &error));
     for (int i = 0; i < 2; i++) before[i] = steps.steps[i].predicted;
     CHECK(gw_machine_set_arch(&m, &(gw_arch_speed){"tree", m.latency, m.rate / 2}));
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, &none, &fabric, &m, NULL, NULL, &error));
     CHECK(steps.steps[0].predicted == before[0] && steps.steps[1].predicted > 1.2 * before[1]);
     gw_fit_steps_free(&steps);
 }
@@ -233,22 +318,24 @@ static void a_slow_link_is_known(void) {
     gw_fit_steps steps;
     gw_fabric_spec fabric;
     gw_error error = {.rank = -1};
-    gw_fit_varied none = {.rate = false};
     const char *text = STEPS "vgg16,4,1,1,arch=ring schedule=fifo\nvgg16,8,1,1,arch=ring schedule=fifo\n";
     double before[2];
     CHECK_EQ(GW_OK, gw_fabric_parse("switch", &fabric, &error));
     CHECK_EQ(GW_OK, gw_fit_steps_parse(text, strlen(text), "s", &steps, &error));
     for (int i = 0; i < 4; i++)
         m.links[m.link_count++] = (gw_fabric_pair){.from = i, .to = (i + 1) % 4, .latency = m.latency, .rate = m.rate};
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, &none, &fabric, &m, NULL, NULL, &error));
     for (int i = 0; i < 2; i++) before[i] = steps.steps[i].predicted;
     m.links[2].rate /= 4;
-    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, none, &fabric, &m, NULL, NULL, &error));
+    CHECK_EQ(GW_OK, gw_fit_to_steps(&steps, &none, &fabric, &m, NULL, NULL, &error));
     CHECK(steps.steps[0].predicted > 2 * before[0] && steps.steps[1].predicted == before[1]);
     gw_fit_steps_free(&steps);
 }
 
 TEST_MAIN(CASE(a_model_file_is_read_as_it_was_printed), CASE(a_broken_model_file_is_explained), CASE(links_are_medians),
-          CASE(figures_are_found_again), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own),
-          CASE(architectures_are_found_in_a_capture), CASE(the_speed_of_sums_is_found_in_a_capture),
-          CASE(a_prediction_takes_the_figures_of_its_architecture), CASE(a_slow_link_is_known))
+          CASE(figures_are_found_again), CASE(the_memory_of_a_host_is_found_again),
+          CASE(what_slows_computing_is_found_again), CASE(what_no_step_tells_is_refused),
+          CASE(broken_moves_are_explained), CASE(broken_steps_are_explained), CASE(commas_of_a_strategy_are_its_own),
+          CASE(a_profile_may_say_how_fast_it_runs), CASE(architectures_are_found_in_a_capture),
+          CASE(the_speed_of_sums_is_found_in_a_capture), CASE(a_prediction_takes_the_figures_of_its_architecture),
+          CASE(a_slow_link_is_known))

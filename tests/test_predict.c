@@ -69,6 +69,46 @@ static void one_rank_only_computes(void) {
     CHECK(p.bytes == 0);
 }
 
+/* An update is part of a step whose throughput was measured, and follows one whose passes were. */
+static void an_update_takes_its_time(void) {
+    scene s;
+    set(&s, 1, 2, (uint64_t[]){40000, 80000});
+    s.machine.update = 120e6;
+    CHECK(near(7e-3, ask(&s, "schedule=wfbp").step_seconds, 1e-9));
+    s.profile.whole_steps = true;
+    CHECK(near(6e-3, ask(&s, "schedule=wfbp").step_seconds, 1e-9));
+    s.machine.update = 1; /* an optimiser takes at most nine tenths of the step */
+    CHECK(near(6e-3, ask(&s, "schedule=wfbp").step_seconds, 1e-9));
+}
+
+/* The exchange of the last layer begins while the first one computes. */
+static void exchanges_slow_computing(void) {
+    scene s;
+    set(&s, 2, 2, (uint64_t[]){0, 80000});
+    for (int unfolded = 0; unfolded < 2; unfolded++) {
+        s.unfolded = unfolded;
+        s.machine.interference = 0;
+        CHECK(near(6e-3, ask(&s, "arch=ring schedule=wfbp").step_seconds, 1e-9));
+        s.machine.interference = 160e6;
+        CHECK(near(6.5e-3, ask(&s, "arch=ring schedule=wfbp").step_seconds, 1e-9));
+    }
+}
+
+/* In one queue, each of two slices waits for its decision. */
+static void a_decision_takes_its_time(void) {
+    scene s;
+    set(&s, 2, 1, (uint64_t[]){80000});
+    s.machine.at_once = 1;
+    for (int unfolded = 0; unfolded < 2; unfolded++) {
+        s.machine.decide = 0;
+        s.unfolded = unfolded;
+        double at_once = ask(&s, "arch=ring schedule=p3:slice=40000").step_seconds;
+        s.machine.decide = 5e-4;
+        CHECK(near(at_once + 2 * 5e-4, ask(&s, "arch=ring schedule=p3:slice=40000").step_seconds, 1e-9));
+        CHECK(near(ask(&s, "arch=ring schedule=wfbp").step_seconds, 3e-3 + 2 * half(80000), 1e-9));
+    }
+}
+
 static void fifo_hides_nothing(void) {
     scene s;
     set(&s, 2, 2, (uint64_t[]){40000, 80000});
@@ -347,7 +387,8 @@ static void large_worlds(void) {
     CHECK(p.folded && p.step_seconds > 1 && p.step_seconds < 2); /* 5 buckets of 4094 latencies */
 }
 
-TEST_MAIN(CASE(one_rank_only_computes), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
+TEST_MAIN(CASE(one_rank_only_computes), CASE(an_update_takes_its_time), CASE(exchanges_slow_computing),
+          CASE(a_decision_takes_its_time), CASE(fifo_hides_nothing), CASE(wfbp_hides_all_but_the_first_layer),
           CASE(dear_hides_behind_both), CASE(p3_lets_the_first_layer_overtake), CASE(one_at_a_time_is_sequential),
           CASE(synchronization_hides_or_skips), CASE(servers_cost_what_they_say), CASE(servers_wait_by_their_rule),
           CASE(servers_send_payloads), CASE(hosts_combine_before_they_encode), CASE(slices_are_cut_at_codec_blocks),

@@ -180,29 +180,13 @@ static void print_steps(const gw_fit_steps *steps) {
     }
 }
 
-static bool read_moves(const char *text, gw_fit_varied *moves) {
-    char copy[64], *rest = copy, *word;
-    if (strlen(text) >= sizeof copy) return false;
-    strcpy(copy, text);
-    *moves = (gw_fit_varied){.latency = false};
-    while ((word = strsep(&rest, ","))) {
-        if (strcmp(word, "latency") == 0) moves->latency = true;
-        else if (strcmp(word, "rate") == 0) moves->rate = true;
-        else if (strcmp(word, "queue") == 0) moves->queue = true;
-        else if (strcmp(word, "compute") == 0) moves->compute = true;
-        else if (strcmp(word, "reduce") == 0) moves->reduce = true;
-        else if (strcmp(word, "none") != 0) return false;
-    }
-    return true;
-}
-
 static void show_progress(void *ctx, int tried, double error) {
     const gw_time *begun = ctx;
     if (isatty(STDERR_FILENO) && gw_clock_now() - *begun > 2 * GW_SECOND)
         fprintf(stderr, "\r%d settings tried, median error %.1f %%   ", tried, 100 * error);
 }
 
-static gw_status fit_steps(const char *path, gw_fit_varied moves, gw_machine *machine, gw_error *error) {
+static gw_status fit_steps(const char *path, const gw_fit_moves *moves, gw_machine *machine, gw_error *error) {
     gw_fit_steps steps;
     gw_fabric_spec fabric;
     gw_status status = gw_fabric_parse("switch", &fabric, error);
@@ -232,7 +216,7 @@ static int run(int argc, char **argv) {
         {.name = "steps", .kind = GW_OPTION_STRING, .string = &steps, .value = "FILE",
          .about = "CSV file of measured steps: profile,ranks,per_host,step_ms,strategy"},
         {.name = "move", .kind = GW_OPTION_STRING, .string = &moved, .value = "FIGURES",
-         .about = "figures to fit to the steps: latency,rate,queue,compute,reduce; none (default: latency,rate)"},
+         .about = "figures to learn from the steps, of " GW_FIT_MOVES_ALLOWED " (default: latency,rate)"},
         {.name = "layers", .kind = GW_OPTION_STRING, .string = &layers, .value = "FILE",
          .about = "write the layers of a capture as a profile to this file"},
         {.name = "from", .kind = GW_OPTION_STRING, .string = &start, .value = "FILE",
@@ -245,16 +229,15 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     gw_error error = {.rank = -1};
     gw_machine machine = gw_machine_default();
-    gw_fit_varied moves;
+    gw_fit_moves moves;
     int files = argc - 1;
     if (!files && !steps)
         return gw_usage_error(&gw_command_fit, "give files of gradwire doctor -o, captures, or --steps");
     if (files > TABLES_MAX) return gw_usage_error(&gw_command_fit, "at most %d files", TABLES_MAX);
-    if (!read_moves(moved, &moves))
-        return gw_usage_error(&gw_command_fit, "--move %s: of latency, rate, queue, compute, reduce; or none", moved);
+    if (gw_fit_moves_parse(moved, &moves, &error)) return gw_usage_error(&gw_command_fit, "%s", error.text);
     if (start && gw_machine_read(start, &machine, &error)) return fail(&error);
     if (files && fit_files(argv + 1, files, layers, &machine, &error)) return fail(&error);
-    if (steps && fit_steps(steps, moves, &machine, &error)) return fail(&error);
+    if (steps && fit_steps(steps, &moves, &machine, &error)) return fail(&error);
     print_machine(&machine);
     if (!output) gw_machine_print(&machine, stdout);
     else if (gw_machine_write(&machine, output, &error)) return fail(&error);
@@ -268,7 +251,7 @@ const gw_command gw_command_fit = {
     .usage = "[FILE...] [--layers FILE] [--steps FILE] [--move FIGURES] [--from FILE] [-o FILE]",
     .example = "gradwire doctor -H node1,node2 -o links.txt && gradwire fit links.txt -o cluster.machines\n"
                "gradwire fit run.gwt --layers mine.csv -o cluster.machines\n"
-               "gradwire fit --steps measured.csv --move latency,rate,compute -o cluster.machines",
+               "gradwire fit --steps measured.csv --move latency,rate,memory -o cluster.machines",
     .operands_max = TABLES_MAX,
     .run = run,
 };

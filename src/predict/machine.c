@@ -23,13 +23,20 @@ static const struct {
     {"ahead", offsetof(gw_machine, ahead), false},     {"message", offsetof(gw_machine, message), false},
     {"memory", offsetof(gw_machine, memory), true},    {"memory_latency", offsetof(gw_machine, memory_latency), false},
     {"reduce", offsetof(gw_machine, reduce), true},    {"multiply", offsetof(gw_machine, multiply), true},
-    {"compute", offsetof(gw_machine, compute), true},  {"at_once", offsetof(gw_machine, at_once), false},
-    {"error", offsetof(gw_machine, error), false},
+    {"compute", offsetof(gw_machine, compute), true},  {"interference", offsetof(gw_machine, interference), false},
+    {"update", offsetof(gw_machine, update), false},   {"decide", offsetof(gw_machine, decide), false},
+    {"at_once", offsetof(gw_machine, at_once), false}, {"error", offsetof(gw_machine, error), false},
 };
 
 #define FIGURES (sizeof figures / sizeof figures[0])
 
 static double *figure(gw_machine *m, size_t i) { return (double *)(void *)((char *)m + figures[i].offset); }
+
+double *gw_machine_figure(gw_machine *machine, const char *name) {
+    for (size_t i = 0; i < FIGURES; i++)
+        if (strcmp(figures[i].name, name) == 0) return figure(machine, i);
+    return NULL;
+}
 
 gw_machine gw_machine_default(void) {
     gw_machine m = {

@@ -13,6 +13,9 @@
  *     reduce 5e+09
  *     multiply 9e+09
  *     compute 1
+ *     interference 0
+ *     update 0
+ *     decide 0
  *     at_once 0
  *     arch tree 6.1e-05 9.8e+08
  *     link 0 1 5.2e-05 1.24e+09
@@ -31,6 +34,11 @@
  * reduce: bytes per second that a rank adds.
  * multiply: products per second that a rank adds up where factors become a gradient (arch=sfb).
  * compute: factor on the profile's times (ranks that share cores compute more slowly).
+ * interference: bytes whose exchange costs a rank a second of computing if it begins while the rank computes, because
+ *     collectives use its device or cores and their memory; 0: none.
+ * update: bytes of parameters per second that the optimiser updates before the forward pass; 0: it takes no time. A
+ *     profile that was scaled to a measured throughput contains the optimiser's time already.
+ * decide: seconds until a bucket that a reordering schedule starts is announced to the ranks, besides the message.
  * at_once: buckets in flight at the same time; 0: as many as the schedule starts, as in gradwire; 1: one after the
  *     other, as in libraries that run collectives in one queue.
  * arch: latency and rate of a link for all-reduces of that architecture, instead of the general ones.
@@ -66,7 +74,7 @@ typedef struct gw_machine {
     double message;
     double memory, memory_latency;
     double reduce, multiply;
-    double compute;
+    double compute, interference, update, decide;
     double at_once; /* a whole number */
     double error;   /* 0: not fitted */
     gw_codec_speed codecs[GW_MACHINE_CODECS_MAX];
@@ -86,6 +94,9 @@ int gw_machine_link_hosts(const gw_machine *machine); /* hosts that the links co
 /* Speeds of a codec by its name; the speed of memory if it is not known. */
 gw_codec_speed gw_machine_codec(const gw_machine *machine, const char *name);
 bool gw_machine_set_codec(gw_machine *machine, const char *name, double encode, double decode); /* false: no room */
+
+/* The figure that a line of the file names; NULL: there is none. */
+double *gw_machine_figure(gw_machine *machine, const char *name);
 
 void gw_machine_print(const gw_machine *machine, FILE *out);
 /* Strict; errors name the line. On failure *machine is untouched. */

@@ -257,28 +257,51 @@ static int counted_steps(const gw_sync *sync, const double *values, int warm) {
     return at_once && warm < AT_ONCE_LEAST ? AT_ONCE_LEAST : warm;
 }
 
+/* What a rank computes in a step. */
+typedef struct computing {
+    double seconds;      /* in all */
+    double factor;       /* on the profile's times */
+    double update;       /* seconds that the optimiser takes for a byte of parameters */
+    double interference; /* seconds that computing loses for a byte that is exchanged beside it */
+} computing;
+
+/* The optimiser takes at most nine tenths of a step that contains it. */
+static computing computing_of(const gw_predict_config *config) {
+    const gw_machine *m = config->machine;
+    double passes = gw_profile_seconds(config->profile) * m->compute;
+    double bytes = (double)gw_profile_parameter_bytes(config->profile);
+    double update = m->update > 0 ? bytes / m->update : 0;
+    if (config->profile->whole_steps) update = fmin(update, 0.9 * passes);
+    double seconds = config->profile->whole_steps ? passes : passes + update;
+    return (computing){.seconds = seconds, .factor = m->compute * (seconds - update) / passes,
+                       .update = bytes > 0 ? update / bytes : 0,
+                       .interference = m->interference > 0 ? 1 / m->interference : 0};
+}
+
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error) {
     const gw_setting *sync = &config->strategy->axes[GW_AXIS_SYNC];
     assembly s = {.config = config};
     gw_status status = set_up(&s, error);
     gw_step_model_result result;
+    computing work = computing_of(config);
     if (!status) {
         const gw_sync *rule = gw_sync_of(sync->technique);
         int warm = warm_steps(rule, sync->values), counted = counted_steps(rule, sync->values, warm);
         gw_step_model_config steps = {.profile = config->profile, .tensors = &s.tensors, .schedules = s.schedules,
                                  .servers = s.dispatch_model.servers > 0, .teams = &s.teams,
                                  .dispatches = s.dispatches, .sync = rule,
-                                 .sync_values = sync->values, .compute = config->machine->compute,
+                                 .sync_values = sync->values, .compute = work.factor,
+                                 .interference = work.interference, .update = work.update,
+                                 .decide = config->machine->decide,
                                  .at_once = (int)config->machine->at_once, .run = s.run,
                                  .warm = warm, .steps = warm + counted, .progress = config->progress,
                                  .ctx = config->ctx};
         status = gw_step_model_run(&steps, &result, error);
     }
     if (!status) {
-        double compute = gw_profile_seconds(config->profile) * config->machine->compute;
-        *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = compute,
-                                      .exposed_seconds = fmax(result.step_seconds - compute, 0),
-                                      .efficiency = compute / result.step_seconds, .bytes = result.bytes,
+        *prediction = (gw_prediction){.step_seconds = result.step_seconds, .compute_seconds = work.seconds,
+                                      .exposed_seconds = fmax(result.step_seconds - work.seconds, 0),
+                                      .efficiency = work.seconds / result.step_seconds, .bytes = result.bytes,
                                       .messages = result.messages, .path = result.path, .folded = s.fabric.folded,
                                       .buckets = gw_schedule_buckets(s.schedules[0]), .simulated = result.simulated,
                                       .samples_per_second =

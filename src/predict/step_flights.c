@@ -36,6 +36,10 @@ bool gw_step_layer_settled(step_run *s, const step_worker *w) {
 
 /* Buckets in flight. */
 
+static double bytes_of(const step_run *s, const step_flight *f) {
+    return (double)gw_schedule_bucket(gw_step_schedule_of(s, f->rank), f->bucket)->bytes;
+}
+
 static void begin_stage(step_run *s, step_flight *f);
 
 static void flight_over(step_run *s, step_flight *f) {
@@ -131,6 +135,7 @@ static void begin_half(step_run *s, step_flight *f, int at) {
     f->entry = at;
     f->stage = e->second ? dispatch->halfway : 0;
     f->stage_end = e->second || !s->splits ? dispatch->count : dispatch->halfway;
+    gw_step_interfere(s, &s->workers[f->rank], bytes_of(s, f) / (s->splits ? 2 : 1));
     take_turn(s, f);
     begin_stage(s, f);
 }
@@ -184,21 +189,42 @@ static void pass_order_on(step_run *s, int rank, int entries) {
                          gw_plan_sim_send_message(s->sim, rank, tree.children[i], DECISION_BYTES, entries, s->error));
 }
 
-/* Rank 0 knows the order at once, the others by a message. In a folded run, rank 0 represents other ranks too, so all
- * wait for the message. */
-static void send_order(step_run *s) {
-    const gw_plan_sim_config *run = &s->config->run;
-    int world = run->topology.world;
-    bool by_message = gw_schedule_policy(gw_step_schedule_of(s, 0))->reorders && world > 1;
-    if (by_message && run->fabric->folded) {
-        gw_step_run_fail(s, gw_plan_sim_send_message(s->sim, 0, s->ranks, DECISION_BYTES, s->entries, s->error));
-        return;
-    }
-    for (int rank = 0; rank < (by_message ? 1 : s->ranks) && !s->status; rank++) {
-        s->workers[rank].known = s->entries;
+static void follow_all(step_run *s, int ranks, int entries) {
+    for (int rank = 0; rank < ranks && !s->status; rank++) {
+        s->workers[rank].known = entries;
         gw_step_follow(s, rank);
     }
-    if (by_message) pass_order_on(s, 0, s->entries);
+}
+
+/* Rank 0 knows the order once it is decided, the others by a message. In a folded run, rank 0 represents other ranks
+ * too, so all wait for the message. */
+static void announce(step_run *s, int entries) {
+    if (s->config->run.fabric->folded) {
+        gw_step_run_fail(s, gw_plan_sim_send_message(s->sim, 0, s->ranks, DECISION_BYTES, entries, s->error));
+        return;
+    }
+    follow_all(s, 1, entries);
+    pass_order_on(s, 0, entries);
+}
+
+static void decided(gw_plan_sim_timer *timer, void *ctx) { announce(ctx, ((step_decision *)timer)->entries); }
+
+static void decide(step_run *s) {
+    step_entry *last = &s->order[s->entries - 1];
+    last->decision = calloc(1, sizeof *last->decision);
+    if (!last->decision) {
+        gw_step_run_fail(s, gw_fail(s->error, GW_MEMORY, "out of memory for the order of buckets"));
+        return;
+    }
+    *last->decision = (step_decision){.timer = {.act = decided}, .entries = s->entries};
+    gw_plan_sim_after(s->sim, &last->decision->timer, s->config->decide, GW_TIME_QUEUE);
+}
+
+static void send_order(step_run *s) {
+    bool by_message = gw_schedule_policy(gw_step_schedule_of(s, 0))->reorders && s->config->run.topology.world > 1;
+    if (!by_message) follow_all(s, s->ranks, s->entries);
+    else if (s->config->decide > 0) decide(s);
+    else announce(s, s->entries);
 }
 
 void gw_step_order_arrived(void *ctx, int to, int entries) {
@@ -215,6 +241,7 @@ void gw_step_order_arrived(void *ctx, int to, int entries) {
 static void start_alone(step_run *s, step_worker *w, int bucket) {
     step_flight *f = gw_step_flight_of(s, w->rank, bucket);
     if (s->config->dispatches[bucket].partitions) {
+        gw_step_interfere(s, w, bytes_of(s, f));
         gw_step_run_fail(s, gw_server_model_push(s->servers, w->rank, bucket, (uint64_t)f->uses, s->error));
         return;
     }

@@ -42,6 +42,7 @@ static void end_step(step_run *s, step_worker *w) {
         }
         gw_step_follow(s, w->rank);
     }
+    w->owed = 0;
     w->step++;
     w->produced = s->config->tensors->count;
     w->layer = 0;
@@ -59,8 +60,24 @@ static void hand_over(step_run *s, step_worker *w) {
     if (!gw_step_decides(s, w->rank)) gw_step_follow(s, w->rank);
 }
 
-static void compute(step_run *s, step_worker *w, double us, gw_time_part kind) {
-    gw_plan_sim_after(s->sim, &w->timer, us * 1e-6 * s->config->compute, kind);
+/* `more`: seconds besides those of the profile. */
+static void compute(step_run *s, step_worker *w, double us, double more, gw_time_part kind) {
+    gw_plan_sim_after(s->sim, &w->timer, us * 1e-6 * s->config->compute + more + w->owed, kind);
+    w->owed = 0;
+}
+
+/* Between two layers, the next one pays. */
+void gw_step_interfere(step_run *s, step_worker *w, double bytes) {
+    double seconds = bytes * s->config->interference;
+    if (w->timer.event.place)
+        gw_plan_sim_delay(s->sim, &w->timer, seconds, w->phase == FORWARD ? GW_TIME_FORWARD : GW_TIME_BACKWARD);
+    else if (w->phase == FORWARD || w->phase == BACKWARD) w->owed += seconds;
+}
+
+/* The layer's parameters are updated, and then used. */
+static void compute_forward(step_run *s, step_worker *w) {
+    const gw_profile_layer *layer = &s->config->profile->layers[w->layer];
+    compute(s, w, layer->forward_us, (double)layer->parameter_bytes * s->config->update, GW_TIME_FORWARD);
 }
 
 /* Advances a worker until it computes or waits. */
@@ -70,7 +87,7 @@ void gw_step_go_on(step_run *s, step_worker *w) {
         if (w->phase == FORWARD_WAITS) {
             if (w->step > 0 && !gw_step_layer_settled(s, w) && !runs_ahead(s, w->step - 1)) return;
             w->phase = FORWARD;
-            compute(s, w, profile->layers[w->layer].forward_us, GW_TIME_FORWARD);
+            compute_forward(s, w);
             return;
         }
         if (w->phase != BACKWARD_WAITS) return;
@@ -79,7 +96,7 @@ void gw_step_go_on(step_run *s, step_worker *w) {
         w->phase = BACKWARD; /* first, because hand_over may call go_on */
         if (travels) hand_over(s, w);
         if (w->layer-- > 0) {
-            compute(s, w, profile->layers[w->layer].backward_us, GW_TIME_BACKWARD);
+            compute(s, w, profile->layers[w->layer].backward_us, 0, GW_TIME_BACKWARD);
             return;
         }
         end_step(s, w);
@@ -97,7 +114,7 @@ static void layer_over(gw_plan_sim_timer *timer, void *ctx) {
         w->phase = FORWARD_WAITS;
     } else {
         w->phase = BACKWARD;
-        compute(s, w, profile->layers[w->layer].backward_us, GW_TIME_BACKWARD);
+        compute(s, w, profile->layers[w->layer].backward_us, 0, GW_TIME_BACKWARD);
         return;
     }
     gw_step_go_on(s, w);
@@ -184,7 +201,10 @@ gw_status gw_step_model_run(const gw_step_model_config *config, gw_step_model_re
     if (!s.status && error->status) gw_step_run_fail(&s, error->status);
     if (!s.status) gw_step_run_fail(&s, check_all_over(&s));
     if (!s.status) sum_up(&s, result);
-    for (int i = 0; i < s.entries; i++) free(s.order[i].ops);
+    for (int i = 0; i < s.entries; i++) {
+        free(s.order[i].ops);
+        free(s.order[i].decision);
+    }
     free(s.order);
     free(s.first_tensor);
     free(s.started);

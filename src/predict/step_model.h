@@ -24,6 +24,9 @@ typedef struct gw_step_model_config {
     const gw_sync *sync;
     const double *sync_values;
     double compute;         /* factor on the profile's times */
+    double interference;    /* seconds of computing that a byte costs whose exchange begins beside it */
+    double update;          /* seconds that the optimiser takes for a byte of parameters */
+    double decide;          /* seconds before the order of a policy that reorders is sent */
     int at_once;            /* buckets in flight at the same time; 0: as many as the schedule starts */
     int steps, warm;        /* all steps, and those of them before the measurement */
     gw_plan_sim_config run; /* gw_step_model_run sets its callbacks and ctx */

@@ -21,6 +21,7 @@ typedef struct step_worker {
     int cursor;          /* entries of the order that it has started */
     int known;           /* entries of the order that have reached it */
     int in_flight;       /* entries that its own schedule has started and not finished */
+    double owed;         /* seconds that exchanges add to the next layer */
     int turn, next_turn; /* of stages that the ranks of a host start in turn: the next to start, the next to give out */
     double began, ended; /* of the measured steps */
     gw_time_breakdown began_path, ended_path;
@@ -38,12 +39,19 @@ typedef struct step_flight {
     bool waits;  /* for that */
 } step_flight;
 
+/* Entries of the order that rank 0 has chosen and not yet sent. */
+typedef struct step_decision {
+    gw_plan_sim_timer timer; /* first */
+    int entries;             /* of the order, as far as it is decided */
+} step_decision;
+
 /* One entry of the start order, for all ranks. */
 typedef struct step_entry {
     int bucket;
     bool second;
-    int use;              /* number of this exchange of the bucket, from 0 */
-    gw_plan_sim_op **ops; /* [tag * teams + team], each NULL until the first member starts it; owned */
+    int use;                 /* number of this exchange of the bucket, from 0 */
+    gw_plan_sim_op **ops;    /* [tag * teams + team], each NULL until the first member starts it; owned */
+    step_decision *decision; /* up to this entry; NULL: it was sent at once; owned */
 } step_entry;
 
 typedef struct step_run {
@@ -68,6 +76,8 @@ typedef struct step_run {
 /* step_model.c */
 void gw_step_run_fail(step_run *s, gw_status status);
 void gw_step_go_on(step_run *s, step_worker *w); /* advances a worker until it computes or waits */
+/* A rank begins to exchange so many bytes, and computes more slowly if it computes. */
+void gw_step_interfere(step_run *s, step_worker *w, double bytes);
 
 /* step_flights.c */
 step_flight *gw_step_flight_of(step_run *s, int rank, int bucket);

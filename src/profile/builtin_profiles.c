@@ -47,5 +47,6 @@ gw_status gw_builtin_profile_make(const gw_zoo_model *model, int batch, double t
     if (batch) profile->batch = batch;
     double seconds = profile->batch / (throughput > 0 ? throughput : model->throughput);
     gw_profile_scale(profile, seconds);
+    profile->whole_steps = true;
     return GW_OK;
 }

@@ -34,6 +34,7 @@ typedef struct gw_profile {
     int batch;                /* samples per step on one device; 0: not known */
     int count;                /* layers, > 0 */
     gw_profile_layer *layers; /* count, owned */
+    bool whole_steps;         /* times were scaled to a throughput, so they contain the optimiser's time */
 } gw_profile;
 
 /* Strict; errors name the line. `name` is the file's name, used in errors, and as the profile's name if the file gives

@@ -332,6 +332,12 @@ void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double second
     gw_event_set(&sim->events, &timer->event, sim->events.now + seconds);
 }
 
+void gw_plan_sim_delay(gw_plan_sim *sim, gw_plan_sim_timer *timer, double seconds, gw_time_part kind) {
+    if (!timer->event.place) return;
+    timer->path = gw_time_breakdown_plus(timer->path, kind, seconds);
+    gw_event_set(&sim->events, &timer->event, timer->event.at + seconds);
+}
+
 double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds) {
     rank_state *state = &sim->rank[rank];
     double now = sim->events.now, begin = state->busy_until > now ? state->busy_until : now;

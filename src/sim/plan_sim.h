@@ -86,6 +86,8 @@ typedef struct gw_plan_sim_timer {
 } gw_plan_sim_timer;
 
 void gw_plan_sim_after(gw_plan_sim *sim, gw_plan_sim_timer *timer, double seconds, gw_time_part kind);
+/* Makes a timer end so much later; without effect if it is not set. */
+void gw_plan_sim_delay(gw_plan_sim *sim, gw_plan_sim_timer *timer, double seconds, gw_time_part kind);
 
 /* A rank works for so long, which queues with its reductions and copies. Returns when that ends. */
 double gw_plan_sim_occupy(gw_plan_sim *sim, int rank, double seconds);
