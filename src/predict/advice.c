@@ -13,7 +13,6 @@
 #define WORTH 0.05           /* part of a step that a finding is about, at least */
 #define LONGER 1.1           /* a slow rank computes so many times as long as the others */
 #define MORE_THAN_ALONE 1.25 /* waiting that is so many times an exchange alone is not only for communication */
-#define SLOW_LINK_LEAST 0.8  /* as in predict.c */
 #define START_UPS_LEAST 0.5  /* part of communication that is latency */
 
 enum { FINDINGS_MAX = 8, GAIN_TEXT = 24 };
@@ -73,22 +72,23 @@ static double others_compute(const gw_advice_facts *facts, int rank) {
 
 static void find_rank(const gw_advice_facts *facts, findings *f) {
     int rank = 0;
-    char gain[GAIN_TEXT];
+    char ratio[GAIN_TEXT];
     for (int r = 1; r < facts->ranks; r++)
         if (facts->rank[r].awaited > facts->rank[rank].awaited) rank = r;
-    double awaited = facts->rank[rank].awaited, compute = facts->rank[rank].compute;
-    double others = others_compute(facts, rank), expected = gain_of(facts, awaited);
+    double awaited = facts->rank[rank].awaited, compute = facts->rank[rank].compute,
+           others = others_compute(facts, rank);
+    double gain = gain_of(facts, awaited), share = percent(awaited, facts->step);
     if (awaited < WORTH * facts->step) return;
     if (others > 0 && compute >= LONGER * others)
-        add(f, GW_ADVICE_SLOW_RANK, expected, expected,
+        add(f, GW_ADVICE_SLOW_RANK, gain, gain,
             "rank %d computes %s as long as the others, who wait %.0f %% of a step for it: look for other work on its "
             "host",
-            rank, times(compute / others, gain), percent(awaited, facts->step));
+            rank, times(compute / others, ratio), share);
     else
-        add(f, GW_ADVICE_LATE_RANK, expected, expected,
-            "rank %d begins its exchanges late, though it computes no longer than the others, who wait %.0f %% of a "
-            "step for it: look at what it does between layers (loading data)",
-            rank, percent(awaited, facts->step));
+        add(f, GW_ADVICE_LATE_RANK, gain, gain,
+            "rank %d begins its exchanges late%s: the others wait %.0f %% of a step for it; look at what it does "
+            "between layers (loading data)",
+            rank, others > 0 ? ", though it computes no longer than the others" : "", share);
 }
 
 /* What ranks wait longer than an exchange takes alone, they wait for each other. Returns the communication. */
@@ -117,20 +117,18 @@ static void find_cores(const gw_advice_facts *facts, findings *f) {
 
 /* ---- links ---- */
 
-/* The slowest link; NULL: none is slow. */
+/* The slowest link; NULL: none is slow. Links that are not slow have the median rate. */
 static const gw_fabric_pair *slow_link(const gw_machine *m) {
     const gw_fabric_pair *slow = NULL;
     for (int i = 0; i < m->link_count; i++)
-        if (m->links[i].rate < SLOW_LINK_LEAST * m->rate && (!slow || m->links[i].rate < slow->rate))
-            slow = &m->links[i];
+        if (m->links[i].rate < m->rate && (!slow || m->links[i].rate < slow->rate)) slow = &m->links[i];
     return slow;
 }
 
 /* Whether every link from and to a host is slow. */
 static bool host_is_slow(const gw_machine *m, int host) {
     for (int i = 0; i < m->link_count; i++)
-        if ((m->links[i].from == host || m->links[i].to == host) && m->links[i].rate >= SLOW_LINK_LEAST * m->rate)
-            return false;
+        if ((m->links[i].from == host || m->links[i].to == host) && m->links[i].rate >= m->rate) return false;
     return true;
 }
 
@@ -210,7 +208,7 @@ static gw_status forecast_of(const gw_advice_facts *facts, gw_forecast *forecast
     if (facts->ranks % facts->hosts)
         return gw_fail(error, GW_UNSUPPORTED, "%d ranks are not spread evenly over %d hosts", facts->ranks,
                        facts->hosts);
-    if (!facts->profile) return gw_fail(error, GW_INVALID, "no layers were recorded");
+    if (!facts->profile) return gw_fail(error, GW_INVALID, "layers were not recorded, or not of all ranks");
     gw_status status = gw_strategy_parse(facts->strategy, &job.strategy, error);
     return status ? status : gw_forecast_make(&job, forecast, error);
 }
@@ -221,7 +219,7 @@ static void find_communication(const gw_advice_facts *facts, findings *f) {
     head_text text;
     if (facts->exposed < WORTH * facts->step || !(forecast = malloc(sizeof *forecast))) return;
     if (forecast_of(facts, forecast, &error)) {
-        add(f, GW_ADVICE_WIRE, 1, 1, "%s; what another strategy would gain is not predicted: %.200s",
+        add(f, GW_ADVICE_WIRE, 1, 1, "%s; what another strategy would gain is not known: %.200s",
             head(facts, NULL, text), error.text);
     } else {
         find_link(facts, forecast, f);

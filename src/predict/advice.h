@@ -48,7 +48,6 @@ typedef struct gw_advice {
 /* Means of a step, seconds. */
 typedef struct gw_advice_rank {
     double compute, awaited; /* awaited: that the others waited for it, each */
-    int host;
 } gw_advice_rank;
 
 /* What a job measured. */
@@ -62,7 +61,7 @@ typedef struct gw_advice_facts {
     int local_ranks, cores;    /* of a host; 0: not known */
     const gw_profile *profile; /* layers; NULL: not known */
     const char *strategy;      /* line of the job */
-    gw_machine machine;        /* links as far as they are known */
+    gw_machine machine;        /* links as far as they are known; only slow ones have figures below the median */
 } gw_advice_facts;
 
 const char *gw_advice_word(gw_advice_kind kind);

@@ -8,62 +8,77 @@
 #include "predict/fit.h"
 #include "predict/fit_capture.h"
 
+#define SLOW_LINK 0.5 /* of the median rate */
+
 static double seconds(gw_time ns) { return (double)ns / (double)GW_SECOND; }
 
 /* ---- ranks ---- */
 
-/* That a rank waited for another one, a step: its waiting for ranks in the steps that count, divided as in the whole
- * recording. */
-static double waited_for(const gw_view *view, int waiter, int other) {
+/* What a rank waited for each of the others in a step: its waiting for ranks in the steps that count, divided as in the
+ * whole recording. */
+static void add_awaited(const gw_view *view, int waiter, double for_ranks, gw_advice_rank *rank) {
     size_t ranks = (size_t)view->insight->rank_count;
     const uint64_t *row = view->waiting.matrix + (size_t)waiter * ranks;
-    gw_step_part sum;
-    uint64_t steps = gw_steps_sum(&view->steps, waiter, &sum), all = 0;
-    for (size_t r = 0; r < ranks; r++) all += row[r];
-    return steps && all ? seconds(sum.for_ranks) / (double)steps * (double)row[other] / (double)all : 0;
+    double all = 0;
+    for (size_t r = 0; r < ranks; r++) all += (double)row[r];
+    for (size_t r = 0; r < ranks && all > 0; r++)
+        rank[r].awaited += for_ranks * (double)row[r] / all / (double)(ranks - 1);
 }
 
 static void set_ranks(const gw_view *view, gw_advice_rank *rank, gw_advice_facts *facts) {
-    int ranks = view->insight->rank_count;
-    for (int r = 0; r < ranks; r++) {
-        gw_step_part sum;
-        uint64_t steps = gw_steps_sum(&view->steps, r, &sum);
-        if (!steps) continue;
-        rank[r].compute = seconds(sum.compute) / (double)steps;
-        rank[r].host = view->insight->ranks[r].about.host_number;
-        facts->step += seconds(sum.end) / (double)steps / ranks;
-        facts->exposed += seconds(sum.exposed) / (double)steps / ranks;
-        for (int o = 0; o < ranks && ranks > 1; o++) rank[r].awaited += waited_for(view, o, r) / (ranks - 1);
-    }
+    int recorded = 0;
     facts->rank = rank;
-    facts->ranks = ranks;
+    facts->ranks = view->insight->rank_count;
+    for (int r = 0; r < facts->ranks; r++) {
+        gw_step_part sum;
+        double steps = (double)gw_steps_sum(&view->steps, r, &sum);
+        if (steps < 1) continue;
+        recorded++;
+        rank[r].compute = seconds(sum.compute) / steps;
+        facts->step += seconds(sum.end) / steps;
+        facts->exposed += seconds(sum.exposed) / steps;
+        add_awaited(view, r, seconds(sum.for_ranks) / steps, rank);
+    }
+    facts->step /= recorded ? recorded : 1;
+    facts->exposed /= recorded ? recorded : 1;
 }
 
 /* ---- the wire ---- */
 
-/* Part of the counted steps in which messages of a host to others were under way. */
-static double busy_of(const gw_view *view, int host) {
-    const gw_insight *in = view->insight;
-    gw_intervals all = {0}, within = {0};
+/* The part of the intervals in the steps that count, of all their time. */
+static double part_of_steps(const gw_view *view, const gw_intervals *intervals) {
+    gw_intervals within = {0};
     gw_time length = 0;
-    for (size_t i = 0; i < view->messages.count; i++) {
-        const gw_message *m = &view->messages.list[i];
-        bool leaves = m->src < in->rank_count && m->dst < in->rank_count &&
-                      in->ranks[m->src].about.host_number == host && in->ranks[m->dst].about.host_number != host;
-        if (leaves) gw_intervals_add(&all, m->handed, m->arrived, 0, m->arrived);
-    }
-    gw_intervals_join(&all);
     for (size_t i = 0; i < view->steps.count; i++) {
         const gw_step_times *step = &view->steps.list[i];
         if (!gw_steps_count(&view->steps, step)) continue;
-        gw_intervals_append_within(&within, &all, step->begin, step->end);
+        gw_intervals_append_within(&within, intervals, step->begin, step->end);
         length += step->end - step->begin;
     }
     gw_intervals_join(&within);
-    double busy = length ? fmin(seconds(gw_intervals_length(&within)) / seconds(length), 1) : 0;
-    gw_intervals_free(&all);
+    double part = length ? fmin(seconds(gw_intervals_length(&within)) / seconds(length), 1) : 0;
     gw_intervals_free(&within);
-    return busy;
+    return part;
+}
+
+/* Of the host that sends longest: the part of a step in which messages of its ranks to other hosts are under way. */
+static gw_status set_busy(const gw_view *view, gw_advice_facts *facts, gw_error *error) {
+    const gw_insight *in = view->insight;
+    gw_intervals *sent = calloc((size_t)in->rank_count, sizeof *sent); /* by host */
+    if (!sent) return gw_fail(error, GW_MEMORY, "no memory for the messages of %d hosts", facts->hosts);
+    for (size_t i = 0; i < view->messages.count; i++) {
+        const gw_message *m = &view->messages.list[i];
+        if (m->src >= in->rank_count || m->dst >= in->rank_count) continue;
+        int from = in->ranks[m->src].about.host_number, to = in->ranks[m->dst].about.host_number;
+        if (from != to && from < in->rank_count) gw_intervals_add(&sent[from], m->handed, m->arrived, 0, m->arrived);
+    }
+    for (int h = 0; h < in->rank_count; h++) {
+        gw_intervals_join(&sent[h]);
+        facts->busy = fmax(facts->busy, part_of_steps(view, &sent[h]));
+        gw_intervals_free(&sent[h]);
+    }
+    free(sent);
+    return GW_OK;
 }
 
 /* Messages and bytes of the counted steps, of a rank in a step. */
@@ -84,6 +99,16 @@ static void count_messages(const gw_view *view, gw_advice_facts *facts) {
     facts->bytes /= all;
 }
 
+/* Links that are not much slower than the median get its figures: the rest is noise of a recording, in which few
+ * messages had a link for themselves. */
+static void even_out(gw_machine *m) {
+    for (int i = 0; i < m->link_count; i++) {
+        gw_fabric_pair *link = &m->links[i];
+        if (link->rate >= SLOW_LINK * m->rate) link->rate = m->rate;
+        link->latency = m->latency;
+    }
+}
+
 static gw_status set_wire(const gw_view *view, gw_advice_facts *facts, gw_error *error) {
     gw_doctor_table table = {.count = 0};
     gw_error none = {.rank = -1};
@@ -92,12 +117,13 @@ static gw_status set_wire(const gw_view *view, gw_advice_facts *facts, gw_error 
     facts->busy = -1;
     count_messages(view, facts);
     if (facts->hosts < 2) return GW_OK;
-    for (int h = 0; h < facts->hosts; h++) facts->busy = fmax(facts->busy, busy_of(view, h));
     if (!gw_capture_codec(view->insight, &facts->machine)) gw_capture_reduce(view->insight, &facts->machine);
-    gw_status status = gw_capture_links(view->insight, &table, error);
+    gw_status status = set_busy(view, facts, error);
+    if (!status) status = gw_capture_links(view->insight, &table, error);
     if (!status) gw_fit_links(&table, 1, &facts->machine, &none); /* fails without long messages: then the defaults */
     gw_doctor_table_free(&table);
     if (facts->machine.latency <= 0) facts->machine.latency = gw_machine_default().latency; /* no short messages */
+    even_out(&facts->machine);
     return status;
 }
 
@@ -114,7 +140,8 @@ gw_status gw_advice_of_capture(const gw_view *view, gw_advice *advice, gw_error 
     gw_status status = set_wire(view, &facts, error);
     facts.strategy = gw_view_strategy(view, &changes);
     bool layers = gw_capture_layers(view->insight, "the recording", &profile, &none) == GW_OK;
-    if (layers && gw_profile_parameter_bytes(&profile)) facts.profile = &profile;
+    bool all = gw_insight_ranks(view->insight) == facts.ranks && gw_insight_world(view->insight) <= facts.ranks;
+    if (layers && all && gw_profile_parameter_bytes(&profile)) facts.profile = &profile;
     if (!status) gw_advice_make(&facts, advice);
     if (layers) gw_profile_free(&profile);
     free(rank);

@@ -56,11 +56,12 @@ static int hosts_of(const gw_comm *comm) {
 
 /* Exposed communication is what the worker waited that waited least: the others also waited for it. */
 static void set_workers(const gw_trainer *t, double updates, gw_advice_rank *rank, gw_advice_facts *facts) {
+    int waiters = t->over_servers ? t->world - 1 : 1; /* servers add up what they held back */
     for (int r = 0; r < t->world; r++) {
         const gw_train_worker *w = &t->workers[r];
         double waiting = seconds(w->waiting) / updates;
-        rank[r] = (gw_advice_rank){.compute = seconds(w->compute) / updates, .awaited = seconds(w->awaited) / updates,
-                                   .host = t->comm->context->host_of[r]};
+        rank[r] = (gw_advice_rank){.compute = seconds(w->compute) / updates,
+                                   .awaited = seconds(w->awaited) / updates / waiters};
         facts->step += (rank[r].compute + waiting) / t->world;
         if (r == 0 || waiting < facts->exposed) facts->exposed = waiting;
     }
