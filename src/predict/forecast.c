@@ -7,11 +7,13 @@
 
 #include "compress/compress.h"
 #include "schedule/schedule.h"
+#include "strategy/combine.h"
 
 enum {
     FITS_MAX = 10,
     HOSTS_MAX = 8, /* of a prediction */
-    SHARES = 16,   /* one prediction gets this part of the time, at most */
+    SERVED_RANKS_MAX = 16,
+    SHARES = 16, /* one prediction gets this part of the time, at most */
 };
 #define FIT_GOOD 0.01  /* relative error of a step at which the fit ends */
 #define FIT_POOR 0.15  /* above it the model does not explain the job */
@@ -83,12 +85,16 @@ static gw_status fit(search *s, double wanted) {
     return status;
 }
 
-/* Many hosts take long to predict. Fewer exchange almost as many bytes each, and the fit makes up for the rest. */
+/* Many hosts take long to predict. Fewer exchange almost as many bytes each, and the fit makes up for the rest. Servers
+ * are as many as the strategy says, so they need all ranks. */
 static gw_status fit_some_hosts(search *s, double wanted) {
+    int servers = gw_strategy_servers(&s->job->strategy), all = s->job->ranks / s->job->per_host;
     gw_status status;
-    s->hosts = s->job->ranks / s->job->per_host;
-    if (s->hosts > HOSTS_MAX) s->hosts = HOSTS_MAX;
-    while ((status = fit(s, wanted)) == GW_TIMEOUT && s->hosts > 3) {
+    if (servers && s->job->ranks > SERVED_RANKS_MAX)
+        return gw_fail(s->error, GW_TIMEOUT, "servers of %d ranks take long to predict: ask gradwire predict",
+                       s->job->ranks);
+    s->hosts = !servers && all > HOSTS_MAX ? HOSTS_MAX : all;
+    while ((status = fit(s, wanted)) == GW_TIMEOUT && s->hosts > 3 && !servers) {
         *s->error = (gw_error){.rank = -1};
         s->hosts /= 2;
     }
