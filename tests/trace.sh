@@ -8,6 +8,7 @@
 build=$(cd "${1:?usage: trace.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
 only=${2:-}
 gradwire=$build/gradwire
+root=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 unset GRADWIRE_TIMELINE GRADWIRE_CAPTURE GRADWIRE_STRATEGY NO_COLOR
@@ -122,6 +123,12 @@ a_training() {
     has "advice on the page" "$(cat train.html)" '"advice":\["[a-z]'
 }
 
+# docs/seeing.md lists every kind of advice, in the order of the code.
+the_kinds_of_advice_are_documented() {
+    is kinds "$(sed -n '/^## What to do/,/^## The page/s/^| `\([a-z -]*\)` | .*/\1/p' "$root/docs/seeing.md")" \
+        "$(sed -n 's/^    X([A-Z_]*, "\(.*\)").*/\1/p' "$root/src/predict/advice.h")"
+}
+
 # What was recorded becomes a profile and a model that predict takes.
 a_fit_of_the_training() {
     [ -f train.gwt ] || return 0
@@ -229,6 +236,7 @@ run a_killed_job
 run wrong_files
 run a_training
 run a_fit_of_the_training
+run the_kinds_of_advice_are_documented
 if command -v chromium >/dev/null; then run the_report_in_chromium
 else echo "skipped the_report_in_chromium: chromium is not installed"; fi
 if [ "$(id -u)" = 0 ] && ip netns add "gt$$" 2>/dev/null; then
