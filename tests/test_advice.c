@@ -108,7 +108,7 @@ static gw_advice advise(const job *j) {
     }
     gw_view v = look();
     CHECK_EQ(j->ranks, gw_insight_ranks(v.insight));
-    CHECK_EQ(GW_OK, gw_advice_of_capture(&v, &advice, &error));
+    CHECK_EQ(GW_OK, gw_advice_of_capture(&v, TEST_PATIENCE_S, &advice, &error));
     gw_view_free(&v);
     for (int h = 1; h < j->hosts; h++) {
         char name[32];
@@ -242,19 +242,23 @@ static void a_large_job_in_time(void) {
     gw_error error = {.rank = -1};
     gw_profile profile = {.name = "deep", .count = 200, .layers = calloc(200, sizeof *profile.layers)};
     gw_forecast_job large = {.profile = &profile, .machine = gw_machine_default(), .ranks = 64, .per_host = 1,
-                             .exposed = 0.3, .seconds = GW_FORECAST_SECONDS};
+                             .exposed = 0.3, .seconds = TEST_PATIENCE_S};
     gw_forecast *forecast = malloc(sizeof *forecast);
     for (int i = 0; i < profile.count; i++)
         profile.layers[i] = (gw_profile_layer){.name = "l", .kind = "layer", .rows = 512,
                                                .parameter_bytes = 1 << 20, .forward_us = 500,
                                                .backward_us = 1000};
     CHECK_EQ(GW_OK, gw_strategy_parse("arch=auto schedule=wfbp", &large.strategy, &error));
-    gw_time begun = gw_clock_now();
     CHECK_EQ(GW_OK, gw_forecast_make(&large, forecast, &error));
-    double took = (double)(gw_clock_now() - begun) / (double)GW_SECOND;
-    CHECK(took < 2 * test_slowdown() + 1);
     CHECK(fabs(forecast->now.step_seconds - 0.6) < 0.03);
     CHECK(forecast->safe.saves > 0.1 && forecast->safe.saves < 0.31);
+    large.seconds = GW_ADVICE_SECONDS;
+    gw_time begun = gw_clock_now();
+    gw_forecast_make(&large, forecast, &error); /* a slow machine predicts less, or nothing */
+    double took = (double)(gw_clock_now() - begun) / (double)GW_SECOND;
+    CHECK(took < GW_ADVICE_SECONDS + test_slowdown());
+    large.seconds = 1e-6;
+    CHECK_EQ(GW_TIMEOUT, gw_forecast_make(&large, forecast, &error));
     free(forecast);
     free(profile.layers);
 }

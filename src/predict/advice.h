@@ -12,6 +12,7 @@
 #include "strategy/strategy.h"
 
 #define GW_ADVICE_LINES 3
+#define GW_ADVICE_SECONDS 1.5 /* that predictions may take where somebody waits for them */
 #define GW_ADVICE_TEXT_BYTES 512
 
 /* kind, word */
@@ -61,13 +62,14 @@ typedef struct gw_advice_facts {
     int local_ranks, cores;    /* of a host; 0: not known */
     const gw_profile *profile; /* layers; NULL: not known */
     const char *strategy;      /* line of the job */
+    double seconds;            /* that predictions may take */
     gw_machine machine;        /* links as far as they are known; only slow ones have figures below the median */
 } gw_advice_facts;
 
 const char *gw_advice_word(gw_advice_kind kind);
 
 void gw_advice_make(const gw_advice_facts *facts, gw_advice *advice);
-/* From a recording. No steps, or one rank: no advice. */
-gw_status gw_advice_of_capture(const gw_view *view, gw_advice *advice, gw_error *error);
+/* From a recording. No steps, or one rank: no advice. budget: seconds that predictions may take. */
+gw_status gw_advice_of_capture(const gw_view *view, double budget, gw_advice *advice, gw_error *error);
 
 #endif

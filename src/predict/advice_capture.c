@@ -127,8 +127,8 @@ static gw_status set_wire(const gw_view *view, gw_advice_facts *facts, gw_error 
     return status;
 }
 
-gw_status gw_advice_of_capture(const gw_view *view, gw_advice *advice, gw_error *error) {
-    gw_advice_facts facts = {.hosts = 1};
+gw_status gw_advice_of_capture(const gw_view *view, double budget, gw_advice *advice, gw_error *error) {
+    gw_advice_facts facts = {.hosts = 1, .seconds = budget};
     gw_profile profile = {.count = 0};
     gw_error none = {.rank = -1};
     size_t changes;

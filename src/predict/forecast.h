@@ -11,8 +11,6 @@
 
 #include "predict/predict.h"
 
-#define GW_FORECAST_SECONDS 1.5
-
 typedef struct gw_forecast_job {
     const gw_profile *profile; /* layers as measured */
     gw_strategy strategy;

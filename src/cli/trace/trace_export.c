@@ -83,7 +83,7 @@ int gw_trace_report(const gw_view *view, const gw_trace_request *request) {
     gw_error error = {.rank = -1};
     gw_advice advice;
     const char *lines[GW_ADVICE_LINES];
-    if (gw_advice_of_capture(view, &advice, &error)) return gw_trace_complain(&error);
+    if (gw_advice_of_capture(view, GW_ADVICE_SECONDS, &advice, &error)) return gw_trace_complain(&error);
     for (int i = 0; i < advice.count; i++) lines[i] = advice.list[i].text;
     const gw_page_texts texts = {.title = request->title, .advice = lines, .advice_count = advice.count};
     FILE *out = fopen(request->output, "we");

@@ -278,7 +278,7 @@ static int summary_json(const gw_view *view, const gw_advice *advice) {
 int gw_trace_summary(const gw_view *view, const gw_trace_request *request) {
     gw_advice advice;
     gw_error error = {.rank = -1};
-    if (gw_advice_of_capture(view, &advice, &error)) return gw_trace_complain(&error);
+    if (gw_advice_of_capture(view, GW_ADVICE_SECONDS, &advice, &error)) return gw_trace_complain(&error);
     if (request->json) return summary_json(view, &advice);
     print_head(view);
     gw_advice_print(&advice);

@@ -81,7 +81,7 @@ void gw_train_advice(const gw_train_report *r, gw_time exchange, gw_advice *advi
     if (!rank) return;
     gw_advice_facts facts = {.busy = -1, .hosts = hosts_of(t->comm), .exchange = seconds(exchange),
                              .local_ranks = t->comm->local_size, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
-                             .strategy = line, .machine = gw_machine_default()};
+                             .strategy = line, .seconds = GW_ADVICE_SECONDS, .machine = gw_machine_default()};
     set_workers(t, updates, rank, &facts);
     gw_reducer_strategy(t->reducer, line, sizeof line);
     if (make_profile(t, &profile)) facts.profile = &profile;
