@@ -216,12 +216,15 @@ static void the_page_is_one_file(void) {
     write_scene();
     gw_view v = look();
     FILE *out = fopen(place("r.html"), "w+e");
-    CHECK(out && gw_page_write(&v, "a \"title\" </script>", out));
+    const char *const advice[] = {"use <b>less</b>", "compress=int8"};
+    const gw_page_texts texts = {.title = "a \"title\" </script>", .advice = advice, .advice_count = 2};
+    CHECK(out && gw_page_write(&v, &texts, out));
     if (out) fclose(out);
     gw_view_free(&v);
     size_t size;
     char *text = (char *)slurp("r.html", &size);
     CHECK(strstr(text, "</html>") && !strstr(text, "@DATA@") && !strstr(text, "title\\\" </script>"));
+    CHECK(strstr(text, "\"advice\":[\"use ?b?less?/b?\",\"compress=int8\"]"));
     const char *const loads[] = {"http://", "https://", "src=", "@import", "url("};
     for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) CHECK(!strstr(text, loads[i]));
     free(text);

@@ -8,6 +8,7 @@
 build=$(cd "${1:?usage: trace.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
 only=${2:-}
 gradwire=$build/gradwire
+root=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 unset GRADWIRE_TIMELINE GRADWIRE_CAPTURE GRADWIRE_STRATEGY NO_COLOR
@@ -116,7 +117,16 @@ a_training() {
     has summary "$(of summary train.gwt)" 'RANK .*COMPUTE.*forward +dense1.*backward +dense1'
     has path "$(of critical-path train.gwt --step 5)" 'step 5: .*backward'
     is "sum of a step" "$(field train.gwt '(lambda m: abs(sum(m["mean"][k] for k in ("compute_ms", "waiting_ms", "other_ms")) / m["step_ms"] - 1) < 0.001)(d["median_step"])')" True
+    has advice "$(of summary train.gwt)" $'What to do\n- [a-z].* % of '
+    is "advice of two ranks on a host" "$(field train.gwt '0 < len(d["advice"]) <= 3, {a["strategy"] for a in d["advice"]}')" "True {None}"
     of report train.gwt -o train.html >/dev/null
+    has "advice on the page" "$(cat train.html)" '"advice":\["[a-z]'
+}
+
+# docs/seeing.md lists every kind of advice, in the order of the code.
+the_kinds_of_advice_are_documented() {
+    is kinds "$(sed -n '/^## What to do/,/^## The page/s/^| `\([a-z -]*\)` | .*/\1/p' "$root/docs/seeing.md")" \
+        "$(sed -n 's/^    X([A-Z_]*, "\(.*\)").*/\1/p' "$root/src/predict/advice.h")"
 }
 
 # What was recorded becomes a profile and a model that predict takes.
@@ -158,7 +168,8 @@ key(document.body, 't');
 key(document.body, 't');
 const themesSeen = new Set([first, document.documentElement.dataset.theme]).size;
 document.title = [document.documentElement.dataset.ready, pixels(lanesCanvas) > 6, zoomed, fitted, /^Rank \d/.test(told),
-  themesSeen, document.activeElement === lanesCanvas, errors.length].join(' ');
+  themesSeen, document.activeElement === lanesCanvas,
+  document.querySelectorAll('#advice li').length === data.advice.length, errors.length].join(' ');
 </script>
 PROBE
     timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/chromium" --virtual-time-budget=4000 \
@@ -168,7 +179,7 @@ PROBE
 the_report_in_chromium() {
     for page in train all one; do
         [ -f "$page.html" ] || continue
-        is "$page.html" "$(in_chromium "$page.html")" "yes true true true true 2 true 0"
+        is "$page.html" "$(in_chromium "$page.html")" "yes true true true true 2 true true 0"
     done
 }
 
@@ -187,6 +198,22 @@ clocks_of_several_hosts() {
     has prediction "$("$gradwire" predict --model resnet50 --ranks 3 --machines lab.machines --strategy arch=ring 2>&1)" 'step .* of compute,'
     # 1 Gbit/s is 119 MB/s of payload, but messages as short as these pass in the shaper's bursts.
     is "rate" "$(awk '$1 == "rate" { print ($2 > 3e7) }' lab.machines)" 1
+}
+
+# 100 Mbit/s carry the gradients of an update in 75 ms, computing takes a few. Both say the same: what was recorded, and the
+# training itself.
+a_wire_bound_training() {
+    "$gradwire" train --help >/dev/null 2>&1 || return 0
+    timeout 60 "$gradwire" run --lab hosts=2,rate=100mbit --no-prefix --capture wire.gwt -- "$gradwire" train --model mlp \
+        --data synthetic:count=600 --epochs 4 --steps 12 --json >wire.json 2>wire.err
+    is code $? 0
+    is "the best of the recording" "$(field wire.gwt '[(a["kind"], a["strategy"][:9], a["gain"] > 2) for a in d["advice"] if a["accuracy"] == "safe"]')" \
+        "[('wire', 'compress=', True)]"
+    has "words of the recording" "$(of summary wire.gwt)" 'the wire is busy [0-9]+ % of a step, and a step waits [0-9]+ % of its time for it; '
+    is "the best of the training" "$(python3 -c '
+import json
+lines = [json.loads(line) for line in open("wire.json") if line.startswith("{")]
+print([(a["kind"], a["gain"] > 1.5) for a in lines[-1]["advice"] if a["accuracy"] == "safe"])')" "[('wire', True)]"
 }
 
 # ---- running them ----
@@ -209,11 +236,13 @@ run a_killed_job
 run wrong_files
 run a_training
 run a_fit_of_the_training
+run the_kinds_of_advice_are_documented
 if command -v chromium >/dev/null; then run the_report_in_chromium
 else echo "skipped the_report_in_chromium: chromium is not installed"; fi
 if [ "$(id -u)" = 0 ] && ip netns add "gt$$" 2>/dev/null; then
     ip netns del "gt$$"
     run clocks_of_several_hosts
-else echo "skipped clocks_of_several_hosts: network namespaces cannot be made here"; fi
+    run a_wire_bound_training
+else echo "skipped clocks_of_several_hosts, a_wire_bound_training: network namespaces cannot be made here"; fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -187,6 +187,7 @@ what_a_person_sees() {
     has plain.txt '^mlp \(235146 parameters\) on synthetic:count=600: 600 examples, 2 epochs, batch 128 over 2 workers'
     has plain.txt '^epoch 2/2 .*loss [0-9.]+ +test accuracy [0-9.]+ % .*examples/s .*compute .*waiting .*sent '
     has plain.txt '^sent per worker +0 B in total: gradients are reduced in shared memory; over a network 919 KiB'
+    has plain.txt '^what to do +[a-z].* % of '
     grep -q $'\r' plain.txt && echo "a pipe gets a line that moves"
     if command -v script >/dev/null; then
         timeout 300 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
@@ -197,6 +198,8 @@ what_a_person_sees() {
     is "lines of --quiet" "$(wc -l <quiet.txt)" 1
     python3 -c 'import json, sys
 for line in open(sys.argv[1]): json.loads(line)' mlp1.json 2>&1 | tail -n 1
+    has mlp1.json '"event": "end".*"advice": \[\]'
+    has mlp2.json '"event": "end".*"advice": \[\{"kind": "[a-z -]+", "gain": [0-9.]+, "strategy": null, "accuracy": null, "text": "'
 }
 asked_wrongly() {
     local words

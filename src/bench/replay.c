@@ -228,15 +228,27 @@ static gw_status call_at(gw_replay *r, gw_reducer *reducer, int tensor, bool wai
     return status;
 }
 
-static gw_status run_step(gw_replay *r, gw_reducer *reducer, gw_error *error) {
+/* A layer that computes from that time on; moves the time to its end. */
+static void compute(const gw_replay *r, int layer, bool backward, bool records, double *at_us) {
+    const replay_layer *l = &r->layers[layer];
+    double begin = *at_us;
+    char name[GW_PROFILE_NAME_BYTES];
+    *at_us += (backward ? l->backward_us : l->forward_us) * r->scale;
+    if (!records || !gw_trace_runs(r->comm)) return;
+    snprintf(name, sizeof name, "layer%d", layer);
+    gw_trace_layer(r->comm, l->tensor >= 0 ? r->names[l->tensor] : name, backward, r->recorded, (uint64_t)(begin * 1e3),
+                   (uint64_t)(*at_us * 1e3));
+}
+
+static gw_status run_step(gw_replay *r, gw_reducer *reducer, bool records, gw_error *error) {
     double at = (double)gw_clock_now() / 1e3;
     gw_status status = GW_OK;
     for (int i = 0; i < r->layer_count && !status; i++) {
         if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, true, &at);
-        at += r->layers[i].forward_us * r->scale;
+        compute(r, i, false, records, &at);
     }
     for (int i = r->layer_count - 1; i >= 0 && !status; i--) {
-        at += r->layers[i].backward_us * r->scale;
+        compute(r, i, true, records, &at);
         if (r->layers[i].tensor >= 0) status = call_at(r, reducer, r->layers[i].tensor, false, &at);
     }
     sleep_until((gw_time)(at * 1e3));
@@ -256,7 +268,7 @@ gw_status gw_replay_run(gw_replay *r, const gw_replay_strategy *replayed, int st
     gw_status status = GW_OK;
     gw_trace_step_begin(r->comm);
     for (int i = 0; i < steps && !status; i++) {
-        status = run_step(r, replayed->reducer, error);
+        status = run_step(r, replayed->reducer, true, error);
         if (ended) ended[i] = gw_clock_now();
         if (!status) record_step(r, replayed->reducer);
     }
@@ -284,7 +296,7 @@ gw_status gw_replay_check(gw_replay *r, const gw_replay_strategy *replayed, uint
     memset(r->weights, 0, gw_replay_bytes(r));
     r->fresh = true;
     r->number++;
-    if (!status) status = run_step(r, reducer, error);
+    if (!status) status = run_step(r, reducer, false, error);
     if (!status) status = checked(r, gw_reducer_flush(reducer), error);
     r->fresh = false;
     if (!status) *wrong += count_wrong(r, reducer, replayed->updates);

@@ -266,7 +266,16 @@ static bool write_totals(const gw_insight *in, FILE *out) {
     return true;
 }
 
-static bool write_data(const gw_view *v, const char *title, FILE *out) {
+static void write_advice(const gw_page_texts *texts, FILE *out) {
+    fputs("\"advice\":[", out);
+    for (int i = 0; i < texts->advice_count; i++) {
+        if (i) fputc(',', out);
+        quoted(out, texts->advice[i]);
+    }
+    fputs("],\n", out);
+}
+
+static bool write_data(const gw_view *v, const gw_page_texts *texts, FILE *out) {
     const gw_insight *in = v->insight;
     char warning[GW_ERROR_TEXT_BYTES] = "";
     gw_time begin, end;
@@ -276,13 +285,14 @@ static bool write_data(const gw_view *v, const char *title, FILE *out) {
     while (first < in->rank_count - 1 && !in->ranks[first].introduced) first++;
     bool known = in->rank_count > 0;
     fputs("{\"title\":", out);
-    quoted(out, title);
+    quoted(out, texts->title);
     fprintf(out, ",\"us\":%.3f,\"wall\":%" PRIu64 ",\"world\":%d,\"recorded\":%d,\"hosts\":%d,\"strategy\":\"%s\"",
             us(in->end), known ? in->ranks[first].about.wall / 1000000 : 0, gw_insight_world(in), gw_insight_ranks(in),
             gw_insight_hosts(in), gw_view_strategy(v, &changes));
     fprintf(out, ",\"changes\":%zu,\"warning\":", changes);
     quoted(out, warning);
     fputs(",\n", out);
+    write_advice(texts, out);
     write_ranks(v, out);
     write_names(in, out);
     write_steps(&v->steps, out);
@@ -305,11 +315,11 @@ static const char *write_until(const char *from, const char *mark, FILE *out) {
     return at + strlen(mark);
 }
 
-bool gw_page_write(const gw_view *view, const char *title, FILE *out) {
+bool gw_page_write(const gw_view *view, const gw_page_texts *texts, FILE *out) {
     const char *rest = write_until(gw_page_html, "@STYLE@", out);
     fputs(gw_page_css, out);
     rest = write_until(rest, "@DATA@", out);
-    bool fits = write_data(view, title, out);
+    bool fits = write_data(view, texts, out);
     rest = write_until(rest, "@SCRIPT@", out);
     fputs(gw_page_js, out);
     fputs(rest, out);

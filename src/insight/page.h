@@ -4,7 +4,13 @@
 
 #include "insight/analyses.h"
 
-/* title: of the page. False if `out` cannot be written (see errno) or there is no memory. */
-bool gw_page_write(const gw_view *view, const char *title, FILE *out);
+typedef struct gw_page_texts {
+    const char *title;
+    const char *const *advice; /* sentences, shown at the top */
+    int advice_count;
+} gw_page_texts;
+
+/* False if `out` cannot be written (see errno) or there is no memory. */
+bool gw_page_write(const gw_view *view, const gw_page_texts *texts, FILE *out);
 
 #endif

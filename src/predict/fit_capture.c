@@ -203,17 +203,25 @@ static double median_us(const gw_insight *insight, gw_trace_kind kind, uint32_t 
     return found ? gw_median(scratch, found) : 0;
 }
 
-/* Bytes of the tensors of a layer ("conv1.weights" of "conv1"), from one rank's gradients of one step. */
-static uint64_t bytes_of(const gw_insight *insight, int rank, const char *layer) {
-    size_t count, length = strlen(layer);
+/* Sets the bytes of a layer's tensors ("conv1.weights" of "conv1"), from one rank's gradients of one step. Where it has
+ * two and the bytes of the second divide those of the first, these are a matrix and its bias: a row for each output. */
+static void set_tensors(const gw_insight *insight, int rank, const char *name, gw_profile_layer *layer) {
+    size_t count, length = strlen(name);
     const gw_insight_event *ready = gw_insight_of(insight, rank, GW_TRACE_READY, &count);
-    uint64_t bytes = 0;
+    uint64_t most = 0, least = UINT64_MAX;
+    int tensors = 0;
     for (size_t i = 0; i < count && ready[i].is.number == ready[0].is.number; i++) {
         const char *tensor = gw_insight_name(insight, ready[i].is.name);
-        if (strncmp(tensor, layer, length) == 0 && (!tensor[length] || tensor[length] == '.'))
-            bytes += ready[i].is.bytes / 4 * 4;
+        if (strncmp(tensor, name, length) != 0 || (tensor[length] && tensor[length] != '.')) continue;
+        uint64_t bytes = ready[i].is.bytes / 4 * 4;
+        tensors++;
+        layer->parameter_bytes += bytes;
+        if (bytes > most) most = bytes;
+        if (bytes < least) least = bytes;
     }
-    return bytes;
+    if (tensors != 2 || !least || least == most || most % least) return;
+    layer->bias_bytes = least;
+    layer->rows = least / 4;
 }
 
 static int rank_with_layers(const gw_insight *insight) {
@@ -231,16 +239,24 @@ gw_status gw_capture_layers(const gw_insight *insight, const char *name, gw_prof
     size_t count;
     const gw_insight_event *forward = gw_insight_of(insight, rank, GW_TRACE_FORWARD, &count);
     gw_profile made = {.layers = calloc(count, sizeof *made.layers)};
+    uint32_t *names = calloc(count, sizeof *names);
     double *scratch = calloc(insight->event_count + 1, sizeof *scratch);
-    for (size_t i = 0; made.layers && scratch && i < count && forward[i].is.number == forward[0].is.number; i++) {
-        gw_profile_layer *layer = &made.layers[made.count++];
+    bool fits = made.layers && names && scratch;
+    for (size_t i = 0; fits && i < count && forward[i].is.number == forward[0].is.number; i++) {
+        int at = 0; /* a layer runs once for each batch that the step accumulates */
+        while (at < made.count && names[at] != forward[i].is.name) at++;
+        gw_profile_layer *layer = &made.layers[at];
         const char *called = gw_insight_name(insight, forward[i].is.name);
-        snprintf(layer->name, sizeof layer->name, "%.*s", (int)sizeof layer->name - 1, called);
-        strcpy(layer->kind, "layer");
-        layer->parameter_bytes = bytes_of(insight, rank, called);
-        layer->forward_us = median_us(insight, GW_TRACE_FORWARD, forward[i].is.name, scratch);
-        layer->backward_us = median_us(insight, GW_TRACE_BACKWARD, forward[i].is.name, scratch);
+        if (at == made.count) {
+            names[made.count++] = forward[i].is.name;
+            snprintf(layer->name, sizeof layer->name, "%.*s", (int)sizeof layer->name - 1, called);
+            strcpy(layer->kind, "layer");
+            set_tensors(insight, rank, called, layer);
+        }
+        layer->forward_us += median_us(insight, GW_TRACE_FORWARD, forward[i].is.name, scratch);
+        layer->backward_us += median_us(insight, GW_TRACE_BACKWARD, forward[i].is.name, scratch);
     }
+    free(names);
     free(scratch);
     if (!made.count) {
         gw_profile_free(&made);

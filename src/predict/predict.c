@@ -295,7 +295,7 @@ gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction,
                                  .decide = config->machine->decide,
                                  .at_once = (int)config->machine->at_once, .run = s.run,
                                  .warm = warm, .steps = warm + counted, .progress = config->progress,
-                                 .ctx = config->ctx};
+                                 .ctx = config->ctx, .until = config->until};
         status = gw_step_model_run(&steps, &result, error);
     }
     if (!status) {

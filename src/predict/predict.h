@@ -2,6 +2,7 @@
 #ifndef GW_PREDICT_PREDICT_H
 #define GW_PREDICT_PREDICT_H
 
+#include "base/clock.h"
 #include "predict/machine.h"
 #include "profile/profile.h"
 #include "sim/fabric.h"
@@ -17,6 +18,7 @@ typedef struct gw_predict_config {
     gw_fabric_spec fabric;
     int ranks, per_host;                              /* per_host divides ranks */
     bool unfolded;                                    /* simulate every rank, even if one host could represent all */
+    gw_time until;                                    /* give up then; 0: never */
     void (*progress)(void *ctx, int step, int steps); /* may be NULL */
     void *ctx;
 } gw_predict_config;
@@ -34,7 +36,7 @@ typedef struct gw_prediction {
     uint64_t simulated; /* messages */
 } gw_prediction;
 
-/* GW_UNSUPPORTED, with the reason, if the strategy cannot work there. */
+/* GW_UNSUPPORTED, with the reason, if the strategy cannot work there; GW_TIMEOUT at `until`. */
 gw_status gw_predict(const gw_predict_config *config, gw_prediction *prediction, gw_error *error);
 
 #endif

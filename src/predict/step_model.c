@@ -183,6 +183,17 @@ static gw_status open_servers(step_run *s) {
     return gw_server_model_open(&s->servers, &config, s->error);
 }
 
+/* Advances by one event. False: there is none, or the time is over. */
+static bool run_next(step_run *s, uint64_t *events) {
+    enum { LOOK_AT_CLOCK = 1024 };
+    const gw_time until = s->config->until;
+    if (until && ++*events % LOOK_AT_CLOCK == 0 && gw_clock_now() >= until) {
+        gw_step_run_fail(s, gw_fail(s->error, GW_TIMEOUT, "the prediction takes longer than it may"));
+        return false;
+    }
+    return gw_plan_sim_run_next(s->sim, s->error);
+}
+
 gw_status gw_step_model_run(const gw_step_model_config *config, gw_step_model_result *result, gw_error *error) {
     step_run s = {.config = config, .buckets = gw_schedule_buckets(config->schedules[0]), .error = error,
                .splits = gw_schedule_policy(config->schedules[0])->splits};
@@ -197,7 +208,8 @@ gw_status gw_step_model_run(const gw_step_model_config *config, gw_step_model_re
     gw_step_run_fail(&s, take_memory(&s));
     if (!s.status && config->servers) gw_step_run_fail(&s, open_servers(&s));
     for (int rank = 0; rank < s.ranks && !s.status; rank++) gw_step_go_on(&s, &s.workers[rank]);
-    while (!s.status && !(s.open_ended && s.reached == s.ranks) && gw_plan_sim_run_next(s.sim, error)) continue;
+    uint64_t events = 0;
+    while (!s.status && !(s.open_ended && s.reached == s.ranks) && run_next(&s, &events)) continue;
     if (!s.status && error->status) gw_step_run_fail(&s, error->status);
     if (!s.status) gw_step_run_fail(&s, check_all_over(&s));
     if (!s.status) sum_up(&s, result);

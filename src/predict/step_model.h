@@ -7,6 +7,7 @@
 #ifndef GW_PREDICT_STEP_MODEL_H
 #define GW_PREDICT_STEP_MODEL_H
 
+#include "base/clock.h"
 #include "predict/dispatch_model.h"
 #include "sync/sync.h"
 
@@ -33,6 +34,7 @@ typedef struct gw_step_model_config {
     /* Called after each step of rank 0; may be NULL. */
     void (*progress)(void *ctx, int step, int steps);
     void *ctx;
+    gw_time until; /* give up then; 0: never */
 } gw_step_model_config;
 
 typedef struct gw_step_model_result {

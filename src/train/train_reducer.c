@@ -140,7 +140,7 @@ gw_status gw_trainer_wait_parameters(void *ctx, int first, int parameters, gw_er
         gw_status status = retry(t, gw_reducer_wait, p, error);
         if (status != GW_OK) return status;
     }
-    gw_train_tracing_pass(&t->tracing); /* excludes the wait from the layer's time */
+    gw_trainer_pass_goes_on(t); /* excludes the wait from the layer's time */
     return GW_OK;
 }
 

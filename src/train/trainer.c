@@ -117,6 +117,7 @@ gw_status gw_trainer_create(gw_comm *comm, const gw_train_settings *settings, gw
     status = open_pipeline(t, status, error);
     if (status == GW_OK) status = make_sampler(t, error);
     if (status == GW_OK) status = allocate(t, error);
+    if (status == GW_OK) status = gw_layer_times_open(&t->layers, t->spec->node_count, error);
     if (status != GW_OK) {
         gw_trainer_destroy(t);
         return status;
@@ -141,6 +142,7 @@ void gw_trainer_destroy(gw_trainer *t) {
     gw_dataset_close(t->test);
     gw_dataset_close(t->train);
     gw_train_tracing_free(&t->tracing);
+    gw_layer_times_close(&t->layers);
     free(t->server_counts);
     free(t->workers);
     free(t->hashes);
@@ -186,8 +188,15 @@ void gw_trainer_load(gw_trainer *t, gw_pass *pass, bool trains, int64_t first) {
     else gw_dataset_batch(data, trains && t->settings.augment ? &augment : NULL, order, first, count, input, t->labels);
 }
 
+void gw_trainer_pass_goes_on(gw_trainer *t) {
+    gw_layer_times_pass(&t->layers);
+    gw_train_tracing_pass(&t->tracing);
+}
+
 static void layer_done(void *ctx, int node, bool backward) {
-    gw_train_tracing_layer(&((gw_trainer *)ctx)->tracing, node, backward);
+    gw_trainer *t = ctx;
+    gw_layer_times_layer(&t->layers, node, backward);
+    gw_train_tracing_layer(&t->tracing, node, backward);
 }
 
 /* This rank's shard of one batch of the window, without a pipeline. */
@@ -196,7 +205,7 @@ static gw_status run_shard(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
     gw_status status = gw_trainer_pass(t, batch->shard.count, true, &pass, error);
     if (status != GW_OK) return status;
     gw_trainer_load(t, pass, true, batch->shard.first);
-    gw_train_tracing_pass(&t->tracing);
+    gw_trainer_pass_goes_on(t);
     status = gw_pass_forward(pass, true, batch->hooks, error);
     if (status != GW_OK) return status;
     *loss = gw_loss_cross_entropy(gw_pass_output(pass), t->labels, batch->shard.count * t->rows,
@@ -205,7 +214,7 @@ static gw_status run_shard(gw_trainer *t, const gw_pipeline_batch *batch, gw_los
     if (status != GW_OK) return status;
     gw_pass_hooks hooks = *batch->hooks;
     if (!batch->last) hooks.gradient_ready = NULL;
-    gw_train_tracing_pass(&t->tracing);
+    gw_trainer_pass_goes_on(t);
     return gw_pass_backward(pass, batch->accumulates, &hooks, error);
 }
 
@@ -216,7 +225,7 @@ static gw_status run_batch(gw_trainer *t, int64_t number, const window_range *ra
                            .gradient_ready = gw_trainer_gradient_ready,
                            .wants_factors = gw_trainer_wants_factors,
                            .factors_ready = gw_trainer_factors_ready,
-                           .layer_done = t->tracing.trace && !t->pipeline ? layer_done : NULL};
+                           .layer_done = t->pipeline ? NULL : layer_done};
     gw_pipeline_batch batch = {.shard = gw_sampler_shard(&t->sampler, number),
                                /* So that the reducer's mean over replicas is the mean over the window's examples. */
                                .scale = (float)((double)t->replicas / (double)(range->examples * t->rows)),
@@ -292,6 +301,7 @@ gw_status gw_trainer_step(gw_trainer *t, gw_error *error) {
         return status;
     }
     gw_train_tracing_end(&t->tracing, t->comm, t->reducer);
+    gw_layer_times_step(&t->layers);
     gw_time waited = count_pipeline(t) + count_exchange(t);
     gw_trainer_warn_gradient(t, &t->counted);
     t->work.waiting += waited;

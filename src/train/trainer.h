@@ -19,6 +19,7 @@
 #include "nn/pass_cache.h"
 #include "optim/learning_rate.h"
 #include "optim/optimiser.h"
+#include "train/layer_times.h"
 #include "train/pipeline.h"
 #include "train/stragglers.h"
 #include "train/train_elastic.h"
@@ -90,6 +91,7 @@ struct gw_trainer {
     uint64_t updates; /* done so far */
     gw_train_work work;
     gw_train_tracing tracing;
+    gw_layer_times layers;    /* of this rank; none in a pipeline */
     char *reports;            /* of all ranks, for gw_trainer_gather_work */
     uint64_t *hashes;         /* of all ranks' weights, for gw_trainer_gather_work */
     gw_train_worker *workers; /* of all ranks, since the start; updated by gw_trainer_gather_work */
@@ -131,6 +133,8 @@ gw_status gw_trainer_evaluate(gw_trainer *trainer, gw_train_tick *tick, void *ct
 gw_status gw_trainer_pass(gw_trainer *trainer, int64_t batch, bool trains, gw_pass **pass, gw_error *error);
 /* Fills its input (in the first stage) and the trainer's labels. */
 void gw_trainer_load(gw_trainer *trainer, gw_pass *pass, bool trains, int64_t first);
+/* A pass begins, or goes on after a wait: the next layer's time begins. */
+void gw_trainer_pass_goes_on(gw_trainer *trainer);
 /* On failure of a call on the trainer's communicator: copies its last error to *error. Returns status. */
 gw_status gw_trainer_check(const gw_trainer *trainer, gw_status status, gw_error *error);
 

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/trace/trace_commands.h"
 #include "insight/page.h"
+#include "predict/advice.h"
 #include "trace/chrome.h"
 
 static void write_csv(const gw_insight *in, FILE *out) {
@@ -80,8 +81,13 @@ int gw_trace_export(const gw_view *view, const gw_trace_request *request) {
 
 int gw_trace_report(const gw_view *view, const gw_trace_request *request) {
     gw_error error = {.rank = -1};
+    gw_advice advice;
+    const char *lines[GW_ADVICE_LINES];
+    if (gw_advice_of_capture(view, GW_ADVICE_SECONDS, &advice, &error)) return gw_trace_complain(&error);
+    for (int i = 0; i < advice.count; i++) lines[i] = advice.list[i].text;
+    const gw_page_texts texts = {.title = request->title, .advice = lines, .advice_count = advice.count};
     FILE *out = fopen(request->output, "we");
-    bool written = out && gw_page_write(view, request->title, out);
+    bool written = out && gw_page_write(view, &texts, out);
     int why = errno;
     if (out && fclose(out) != 0) written = false;
     if (!written) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/common/advice_print.h"
 #include "cli/common/json.h"
 #include "cli/common/table.h"
 #include "cli/trace/trace_commands.h"
@@ -232,7 +233,7 @@ static void json_parts(const gw_step_part *p) {
            GW_JSON_FIXED(seconds(p->exposed) * 1e3, 6), GW_JSON_FIXED(seconds(p->hidden) * 1e3, 6));
 }
 
-static int summary_json(const gw_view *view) {
+static int summary_json(const gw_view *view, const gw_advice *advice) {
     const gw_insight *in = view->insight;
     const gw_step_times *median = gw_steps_median(&view->steps);
     uint64_t bytes = 0;
@@ -268,13 +269,19 @@ static int summary_json(const gw_view *view) {
                in->ranks[r].ended ? "true" : "false", GW_JSON_FIXED(seconds(caused) * 1e3, 6),
                GW_JSON_FIXED(seconds(suffered) * 1e3, 6));
     }
-    puts("]}");
+    fputs("], ", stdout);
+    gw_advice_json(advice);
+    puts("}");
     return 0;
 }
 
 int gw_trace_summary(const gw_view *view, const gw_trace_request *request) {
-    if (request->json) return summary_json(view);
+    gw_advice advice;
+    gw_error error = {.rank = -1};
+    if (gw_advice_of_capture(view, GW_ADVICE_SECONDS, &advice, &error)) return gw_trace_complain(&error);
+    if (request->json) return summary_json(view, &advice);
     print_head(view);
+    gw_advice_print(&advice);
     print_median(view);
     print_steps(view);
     puts("\nTime and bytes by phase, sum of all ranks");

@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "cli/common/advice_print.h"
 #include "cli/common/json.h"
 #include "cli/common/table.h"
 #include "cli/train/train_request.h"
 
-enum { BAR = 20, CELL_BYTES = 160 };
+enum { BAR = 20, CELL_BYTES = 640 };
 
 #define FRAME (GW_SECOND / 10) /* least time between two updates of the live line */
 
@@ -208,15 +209,14 @@ static double overlap(const gw_train_report *r, gw_time exchange) {
 }
 
 static void overlap_row(gw_table *table, const gw_train_report *r, gw_time exchange) {
-    char alone[GW_UNIT_TEXT], waited[GW_UNIT_TEXT];
+    char alone[GW_UNIT_TEXT];
+    if (r->trainer->world == 1 || overlap(r, exchange) < 0) return;
     gw_duration_format((double)exchange / (double)GW_SECOND, alone);
-    gw_duration_format(waiting_each(r) / (double)GW_SECOND, waited);
-    if (r->trainer->world == 1 || r->trainer->pipeline || !exchange) return;
-    if (overlap(r, exchange) >= 0)
-        row(table, "overlap", "%.0f %% of an exchange, which takes %s alone", 100 * overlap(r, exchange), alone);
-    else
-        row(table, "overlap", "unknown: an exchange takes %s, but workers waited %s per update for each other", alone,
-            waited);
+    row(table, "overlap", "%.0f %% of an exchange, which takes %s alone", 100 * overlap(r, exchange), alone);
+}
+
+static void advice_rows(gw_table *table, const gw_advice *advice) {
+    for (int i = 0; i < advice->count; i++) row(table, i ? "" : "what to do", "%s", advice->list[i].text);
 }
 
 /* The bytes sent. They may be 0: in-place reduction in shared memory sends nothing. */
@@ -249,7 +249,7 @@ static void tuned_row(gw_table *table, const gw_train_report *r) {
     row(table, "strategy", "%s (%d trials%s)", line, counted.trials, counted.tuning ? ", not finished" : "");
 }
 
-static void print_table(gw_train_report *r, const gw_train_end *end) {
+static void print_table(gw_train_report *r, const gw_train_end *end, const gw_advice *advice) {
     const gw_loss *test = &end->test;
     char a[GW_UNIT_TEXT];
     uint64_t updates = r->trainer->updates - r->updates_from;
@@ -270,6 +270,7 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
     row(&table, "share of time", "compute %.1f %%, waiting %.1f %%", percent(r->total.compute, seconds),
         percent(r->total.waiting, seconds));
     overlap_row(&table, r, end->exchange);
+    advice_rows(&table, advice);
     tuned_row(&table, r);
     if (gw_reducer_read_counters(r->trainer->reducer).weights_agree)
         row(&table, "weights", "%016" PRIx64 ", the same bits on %d worker%s", end->weights, r->trainer->replicas,
@@ -279,7 +280,9 @@ static void print_table(gw_train_report *r, const gw_train_end *end) {
 }
 
 void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {
+    gw_advice advice = {.count = 0};
     wipe(r);
+    if (!r->request->quiet) gw_train_advice(r, end->exchange, &advice);
     if (r->request->json) {
         double took = seconds_since(r->started);
         uint64_t updates = r->trainer->updates - r->updates_from;
@@ -291,9 +294,11 @@ void gw_train_report_close(gw_train_report *r, const gw_train_end *end) {
         if (overlap(r, end->exchange) >= 0) printf("%s", GW_JSON_FIXED(overlap(r, end->exchange), 4));
         else fputs("null", stdout);
         gw_train_workers_json(r->trainer);
+        fputs(", ", stdout);
+        gw_advice_json(&advice);
         printf(", \"weights\": \"%016" PRIx64 "\"}\n", end->weights);
     } else if (!r->request->quiet) {
-        print_table(r, end);
+        print_table(r, end, &advice);
     } else {
         printf("test accuracy %.2f %%\n", 100 * r->accuracy);
     }

@@ -1,8 +1,9 @@
 /* train_request.h - the parts of gradwire train: the command line (cmd_train.c, train_parallel.c), starting ranks
- * (train_start.c), one rank (train_rank.c), and the output (train_report.c, train_workers.c). */
+ * (train_start.c), one rank (train_rank.c), and the output (train_report.c, train_advice.c, train_workers.c). */
 #ifndef GW_CLI_TRAIN_TRAIN_REQUEST_H
 #define GW_CLI_TRAIN_TRAIN_REQUEST_H
 
+#include "predict/advice.h"
 #include "train/trainer.h"
 
 #define GW_TRAIN_LIVE_VARIABLE "GRADWIRE_LIVE" /* set for ranks whose output goes to a terminal */
@@ -76,6 +77,11 @@ typedef struct gw_train_end {
     uint64_t weights; /* checksum */
 } gw_train_end;
 void gw_train_report_close(gw_train_report *report, const gw_train_end *end);
+
+/* ---- train_advice.c: rank 0 only ---- */
+
+/* What to do next, from what this run measured. exchange: ns of an exchange without overlap; 0: not known. */
+void gw_train_advice(const gw_train_report *report, gw_time exchange, gw_advice *advice);
 
 /* ---- train_workers.c: rank 0 only ---- */
 

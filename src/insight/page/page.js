@@ -137,6 +137,7 @@ function head() {
   $('warning').hidden = !data.warning;
   $('warning').textContent = data.warning ? `This recording is not whole: ${data.warning}.` : '';
   $('verdict').textContent = verdict();
+  data.advice.forEach(text => $('advice').append(element('li', text)));
   const sent = sum(data.links.map(link => link.bytes));
   if (median) {
     const [compute, exposed, forRanks, other, hidden] = sharesOf(median);
