@@ -356,6 +356,8 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     return bytes;
 }
 
+gw_coded_watched gw_step_engine_watched(const gw_step_engine *s) { return s->watched; }
+
 int gw_step_engine_exact_tensors(const gw_step_engine *s, size_t *bytes) {
     int tensors = 0;
     *bytes = 0;

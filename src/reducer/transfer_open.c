@@ -127,6 +127,7 @@ static gw_status open_coded(gw_step_engine *s, gw_error *error) {
     if (!s->coded) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status =
         gw_coding_open(&s->coding, &c->codec, c->options.seed, gw_team_rank(c->team), s->lanes.hosts, error);
+    s->coding.watches = c->watch_accuracy;
     for (int i = 0; !status && i < c->count; i++) {
         const gw_reducer_tensor *t = &s->tensors[i].what;
         size_t rows = t->rows ? t->rows : 1;
@@ -244,7 +245,7 @@ static gw_status open_exchange(gw_step_engine *s, int bucket, int lane, gw_error
     gw_coded_exchange_config config = {.setup = s->config.codec, .parts = parts, .count = p->ranges, .lane = lane,
                                        .ranks = gw_team_size(s->config.team), .arch = s->config.arch,
                                        .seed = s->config.options.seed, .halves = s->config.policy->splits,
-                                       .lent = true};
+                                       .watched = s->config.watch_accuracy ? &s->watched : NULL, .lent = true};
     if (!status) status = gw_coded_exchange_open(&part->exchange, s->config.core, part->team, &config, error);
     if (!status) find_values(s, bucket, lane, part->values);
     if (!status) s->transfers[bucket].payload_bytes += gw_coded_exchange_payload_bytes(part->exchange);
