@@ -13,6 +13,7 @@
 #include "cli/common/args.h"
 #include "cli/common/json.h"
 #include "profile/builtin_profiles.h"
+#include "strategy/accuracy_risk.h"
 
 #define QUIET (2 * GW_SECOND) /* shorter predictions show no progress */
 
@@ -66,6 +67,14 @@ const char *gw_predict_link_text(const gw_machine *machine, char text[64]) {
     return text;
 }
 
+static void print_risk(const gw_strategy *strategy) {
+    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy);
+    char text[GW_ACCURACY_RISK_TEXT];
+    gw_accuracy_risk_print(&risk, text);
+    printf(", \"risk\": \"%s\", \"safe\": %s, \"points_lost\": %s, \"runs\": %d", text, risk.safe ? "true" : "false",
+           risk.exact || risk.runs ? GW_JSON_FIXED(risk.points, 3) : "null", risk.runs);
+}
+
 void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy, int ranks, const gw_prediction *p) {
     char line[GW_STRATEGY_PRINT_BYTES];
     gw_strategy_print(strategy, line, sizeof line);
@@ -81,7 +90,9 @@ void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy,
     for (int i = 0; i < GW_TIME_PARTS; i++)
         printf("%s\"%s\": %s", i ? ", " : "", gw_time_part_name((gw_time_part)i),
                GW_JSON_FIXED(p->path.seconds[i] * 1e3, 6));
-    printf("}}");
+    putchar('}');
+    print_risk(strategy);
+    putchar('}');
 }
 
 static void print_path(const gw_prediction *p) {
