@@ -139,6 +139,19 @@ static void a_healthy_codec_is_left_alone(void) {
     }
 }
 
+/* sync=periodic has an exchange in one of some steps. */
+static void the_number_of_the_step_does_not_matter(void) {
+    mini m;
+    open_watched(&m, 3, "onebit", false);
+    for (uint64_t step = 7; step < STEPS * GW_CODEC_WATCH_EVERY && m.ranks[0].watched.times == 0;
+         step += GW_CODEC_WATCH_EVERY) {
+        fill(&m, step, spiky);
+        run_step(&m, step);
+    }
+    CHECK_EQ(1, m.ranks[0].watched.times);
+    close_mini(&m);
+}
+
 static void without_a_watch_nothing_is_sent_exact(void) {
     mini m;
     open_mini(&m, 3, "auto", "onebit", COUNT, GW_FORM_AUTO);
@@ -166,4 +179,5 @@ static void a_lost_direction_is_caught(void) {
 }
 
 TEST_MAIN(CASE(a_codec_that_goes_wrong_is_caught), CASE(a_healthy_codec_is_left_alone),
-          CASE(without_a_watch_nothing_is_sent_exact), CASE(a_lost_direction_is_caught))
+          CASE(the_number_of_the_step_does_not_matter), CASE(without_a_watch_nothing_is_sent_exact),
+          CASE(a_lost_direction_is_caught))

@@ -3,7 +3,7 @@
  * meanwhile.
  *
  * The watch does the same with the range in which a codec is trusted, of the error and of the direction, by a sample in
- * every so many steps. */
+ * every so many exchanges. */
 #include "compress/compress.h"
 
 #include <math.h>

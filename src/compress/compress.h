@@ -310,9 +310,9 @@ typedef struct gw_codec_guard {
 /* After each step of the tensor, sent exact or not. True where `exact` changed: worth a log line. */
 bool gw_codec_guard_update(gw_codec_guard *guard, const gw_codec_report *report);
 
-/* The watch over a codec that is trusted within a range: in every so many steps a report with a sample, of all ranks
- * together, so that they decide alike. */
-#define GW_CODEC_WATCH_EVERY 8 /* steps */
+/* The watch over a codec that is trusted within a range: in every so many exchanges a report with a sample, of all
+ * ranks together, so that they decide alike. */
+#define GW_CODEC_WATCH_EVERY 8 /* exchanges */
 
 typedef struct gw_codec_watch {
     double error, aside; /* running: of the error relative to the gradient, of 1 - cosine */

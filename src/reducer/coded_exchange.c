@@ -150,7 +150,7 @@ static gw_status encode_round(gw_coded_exchange *x, gw_error *error) {
             memset(payload[round], 0, x->places[i].bytes[round]);
             continue;
         }
-        gw_coding_prepare(&x->coding, t, gw_coded_exchange_gradient(x, i));
+        gw_coded_watch_prepare(x, i);
         gw_codec_report before = gw_coded_watch_before(x, i);
         while (!status && gw_coded_runs_next(&runs))
             status = encode_run(x, t, runs.range, x->gradient[i] + runs.offset, payload, error);
@@ -203,8 +203,7 @@ static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
 
 static gw_status encode_all(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
-    for (int i = 0; i < x->count; i++)
-        gw_coding_prepare(&x->coding, x->parts[i].tensor, gw_coded_exchange_gradient(x, i));
+    for (int i = 0; i < x->count; i++) gw_coded_watch_prepare(x, i);
     if (x->form == GW_FORM_ONE_PASS) {
         status = encode_for(x, -1, x->out, &x->in_lengths[x->rank], error);
         for (int r = 0; r < x->world; r++)
@@ -325,6 +324,7 @@ void gw_coded_exchange_begin(gw_coded_exchange *x, uint64_t step, const float *c
     x->coding.call.mean = average;
     x->coding.call.round = x->coding.call.pass = 0;
     x->next = 0;
+    x->samples = x->watches && x->begun++ % GW_CODEC_WATCH_EVERY == 0;
     x->phase = PHASE_EXACT;
 }
 
@@ -428,7 +428,7 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     }
     end_phase(x, GW_TRACE_DECODED, begun);
     trace_error(x);
-    if (status || !gw_coded_watch_due(x)) return status ? status : end_step(x);
+    if (status || !x->samples) return status ? status : end_step(x);
     x->phase = PHASE_WATCH;
     return gw_coded_watch_start(x, now, error);
 }

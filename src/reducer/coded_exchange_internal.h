@@ -56,6 +56,8 @@ struct gw_coded_exchange {
     gw_coded_watched *watched;        /* the caller's; NULL: nothing is watched */
     gw_coded_exchange_watch *watches; /* of the parts */
     float *reports;                   /* of the parts, GW_CODED_REPORT_FLOATS each, summed over the members */
+    uint64_t begun;                   /* of watched ones, how often: not every step has an exchange */
+    bool samples;                     /* reports are wanted in this step */
     int next;                         /* PHASE_EXACT: the part that comes next */
     gw_op *op, *exact_op;
     const float *const *gradient;
@@ -89,11 +91,12 @@ void gw_coded_watch_close(gw_coded_exchange *exchange);
 bool gw_coded_watch_exact(const gw_coded_exchange *exchange, int part);
 /* PHASE_EXACT: starts the all-reduce of the next such part; false: there are no more. */
 bool gw_coded_watch_send_exact(gw_coded_exchange *exchange, gw_time now, gw_status *status, gw_error *error);
+/* Instead of gw_coding_prepare. */
+void gw_coded_watch_prepare(gw_coded_exchange *exchange, int part);
 /* Around the encoding of a part in the current pass: its share of the tensor's report. */
 gw_codec_report gw_coded_watch_before(const gw_coded_exchange *exchange, int part);
 void gw_coded_watch_after(gw_coded_exchange *exchange, int part, const gw_codec_report *before);
 /* At the end of a step that is watched: sums up the reports of all members, then judges them. */
-bool gw_coded_watch_due(const gw_coded_exchange *exchange);
 gw_status gw_coded_watch_start(gw_coded_exchange *exchange, gw_time now, gw_error *error);
 void gw_coded_watch_judge(gw_coded_exchange *exchange);
 /* coded_exchange.c: an all-reduce of floats among the members, in place. */

@@ -63,7 +63,7 @@ void gw_coding_tensor_free(gw_coded_tensor *t) {
 void gw_coding_prepare(gw_coding *c, gw_coded_tensor *t, const float *gradient) {
     if (t->prepared == c->call.step + 1) return;
     t->prepared = c->call.step + 1;
-    t->report = t->owner_report = (gw_codec_report){.samples = c->watches && c->call.step % GW_CODEC_WATCH_EVERY == 0};
+    t->report = t->owner_report = (gw_codec_report){0};
     if (t->exact) return;
     gw_codec_prepare(&c->setup, &c->call, &t->what, gw_codec_stateful(&c->setup) ? &t->state : NULL, gradient);
     t->clip = c->call.clip;

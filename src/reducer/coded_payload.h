@@ -18,7 +18,6 @@ typedef struct gw_coding {
     gw_codec_setup exact;         /* sends values and the residual of the coded pass */
     gw_codec_setup plain;         /* has no state: for tensors that are always exact, and for decoding exact ranges */
     gw_codec_call call;
-    bool watches; /* reports of watched steps have samples */
 } gw_coding;
 
 /* A tensor and the state that its codec keeps. Exchanges and servers that carry parts of it use it, one at a time. */
@@ -28,7 +27,7 @@ typedef struct gw_coded_tensor {
     gw_codec_state state;  /* of the worker's pass, for what this rank encodes */
     gw_codec_state second; /* of the owner's pass, for what this rank owns */
     gw_codec_report report;
-    gw_codec_report owner_report; /* of the owner's pass, in steps whose reports have samples */
+    gw_codec_report owner_report; /* of the owner's pass, if it is asked for samples */
     gw_codec_guard guard;
     float clip;            /* of the current step */
     bool exact;            /* always sent exact */

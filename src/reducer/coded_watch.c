@@ -2,9 +2,9 @@
  * sent exact, in a plain all-reduce of their own, until they are back (compress/accuracy_guard.c).
  *
  * All members must decide alike, because payloads that are reduced in flight cannot be coded on one and exact on
- * another. So they sum up their reports: eight numbers for each part, in one of GW_CODEC_WATCH_EVERY steps. The sum has
- * the same bits on all of them. A decision belongs to a part and not to its tensor, because other parts may have other
- * members (lanes, arch/owners.h). */
+ * another. So they sum up their reports: eight numbers for each part, in one of GW_CODEC_WATCH_EVERY exchanges. The sum
+ * has the same bits on all of them. A decision belongs to a part and not to its tensor, because other parts may have
+ * other members (lanes, arch/owners.h). */
 #include "reducer/coded_exchange_internal.h"
 
 #include <stdlib.h>
@@ -18,7 +18,6 @@ gw_status gw_coded_watch_open(gw_coded_exchange *x, gw_coded_watched *watched, g
     x->watches = calloc((size_t)x->count + 1, sizeof *x->watches);
     x->reports = calloc((size_t)x->count + 1, GW_CODED_REPORT_FLOATS * sizeof *x->reports);
     if (!x->watches || !x->reports) return gw_fail(error, GW_MEMORY, "out of memory for the watch over an exchange");
-    x->coding.watches = true;
     return GW_OK;
 }
 
@@ -29,6 +28,12 @@ void gw_coded_watch_close(gw_coded_exchange *x) {
 }
 
 bool gw_coded_watch_exact(const gw_coded_exchange *x, int i) { return x->watches && x->watches[i].watch.exact; }
+
+void gw_coded_watch_prepare(gw_coded_exchange *x, int i) {
+    gw_coded_tensor *t = x->parts[i].tensor;
+    gw_coding_prepare(&x->coding, t, gw_coded_exchange_gradient(x, i));
+    t->report.samples = t->owner_report.samples = x->samples;
+}
 
 /* Parts that are sent exact. */
 
@@ -46,7 +51,7 @@ static size_t flush(gw_coded_exchange *x, int i) {
     gw_coded_tensor *t = x->parts[i].tensor;
     gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
     size_t count = 0;
-    gw_coding_prepare(&x->coding, t, gw_coded_exchange_gradient(x, i));
+    gw_coded_watch_prepare(x, i);
     x->coding.call.clip = t->clip;
     for (; gw_coded_runs_next(&runs); count += runs.range.count)
         gw_codec_flush(&x->coding.setup, &x->coding.call, runs.range, &t->state, x->gradient[i] + runs.offset,
@@ -83,10 +88,6 @@ void gw_coded_watch_after(gw_coded_exchange *x, int i, const gw_codec_report *be
     gw_codec_report own = {.sampled = all->sampled - before->sampled, .waiting = all->waiting - before->waiting,
                            .coded = all->coded - before->coded, .common = all->common - before->common};
     gw_codec_report_add(&x->watches[i].reports[x->coding.call.pass], &own);
-}
-
-bool gw_coded_watch_due(const gw_coded_exchange *x) {
-    return x->watches && x->coding.call.step % GW_CODEC_WATCH_EVERY == 0;
 }
 
 gw_status gw_coded_watch_start(gw_coded_exchange *x, gw_time now, gw_error *error) {

@@ -127,7 +127,6 @@ static gw_status open_coded(gw_step_engine *s, gw_error *error) {
     if (!s->coded) return gw_fail(error, GW_MEMORY, "out of memory for %d coded tensors", c->count);
     gw_status status =
         gw_coding_open(&s->coding, &c->codec, c->options.seed, gw_team_rank(c->team), s->lanes.hosts, error);
-    s->coding.watches = c->watch_accuracy;
     for (int i = 0; !status && i < c->count; i++) {
         const gw_reducer_tensor *t = &s->tensors[i].what;
         size_t rows = t->rows ? t->rows : 1;
