@@ -1,37 +1,53 @@
 #!/usr/bin/env bash
 # accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [LINE...] - the effect of each synchronization and each codec, or of
-# these strategy lines, on the accuracy of the cnn on Fashion-MNIST with four workers: the table of docs/synchronization.md. Hours
-# for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can be stopped and started again.
-# compress=dgc: its warm-up is a fifth of the run, and 84 % of the steps have a density of 0.001.
+# these strategy lines, on the accuracy of the cnn (or MODEL=lenet) on Fashion-MNIST with four workers: the table of
+# docs/synchronization.md. Hours for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can
+# be stopped and started again. Accuracies are added to bench/results/accuracies.csv, too, which `gradwire predict --compare`
+# goes by. compress=dgc: its warm-up is a fifth of the run, and 84 % of the steps have a density of 0.001.
 set -uo pipefail
 gradwire=$(cd "${1:?usage: accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [LINE...]}" && pwd)/gradwire || exit 2
-epochs=${2:-15} seeds=${3:-3} results=${4:-accuracy.csv}
+epochs=${2:-15} seeds=${3:-3} results=${4:-accuracy.csv} model=${MODEL:-cnn}
+accuracies=$(cd "$(dirname "$0")" && pwd)/results/accuracies.csv
+machine="$(nproc)-core $(sed -n 's/(R)//g; s/ Processor//; s/^model name.*: //p' /proc/cpuinfo | head -1)"
 lines=('sync=bsp' 'arch=ps:servers=2 sync=ssp:staleness=3' 'arch=ps:servers=2 sync=asp' 'sync=delayed' 'sync=periodic:every=8'
     'compress=onebit' 'compress=qsgd:bits=4' 'compress=terngrad' 'compress=topk:ratio=0.01' 'compress=dgc' 'compress=doublesqueeze')
 [ $# -gt 4 ] && lines=("${@:5}")
 
 field() { sed -n "s/.*\"event\": \"${2:-end}\".*\"$1\": \([^,}]*\).*/\1/p"; }
 
-train() { # LINE SEED
-    local options=(-n 4 --model cnn --data fashion-mnist --epochs "$epochs" --seed "$2" --json --strategy "$1") end late
-    end=$("$gradwire" train "${options[@]}" 2>/dev/null) || { echo "$1: gradwire train failed" >&2; return 1; }
+note() { # LINE SEED ACCURACY
+    local run="$model;fashion-mnist;4;$epochs;$2;sgd;$1;"
+    grep -qF "$run" "$accuracies" || echo "$run$3;$(date +%F);$machine" >>"$accuracies"
+}
+
+train() { # LINE SEED. A run whose loss is not a number has learned nothing.
+    local options=(-n 4 --model "$model" --data fashion-mnist --epochs "$epochs" --seed "$2" --json --strategy "$1")
+    local end late accuracy
+    end=$("$gradwire" train "${options[@]}" 2>&1) || {
+        grep -q 'is not a number' <<<"$end" && note "$1" "$2" 0
+        echo "$1: gradwire train failed" >&2
+        return 1
+    }
     late=$(field bytes_sent step <<<"$end" | tail -2 | head -1)
-    echo "$1;$epochs;$2;$(field test_accuracy <<<"$end");$(field bytes_sent <<<"$end");$(field bytes_dense <<<"$end");$late"
+    accuracy=$(field test_accuracy <<<"$end")
+    note "$1" "$2" "$accuracy"
+    echo "$model;$1;$epochs;$2;$accuracy;$(field bytes_sent <<<"$end");$(field bytes_dense <<<"$end");$late"
 }
 
 touch "$results"
 for ((seed = 1; seed <= seeds; seed++)); do # a run that was stopped has seen every line
     for line in "${lines[@]}"; do
-        grep -qF "$line;$epochs;$seed;" "$results" || train "$line" "$seed" >>"$results"
+        grep -qF "$model;$line;$epochs;$seed;" "$results" || train "$line" "$seed" >>"$results"
     done
 done
 
-awk -F';' -v epochs="$epochs" 'BEGIN { printf "%-36s %5s %9s %9s %9s %14s %12s %s\n", "STRATEGY", "SEEDS", "ACCURACY", "SPREAD",
-        "TO BSP", "SENT AN EPOCH", "A LATE STEP", "OF DENSE" }
-    $2 == epochs && $4 != "" { if (!($1 in n)) order[++count] = $1
-        n[$1]++; sum[$1] += $4; sent[$1] += $5; dense[$1] += $6; late[$1] += $7 / 50 # updates between two reports
-        if (n[$1] == 1 || $4 < low[$1]) low[$1] = $4
-        if (n[$1] == 1 || $4 > high[$1]) high[$1] = $4 }
+awk -F';' -v epochs="$epochs" -v model="$model" 'BEGIN {
+        printf "%-36s %5s %9s %9s %9s %14s %12s %s\n", "STRATEGY", "SEEDS", "ACCURACY", "SPREAD", "TO BSP",
+            "SENT AN EPOCH", "A LATE STEP", "OF DENSE" }
+    $1 == model && $3 == epochs && $5 != "" { if (!($2 in n)) order[++count] = $2
+        n[$2]++; sum[$2] += $5; sent[$2] += $6; dense[$2] += $7; late[$2] += $8 / 50 # updates between two reports
+        if (n[$2] == 1 || $5 < low[$2]) low[$2] = $5
+        if (n[$2] == 1 || $5 > high[$2]) high[$2] = $5 }
     END { for (i = 1; i <= count; i++) { s = order[i]; bsp = n["sync=bsp"] ? sum["sync=bsp"] / n["sync=bsp"] : sum[s] / n[s]
         printf "%-36s %5d %7.2f %% %7.2f %% %+9.2f %10.1f MiB %8.1f KiB  %s\n", s, n[s], 100 * sum[s] / n[s],
             100 * (high[s] - low[s]), 100 * (sum[s] / n[s] - bsp), sent[s] / n[s] / epochs / 1048576,

@@ -273,6 +273,22 @@ for key in (\"messages\", \"elements\", \"wide_elements\"): assert plan[\"counte
 assert len(plan[\"ranks\"]) == 6"; done'
 fi
 
+# ---- gradwire predict ----
+
+compare=(gradwire predict --profile resnet50 --ranks 2 --link 1gbit,50us --compare all)
+check "predict: what is safe comes first, and the verdict goes by it" 0 "~STEP ms .* RISK +STRATEGY
+.* safe, [0-9.]+ points .* exact .* [0-9.]+ points +compress=dgc.*
+compression would pay: compress=[a-z0-9]+ .* and safe: [0-9.]+ points of accuracy lost at most, in [0-9]+ runs" "" "${compare[@]}"
+if command -v python3 >/dev/null; then
+    check "predict: JSON has the risk" 0 "in order" "" bash -c '"$@" --json | python3 -c "
+import json, sys
+lines = [json.loads(line) for line in sys.stdin]
+key = lambda line: (not line[\"safe\"], line[\"step_ms\"])
+assert lines == sorted(lines, key=key) and not all(line[\"safe\"] for line in lines)
+for line in lines: assert (line[\"risk\"] == \"not measured\") == (line[\"points_lost\"] is None), line
+print(\"in order\")"' - "${compare[@]}"
+fi
+
 # ---- gradwire sim ----
 
 check "sim: one seed" 0 "~^seed 3: [0-9]+ ranks on [0-9]+ hosts

@@ -13,6 +13,7 @@ typedef struct rank_state {
     gw_core *core;
     gw_team *team;
     gw_coded_exchange *exchange;
+    gw_coded_watched watched; /* if the mini is watched */
     gw_coded_tensor coded[2];
     gw_status status;
     gw_error error;
@@ -23,6 +24,7 @@ typedef struct rank_state {
 typedef struct mini {
     gw_sim_net *net;
     int world;
+    bool watches, halves; /* of its exchanges */
     rank_state ranks[MINI_WORLD_MAX];
 } mini;
 
@@ -60,10 +62,10 @@ static void open_tensors(rank_state *self, const gw_topology *topology, int r, c
         CHECK_EQ(GW_OK, gw_coding_tensor_open(&coding, &self->coded[t], &what[t], false, &lanes, two_pass, &error));
 }
 
-/* form AUTO: as the codec says. */
-static void open_mini(mini *m, int world, const char *arch, const char *codec, size_t count, gw_coded_form form) {
+/* With what is set in m. form AUTO: as the codec says. */
+static void open_mini_as(mini *m, int world, const char *arch, const char *codec, size_t count, gw_coded_form form) {
     gw_error error = {0};
-    *m = (mini){.world = world};
+    m->world = world;
     gw_sim_config net = {.world = world, .latency = 20000, .bytes_per_second = 1e9, .jitter = 50000, .seed = 7};
     gw_sim_events events = {.ctx = m, .message = on_message, .hang_up = on_hang_up, .timer = on_timer,
                             .moved = on_moved};
@@ -72,7 +74,8 @@ static void open_mini(mini *m, int world, const char *arch, const char *codec, s
     for (int r = 0; r < world; r++) members[r] = hosts[r] = r;
     gw_topology topology = {.world = world, .host_of = hosts};
     const gw_codec_tensor *what = tensors(count);
-    gw_coded_exchange_config config = {.count = 2, .ranks = world, .arch = arch, .seed = 42};
+    gw_coded_exchange_config config = {.count = 2, .ranks = world, .arch = arch, .seed = 42,
+                                       .halves = m->halves};
     CHECK_EQ(GW_OK, gw_codec_parse(codec, &config.setup, &error));
     if (form) config.setup.form = form;
     for (int r = 0; r < world; r++) {
@@ -89,6 +92,7 @@ static void open_mini(mini *m, int world, const char *arch, const char *codec, s
         open_tensors(self, &topology, r, what, &config);
         gw_coded_part parts[2] = {{&self->coded[0], 0, what[0].count}, {&self->coded[1], 0, what[1].count}};
         config.parts = parts;
+        config.watched = m->watches ? &self->watched : NULL;
         CHECK_EQ(GW_OK, gw_coded_exchange_open(&self->exchange, self->core, self->team, &config, &error));
         for (int t = 0; t < 2; t++) {
             self->gradient[t] = calloc(what[t].count, sizeof(float));
@@ -96,6 +100,11 @@ static void open_mini(mini *m, int world, const char *arch, const char *codec, s
         }
     }
     if (error.text[0]) printf("    %s\n", error.text);
+}
+
+static void open_mini(mini *m, int world, const char *arch, const char *codec, size_t count, gw_coded_form form) {
+    *m = (mini){0};
+    open_mini_as(m, world, arch, codec, count, form);
 }
 
 static void close_mini(mini *m) {
@@ -110,11 +119,10 @@ static void close_mini(mini *m) {
     gw_sim_close(m->net);
 }
 
-static void run_step(mini *m, uint64_t step) {
+/* What has begun on all ranks, or a half of it. */
+static void run_begun(mini *m) {
     for (int r = 0; r < m->world; r++) {
-        rank_state *self = &m->ranks[r];
-        self->over = false;
-        gw_coded_exchange_begin(self->exchange, step, (const float *const *)self->gradient, self->result, true);
+        m->ranks[r].over = false;
         gw_sim_timer(m->net, r, gw_sim_now(m->net) + 1);
     }
     for (bool all = false; !all;) {
@@ -127,6 +135,15 @@ static void run_step(mini *m, uint64_t step) {
         CHECK_EQ(GW_OK, m->ranks[r].status);
         if (m->ranks[r].status && test_failures < 5) printf("    %s\n", m->ranks[r].error.text);
     }
+}
+
+static void run_step(mini *m, uint64_t step) {
+    for (int r = 0; r < m->world; r++)
+        gw_coded_exchange_begin(m->ranks[r].exchange, step, (const float *const *)m->ranks[r].gradient,
+                                m->ranks[r].result, true);
+    run_begun(m);
+    for (int r = 0; m->halves && r < m->world; r++) gw_coded_exchange_go_on(m->ranks[r].exchange);
+    if (m->halves) run_begun(m);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cli/common/args.h"
 #include "cli/common/json.h"
+#include "strategy/accuracy_risk.h"
 #include "zoo/zoo.h"
 
 enum { RANKS = 64 };
@@ -67,6 +68,14 @@ const char *gw_predict_link_text(const gw_machine *machine, char text[64]) {
     return text;
 }
 
+static void print_risk(const gw_strategy *strategy) {
+    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy);
+    char text[GW_ACCURACY_RISK_TEXT];
+    gw_accuracy_risk_print(&risk, text);
+    printf(", \"risk\": \"%s\", \"safe\": %s, \"points_lost\": %s, \"runs\": %d", text, risk.safe ? "true" : "false",
+           risk.exact || risk.runs ? GW_JSON_FIXED(risk.points, 3) : "null", risk.runs);
+}
+
 void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy, int ranks, const gw_prediction *p) {
     char line[GW_STRATEGY_PRINT_BYTES];
     gw_strategy_print(strategy, line, sizeof line);
@@ -82,7 +91,9 @@ void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy,
     for (int i = 0; i < GW_TIME_PARTS; i++)
         printf("%s\"%s\": %s", i ? ", " : "", gw_time_part_name((gw_time_part)i),
                GW_JSON_FIXED(p->path.seconds[i] * 1e3, 6));
-    printf("}}");
+    putchar('}');
+    print_risk(strategy);
+    putchar('}');
 }
 
 static void print_path(const gw_prediction *p) {

@@ -27,6 +27,7 @@ const gw_codec gw_codec_bf16 = {
     .significand = 8,
     .encode_rate = 11e9,
     .decode_rate = 10.7e9,
+    .trusted = {.error = 0.005, .aligned = 0.999},
     .block = 1,
     .merge_unit = sizeof(uint16_t),
     .bound = bound,

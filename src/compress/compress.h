@@ -93,10 +93,13 @@ typedef struct gw_codec_call {
     size_t reduced_bytes;
 } gw_codec_call;
 
-/* The loss of an encoding, for the guard. Sums of squares, so that they add up over ranges. */
+/* The loss of an encoding, for the guard and the watch. Sums, so that they add up over ranges. */
 typedef struct gw_codec_report {
-    double input; /* of v, the values to send */
-    double error; /* of v - decoded: the residual where there is feedback */
+    double input; /* squares of v, the values to send */
+    double error; /* squares of v - decoded: the residual where there is feedback */
+    bool samples; /* set before an encoding: what follows is wanted too, of a sample of the elements */
+    double sampled, waiting, coded, common; /* squares of the gradient, of v - decoded, of decoded; gradient times
+                                               decoded */
 } gw_codec_report;
 
 /* The state that a codec keeps from step to step, for one tensor or an owner's part of it. */
@@ -123,15 +126,26 @@ typedef enum gw_codec_needs {
     GW_NEEDS_SAME_STEP = 4,    /* all ranks encode the same step, and agree on something first (terngrad:shared) */
 } gw_codec_needs;
 
+/* sum += more; what sum asks for stays. */
+void gw_codec_report_add(gw_codec_report *sum, const gw_codec_report *more);
+
+/* What the watch takes for healthy: a little beyond what was seen in models that learned well (docs/compression.md). */
+typedef struct gw_codec_range_trusted {
+    double error;   /* norm(v - decoded) / norm(gradient) at most: with feedback, how many steps' gradients wait; 0:
+                       nothing is known, all is trusted */
+    double aligned; /* the cosine of decoded and gradient, at least */
+} gw_codec_range_trusted;
+
 struct gw_codec {
     gw_technique technique;          /* of the compress axis; first member, so that a cast converts between the two */
     bool identity;                   /* payloads are the values: an ordinary reduction gives the same, for any type */
     int significand;                 /* bits of an f32's significand that always arrive; 24: all; 0: no guarantee */
     double encode_rate, decode_rate; /* bytes of f32 per second on one core of an AMD EPYC with AVX2, as `gradwire bench
                                         codec` measured them; 0: not measured, predicted as a copy */
-    bool compensates;                /* always keeps a residual: has no meaning without one (dgc, powersgd) */
-    bool selects;                    /* sends some values and not the others, which only a residual keeps (topk,
-                                        threshold) */
+    gw_codec_range_trusted trusted;
+    bool compensates;  /* always keeps a residual: has no meaning without one (dgc, powersgd) */
+    bool selects;      /* sends some values and not the others, which only a residual keeps (topk,
+                          threshold) */
     bool unbiased;     /* without feedback it rounds or selects at random: errors average out over ranks and steps (what
                           terngrad's clip cuts off aside) */
     uint32_t block;    /* elements; 0: only whole tensors */
@@ -298,5 +312,21 @@ typedef struct gw_codec_guard {
 
 /* After each step of the tensor, sent exact or not. True where `exact` changed: worth a log line. */
 bool gw_codec_guard_update(gw_codec_guard *guard, const gw_codec_report *report);
+
+/* The watch over a codec that is trusted within a range: in every so many exchanges a report with a sample, of all
+ * ranks together, so that they decide alike. */
+#define GW_CODEC_WATCH_EVERY 8 /* exchanges */
+
+typedef struct gw_codec_watch {
+    double error, aside; /* running: of the error relative to the gradient, of 1 - cosine */
+    bool exact;          /* send these values exact (gw_codec_flush) */
+} gw_codec_watch;
+
+/* After each watched step, with the report of each pass; the worst counts. Reports of values that were sent exact are
+ * all zeros. True where `exact` changed. */
+bool gw_codec_watch_update(gw_codec_watch *watch, const gw_codec *codec, const gw_codec_report *reports, int passes);
+/* What is sent instead of an encoding: the values and the residual, which is then 0. values may be the gradient. */
+void gw_codec_flush(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range, gw_codec_state *state,
+                    const float *gradient, float *values);
 
 #endif

@@ -129,6 +129,7 @@ const gw_codec gw_codec_dgc = {
                   .examples = GW_CHOICES("ratio=0.001", "momentum=0.9,warmup=0")},
     .encode_rate = 4.4e9,
     .decode_rate = 60e9,
+    .trusted = {.error = 26, .aligned = 0.05},
     .compensates = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,

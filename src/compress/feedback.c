@@ -13,7 +13,32 @@
  * covers the ranges it owns. Both use the same function, the owner with the sum as its gradient. */
 #include "compress/codec.h"
 
-#define CHUNK 8192u /* elements; 32 KiB */
+#define CHUNK 8192u       /* elements; 32 KiB */
+#define SAMPLE_STRIDE 13u /* of a chunk, one of so many elements is sampled or fewer; no divisor of rows */
+#define SAMPLE_MOST 8192u /* elements; 32 KiB of stack */
+
+/* Of the values of a chunk, before something is taken off. */
+typedef struct sample {
+    uint64_t count, stride; /* count 0: none is wanted */
+    float v[SAMPLE_MOST];
+} sample;
+
+static void take_sample(sample *s, bool wanted, const float *v, uint64_t length) {
+    s->stride = length / SAMPLE_STRIDE >= SAMPLE_MOST ? gw_blocks(length, SAMPLE_MOST) | 1 : SAMPLE_STRIDE;
+    s->count = wanted ? gw_blocks(length, (uint32_t)s->stride) : 0;
+    for (uint64_t i = 0; i < s->count; i++) s->v[i] = v[i * s->stride];
+}
+
+/* left: v - decoded, in full. */
+static void compare_sample(const sample *s, const float *gradient, const float *left, gw_codec_report *report) {
+    for (uint64_t i = 0; i < s->count; i++) {
+        double g = (double)gradient[i * s->stride], e = (double)left[i * s->stride], decoded = (double)s->v[i] - e;
+        report->sampled += g * g;
+        report->waiting += e * e;
+        report->coded += decoded * decoded;
+        report->common += g * decoded;
+    }
+}
 
 static uint64_t chunk_elements(const gw_codec_setup *setup, uint64_t count) {
     uint32_t block = gw_codec_block(setup);
@@ -69,6 +94,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
     bool last = call->round + 1 == gw_codec_rounds(setup);
     uint64_t chunk = chunk_elements(setup, range.count);
     gw_codec_report lost = {0};
+    sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
         gw_codec_range piece = {range.tensor, range.first + at, length};
@@ -77,19 +103,32 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         if (call->rate_growth != 0 && call->round == 0) gw_kernel_scale(e, 1 / (1 + call->rate_growth), length);
         double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
         lost.input += norm2;
+        take_sample(&sampled, last && report && report->samples, e, length);
         uint8_t *out = (uint8_t *)payload + *bytes;
         size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
         gw_status status = codec->encode(setup, &mine, piece, state, e, out, room, &used, error);
         if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
         if (last) lost.error += norm2;
+        compare_sample(&sampled, gradient + at, e, &lost);
         *bytes += used;
     }
-    if (report) {
-        report->input += lost.input;
-        report->error += lost.error;
-    }
+    if (report) gw_codec_report_add(report, &lost);
     return GW_OK;
+}
+
+void gw_codec_flush(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range, gw_codec_state *state,
+                    const float *gradient, float *values) {
+    size_t bytes = range.count * sizeof *values;
+    if (!gw_codec_residual(setup)) {
+        memmove(values, gradient, bytes);
+        return;
+    }
+    float *e = gw_codec_residual_at(state, range.first);
+    if (call->rate_growth != 0) gw_kernel_scale(e, 1 / (1 + call->rate_growth), range.count);
+    accumulate(setup, call, state, range.first, range.count, gradient);
+    memcpy(values, e, bytes);
+    memset(e, 0, bytes);
 }
 
 gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -99,6 +138,7 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
     float rest[GW_SPARSE_BLOCK]; /* 256 KiB of stack, the largest block */
     bool last = call->round + 1 == gw_codec_rounds(setup);
     uint64_t chunk = chunk_elements(setup, range.count);
+    sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
         gw_codec_range piece = {range.tensor, range.first + at, length};
@@ -111,6 +151,8 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
             status = codec->decode_add(setup, &mine, piece, out, used, -1.0f, rest, error);
             report->input += gw_kernel_norm2(gradient + at, length);
             report->error += gw_kernel_norm2(rest, length);
+            take_sample(&sampled, report->samples, gradient + at, length);
+            compare_sample(&sampled, gradient + at, rest, report);
         }
         if (status) return status;
         *bytes += used;

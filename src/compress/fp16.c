@@ -27,6 +27,7 @@ const gw_codec gw_codec_fp16 = {
     .significand = 11,
     .encode_rate = 11.6e9,
     .decode_rate = 10.9e9,
+    .trusted = {.error = 0.001, .aligned = 0.999},
     .block = 1,
     .merge_unit = sizeof(uint16_t),
     .bound = bound,

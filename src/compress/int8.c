@@ -116,6 +116,7 @@ const gw_codec gw_codec_int8 = {
                   .params = GW_PARAMS(GW_CODEC_FEEDBACK(GW_FEEDBACK_NONE), GW_CODEC_FORM, GW_CODEC_LIMIT)},
     .encode_rate = 13.5e9,
     .decode_rate = 10.6e9,
+    .trusted = {.error = 0.035, .aligned = 0.997},
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

@@ -186,6 +186,7 @@ const gw_codec gw_codec_onebit = {
     .technique = {.name = "onebit", .about = "one bit a value, two levels per 2,048 (1-bit SGD)", .params = params},
     .encode_rate = 4e9,
     .decode_rate = 11.3e9,
+    .trusted = {.error = 5, .aligned = 0.08},
     .block = BLOCK,
     .bound = bound,
     .encode = encode,

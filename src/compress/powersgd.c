@@ -190,6 +190,7 @@ const gw_codec gw_codec_powersgd = {
                   .examples = GW_CHOICES("rank=4")},
     .encode_rate = 1.7e9,
     .decode_rate = 8.1e9,
+    .trusted = {.error = 8, .aligned = 0.15},
     .compensates = true,
     .block = 0,
     .merge_unit = sizeof(float),

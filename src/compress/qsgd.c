@@ -150,6 +150,7 @@ const gw_codec gw_codec_qsgd = {
                   .examples = GW_CHOICES("bits=1", "bits=2", "bits=4", "bits=8", "bits=2,elias")},
     .encode_rate = 6.7e9,
     .decode_rate = 11.2e9,
+    .trusted = {.error = 0.6, .aligned = 0.88},
     .unbiased = true,
     .block = BLOCK,
     .bound = bound,

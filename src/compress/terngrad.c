@@ -244,6 +244,7 @@ const gw_codec gw_codec_terngrad = {
                   .examples = GW_CHOICES("", "clip=0", "shared")},
     .encode_rate = 6.7e9,
     .decode_rate = 11.4e9,
+    .trusted = {.error = 1.4, .aligned = 0.5},
     .unbiased = true,
     .block = BLOCK,
     .merge_unit = sizeof(float),

@@ -123,6 +123,7 @@ const gw_codec gw_codec_threshold = {
                   .examples = GW_CHOICES("ratio=0.01")},
     .encode_rate = 2.3e9,
     .decode_rate = 16.4e9,
+    .trusted = {.error = 5, .aligned = 0.12},
     .selects = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,

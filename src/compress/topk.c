@@ -39,6 +39,7 @@ const gw_codec gw_codec_topk = {
                   .examples = GW_CHOICES("ratio=0.01", "ratio=0.001")},
     .encode_rate = 4.2e9,
     .decode_rate = 14.8e9,
+    .trusted = {.error = 5, .aligned = 0.12},
     .selects = true,
     .block = GW_SPARSE_BLOCK,
     .least = GW_SPARSE_HEAD,

@@ -4,10 +4,12 @@
 #include "decide/candidates.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "compress/compress.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
+#include "strategy/accuracy_risk.h"
 #include "strategy/combine.h"
 #include "sync/sync.h"
 
@@ -102,13 +104,25 @@ static void add_sized_schedules(listing *l, const char *codec) {
         if (is_listed(*s) && gw_technique_param(*s, "fuse") >= 0) add_sizes(l, (*s)->name, codec);
 }
 
-typedef void adder(listing *l, const char *codec);
+/* Whether no earlier row has the same line. */
+static bool is_first(const gw_accuracy_row *row) {
+    for (const gw_accuracy_row *other = gw_accuracy_rows; other < row; other++)
+        if (strcmp(other->line, row->line) == 0) return false;
+    return true;
+}
 
-/* Without a codec, and with each that may be chosen. */
-static void add_coded(listing *l, bool coded, adder *add_all) {
-    add_all(l, NULL);
-    for (const gw_codec *const *codec = gw_codecs; coded && *codec; codec++)
-        if ((*codec)->significand && !(*codec)->identity) add_all(l, (*codec)->technique.name);
+/* Every codec that has been measured, with the parameters that it had, and has turned out to be safe. */
+static void add_coded(listing *l) {
+    for (const gw_accuracy_row *row = gw_accuracy_rows; row->model; row++) {
+        gw_strategy measured;
+        gw_error error = {.rank = -1};
+        char word[GW_TECHNIQUE_TEXT_BYTES];
+        if (!is_first(row) || gw_strategy_parse(row->line, &measured, &error)) continue;
+        if (!gw_strategy_compresses(&measured)) continue;
+        gw_accuracy_risk risk = gw_accuracy_risk_of(&measured);
+        gw_strategy_print_axis(&measured, GW_AXIS_COMPRESS, word, sizeof word);
+        if (risk.safe && !risk.exact) add_schedules(l, word + strlen("compress="));
+    }
 }
 
 static bool takes_codecs(const gw_strategy *asked) {
@@ -126,7 +140,8 @@ bool gw_candidates_apply(const gw_strategy *asked) {
 int gw_candidates_list(const gw_strategy *asked, const gw_candidate_facts *facts, gw_strategy *list) {
     listing l = {.asked = asked, .facts = facts, .list = list};
     add(&l, NULL, NULL, NULL);
-    add_coded(&l, takes_codecs(asked), add_schedules);
-    add_coded(&l, takes_codecs(asked), add_sized_schedules); /* last: a ranking may run out of time */
+    add_schedules(&l, NULL);
+    if (takes_codecs(asked)) add_coded(&l);
+    add_sized_schedules(&l, NULL); /* last: a ranking may run out of time */
     return l.count;
 }

@@ -4,7 +4,7 @@
 
 #include "strategy/strategy.h"
 
-#define GW_CANDIDATES_MAX 192
+#define GW_CANDIDATES_MAX 256
 
 typedef struct gw_candidate_facts {
     int hosts, per_host; /* ranks of the largest host */

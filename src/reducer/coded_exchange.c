@@ -21,16 +21,18 @@ static gw_status encode_for(gw_coded_exchange *x, int owner, uint8_t *piece, uin
     for (int i = 0; !status && i < x->count; i++) {
         gw_coded_tensor *t = x->parts[i].tensor;
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], owner);
+        gw_codec_report before = gw_coded_watch_before(x, i);
+        if (gw_coded_watch_exact(x, i)) continue;
         while (!status && gw_coded_runs_next(&runs))
             status = gw_coding_encode(&x->coding, t, &x->coding.setup, &t->state, runs.range,
                                       x->gradient[i] + runs.offset, &at, error);
+        gw_coded_watch_after(x, i, &before);
     }
     *length = (uint64_t)(at - piece);
     return status;
 }
 
-/* The whole gradient of a tensor; NULL: this rank has only what its lane has. */
-static const float *whole_gradient(const gw_coded_exchange *x, int i) {
+const float *gw_coded_exchange_gradient(const gw_coded_exchange *x, int i) {
     const gw_coded_part *part = &x->parts[i];
     return part->tensor->owners.lanes == 1 ? x->gradient[i] - part->first : NULL;
 }
@@ -94,6 +96,14 @@ static gw_status start_merged(gw_coded_exchange *x, gw_collective what, gw_time 
     return gw_core_start(x->core, &x->op, x->team, &spec, now, error);
 }
 
+gw_status gw_coded_exchange_sum(gw_coded_exchange *x, gw_op **op, float *values, size_t count, gw_time now,
+                                gw_error *error) {
+    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .in = values, .out = values, .count = count,
+                       .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label, .urgency = x->urgency};
+    spec.builder = reducing_builder(x, &spec, sizeof(float));
+    return gw_core_start(x->core, op, x->team, &spec, now, error);
+}
+
 /* Tensors that a merging codec does not carry travel as they are, in one all-reduce. */
 static gw_status start_exact(gw_coded_exchange *x, gw_time now, gw_error *error) {
     float *at = (float *)x->in;
@@ -102,10 +112,7 @@ static gw_status start_exact(gw_coded_exchange *x, gw_time now, gw_error *error)
         for (; x->parts[i].tensor->exact && gw_coded_runs_next(&runs); at += runs.range.count)
             memcpy(at, x->gradient[i] + runs.offset, runs.range.count * sizeof *at);
     }
-    gw_op_spec spec = {.collective = GW_COLL_ALLREDUCE, .in = x->in, .out = x->in, .count = x->exact_count,
-                       .dtype = GW_F32, .redop = GW_SUM, .root = -1, .label = x->label, .urgency = x->urgency};
-    spec.builder = reducing_builder(x, &spec, sizeof(float));
-    return gw_core_start(x->core, &x->exact_op, x->team, &spec, now, error);
+    return gw_coded_exchange_sum(x, &x->exact_op, (float *)(void *)x->in, x->exact_count, now, error);
 }
 
 /* Merged. */
@@ -136,11 +143,18 @@ static gw_status encode_round(gw_coded_exchange *x, gw_error *error) {
         gw_coded_tensor *t = x->parts[i].tensor;
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
         uint8_t *payload[GW_CODING_ROUNDS_MAX];
+        uint32_t round = x->coding.call.round;
         if (t->exact) continue;
         find_payloads(x, i, payload);
-        gw_coding_prepare(&x->coding, t, whole_gradient(x, i));
+        if (gw_coded_watch_exact(x, i)) { /* its place is merged like the others */
+            memset(payload[round], 0, x->places[i].bytes[round]);
+            continue;
+        }
+        gw_coded_watch_prepare(x, i);
+        gw_codec_report before = gw_coded_watch_before(x, i);
         while (!status && gw_coded_runs_next(&runs))
             status = encode_run(x, t, runs.range, x->gradient[i] + runs.offset, payload, error);
+        gw_coded_watch_after(x, i, &before);
     }
     return status;
 }
@@ -178,6 +192,7 @@ static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], -1);
         uint8_t *payload[GW_CODING_ROUNDS_MAX];
         find_payloads(x, i, payload);
+        if (gw_coded_watch_exact(x, i)) continue;
         while (!status && !t->exact && gw_coded_runs_next(&runs))
             status = decode_run(x, t, runs.range, x->result[i] + runs.offset, payload, error);
     }
@@ -188,7 +203,7 @@ static gw_status finish_merged(gw_coded_exchange *x, gw_error *error) {
 
 static gw_status encode_all(gw_coded_exchange *x, gw_error *error) {
     gw_status status = GW_OK;
-    for (int i = 0; i < x->count; i++) gw_coding_prepare(&x->coding, x->parts[i].tensor, whole_gradient(x, i));
+    for (int i = 0; i < x->count; i++) gw_coded_watch_prepare(x, i);
     if (x->form == GW_FORM_ONE_PASS) {
         status = encode_for(x, -1, x->out, &x->in_lengths[x->rank], error);
         for (int r = 0; r < x->world; r++)
@@ -208,6 +223,7 @@ static gw_status add_own(gw_coded_exchange *x, gw_error *error) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         for (int i = 0; !status && i < x->count; i++) {
             gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
+            if (gw_coded_watch_exact(x, i)) continue;
             while (!status && gw_coded_runs_next(&runs)) {
                 float *sum = x->result[i] + runs.offset;
                 if (r == 0) memset(sum, 0, runs.range.count * sizeof *sum);
@@ -227,9 +243,12 @@ static gw_status sum_own_shares(gw_coded_exchange *x, gw_error *error) {
     for (int i = 0; !status && i < x->count; i++) {
         gw_coded_tensor *t = x->parts[i].tensor;
         gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], x->rank);
+        gw_codec_report before = gw_coded_watch_before(x, i);
+        if (gw_coded_watch_exact(x, i)) continue;
         while (!status && gw_coded_runs_next(&runs))
             status = gw_coding_encode(&x->coding, t, &x->coding.second, &t->second, runs.range,
                                       x->result[i] + runs.offset, &at, error);
+        gw_coded_watch_after(x, i, &before);
     }
     for (int r = 0; r < x->world; r++) x->in_lengths[r] = 0;
     x->in_lengths[x->rank] = (uint64_t)(at - x->out);
@@ -244,6 +263,7 @@ static gw_status decode_all(gw_coded_exchange *x, gw_error *error) {
         const uint8_t *at = x->in + (size_t)r * x->room, *end = at + x->in_lengths[r];
         for (int i = 0; !status && i < x->count; i++) {
             gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], gathered ? -1 : r);
+            if (gw_coded_watch_exact(x, i)) continue;
             while (!status && gw_coded_runs_next(&runs)) {
                 float *result = x->result[i] + runs.offset;
                 if (!gathered || r == 0) memset(result, 0, runs.range.count * sizeof *result);
@@ -303,7 +323,9 @@ void gw_coded_exchange_begin(gw_coded_exchange *x, uint64_t step, const float *c
     x->coding.call.step = step;
     x->coding.call.mean = average;
     x->coding.call.round = x->coding.call.pass = 0;
-    x->phase = PHASE_ENCODE;
+    x->next = 0;
+    x->samples = x->watches && x->begun++ % GW_CODEC_WATCH_EVERY == 0;
+    x->phase = PHASE_EXACT;
 }
 
 static gw_status encode_and_start(gw_coded_exchange *x, gw_time now, gw_error *error) {
@@ -367,11 +389,21 @@ static void part_over(const gw_coded_exchange *x, gw_coded_tensor *t) {
     gw_coding_guard(&x->coding, t);
 }
 
+static gw_status end_step(gw_coded_exchange *x) {
+    for (int i = 0; i < x->count; i++) part_over(x, x->parts[i].tensor);
+    x->phase = x->form == GW_FORM_ONE_PASS && x->halves ? PHASE_HALFWAY : PHASE_OVER;
+    return GW_OK;
+}
+
 /* One phase, its operation being done. */
 static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
     gw_status status = GW_OK;
     gw_time begun = begin_phase(x);
     switch (x->phase) {
+    case PHASE_EXACT:
+        if (gw_coded_watch_send_exact(x, now, &status, error)) return status;
+        x->phase = PHASE_ENCODE;
+        return GW_OK;
     case PHASE_ENCODE: return encode_and_start(x, now, error);
     case PHASE_REDUCED:
         if (++x->coding.call.round < x->rounds) return encode_and_start(x, now, error);
@@ -390,14 +422,15 @@ static gw_status advance(gw_coded_exchange *x, gw_time now, gw_error *error) {
         x->phase = x->form == GW_FORM_ONE_PASS ? PHASE_OVER : PHASE_SPREAD; /* one pass has all results already */
         return x->phase == PHASE_OVER ? GW_OK : start_spread(x, now, error);
     case PHASE_SPREAD: status = x->form == GW_FORM_IN_FLIGHT ? finish_merged(x, error) : decode_all(x, error); break;
+    case PHASE_WATCH: gw_coded_watch_judge(x); return end_step(x);
     case PHASE_HALFWAY:
     case PHASE_OVER: return GW_OK;
     }
     end_phase(x, GW_TRACE_DECODED, begun);
     trace_error(x);
-    for (int i = 0; i < x->count; i++) part_over(x, x->parts[i].tensor);
-    x->phase = x->form == GW_FORM_ONE_PASS && x->halves ? PHASE_HALFWAY : PHASE_OVER;
-    return status;
+    if (status || !x->samples) return status ? status : end_step(x);
+    x->phase = PHASE_WATCH;
+    return gw_coded_watch_start(x, now, error);
 }
 
 static gw_status reap(gw_op **op) {

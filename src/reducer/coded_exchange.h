@@ -20,6 +20,12 @@
 
 typedef struct gw_coded_exchange gw_coded_exchange;
 
+/* What the watch over the accuracy of some exchanges has done. */
+typedef struct gw_coded_watched {
+    int exact;      /* parts of tensors that are sent exact now */
+    uint64_t times; /* a part was sent exact from then on */
+} gw_coded_watched;
+
 /* A part of a tensor. */
 typedef struct gw_coded_part {
     gw_coded_tensor *tensor; /* the caller's, with its state; outlives the exchange */
@@ -30,12 +36,14 @@ typedef struct gw_coded_exchange_config {
     gw_codec_setup setup;
     const gw_coded_part *parts; /* copied */
     int count;
-    int lane;         /* the members of the team are those of this lane, in the order of hosts */
-    int ranks;        /* whose gradients are in the members' values: a mean divides by it */
-    const char *arch; /* of the strategy line: chooses plans */
-    uint64_t seed;    /* of the job: random codecs draw from it */
-    bool halves;      /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
-    bool lent;        /* gw_coded_exchange_lend is called before each begin and go_on; else it has payload memory */
+    int lane;                  /* the members of the team are those of this lane, in the order of hosts */
+    int ranks;                 /* whose gradients are in the members' values: a mean divides by it */
+    const char *arch;          /* of the strategy line: chooses plans */
+    uint64_t seed;             /* of the job: random codecs draw from it */
+    bool halves;               /* it stops halfway, when this rank holds its share of the sum, and goes on when told */
+    gw_coded_watched *watched; /* of all exchanges of a reducer: its parts are sent exact while they leave the range in
+                                  which the codec is trusted; all members decide alike. NULL: they are not watched */
+    bool lent; /* gw_coded_exchange_lend is called before each begin and go_on; else it has payload memory */
 } gw_coded_exchange_config;
 
 gw_status gw_coded_exchange_open(gw_coded_exchange **exchange, gw_core *core, gw_team *team,

@@ -6,12 +6,14 @@
 #include "reducer/coded_payload.h"
 
 typedef enum gw_coded_exchange_phase {
+    PHASE_EXACT, /* watched: parts that left the trusted range, one after the other */
     PHASE_ENCODE,
     PHASE_REDUCED, /* merged: a round has been reduced */
     PHASE_SUM,     /* owned: pieces for the own shares are here */
     PHASE_HALFWAY, /* told to stop here, until gw_coded_exchange_go_on */
     PHASE_RESUMED,
     PHASE_SPREAD, /* what came from all ranks is here */
+    PHASE_WATCH,  /* the reports of all members are here */
     PHASE_OVER
 } gw_coded_exchange_phase;
 
@@ -20,6 +22,12 @@ typedef struct gw_coded_exchange_place {
     size_t at[GW_CODING_ROUNDS_MAX];
     size_t bytes[GW_CODING_ROUNDS_MAX];
 } gw_coded_exchange_place;
+
+/* Of a part. */
+typedef struct gw_coded_exchange_watch {
+    gw_codec_watch watch;
+    gw_codec_report reports[2]; /* of this step and member, by pass */
+} gw_coded_exchange_watch;
 
 struct gw_coded_exchange {
     gw_core *core;
@@ -45,6 +53,12 @@ struct gw_coded_exchange {
     size_t kept_bytes;
     uint64_t kept_length; /* owned: of that */
     gw_coded_exchange_phase phase;
+    gw_coded_watched *watched;        /* the caller's; NULL: nothing is watched */
+    gw_coded_exchange_watch *watches; /* of the parts */
+    float *reports;                   /* of the parts, GW_CODED_REPORT_FLOATS each, summed over the members */
+    uint64_t begun;                   /* of watched ones, how often: not every step has an exchange */
+    bool samples;                     /* reports are wanted in this step */
+    int next;                         /* PHASE_EXACT: the part that comes next */
     gw_op *op, *exact_op;
     const float *const *gradient;
     float *const *result;
@@ -67,5 +81,28 @@ typedef struct gw_coded_runs {
 
 gw_coded_runs gw_coded_runs_of(const gw_coded_exchange *exchange, const gw_coded_part *part, int owner);
 bool gw_coded_runs_next(gw_coded_runs *runs);
+
+/* coded_watch.c */
+#define GW_CODED_REPORT_FLOATS 8 /* four for each pass */
+
+gw_status gw_coded_watch_open(gw_coded_exchange *exchange, gw_coded_watched *watched, gw_error *error);
+void gw_coded_watch_close(gw_coded_exchange *exchange);
+/* The part is sent exact in this step, apart from the others. */
+bool gw_coded_watch_exact(const gw_coded_exchange *exchange, int part);
+/* PHASE_EXACT: starts the all-reduce of the next such part; false: there are no more. */
+bool gw_coded_watch_send_exact(gw_coded_exchange *exchange, gw_time now, gw_status *status, gw_error *error);
+/* Instead of gw_coding_prepare. */
+void gw_coded_watch_prepare(gw_coded_exchange *exchange, int part);
+/* Around the encoding of a part in the current pass: its share of the tensor's report. */
+gw_codec_report gw_coded_watch_before(const gw_coded_exchange *exchange, int part);
+void gw_coded_watch_after(gw_coded_exchange *exchange, int part, const gw_codec_report *before);
+/* At the end of a step that is watched: sums up the reports of all members, then judges them. */
+gw_status gw_coded_watch_start(gw_coded_exchange *exchange, gw_time now, gw_error *error);
+void gw_coded_watch_judge(gw_coded_exchange *exchange);
+/* coded_exchange.c: an all-reduce of floats among the members, in place. */
+gw_status gw_coded_exchange_sum(gw_coded_exchange *exchange, gw_op **op, float *values, size_t count, gw_time now,
+                                gw_error *error);
+/* The whole gradient of a part's tensor; NULL: this rank has only what its lane has. */
+const float *gw_coded_exchange_gradient(const gw_coded_exchange *exchange, int part);
 
 #endif

@@ -167,6 +167,7 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
     gw_status status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
     if (!status) status = take_parts(x, config, error);
     if (!status) status = take_memory(x, config->lent, error);
+    if (!status) status = gw_coded_watch_open(x, config->watched, error);
     if (status) gw_coded_exchange_close(x);
     else *out = x;
     return status;
@@ -177,6 +178,7 @@ void gw_coded_exchange_close(gw_coded_exchange *x) {
     if (x->op) gw_op_release(x->op); /* the engine has failed */
     if (x->exact_op) gw_op_release(x->exact_op);
     for (int i = 0; i < x->count; i++) x->parts[i].tensor->parts--;
+    gw_coded_watch_close(x);
     free(x->parts);
     free(x->places);
     free(x->own);

@@ -63,7 +63,7 @@ void gw_coding_tensor_free(gw_coded_tensor *t) {
 void gw_coding_prepare(gw_coding *c, gw_coded_tensor *t, const float *gradient) {
     if (t->prepared == c->call.step + 1) return;
     t->prepared = c->call.step + 1;
-    t->report = (gw_codec_report){0};
+    t->report = t->owner_report = (gw_codec_report){0};
     if (t->exact) return;
     gw_codec_prepare(&c->setup, &c->call, &t->what, gw_codec_stateful(&c->setup) ? &t->state : NULL, gradient);
     t->clip = c->call.clip;
@@ -127,9 +127,10 @@ gw_status gw_coding_encode(gw_coding *c, gw_coded_tensor *t, const gw_codec_setu
     call.clip = call.pass ? 1 : t->clip;
     if (call.pass && kept && kept->born == UINT64_MAX) /* no whole gradient is there to prepare with */
         gw_codec_prepare(setup, &call, &t->what, kept, NULL);
+    gw_codec_report *owners = t->owner_report.samples ? &t->owner_report : NULL;
     if (range.count)
         status = encode_rounds(with, call, range, gw_codec_stateful(with) ? kept : NULL, values, *at + sizeof(uint32_t),
-                               room, &bytes, call.pass ? NULL : &t->report, error);
+                               room, &bytes, call.pass ? owners : &t->report, error);
     uint32_t word = (uint32_t)bytes | (exact ? EXACT_BIT : 0);
     memcpy(*at, &word, sizeof word);
     *at += sizeof word + gw_coding_padded(bytes);

@@ -27,6 +27,7 @@ typedef struct gw_coded_tensor {
     gw_codec_state state;  /* of the worker's pass, for what this rank encodes */
     gw_codec_state second; /* of the owner's pass, for what this rank owns */
     gw_codec_report report;
+    gw_codec_report owner_report; /* of the owner's pass, if it is asked for samples */
     gw_codec_guard guard;
     float clip;            /* of the current step */
     bool exact;            /* always sent exact */

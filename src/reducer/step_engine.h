@@ -67,6 +67,7 @@ typedef struct gw_step_engine_config {
     int count;
     gw_reducer_options options;
     float *flat;              /* pack buffer of gw_step_engine_flat_bytes; NULL if that is 0 */
+    bool watch_accuracy;      /* a tensor is sent exact while the codec leaves the range in which it is trusted */
     size_t payload_bytes_max; /* memory for payloads, unless one bucket needs more; 0: 64 MiB */
 } gw_step_engine_config;
 
@@ -160,6 +161,9 @@ gw_coded_form gw_step_engine_form(const gw_step_engine *step_engine, int bucket)
 size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);              /* by this rank in a step, at most */
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
+
+/* The driver's. What the watch over the codec's accuracy has done on this rank. */
+gw_coded_watched gw_step_engine_watched(const gw_step_engine *step_engine);
 
 /* How many tensors a codec leaves exact, and their bytes; 0 without a codec. Some are marked so, some are too small to
  * pay, some the codec cannot take. */

@@ -68,11 +68,12 @@ struct gw_step_engine {
     gw_step_engine_config config;
     gw_schedule *schedule;
     gw_step_engine_tensor *tensors;
-    gw_transfer *transfers; /* one for each bucket that a cut may have */
-    gw_coded_tensor *coded; /* one for each tensor; of those that are not coded without state. NULL: none */
-    gw_coding coding;       /* that they are named with */
-    gw_lanes lanes;         /* of routes in two levels, and of coded ones */
-    gw_team *host_teams[2]; /* the ranks of this host: for reduce-scatters, for all-gathers. NULL: not needed */
+    gw_transfer *transfers;   /* one for each bucket that a cut may have */
+    gw_coded_tensor *coded;   /* one for each tensor; of those that are not coded without state. NULL: none */
+    gw_coding coding;         /* that they are named with */
+    gw_coded_watched watched; /* if config.watch_accuracy */
+    gw_lanes lanes;           /* of routes in two levels, and of coded ones */
+    gw_team *host_teams[2];   /* the ranks of this host: for reduce-scatters, for all-gathers. NULL: not needed */
     struct gw_shm_coll *host_colls[2]; /* theirs; NULL: they send messages */
     float *lane_memory;          /* of all buckets that are coded in two levels; from config.sharing if there is one */
     uint64_t next_turn, turn;    /* all-gathers in the host are started in the order in which their halves were: the

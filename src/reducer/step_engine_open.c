@@ -28,6 +28,7 @@ gw_status gw_step_engine_config_from_strategy(gw_step_engine_config *c, const gw
     c->chunk_bytes = (size_t)gw_strategy_integer(strategy, GW_AXIS_ARCH, "chunk");
     c->servers = gw_strategy_servers(strategy);
     c->factors = gw_strategy_is(strategy, GW_AXIS_ARCH, "sfb");
+    c->watch_accuracy = strategy->accuracy == GW_ACCURACY_SAFE;
     if (gw_strategy_is(strategy, GW_AXIS_ARCH, "ps")) follow_fault_tolerance(c, strategy);
     c->policy = gw_policy_of(axes[GW_AXIS_SCHEDULE].technique);
     c->settings = gw_step_engine_sizes(strategy, c->team);
@@ -356,6 +357,8 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     for (int i = 0; s->coded && i < s->config.count; i++) bytes += gw_coding_tensor_bytes(&s->coded[i]);
     return bytes;
 }
+
+gw_coded_watched gw_step_engine_watched(const gw_step_engine *s) { return s->watched; }
 
 int gw_step_engine_exact_tensors(const gw_step_engine *s, size_t *bytes) {
     int tensors = 0;

@@ -244,7 +244,7 @@ static gw_status open_exchange(gw_step_engine *s, int bucket, int lane, gw_error
     gw_coded_exchange_config config = {.setup = s->config.codec, .parts = parts, .count = p->ranges, .lane = lane,
                                        .ranks = gw_team_size(s->config.team), .arch = s->config.arch,
                                        .seed = s->config.options.seed, .halves = s->config.policy->splits,
-                                       .lent = true};
+                                       .watched = s->config.watch_accuracy ? &s->watched : NULL, .lent = true};
     if (!status) status = gw_coded_exchange_open(&part->exchange, s->config.core, part->team, &config, error);
     if (!status) find_values(s, bucket, lane, part->values);
     if (!status) s->transfers[bucket].payload_bytes += gw_coded_exchange_payload_bytes(part->exchange);

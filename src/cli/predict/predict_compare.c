@@ -1,5 +1,6 @@
-/* predict_compare.c - gradwire predict --compare all: all sensible strategies, the best first, and whether
- * compression would pay. */
+/* predict_compare.c - gradwire predict --compare all: all sensible strategies, and whether compression would pay. The
+ * exact ones and those that measurements have shown to be safe come first, then the others; the fastest of each
+ * first. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,14 +14,17 @@
 #include "compress/compress.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
+#include "strategy/accuracy_risk.h"
 #include "strategy/combine.h"
 #include "sync/sync.h"
 
+#define PAYS 0.02           /* what a codec must gain */
 #define SERVED_RANKS_MAX 64 /* with servers every rank is simulated; more ranks would take minutes */
 
 typedef struct candidate {
     gw_strategy strategy;
     gw_prediction prediction;
+    gw_accuracy_risk risk;
     bool coded, relaxed; /* relaxed: not synchronous, so its result differs from bsp's */
 } candidate;
 
@@ -55,6 +59,7 @@ __attribute__((format(printf, 3, 4))) static void add(list *l, const gw_predict_
     if (!c) return;
     *c = (candidate){.strategy = ask->strategies[0]};
     if (gw_strategy_overlay(&c->strategy, line, NULL, &error)) return;
+    c->risk = gw_accuracy_risk_of(&c->strategy);
     c->coded = gw_strategy_compresses(&c->strategy);
     c->relaxed = !gw_sync_of(c->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
     l->count++;
@@ -110,50 +115,80 @@ static void add_all(list *l, const gw_predict_request *ask) {
     }
 }
 
-static int faster(const void *a, const void *b) {
-    double x = ((const candidate *)a)->prediction.step_seconds, y = ((const candidate *)b)->prediction.step_seconds;
+static int better(const void *a, const void *b) {
+    const candidate *p = a, *q = b;
+    double x = p->prediction.step_seconds, y = q->prediction.step_seconds;
+    if (p->risk.safe != q->risk.safe) return p->risk.safe ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
 static void print_rows(const list *l) {
     gw_column columns[] = {{.title = "STEP ms", .right = true}, {.title = "SAMPLES/S", .right = true},
                            {.title = "EFFICIENCY", .right = true}, {.title = "EXPOSED ms", .right = true},
-                           {.title = "SENT MB", .right = true}, {.title = "STRATEGY"}};
+                           {.title = "SENT MB", .right = true}, {.title = "RISK"}, {.title = "STRATEGY"}};
     gw_table table;
-    gw_table_start(&table, stdout, columns, 6);
+    gw_table_start(&table, stdout, columns, 7);
     gw_table_header(&table);
     for (int i = 0; i < l->count; i++) {
         const gw_prediction *p = &l->candidates[i].prediction;
-        char cells[5][32], line[GW_STRATEGY_PRINT_BYTES];
+        char cells[6][32], line[GW_STRATEGY_PRINT_BYTES];
         snprintf(cells[0], sizeof cells[0], "%.2f", p->step_seconds * 1e3);
         snprintf(cells[1], sizeof cells[1], "%.0f", p->samples_per_second);
         snprintf(cells[2], sizeof cells[2], "%.1f %%", p->efficiency * 100);
         snprintf(cells[3], sizeof cells[3], "%.2f", p->exposed_seconds * 1e3);
         snprintf(cells[4], sizeof cells[4], "%.2f", p->bytes / 1e6);
-        const char *row[] = {cells[0], cells[1], cells[2],
-                             cells[3], cells[4], gw_predict_brief(&l->candidates[i].strategy, line)};
+        gw_accuracy_risk_print(&l->candidates[i].risk, cells[5]);
+        const char *row[] = {cells[0],
+                             cells[1],
+                             cells[2],
+                             cells[3],
+                             cells[4],
+                             cells[5],
+                             gw_predict_brief(&l->candidates[i].strategy, line)};
         gw_table_row(&table, row);
     }
 }
 
-static const candidate *best(const list *l, bool coded) {
-    for (int i = 0; i < l->count; i++)
-        if (l->candidates[i].coded == coded && !l->candidates[i].relaxed) return &l->candidates[i];
+/* The first of those with a codec or without one; safe: whether to look among the safe ones or the others. */
+static const candidate *best(const list *l, bool coded, bool safe) {
+    for (int i = 0; i < l->count; i++) {
+        const candidate *c = &l->candidates[i];
+        if (c->coded == coded && c->risk.safe == safe && !c->relaxed) return c;
+    }
     return NULL;
+}
+
+static double gain_of(const candidate *coded, const candidate *dense) {
+    return coded ? dense->prediction.step_seconds / coded->prediction.step_seconds - 1 : 0;
+}
+
+static void print_safe(const candidate *safe, const candidate *dense) {
+    char line[GW_STRATEGY_PRINT_BYTES];
+    printf(
+        "compression would pay: %s is %.0f %% faster than the best exact one, and safe: %.1f points of accuracy lost "
+        "at most, in %d runs\n",
+        gw_predict_brief(&safe->strategy, line), gain_of(safe, dense) * 100, fmax(safe->risk.points, 0),
+        safe->risk.runs);
+}
+
+/* What is not safe is only worth a word where it would be faster than all that is. */
+static void print_risky(const candidate *risky, const candidate *dense) {
+    char line[GW_STRATEGY_PRINT_BYTES], text[GW_ACCURACY_RISK_TEXT];
+    gw_accuracy_risk_print(&risky->risk, text);
+    printf("%s would be %.0f %% faster than the best exact one, but is not safe: loss of accuracy %s\n",
+           gw_predict_brief(&risky->strategy, line), gain_of(risky, dense) * 100, text);
 }
 
 /* The list must be sorted. */
 static void print_verdict(const list *l) {
-    const candidate *dense = best(l, false), *coded = best(l, true);
-    char line[GW_STRATEGY_PRINT_BYTES];
-    if (!dense || !coded) return;
-    double gain = dense->prediction.step_seconds / coded->prediction.step_seconds - 1;
-    if (gain > 0.02)
-        printf("compression would pay: %s is %.0f %% faster than the best without (accuracy is not considered)\n",
-               gw_predict_brief(&coded->strategy, line), gain * 100);
+    const candidate *dense = best(l, false, true), *safe = best(l, true, true), *risky = best(l, true, false);
+    if (!dense || (!safe && !risky)) return;
+    double gain = fmax(gain_of(safe, dense), 0), more = (1 + gain_of(risky, dense)) / (1 + gain) - 1;
+    if (gain > PAYS) print_safe(safe, dense);
     else
-        printf("compression would not pay: the best codec gains %.1f %%, which does not justify a loss of accuracy\n",
-               gain > 0 ? gain * 100 : 0.0);
+        printf("compression would not pay: the best safe codec gains %.1f %%, which no loss of accuracy is worth\n",
+               gain * 100);
+    if (more > PAYS) print_risky(risky, dense);
 }
 
 int gw_predict_compare(const gw_predict_request *ask) {
@@ -170,7 +205,7 @@ int gw_predict_compare(const gw_predict_request *ask) {
     }
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
     l->count = kept;
-    if (kept) qsort(l->candidates, (size_t)l->count, sizeof l->candidates[0], faster);
+    if (kept) qsort(l->candidates, (size_t)l->count, sizeof l->candidates[0], better);
     for (int i = 0; ask->json && i < l->count; i++) {
         gw_predict_json(ask, &l->candidates[i].strategy, ask->ranks, &l->candidates[i].prediction);
         putchar('\n');
