@@ -192,7 +192,7 @@ what_a_person_sees() {
     if command -v script >/dev/null; then
         timeout 300 script -qec "$gradwire train -n 2 --model mlp --data synthetic:count=6000 --epochs 2" live.txt \
             >/dev/null 2>&1 </dev/null
-        grep -q $'\r.*epoch 1/2 \\[' live.txt || echo "a terminal gets no line that moves"
+        grep -qF $'\033[Kepoch 1/2 [' live.txt || echo "a terminal gets no line that moves"
     fi
     timeout 300 "$gradwire" train --quiet --model mlp --data synthetic:count=600 --epochs 1 >quiet.txt 2>&1 </dev/null
     is "lines of --quiet" "$(wc -l <quiet.txt)" 1
@@ -200,6 +200,23 @@ what_a_person_sees() {
 for line in open(sys.argv[1]): json.loads(line)' mlp1.json 2>&1 | tail -n 1
     has mlp1.json '"event": "end".*"advice": \[\]'
     has mlp2.json '"event": "end".*"advice": \[\{"kind": "[a-z -]+", "gain": [0-9.]+, "strategy": null, "accuracy": null, "text": "'
+}
+a_trial_chooses_and_its_file_repeats_it() {
+    local job=(--model mlp --data synthetic:count=6000,seed=3 --epochs 3 --steps 60)
+    timeout 120 "$gradwire" tune -n 2 -o tuned --strategy transport=tcp -- "$gradwire" train "${job[@]}" >tune.txt 2>&1 </dev/null ||
+        { echo "gradwire tune: exit code $?"; cat tune.txt; }
+    has tune.txt 'gradwire: strategy=auto, step [0-9]+: '
+    has tune.txt '^written to tuned: run the job with --decisions tuned$'
+    "$gradwire" explain --why tuned >why.txt
+    has why.txt '^from step 8, tried: arch='
+    has why.txt '^predicted +measured +strategy$'
+    train again1 -n 2 --decisions tuned --strategy transport=tcp "${job[@]}"
+    train again2 -n 2 --decisions tuned --strategy transport=tcp "${job[@]}"
+    is "weights of a run that is repeated" "$(last again1 weights)" "$(last again2 weights)"
+    train other -n 3 --decisions tuned --strategy transport=tcp "${job[@]}" && echo "a file of another job is taken"
+    has other.err 'tuned holds decisions for another job'
+    timeout 60 "$gradwire" tune -o early -n 1 -- true >early.txt 2>&1 && echo "a job without steps is tuned"
+    has early.txt 'the job ended before a strategy was chosen'
 }
 asked_wrongly() {
     local words
@@ -258,7 +275,8 @@ for case in same_loss_for_any_number_of_workers same_loss_for_any_number_of_stag
     values_that_are_not_finite_end_it \
     uneven_shares_and_accumulation same_bits_again every_optimiser_learns resume_is_bit_for_bit \
     strategies_resume_bit_for_bit clips_under_every_synchronization unwritable_checkpoint_is_reported_first \
-    target_stops text_trains what_a_person_sees asked_wrongly killed_worker; do
+    target_stops text_trains what_a_person_sees a_trial_chooses_and_its_file_repeats_it \
+    asked_wrongly killed_worker; do
     [[ $case == *"$only"* ]] || continue
     began=$(now_ms)
     wrong=$($case 2>&1)

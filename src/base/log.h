@@ -13,8 +13,8 @@ bool gw_log_enabled(gw_log_level level);
 /* rank -1: the line names no rank. */
 void gw_log(gw_log_level level, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* One line that a user of any program expects to see: it is shown unless GRADWIRE_LOG=error. A callback gets it with
- * GW_LOG_INFO. */
+/* One line that a user of any program expects to see: it is shown unless GRADWIRE_LOG says error or warn. A callback
+ * gets it with GW_LOG_INFO. */
 void gw_log_notice(int rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

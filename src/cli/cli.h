@@ -36,6 +36,7 @@ extern const gw_command gw_command_doctor;
 extern const gw_command gw_command_predict;
 extern const gw_command gw_command_fit;
 extern const gw_command gw_command_trace;
+extern const gw_command gw_command_tune;
 extern const gw_command gw_command_probe; /* not in the help: gradwire doctor starts it */
 
 /* --timeline and --capture: the library records to these files, in this process and its children. NULL: the environment

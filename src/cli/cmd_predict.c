@@ -287,7 +287,8 @@ static int run(int argc, char **argv) {
         {.name = "throughput", .kind = GW_OPTION_STRING, .string = &w.throughput, .value = "SAMPLES",
          .about = "samples per second of a single device, to scale the compute times"},
         {.name = "compare", .kind = GW_OPTION_CHOICE, .string = &w.compare,
-         .choices = (const char *const[]){"all", NULL}, .about = "compare all sensible strategies, the best first"},
+         .choices = (const char *const[]){"all", "auto", NULL},
+         .about = "compare all sensible strategies, or those that strategy=auto chooses from; the best first"},
         {.name = "sweep", .kind = GW_OPTION_STRING, .string = &w.sweep, .value = "RANGE",
          .about = "ranks=2..1024 or rate=1gbit..100gbit: draw the efficiency over this range"},
         {.name = "svg", .kind = GW_OPTION_STRING, .string = &w.svg, .value = "FILE",
@@ -315,7 +316,7 @@ static int run(int argc, char **argv) {
     if (!read_ask(&w, &ask, &samples, &error)) code = gw_usage_error(&gw_command_predict, "%s", error.text);
     else if (!measure(&w, samples, &ask, &error)) code = refuse(&error);
     else
-        code = w.compare ? gw_predict_compare(&ask)
+        code = w.compare ? gw_predict_compare(&ask, strcmp(w.compare, "all") == 0)
                : w.sweep ? gw_predict_sweep(&ask, w.sweep, w.svg)
                          : run_named(&ask);
     gw_profile_free(&ask.profile);

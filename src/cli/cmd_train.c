@@ -174,6 +174,7 @@ static int start(const gw_train_request *r, int argc, char **argv) {
     gw_set_recording(r->timeline, r->capture);
     if (r->tune) setenv(GW_TUNE_VARIABLE, r->tune, 1);
     if (r->decisions) setenv("GRADWIRE_DECISIONS", r->decisions, 1);
+    if (r->quiet) setenv("GRADWIRE_LOG", "warn", 0); /* not what is only good to know */
     if (rank && r->ranks)
         return gw_usage_error(&gw_command_train, "this process is a rank of a job already, so -n cannot be given");
     int code = rank ? -1 : gw_train_data(r); /* a rank only opens the data set, and reports if it is missing */

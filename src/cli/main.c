@@ -11,7 +11,7 @@
 static const gw_command *const commands[] = {
     &gw_command_run,    &gw_command_train, &gw_command_list,    &gw_command_explain, &gw_command_plan,
     &gw_command_sim,    &gw_command_bench, &gw_command_model,   &gw_command_profile, &gw_command_data,
-    &gw_command_doctor, &gw_command_fit,   &gw_command_predict, &gw_command_trace,
+    &gw_command_doctor, &gw_command_fit,   &gw_command_predict, &gw_command_trace,   &gw_command_tune,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -124,9 +124,13 @@ gw_status gw_reducer_state_save(gw_reducer *reducer, void *memory) {
 
 gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size_t bytes) {
     gw_error error = {.rank = -1};
+    /* Where the codec is chosen while training runs, the saved residuals may be those of another. */
+    bool carries = reducer->chooses && gw_strategy_is_open(&reducer->asked, GW_AXIS_COMPRESS);
     gw_status status = gw_reducer_flush(reducer);
-    if (!status) status = report(gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error), &error);
-    return status;
+    if (status) return status;
+    status = carries ? gw_step_engine_state_carry(reducer->step_engine, memory, bytes, &error)
+                     : gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error);
+    return report(status, &error);
 }
 
 void gw_reducer_continue_at(gw_reducer *reducer, uint64_t step) {

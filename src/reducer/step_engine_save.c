@@ -193,7 +193,9 @@ gw_status gw_step_engine_state_restore(gw_step_engine *s, const void *memory, si
 gw_status gw_step_engine_state_carry(gw_step_engine *s, const void *memory, size_t bytes, gw_error *error) {
     state_head head;
     gw_status status = read_head(s, memory, bytes, &head, error);
-    if (!status && head.rank != (uint32_t)gw_team_rank(s->config.team)) status = wrong(error, "it is of another rank");
+    if (!status &&
+        (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team)))
+        status = wrong(error, "it is of another rank, or of a job of another size");
     return status ? status : read_parts(s, &head, memory, carry_part, error);
 }
 

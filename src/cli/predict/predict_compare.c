@@ -12,6 +12,7 @@
 #include "cli/common/table.h"
 #include "cli/predict/predict_options.h"
 #include "compress/compress.h"
+#include "decide/candidates.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "strategy/accuracy_risk.h"
@@ -191,9 +192,27 @@ static void print_verdict(const list *l) {
     if (more > PAYS) print_risky(risky, dense);
 }
 
-int gw_predict_compare(const gw_predict_request *ask) {
+/* What strategy=auto would choose from under the line that was given. */
+static void add_open(list *l, const gw_predict_request *ask) {
+    gw_strategy *open = calloc(GW_CANDIDATES_MAX, sizeof *open);
+    gw_candidate_facts facts = {.hosts = ask->ranks / ask->per_host, .per_host = ask->per_host};
+    int count = open ? gw_candidates_list(&ask->strategies[0], &facts, open) : 0;
+    l->full = !open;
+    for (int i = 0; i < count; i++) {
+        candidate *c = new_candidate(l);
+        if (!c) break;
+        *c = (candidate){.strategy = open[i], .risk = gw_accuracy_risk_of(&open[i])};
+        c->coded = gw_strategy_compresses(&c->strategy);
+        c->relaxed = !gw_sync_of(c->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
+        l->count++;
+    }
+    free(open);
+}
+
+int gw_predict_compare(const gw_predict_request *ask, bool all) {
     list made = {NULL}, *l = &made;
-    add_all(l, ask);
+    if (all) add_all(l, ask);
+    else add_open(l, ask);
     if (l->full) fputs("gradwire predict: out of memory: not every strategy is compared\n", stderr);
     gw_time begun = gw_clock_now();
     int kept = 0;

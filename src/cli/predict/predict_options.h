@@ -52,8 +52,9 @@ void gw_predict_here_compute(gw_predict_request *ask, const gw_here *found);
 /* What was measured, and what was not. */
 void gw_predict_here_print(const gw_predict_request *ask, const gw_here *found);
 
-/* predict_compare.c: all sensible strategies, the best first. Returns the exit code. */
-int gw_predict_compare(const gw_predict_request *ask);
+/* predict_compare.c: all sensible strategies, or those that strategy=auto chooses from; the best first. Returns the
+ * exit code. */
+int gw_predict_compare(const gw_predict_request *ask, bool all);
 /* predict_sweep.c: "ranks=2..1024", "rate=1gbit..100gbit"; svg NULL: no file. */
 int gw_predict_sweep(const gw_predict_request *ask, const char *range, const char *svg);
 

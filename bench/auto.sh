@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# auto.sh BUILD_DIRECTORY [replay|real|predicted|rate]... - strategy=auto beside twenty lines: on replayed models and real
+# trainings in a lab (root), and on predicted ones; and what it does when the rate of the links drops to a tenth. The tables
+# of docs/strategy.md; all of it takes about half an hour on two free cores.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|rate]...}" && pwd)/gradwire || exit 2
+shift
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+sizes=fifo,wfbp,wfbp:fuse=1M,wfbp:fuse=25M,dear,dear:fuse=1M,dear:fuse=2M,p3,p3:slice=512K,p3:slice=1M,bytescheduler
+sizes+=,bytescheduler:slice=256K,credit=1M,mgwfbp,tictac # with the next five and auto's own: twenty
+more=wfbp,dear,p3,bytescheduler,fifo
+
+# Replayed models: name, shrink, scale, lab, architecture beside auto, words of the line.
+replays=(
+    'inception4;24;0.5;hosts=3,rate=300mbit;ring;'
+    'gpt2;96;0.2;hosts=4,rate=1gbit;ring;'
+    'bench/profiles/gnmt.csv;64;1;hosts=2,rate=500mbit;hierarchical;'
+    'bert-large;200;0.05;hosts=2,rate=100mbit;ring;accuracy=safe'
+)
+
+rows() { # WORDS LAB MODEL SHRINK SCALE RANKS SCHEDULES OPTIONS...: "label ms" for each
+    local words=$1 lab=$2 model=$3 shrink=$4 scale=$5 ranks=$6 schedules=$7
+    shift 7
+    "$gradwire" bench step --model "$model" --shrink "$shrink" --scale "$scale" --lab "$lab" -n "$ranks" --steps 12 \
+        --schedule "$schedules" --strategy "$words" "$@" 2>>"$scratch/errors" |
+        awk '/^#/ { print > "/dev/stderr"; next } $1 == "SCHEDULE" { next } { print $1, $2 }'
+}
+
+verdict() { # CELL FILE: auto beside the best
+    awk -v cell="$1" '$1 == "auto" { auto = $2; next } !best || $2 < best { best = $2; name = $1 } { lines++ }
+        END { printf "%-44s auto %8.1f ms   best of %2d %8.1f ms  %-34s %.3f\n", cell, auto, lines, best, name, auto / best }' "$2"
+}
+
+replay() {
+    local cell model shrink scale lab arch words hosts ranks
+    for cell in "${replays[@]}"; do
+        IFS=';' read -r model shrink scale lab arch words <<<"$cell"
+        hosts=${lab#hosts=} hosts=${hosts%%,*} ranks=$hosts
+        [ "$arch" = hierarchical ] && ranks=$((2 * hosts))
+        [ -f "$here/../$model" ] && model=$here/../$model
+        rows "$words" "$lab" "$model" "$shrink" "$scale" "$ranks" "auto,$sizes" >"$scratch/cell" 2>"$scratch/chosen"
+        rows "fixed" "$lab" "$model" "$shrink" "$scale" "$ranks" "$more" --arch "$arch" 2>/dev/null |
+            sed "s/^/$arch:/" >>"$scratch/cell"
+        [ -n "$words" ] && for codec in fp16 int8 powersgd:rank=4 onebit; do
+            rows "fixed" "$lab" "$model" "$shrink" "$scale" "$ranks" wfbp,dear --compress "$codec" 2>/dev/null |
+                sed "s/^/$codec:/" >>"$scratch/cell"
+        done
+        verdict "${model##*/} / $shrink, $lab, $ranks ranks $words" "$scratch/cell"
+        grep 'auto:' "$scratch/chosen"
+    done
+}
+
+# Real trainings: model, ranks, lab, words. Seconds of a step: of the last half of the steps.
+reals=('mlp;4;hosts=4,rate=100mbit;' 'lenet;2;hosts=2,rate=30mbit;' 'cnn;4;hosts=2,rate=300mbit;' 'resnet20;2;hosts=2,rate=100mbit;')
+lines=(schedule=fifo schedule=wfbp schedule=wfbp:fuse=25M schedule=dear schedule=p3 schedule=bytescheduler schedule=mgwfbp
+    'schedule=tictac' 'arch=ring schedule=wfbp' 'arch=ring schedule=dear' 'arch=ring schedule=p3' 'arch=ring schedule=bytescheduler'
+    'arch=halving schedule=wfbp' 'arch=halving schedule=dear' 'arch=hierarchical schedule=wfbp' 'arch=hierarchical schedule=dear'
+    'arch=hierarchical schedule=p3' 'arch=tree schedule=wfbp' 'schedule=dear:fuse=256K' 'schedule=wfbp:fuse=256K')
+
+train_ms() { # MODEL RANKS LAB LINE STEPS: milliseconds of a step, of the last half
+    "$gradwire" run -n "$2" --lab "$3" --no-prefix -- "$gradwire" train --model "$1" --steps "$5" --log-every "$(($5 / 2))" --json \
+        --strategy "$4" 2>>"$scratch/errors" | awk -v half="$(($5 / 2))" '
+            match($0, /"seconds": [0-9.e+-]+/) { s = substr($0, RSTART + 11, RLENGTH - 11)
+                if (match($0, /"step": [0-9]+/)) at[substr($0, RSTART + 8, RLENGTH - 8)] = s }
+            END { if (at[2 * half] > at[half]) printf "%.2f\n", 1e3 * (at[2 * half] - at[half]) / half }'
+}
+
+real() {
+    local cell model ranks lab words line
+    for cell in "${reals[@]}"; do
+        IFS=';' read -r model ranks lab words <<<"$cell"
+        : >"$scratch/cell"
+        for line in "${lines[@]}"; do
+            echo "$(tr ' ' '/' <<<"$line") $(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" 40)" >>"$scratch/cell"
+        done
+        echo "auto $(train_ms "$model" "$ranks" "$lab" "$words" 80)" >>"$scratch/cell"
+        awk 'NF == 2' "$scratch/cell" >"$scratch/whole"
+        verdict "$model trains, $lab, $ranks ranks $words" "$scratch/whole"
+    done
+}
+
+# Predicted: what auto would take, and twenty lines, by one predictor: whether a better line is missing from its list.
+predicted() {
+    local model net ranks place words best auto worst=1
+    local -a shown=()
+    for model in inception4 bert-large gpt2; do
+        for net in 100mbit,100us 300mbit,50us 1gbit,50us 10gbit,30us 100gbit,10us; do
+            for place in '2 1' '8 2'; do
+                ranks=${place% *}
+                words=''
+                [ "$net" = 300mbit,50us ] && words=accuracy=safe
+                auto=$("$gradwire" predict --model "$model" --ranks "$ranks" --per-host "${place#* }" --link "$net" --compare auto \
+                    --strategy "$words" | awk 'NR == 2 { print $1 }')
+                best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M'; do
+                    case $line in *hierarchical*) [ "${place#* }" = 1 ] && continue ;; esac
+                    "$gradwire" predict --model "$model" --ranks "$ranks" --per-host "${place#* }" --link "$net" --json \
+                        --strategy "$line" 2>/dev/null | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/'
+                done | sort -g | head -1)
+                awk -v cell="$model, $ranks ranks on $((ranks / ${place#* })) hosts, $net $words" -v auto="$auto" -v best="$best" \
+                    'BEGIN { printf "%-60s auto %9.2f ms   best %9.2f ms   %.3f\n", cell, auto, best, auto / best }'
+            done
+        done
+    done
+}
+
+[ $# = 0 ] && set -- replay real predicted
+for part in "$@"; do
+    echo "# $part"
+    "$part"
+done
