@@ -308,7 +308,7 @@ static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
     int best = fastest(d);
     gw_status status = strategy_of(d, best, strategy, error);
     char *why = d->comm->rank == 0 ? gw_decider_tell(d, best, strategy) : NULL;
-    if (!status && best >= 0) gw_decisions_add(&d->decisions, d->next_step, strategy, why);
+    if (!status) gw_decisions_add(&d->decisions, d->next_step, strategy, why);
     if (d->comm->rank == 0 && d->file && !status) {
         gw_error cause = {.rank = -1};
         if (gw_decisions_write(&d->decisions, d->file, &cause)) gw_log(GW_LOG_WARN, 0, "%s", cause.text);

@@ -125,11 +125,12 @@ gw_status gw_reducer_state_save(gw_reducer *reducer, void *memory) {
 gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size_t bytes) {
     gw_error error = {.rank = -1};
     /* Where the codec is chosen while training runs, the saved residuals may be those of another. */
-    bool carries = reducer->chooses && gw_strategy_is_open(&reducer->asked, GW_AXIS_COMPRESS);
+    bool any_codec = reducer->chooses && gw_strategy_is_open(&reducer->asked, GW_AXIS_COMPRESS) &&
+                     reducer->asked.accuracy == GW_ACCURACY_SAFE;
     gw_status status = gw_reducer_flush(reducer);
     if (status) return status;
-    status = carries ? gw_step_engine_state_carry(reducer->step_engine, memory, bytes, &error)
-                     : gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error);
+    status = any_codec ? gw_step_engine_state_carry(reducer->step_engine, memory, bytes, &error)
+                       : gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error);
     return report(status, &error);
 }
 
