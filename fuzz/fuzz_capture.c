@@ -78,7 +78,8 @@ static void ask(gw_insight *in) {
     char *page = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&page, &size);
-    demand(out && gw_page_write(&view, "fuzz", out));
+    gw_page_texts texts = {.title = "fuzz"};
+    demand(out && gw_page_write(&view, &texts, out));
     fclose(out);
     free(page);
     gw_view_free(&view);

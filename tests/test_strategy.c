@@ -90,7 +90,7 @@ static int combine(gw_strategy *strategy, int axis, int which) {
 }
 
 static void all_combinations_round_trip(void) {
-    gw_strategy strategy;
+    gw_strategy strategy = {.accuracy = GW_ACCURACY_EXACT};
     int count = 0, expected = 5;
     for (int which = 0; which < 5; which++) count += combine(&strategy, 0, which);
     for (int axis = 0; axis < GW_AXES; axis++) {

@@ -84,9 +84,11 @@ static gw_status load(gw_decider *d, uint64_t first_step, gw_strategy *first, gw
     free(found);
     if (error->status) return error->status;
     if (status) return gw_fail(error, status, "%s", gw_last_error(d->comm));
-    if (d->replays) *first = *replayed(d, first_step);
-    else gw_decisions_add(&d->decisions, first_step, first, NULL);
-    return GW_OK;
+    int64_t begin = (int64_t)first_step; /* a restarted rank does not know it */
+    status = gw_allreduce(d->comm, &begin, &begin, 1, GW_I64, GW_MAX);
+    if (d->replays) *first = *replayed(d, (uint64_t)begin);
+    else gw_decisions_add(&d->decisions, (uint64_t)begin, first, NULL);
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
 }
 
 gw_status gw_decider_open(gw_decider **out, const gw_decider_config *config, gw_strategy *first, gw_error *error) {

@@ -6,15 +6,16 @@
 #include "base/dtype.h"
 #include "reducer/reducer_internal.h"
 
-gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_error *error) {
-    gw_decider_config config = {.comm = reducer->comm,
+gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error *error) {
+    gw_decider_config config = {.comm = comm,
                                 .asked = &reducer->asked,
                                 .file = reducer->decisions,
                                 .tensors = reducer->count,
                                 .bytes = reducer->model.bytes,
                                 .timed_steps = GW_MEASURE_STEPS,
                                 .first_step = reducer->next_step};
-    return reducer->chooses ? gw_decider_open(&reducer->decider, &config, &reducer->strategy, error) : GW_OK;
+    if (!reducer->chooses || gw_size(comm) == 1) return GW_OK;
+    return gw_decider_open(&reducer->decider, &config, &reducer->strategy, error);
 }
 
 static gw_status time_layers(gw_reducer *reducer, gw_error *error) {

@@ -73,9 +73,9 @@ gw_status gw_reducer_begin_measuring(gw_reducer *reducer, gw_error *error);
 bool gw_reducer_cuts_by_timing(const gw_reducer *reducer);
 void gw_reducer_start_polling(gw_reducer *reducer); /* it is polled from now on */
 
-/* deciding.c. Collective. Begins to choose a strategy among the ranks of the reducer's communicator; strategy is then
- * the one to begin with. After a step: takes the decider's next turn. */
-gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_error *error);
+/* deciding.c. Collective. Begins to choose a strategy among the ranks of a communicator; strategy is then the one to
+ * begin with. After a step: takes the decider's next turn. */
+gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error *error);
 gw_status gw_reducer_decide(gw_reducer *reducer);
 
 /* change.c. Collective, between two steps: flushes, and continues with another architecture, schedule or codec. */

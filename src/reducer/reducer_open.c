@@ -112,11 +112,10 @@ static gw_status find_snapshots(gw_reducer *reducer, gw_error *error) {
 }
 
 /* Tuning keeps the line, and looks for its sizes. */
-static bool chooses(const gw_reducer *reducer, const gw_comm *comm, const gw_reducer_options *options) {
+static bool chooses(const gw_reducer *reducer, const gw_reducer_options *options) {
     const char *tune = options->tune ? options->tune : getenv(GW_TUNE_VARIABLE);
     bool tunes = tune && *tune && strcmp(tune, "off") != 0;
-    return comm->size > 1 && !tunes && !reducer->facts.apart && reducer->model.bytes > 0 &&
-           gw_candidates_apply(&reducer->strategy);
+    return !tunes && !reducer->facts.apart && reducer->model.bytes > 0 && gw_candidates_apply(&reducer->strategy);
 }
 
 static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_reducer_tensor *tensors,
@@ -137,7 +136,7 @@ static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_redu
     if (!status && reducer->facts.apart)
         status = gw_reducer_table_write(&reducer->table, &reducer->strategy, options, tensors, reducer->count, error);
     reducer->asked = reducer->strategy;
-    reducer->chooses = !status && chooses(reducer, comm, options);
+    reducer->chooses = !status && chooses(reducer, options);
     return status;
 }
 
@@ -312,7 +311,7 @@ static gw_status commit(gw_reducer *reducer, gw_comm *comm, const gw_reducer_ten
     gw_status status = gw_reducer_agree(comm, prepare(reducer, comm, tensors, options, error), error);
     if (!status) status = gw_reducer_split_comm(reducer, comm, &reducer->comm, error);
     if (!status) status = gw_reducer_begin_tuning(reducer, reducer->comm, error);
-    if (!status) status = gw_reducer_begin_deciding(reducer, error);
+    if (!status) status = gw_reducer_begin_deciding(reducer, reducer->comm, error);
     if (!status) status = begin(reducer, tensors, options, GW_OK, error);
     return status ? status : gw_reducer_begin_measuring(reducer, error);
 }

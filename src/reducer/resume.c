@@ -118,8 +118,11 @@ static gw_status resume_collectives(gw_reducer *reducer, gw_comm *mine, gw_error
     gw_step_timing_close(&reducer->timing);
     gw_decider_close(reducer->decider);
     reducer->decider = NULL;
+    free(reducer->decisions); /* its file is that of other ranks */
+    reducer->decisions = NULL;
     reducer->strategy = reducer->asked;
     gw_status status = gw_reducer_begin_tuning(reducer, mine, error);
+    if (!status) status = gw_reducer_begin_deciding(reducer, mine, error);
     if (status) {
         gw_finalize(mine);
         return status;
