@@ -145,6 +145,11 @@ bench-accuracy: build-packages run-packages built
 bench-overlap: build-packages built
 	@bench/overlap.sh $(BUILD)
 
+# strategy=auto beside twenty lines, docs/strategy.md: replayed, real and predicted steps; half an hour, needs root.
+.PHONY: bench-auto
+bench-auto: build-packages run-packages built
+	@bench/auto.sh $(BUILD)
+
 # The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
 # and steps that others measured, both beside what is predicted.
 .PHONY: bench-model

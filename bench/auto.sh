@@ -84,8 +84,7 @@ real() {
 
 # Predicted: what auto would take, and twenty lines, by one predictor: whether a better line is missing from its list.
 predicted() {
-    local model net ranks place words best auto worst=1
-    local -a shown=()
+    local model net ranks place words best auto
     for model in inception4 bert-large gpt2; do
         for net in 100mbit,100us 300mbit,50us 1gbit,50us 10gbit,30us 100gbit,10us; do
             for place in '2 1' '8 2'; do
@@ -106,7 +105,35 @@ predicted() {
     done
 }
 
-[ $# = 0 ] && set -- replay real predicted
+# A training whose links drop to a tenth of their rate, and come back: when it decides, and how long its steps take.
+shape_all() { # RATE: of both ends of each link of the lab
+    local host port
+    for host in $(ip netns list | awk '/^gw[0-9]+h/ { print $1 }'); do
+        ip netns exec "$host" tc qdisc change dev eth0 root tbf rate "$1" burst 82000 limit 330000
+    done
+    for port in $(ip -o link show type veth | sed -n 's/^[0-9]*: \(gw[0-9]*p[0-9]*\)[@:].*/\1/p'); do
+        tc qdisc change dev "$port" root tbf rate "$1" burst 82000 limit 330000 2>/dev/null
+    done
+}
+
+rate() {
+    local file=$scratch/decisions job
+    "$gradwire" run -n 3 --lab hosts=3,rate=300mbit --no-prefix --decisions "$file" -- "$gradwire" train --model cnn \
+        --log-every 20 --json --strategy accuracy=safe >"$scratch/steps" 2>"$scratch/said" &
+    job=$!
+    sleep 25
+    echo "rate 30mbit from step $(($(grep -c '"event": "step"' "$scratch/steps") * 20))"
+    shape_all 30mbit
+    sleep 40
+    echo "rate 300mbit from step $(($(grep -c '"event": "step"' "$scratch/steps") * 20))"
+    shape_all 300mbit
+    sleep 25
+    kill "$job"
+    wait "$job" 2>/dev/null
+    grep 'strategy=auto' "$scratch/said"
+}
+
+[ $# = 0 ] && set -- replay real predicted rate
 for part in "$@"; do
     echo "# $part"
     "$part"

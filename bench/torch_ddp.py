@@ -4,9 +4,10 @@ PyTorch's DistributedDataParallel with Gloo.
 
     gradwire run --lab hosts=2,rate=1gbit -- python3 bench/torch_ddp.py --model resnet50 ddp schedule=dear
 
-A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), `ddp-group` (over the process group of
-gradwire), `ddp-hook` (with its hook), or a strategy for DistributedOptimizer. A turn is some steps to warm up and some that count, from the end of one step to the end of
-another; the time of a step is that of the slowest rank. Prints the median over the turns, the speed-up over ddp in the
+A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), `ddp-bf16` (with one of the arithmetic
+of torch's, which torch refuses on the CPU), `ddp-group` (over the process group of gradwire), `ddp-hook` (with its hook),
+or a strategy for DistributedOptimizer; `auto` and `accuracy=safe` take the steps to choose that they need. A turn is some
+steps to warm up and some that count, from the end of one step to the end of another; the time of a step is that of the slowest rank. Prints the median over the turns, the speed-up over ddp in the
 same turn (again the median, and its range), and the processor time of a step, of all ranks together. Every other turn runs backwards,
 because a machine that has worked for a while may be slower. A turn in which the hypervisor took processor time is
 repeated, --again times at most.
@@ -28,6 +29,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import gradwire.torch as gw  # noqa: E402
+
+
+def half_hook(_, bucket):
+    """bf16_compress_hook: each rank divides, sums are of bf16."""
+    half = bucket.buffer().to(torch.bfloat16).div_(dist.get_world_size())
+    return dist.all_reduce(half, async_op=True).get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))
 
 
 STOLEN = 0.005  # share of the machine from which on a turn does not count; undisturbed it is 0 to 0.001
@@ -53,6 +60,10 @@ class Alone:
         kept = [self.optimizer.state[p]["momentum_buffer"].double() for p in self.model.parameters()]
         return [(k.sum().item(), k.abs().sum().item()) for k in kept]
 
+    def is_choosing(self):
+        """Its first steps are not like the later ones."""
+        return False
+
     def end(self):
         """Whatever is under way is completed; the model is free for another way."""
         self.optimizer = None
@@ -64,7 +75,7 @@ class Ddp(Alone):
     def __init__(self, model, line):
         group = dist.new_group(backend="gradwire") if line == "ddp-group" else None
         super().__init__(DistributedDataParallel(model, broadcast_buffers=False, process_group=group), line)
-        hook = {"ddp-fp16": fp16_compress_hook, "ddp-hook": gw.ddp_hook}.get(line)
+        hook = {"ddp-fp16": fp16_compress_hook, "ddp-bf16": half_hook, "ddp-hook": gw.ddp_hook}.get(line)
         if hook is not None:
             self.model.register_comm_hook(None, hook)
 
@@ -77,6 +88,9 @@ class Gradwire(Alone):
     def averages(self):
         self.optimizer.flush()
         return super().averages()
+
+    def is_choosing(self):
+        return self.optimizer.is_tuning()
 
     def end(self):
         self.optimizer.flush()
@@ -113,6 +127,8 @@ def turn(one, batch, seconds, averages):
     one.step(*batch)
     averages[one.line] = one.averages()
     one.step(*batch)
+    while one.is_choosing():
+        one.step(*batch)
     took = spent(one, batch, 1)
     if took[0] < seconds:
         steps = round(seconds / took[0])
@@ -123,7 +139,7 @@ def turn(one, batch, seconds, averages):
 
 
 def is_exact(line):
-    return line.startswith(("schedule=", "arch=")) and "compress" not in line
+    return line.startswith(("schedule=", "arch=", "auto")) and "compress" not in line
 
 
 def check(averages):

@@ -91,6 +91,10 @@ class Distributed(Sending, Deferring, Committing):
     def strategy_line(self):
         return self._reducer.strategy()
 
+    def is_tuning(self):
+        """Whether strategies or sizes are still being tried, after the first step: the same on all ranks."""
+        return self._reducer is not None and self._reducer.is_tuning()
+
     def _update_all(self):
         if self._taken:
             self._update(self.param_groups, self.state, self._taken)

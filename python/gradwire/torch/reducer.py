@@ -149,6 +149,9 @@ class Reducer:
         words = (word.split("=", 1) for word in self.strategy().decode().split())
         return next((technique.split(":")[0] for axis, technique in words if axis == name), "")
 
+    def is_tuning(self):
+        return bool(read_counters(self.handle).tuning)
+
     def may_compress(self):
         """Whether a codec may take part, now or as strategy=auto chooses."""
         return self.axis("compress") != "none" or self.axis("accuracy") == "safe"
