@@ -28,10 +28,16 @@ static gw_status change_engine(gw_reducer *reducer, const gw_reducer_tensor *ten
     return status;
 }
 
-static gw_status change(gw_reducer *reducer, gw_error *error) {
+gw_reducer_tensor *gw_reducer_list_tensors(const gw_reducer *reducer, gw_error *error) {
     gw_reducer_tensor *tensors = calloc((size_t)reducer->count + 1, sizeof *tensors);
-    if (!tensors) return gw_fail(error, GW_MEMORY, "out of memory for %d tensors", reducer->count);
-    for (int i = 0; i < reducer->count; i++) tensors[i] = *gw_step_engine_tensor_at(reducer->step_engine, i);
+    if (!tensors) gw_fail(error, GW_MEMORY, "out of memory for %d tensors", reducer->count);
+    for (int i = 0; tensors && i < reducer->count; i++) tensors[i] = *gw_step_engine_tensor_at(reducer->step_engine, i);
+    return tensors;
+}
+
+static gw_status change(gw_reducer *reducer, gw_error *error) {
+    gw_reducer_tensor *tensors = gw_reducer_list_tensors(reducer, error);
+    if (!tensors) return GW_MEMORY;
     gw_status status = change_engine(reducer, tensors, error);
     free(tensors);
     return status;

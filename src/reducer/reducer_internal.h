@@ -78,7 +78,10 @@ void gw_reducer_start_polling(gw_reducer *reducer); /* it is polled from now on 
 gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error *error);
 gw_status gw_reducer_decide(gw_reducer *reducer);
 
-/* change.c. Collective, between two steps: flushes, and continues with another architecture, schedule or codec. */
+/* change.c. The tensors as they are now; names and graph stay the step engine's. The caller frees the list. NULL:
+ * *error says why. */
+gw_reducer_tensor *gw_reducer_list_tensors(const gw_reducer *reducer, gw_error *error);
+/* Collective, between two steps: flushes, and continues with another architecture, schedule or codec. */
 gw_status gw_reducer_change(gw_reducer *reducer, const gw_strategy *strategy);
 
 /* resume.c: moves the reducer to communicator `mine`, while restarted ranks commit theirs. */

@@ -129,8 +129,7 @@ gw_status gw_reducer_state_restore(gw_reducer *reducer, const void *memory, size
                      reducer->asked.accuracy == GW_ACCURACY_SAFE;
     gw_status status = gw_reducer_flush(reducer);
     if (status) return status;
-    status = any_codec ? gw_step_engine_state_carry(reducer->step_engine, memory, bytes, &error)
-                       : gw_step_engine_state_restore(reducer->step_engine, memory, bytes, &error);
+    status = gw_step_engine_state_restore(reducer->step_engine, memory, bytes, any_codec, &error);
     return report(status, &error);
 }
 

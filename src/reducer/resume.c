@@ -81,13 +81,24 @@ static gw_status change_comm(gw_reducer *reducer, gw_comm *mine, gw_error *error
     return status;
 }
 
+/* The pack buffer of the strategy that the ranks begin with again, which may not be the last one. */
+static gw_status make_pack_buffer(gw_reducer *reducer, gw_step_engine_config *config, gw_error *error) {
+    gw_reducer_tensor *tensors = NULL;
+    if (!config->servers && !(tensors = gw_reducer_list_tensors(reducer, error))) return GW_MEMORY;
+    config->tensors = tensors;
+    if (tensors) reducer->flat_bytes = gw_step_engine_flat_bytes(config);
+    config->tensors = NULL;
+    free(tensors);
+    return gw_reducer_alloc_pack_buffer(reducer, config, error);
+}
+
 /* The step engine joins the reducer's communicator. who: NULL without servers. */
 static gw_status rejoin(gw_reducer *reducer, const gw_ps_member *who, gw_error *error) {
     gw_context *context = reducer->comm->context;
     gw_step_engine_config config = {
         .core = context->core, .team = reducer->comm->team, .count = reducer->count, .members = who};
     gw_status status = gw_step_engine_config_from_strategy(&config, &reducer->strategy, error);
-    if (!status) status = gw_reducer_alloc_pack_buffer(reducer, &config, error);
+    if (!status) status = make_pack_buffer(reducer, &config, error);
     if (status) return status;
     gw_context_lock(context);
     gw_reducer_reserve_team_ids(reducer, &config);

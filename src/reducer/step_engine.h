@@ -198,9 +198,9 @@ void gw_step_engine_begin_at(gw_step_engine *step_engine, uint64_t step); /* set
 /* (C) All settled: the state that is kept from step to step (residuals, anchors, outer momentum), bit by bit. */
 size_t gw_step_engine_state_bytes(const gw_step_engine *step_engine);
 void gw_step_engine_state_save(const gw_step_engine *step_engine, void *memory);
-gw_status gw_step_engine_state_restore(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
-/* The same rank's state; residuals of any codec are added to the next gradient. */
-gw_status gw_step_engine_state_carry(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
+/* any_codec: residuals, of any codec, are added to the next gradient instead. */
+gw_status gw_step_engine_state_restore(gw_step_engine *step_engine, const void *memory, size_t bytes, bool any_codec,
+                                       gw_error *error);
 gw_status gw_step_engine_state_take_over(gw_step_engine *step_engine, const void *memory, size_t bytes,
                                          gw_error *error);
 

@@ -17,7 +17,8 @@ static bool same_codec(const gw_codec_setup *a, const gw_codec_setup *b) {
     return a->codec == b->codec && a->feedback == b->feedback && memcmp(a->value, b->value, sizeof a->value) == 0;
 }
 
-static void take_config(gw_step_engine *s, const gw_step_engine_config *config) {
+bool gw_step_engine_take_config(gw_step_engine *s, const gw_step_engine_config *config) {
+    bool stays = same_codec(&s->config.codec, &config->codec) && strcmp(s->config.arch, config->arch) == 0;
     s->config.first_id = config->first_id;
     s->config.flat = config->flat;
     s->config.arch = config->arch;
@@ -26,21 +27,21 @@ static void take_config(gw_step_engine *s, const gw_step_engine_config *config) 
     s->config.policy = config->policy;
     s->config.settings = config->settings;
     s->config.codec = config->codec;
+    return stays;
 }
 
-static gw_status move_state(gw_step_engine *s, bool stays, gw_error *error) {
+gw_status gw_step_engine_move_kept(gw_step_engine *s, bool stays, gw_error *error) {
     return stays ? gw_step_engine_state_move(s, s->kept_codec, s->kept_codec_bytes, error)
                  : gw_step_engine_state_carry(s, s->kept_codec, s->kept_codec_bytes, error);
 }
 
 gw_status gw_step_engine_change(gw_step_engine *s, const gw_step_engine_config *config, gw_error *error) {
-    bool stays = same_codec(&s->config.codec, &config->codec) && strcmp(s->config.arch, config->arch) == 0;
     gw_step_engine_take_ready(s); /* takes the end of the last step from the ring */
     gw_status status = gw_step_engine_keep_codec_state(s, error);
     if (status) return status;
-    take_config(s, config);
+    bool stays = gw_step_engine_take_config(s, config);
     status = gw_step_engine_rebuild(s, error);
-    if (!status) status = move_state(s, stays, error);
+    if (!status) status = gw_step_engine_move_kept(s, stays, error);
     free(s->kept_codec);
     s->kept_codec = NULL;
     if (!status) return GW_OK;

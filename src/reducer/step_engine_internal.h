@@ -127,12 +127,18 @@ void gw_step_engine_teardown(gw_step_engine *step_engine);
 gw_status gw_step_engine_keep_codec_state(gw_step_engine *step_engine, gw_error *error);
 gw_status gw_step_engine_rebuild(gw_step_engine *step_engine, gw_error *error);
 
-/* step_engine_change.c. (C) Adds what a former codec has left of this tensor to its gradient. */
+/* step_engine_change.c. Takes architecture, schedule, codec, team ids and pack buffer from config; true if codec and
+ * architecture are the same. Then, once it is built again: the codec state that was kept, by that. */
+bool gw_step_engine_take_config(gw_step_engine *step_engine, const gw_step_engine_config *config);
+gw_status gw_step_engine_move_kept(gw_step_engine *step_engine, bool stays, gw_error *error);
+/* (C) Adds what a former codec has left of this tensor to its gradient. */
 void gw_step_engine_add_carried(gw_step_engine *step_engine, int tensor);
 
 /* step_engine_save.c. Puts the saved residuals of this rank's codecs, bit by bit, into a step engine of another team
  * that has made no steps. The residual of the owner's pass is added to that of the worker's pass. */
 gw_status gw_step_engine_state_move(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
+/* The same from any codec: residuals are added to the next gradient. */
+gw_status gw_step_engine_state_carry(gw_step_engine *step_engine, const void *memory, size_t bytes, gw_error *error);
 
 /* step_finite.c. (C) Values of a gradient, or one of its factors, that is handed over: counts or refuses them, as the
  * options say, if one is not finite. */

@@ -80,17 +80,21 @@ gw_status gw_step_engine_rebuild(gw_step_engine *s, gw_error *error) {
     return status;
 }
 
+/* The strategy may be another one than before: that of restarted ranks, which choose anew. */
+static gw_status rejoin_collectives(gw_step_engine *s, const gw_step_engine_config *config, gw_error *error) {
+    bool stays = gw_step_engine_take_config(s, config);
+    gw_status status = gw_step_engine_rebuild(s, error);
+    return status ? status : gw_step_engine_move_kept(s, stays, error);
+}
+
 gw_status gw_step_engine_rejoin(gw_step_engine *s, const gw_step_engine_config *config, gw_error *error) {
     s->generation = gw_control_generation(gw_core_control(config->core));
     s->config.core = config->core;
     s->config.team = config->team;
+    if (!s->ps) return rejoin_collectives(s, config, error);
     s->config.first_id = config->first_id;
     s->config.flat = config->flat;
     s->config.settings = config->settings;
-    if (!s->ps) {
-        gw_status status = gw_step_engine_rebuild(s, error);
-        return status ? status : gw_step_engine_state_move(s, s->kept_codec, s->kept_codec_bytes, error);
-    }
     s->config.members = config->members;
     gw_status status = gw_ps_rejoin(s->ps, error);
     s->config.members = NULL;

@@ -181,21 +181,19 @@ static gw_status read_parts(gw_step_engine *s, const state_head *head, const uin
     return GW_OK;
 }
 
-gw_status gw_step_engine_state_restore(gw_step_engine *s, const void *memory, size_t bytes, gw_error *error) {
+gw_status gw_step_engine_state_restore(gw_step_engine *s, const void *memory, size_t bytes, bool any_codec,
+                                       gw_error *error) {
     state_head head;
     gw_status status = read_head(s, memory, bytes, &head, error);
     if (status) return status;
     if (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team))
         return wrong(error, "it is of another rank, or of a job of another size");
-    return read_parts(s, &head, memory, restore_part, error);
+    return read_parts(s, &head, memory, any_codec ? carry_part : restore_part, error);
 }
 
 gw_status gw_step_engine_state_carry(gw_step_engine *s, const void *memory, size_t bytes, gw_error *error) {
     state_head head;
     gw_status status = read_head(s, memory, bytes, &head, error);
-    if (!status &&
-        (head.world != (uint32_t)gw_team_size(s->config.team) || head.rank != (uint32_t)gw_team_rank(s->config.team)))
-        status = wrong(error, "it is of another rank, or of a job of another size");
     return status ? status : read_parts(s, &head, memory, carry_part, error);
 }
 
