@@ -89,6 +89,7 @@ static void member(int rank) {
         CHECK_EQ(steps, gw_reducer_read_counters(reducer).step);
     }
     gw_reducer_close(reducer);
+    for (int t = 0; scattered && t < TENSORS; t++) free(tensors[t].gradient);
     gw_finalize(comm);
     free(sums);
 }
