@@ -90,6 +90,12 @@ bench-peers: build-packages built
 bench-large-batch: build-packages run-packages built
 	@bench/large_batch.sh $(BUILD)
 
+# A codec, a schedule, a synchronization, a plan and a transport are added to a copy of the tree, a file and a line each;
+# and programs of before against the library of today. Two minutes.
+.PHONY: test-technique
+test-technique: test-packages build-packages built
+	@tests/add_technique.sh $(BUILD)
+
 # Recording, reading and the report page; steps of a recording beside the wall clock, on one host and two: minutes.
 .PHONY: test-trace
 test-trace: build-packages built
