@@ -215,6 +215,8 @@ a_trial_chooses_and_its_file_repeats_it() {
     is "weights of a run that is repeated" "$(last again1 weights)" "$(last again2 weights)"
     train other -n 3 --decisions tuned --strategy transport=tcp "${job[@]}" && echo "a file of another job is taken"
     has other.err 'tuned holds decisions for another job'
+    train pinned -n 2 --decisions tuned --strategy 'transport=tcp schedule=fifo' "${job[@]}" && echo "a file replaces what is named"
+    has pinned.err 'the file of decisions has schedule=[a-z]+.*, and the strategy names schedule=fifo'
     timeout 60 "$gradwire" tune -o early -n 1 -- true >early.txt 2>&1 && echo "a job without steps is tuned"
     has early.txt 'the job ended before a strategy was chosen'
 }

@@ -46,6 +46,22 @@ typedef struct shared_decision {
     char line[GW_STRATEGY_PRINT_BYTES];
 } shared_decision;
 
+/* A file must not replace what the line names. */
+static gw_status check_named(const gw_decider *d, const gw_strategy *decided, gw_error *error) {
+    for (int axis = 0; axis < GW_AXES; axis++) {
+        char asked[GW_STRATEGY_PRINT_BYTES], found[GW_STRATEGY_PRINT_BYTES];
+        if (gw_strategy_is_open(&d->asked, (gw_axis)axis)) continue;
+        gw_strategy_print_axis(&d->asked, (gw_axis)axis, asked, sizeof asked);
+        gw_strategy_print_axis(decided, (gw_axis)axis, found, sizeof found);
+        if (strcmp(asked, found) != 0)
+            return gw_fail(error, GW_INVALID,
+                           "the file of decisions has %.100s, and the strategy names %.100s: leave that out, or name "
+                           "another file",
+                           found, asked);
+    }
+    return GW_OK;
+}
+
 /* Rank 0's decisions on all ranks. */
 static gw_status share_decisions(gw_decider *d, const gw_decisions *found, gw_error *error) {
     int64_t count = found->count;
@@ -60,6 +76,7 @@ static gw_status share_decisions(gw_decider *d, const gw_decisions *found, gw_er
         status = gw_broadcast(d->comm, &one, &one, sizeof one, GW_U8, 0);
         one.line[sizeof one.line - 1] = 0;
         if (!status && gw_strategy_overlay(&strategy, one.line, d->file, error)) return error->status;
+        if (!status && check_named(d, &strategy, error)) return error->status;
         if (!status) gw_decisions_add(&d->decisions, one.step, &strategy, NULL);
     }
     d->replays = count > 0;
