@@ -116,21 +116,54 @@ shape_all() { # RATE: of both ends of each link of the lab
     done
 }
 
-rate() {
-    local file=$scratch/decisions job
-    "$gradwire" run -n 3 --lab hosts=3,rate=300mbit --no-prefix --decisions "$file" -- "$gradwire" train --model cnn \
-        --log-every 20 --json --strategy accuracy=safe >"$scratch/steps" 2>"$scratch/said" &
+steps_done() { grep -c '"event": "step"' "$scratch/steps"; }
+
+step_ms() { # FIRST LAST: median of these steps, from the file of a run
+    grep '"event": "step"' "$scratch/steps" | sed -n "$1,$2p" |
+        sed 's/.*"compute_ms": \([0-9.e+-]*\), "waiting_ms": \([0-9.e+-]*\).*/\1 \2/' | awk '{ print $1 + $2 }' | sort -g |
+        awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] }'
+}
+
+decided() { # FILE FROM TO: the steps in which something was decided for good, not tried
+    awk -v from="$2" -v to="$3" '/^# tried/ { tried = 1; next } /^step/ { if (!tried && $2 >= from && $2 < to) printf "%d ", $2 - from
+        tried = 0 }' "$1"
+}
+
+rated_lines=(schedule=wfbp schedule=dear 'compress=onebit schedule=wfbp' 'compress=powersgd:rank=2 schedule=wfbp'
+    'compress=powersgd:rank=2 schedule=dear' 'compress=powersgd:rank=4 schedule=wfbp' 'compress=int8 schedule=wfbp'
+    'compress=int8 schedule=dear' 'compress=onebit schedule=dear' 'compress=qsgd:bits=4 schedule=wfbp')
+
+fastest_at() { # RATE WORDS: the fastest of the lines, by a run of each; exact ones only, unless WORDS names accuracy=safe
+    local line ms best='' name=''
+    for line in "${rated_lines[@]}"; do
+        [[ -z $2 && $line == compress=* ]] && continue
+        ms=$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 60)
+        if [ -z "$best" ] || awk "BEGIN { exit !($ms < $best) }"; then best=$ms name=$line; fi
+    done
+    echo "best at $1: $best ms, $name"
+}
+
+rate() { # [WORDS]: of the line
+    local words=${1-accuracy=safe} file=$scratch/decisions job low high
+    rm -f "$file"
+    "$gradwire" run -n 3 --lab hosts=3,rate=300mbit --no-prefix --decisions "$file" -- "$gradwire" train --model cnn --epochs 100 \
+        --log-every 1 --json --strategy "$words" >"$scratch/steps" 2>"$scratch/said" &
     job=$!
-    sleep 25
-    echo "rate 30mbit from step $(($(grep -c '"event": "step"' "$scratch/steps") * 20))"
+    sleep 15
+    low=$(steps_done)
     shape_all 30mbit
-    sleep 40
-    echo "rate 300mbit from step $(($(grep -c '"event": "step"' "$scratch/steps") * 20))"
+    sleep 30
+    high=$(steps_done)
     shape_all 300mbit
-    sleep 25
+    sleep 15
     kill "$job"
     wait "$job" 2>/dev/null
+    echo "300 Mbit/s: $low steps, of $(step_ms $((low - 100)) "$low") ms at the end"
+    echo "30 Mbit/s: decided after steps $(decided "$file" "$low" "$high"), $(step_ms $((high - 100)) "$high") ms at the end"
+    echo "300 Mbit/s: decided after steps $(decided "$file" "$high" 1000000), $(step_ms $(($(steps_done) - 100)) "$(steps_done)") ms at the end"
     grep 'strategy=auto' "$scratch/said"
+    fastest_at 300mbit "$words"
+    fastest_at 30mbit "$words"
 }
 
 [ $# = 0 ] && set -- replay real predicted rate
