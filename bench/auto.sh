@@ -54,6 +54,7 @@ replay() {
 }
 
 # Real trainings: model, ranks, lab, words. Seconds of a step: of the last half of the steps.
+auto_steps=120
 reals=('mlp;4;hosts=4,rate=100mbit;' 'lenet;2;hosts=2,rate=30mbit;' 'cnn;4;hosts=2,rate=300mbit;' 'resnet20;2;hosts=2,rate=100mbit;')
 lines=(schedule=fifo schedule=wfbp schedule=wfbp:fuse=25M schedule=dear schedule=p3 schedule=bytescheduler schedule=mgwfbp
     'schedule=tictac' 'arch=ring schedule=wfbp' 'arch=ring schedule=dear' 'arch=ring schedule=p3' 'arch=ring schedule=bytescheduler'
@@ -68,39 +69,55 @@ train_ms() { # MODEL RANKS LAB LINE STEPS: milliseconds of a step, of the last h
             END { if (at[2 * half] > at[half]) printf "%.2f\n", 1e3 * (at[2 * half] - at[half]) / half }'
 }
 
+# The first steps of a run are not like the later ones, so the best four of a first round are run again for as long as auto.
 real() {
     local cell model ranks lab words line
     for cell in "${reals[@]}"; do
         IFS=';' read -r model ranks lab words <<<"$cell"
-        : >"$scratch/cell"
         for line in "${lines[@]}"; do
-            echo "$(tr ' ' '/' <<<"$line") $(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" 40)" >>"$scratch/cell"
-        done
-        echo "auto $(train_ms "$model" "$ranks" "$lab" "$words" 80)" >>"$scratch/cell"
-        awk 'NF == 2' "$scratch/cell" >"$scratch/whole"
-        verdict "$model trains, $lab, $ranks ranks $words" "$scratch/whole"
+            echo "$(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" 40);$line"
+        done | grep -v '^;' | sort -g >"$scratch/first"
+        head -4 "$scratch/first" | cut -d';' -f2 | while read -r line; do
+            echo "$(tr ' ' '/' <<<"$line") $(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" "$auto_steps" </dev/null)"
+        done >"$scratch/cell"
+        echo "auto $(train_ms "$model" "$ranks" "$lab" "$words" "$auto_steps")" >>"$scratch/cell"
+        verdict "$model trains, $lab, $ranks ranks $words" "$scratch/cell"
     done
 }
 
-# Predicted: what auto would take, and twenty lines, by one predictor: whether a better line is missing from its list.
+predicted_cell() { # MODEL RANKS PER_HOST WORDS CELL OPTIONS...: of gradwire predict
+    local where=(--model "$1" --ranks "$2" --per-host "$3") per_host=$3 words=$4 cell=$5 best auto
+    shift 5
+    where+=("$@")
+    auto=$("$gradwire" predict "${where[@]}" --compare auto --strategy "$words" | awk 'NR == 2 { print $1 }')
+    best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M'; do
+        case $line in *hierarchical*) [ "$per_host" = 1 ] && continue ;; esac
+        "$gradwire" predict "${where[@]}" --json --strategy "$line" 2>/dev/null | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/'
+    done | sort -g | head -1)
+    awk -v cell="$cell" -v auto="$auto" -v best="$best" \
+        'BEGIN { printf "%-60s auto %9.2f ms   best %9.2f ms   %.3f\n", cell, auto, best, auto / best }'
+}
+
+# The last network has a slow link, both ways, between two of its hosts.
 predicted() {
-    local model net ranks place words best auto
+    local model net place words ranks hosts
+    {
+        printf '%s\n' 'gradwire-machines 1' 'rate 125e6' 'latency 50e-6' 'link 0 1 50e-6 25e6' 'link 1 0 50e-6 25e6'
+        printf 'link %d %d 50e-6 125e6\n' 0 2 0 3 1 2 1 3 2 0 2 1 2 3 3 0 3 1 3 2
+        echo end
+    } >"$scratch/slow.machines"
     for model in inception4 bert-large gpt2; do
         for net in 100mbit,100us 300mbit,50us 1gbit,50us 10gbit,30us 100gbit,10us; do
             for place in '2 1' '8 2'; do
-                ranks=${place% *}
-                words=''
+                ranks=${place% *} hosts=$((${place% *} / ${place#* })) words=''
                 [ "$net" = 300mbit,50us ] && words=accuracy=safe
-                auto=$("$gradwire" predict --model "$model" --ranks "$ranks" --per-host "${place#* }" --link "$net" --compare auto \
-                    --strategy "$words" | awk 'NR == 2 { print $1 }')
-                best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M'; do
-                    case $line in *hierarchical*) [ "${place#* }" = 1 ] && continue ;; esac
-                    "$gradwire" predict --model "$model" --ranks "$ranks" --per-host "${place#* }" --link "$net" --json \
-                        --strategy "$line" 2>/dev/null | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/'
-                done | sort -g | head -1)
-                awk -v cell="$model, $ranks ranks on $((ranks / ${place#* })) hosts, $net $words" -v auto="$auto" -v best="$best" \
-                    'BEGIN { printf "%-60s auto %9.2f ms   best %9.2f ms   %.3f\n", cell, auto, best, auto / best }'
+                predicted_cell "$model" "$ranks" "${place#* }" "$words" "$model, $ranks ranks on $hosts hosts, $net $words" --link "$net"
             done
+        done
+        for place in '4 1' '8 2'; do
+            ranks=${place% *} hosts=$((${place% *} / ${place#* }))
+            predicted_cell "$model" "$ranks" "${place#* }" '' "$model, $ranks ranks on $hosts hosts, 1gbit, one link a fifth" \
+                --machines "$scratch/slow.machines"
         done
     done
 }

@@ -82,38 +82,51 @@ static void steady_steps_stay(void) {
     gw_watch_begin(&watch, false);
     for (int i = 0; i < 100; i++) {
         double noise = 1 + 0.15 * sin(i);
-        CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1 * noise, 0.06 * noise}));
+        CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1 * noise, 0.06 * noise, 0}));
     }
 }
 
 static void a_slower_network_is_seen_at_once(void) {
     gw_watch watch = {.fruitless = 0};
     gw_watch_begin(&watch, false);
-    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06});
-    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.64, 0.6}));
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.64, 0.6, 0}));
     gw_watch_begin(&watch, false);
-    gw_watch_look(&watch, (gw_watch_window){0.64, 0.6});
-    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06}));
+    gw_watch_look(&watch, (gw_watch_window){0.64, 0.6, 0});
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
 }
 
 static void small_changes_have_to_last(void) {
     gw_watch watch = {.fruitless = 0};
     gw_watch_begin(&watch, false);
-    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06});
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09}));
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06}));
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09}));
-    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09}));
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09, 0}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09, 0}));
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.13, 0.09, 0}));
 }
 
 static void compute_counts_where_waits_do(void) {
     gw_watch watch = {.fruitless = 0};
     gw_watch_begin(&watch, false);
-    gw_watch_look(&watch, (gw_watch_window){0.1, 0.03});
-    CHECK_EQ(GW_WATCH_COMPUTE, gw_watch_look(&watch, (gw_watch_window){0.2, 0.03}));
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.03, 0});
+    CHECK_EQ(GW_WATCH_COMPUTE, gw_watch_look(&watch, (gw_watch_window){0.2, 0.03, 0}));
     gw_watch_begin(&watch, false);
-    gw_watch_look(&watch, (gw_watch_window){0.1, 0.001});
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.001}));
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.001, 0});
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.001, 0}));
+}
+
+/* Steps that are longer because a codec is trusted less are no other network. */
+static void exact_parts_explain_longer_steps(void) {
+    gw_watch watch = {.fruitless = 0};
+    gw_watch_begin(&watch, false);
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.16, 0.05}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.16, 0.05}));
+    CHECK_EQ(GW_WATCH_CODEC, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0}));
 }
 
 static void fruitless_decisions_get_rarer(void) {
@@ -122,8 +135,8 @@ static void fruitless_decisions_get_rarer(void) {
     for (int turn = 0; turn < 4; turn++) {
         int windows = 0;
         gw_watch_begin(&watch, turn > 0);
-        gw_watch_look(&watch, (gw_watch_window){0.1, 0.06});
-        while (gw_watch_look(&watch, (gw_watch_window){0.3, 0.2}) == GW_WATCH_STEADY) windows++;
+        gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+        while (gw_watch_look(&watch, (gw_watch_window){0.3, 0.2, 0}) == GW_WATCH_STEADY) windows++;
         CHECK(turn == 0 ? windows == 0 : windows >= 2 * before);
         before = windows;
     }
@@ -304,6 +317,7 @@ static void decisions_of_another_model_are_refused(void) {
 
 TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_doubles),
           CASE(applies_where_something_is_open), CASE(steady_steps_stay), CASE(a_slower_network_is_seen_at_once),
-          CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do), CASE(fruitless_decisions_get_rarer),
+          CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do), CASE(exact_parts_explain_longer_steps),
+          CASE(fruitless_decisions_get_rarer),
           CASE(windows_are_short_and_few), CASE(decisions_read_back), CASE(damaged_files_are_named),
           CASE(a_job_chooses_and_its_file_repeats_it), CASE(decisions_of_another_model_are_refused))

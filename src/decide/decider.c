@@ -156,7 +156,7 @@ static gw_watch_window window_of(const gw_decider *d, int count) {
     double sorted[GW_DECIDER_WINDOW];
     memcpy(sorted, d->seconds, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return (gw_watch_window){.step = sorted[(count - 1) / 2], .wait = d->waited / count};
+    return (gw_watch_window){.step = sorted[(count - 1) / 2], .wait = d->waited / count, .exact = d->exact_share};
 }
 
 static void begin_window(gw_decider *d, int skip, int length) {
@@ -167,12 +167,14 @@ static void begin_window(gw_decider *d, int skip, int length) {
 }
 
 /* True at the end of a window. */
-static bool note_step(gw_decider *d, gw_time now, uint64_t waited_ns) {
-    double seconds = (double)(now - d->last) * 1e-9, waited = (double)(waited_ns - d->last_waited) * 1e-9;
+static bool note_step(gw_decider *d, const gw_decider_progress *progress) {
+    double seconds = (double)(progress->now - d->last) * 1e-9;
+    double waited = (double)(progress->waited_ns - d->last_waited) * 1e-9;
     bool counts = d->last && d->skip == 0;
     if (d->skip > 0) d->skip--;
-    d->last = now;
-    d->last_waited = waited_ns;
+    d->last = progress->now;
+    d->last_waited = progress->waited_ns;
+    d->exact_share = progress->exact_share;
     if (!counts) return false;
     d->seconds[d->filled++] = seconds;
     d->waited += waited;
@@ -183,17 +185,19 @@ static gw_status start_sharing(gw_decider *d) {
     gw_watch_window window = window_of(d, d->length);
     d->shared[0] = window.step;
     d->shared[1] = window.wait;
-    return gw_allreduce_start(d->comm, d->shared, d->shared, 2, GW_F64, GW_AVG, &d->request);
+    d->shared[2] = window.exact;
+    return gw_allreduce_start(d->comm, d->shared, d->shared, 3, GW_F64, GW_AVG, &d->request);
 }
 
 static gw_status end_sharing(gw_decider *d, gw_decide_action *action) {
     gw_status status = gw_wait(d->request);
     d->request = NULL;
     if (status) return status;
-    d->present = (gw_watch_window){d->shared[0], d->shared[1]};
+    d->present = (gw_watch_window){d->shared[0], d->shared[1], d->shared[2]};
     gw_watch_verdict verdict = gw_watch_look(&d->watch, d->present);
     begin_window(d, 0, gw_watch_steps(d->present.step));
-    if (verdict == GW_WATCH_NETWORK) *action = GW_DECIDE_NOW;
+    if (verdict == GW_WATCH_NETWORK || verdict == GW_WATCH_CODEC) *action = GW_DECIDE_NOW;
+    d->distrusts = verdict == GW_WATCH_CODEC;
     if (verdict == GW_WATCH_COMPUTE) {
         *action = GW_DECIDE_TIME_LAYERS;
         d->phase = GW_DECIDER_TIMES;
@@ -225,15 +229,16 @@ static void step_before_watch(gw_decider *d, bool full, gw_decide_action *action
     }
 }
 
-gw_status gw_decider_step(gw_decider *d, uint64_t next_step, gw_time now, uint64_t waited_ns, gw_decide_action *action,
+gw_status gw_decider_step(gw_decider *d, const gw_decider_progress *progress, gw_decide_action *action,
                           gw_error *error) {
+    uint64_t next = progress->next_step;
     *action = GW_DECIDE_NOTHING;
-    d->next_step = next_step;
+    d->next_step = next;
     if (d->replays) {
-        if (replayed(d, next_step) != replayed(d, next_step - 1)) *action = GW_DECIDE_NOW;
+        if (replayed(d, next) != replayed(d, next - 1)) *action = GW_DECIDE_NOW;
         return GW_OK;
     }
-    bool full = note_step(d, now, waited_ns);
+    bool full = note_step(d, progress);
     gw_status status = GW_OK;
     if (d->phase == GW_DECIDER_WATCHES) status = watch_step(d, full, action);
     else step_before_watch(d, full, action);
@@ -241,6 +246,30 @@ gw_status gw_decider_step(gw_decider *d, uint64_t next_step, gw_time now, uint64
 }
 
 /* Deciding. */
+
+static bool is_distrusted(const gw_decider *d, const gw_strategy *strategy) {
+    const gw_setting *codec = &strategy->axes[GW_AXIS_COMPRESS];
+    for (int i = 0; i < d->distrusted_count; i++) {
+        const gw_setting *other = &d->distrusted[i];
+        if (codec->technique == other->technique && memcmp(codec->values, other->values, sizeof codec->values) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first stays: it is the present strategy's place. */
+static int leave_out_distrusted(const gw_decider *d, gw_strategy *list, int count) {
+    int kept = 1;
+    for (int i = 1; i < count; i++)
+        if (!is_distrusted(d, &list[i])) list[kept++] = list[i];
+    return kept;
+}
+
+static void distrust(gw_decider *d, const gw_strategy *present) {
+    if (d->distrusts && d->distrusted_count < GW_DISTRUSTED_MAX && gw_strategy_is_open(&d->asked, GW_AXIS_COMPRESS))
+        d->distrusted[d->distrusted_count++] = present->axes[GW_AXIS_COMPRESS];
+    d->distrusts = false;
+}
 
 static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_strategy *present) {
     gw_strategy *list = calloc(GW_CANDIDATES_MAX, sizeof *list);
@@ -253,6 +282,7 @@ static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_s
     if (!d->ranking) d->ranking = malloc(sizeof *d->ranking);
     if (list && d->ranking) {
         int count = gw_candidates_list(&d->asked, &facts, list);
+        count = leave_out_distrusted(d, list, count);
         list[0] = *present;
         gw_ranking_make(d->ranking, list, count, &config, BUDGET);
     }
@@ -291,13 +321,14 @@ static void plan_trials(gw_decider *d, const gw_strategy *present) {
 static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw_strategy *present, gw_error *error) {
     gw_status status = gw_links_measure(d->comm, &d->machine, error);
     if (status) return status;
+    distrust(d, present);
     if (d->comm->rank == 0) {
         rank_candidates(d, profile, present);
         plan_trials(d, present);
     }
     double mine[2] = {d->present.step, d->present.wait};
     status = gw_allreduce(d->comm, mine, mine, 2, GW_F64, GW_AVG);
-    d->present = (gw_watch_window){mine[0], mine[1]};
+    d->present = (gw_watch_window){.step = mine[0], .wait = mine[1]};
     if (!status) status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
     d->before = *present;
     d->trial = -1;

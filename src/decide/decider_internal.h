@@ -9,6 +9,7 @@
 #include "runtime/comm.h"
 
 #define GW_TRIALS_MAX 2
+#define GW_DISTRUSTED_MAX 16 /* codecs with their parameters: more than measurements call safe */
 #define GW_DECIDER_WINDOW 64 /* steps at most */
 
 typedef enum gw_decider_phase {
@@ -48,6 +49,7 @@ struct gw_decider {
     double seconds[GW_DECIDER_WINDOW], waited;
     gw_time last; /* end of the last step; 0: none */
     uint64_t last_waited;
+    double exact_share; /* in the last step */
     /* Deciding. */
     gw_watch_window present; /* of the strategy before the trials, means over the ranks */
     gw_strategy before;
@@ -57,7 +59,11 @@ struct gw_decider {
     /* Watching. */
     gw_watch watch;
     gw_request *request; /* NULL: nothing is being shared */
-    double shared[2];    /* step, wait */
+    double shared[3];    /* step, wait, share sent exact */
+    /* Codecs that left the range in which they are trusted: not chosen again. */
+    gw_setting distrusted[GW_DISTRUSTED_MAX];
+    int distrusted_count;
+    bool distrusts; /* the present one is about to become one */
 };
 
 /* Rank 0: prints the line that says what was chosen and why, and returns the ranking as text; the caller frees it.

@@ -1,5 +1,6 @@
 /* watch.c - see watch.h. Thresholds: one window that is 1.4 times as long or short, or two in a row beyond 1.2. Where
- * deciding anew changed nothing, the machine is noisy: each such time the rest before the next look doubles. */
+ * deciding anew changed nothing, the machine is noisy: each such time the rest before the next look doubles. Where the
+ * codec codes more or less than before, steps change for that reason, and what is usual begins anew. */
 #include "decide/watch.h"
 
 #include <math.h>
@@ -8,6 +9,8 @@
 #define CLEAR 1.4
 #define SUSPECT 1.2
 #define WAIT_MATTERS 0.05 /* of a step: less cannot be gained */
+#define EXACT_CHANGE 0.01
+#define EXACT_MUCH 0.1
 #define WINDOW_SECONDS 0.05
 #define REST 8           /* windows after a fruitless decision */
 #define FRUITLESS_MOST 8 /* doublings of the rest */
@@ -24,6 +27,11 @@ gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
     if (w->usual.step <= 0) {
         w->usual = now;
         return GW_WATCH_STEADY;
+    }
+    if (fabs(now.exact - w->usual.exact) > EXACT_CHANGE) {
+        w->usual = now;
+        w->suspicions = 0;
+        return now.exact > EXACT_MUCH ? GW_WATCH_CODEC : GW_WATCH_STEADY;
     }
     if (w->rest > 0) {
         w->rest--;

@@ -9,12 +9,14 @@
 typedef struct gw_watch_window {
     double step; /* median */
     double wait; /* in calls, of a step */
+    double exact; /* share of what the codec should code that is sent exact */
 } gw_watch_window;
 
 typedef enum gw_watch_verdict {
     GW_WATCH_STEADY,
     GW_WATCH_NETWORK, /* waits have changed */
     GW_WATCH_COMPUTE, /* steps have changed by more than waits, and waits matter */
+    GW_WATCH_CODEC,   /* much is sent exact: this codec does not suit the gradients */
 } gw_watch_verdict;
 
 typedef struct gw_watch {

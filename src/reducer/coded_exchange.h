@@ -24,6 +24,7 @@ typedef struct gw_coded_exchange gw_coded_exchange;
 typedef struct gw_coded_watched {
     int exact;      /* parts of tensors that are sent exact now */
     uint64_t times; /* a part was sent exact from then on */
+    uint64_t elements, exact_elements; /* of all parts, of those that are sent exact now */
 } gw_coded_watched;
 
 /* A part of a tensor. */

@@ -18,11 +18,22 @@ gw_status gw_coded_watch_open(gw_coded_exchange *x, gw_coded_watched *watched, g
     x->watches = calloc((size_t)x->count + 1, sizeof *x->watches);
     x->reports = calloc((size_t)x->count + 1, GW_CODED_REPORT_FLOATS * sizeof *x->reports);
     if (!x->watches || !x->reports) return gw_fail(error, GW_MEMORY, "out of memory for the watch over an exchange");
+    for (int i = 0; i < x->count; i++) watched->elements += x->parts[i].count;
     return GW_OK;
 }
 
+static void count_exact(gw_coded_exchange *x, int i, bool exact) {
+    uint64_t elements = x->parts[i].count;
+    x->watched->exact += exact ? 1 : -1;
+    x->watched->exact_elements += exact ? elements : -elements;
+    x->watched->times += exact;
+}
+
 void gw_coded_watch_close(gw_coded_exchange *x) {
-    for (int i = 0; x->watches && i < x->count; i++) x->watched->exact -= x->watches[i].watch.exact;
+    for (int i = 0; x->watches && x->reports && i < x->count; i++) {
+        x->watched->elements -= x->parts[i].count;
+        if (x->watches[i].watch.exact) count_exact(x, i, false);
+    }
     free(x->watches);
     free(x->reports);
 }
@@ -125,8 +136,7 @@ void gw_coded_watch_judge(gw_coded_exchange *x) {
         gw_codec_watch *watch = &x->watches[i].watch;
         gw_codec_report all[2] = {summed(at), summed(at + 4)};
         if (x->parts[i].tensor->exact || !gw_codec_watch_update(watch, x->coding.setup.codec, all, 2)) continue;
-        x->watched->exact += watch->exact ? 1 : -1;
-        x->watched->times += watch->exact;
+        count_exact(x, i, watch->exact);
         tell(x, i);
     }
 }

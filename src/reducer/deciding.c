@@ -65,11 +65,21 @@ static gw_status decide(gw_reducer *reducer, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(reducer->comm)) : GW_OK;
 }
 
+static double exact_share(const gw_reducer *reducer) {
+    gw_context_lock(reducer->comm->context); /* the driver counts it */
+    double share = gw_step_engine_exact_share(reducer->step_engine);
+    gw_context_unlock(reducer->comm->context);
+    return share;
+}
+
 gw_status gw_reducer_decide(gw_reducer *reducer) {
     gw_error error = {.rank = -1};
     gw_decide_action action;
-    gw_status status =
-        gw_decider_step(reducer->decider, reducer->next_step, gw_clock_now(), reducer->wait_ns, &action, &error);
+    gw_decider_progress now = {.next_step = reducer->next_step,
+                               .now = gw_clock_now(),
+                               .waited_ns = reducer->wait_ns,
+                               .exact_share = exact_share(reducer)};
+    gw_status status = gw_decider_step(reducer->decider, &now, &action, &error);
     if (!status && action == GW_DECIDE_TIME_LAYERS) status = time_layers(reducer, &error);
     if (!status && action == GW_DECIDE_NOW) status = decide(reducer, &error);
     return status ? gw_comm_set_last_error(&error) : GW_OK;

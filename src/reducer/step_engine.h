@@ -162,8 +162,8 @@ size_t gw_step_engine_sent_bytes(const gw_step_engine *step_engine);            
 size_t gw_step_engine_memory_bytes(const gw_step_engine *step_engine); /* allocated at commit, codec state included */
 size_t gw_step_engine_codec_bytes(const gw_step_engine *step_engine);  /* of that, codec state */
 
-/* The driver's. What the watch over the codec's accuracy has done on this rank. */
-gw_coded_watched gw_step_engine_watched(const gw_step_engine *step_engine);
+/* The driver's. The share of this rank's coded elements that the watch over the codec's accuracy sends exact. */
+double gw_step_engine_exact_share(const gw_step_engine *step_engine);
 
 /* How many tensors a codec leaves exact, and their bytes; 0 without a codec. Some are marked so, some are too small to
  * pay, some the codec cannot take. */

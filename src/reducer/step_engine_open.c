@@ -358,7 +358,9 @@ size_t gw_step_engine_codec_bytes(const gw_step_engine *s) {
     return bytes;
 }
 
-gw_coded_watched gw_step_engine_watched(const gw_step_engine *s) { return s->watched; }
+double gw_step_engine_exact_share(const gw_step_engine *s) {
+    return s->watched.elements ? (double)s->watched.exact_elements / (double)s->watched.elements : 0;
+}
 
 int gw_step_engine_exact_tensors(const gw_step_engine *s, size_t *bytes) {
     int tensors = 0;
