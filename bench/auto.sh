@@ -124,13 +124,16 @@ predicted() {
 
 # A training whose links drop to a tenth of their rate, and come back: when it decides, and how long its steps take.
 shape_all() { # RATE: of both ends of each link of the lab
-    local host port
+    local host port shaping=()
     for host in $(ip netns list | awk '/^gw[0-9]+h/ { print $1 }'); do
-        ip netns exec "$host" tc qdisc change dev eth0 root tbf rate "$1" burst 82000 limit 330000
+        ip netns exec "$host" tc qdisc change dev eth0 root tbf rate "$1" burst 82000 limit 330000 &
+        shaping+=("$!")
     done
     for port in $(ip -o link show type veth | sed -n 's/^[0-9]*: \(gw[0-9]*p[0-9]*\)[@:].*/\1/p'); do
-        tc qdisc change dev "$port" root tbf rate "$1" burst 82000 limit 330000 2>/dev/null
+        tc qdisc change dev "$port" root tbf rate "$1" burst 82000 limit 330000 2>/dev/null &
+        shaping+=("$!")
     done
+    wait "${shaping[@]}"
 }
 
 steps_done() { grep -c '"event": "step"' "$scratch/steps"; }
@@ -150,14 +153,15 @@ rated_lines=(schedule=wfbp schedule=dear 'compress=onebit schedule=wfbp' 'compre
     'compress=powersgd:rank=2 schedule=dear' 'compress=powersgd:rank=4 schedule=wfbp' 'compress=int8 schedule=wfbp'
     'compress=int8 schedule=dear' 'compress=onebit schedule=dear' 'compress=qsgd:bits=4 schedule=wfbp')
 
-fastest_at() { # RATE WORDS: the fastest of the lines, by a run of each; exact ones only, unless WORDS names accuracy=safe
-    local line ms best='' name=''
+fastest_at() { # RATE WORDS: the fastest of the lines, the best three in a longer run; exact ones only, unless WORDS has accuracy=safe
+    local line
     for line in "${rated_lines[@]}"; do
         [[ -z $2 && $line == compress=* ]] && continue
-        ms=$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 60)
-        if [ -z "$best" ] || awk "BEGIN { exit !($ms < $best) }"; then best=$ms name=$line; fi
-    done
-    echo "best at $1: $best ms, $name"
+        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 40);$line"
+    done | sort -g | head -3 | cut -d';' -f2 >"$scratch/first"
+    while read -r line; do
+        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 800 </dev/null) ms, $line"
+    done <"$scratch/first" | sort -g | sed "s/^/at $1: /"
 }
 
 rate() { # [WORDS]: of the line
@@ -167,11 +171,11 @@ rate() { # [WORDS]: of the line
         --log-every 1 --json --strategy "$words" >"$scratch/steps" 2>"$scratch/said" &
     job=$!
     sleep 15
-    low=$(steps_done)
     shape_all 30mbit
+    low=$(steps_done)
     sleep 30
-    high=$(steps_done)
     shape_all 300mbit
+    high=$(steps_done)
     sleep 15
     kill "$job"
     wait "$job" 2>/dev/null

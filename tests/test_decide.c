@@ -121,10 +121,13 @@ static void exact_parts_explain_longer_steps(void) {
     gw_watch watch = {.fruitless = 0};
     gw_watch_begin(&watch, false);
     gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.16, 0.05}));
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.2, 0.16, 0.05}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.15, 0.1, 0.05}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.08, 0.05}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.13, 0.08, 0.05}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.5, 0.46, 0.5}));
     CHECK_EQ(GW_WATCH_CODEC, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
     CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.3, 0.26, 0}));
     CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
     CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0}));
 }
@@ -318,6 +321,6 @@ static void decisions_of_another_model_are_refused(void) {
 TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_doubles),
           CASE(applies_where_something_is_open), CASE(steady_steps_stay), CASE(a_slower_network_is_seen_at_once),
           CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do), CASE(exact_parts_explain_longer_steps),
-          CASE(fruitless_decisions_get_rarer),
-          CASE(windows_are_short_and_few), CASE(decisions_read_back), CASE(damaged_files_are_named),
-          CASE(a_job_chooses_and_its_file_repeats_it), CASE(decisions_of_another_model_are_refused))
+          CASE(fruitless_decisions_get_rarer), CASE(windows_are_short_and_few), CASE(decisions_read_back),
+          CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
+          CASE(decisions_of_another_model_are_refused))

@@ -11,11 +11,15 @@
 #include "decide/links.h"
 
 #define WARM_STEPS 3
-#define TRIAL_STEPS 4
+#define TRIAL_STEPS 3
 #define BUDGET (2 * GW_SECOND)
 #define WORTH                                                                                                          \
-    0.97             /* a strategy replaces the present one if it is measured to take less than this share of its time \
-                      */
+    0.97 /* a strategy replaces the present one if it is measured to take less than this share of its time             \
+          */
+/* Factors by which links and compute differ where there is something to decide anew. */
+#define RATE_OTHER 1.5
+#define LATENCY_OTHER 3
+#define COMPUTE_OTHER 1.3
 #define HOPELESS 1.1 /* not tried: predicted to take more than this share of the present one's time */
 
 /* Opening. */
@@ -247,6 +251,29 @@ gw_status gw_decider_step(gw_decider *d, const gw_decider_progress *progress, gw
 
 /* Deciding. */
 
+static gw_decider_basis basis_of(const gw_decider *d, const gw_profile *profile) {
+    gw_decider_basis b = {.latency = d->machine.latency, .rate = d->machine.rate, .slowest = d->machine.rate};
+    for (int i = 0; i < d->machine.link_count; i++)
+        if (d->machine.links[i].rate < b.slowest) b.slowest = d->machine.links[i].rate;
+    for (int i = 0; i < profile->count; i++)
+        b.compute += 1e-6 * (profile->layers[i].forward_us + profile->layers[i].backward_us);
+    return b;
+}
+
+static bool differ(double a, double b, double factor) { return a > b * factor || b > a * factor; }
+
+/* Steps that were longer for a while may have had other causes: then there is nothing to decide. All ranks have the
+ * same figures. */
+static bool basis_changes(gw_decider *d, const gw_profile *profile) {
+    gw_decider_basis before = d->basis, now = basis_of(d, profile);
+    bool changes = d->distrusts || before.rate == 0 || differ(before.rate, now.rate, RATE_OTHER) ||
+                   differ(before.slowest, now.slowest, RATE_OTHER) ||
+                   differ(before.latency, now.latency, LATENCY_OTHER) ||
+                   differ(before.compute, now.compute, COMPUTE_OTHER);
+    if (changes) d->basis = now;
+    return changes;
+}
+
 static bool is_distrusted(const gw_decider *d, const gw_strategy *strategy) {
     const gw_setting *codec = &strategy->axes[GW_AXIS_COMPRESS];
     for (int i = 0; i < d->distrusted_count; i++) {
@@ -321,6 +348,11 @@ static void plan_trials(gw_decider *d, const gw_strategy *present) {
 static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw_strategy *present, gw_error *error) {
     gw_status status = gw_links_measure(d->comm, &d->machine, error);
     if (status) return status;
+    d->before = *present;
+    d->trial = -1;
+    d->plan.count = 0;
+    d->changes = basis_changes(d, profile);
+    if (!d->changes) return GW_OK;
     distrust(d, present);
     if (d->comm->rank == 0) {
         rank_candidates(d, profile, present);
@@ -330,8 +362,6 @@ static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw
     status = gw_allreduce(d->comm, mine, mine, 2, GW_F64, GW_AVG);
     d->present = (gw_watch_window){.step = mine[0], .wait = mine[1]};
     if (!status) status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
-    d->before = *present;
-    d->trial = -1;
     return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
 }
 
@@ -354,15 +384,18 @@ static int fastest(const gw_decider *d) {
     return best;
 }
 
+static void record(gw_decider *d, const gw_strategy *strategy, const char *why) {
+    gw_error error = {.rank = -1};
+    gw_decisions_add(&d->decisions, d->next_step, strategy, why);
+    if (d->comm->rank == 0 && d->file && gw_decisions_write(&d->decisions, d->file, &error))
+        gw_log(GW_LOG_WARN, 0, "%s", error.text);
+}
+
 static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
     int best = fastest(d);
     gw_status status = strategy_of(d, best, strategy, error);
-    char *why = d->comm->rank == 0 ? gw_decider_tell(d, best, strategy) : NULL;
-    if (!status) gw_decisions_add(&d->decisions, d->next_step, strategy, why);
-    if (d->comm->rank == 0 && d->file && !status) {
-        gw_error cause = {.rank = -1};
-        if (gw_decisions_write(&d->decisions, d->file, &cause)) gw_log(GW_LOG_WARN, 0, "%s", cause.text);
-    }
+    char *why = d->comm->rank == 0 && d->changes ? gw_decider_tell(d, best, strategy) : NULL;
+    if (!status && d->changes) record(d, strategy, why);
     free(why);
     gw_watch_begin(&d->watch, best < 0);
     d->phase = GW_DECIDER_WATCHES;
@@ -373,7 +406,8 @@ static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
 static gw_status end_trial(gw_decider *d, gw_error *error) {
     gw_watch_window window = window_of(d, d->length);
     gw_status status = gw_allreduce(d->comm, &window.step, &window.step, 1, GW_F64, GW_AVG);
-    d->plan.trials[d->trial].measured = window.step;
+    if (d->trial < 0) d->present.step = window.step;
+    else d->plan.trials[d->trial].measured = window.step;
     return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
 }
 
@@ -382,12 +416,17 @@ gw_status gw_decider_decide(gw_decider *d, const gw_profile *profile, gw_strateg
         *strategy = *replayed(d, d->next_step);
         return GW_OK;
     }
-    gw_status status = d->phase == GW_DECIDER_TRIES ? end_trial(d, error) : begin_trials(d, profile, strategy, error);
+    bool begins = d->phase != GW_DECIDER_TRIES;
+    bool again =
+        begins && d->phase == GW_DECIDER_WATCHES; /* the window in which steps changed has some of both kinds */
+    gw_status status = begins ? begin_trials(d, profile, strategy, error) : end_trial(d, error);
     if (status) return status;
-    if (++d->trial >= d->plan.count) return finish(d, strategy, error);
+    if (!again || d->plan.count == 0) d->trial++;
+    if (d->trial >= d->plan.count) return finish(d, strategy, error);
     d->phase = GW_DECIDER_TRIES;
-    d->trials++;
     begin_window(d, 1, TRIAL_STEPS);
+    if (d->trial < 0) return GW_OK;
+    d->trials++;
     status = strategy_of(d, d->trial, strategy, error);
     gw_decisions_add(&d->decisions, d->next_step, strategy, "tried");
     return status;

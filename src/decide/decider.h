@@ -33,9 +33,9 @@ typedef struct gw_decider_config {
 typedef struct gw_decider_progress {
     uint64_t next_step; /* number of the next step */
     gw_time now;
-    uint64_t waited_ns;  /* what calls have waited in all steps so far */
-    double exact_share;  /* of what the codec should code: sent exact now, because the codec is outside the range in which
-                            it is trusted */
+    uint64_t waited_ns; /* what calls have waited in all steps so far */
+    double exact_share; /* of what the codec should code: sent exact now, because the codec is outside the range in
+                           which it is trusted */
 } gw_decider_progress;
 
 typedef enum gw_decide_action {

@@ -31,6 +31,13 @@ typedef struct gw_trial_plan {
     gw_trial trials[GW_TRIALS_MAX];
 } gw_trial_plan;
 
+/* What the last decision was made for; rate 0: none has been made. */
+typedef struct gw_decider_basis {
+    double latency, rate; /* of the links: seconds, bytes per second */
+    double slowest;       /* rate of the slowest link */
+    double compute;       /* of a step, seconds */
+} gw_decider_basis;
+
 struct gw_decider {
     gw_comm *comm; /* owned */
     gw_strategy asked;
@@ -64,6 +71,8 @@ struct gw_decider {
     gw_setting distrusted[GW_DISTRUSTED_MAX];
     int distrusted_count;
     bool distrusts; /* the present one is about to become one */
+    gw_decider_basis basis;
+    bool changes; /* what is being decided has another basis than the last decision */
 };
 
 /* Rank 0: prints the line that says what was chosen and why, and returns the ranking as text; the caller frees it.

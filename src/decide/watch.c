@@ -1,6 +1,7 @@
 /* watch.c - see watch.h. Thresholds: one window that is 1.4 times as long or short, or two in a row beyond 1.2. Where
  * deciding anew changed nothing, the machine is noisy: each such time the rest before the next look doubles. Where the
- * codec codes more or less than before, steps change for that reason, and what is usual begins anew. */
+ * codec codes more or less than before, steps change for that reason: the next window, all of whose steps are like
+ * that, says whether it costs much, and is what is usual from then on. */
 #include "decide/watch.h"
 
 #include <math.h>
@@ -9,11 +10,9 @@
 #define CLEAR 1.4
 #define SUSPECT 1.2
 #define WAIT_MATTERS 0.05 /* of a step: less cannot be gained */
-#define EXACT_CHANGE 0.01
-#define EXACT_MUCH 0.1
 #define WINDOW_SECONDS 0.05
-#define REST 8           /* windows after a fruitless decision */
-#define FRUITLESS_MOST 8 /* doublings of the rest */
+#define REST 2            /* windows after a fruitless decision */
+#define FRUITLESS_MOST 10 /* doublings of the rest */
 
 void gw_watch_begin(gw_watch *w, bool fruitless) {
     int times = fruitless ? w->fruitless + 1 : 0;
@@ -23,16 +22,27 @@ void gw_watch_begin(gw_watch *w, bool fruitless) {
 
 static double factor(double a, double b) { return a > b ? a / b : b / a; }
 
+/* The first whole window since the share that is sent exact changed. */
+static gw_watch_verdict look_at_exact(gw_watch *w, gw_watch_window now) {
+    bool costs = now.exact > w->usual.exact && now.step > CLEAR * w->usual.step;
+    w->usual = now;
+    w->unlike = false;
+    w->suspicions = 0;
+    return costs ? GW_WATCH_CODEC : GW_WATCH_STEADY;
+}
+
 gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
     if (w->usual.step <= 0) {
         w->usual = now;
+        w->exact = now.exact;
         return GW_WATCH_STEADY;
     }
-    if (fabs(now.exact - w->usual.exact) > EXACT_CHANGE) {
-        w->usual = now;
-        w->suspicions = 0;
-        return now.exact > EXACT_MUCH ? GW_WATCH_CODEC : GW_WATCH_STEADY;
+    if (now.exact != w->exact) {
+        w->exact = now.exact;
+        w->unlike = true;
+        return GW_WATCH_STEADY;
     }
+    if (w->unlike) return look_at_exact(w, now);
     if (w->rest > 0) {
         w->rest--;
         return GW_WATCH_STEADY;

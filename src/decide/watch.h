@@ -7,8 +7,8 @@
 
 /* Of a window of steps, means over the ranks, seconds. */
 typedef struct gw_watch_window {
-    double step; /* median */
-    double wait; /* in calls, of a step */
+    double step;  /* median */
+    double wait;  /* in calls, of a step */
     double exact; /* share of what the codec should code that is sent exact */
 } gw_watch_window;
 
@@ -16,11 +16,13 @@ typedef enum gw_watch_verdict {
     GW_WATCH_STEADY,
     GW_WATCH_NETWORK, /* waits have changed */
     GW_WATCH_COMPUTE, /* steps have changed by more than waits, and waits matter */
-    GW_WATCH_CODEC,   /* much is sent exact: this codec does not suit the gradients */
+    GW_WATCH_CODEC,   /* more is sent exact, which costs much: this codec does not suit the gradients */
 } gw_watch_verdict;
 
 typedef struct gw_watch {
     gw_watch_window usual; /* step 0: not known yet */
+    double exact;          /* of the last window */
+    bool unlike;           /* it was not that of `usual`, and the last window may have steps of both kinds */
     int suspicions;        /* windows in a row that were a little off */
     int rest;              /* windows to let pass before the next verdict */
     int fruitless;         /* verdicts in a row that changed nothing */

@@ -22,8 +22,8 @@ typedef struct gw_coded_exchange gw_coded_exchange;
 
 /* What the watch over the accuracy of some exchanges has done. */
 typedef struct gw_coded_watched {
-    int exact;      /* parts of tensors that are sent exact now */
-    uint64_t times; /* a part was sent exact from then on */
+    int exact;                         /* parts of tensors that are sent exact now */
+    uint64_t times;                    /* a part was sent exact from then on */
     uint64_t elements, exact_elements; /* of all parts, of those that are sent exact now */
 } gw_coded_watched;
 
