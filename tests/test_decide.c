@@ -127,9 +127,10 @@ static void exact_parts_explain_longer_steps(void) {
     CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.5, 0.46, 0.5}));
     CHECK_EQ(GW_WATCH_CODEC, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
     CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.5}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0.4}));
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.8, 0.76, 0.4}));
     CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.3, 0.26, 0}));
-    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
-    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.9, 0.86, 0}));
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0}));
 }
 
 static void fruitless_decisions_get_rarer(void) {
@@ -139,10 +140,22 @@ static void fruitless_decisions_get_rarer(void) {
         int windows = 0;
         gw_watch_begin(&watch, turn > 0);
         gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
-        while (gw_watch_look(&watch, (gw_watch_window){0.3, 0.2, 0}) == GW_WATCH_STEADY) windows++;
+        while (gw_watch_look(&watch, (gw_watch_window){0.3, 0.2, 0}) == GW_WATCH_STEADY) {
+            gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+            windows++;
+        }
         CHECK(turn == 0 ? windows == 0 : windows >= 2 * before);
         before = windows;
     }
+}
+
+/* After fruitless decisions a change that lasts is still seen soon. */
+static void a_lasting_change_ends_the_rest(void) {
+    gw_watch watch = {.fruitless = 5};
+    gw_watch_begin(&watch, true);
+    gw_watch_look(&watch, (gw_watch_window){0.1, 0.06, 0});
+    CHECK_EQ(GW_WATCH_STEADY, gw_watch_look(&watch, (gw_watch_window){0.3, 0.26, 0}));
+    CHECK_EQ(GW_WATCH_NETWORK, gw_watch_look(&watch, (gw_watch_window){0.3, 0.26, 0}));
 }
 
 static void windows_are_short_and_few(void) {
@@ -321,6 +334,6 @@ static void decisions_of_another_model_are_refused(void) {
 TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_doubles),
           CASE(applies_where_something_is_open), CASE(steady_steps_stay), CASE(a_slower_network_is_seen_at_once),
           CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do), CASE(exact_parts_explain_longer_steps),
-          CASE(fruitless_decisions_get_rarer), CASE(windows_are_short_and_few), CASE(decisions_read_back),
-          CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
+          CASE(fruitless_decisions_get_rarer), CASE(a_lasting_change_ends_the_rest), CASE(windows_are_short_and_few),
+          CASE(decisions_read_back), CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
           CASE(decisions_of_another_model_are_refused))

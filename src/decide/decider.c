@@ -345,8 +345,17 @@ static void plan_trials(gw_decider *d, const gw_strategy *present) {
     }
 }
 
+/* Windows and their lengths must be the same on all ranks. */
+static gw_status share_present(gw_decider *d, gw_error *error) {
+    double mine[2] = {d->present.step, d->present.wait};
+    gw_status status = gw_allreduce(d->comm, mine, mine, 2, GW_F64, GW_AVG);
+    d->present = (gw_watch_window){.step = mine[0], .wait = mine[1]};
+    return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
+}
+
 static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw_strategy *present, gw_error *error) {
     gw_status status = gw_links_measure(d->comm, &d->machine, error);
+    if (!status) status = share_present(d, error);
     if (status) return status;
     d->before = *present;
     d->trial = -1;
@@ -358,10 +367,7 @@ static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw
         rank_candidates(d, profile, present);
         plan_trials(d, present);
     }
-    double mine[2] = {d->present.step, d->present.wait};
-    status = gw_allreduce(d->comm, mine, mine, 2, GW_F64, GW_AVG);
-    d->present = (gw_watch_window){.step = mine[0], .wait = mine[1]};
-    if (!status) status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
+    status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
     return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
 }
 

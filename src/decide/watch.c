@@ -1,7 +1,7 @@
 /* watch.c - see watch.h. Thresholds: one window that is 1.4 times as long or short, or two in a row beyond 1.2. Where
- * deciding anew changed nothing, the machine is noisy: each such time the rest before the next look doubles. Where the
- * codec codes more or less than before, steps change for that reason: the next window, all of whose steps are like
- * that, says whether it costs much, and is what is usual from then on. */
+ * deciding anew changed nothing, the machine is noisy: each such time the rest doubles in which only two
+ * windows in a row beyond 1.4 count. Where the codec codes more or less than before, steps change for that reason: the
+ * next window, all of whose steps are like that, says whether it costs much, and is what is usual from then on. */
 #include "decide/watch.h"
 
 #include <math.h>
@@ -24,11 +24,12 @@ static double factor(double a, double b) { return a > b ? a / b : b / a; }
 
 /* The first whole window since the share that is sent exact changed. */
 static gw_watch_verdict look_at_exact(gw_watch *w, gw_watch_window now) {
-    bool costs = now.exact > w->usual.exact && now.step > CLEAR * w->usual.step;
+    bool more = now.exact > w->usual.exact, costs = more && now.step > CLEAR * w->usual.step;
+    bool other = factor(now.step, w->usual.step) > CLEAR && w->rest == 0; /* perhaps the network has changed as well */
     w->usual = now;
     w->unlike = false;
     w->suspicions = 0;
-    return costs ? GW_WATCH_CODEC : GW_WATCH_STEADY;
+    return costs ? GW_WATCH_CODEC : other ? GW_WATCH_NETWORK : GW_WATCH_STEADY;
 }
 
 gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
@@ -42,15 +43,13 @@ gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
         w->unlike = true;
         return GW_WATCH_STEADY;
     }
+    bool rests = w->rest > 0;
+    w->rest -= rests;
     if (w->unlike) return look_at_exact(w, now);
-    if (w->rest > 0) {
-        w->rest--;
-        return GW_WATCH_STEADY;
-    }
     double off = factor(now.step, w->usual.step);
-    w->suspicions = off > SUSPECT ? w->suspicions + 1 : 0;
+    w->suspicions = off > (rests ? CLEAR : SUSPECT) ? w->suspicions + 1 : 0;
     bool matters = now.wait > WAIT_MATTERS * now.step || w->usual.wait > WAIT_MATTERS * w->usual.step;
-    if (!matters || (off < CLEAR && w->suspicions < 2)) return GW_WATCH_STEADY;
+    if (!matters || (w->suspicions < 2 && (rests || off < CLEAR))) return GW_WATCH_STEADY;
     double compute = fmax(now.step - now.wait, 1e-9), before = fmax(w->usual.step - w->usual.wait, 1e-9);
     return factor(compute, before) > SUSPECT ? GW_WATCH_COMPUTE : GW_WATCH_NETWORK;
 }
