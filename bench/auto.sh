@@ -29,9 +29,9 @@ rows() { # WORDS LAB MODEL SHRINK SCALE RANKS SCHEDULES OPTIONS...: "label ms" f
         awk '/^#/ { print > "/dev/stderr"; next } $1 == "SCHEDULE" { next } { print $1, $2 }'
 }
 
-verdict() { # CELL FILE: auto beside the best
-    awk -v cell="$1" '$1 == "auto" { auto = $2; next } !best || $2 < best { best = $2; name = $1 } { lines++ }
-        END { printf "%-44s auto %8.1f ms   best of %2d %8.1f ms  %-34s %.3f\n", cell, auto, lines, best, name, auto / best }' "$2"
+verdict() { # CELL FILE [LINES]: auto beside the best, of so many
+    awk -v cell="$1" -v given="${3:-0}" '$1 == "auto" { auto = $2; next } !best || $2 < best { best = $2; name = $1 } { lines++ }
+        END { printf "%-44s auto %8.1f ms   best of %2d %8.1f ms  %-34s %.3f\n", cell, auto, given ? given : lines, best, name, auto / best }' "$2"
 }
 
 replay() {
@@ -53,35 +53,51 @@ replay() {
     done
 }
 
-# Real trainings: model, ranks, lab, words. Seconds of a step: of the last half of the steps.
-auto_steps=120
-reals=('mlp;4;hosts=4,rate=100mbit;' 'lenet;2;hosts=2,rate=30mbit;' 'cnn;4;hosts=2,rate=300mbit;' 'resnet20;2;hosts=2,rate=100mbit;')
+# Real trainings: model, ranks, lab, steps of a run with auto, words of the line.
+reals=('mlp;4;hosts=4,rate=100mbit;160;' 'lenet;2;hosts=2,rate=30mbit;160;' 'cnn;4;hosts=2,rate=300mbit;120;'
+    'resnet20;2;hosts=2,rate=100mbit;60;')
 lines=(schedule=fifo schedule=wfbp schedule=wfbp:fuse=25M schedule=dear schedule=p3 schedule=bytescheduler schedule=mgwfbp
     'schedule=tictac' 'arch=ring schedule=wfbp' 'arch=ring schedule=dear' 'arch=ring schedule=p3' 'arch=ring schedule=bytescheduler'
     'arch=halving schedule=wfbp' 'arch=halving schedule=dear' 'arch=hierarchical schedule=wfbp' 'arch=hierarchical schedule=dear'
     'arch=hierarchical schedule=p3' 'arch=tree schedule=wfbp' 'schedule=dear:fuse=256K' 'schedule=wfbp:fuse=256K')
 
-train_ms() { # MODEL RANKS LAB LINE STEPS: milliseconds of a step, of the last half
-    "$gradwire" run -n "$2" --lab "$3" --no-prefix -- "$gradwire" train --model "$1" --steps "$5" --log-every "$(($5 / 2))" --json \
-        --strategy "$4" 2>>"$scratch/errors" | awk -v half="$(($5 / 2))" '
-            match($0, /"seconds": [0-9.e+-]+/) { s = substr($0, RSTART + 11, RLENGTH - 11)
-                if (match($0, /"step": [0-9]+/)) at[substr($0, RSTART + 8, RLENGTH - 8)] = s }
-            END { if (at[2 * half] > at[half]) printf "%.2f\n", 1e3 * (at[2 * half] - at[half]) / half }'
+# Reads the JSON of a run: milliseconds of a step, the median of what is reported, from step FROM on (TO, if it is given, is
+# the last), EVERY steps at a time.
+step_ms() { # EVERY FROM [TO]
+    awk -v every="$1" -v from="$2" -v to="${3:-1e9}" '
+        function field(name) { return match($0, "\"" name "\": [0-9.e+-]+") ? substr($0, RSTART + length(name) + 4, RLENGTH) + 0 : 0 }
+        /"event": "step"/ && field("step") > from && field("step") <= to {
+            print (field("compute_ms") + field("waiting_ms")) / every }' | sort -g |
+        awk '{ v[NR] = $1 } END { if (NR) printf "%.2f\n", v[int((NR + 1) / 2)] }'
 }
 
-# The first steps of a run are not like the later ones, so the best four of a first round are run again for as long as auto.
+train_ms() { # MODEL RANKS LAB LINE STEPS: of the last half
+    "$gradwire" run -n "$2" --lab "$3" --no-prefix -- "$gradwire" train --model "$1" --steps "$5" --log-every 5 --json \
+        --strategy "$4" 2>>"$scratch/errors" | step_ms 5 "$(($5 / 2))"
+}
+
+median_of() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
+# The best four of a first round run again, as long as auto, in three turns with it.
 real() {
-    local cell model ranks lab words line
+    local cell model ranks lab steps words line turn
     for cell in "${reals[@]}"; do
-        IFS=';' read -r model ranks lab words <<<"$cell"
+        IFS=';' read -r model ranks lab steps words <<<"$cell"
         for line in "${lines[@]}"; do
-            echo "$(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" 40);$line"
+            echo "$(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" "$((steps / 3))" </dev/null);$line"
         done | grep -v '^;' | sort -g >"$scratch/first"
-        head -4 "$scratch/first" | cut -d';' -f2 | while read -r line; do
-            echo "$(tr ' ' '/' <<<"$line") $(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" "$auto_steps" </dev/null)"
+        { echo 'auto;auto'; head -4 "$scratch/first"; } >"$scratch/again"
+        : >"$scratch/turns"
+        for turn in 1 2 3; do
+            while IFS=';' read -r _ line; do
+                if [ "$line" = auto ]; then echo "auto $(train_ms "$model" "$ranks" "$lab" "$words" "$steps" </dev/null)"
+                else echo "$(tr ' ' '/' <<<"$line") $(train_ms "$model" "$ranks" "$lab" "strategy=fixed $line" "$steps" </dev/null)"; fi
+            done <"$scratch/again" >>"$scratch/turns"
+        done
+        cut -d' ' -f1 "$scratch/turns" | sort -u | while read -r line; do
+            echo "$line $(awk -v line="$line" '$1 == line { print $2 }' "$scratch/turns" | median_of)"
         done >"$scratch/cell"
-        echo "auto $(train_ms "$model" "$ranks" "$lab" "$words" "$auto_steps")" >>"$scratch/cell"
-        verdict "$model trains, $lab, $ranks ranks $words" "$scratch/cell"
+        verdict "$model trains, $lab, $ranks ranks $words" "$scratch/cell" "${#lines[@]}"
     done
 }
 
@@ -138,12 +154,6 @@ shape_all() { # RATE: of both ends of each link of the lab
 
 steps_done() { grep -c '"event": "step"' "$scratch/steps"; }
 
-step_ms() { # FIRST LAST: median of these steps, from the file of a run
-    grep '"event": "step"' "$scratch/steps" | sed -n "$1,$2p" |
-        sed 's/.*"compute_ms": \([0-9.e+-]*\), "waiting_ms": \([0-9.e+-]*\).*/\1 \2/' | awk '{ print $1 + $2 }' | sort -g |
-        awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] }'
-}
-
 decided() { # FILE FROM TO: the steps in which something was decided for good, not tried
     awk -v from="$2" -v to="$3" '/^# tried/ { tried = 1; next } /^step/ { if (!tried && $2 >= from && $2 < to) printf "%d ", $2 - from
         tried = 0 }' "$1"
@@ -160,7 +170,7 @@ fastest_at() { # RATE WORDS: the fastest of the lines, the best three in a longe
         echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 40);$line"
     done | sort -g | head -3 | cut -d';' -f2 >"$scratch/first"
     while read -r line; do
-        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 800 </dev/null) ms, $line"
+        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 200 </dev/null) ms, $line"
     done <"$scratch/first" | sort -g | sed "s/^/at $1: /"
 }
 
@@ -179,9 +189,9 @@ rate() { # [WORDS]: of the line
     sleep 15
     kill "$job"
     wait "$job" 2>/dev/null
-    echo "300 Mbit/s: $low steps, of $(step_ms $((low - 100)) "$low") ms at the end"
-    echo "30 Mbit/s: decided after steps $(decided "$file" "$low" "$high"), $(step_ms $((high - 100)) "$high") ms at the end"
-    echo "300 Mbit/s: decided after steps $(decided "$file" "$high" 1000000), $(step_ms $(($(steps_done) - 100)) "$(steps_done)") ms at the end"
+    echo "300 Mbit/s: $low steps, of $(step_ms 1 $((low - 100)) "$low" <"$scratch/steps") ms at the end"
+    echo "30 Mbit/s: decided after steps $(decided "$file" "$low" "$high"), $(step_ms 1 $((high - 100)) "$high" <"$scratch/steps") ms at the end"
+    echo "300 Mbit/s: decided after steps $(decided "$file" "$high" 1000000), $(step_ms 1 $(($(steps_done) - 100)) <"$scratch/steps") ms at the end"
     grep 'strategy=auto' "$scratch/said"
     fastest_at 300mbit "$words"
     fastest_at 30mbit "$words"
