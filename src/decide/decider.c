@@ -200,8 +200,8 @@ static gw_status end_sharing(gw_decider *d, gw_decide_action *action) {
     d->present = (gw_watch_window){d->shared[0], d->shared[1], d->shared[2]};
     gw_watch_verdict verdict = gw_watch_look(&d->watch, d->present);
     begin_window(d, 0, gw_watch_steps(d->present.step));
-    if (verdict == GW_WATCH_NETWORK || verdict == GW_WATCH_CODEC) *action = GW_DECIDE_NOW;
-    d->distrusts = verdict == GW_WATCH_CODEC;
+    d->distrusts = verdict == GW_WATCH_CODEC && !d->tolerates;
+    if (verdict == GW_WATCH_NETWORK || d->distrusts) *action = GW_DECIDE_NOW;
     if (verdict == GW_WATCH_COMPUTE) {
         *action = GW_DECIDE_TIME_LAYERS;
         d->phase = GW_DECIDER_TIMES;
@@ -403,6 +403,7 @@ static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
     char *why = d->comm->rank == 0 && d->changes ? gw_decider_tell(d, best, strategy) : NULL;
     if (!status && d->changes) record(d, strategy, why);
     free(why);
+    d->tolerates = is_distrusted(d, strategy);
     gw_watch_begin(&d->watch, best < 0);
     d->phase = GW_DECIDER_WATCHES;
     begin_window(d, 1, gw_watch_steps(best < 0 ? d->present.step : d->plan.trials[best].measured));

@@ -71,6 +71,7 @@ struct gw_decider {
     gw_setting distrusted[GW_DISTRUSTED_MAX];
     int distrusted_count;
     bool distrusts; /* the present one is about to become one */
+    bool tolerates; /* the present one is one, but was faster than all others: no reason to look again */
     gw_decider_basis basis;
     bool changes; /* what is being decided has another basis than the last decision */
 };
