@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# auto.sh BUILD_DIRECTORY [replay|real|predicted|rate]... - strategy=auto beside twenty lines: on replayed models and real
+# auto.sh BUILD_DIRECTORY [replay|real|predicted|watch|rate]... - strategy=auto beside twenty lines: on replayed models and real
 # trainings in a lab (root), and on predicted ones; and what it does when the rate of the links drops to a tenth. The tables
 # of docs/strategy.md; all of it takes about half an hour on two free cores.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|rate]...}" && pwd)/gradwire || exit 2
+gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|watch|rate]...}" && pwd)/gradwire || exit 2
 shift
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -24,7 +24,7 @@ replays=(
 rows() { # WORDS LAB MODEL SHRINK SCALE RANKS SCHEDULES OPTIONS...: "label ms" for each
     local words=$1 lab=$2 model=$3 shrink=$4 scale=$5 ranks=$6 schedules=$7
     shift 7
-    "$gradwire" bench step --model "$model" --shrink "$shrink" --scale "$scale" --lab "$lab" -n "$ranks" --steps 12 \
+    "$gradwire" bench step --model "$model" --shrink "$shrink" --scale "$scale" --lab "$lab" -n "$ranks" --steps "${steps:-12}" \
         --schedule "$schedules" --strategy "$words" "$@" 2>>"$scratch/errors" |
         awk '/^#/ { print > "/dev/stderr"; next } $1 == "SCHEDULE" { next } { print $1, $2 }'
 }
@@ -101,11 +101,12 @@ real() {
     done
 }
 
-predicted_cell() { # MODEL RANKS PER_HOST WORDS CELL OPTIONS...: of gradwire predict
-    local where=(--model "$1" --ranks "$2" --per-host "$3") per_host=$3 words=$4 cell=$5 best auto
-    shift 5
-    where+=("$@")
-    auto=$("$gradwire" predict "${where[@]}" --compare auto --strategy "$words" | awk 'NR == 2 { print $1 }')
+predicted_cell() { # MODEL RANKS PER_HOST WORDS CELL NETWORK TRUE MEASURED: what is chosen with the links that a job might measure
+    local where=(--model "$1" --ranks "$2" --per-host "$3") per_host=$3 words=$4 cell=$5 network=$6 line best auto
+    line=$("$gradwire" predict "${where[@]}" "$network" "$8" --compare auto --strategy "$words" --json | head -1 |
+        sed 's/.*"strategy": "\([^"]*\)".*/\1/')
+    where+=("$network" "$7")
+    auto=$("$gradwire" predict "${where[@]}" --json --strategy "$line" | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/')
     best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M'; do
         case $line in *hierarchical*) [ "$per_host" = 1 ] && continue ;; esac
         "$gradwire" predict "${where[@]}" --json --strategy "$line" 2>/dev/null | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/'
@@ -114,28 +115,52 @@ predicted_cell() { # MODEL RANKS PER_HOST WORDS CELL OPTIONS...: of gradwire pre
         'BEGIN { printf "%-60s auto %9.2f ms   best %9.2f ms   %.3f\n", cell, auto, best, auto / best }'
 }
 
-# The last network has a slow link, both ways, between two of its hosts.
+machines_with_slow_link() { # RATE SLOW: four hosts, and a slow link, both ways, between two of them
+    printf 'gradwire-machines 1\nrate %s\nlatency 50e-6\nlink 0 1 50e-6 %s\nlink 1 0 50e-6 %s\n' "$1" "$2" "$2"
+    printf "link %d %d 50e-6 $1\\n" 0 2 0 3 1 2 1 3 2 0 2 1 2 3 3 0 3 1 3 2
+    echo end
+}
+
+# Jobs in a lab measure 0.95 of the rate and up to twice the latency.
 predicted() {
     local model net place words ranks hosts
-    {
-        printf '%s\n' 'gradwire-machines 1' 'rate 125e6' 'latency 50e-6' 'link 0 1 50e-6 25e6' 'link 1 0 50e-6 25e6'
-        printf 'link %d %d 50e-6 125e6\n' 0 2 0 3 1 2 1 3 2 0 2 1 2 3 3 0 3 1 3 2
-        echo end
-    } >"$scratch/slow.machines"
+    machines_with_slow_link 125e6 25e6 >"$scratch/true.machines"
+    machines_with_slow_link 119e6 23e6 >"$scratch/measured.machines"
     for model in inception4 bert-large gpt2; do
-        for net in 100mbit,100us 300mbit,50us 1gbit,50us 10gbit,30us 100gbit,10us; do
+        for net in '100mbit,100us 95mbit,200us' '300mbit,50us 285mbit,100us' '1gbit,50us 950mbit,100us' '10gbit,30us 9.5gbit,60us' \
+            '100gbit,10us 95gbit,20us'; do
             for place in '2 1' '8 2'; do
                 ranks=${place% *} hosts=$((${place% *} / ${place#* })) words=''
-                [ "$net" = 300mbit,50us ] && words=accuracy=safe
-                predicted_cell "$model" "$ranks" "${place#* }" "$words" "$model, $ranks ranks on $hosts hosts, $net $words" --link "$net"
+                [ "${net% *}" = 300mbit,50us ] && words=accuracy=safe
+                predicted_cell "$model" "$ranks" "${place#* }" "$words" "$model, $ranks ranks on $hosts hosts, ${net% *} $words" \
+                    --link "${net% *}" "${net#* }"
             done
         done
         for place in '4 1' '8 2'; do
             ranks=${place% *} hosts=$((${place% *} / ${place#* }))
             predicted_cell "$model" "$ranks" "${place#* }" '' "$model, $ranks ranks on $hosts hosts, 1gbit, one link a fifth" \
-                --machines "$scratch/slow.machines"
+                --machines "$scratch/true.machines" "$scratch/measured.machines"
         done
     done
+}
+
+# What watching costs: auto, once it has chosen, beside the line that it chose, in turns in one run; and the watch of a codec
+# (accuracy=safe), in runs that alternate. The compute of these steps is short, so that a share of them is soon seen.
+watched=(gnmt.csv 256 0.1 hosts=2,rate=1gbit)
+
+watch() {
+    local model=$here/profiles/${watched[0]} shrink=${watched[1]} scale=${watched[2]} lab=${watched[3]} steps=300 chosen turn
+    chosen=$("$gradwire" bench step --model "$model" --shrink "$shrink" --scale "$scale" --lab "$lab" -n 2 --steps 4 --schedule auto \
+        --strategy 'arch=ring compress=none' 2>>"$scratch/errors" | sed -n 's/^# auto:.* schedule=\([^ ]*\).*/\1/p')
+    for turn in 1 2 3; do
+        rows 'arch=ring compress=none' "$lab" "$model" "$shrink" "$scale" 2 "auto,$chosen" 2>/dev/null | tr '\n' ' '
+        echo
+    done | awk '$1 == "auto" { printf "auto watches %.2f ms a step, %s %.2f ms: %.4f\n", $2, $3, $4, $2 / $4 }'
+    for turn in 1 2 3 4 5; do
+        for words in compress=onebit 'compress=onebit accuracy=safe'; do
+            echo "$(tr ' ' '/' <<<"$words") $(rows "arch=ring $words" "$lab" "$model" "$shrink" "$scale" 2 wfbp 2>/dev/null | cut -d' ' -f2)"
+        done
+    done | tee "$scratch/turns" | awk 'NR % 2 { plain = $2; next } { printf "a watched codec %.2f ms a step, not watched %.2f ms: %.4f\n", $2, plain, $2 / plain }'
 }
 
 # A training whose links drop to a tenth of their rate, and come back: when it decides, and how long its steps take.
@@ -197,7 +222,7 @@ rate() { # [WORDS]: of the line
     fastest_at 30mbit "$words"
 }
 
-[ $# = 0 ] && set -- replay real predicted rate
+[ $# = 0 ] && set -- replay real predicted watch rate
 for part in "$@"; do
     echo "# $part"
     "$part"
