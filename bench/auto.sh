@@ -148,19 +148,24 @@ predicted() {
 # (accuracy=safe), in runs that alternate. The compute of these steps is short, so that a share of them is soon seen.
 watched=(gnmt.csv 256 0.1 hosts=2,rate=1gbit)
 
+watched_ms() { # STRATEGY SCHEDULES: median step of each, on a line
+    "$gradwire" bench step --model "$here/profiles/${watched[0]}" --shrink "${watched[1]}" --scale "${watched[2]}" \
+        --lab "${watched[3]}" -n 2 --steps 300 --json --schedule "$2" --strategy "$1" 2>>"$scratch/errors" |
+        sed 's/.*"strategy": "\([^"]*\)".*"step_ms": \([0-9.]*\).*/\2 \1/' | cut -d' ' -f1 | tr '\n' ' '
+}
+
 watch() {
-    local model=$here/profiles/${watched[0]} shrink=${watched[1]} scale=${watched[2]} lab=${watched[3]} steps=300 chosen turn
-    chosen=$("$gradwire" bench step --model "$model" --shrink "$shrink" --scale "$scale" --lab "$lab" -n 2 --steps 4 --schedule auto \
-        --strategy 'arch=ring compress=none' 2>>"$scratch/errors" | sed -n 's/^# auto:.* schedule=\([^ ]*\).*/\1/p')
+    local chosen turn
+    chosen=$("$gradwire" bench step --model "$here/profiles/${watched[0]}" --shrink "${watched[1]}" --scale "${watched[2]}" \
+        --lab "${watched[3]}" -n 2 --steps 4 --schedule auto --strategy 'arch=ring compress=none' 2>>"$scratch/errors" |
+        sed -n 's/^# auto:.* schedule=\([^ ]*\).*/\1/p')
     for turn in 1 2 3; do
-        rows 'arch=ring compress=none' "$lab" "$model" "$shrink" "$scale" 2 "auto,$chosen" 2>/dev/null | tr '\n' ' '
-        echo
-    done | awk '$1 == "auto" { printf "auto watches %.2f ms a step, %s %.2f ms: %.4f\n", $2, $3, $4, $2 / $4 }'
+        watched_ms 'arch=ring compress=none' "auto,$chosen" |
+            awk -v line="$chosen" '{ printf "auto watches %.3f ms a step, %s %.3f ms: %.4f\n", $1, line, $2, $1 / $2 }'
+    done
     for turn in 1 2 3 4 5; do
-        for words in compress=onebit 'compress=onebit accuracy=safe'; do
-            echo "$(tr ' ' '/' <<<"$words") $(rows "arch=ring $words" "$lab" "$model" "$shrink" "$scale" 2 wfbp 2>/dev/null | cut -d' ' -f2)"
-        done
-    done | tee "$scratch/turns" | awk 'NR % 2 { plain = $2; next } { printf "a watched codec %.2f ms a step, not watched %.2f ms: %.4f\n", $2, plain, $2 / plain }'
+        echo "$(watched_ms 'arch=ring compress=onebit' wfbp) $(watched_ms 'arch=ring compress=onebit accuracy=safe' wfbp)"
+    done | awk '{ printf "a watched codec %.3f ms a step, not watched %.3f ms: %.4f\n", $2, $1, $2 / $1 }'
 }
 
 # A training whose links drop to a tenth of their rate, and come back: when it decides, and how long its steps take.
