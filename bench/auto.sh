@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# auto.sh BUILD_DIRECTORY [replay|real|predicted|watch|rate]... - strategy=auto beside twenty lines: on replayed models and real
+# auto.sh BUILD_DIRECTORY [replay|real|predicted|safe|watch|rate]... - strategy=auto beside twenty lines: on replayed models and real
 # trainings in a lab (root), and on predicted ones; and what it does when the rate of the links drops to a tenth. The tables
 # of docs/strategy.md; all of it takes about half an hour on two free cores.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|watch|rate]...}" && pwd)/gradwire || exit 2
+gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|safe|watch|rate]...}" && pwd)/gradwire || exit 2
 shift
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -55,7 +55,7 @@ replay() {
 
 # Real trainings: model, ranks, lab, steps of a run with auto, words of the line.
 reals=('mlp;4;hosts=4,rate=100mbit;160;' 'lenet;2;hosts=2,rate=30mbit;160;' 'cnn;4;hosts=2,rate=300mbit;120;'
-    'resnet20;2;hosts=2,rate=100mbit;60;')
+    'resnet20 --data cifar10;2;hosts=2,rate=100mbit;45;')
 lines=(schedule=fifo schedule=wfbp schedule=wfbp:fuse=25M schedule=dear schedule=p3 schedule=bytescheduler schedule=mgwfbp
     'schedule=tictac' 'arch=ring schedule=wfbp' 'arch=ring schedule=dear' 'arch=ring schedule=p3' 'arch=ring schedule=bytescheduler'
     'arch=halving schedule=wfbp' 'arch=halving schedule=dear' 'arch=hierarchical schedule=wfbp' 'arch=hierarchical schedule=dear'
@@ -71,8 +71,9 @@ step_ms() { # EVERY FROM [TO]
         awk '{ v[NR] = $1 } END { if (NR) printf "%.2f\n", v[int((NR + 1) / 2)] }'
 }
 
-train_ms() { # MODEL RANKS LAB LINE STEPS: of the last half
-    "$gradwire" run -n "$2" --lab "$3" --no-prefix -- "$gradwire" train --model "$1" --steps "$5" --log-every 5 --json \
+train_ms() { # MODEL(WITH OPTIONS) RANKS LAB LINE STEPS: of the last half
+    # shellcheck disable=SC2086  # the model and its options are words
+    "$gradwire" run -n "$2" --lab "$3" --no-prefix -- "$gradwire" train --model $1 --steps "$5" --log-every 5 --json \
         --strategy "$4" 2>>"$scratch/errors" | step_ms 5 "$(($5 / 2))"
 }
 
@@ -147,6 +148,17 @@ predicted() {
 # What watching costs: auto, once it has chosen, beside the line that it chose, in turns in one run; and the watch of a codec
 # (accuracy=safe), in runs that alternate. The compute of these steps is short, so that a share of them is soon seen.
 watched=(gnmt.csv 256 0.1 hosts=2,rate=1gbit)
+
+# What accuracy=safe saves where the wire is slow.
+safe() {
+    local model exact safe
+    for model in mlp lenet cnn 'gpt --data bible --optimizer adamw --clip 1 --batch 32' 'resnet20 --data cifar10'; do
+        exact=$(train_ms "$model" 4 hosts=4,rate=100mbit '' 80)
+        safe=$(train_ms "$model" 4 hosts=4,rate=100mbit accuracy=safe 80)
+        awk -v model="${model%% *}" -v exact="$exact" -v safe="$safe" \
+            'BEGIN { printf "%-10s accuracy=exact %8.1f ms   accuracy=safe %8.1f ms   %.2f times as fast\n", model, exact, safe, exact / safe }'
+    done
+}
 
 watched_ms() { # STRATEGY SCHEDULES: median step of each, on a line
     "$gradwire" bench step --model "$here/profiles/${watched[0]}" --shrink "${watched[1]}" --scale "${watched[2]}" \
@@ -227,7 +239,7 @@ rate() { # [WORDS]: of the line
     fastest_at 30mbit "$words"
 }
 
-[ $# = 0 ] && set -- replay real predicted watch rate
+[ $# = 0 ] && set -- replay real predicted safe watch rate
 for part in "$@"; do
     echo "# $part"
     "$part"
