@@ -6,6 +6,7 @@
 #include "decide/candidates.h"
 #include "decide/decision_file.h"
 #include "decide/links.h"
+#include "decide/ranking.h"
 #include "decide/watch.h"
 #include "small_job.h"
 
@@ -73,6 +74,20 @@ static void applies_where_something_is_open(void) {
     CHECK(!applies("arch=ps"));
     CHECK(!applies("sync=periodic"));
     CHECK(!applies("sync=delayed"));
+}
+
+static double weight_of(const char *line) {
+    gw_strategy strategy;
+    gw_error error = {.rank = -1};
+    CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
+    return gw_ranking_weight(&strategy);
+}
+
+/* Of two that take the same time the one is chosen that has cost less accuracy. */
+static void lost_accuracy_counts(void) {
+    CHECK(weight_of("") == 1);
+    CHECK(weight_of("compress=onebit") < weight_of("compress=powersgd:rank=2"));
+    CHECK(weight_of("compress=powersgd:rank=2") < 1.1);
 }
 
 /* Watching. */
@@ -332,8 +347,9 @@ static void decisions_of_another_model_are_refused(void) {
 }
 
 TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_doubles),
-          CASE(applies_where_something_is_open), CASE(steady_steps_stay), CASE(a_slower_network_is_seen_at_once),
-          CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do), CASE(exact_parts_explain_longer_steps),
-          CASE(fruitless_decisions_get_rarer), CASE(a_lasting_change_ends_the_rest), CASE(windows_are_short_and_few),
-          CASE(decisions_read_back), CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
+          CASE(applies_where_something_is_open), CASE(lost_accuracy_counts), CASE(steady_steps_stay),
+          CASE(a_slower_network_is_seen_at_once), CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do),
+          CASE(exact_parts_explain_longer_steps), CASE(fruitless_decisions_get_rarer),
+          CASE(a_lasting_change_ends_the_rest), CASE(windows_are_short_and_few), CASE(decisions_read_back),
+          CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
           CASE(decisions_of_another_model_are_refused))

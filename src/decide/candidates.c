@@ -57,8 +57,11 @@ static bool keeps_arch(const gw_strategy *asked) {
 static bool suits(const gw_plan_builder *builder, const gw_candidate_facts *facts) {
     int host_of[] = {0, 0};
     gw_plan_request request = {.collective = GW_COLL_ALLREDUCE,
-                               .topology = {.world = 2, .host_of = host_of}, .count = 2,
-                               .root = -1, .chunk_count = 1, .pipeline = 1};
+                               .topology = {.world = 2, .host_of = host_of},
+                               .count = 2,
+                               .root = -1,
+                               .chunk_count = 1,
+                               .pipeline = 1};
     if (facts->hosts == 1 || builder->refuses(&request)) return false;
     return !builder->local || facts->per_host > 1;
 }

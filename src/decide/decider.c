@@ -341,6 +341,7 @@ static void plan_trials(gw_decider *d, const gw_strategy *present) {
             continue;
         gw_trial *trial = &d->plan.trials[d->plan.count++];
         trial->predicted = one->seconds;
+        trial->weight = one->weight;
         gw_strategy_print(&one->strategy, trial->line, sizeof trial->line);
     }
 }
@@ -381,12 +382,13 @@ static gw_status strategy_of(gw_decider *d, int trial, gw_strategy *strategy, gw
 /* -1: what ran before. */
 static int fastest(const gw_decider *d) {
     int best = -1;
-    double least = d->present.step * WORTH;
-    for (int i = 0; i < d->plan.count; i++)
-        if (d->plan.trials[i].measured < least) {
-            best = i;
-            least = d->plan.trials[i].measured * (i + 1 < d->plan.count ? 0.99 : 1);
-        }
+    double least = d->present.step * gw_ranking_weight(&d->before) * WORTH;
+    for (int i = 0; i < d->plan.count; i++) {
+        double weighed = d->plan.trials[i].measured * d->plan.trials[i].weight;
+        if (weighed >= least) continue;
+        best = i;
+        least = weighed * (i + 1 < d->plan.count ? 0.99 : 1);
+    }
     return best;
 }
 

@@ -21,6 +21,7 @@ typedef enum gw_decider_phase {
 
 typedef struct gw_trial {
     double predicted, measured; /* seconds of a step */
+    double weight;              /* gw_ranking_weight */
     char line[GW_STRATEGY_PRINT_BYTES];
 } gw_trial;
 

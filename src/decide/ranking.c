@@ -3,11 +3,22 @@
 
 #include <stdlib.h>
 
+#include <math.h>
+
 #include "base/clock.h"
+#include "strategy/accuracy_risk.h"
+
+#define POINT_WORTH 0.1
 
 static int faster(const void *a, const void *b) {
-    double x = ((const gw_ranked *)a)->seconds, y = ((const gw_ranked *)b)->seconds;
-    return (x > y) - (x < y);
+    const gw_ranked *x = a, *y = b;
+    double first = x->seconds * x->weight, second = y->seconds * y->weight;
+    return (first > second) - (first < second);
+}
+
+double gw_ranking_weight(const gw_strategy *strategy) {
+    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy);
+    return 1 + POINT_WORTH * fmax(risk.points, 0);
 }
 
 void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,
@@ -26,7 +37,7 @@ void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, co
         if (gw_predict(&one, &prediction, &error)) continue; /* a combination that this model or job cannot have */
         if (i == 0) ranking->asked = prediction.step_seconds;
         ranking->compute = prediction.compute_seconds;
-        ranking->entries[ranking->count++] = (gw_ranked){list[i], prediction.step_seconds};
+        ranking->entries[ranking->count++] = (gw_ranked){list[i], prediction.step_seconds, gw_ranking_weight(&list[i])};
     }
     qsort(ranking->entries, (size_t)ranking->count, sizeof ranking->entries[0], faster);
 }

@@ -1,4 +1,5 @@
-/* ranking.h - predicts candidates for a model on machines, the fastest first. */
+/* ranking.h - predicts candidates for a model on machines, the fastest first. Of codecs that are about as fast, the one
+ * that has cost less accuracy comes first. */
 #ifndef GW_DECIDE_RANKING_H
 #define GW_DECIDE_RANKING_H
 
@@ -9,6 +10,7 @@
 typedef struct gw_ranked {
     gw_strategy strategy;
     double seconds; /* of a predicted step */
+    double weight;  /* gw_ranking_weight of the strategy */
 } gw_ranked;
 
 typedef struct gw_ranking {
@@ -18,6 +20,10 @@ typedef struct gw_ranking {
     double compute; /* seconds of compute in a step */
     gw_ranked entries[GW_CANDIDATES_MAX];
 } gw_ranking;
+
+/* How many times longer a step may take with a strategy that has cost no accuracy: a point is worth a tenth of a
+ * step. */
+double gw_ranking_weight(const gw_strategy *strategy);
 
 /* Ranks a list of strategies, the first of which is asked; config has everything but the strategy. Takes about `budget`
  * at most. */
