@@ -102,13 +102,19 @@ real() {
     done
 }
 
+coded_lines=('compress=fp16 schedule=dear' 'compress=int8 schedule=dear' 'compress=int8:feedback=both schedule=dear'
+    'compress=qsgd:bits=4 schedule=dear' 'compress=onebit schedule=dear' 'compress=onebit schedule=wfbp'
+    'compress=powersgd:rank=4 schedule=dear' 'compress=powersgd:rank=4 schedule=wfbp' 'compress=powersgd:rank=2 schedule=dear'
+    'compress=powersgd:rank=2 schedule=wfbp')
+
 predicted_cell() { # MODEL RANKS PER_HOST WORDS CELL NETWORK TRUE MEASURED: what is chosen with the links that a job might measure
     local where=(--model "$1" --ranks "$2" --per-host "$3") per_host=$3 words=$4 cell=$5 network=$6 line best auto
     line=$("$gradwire" predict "${where[@]}" "$network" "$8" --compare auto --strategy "$words" --json | head -1 |
         sed 's/.*"strategy": "\([^"]*\)".*/\1/')
     where+=("$network" "$7")
     auto=$("$gradwire" predict "${where[@]}" --json --strategy "$line" | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/')
-    best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M'; do
+    best=$(for line in "${lines[@]}" 'schedule=p3:slice=1M' 'schedule=bytescheduler:slice=1M,credit=4M' \
+        ${words:+"${coded_lines[@]}"}; do
         case $line in *hierarchical*) [ "$per_host" = 1 ] && continue ;; esac
         "$gradwire" predict "${where[@]}" --json --strategy "$line" 2>/dev/null | sed 's/.*"step_ms": \([0-9.e+]*\).*/\1/'
     done | sort -g | head -1)
@@ -201,23 +207,25 @@ decided() { # FILE FROM TO: the steps in which something was decided for good, n
         tried = 0 }' "$1"
 }
 
-rated_lines=(schedule=wfbp schedule=dear 'compress=onebit schedule=wfbp' 'compress=powersgd:rank=2 schedule=wfbp'
-    'compress=powersgd:rank=2 schedule=dear' 'compress=powersgd:rank=4 schedule=wfbp' 'compress=int8 schedule=wfbp'
-    'compress=int8 schedule=dear' 'compress=onebit schedule=dear' 'compress=qsgd:bits=4 schedule=wfbp')
+rated_exact=(schedule=wfbp schedule=dear schedule=p3 schedule=bytescheduler schedule=tictac 'arch=ring schedule=dear')
+rated_coded=('compress=onebit schedule=wfbp' 'compress=powersgd:rank=2 schedule=wfbp' 'compress=powersgd:rank=2 schedule=dear'
+    'compress=powersgd:rank=4 schedule=wfbp' 'compress=int8 schedule=wfbp' 'compress=int8 schedule=dear'
+    'compress=onebit schedule=dear' 'compress=qsgd:bits=4 schedule=wfbp')
 
-fastest_at() { # RATE WORDS: the fastest of the lines, the best three in a longer run; exact ones only, unless WORDS has accuracy=safe
-    local line
-    for line in "${rated_lines[@]}"; do
-        [[ -z $2 && $line == compress=* ]] && continue
-        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 40);$line"
+fastest_at() { # RATE STEPS LINE...: the fastest of the lines, the best three in a longer run
+    local rate=$1 steps=$2 line
+    shift 2
+    for line in "$@"; do
+        echo "$(train_ms cnn 3 "hosts=3,rate=$rate" "strategy=fixed $line" 30);$line"
     done | sort -g | head -3 | cut -d';' -f2 >"$scratch/first"
     while read -r line; do
-        echo "$(train_ms cnn 3 "hosts=3,rate=$1" "strategy=fixed $line" 200 </dev/null) ms, $line"
-    done <"$scratch/first" | sort -g | sed "s/^/at $1: /"
+        echo "$(train_ms cnn 3 "hosts=3,rate=$rate" "strategy=fixed $line" "$steps" </dev/null) ms, $line"
+    done <"$scratch/first" | sort -g | sed "s/^/at $rate: /"
 }
 
-rate() { # [WORDS]: of the line
-    local words=${1-accuracy=safe} file=$scratch/decisions job low high
+rate_of() { # WORDS STEPS LINE...: of the strategy; steps of the fastest lines
+    local words=$1 file=$scratch/decisions job low high
+    shift
     rm -f "$file"
     "$gradwire" run -n 3 --lab hosts=3,rate=300mbit --no-prefix --decisions "$file" -- "$gradwire" train --model cnn --epochs 100 \
         --log-every 1 --json --strategy "$words" >"$scratch/steps" 2>"$scratch/said" &
@@ -225,18 +233,23 @@ rate() { # [WORDS]: of the line
     sleep 15
     shape_all 30mbit
     low=$(steps_done)
-    sleep 30
+    sleep 40
     shape_all 300mbit
     high=$(steps_done)
     sleep 15
     kill "$job"
     wait "$job" 2>/dev/null
-    echo "300 Mbit/s: $low steps, of $(step_ms 1 $((low - 100)) "$low" <"$scratch/steps") ms at the end"
-    echo "30 Mbit/s: decided after steps $(decided "$file" "$low" "$high"), $(step_ms 1 $((high - 100)) "$high" <"$scratch/steps") ms at the end"
-    echo "300 Mbit/s: decided after steps $(decided "$file" "$high" 1000000), $(step_ms 1 $(($(steps_done) - 100)) <"$scratch/steps") ms at the end"
+    echo "${words:-exact}, 300 Mbit/s: $low steps, of $(step_ms 1 $((low - 50)) "$low" <"$scratch/steps") ms at the end"
+    echo "30 Mbit/s: decided after steps $(decided "$file" "$low" "$high"), $(step_ms 1 $((high - 20)) "$high" <"$scratch/steps") ms at the end"
+    echo "300 Mbit/s: decided after steps $(decided "$file" "$high" 1000000), $(step_ms 1 $(($(steps_done) - 50)) <"$scratch/steps") ms at the end"
     grep 'strategy=auto' "$scratch/said"
-    fastest_at 300mbit "$words"
-    fastest_at 30mbit "$words"
+    fastest_at 300mbit "$@"
+    fastest_at 30mbit "$@"
+}
+
+rate() {
+    rate_of '' 40 "${rated_exact[@]}"
+    rate_of accuracy=safe 200 "${rated_coded[@]}"
 }
 
 [ $# = 0 ] && set -- replay real predicted safe watch rate
