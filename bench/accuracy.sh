@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [LINE...] - the effect of each synchronization and each codec, or of
-# these strategy lines, on the accuracy of the cnn (or MODEL=lenet) on Fashion-MNIST with four workers: the table of
-# docs/synchronization.md. Hours for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can
+# these strategy lines, on accuracy with four workers: the cnn (or MODEL=lenet, MODEL=mlp) on Fashion-MNIST, with
+# OPTIMIZER=sgd or adamw, or MODEL=gpt on 850 kB of the King James Bible with adamw. The tables of docs/synchronization.md and
+# docs/compression.md. Hours for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can
 # be stopped and started again. Accuracies are added to bench/results/accuracies.csv, too, which `gradwire predict --compare`
-# goes by. compress=dgc: its warm-up is a fifth of the run, and 84 % of the steps have a density of 0.001.
+# goes by. BEFORE, if it is set, is put before each run: a lock, for example. compress=dgc: its warm-up is a fifth of the
+# run, and 84 % of the steps have a density of 0.001.
 set -uo pipefail
 gradwire=$(cd "${1:?usage: accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [LINE...]}" && pwd)/gradwire || exit 2
 epochs=${2:-15} seeds=${3:-3} results=${4:-accuracy.csv} model=${MODEL:-cnn}
@@ -12,18 +14,27 @@ machine="$(nproc)-core $(sed -n 's/(R)//g; s/ Processor//; s/^model name.*: //p'
 lines=('sync=bsp' 'arch=ps:servers=2 sync=ssp:staleness=3' 'arch=ps:servers=2 sync=asp' 'sync=delayed' 'sync=periodic:every=8'
     'compress=onebit' 'compress=qsgd:bits=4' 'compress=terngrad' 'compress=topk:ratio=0.01' 'compress=dgc' 'compress=doublesqueeze')
 [ $# -gt 4 ] && lines=("${@:5}")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+data=fashion-mnist optimizer=${OPTIMIZER:-sgd} learns=(--data fashion-mnist)
+[ "$optimizer" = sgd ] || learns+=(--optimizer "$optimizer" --lr 0.001)
+if [ "$model" = gpt ]; then
+    data=bible-850k optimizer=adamw
+    head -c 850000 "$("$gradwire" data get bible | sed 's/^bible: //')" >"$scratch/$data" || exit 2
+    learns=(--data "$scratch/$data" --optimizer adamw --lr 0.002 --schedule linear --clip 1 --batch 32 --warmup 20)
+fi
 
 field() { sed -n "s/.*\"event\": \"${2:-end}\".*\"$1\": \([^,}]*\).*/\1/p"; }
 
 note() { # LINE SEED ACCURACY
-    local run="$model;fashion-mnist;4;$epochs;$2;sgd;$1;"
+    local run="$model;$data;4;$epochs;$2;$optimizer;$1;"
     grep -qF "$run" "$accuracies" || echo "$run$3;$(date +%F);$machine" >>"$accuracies"
 }
 
 train() { # LINE SEED. A run whose loss is not a number has learned nothing.
-    local options=(-n 4 --model "$model" --data fashion-mnist --epochs "$epochs" --seed "$2" --json --strategy "$1")
+    local options=(-n 4 --model "$model" "${learns[@]}" --epochs "$epochs" --seed "$2" --json --strategy "fixed $1")
     local end late accuracy
-    end=$("$gradwire" train "${options[@]}" 2>&1) || {
+    end=$(${BEFORE:-} "$gradwire" train "${options[@]}" 2>&1) || {
         grep -q 'is not a number' <<<"$end" && note "$1" "$2" 0
         echo "$1: gradwire train failed" >&2
         return 1

@@ -33,7 +33,8 @@ static gw_trace *open_rank(const job *j, int rank) {
     char path[128];
     int host = rank * j->hosts / j->ranks;
     snprintf(path, sizeof path, host ? "%s.host%d" : "%s", place("c.gwt"), host);
-    gw_trace_config config = {.rank = rank, .capture = path,
+    gw_trace_config config = {.rank = rank,
+                              .capture = path,
                               .about = {.world = j->ranks, .host_number = host, .origin = 1000, .host = "here"}};
     snprintf(config.about.strategy, sizeof config.about.strategy, "%s", j->strategy);
     if (rank == 0 || host != (rank - 1) * j->hosts / j->ranks) CHECK_EQ(GW_OK, gw_trace_create(NULL, path, &error));
@@ -60,9 +61,13 @@ static void write_layers(gw_trace *t, const job *j, int rank, uint64_t step, gw_
         if (pass < LAYERS) continue;
         for (int bias = 0; bias < 2; bias++) {
             snprintf(name, sizeof name, "dense%d.%s", layer, bias ? "bias" : "weight");
-            put(t, (gw_trace_event){.kind = GW_TRACE_READY, .number = step, .name = gw_trace_name(t, name), .peer = -1,
-                                    .bytes = bias ? 1024 : j->bytes}, begin + (gw_time)(pass + 1) * each,
-                begin + (gw_time)(pass + 1) * each);
+            put(t,
+                (gw_trace_event){.kind = GW_TRACE_READY,
+                                 .number = step,
+                                 .name = gw_trace_name(t, name),
+                                 .peer = -1,
+                                 .bytes = bias ? 1024 : j->bytes},
+                begin + (gw_time)(pass + 1) * each, begin + (gw_time)(pass + 1) * each);
         }
     }
 }
@@ -74,7 +79,10 @@ static void write_messages(gw_trace *t, const job *j, int rank, uint64_t step, g
     for (int i = 0; i < LAYERS; i++) {
         gw_time at = begin + (gw_time)i * each;
         gw_time out = j->slow_link && rank != 0 ? each / 4 : each, in = j->slow_link && rank != 1 ? each / 4 : each;
-        gw_trace_event e = {.number = step, .comm = 2, .index = (uint32_t)i, .bytes = 2 * j->bytes,
+        gw_trace_event e = {.number = step,
+                            .comm = 2,
+                            .index = (uint32_t)i,
+                            .bytes = 2 * j->bytes,
                             .name = gw_trace_name(t, "allreduce, ring")};
         e.kind = GW_TRACE_SENT;
         e.peer = next;
@@ -87,15 +95,24 @@ static void write_messages(gw_trace *t, const job *j, int rank, uint64_t step, g
 
 static void write_step(gw_trace *t, const job *j, int rank, uint64_t step, gw_time begin) {
     gw_time own = begin + j->compute[rank] + j->late[rank], last = begin + last_begin(j), end = last + j->exposed;
-    gw_trace_event op = {.kind = GW_TRACE_OPERATION, .number = step, .comm = 2, .peer = -1, .bytes = LAYERS * j->bytes,
+    gw_trace_event op = {.kind = GW_TRACE_OPERATION,
+                         .number = step,
+                         .comm = 2,
+                         .peer = -1,
+                         .bytes = LAYERS * j->bytes,
                          .name = gw_trace_name(t, "allreduce, ring")};
     write_layers(t, j, rank, step, begin);
     put(t, op, j->hidden ? last - j->hidden : own, end);
     op.kind = GW_TRACE_WAITED;
     put(t, op, own, end);
     write_messages(t, j, rank, step, last - j->hidden, end);
-    put(t, (gw_trace_event){.kind = GW_TRACE_STEP, .number = step, .name = gw_trace_name(t, j->strategy), .peer = -1,
-                            .index = step == 0}, begin, end);
+    put(t,
+        (gw_trace_event){.kind = GW_TRACE_STEP,
+                         .number = step,
+                         .name = gw_trace_name(t, j->strategy),
+                         .peer = -1,
+                         .index = step == 0},
+        begin, end);
 }
 
 static gw_advice advise(const job *j) {
@@ -144,7 +161,7 @@ static void a_busy_wire(void) {
     gw_strategy strategy;
     gw_error error = {.rank = -1};
     for (int i = 0; i < a.count; i++) CHECK_EQ(GW_OK, gw_strategy_parse(a.list[i].strategy, &strategy, &error));
-    CHECK(gw_accuracy_risk_of(&strategy).safe && !gw_accuracy_risk_of(&strategy).exact);
+    CHECK(gw_accuracy_risk_of(&strategy, NULL).safe && !gw_accuracy_risk_of(&strategy, NULL).exact);
 }
 
 /* 400 messages' worth of latency: four tensors of 4 KiB in 20 ms. */
@@ -210,8 +227,14 @@ static void what_is_not_known(void) {
                "a step waits 20 % of its time for communication; what another strategy would gain is not "
                "known: all ranks are on one host"));
     const gw_advice_rank ranks[2] = {{.compute = 1}, {.compute = 1}};
-    gw_advice_facts facts = {.rank = ranks, .ranks = 2, .hosts = 2, .step = 2, .exposed = 1, .busy = -1,
-                             .strategy = "arch=ring", .machine = gw_machine_default()};
+    gw_advice_facts facts = {.rank = ranks,
+                             .ranks = 2,
+                             .hosts = 2,
+                             .step = 2,
+                             .exposed = 1,
+                             .busy = -1,
+                             .strategy = "arch=ring",
+                             .machine = gw_machine_default()};
     gw_advice_make(&facts, &a);
     CHECK(says(&a, 0, "is not known: layers were not recorded"));
     facts.ranks = 1;
@@ -242,12 +265,19 @@ static void order_of_findings(void) {
 static void a_large_job_in_time(void) {
     gw_error error = {.rank = -1};
     gw_profile profile = {.name = "deep", .count = 200, .layers = calloc(200, sizeof *profile.layers)};
-    gw_forecast_job large = {.profile = &profile, .machine = gw_machine_default(), .ranks = 64, .per_host = 1,
-                             .exposed = 0.3, .seconds = TEST_PATIENCE_S};
+    gw_forecast_job large = {.profile = &profile,
+                             .machine = gw_machine_default(),
+                             .ranks = 64,
+                             .per_host = 1,
+                             .exposed = 0.3,
+                             .seconds = TEST_PATIENCE_S};
     gw_forecast *forecast = malloc(sizeof *forecast);
     for (int i = 0; i < profile.count; i++)
-        profile.layers[i] = (gw_profile_layer){.name = "l", .kind = "layer", .rows = 512,
-                                               .parameter_bytes = 1 << 20, .forward_us = 500,
+        profile.layers[i] = (gw_profile_layer){.name = "l",
+                                               .kind = "layer",
+                                               .rows = 512,
+                                               .parameter_bytes = 1 << 20,
+                                               .forward_us = 500,
                                                .backward_us = 1000};
     CHECK_EQ(GW_OK, gw_strategy_parse("arch=auto schedule=wfbp", &large.strategy, &error));
     CHECK_EQ(GW_OK, gw_forecast_make(&large, forecast, &error));

@@ -80,7 +80,7 @@ static double weight_of(const char *line) {
     gw_strategy strategy;
     gw_error error = {.rank = -1};
     CHECK_EQ(GW_OK, gw_strategy_parse(line, &strategy, &error));
-    return gw_ranking_weight(&strategy);
+    return gw_ranking_weight(&strategy, "sgd");
 }
 
 /* Of two that take the same time the one is chosen that has cost less accuracy. */

@@ -131,15 +131,18 @@ typedef struct gw_reducer_options {
     const char *decisions; /* strategy=auto: a file. Decisions are written to it; one that exists is replayed, and
                               nothing is measured. One for each reducer; the same on all ranks, rank 0 uses it. NULL:
                               GRADWIRE_DECISIONS, else none */
+    const char *optimizer; /* strategy=auto with accuracy=safe: what uses the results, "sgd", "adam", "adamw": then
+                              codecs are chosen that were measured to cost no accuracy with it. NULL: not known, and
+                              those that cost none with any. The same on all ranks */
 } gw_reducer_options;
 
 /* Begin with these: gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT; */
 #define GW_REDUCER_OPTIONS_DEFAULT                                                                                     \
     {                                                                                                                  \
         .size = sizeof(gw_reducer_options), .strategy = NULL, .op = GW_AVG, .clip = 0, .seed = 0, .first_step = 0,     \
-        .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL,                                        \
-        .nonfinite = GW_NONFINITE_IGNORED, .momentum = 0, .momentum_use = GW_MOMENTUM_UNSAID, .steps = 0,              \
-        .whole_tensors = false, .decisions = NULL                                                                      \
+        .update = NULL, .ctx = NULL, .tune = NULL, .state = NULL, .rate = NULL, .nonfinite = GW_NONFINITE_IGNORED,     \
+        .momentum = 0, .momentum_use = GW_MOMENTUM_UNSAID, .steps = 0, .whole_tensors = false, .decisions = NULL,      \
+        .optimizer = NULL                                                                                              \
     }
 
 /* gw_reducer_commit for tensors of tensor_size bytes each, as the caller's header has them. */

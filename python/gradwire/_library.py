@@ -93,7 +93,8 @@ class ReducerOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("strategy", c_char_p), ("op", c_int), ("clip", c_double), ("seed", c_uint64),
                 ("first_step", c_uint64), ("update", UPDATE_FUNCTION), ("ctx", c_void_p), ("tune", c_char_p),
                 ("state", c_void_p), ("rate", RATE_FUNCTION), ("nonfinite", c_int), ("momentum", c_double),
-                ("momentum_use", c_int), ("steps", c_uint64), ("whole_tensors", c_bool), ("decisions", c_char_p)]
+                ("momentum_use", c_int), ("steps", c_uint64), ("whole_tensors", c_bool), ("decisions", c_char_p),
+                ("optimizer", c_char_p)]
 
     def __init__(self, **given):
         super().__init__(**{"size": ctypes.sizeof(ReducerOptions), **given})

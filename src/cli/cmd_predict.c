@@ -33,9 +33,15 @@ static void show_progress(void *ctx, int step, int steps) {
 bool gw_predict_one(const gw_predict_request *ask, const gw_strategy *strategy, int ranks, gw_prediction *prediction) {
     gw_error error = {.rank = -1};
     progress s = {.begun = gw_clock_now()};
-    gw_predict_config config = {.profile = &ask->profile, .strategy = strategy, .machine = &ask->machine,
-                                .fabric = ask->fabric, .ranks = ranks, .per_host = ask->per_host,
-                                .unfolded = ask->unfolded, .progress = show_progress, .ctx = &s};
+    gw_predict_config config = {.profile = &ask->profile,
+                                .strategy = strategy,
+                                .machine = &ask->machine,
+                                .fabric = ask->fabric,
+                                .ranks = ranks,
+                                .per_host = ask->per_host,
+                                .unfolded = ask->unfolded,
+                                .progress = show_progress,
+                                .ctx = &s};
     gw_status status = gw_predict(&config, prediction, &error);
     if (s.shown) fprintf(stderr, "\r%30s\r", "");
     if (status) fprintf(stderr, "gradwire predict: %s\n", error.text);
@@ -68,8 +74,8 @@ const char *gw_predict_link_text(const gw_machine *machine, char text[64]) {
     return text;
 }
 
-static void print_risk(const gw_strategy *strategy) {
-    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy);
+static void print_risk(const gw_strategy *strategy, const char *optimizer) {
+    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy, optimizer);
     char text[GW_ACCURACY_RISK_TEXT];
     gw_accuracy_risk_print(&risk, text);
     printf(", \"risk\": \"%s\", \"safe\": %s, \"points_lost\": %s, \"runs\": %d", text, risk.safe ? "true" : "false",
@@ -92,7 +98,7 @@ void gw_predict_json(const gw_predict_request *ask, const gw_strategy *strategy,
         printf("%s\"%s\": %s", i ? ", " : "", gw_time_part_name((gw_time_part)i),
                GW_JSON_FIXED(p->path.seconds[i] * 1e3, 6));
     putchar('}');
-    print_risk(strategy);
+    print_risk(strategy, ask->optimizer);
     putchar('}');
 }
 
@@ -204,7 +210,7 @@ static bool read_strategies(const char *text, gw_predict_request *ask, gw_error 
 }
 
 typedef struct words {
-    const char *model, *link, *strategy, *topology, *machines, *throughput, *compare, *sweep, *svg;
+    const char *model, *link, *strategy, *topology, *machines, *throughput, *compare, *optimizer, *sweep, *svg;
     gw_host_request hosts;
     int64_t ranks, per_host, batch;
     bool here, json, unfolded;
@@ -212,6 +218,7 @@ typedef struct words {
 
 /* Reads everything first: what is wrong is said before anything is measured. */
 static bool read_ask(words *w, gw_predict_request *ask, double *samples, gw_error *error) {
+    ask->optimizer = w->optimizer;
     ask->machine = gw_machine_default();
     ask->ranks = (int)w->ranks;
     ask->per_host = (int)w->per_host;
@@ -264,36 +271,83 @@ static int refuse(const gw_error *error) {
 static int run(int argc, char **argv) {
     words w = {.topology = "switch"};
     const gw_option options[] = {
-        {.name = "model", .kind = GW_OPTION_STRING, .string = &w.model, .value = "NAME|FILE",
+        {.name = "model",
+         .kind = GW_OPTION_STRING,
+         .string = &w.model,
+         .value = "NAME|FILE",
          .about = "model, see gradwire model; layers without known times are timed here"},
-        {.name = "ranks", .letter = 'n', .kind = GW_OPTION_INTEGER, .integer = &w.ranks, .lowest = 1,
+        {.name = "ranks",
+         .letter = 'n',
+         .kind = GW_OPTION_INTEGER,
+         .integer = &w.ranks,
+         .lowest = 1,
          .highest = GW_PREDICT_RANKS_MAX,
          .about = "number of ranks (default: 64; with --here, the slots of the hosts, or cores of this machine)"},
-        {.name = "per-host", .kind = GW_OPTION_INTEGER, .integer = &w.per_host, .lowest = 1, .highest = 1024,
+        {.name = "per-host",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &w.per_host,
+         .lowest = 1,
+         .highest = 1024,
          .about = "ranks on each host (default: 1; with --here, the slots of the hosts, or all ranks on this machine)"},
-        {.name = "link", .kind = GW_OPTION_STRING, .string = &w.link, .value = "RATE,LATENCY",
+        {.name = "link",
+         .kind = GW_OPTION_STRING,
+         .string = &w.link,
+         .value = "RATE,LATENCY",
          .about = "link of each host (default: that of --machines, else 10gbit,50us)"},
-        {.name = "topology", .kind = GW_OPTION_STRING, .string = &w.topology, .value = "SHAPE",
+        {.name = "topology",
+         .kind = GW_OPTION_STRING,
+         .string = &w.topology,
+         .value = "SHAPE",
          .about = "switch, fattree:hosts=16,up=4, ring, torus:8x8, sites:rate=1gbit,latency=5ms"},
-        {.name = "strategy", .kind = GW_OPTION_STRING, .string = &w.strategy, .value = "LINE",
+        {.name = "strategy",
+         .kind = GW_OPTION_STRING,
+         .string = &w.strategy,
+         .value = "LINE",
          .about = "strategy line; separate several by semicolons"},
-        {.name = "machines", .kind = GW_OPTION_STRING, .string = &w.machines, .value = "FILE",
+        {.name = "machines",
+         .kind = GW_OPTION_STRING,
+         .string = &w.machines,
+         .value = "FILE",
          .about = "machine speeds, a file of gradwire fit"},
-        {.name = "here", .kind = GW_OPTION_FLAG, .flag = &w.here,
+        {.name = "here",
+         .kind = GW_OPTION_FLAG,
+         .flag = &w.here,
          .about = "measure this machine, or the hosts given: links, memory, sums, codecs, layers of the model"},
         GW_HOST_OPTIONS(w.hosts),
-        {.name = "batch", .kind = GW_OPTION_INTEGER, .integer = &w.batch, .lowest = 1, .highest = 1 << 24,
+        {.name = "batch",
+         .kind = GW_OPTION_INTEGER,
+         .integer = &w.batch,
+         .lowest = 1,
+         .highest = 1 << 24,
          .about = "samples per step on one device"},
-        {.name = "throughput", .kind = GW_OPTION_STRING, .string = &w.throughput, .value = "SAMPLES",
+        {.name = "throughput",
+         .kind = GW_OPTION_STRING,
+         .string = &w.throughput,
+         .value = "SAMPLES",
          .about = "samples per second of a single device, to scale the compute times"},
-        {.name = "compare", .kind = GW_OPTION_CHOICE, .string = &w.compare,
+        {.name = "compare",
+         .kind = GW_OPTION_CHOICE,
+         .string = &w.compare,
          .choices = (const char *const[]){"all", "auto", NULL},
          .about = "compare all sensible strategies, or those that strategy=auto chooses from; the best first"},
-        {.name = "sweep", .kind = GW_OPTION_STRING, .string = &w.sweep, .value = "RANGE",
+        {.name = "optimizer",
+         .kind = GW_OPTION_STRING,
+         .string = &w.optimizer,
+         .value = "NAME",
+         .about = "RISK in trainings with this one: sgd, adam, adamw (default: the worst of all that were measured)"},
+        {.name = "sweep",
+         .kind = GW_OPTION_STRING,
+         .string = &w.sweep,
+         .value = "RANGE",
          .about = "ranks=2..1024 or rate=1gbit..100gbit: draw the efficiency over this range"},
-        {.name = "svg", .kind = GW_OPTION_STRING, .string = &w.svg, .value = "FILE",
+        {.name = "svg",
+         .kind = GW_OPTION_STRING,
+         .string = &w.svg,
+         .value = "FILE",
          .about = "with --sweep: also write the chart to this file"},
-        {.name = "unfolded", .kind = GW_OPTION_FLAG, .flag = &w.unfolded,
+        {.name = "unfolded",
+         .kind = GW_OPTION_FLAG,
+         .flag = &w.unfolded,
          .about = "simulate every rank, even where one host can represent all"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &w.json, .about = "print one JSON object per line"},
         {.name = "profile", .kind = GW_OPTION_RENAMED, .value = "model"},

@@ -122,7 +122,7 @@ static void add_coded(listing *l) {
         char word[GW_TECHNIQUE_TEXT_BYTES];
         if (!is_first(row) || gw_strategy_parse(row->line, &measured, &error)) continue;
         if (!gw_strategy_compresses(&measured)) continue;
-        gw_accuracy_risk risk = gw_accuracy_risk_of(&measured);
+        gw_accuracy_risk risk = gw_accuracy_risk_of(&measured, l->facts->optimizer);
         gw_strategy_print_axis(&measured, GW_AXIS_COMPRESS, word, sizeof word);
         if (risk.safe && !risk.exact) add_schedules(l, word + strlen("compress="));
     }

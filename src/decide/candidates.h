@@ -7,7 +7,8 @@
 #define GW_CANDIDATES_MAX 256
 
 typedef struct gw_candidate_facts {
-    int hosts, per_host; /* ranks of the largest host */
+    int hosts, per_host;   /* ranks of the largest host */
+    const char *optimizer; /* what uses the results, as in accuracy_risk.h */
 } gw_candidate_facts;
 
 /* Whether anything may be chosen: an axis is open, every step is made together, and no servers keep the weights. */

@@ -125,6 +125,7 @@ gw_status gw_decider_open(gw_decider **out, const gw_decider_config *config, gw_
     *d = (gw_decider){.comm = comm,
                       .asked = *config->asked,
                       .bytes = config->bytes,
+                      .optimizer = config->optimizer,
                       .timed_steps = config->timed_steps,
                       .machine = gw_machine_default(),
                       .file = config->file && *config->file ? strdup(config->file) : NULL};
@@ -300,7 +301,7 @@ static void distrust(gw_decider *d, const gw_strategy *present) {
 
 static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_strategy *present) {
     gw_strategy *list = calloc(GW_CANDIDATES_MAX, sizeof *list);
-    gw_candidate_facts facts = {.hosts = d->hosts, .per_host = d->per_host};
+    gw_candidate_facts facts = {.hosts = d->hosts, .per_host = d->per_host, .optimizer = d->optimizer};
     gw_predict_config config = {.profile = profile,
                                 .machine = &d->machine,
                                 .ranks = d->hosts * d->per_host,
@@ -311,7 +312,7 @@ static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_s
         int count = gw_candidates_list(&d->asked, &facts, list);
         count = leave_out_distrusted(d, list, count);
         list[0] = *present;
-        gw_ranking_make(d->ranking, list, count, &config, BUDGET);
+        gw_ranking_make(d->ranking, list, count, &config, d->optimizer, BUDGET);
     }
     free(list);
 }
@@ -382,7 +383,7 @@ static gw_status strategy_of(gw_decider *d, int trial, gw_strategy *strategy, gw
 /* -1: what ran before. */
 static int fastest(const gw_decider *d) {
     int best = -1;
-    double least = d->present.step * gw_ranking_weight(&d->before) * WORTH;
+    double least = d->present.step * gw_ranking_weight(&d->before, d->optimizer) * WORTH;
     for (int i = 0; i < d->plan.count; i++) {
         double weighed = d->plan.trials[i].measured * d->plan.trials[i].weight;
         if (weighed >= least) continue;

@@ -24,6 +24,7 @@ typedef struct gw_decider_config {
     gw_comm *comm;            /* the reducer's; the decider splits one of its own */
     const gw_strategy *asked; /* copied; gw_candidates_apply holds */
     const char *file;         /* of decisions; NULL: none. Copied */
+    const char *optimizer;    /* what uses the results, as in accuracy_risk.h. Lent */
     int tensors;
     uint64_t bytes;      /* of all gradients */
     int timed_steps;     /* that the caller needs to time layers */

@@ -42,8 +42,9 @@ typedef struct gw_decider_basis {
 struct gw_decider {
     gw_comm *comm; /* owned */
     gw_strategy asked;
-    char *file;     /* owned; NULL: none */
-    uint64_t bytes; /* of gradients */
+    char *file;            /* owned; NULL: none */
+    const char *optimizer; /* the reducer's; NULL: not known */
+    uint64_t bytes;        /* of gradients */
     int timed_steps;
     int hosts, per_host;
     gw_machine machine; /* links as measured last */

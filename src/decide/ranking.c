@@ -16,13 +16,13 @@ static int faster(const void *a, const void *b) {
     return (first > second) - (first < second);
 }
 
-double gw_ranking_weight(const gw_strategy *strategy) {
-    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy);
+double gw_ranking_weight(const gw_strategy *strategy, const char *optimizer) {
+    gw_accuracy_risk risk = gw_accuracy_risk_of(strategy, optimizer);
     return 1 + POINT_WORTH * fmax(risk.points, 0);
 }
 
 void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,
-                     gw_time budget) {
+                     const char *optimizer, gw_time budget) {
     gw_time begun = gw_clock_now();
     *ranking = (gw_ranking){.count = 0};
     for (int i = 0; i < count; i++) {
@@ -37,7 +37,8 @@ void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, co
         if (gw_predict(&one, &prediction, &error)) continue; /* a combination that this model or job cannot have */
         if (i == 0) ranking->asked = prediction.step_seconds;
         ranking->compute = prediction.compute_seconds;
-        ranking->entries[ranking->count++] = (gw_ranked){list[i], prediction.step_seconds, gw_ranking_weight(&list[i])};
+        ranking->entries[ranking->count++] =
+            (gw_ranked){list[i], prediction.step_seconds, gw_ranking_weight(&list[i], optimizer)};
     }
     qsort(ranking->entries, (size_t)ranking->count, sizeof ranking->entries[0], faster);
 }

@@ -22,12 +22,12 @@ typedef struct gw_ranking {
 } gw_ranking;
 
 /* How many times longer a step may take with a strategy that has cost no accuracy: a point is worth a tenth of a
- * step. */
-double gw_ranking_weight(const gw_strategy *strategy);
+ * step. optimizer: as in accuracy_risk.h, here and below. */
+double gw_ranking_weight(const gw_strategy *strategy, const char *optimizer);
 
 /* Ranks a list of strategies, the first of which is asked; config has everything but the strategy. Takes about `budget`
  * at most. */
 void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,
-                     gw_time budget);
+                     const char *optimizer, gw_time budget);
 
 #endif

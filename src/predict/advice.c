@@ -201,9 +201,13 @@ static void find_strategies(const gw_advice_facts *facts, const gw_forecast *for
 
 /* GW_INVALID or GW_UNSUPPORTED, with the reason: nothing can be predicted. */
 static gw_status forecast_of(const gw_advice_facts *facts, gw_forecast *forecast, gw_error *error) {
-    gw_forecast_job job = {.profile = facts->profile, .machine = facts->machine, .ranks = facts->ranks,
-                           .per_host = facts->ranks / facts->hosts, .exposed = facts->exposed,
-                           .seconds = facts->seconds};
+    gw_forecast_job job = {.profile = facts->profile,
+                           .machine = facts->machine,
+                           .ranks = facts->ranks,
+                           .per_host = facts->ranks / facts->hosts,
+                           .exposed = facts->exposed,
+                           .seconds = facts->seconds,
+                           .optimizer = facts->optimizer};
     if (facts->hosts == 1) return gw_fail(error, GW_UNSUPPORTED, "all ranks are on one host, whose cores they share");
     if (facts->ranks % facts->hosts)
         return gw_fail(error, GW_UNSUPPORTED, "%d ranks are not spread evenly over %d hosts", facts->ranks,

@@ -55,6 +55,7 @@ typedef struct gw_advice_rank {
 typedef struct gw_advice_facts {
     const gw_advice_rank *rank;
     int ranks, hosts;
+    const char *optimizer;     /* as in accuracy_risk.h; NULL: not known */
     double step, exposed;      /* seconds; exposed: communication that nothing hid */
     double busy;               /* part of a step in which the wire carried messages, 0 to 1; negative: not known */
     double exchange;           /* seconds of an exchange without overlap; 0: not known */

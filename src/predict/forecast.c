@@ -32,9 +32,13 @@ typedef struct search {
 static gw_status predict(const search *s, const gw_strategy *strategy, const gw_machine *machine,
                          gw_prediction *prediction, gw_error *error) {
     gw_time until = gw_clock_now() + s->share;
-    gw_predict_config config = {.profile = s->job->profile, .strategy = strategy, .machine = machine,
-                                .fabric = {.kind = GW_FABRIC_SWITCH}, .ranks = s->hosts * s->job->per_host,
-                                .per_host = s->job->per_host, .until = until < s->until ? until : s->until};
+    gw_predict_config config = {.profile = s->job->profile,
+                                .strategy = strategy,
+                                .machine = machine,
+                                .fabric = {.kind = GW_FABRIC_SWITCH},
+                                .ranks = s->hosts * s->job->per_host,
+                                .per_host = s->job->per_host,
+                                .until = until < s->until ? until : s->until};
     return gw_predict(&config, prediction, error);
 }
 
@@ -176,13 +180,14 @@ static void try_exact(search *s, gw_strategy *chosen) {
 }
 
 /* Whether measurements have shown that the codec, as it is by default, hardly costs accuracy. */
-static bool is_safe(const gw_codec *codec) {
+static bool is_safe(const gw_codec *codec, const char *optimizer) {
     gw_strategy plain;
     char word[64];
     gw_error none = {.rank = -1};
     gw_strategy_default(&plain);
     snprintf(word, sizeof word, "compress=%.50s", codec->technique.name);
-    return !gw_strategy_overlay(&plain, word, NULL, &none) && !codec->identity && gw_accuracy_risk_of(&plain).safe;
+    return !gw_strategy_overlay(&plain, word, NULL, &none) && !codec->identity &&
+           gw_accuracy_risk_of(&plain, optimizer).safe;
 }
 
 static void try_safe(search *s, const gw_strategy *exact) {
@@ -193,7 +198,7 @@ static void try_safe(search *s, const gw_strategy *exact) {
     gw_strategy_print_axis(exact, GW_AXIS_SCHEDULE, schedule, sizeof schedule);
     for (int a = 0; a < archs.count; a++)
         for (const gw_codec *const *c = gw_codecs; *c; c++) {
-            if (!is_safe(*c)) continue;
+            if (!is_safe(*c, s->job->optimizer)) continue;
             try(s, best, &chosen, "compress=%s %s", (*c)->technique.name, archs.list[a]);
             try(s, best, &chosen, "compress=%s %s %s", (*c)->technique.name, archs.list[a], schedule);
         }

@@ -16,8 +16,9 @@ typedef struct gw_forecast_job {
     gw_strategy strategy;
     gw_machine machine;
     int ranks, per_host;
-    double exposed; /* seconds of a step: communication that nothing hid */
-    double seconds; /* that all predictions together may take */
+    double exposed;        /* seconds of a step: communication that nothing hid */
+    double seconds;        /* that all predictions together may take */
+    const char *optimizer; /* as in accuracy_risk.h; NULL: not known */
 } gw_forecast_job;
 
 typedef struct gw_forecast_choice {

@@ -10,6 +10,7 @@ gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error
     gw_decider_config config = {.comm = comm,
                                 .asked = &reducer->asked,
                                 .file = reducer->decisions,
+                                .optimizer = reducer->optimizer,
                                 .tensors = reducer->count,
                                 .bytes = reducer->model.bytes,
                                 .timed_steps = GW_MEASURE_STEPS,

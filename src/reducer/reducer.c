@@ -397,6 +397,7 @@ void gw_reducer_close(gw_reducer *reducer) {
         gw_finalize(reducer->comm);
     }
     free(reducer->decisions);
+    free(reducer->optimizer);
     free(reducer->tune);
     free(reducer);
 }

@@ -35,6 +35,7 @@ struct gw_reducer {
     gw_tuning tuning;
     bool chooses;        /* strategy=auto, and something is left to choose */
     gw_decider *decider; /* NULL: it does not choose */
+    char *optimizer;     /* of the options: what uses the results. Owned; NULL: not known */
     char *decisions;     /* of the options or the environment: its file. Owned; NULL: none */
     int count;           /* tensors */
     size_t buckets_most; /* of any cut */

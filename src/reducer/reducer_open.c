@@ -120,12 +120,14 @@ static bool chooses(const gw_reducer *reducer, const gw_reducer_options *options
 
 static gw_status prepare(gw_reducer *reducer, const gw_comm *comm, const gw_reducer_tensor *tensors,
                          const gw_reducer_options *options, gw_error *error) {
-    reducer->facts = (gw_reducer_facts){.world = comm->size, .updates = options->update != NULL,
-                                  .sums = options->op == GW_SUM,
-                           .clips = options->clip > 0, .apart = comm->context->job_env.servers > 0,
-                           .momentum = momentum_of(options),
-                           .keeps_momentum = options->momentum_use == GW_MOMENTUM_KEPT,
-                           .steps = options->steps};
+    reducer->facts = (gw_reducer_facts){.world = comm->size,
+                                        .updates = options->update != NULL,
+                                        .sums = options->op == GW_SUM,
+                                        .clips = options->clip > 0,
+                                        .apart = comm->context->job_env.servers > 0,
+                                        .momentum = momentum_of(options),
+                                        .keeps_momentum = options->momentum_use == GW_MOMENTUM_KEPT,
+                                        .steps = options->steps};
     gw_status status = check_momentum(options, error);
     if (!status) status = resolve(reducer, comm, options->strategy, error);
     if (!status) gw_strategy_choose_codec(&reducer->strategy, &reducer->facts);
@@ -321,8 +323,10 @@ static gw_reducer *make_reducer(const gw_comm *comm, int count, const gw_reducer
     const char *file = options->decisions ? options->decisions : getenv("GRADWIRE_DECISIONS");
     char *tune = reducer && options->tune ? strdup(options->tune) : NULL;
     char *decisions = reducer && file ? strdup(file) : NULL;
-    if (!reducer || (options->tune && !tune) || (file && !decisions)) {
+    char *optimizer = reducer && options->optimizer ? strdup(options->optimizer) : NULL;
+    if (!reducer || (options->tune && !tune) || (file && !decisions) || (options->optimizer && !optimizer)) {
         gw_fail(error, GW_MEMORY, "out of memory for a reducer");
+        free(optimizer);
         free(decisions);
         free(tune);
         free(reducer);
@@ -331,6 +335,7 @@ static gw_reducer *make_reducer(const gw_comm *comm, int count, const gw_reducer
     reducer->fresh = true;
     reducer->tune = tune;
     reducer->decisions = decisions;
+    reducer->optimizer = optimizer;
     reducer->count = count;
     reducer->workers = comm->size;
     reducer->first_step = reducer->next_step = reducer->job_first_step = options->first_step;

@@ -63,13 +63,43 @@ static int measure_task(const gw_accuracy_row *rows, const gw_accuracy_row *firs
     return runs;
 }
 
-gw_accuracy_risk gw_accuracy_risk_by(const gw_accuracy_row *rows, const gw_strategy *s) {
+/* "adam" and "adamw" differ in the decay only. */
+static bool same_optimizer(const char *a, const char *b) {
+    bool adams = strncmp(a, "adam", 4) == 0 && strncmp(b, "adam", 4) == 0;
+    return strcmp(a, b) == 0 || (adams && strlen(a) <= 5 && strlen(b) <= 5);
+}
+
+static bool is_measured_with(const gw_accuracy_row *rows, const char *optimizer) {
+    for (const gw_accuracy_row *row = rows; optimizer && row->model; row++)
+        if (same_optimizer(row->optimizer, optimizer)) return true;
+    return false;
+}
+
+static bool is_measured(const gw_accuracy_row *rows, const gw_strategy *s, const char *optimizer) {
+    for (const gw_accuracy_row *row = rows; row->model; row++)
+        if (same_optimizer(row->optimizer, optimizer) && is_of(row, s)) return true;
+    return false;
+}
+
+/* Whether the strategy was measured with every optimiser of the rows. */
+static bool covers_optimizers(const gw_accuracy_row *rows, const gw_strategy *s) {
+    for (const gw_accuracy_row *row = rows; row->model; row++) {
+        const gw_accuracy_row *first = rows;
+        while (!same_optimizer(first->optimizer, row->optimizer)) first++;
+        if (first == row && !is_measured(rows, s, row->optimizer)) return false;
+    }
+    return true;
+}
+
+gw_accuracy_risk gw_accuracy_risk_by(const gw_accuracy_row *rows, const gw_strategy *s, const char *optimizer) {
     gw_accuracy_risk risk = {.exact = is_exact(s)};
     const char *models[GW_ACCURACY_SAFE_MODELS] = {NULL};
     int known = 0;
+    if (!is_measured_with(rows, optimizer)) optimizer = NULL;
     for (const gw_accuracy_row *row = rows; !risk.exact && row->model; row++) {
         double points;
         if (!is_of(row, s) || !is_first_of_task(rows, row, s)) continue;
+        if (optimizer && !same_optimizer(row->optimizer, optimizer)) continue;
         int runs = measure_task(rows, row, s, &points);
         if (runs && (!risk.runs || points > risk.points)) risk.points = points;
         risk.runs += runs;
@@ -77,11 +107,14 @@ gw_accuracy_risk gw_accuracy_risk_by(const gw_accuracy_row *rows, const gw_strat
         for (int i = 0; fresh && i < known; i++) fresh = strcmp(models[i], row->model) != 0;
         if (fresh) models[known++] = row->model;
     }
-    risk.safe = risk.exact || (known == GW_ACCURACY_SAFE_MODELS && risk.points <= GW_ACCURACY_SAFE_POINTS);
+    risk.safe = risk.exact || (known == GW_ACCURACY_SAFE_MODELS && risk.points <= GW_ACCURACY_SAFE_POINTS &&
+                               (optimizer || covers_optimizers(rows, s)));
     return risk;
 }
 
-gw_accuracy_risk gw_accuracy_risk_of(const gw_strategy *s) { return gw_accuracy_risk_by(gw_accuracy_rows, s); }
+gw_accuracy_risk gw_accuracy_risk_of(const gw_strategy *s, const char *optimizer) {
+    return gw_accuracy_risk_by(gw_accuracy_rows, s, optimizer);
+}
 
 /* A gain is noise: nothing is lost. */
 void gw_accuracy_risk_print(const gw_accuracy_risk *risk, char text[GW_ACCURACY_RISK_TEXT]) {

@@ -1,5 +1,5 @@
-/* accuracy_risk.h - how much accuracy a strategy has cost in measured trainings: a pure function of the strategy and of
- * bench/results/accuracies.csv. */
+/* accuracy_risk.h - how much accuracy a strategy has cost in measured trainings: a pure function of the strategy, the
+ * optimiser and bench/results/accuracies.csv. */
 #ifndef GW_STRATEGY_ACCURACY_RISK_H
 #define GW_STRATEGY_ACCURACY_RISK_H
 
@@ -19,10 +19,11 @@ typedef struct gw_accuracy_risk {
 } gw_accuracy_risk;
 
 /* The synchronization, the codec and its parameters count; a limit of the codec's guard does not, because it only sends
- * more exact. */
-gw_accuracy_risk gw_accuracy_risk_of(const gw_strategy *strategy);
+ * more exact. optimizer: "sgd", "adamw", ...: only trainings with it count (adam and adamw are one). NULL, or one that
+ * was never measured: all do, the worst of them decides, and only what was measured with each optimiser is safe. */
+gw_accuracy_risk gw_accuracy_risk_of(const gw_strategy *strategy, const char *optimizer);
 /* The same by other rows. */
-gw_accuracy_risk gw_accuracy_risk_by(const gw_accuracy_row *rows, const gw_strategy *strategy);
+gw_accuracy_risk gw_accuracy_risk_by(const gw_accuracy_row *rows, const gw_strategy *strategy, const char *optimizer);
 
 #define GW_ACCURACY_RISK_TEXT 32
 /* "exact", "safe, 0.2 points", "2.1 points", "not measured". */

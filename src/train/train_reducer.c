@@ -20,8 +20,10 @@ static gw_status checked(const gw_trainer *t, gw_status status, gw_error *error)
 static void update(void *ctx, const gw_reducer_update *u) {
     gw_trainer *t = ctx;
     if (t->timing) return;
-    gw_update now = {.step = u->updates, .rate = u->rate_scale * gw_learning_rate_at(&t->rate, u->step),
-                     .scale = u->scale, .has_momentum = u->momentum > 0};
+    gw_update now = {.step = u->updates,
+                     .rate = u->rate_scale * gw_learning_rate_at(&t->rate, u->step),
+                     .scale = u->scale,
+                     .has_momentum = u->momentum > 0};
     /* Optimisers may overwrite the gradient: it is the reducer's, which no longer needs it. */
     float *gradient = (float *)(uintptr_t)u->gradient, *weights = u->weights;
     if (!u->temporary) {
@@ -58,13 +60,15 @@ static void describe(const gw_trainer *t, const gw_parameter_graph *graph, gw_re
     const gw_model *m = t->model;
     for (int p = 0; p < m->parameters; p++) {
         const gw_parameter *parameter = &m->table[p];
-        tensors[p] = (gw_reducer_tensor){.name = parameter->name, .count = parameter->count, .dtype = GW_F32,
-                                      .gradient = t->gradients + parameter->offset,
-                                      .weights = m->weights + parameter->offset,
-                                      .rows = parameter->ndims > 1 ? (size_t)parameter->dims[0] : 0,
-                                      .exact = !parameter->decay,
-                                      .after = graph->before + graph->begin[p],
-                                      .after_count = graph->begin[p + 1] - graph->begin[p]};
+        tensors[p] = (gw_reducer_tensor){.name = parameter->name,
+                                         .count = parameter->count,
+                                         .dtype = GW_F32,
+                                         .gradient = t->gradients + parameter->offset,
+                                         .weights = m->weights + parameter->offset,
+                                         .rows = parameter->ndims > 1 ? (size_t)parameter->dims[0] : 0,
+                                         .exact = !parameter->decay,
+                                         .after = graph->before + graph->begin[p],
+                                         .after_count = graph->begin[p + 1] - graph->begin[p]};
     }
 }
 
@@ -101,6 +105,7 @@ gw_status gw_trainer_commit(gw_trainer *t, gw_error *error) {
     options.ctx = t;
     options.rate = rate_of;
     options.steps = t->rate.total;
+    options.optimizer = t->settings.optimiser->name;
     offer_momentum(t, &options);
     options.nonfinite = t->settings.allow_nonfinite ? GW_NONFINITE_COUNTED : GW_NONFINITE_REFUSED;
     if (!trainer_updates(t)) {
@@ -198,7 +203,8 @@ gw_status gw_trainer_submit_rest(gw_trainer *t, gw_error *error) {
 static gw_status clip_and_update(gw_trainer *t, gw_error *error) {
     double squares = gw_vectors_get()->sum_squares(t->gradients, t->model->count);
     gw_status status = gw_pipeline_sum(t, &squares, error);
-    gw_update now = {.step = t->updates + 1, .rate = gw_learning_rate_at(&t->rate, t->updates),
+    gw_update now = {.step = t->updates + 1,
+                     .rate = gw_learning_rate_at(&t->rate, t->updates),
                      .scale = gw_clip_factor(squares, t->settings.clip)};
     for (int p = 0; p < t->model->parameters && status == GW_OK && !t->timing; p++) {
         now.has_momentum = gw_reducer_takes_momentum(t->reducer, p) > 0;

@@ -34,7 +34,8 @@ class Committing:
         use, self._momentum = momentum.of(type(self._inner), self.param_groups)
         self._reducer = Reducer(self._job, rows, self._strategy, self._op, saved.get("steps", 0), self._inside.update,
                                 finite.ACTIONS[self._nonfinite], self._after, self._settings.rate,
-                                (use, self._momentum), whole=not works_by_element(type(self._inner)))
+                                (use, self._momentum), whole=not works_by_element(type(self._inner)),
+                                optimizer=type(self._inner).__name__.lower())
         for place, (slot, gradient) in enumerate(zip(self._slots, held)):
             slot.place, slot.index = place + 1, place + (not self._reducer.updates)
             slot.parameter.grad = gradient

@@ -49,11 +49,13 @@ class Reducer:
     nonfinite: as gw_nonfinite, where the optimiser is the caller's and where the reducer runs it. after: for names of
     entries, the names of those before it on whose operations in the forward pass it builds; else the one before it.
     rate: gives the learning rate of a step; None: it is constant. momentum: its use and value
-    in the optimiser, as in gw_reducer_options. whole: `update` needs whole parameters."""
+    in the optimiser, as in gw_reducer_options. whole: `update` needs whole parameters. optimizer: its name, "sgd",
+    "adamw", as in gw_reducer_options; None: not known."""
 
     def __init__(self, job, entries, strategy, op, first_step, update, nonfinite=(IGNORED, IGNORED), after=None,
-                 rate=None, momentum=(UNSAID, 0), whole=False):
+                 rate=None, momentum=(UNSAID, 0), whole=False, optimizer=None):
         self.after, self.momentum, self.whole = after or {}, momentum, whole
+        self.optimizer = optimizer
         self.job, self.first_step, self.steps = job, first_step, 0
         self.handle, self.updates = ctypes.c_void_p(), False
         self.callback = UPDATE_FUNCTION(lambda context, update_at: update(update_at.contents))
@@ -93,7 +95,8 @@ class Reducer:
                 tensor.after, tensor.after_count = (ctypes.c_int * (len(builds_on) + 1))(*builds_on), len(builds_on)
         options = ReducerOptions(strategy=None if strategy is None else strategy.encode(), op=op,
                                  first_step=self.first_step, update=update, nonfinite=nonfinite, rate=self.rate,
-                                 momentum_use=self.momentum[0], momentum=self.momentum[1], whole_tensors=self.whole)
+                                 momentum_use=self.momentum[0], momentum=self.momentum[1], whole_tensors=self.whole,
+                                 optimizer=self.optimizer.encode() if self.optimizer else None)
         check(lib.gw_reducer_commit_sized(ctypes.byref(self.handle), self.job.comm, tensors,
                                           ctypes.sizeof(ReducerTensor), len(entries), ctypes.byref(options)),
               self.job.comm)

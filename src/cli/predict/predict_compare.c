@@ -60,7 +60,7 @@ __attribute__((format(printf, 3, 4))) static void add(list *l, const gw_predict_
     if (!c) return;
     *c = (candidate){.strategy = ask->strategies[0]};
     if (gw_strategy_overlay(&c->strategy, line, NULL, &error)) return;
-    c->risk = gw_accuracy_risk_of(&c->strategy);
+    c->risk = gw_accuracy_risk_of(&c->strategy, ask->optimizer);
     c->coded = gw_strategy_compresses(&c->strategy);
     c->relaxed = !gw_sync_of(c->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
     l->count++;
@@ -69,8 +69,12 @@ __attribute__((format(printf, 3, 4))) static void add(list *l, const gw_predict_
 /* Whether to list a plan: it must work over messages. If it also uses shared memory, hosts must have several ranks. */
 static bool supports(const gw_plan_builder *builder, const gw_predict_request *ask, gw_collective collective) {
     int per_host[] = {0, 0};
-    gw_plan_request request = {.collective = collective, .topology = {.world = 2, .host_of = per_host}, .count = 2,
-                               .root = -1, .chunk_count = 1, .pipeline = 1};
+    gw_plan_request request = {.collective = collective,
+                               .topology = {.world = 2, .host_of = per_host},
+                               .count = 2,
+                               .root = -1,
+                               .chunk_count = 1,
+                               .pipeline = 1};
     return builder->refuses(&request) == NULL && !(builder->local && ask->per_host == 1);
 }
 
@@ -124,9 +128,13 @@ static int better(const void *a, const void *b) {
 }
 
 static void print_rows(const list *l) {
-    gw_column columns[] = {{.title = "STEP ms", .right = true}, {.title = "SAMPLES/S", .right = true},
-                           {.title = "EFFICIENCY", .right = true}, {.title = "EXPOSED ms", .right = true},
-                           {.title = "SENT MB", .right = true}, {.title = "RISK"}, {.title = "STRATEGY"}};
+    gw_column columns[] = {{.title = "STEP ms", .right = true},
+                           {.title = "SAMPLES/S", .right = true},
+                           {.title = "EFFICIENCY", .right = true},
+                           {.title = "EXPOSED ms", .right = true},
+                           {.title = "SENT MB", .right = true},
+                           {.title = "RISK"},
+                           {.title = "STRATEGY"}};
     gw_table table;
     gw_table_start(&table, stdout, columns, 7);
     gw_table_header(&table);
@@ -195,13 +203,14 @@ static void print_verdict(const list *l) {
 /* What strategy=auto would choose from under the line that was given. */
 static void add_open(list *l, const gw_predict_request *ask) {
     gw_strategy *open = calloc(GW_CANDIDATES_MAX, sizeof *open);
-    gw_candidate_facts facts = {.hosts = ask->ranks / ask->per_host, .per_host = ask->per_host};
+    gw_candidate_facts facts = {
+        .hosts = ask->ranks / ask->per_host, .per_host = ask->per_host, .optimizer = ask->optimizer};
     int count = open ? gw_candidates_list(&ask->strategies[0], &facts, open) : 0;
     l->full = !open;
     for (int i = 0; i < count; i++) {
         candidate *c = new_candidate(l);
         if (!c) break;
-        *c = (candidate){.strategy = open[i], .risk = gw_accuracy_risk_of(&open[i])};
+        *c = (candidate){.strategy = open[i], .risk = gw_accuracy_risk_of(&open[i], ask->optimizer)};
         c->coded = gw_strategy_compresses(&c->strategy);
         c->relaxed = !gw_sync_of(c->strategy.axes[GW_AXIS_SYNC].technique)->synchronous;
         l->count++;

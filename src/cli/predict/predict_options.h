@@ -15,6 +15,7 @@ typedef struct gw_predict_request {
     int ranks, per_host; /* 0: not given */
     gw_strategy strategies[GW_PREDICT_STRATEGIES_MAX];
     int strategy_count;
+    const char *optimizer; /* as in accuracy_risk.h; NULL: not given */
     bool json, unfolded;
     bool timed;  /* the profile was measured on this machine */
     bool linked; /* --link is given */

@@ -79,9 +79,15 @@ void gw_train_advice(const gw_train_report *r, gw_time exchange, gw_advice *advi
     if (t->world != t->comm->context->world) return;        /* times are of another number of workers, too */
     gw_advice_rank *rank = calloc((size_t)t->world, sizeof *rank);
     if (!rank) return;
-    gw_advice_facts facts = {.busy = -1, .hosts = hosts_of(t->comm), .exchange = seconds(exchange),
-                             .local_ranks = t->comm->local_size, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
-                             .strategy = line, .seconds = GW_ADVICE_SECONDS, .machine = gw_machine_default()};
+    gw_advice_facts facts = {.busy = -1,
+                             .hosts = hosts_of(t->comm),
+                             .exchange = seconds(exchange),
+                             .local_ranks = t->comm->local_size,
+                             .cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
+                             .strategy = line,
+                             .seconds = GW_ADVICE_SECONDS,
+                             .machine = gw_machine_default(),
+                             .optimizer = t->settings.optimiser->name};
     set_workers(t, updates, rank, &facts);
     gw_reducer_strategy(t->reducer, line, sizeof line);
     if (make_profile(t, &profile)) facts.profile = &profile;
