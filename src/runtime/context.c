@@ -14,6 +14,7 @@
 #include "base/fork_descriptors.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "bootstrap/job_environment.h"
 #include "bootstrap/rendezvous.h"
@@ -280,7 +281,7 @@ static gw_status join_others(gw_context *context, gw_time until, gw_error *error
     if (status) return status;
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(context->events, EPOLL_CTL_ADD, gw_connections_fd(context->connections), &event);
-    int failure = pthread_create(&context->thread, NULL, gw_context_progress, context);
+    int failure = gw_thread_start(&context->thread, gw_context_progress, context);
     if (failure) return gw_fail(error, GW_SYSTEM, "cannot start the progress thread: %s", strerror(failure));
     context->threaded = true;
     return GW_OK;
@@ -305,7 +306,7 @@ gw_status gw_context_open(gw_context **out, const gw_options *options, const gw_
     context->fork_depth = gw_fork_depth();
     context->next_comm = 1;
     pthread_mutex_init(&context->lock, NULL);
-    pthread_cond_init(&context->turn, NULL);
+    gw_thread_cond_init(&context->turn);
     gw_status status = check_log_level(error);
     if (!status) status = gw_options_copy(&context->options, options, error);
     if (!status) status = gw_context_deadline(&context->options, &context->deadline, error);

@@ -24,6 +24,8 @@
 #define NATIVE_POLLS 1000                /* of a transport's library, which progresses only while it is polled */
 #define SPIN_SHIFT_MAX 5                 /* the shortest spin: SPIN / 32 */
 #define ENDED_POLL (10 * GW_MILLISECOND) /* period of gw_watch_settle while the end of a process is unsettled */
+#define TURN_WAIT (10 * GW_MILLISECOND)  /* a caller that waits for another driver looks this often */
+#define REPORT_WAIT (GW_SECOND / 5)      /* how long a failed call waits for its report to be written */
 #define SLEEP_MAX_MS 50                  /* longest sleep of a driver: deadlines are checked this often */
 
 void gw_context_lock(gw_context *context) {
@@ -143,13 +145,8 @@ static bool turn(gw_context *context, gw_time *spin_until, int extra) {
 }
 
 static void wait_for_turn(gw_context *context) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 10 * 1000 * 1000;
-    if (until.tv_nsec >= 1000 * 1000 * 1000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000 * 1000 * 1000;
-    }
+    gw_time at = gw_clock_now() + TURN_WAIT;
+    struct timespec until = {.tv_sec = (time_t)(at / GW_SECOND), .tv_nsec = (long)(at % GW_SECOND)};
     pthread_cond_timedwait(&context->turn, &context->lock, &until);
 }
 
