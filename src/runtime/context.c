@@ -18,7 +18,6 @@
 #include "base/units.h"
 #include "bootstrap/job_environment.h"
 #include "bootstrap/rendezvous.h"
-#include "engine/flight_recorder.h"
 #include "runtime/comm.h"
 #include "runtime/link_costs.h"
 #include "runtime/recording.h"
@@ -47,10 +46,8 @@ static void failed(void *ctx, const gw_error *error) {
         comm->error = *error;
         atomic_store(&comm->failed, true);
     }
-    char path[256];
-    if (gw_flight_write(&context->flight, context->rank, error, path, sizeof path))
-        gw_log(GW_LOG_WARN, context->rank, "%s; its last operations are in %s", error->text, path);
-    else gw_log(GW_LOG_WARN, context->rank, "%s", error->text);
+    context->report = *error;
+    context->report_due = true;
     pthread_cond_broadcast(&context->turn);
     gw_context_wake(context);
 }
