@@ -400,6 +400,7 @@ void gw_context_leave(gw_context *context) {
     gw_fd_close(context->wake);
     gw_fd_close(context->kick);
     gw_fd_close(context->events);
+    if (context->refused_shm) context->refused_shm->ops->close(context->refused_shm);
     pthread_cond_destroy(&context->turn);
     pthread_mutex_destroy(&context->lock);
     gw_job_links_free(context);

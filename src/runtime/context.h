@@ -108,15 +108,17 @@ void gw_context_leave(gw_context *context);
 /* Stops taking part in the job; communicators can only be finalised. */
 void gw_context_retire(gw_context *context);
 gw_status gw_context_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
+/* Whether the words in the environment are valid; gw_context_open checks them, too. */
+gw_status gw_context_check_environment(gw_error *error);
 
 /* fork_guard.c: true in a forked child of the process that joined; it must not touch the context. */
 bool gw_context_forked(const gw_context *context);
 
-/* rejoin.c */
-gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
 /* failure_report.c: writes the flight record and the warning that is due. Without the lock: the file may be slow. */
 void gw_context_report(gw_context *context);
 
+/* rejoin.c */
+gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
 void gw_options_free(gw_options *copy);
 bool gw_context_same_host(const gw_context *context, int a, int b);
 
