@@ -114,7 +114,10 @@ static gw_handshake *connect_to(gw_connections *cm, gw_dial *dial, bool *refused
     *refused = code == ECONNREFUSED;
     gw_fd_register(fd);
     gw_fork_unblock(blocked);
-    *why = code ? strerrordesc_np(code) : "out of memory or descriptors";
+    *why = code == EMFILE   ? "this process has no descriptors left: raise ulimit -n"
+           : code == ENFILE ? "this host has no descriptors left: raise fs.file-max"
+           : code           ? strerrordesc_np(code)
+                            : "out of memory";
     return code ? NULL : gw_handshake_open(cm->epoll, fd, to, true);
 }
 

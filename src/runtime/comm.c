@@ -82,6 +82,7 @@ static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const
 }
 
 static void close_parts(gw_comm *comm) {
+    if (comm->coll && atomic_load(&comm->failed)) gw_shm_coll_blame(comm->coll, &comm->error);
     gw_shm_coll_close(comm->coll);
     gw_team_close(comm->team);
     gw_batch_free_all(comm);
