@@ -126,6 +126,15 @@ static gw_status check_log_level(gw_error *error) {
                    "GRADWIRE_LOG=\"%s\" is not a log level (allowed: error, warn, info, debug, trace)", name);
 }
 
+gw_status gw_context_check_environment(gw_error *error) {
+    const gw_options options = GW_OPTIONS_DEFAULT;
+    gw_time deadline;
+    bool any_side;
+    gw_status status = check_log_level(error);
+    if (!status) status = gw_context_deadline(NULL, &deadline, error);
+    return status ? status : find_quorum(&options, &any_side, error);
+}
+
 bool gw_context_same_host(const gw_context *context, int a, int b) {
     return strcmp(context->endpoints[a].identity, context->endpoints[b].identity) == 0;
 }
@@ -391,6 +400,7 @@ void gw_context_leave(gw_context *context) {
     gw_watch_close(context);
     if (context->net) context->net->ops->close(context->net);
     if (context->shm) context->shm->ops->close(context->shm);
+    if (context->refused_shm) context->refused_shm->ops->close(context->refused_shm);
     gw_core_close(context->core);
     while (context->spare_requests) {
         gw_request *next = context->spare_requests->next;
@@ -400,7 +410,6 @@ void gw_context_leave(gw_context *context) {
     gw_fd_close(context->wake);
     gw_fd_close(context->kick);
     gw_fd_close(context->events);
-    if (context->refused_shm) context->refused_shm->ops->close(context->refused_shm);
     pthread_cond_destroy(&context->turn);
     pthread_mutex_destroy(&context->lock);
     gw_job_links_free(context);
