@@ -17,6 +17,13 @@
 #include "base/thread.h"
 #include "engine/flight_recorder.h"
 
+static _Atomic bool warned; /* of descriptors */
+
+static void look_for_descriptors(void *ctx, gw_log_level level, int rank, const char *text) {
+    (void)ctx, (void)level, (void)rank;
+    if (strstr(text, "no descriptor is left")) atomic_store(&warned, true);
+}
+
 static int world_port;
 static char folder[64];
 
@@ -182,6 +189,33 @@ static void a_limit_of_file_sizes_kills_nobody(void) {
     remove_folder();
 }
 
+/* Rank 0 may open few descriptors. Wherever it runs out of them, it says so. */
+static int descriptors;
+
+static void join_with_few_descriptors(int rank) {
+    const struct rlimit few = {(rlim_t)descriptors, (rlim_t)descriptors};
+    gw_comm *comm = NULL;
+    gw_options options = job_options(rank, 2, world_port, "transport=tcp");
+    options.deadline_s = 0.4;
+    gw_set_log(look_for_descriptors, NULL);
+    if (rank == 0) CHECK_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
+    gw_status status = gw_init(&comm, &options);
+    const char *text = gw_last_error(NULL);
+    bool named = warned || strstr(text, "descriptor") || strstr(text, "Too many open files");
+    if (rank == 0 && status && (!named || strstr(text, "strangers") || strstr(text, "no route"))) {
+        printf("    with %d descriptors: %s\n", descriptors, text);
+        test_failures++;
+    }
+    if (status == GW_OK) gw_finalize(comm);
+}
+
+static void descriptors_that_are_used_up_are_named(void) {
+    for (descriptors = 4; descriptors <= 16; descriptors++) {
+        world_port = free_port();
+        job_fork(2, join_with_few_descriptors);
+    }
+}
+
 /* Flight records. */
 
 static int count_files(int *others) {
@@ -240,4 +274,5 @@ static void records_go_to_the_users_folder(void) {
 
 TEST_MAIN(CASE(a_full_pipe_does_not_delay_a_call), CASE(lines_without_room_are_counted),
           CASE(threads_of_the_library_take_no_signals), CASE(a_limit_of_file_sizes_kills_nobody),
-          CASE(records_are_private_and_bounded), CASE(records_go_to_the_users_folder))
+          CASE(descriptors_that_are_used_up_are_named), CASE(records_are_private_and_bounded),
+          CASE(records_go_to_the_users_folder))
