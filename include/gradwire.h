@@ -243,7 +243,7 @@ typedef enum gw_log_level {
     GW_LOG_TRACE = 4,
 } gw_log_level;
 /* rank: of the process in its job; -1: not known. text: one line without a newline, valid during the call. Called by
- * any thread, several at a time; it must not call the library. */
+ * any thread, several at a time, some of which hold locks: it must neither block nor call the library. */
 typedef void gw_log_fn(void *ctx, gw_log_level level, int rank, const char *text);
 /* NULL: standard error again. Returns when no call of the former callback is in progress. */
 GW_API void gw_set_log(gw_log_fn *log, void *ctx);

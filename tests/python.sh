@@ -49,6 +49,23 @@ a_refusal_ends_all() {
     [ $? = 1 ] && grep -q '^\[0\] gradwire: .*rank 1 on .* aborted: .*ArgumentError: allreduce: the tensor is sparse' \
         "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
+the_rank_that_raised_is_blamed() { # although the others end long before it
+    SLOW_END=1 job -n 3 -- "$python" tests/raises.py >"$scratch/said" 2>&1
+    [ $? = 1 ] && grep -q '^gradwire: rank 1 on host .* ended with exit code 1 ' "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
+# Ranks that did not end by themselves would be killed after 20 s. Rank 0 is inside a collective.
+ctrl_c_ends_a_job() {
+    : >"$scratch/said"
+    env --default-signal=INT "$build/gradwire" run -n 2 --grace 20 -- "$python" tests/interrupted.py >"$scratch/said" 2>&1 &
+    local launcher=$! code=0 begun
+    for _ in $(seq 600); do [ "$(grep -c waits "$scratch/said")" = 2 ] && break; sleep 0.1; done
+    begun=$(date +%s%N)
+    kill -INT "$launcher"
+    wait "$launcher" || code=$?
+    echo "ended after $((($(date +%s%N) - begun) / 1000000)) ms with $code"
+    [ "$code" = 130 ] && [ $(($(date +%s%N) - begun)) -lt 5000000000 ] &&
+        [ "$(grep -v waits "$scratch/said")" = 'gradwire: ended by signal 2 (Interrupt)' ] || { cat "$scratch/said"; return 1; }
+}
 forked_children_harm_nobody() {
     job -n 2 -- "$python" tests/forks.py >"$scratch/said" 2>&1 &&
         grep -q '^\[0\] all went on$' "$scratch/said" && ! grep -q 'is gone' "$scratch/said" || { cat "$scratch/said"; return 1; }
@@ -136,7 +153,7 @@ with_torch_2() {
         for family in optimizer hook group; do product "$ranks" "$family"; done
     done
     for family in optimizer hook group; do
-        check "without communication the product fails: $family" env GRADWIRE_PRODUCT_NEGATIVE=1 timeout 1800 \
+        check "without communication the product fails: $family" env PRODUCT_NEGATIVE=1 timeout 1800 \
             "$build/gradwire" run -n 2 --no-prefix --deadline 60 -- "$python" -m tests.product "$family"
     done
 }
@@ -174,10 +191,12 @@ full() {
     check "a job that is left and joined again, forty times" job -n 3 -- "$python" tests/again.py
     check "make install puts it where Debian's Python looks" system_path_works
     check "an exception in one rank ends all with its last line" an_exception_ends_all
+    check "the rank that raised is blamed" the_rank_that_raised_is_blamed
     check "a refused call that ends one rank ends all" a_refusal_ends_all
 }
 
 if [ "${2:-}" = full ]; then full; else quick; fi
+check "Ctrl-C ends a job at once, with one sentence" ctrl_c_ends_a_job
 check "children that a rank forks harm nobody, workers of a DataLoader among them" forked_children_harm_nobody
 check "the package has the version of the library" versions_agree
 check "another version of the library is refused" version_is_checked

@@ -299,6 +299,52 @@ interrupt() {
     has sentence "$err" '^gradwire: ended by signal 2 \(Interrupt\)$'
     nothing_left 0
 }
+complaints_after_an_interrupt() {
+    start -n 2 -- bash -c "trap 'echo gradwire warn: rank 9: rank 8 is gone >&2; echo saved >&2; exit 0' INT; sleep $forever & wait"
+    until_true 5 at_least 5 || echo "the ranks do not start"
+    kill -INT "$launcher"
+    finish
+    is code "$code" 130
+    is lines "$(sort <<<"$err")" "[0] saved
+[1] saved
+gradwire: ended by signal 2 (Interrupt)"
+}
+wrong_variables_are_told_once() {
+    local variable
+    for variable in STRATEGY=arch=rng DEADLINE=soon LOG=loud QUORUM=maybe; do
+        export "GRADWIRE_$variable"
+        run -n 3 -- sh -c 'echo started'
+        unset "GRADWIRE_${variable%%=*}"
+        is "code with $variable" "$code" 2
+        is "output with $variable" "$out" ''
+        is "lines with $variable" "$(grep -c '' <<<"$err")" 1
+    done
+    run -n 3 -- "$gradwire" train --strategy arch=rng --data synthetic --model mlp
+    is code "$code" 2
+    is sentences "$(grep -c 'did you mean "ring"' <<<"$err")" 1
+}
+unknown_variables_are_told_once() {
+    export GRADWIRE_STRATGY=arch=ring
+    run -n 2 -- "$gradwire" train --data synthetic --model mlp --epochs 1
+    unset GRADWIRE_STRATGY
+    is code "$code" 0
+    is sentences "$(grep -c 'GRADWIRE_STRATGY is not one of .*: did you mean GRADWIRE_STRATEGY?' <<<"$err")" 1
+}
+blames_the_rank_that_others_blame() {
+    run -n 2 -- sh -c 'test $RANK = 0 && exit 122; sleep 1.5; exit 3'
+    is code "$code" 3
+    has sentence "$err" '^gradwire: rank 1 on host [^ ]+ ended with exit code 3'
+    run -n 2 -- sh -c 'test $RANK = 0 && exit 122; sleep 0.1'
+    is code "$code" 1
+    has sentence "$err" '^gradwire: rank 0 on host [^ ]+ ended because another rank had failed'
+}
+output_beyond_a_limit() {
+    (ulimit -f 8 && "$gradwire" run -n 1 -- sh -c 'yes | head -c 200000' >"$scratch/limited" 2>"$scratch/said")
+    is code $? 1
+    has sentence "$(cat "$scratch/said")" '^gradwire: cannot write the output of the ranks: File too large$'
+    (ulimit -f 0 && "$gradwire" list >"$scratch/limited" 2>"$scratch/said.list") 2>"$scratch/shell"
+    is "code of list" $? 1
+}
 interrupted_again() { ended || { kill -INT "$launcher" 2>/dev/null; sleep 0.2; ended; }; } # two may come as one
 second_interrupt_kills() {
     local since
@@ -455,7 +501,8 @@ namespace_dies() {
 
 # ---- all of them ----
 
-for case in environment_local environment_of_the_launcher server_processes server_processes_and_signals server_processes_that_fail socket_of_rank_0 token_is_on_no_command_line exit_codes \
+for case in environment_local environment_of_the_launcher server_processes server_processes_and_signals server_processes_that_fail complaints_after_an_interrupt wrong_variables_are_told_once unknown_variables_are_told_once \
+    blames_the_rank_that_others_blame output_beyond_a_limit socket_of_rank_0 token_is_on_no_command_line exit_codes \
     wrong_use streams_and_labels bytes_without_labels lines_are_not_mixed first_failure_ends_all \
     survivors_have_a_moment the_killed_rank_is_the_cause stubborn_ranks_are_killed polite_ranks_may_end_in_their_way \
     one_session grandchildren launcher_killed supervisor_killed both_killed interrupt second_interrupt_kills terminate \

@@ -255,4 +255,59 @@ static void one_side_of_a_cut_continues(void) {
     remove_hosts();
 }
 
-TEST_MAIN(CASE(strangers_do_no_harm), CASE(network_is_cut), CASE(one_side_of_a_cut_continues))
+/* A path that drops large packets without a word. */
+
+static char middle[32];
+
+/* The two hosts, with a bridge between them that drops packets of more than 1,000 bytes. */
+static bool make_narrow_path(void) {
+    if (!make_hosts()) return false;
+    snprintf(middle, sizeof middle, "gwt%dm", (int)getpid());
+    const char *const hosts[] = {left, right};
+    bool ready = shell("ip netns add %s && ip -n %s link add br0 type bridge", middle, middle) &&
+                 shell("ip -n %s link set br0 up%s", middle, "") && shell("ip -n %s link del v0%s", left, "");
+    for (int h = 0; h < 2; h++) {
+        char port[8], own[64];
+        snprintf(port, sizeof port, "m%d", h);
+        snprintf(own, sizeof own, "10.77.0.%d/24", h + 1);
+        ready = ready && shell("ip -n %s link add v0 type veth peer name w0%s", hosts[h], "") &&
+                shell("ip -n %s link set w0 netns %s", hosts[h], middle) &&
+                shell("ip -n %s link set w0 name %s", middle, port) &&
+                shell("ip -n %s addr add %s dev v0", hosts[h], own) &&
+                shell("ip -n %s link set v0 up%s", hosts[h], "") &&
+                shell("ip -n %s link set %s master br0 up", middle, port) &&
+                shell("ip netns exec %s tc qdisc add dev %s root tbf rate 1gbit burst 1000 latency 50ms", middle, port);
+    }
+    CHECK(ready);
+    return ready;
+}
+
+/* One direction: small messages pass, a large one never does. */
+static void sends_much(gw_comm *comm, const job *j, job_member *member) {
+    static float much[COUNT];
+    gw_status status = gw_allreduce(comm, much, much, 4, GW_F32, GW_SUM);
+    if (!status) status = j->me ? gw_recv(comm, much, COUNT, GW_F32, 0) : gw_send(comm, much, COUNT, GW_F32, 1);
+    job_failed(member, comm, status);
+    member->finalized = gw_finalize(comm);
+}
+
+static void large_packets_vanish(void) {
+    if (!make_narrow_path()) return;
+    job j = {.world = 2, .strategy = "transport=auto", .deadline_s = 4, .body = sends_much, .space = {left, right},
+             .master_addr = "10.77.0.1"};
+    job_start(&j);
+    for (int r = 0; r < 2; r++) {
+        const job_member *member = &j.shared->member[r];
+        CHECK(job_ended(&j, r, 12));
+        printf("    rank %d: %s\n", r, member->text);
+        CHECK_EQ(GW_TIMEOUT, member->status);
+        CHECK(strstr(member->text, "the path has a smaller MTU than the interface") != NULL);
+        CHECK(strstr(member->text, "it is alive") != NULL);
+    }
+    job_close(&j);
+    shell("ip netns del %s%s", middle, "");
+    remove_hosts();
+}
+
+TEST_MAIN(CASE(large_packets_vanish), CASE(strangers_do_no_harm), CASE(network_is_cut),
+          CASE(one_side_of_a_cut_continues))

@@ -3,6 +3,8 @@
 
 #include "test.h"
 
+#include <sys/resource.h>
+
 static gw_address address(const char *text) {
     gw_address a = {0};
     CHECK(gw_address_literal(text, &a));
@@ -157,4 +159,21 @@ static void own_name(void) {
     CHECK(strstr(error.text, "MASTER_ADDR") != NULL);
 }
 
-TEST_MAIN(CASE(texts), CASE(ports), CASE(the_wire), CASE(selection), CASE(picks), CASE(this_host), CASE(own_name))
+/* Without descriptors no route can be looked up, which is not the network's fault. */
+static void descriptors_are_used_up(void) {
+    struct rlimit before, none;
+    gw_address master, chosen;
+    gw_error error = {.rank = -1};
+    gw_address_literal("127.0.0.1", &master);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    CHECK_EQ(GW_SYSTEM, gw_interface_choose(NULL, &master, &chosen, &error));
+    setrlimit(RLIMIT_NOFILE, &before);
+    CHECK(strstr(error.text, "no descriptor left") != NULL && strstr(error.text, "ulimit -n") != NULL);
+    CHECK(strstr(error.text, "no route") == NULL);
+}
+
+TEST_MAIN(CASE(descriptors_are_used_up), CASE(texts), CASE(ports), CASE(the_wire), CASE(selection), CASE(picks),
+          CASE(this_host), CASE(own_name))

@@ -307,7 +307,7 @@ static void disagreement_names_the_rank_that_differs(void) {
 
 /* Rank 0 gives an operation up of which rank 1 has done a part; rank 1 comes late and works on. What rank 0 has written
  * since must stay. */
-static void give_up(rank_env *env) {
+static void give_up(rank_env *env, const gw_error *blamed) {
     enum { COUNT = 2 << 20 };
     player p;
     open_coll(&p, env, 15);
@@ -320,6 +320,7 @@ static void give_up(rank_env *env) {
     if (env->rank == 1) look_at_coll(&p);
     rank_meet(env);
     if (env->rank == 0) {
+        if (blamed) gw_shm_coll_blame(p.coll, blamed);
         gw_shm_coll_close(p.coll);
         p.coll = NULL;
         CHECK(data[0] == 2 && data[COUNT - 1] == 1);
@@ -329,7 +330,13 @@ static void give_up(rank_env *env) {
     if (env->rank == 1) {
         wait_for(&p, 1);
         CHECK_EQ(GW_ABORTED, p.status);
-        CHECK(strstr(p.error.text, "rank 0 gave up operation 1"));
+        if (blamed) {
+            CHECK_EQ(1, p.error.rank);
+            CHECK_STR("rank 1 on node3 is gone (so rank 0 gave up)", p.error.text);
+        } else {
+            CHECK_EQ(0, p.error.rank);
+            CHECK_STR("rank 0 left in the middle of a collective of its host (operation 1)", p.error.text);
+        }
         CHECK(data[0] == 2 || data[COUNT - 1] == 2);
     }
     rank_meet(env);
@@ -339,8 +346,16 @@ static void give_up(rank_env *env) {
     close_player(&p);
 }
 
+static void leave(rank_env *env) { give_up(env, NULL); }
+
+static void lose_another(rank_env *env) {
+    give_up(env, &(gw_error){.status = GW_PEER_LOST, .rank = 1, .text = "rank 1 on node3 is gone"});
+}
+
 static void memory_of_a_failed_operation_is_not_touched(void) {
-    if (!RANKS_ARE_THREADS) run_ranks(2, give_up, NULL);
+    if (RANKS_ARE_THREADS) return;
+    run_ranks(2, leave, NULL);
+    run_ranks(2, lose_another, NULL); /* the others are told why */
 }
 
 /* Other programs may come and go there meanwhile. */

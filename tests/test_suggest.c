@@ -1,6 +1,7 @@
 /* test_suggest.c - base/suggest: quoting of any text, and suggestions for mistyped names. */
 #include "test.h"
 
+#include "base/environment.h"
 #include "base/suggest.h"
 
 static const char *const names[] = {"auto", "ring", "halving", "tree", "direct", "hierarchical", NULL};
@@ -52,4 +53,18 @@ static void hints(void) {
     CHECK_STR(", hierarchical, ...", text + strlen(text) - strlen(", hierarchical, ..."));
 }
 
-TEST_MAIN(CASE(quotes_anything), CASE(finds_the_nearest_name), CASE(hints))
+static void variables(void) {
+    char text[GW_VARIABLE_BYTES];
+    const char *near = NULL;
+    CHECK(gw_environment_unknown(text, &near) == NULL);
+    setenv("GRADWIRE_DEADLIN", "1", 1);
+    CHECK_STR("GRADWIRE_DEADLIN", gw_environment_unknown(text, &near));
+    CHECK_STR("GRADWIRE_DEADLINE", near);
+    unsetenv("GRADWIRE_DEADLIN");
+    setenv("GRADWIRE_XYZZY_AND_MUCH_MORE_THAN_ANY_NAME_OF_A_VARIABLE_HAS_REALLY", "1", 1);
+    CHECK(gw_environment_unknown(text, &near) != NULL && near == NULL);
+    CHECK_EQ(GW_VARIABLE_BYTES - 1, strlen(text));
+    unsetenv("GRADWIRE_XYZZY_AND_MUCH_MORE_THAN_ANY_NAME_OF_A_VARIABLE_HAS_REALLY");
+}
+
+TEST_MAIN(CASE(variables), CASE(quotes_anything), CASE(finds_the_nearest_name), CASE(hints))

@@ -2,7 +2,8 @@
 """A list of techniques stands in one place: the table of its axis. Used by tests/tidy.
 
 Finds the names of all codecs, schedules, synchronizations, plans and transports in the files that define them, and
-reports every other C file that names three or more techniques of one axis in string literals."""
+reports every other C file that names three or more techniques of one axis in string literals. And the GRADWIRE_*
+variables: those of src/base/environment.c, of docs/environment.md and of the code are the same."""
 import pathlib
 import re
 import sys
@@ -24,6 +25,32 @@ def names_of(folder):
     return names - COMMON
 
 
+def variables_of(files):
+    return {name for file in files for name in re.findall(r"GRADWIRE_[A-Z_]+[A-Z]", LITERAL_OF[file.suffix](file))}
+
+
+LITERAL_OF = {
+    ".c": lambda file: " ".join(LITERAL.findall(COMMENT.sub("", file.read_text()))),
+    ".h": lambda file: " ".join(LITERAL.findall(file.read_text())),
+    ".py": lambda file: file.read_text(),
+    ".md": lambda file: file.read_text(),
+}
+
+
+def check_variables(root):
+    """True if the three lists are the same."""
+    listed = root / "src" / "base" / "environment.c"
+    code = [f for f in (root / "src").rglob("*.[ch]") if f != listed] + list((root / "python" / "gradwire").rglob("*.py"))
+    found = {"src/base/environment.c": variables_of([listed]),
+             "docs/environment.md": variables_of([root / "docs" / "environment.md"]),
+             "the code": variables_of(code)}
+    everything = set.union(*found.values())
+    for where, names in found.items():
+        for name in sorted(everything - names):
+            print(f"{name}: {where} does not have it")
+    return all(names == everything for names in found.values())
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     axes = {axis: names_of(root / "src" / axis) for axis in AXES}
@@ -40,7 +67,7 @@ def main():
             if len(named) >= 3:
                 print(f"{file.relative_to(root)}: a list of techniques beside the table of {axis}: {', '.join(named)}")
                 bad = 1
-    return bad
+    return bad if check_variables(root) else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 /* log.h - messages to standard error, filtered by GRADWIRE_LOG=error|warn|info|debug|trace (default warn).
  *
  * The library prints only through here. Each line is one write, so that lines of several ranks do not mix. gw_set_log
- * gives the messages to a callback instead. */
+ * gives the messages to a callback instead.
+ *
+ * Logging does not block: callers hold locks and have deadlines. Where standard error takes nothing (a full pipe whose
+ * reader has stopped, a stopped terminal) lines are dropped, and the next one that can be written says how many. */
 #ifndef GW_BASE_LOG_H
 #define GW_BASE_LOG_H
 

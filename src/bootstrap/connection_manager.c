@@ -214,8 +214,15 @@ static void watch_listeners(gw_connections *cm, uint32_t events) {
     }
 }
 
+void gw_connections_note_starved(gw_connections *cm) {
+    if (!cm->starved)
+        gw_log(GW_LOG_WARN, cm->rank, "no descriptor is left for connections with other ranks: raise ulimit -n");
+    cm->starved = true;
+}
+
 /* Out of descriptors: drops the oldest half-open connection; if there is none, accepting pauses for a moment. */
 static void free_descriptor(gw_connections *cm, gw_time now) {
+    gw_connections_note_starved(cm);
     if (cm->oldest) {
         refuse(cm, cm->oldest, "no file descriptors are left");
         return;
@@ -298,4 +305,5 @@ gw_status gw_connections_derive_key(const gw_connections *connections, const cha
 }
 
 int gw_connections_rank(const gw_connections *cm) { return cm->rank; }
+bool gw_connections_starved(const gw_connections *cm) { return cm->starved; }
 uint64_t gw_connections_strangers(const gw_connections *cm) { return cm->strangers; }

@@ -77,6 +77,8 @@ gw_time gw_connections_next_deadline(const gw_connections *connections);
 gw_status gw_connections_derive_key(const gw_connections *connections, const char *label,
                                     uint8_t key[GW_AUTH_KEY_BYTES], gw_error *error);
 int gw_connections_rank(const gw_connections *connections);
+/* Whether a connection could not be opened or accepted because the process had no descriptors left. */
+bool gw_connections_starved(const gw_connections *connections);
 uint64_t gw_connections_strangers(const gw_connections *connections); /* refused so far */
 
 #endif

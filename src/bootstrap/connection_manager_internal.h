@@ -33,6 +33,7 @@ struct gw_connections {
     gw_handshake *oldest, *newest;
     int half_open; /* length of that list */
     uint64_t strangers, strangers_logged;
+    bool starved; /* descriptors were used up */
     gw_address last_stranger;
     const char *last_reason; /* static text */
     gw_time next_log;
@@ -50,6 +51,9 @@ struct gw_connections {
 void gw_connections_wake(gw_connections *connections); /* from any thread */
 /* Gives the connection to the handler of its purpose, now or later. */
 void gw_connections_deliver(gw_connections *connections, const gw_intro *peer, int fd, bool dialled);
+
+/* A connection could not be opened or accepted because descriptors are used up: warns once. */
+void gw_connections_note_starved(gw_connections *connections);
 
 /* dial.c: handles an event on a dial's handshake; does everything that is due; drops all dials. */
 void gw_dial_pump(gw_connections *connections, gw_handshake *hs, gw_time now);

@@ -112,9 +112,13 @@ static gw_handshake *connect_to(gw_connections *cm, gw_dial *dial, bool *refused
     bool blocked = gw_fork_block();
     int code = gw_connect_begin(to, &fd);
     *refused = code == ECONNREFUSED;
+    if (code == EMFILE || code == ENFILE) gw_connections_note_starved(cm);
     gw_fd_register(fd);
     gw_fork_unblock(blocked);
-    *why = code ? strerrordesc_np(code) : "out of memory or descriptors";
+    *why = code == EMFILE   ? "this process has no descriptors left: raise ulimit -n"
+           : code == ENFILE ? "this host has no descriptors left: raise fs.file-max"
+           : code           ? strerrordesc_np(code)
+                            : "out of memory";
     return code ? NULL : gw_handshake_open(cm->epoll, fd, to, true);
 }
 

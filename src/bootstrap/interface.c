@@ -105,6 +105,9 @@ gw_status gw_interface_choose(const char *selection, const gw_address *master, g
     if (!selection || !selection[0]) {
         if (source_towards(master, chosen)) return GW_OK;
         char where[GW_ADDRESS_TEXT];
+        if (errno == EMFILE || errno == ENFILE)
+            return gw_fail(error, GW_SYSTEM, "there is no descriptor left for a connection to rank 0 (%s): raise %s",
+                           strerror(errno), errno == EMFILE ? "ulimit -n" : "the system's limit fs.file-max");
         return gw_fail(error, GW_SYSTEM, "this host has no route to rank 0 at %s: check MASTER_ADDR and the network",
                        gw_address_host_text(master, where));
     }

@@ -107,6 +107,13 @@ static double seconds(const server *s) { return (double)(gw_clock_now() - s->sta
 static void fail_missing(server *s) {
     char who[160];
     list_missing(s, who, sizeof who);
+    if (gw_connections_starved(s->connections)) { /* so the network is not to blame */
+        gw_fail(s->error, GW_SYSTEM,
+                "%s of %d %s not arrived at %s after %.0f s: rank 0 has no descriptors left for connections to them: "
+                "raise ulimit -n",
+                who, s->world, s->missing == 1 ? "has" : "have", s->where, seconds(s));
+        return;
+    }
     unsigned long long strangers = gw_connections_strangers(s->connections);
     gw_fail(s->error, GW_TIMEOUT,
             "%s of %d %s not arrived at %s after %.0f s: check that they run, that MASTER_ADDR and MASTER_PORT are the "

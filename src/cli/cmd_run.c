@@ -17,6 +17,7 @@
 #include "lab/namespace_hosts.h"
 #include "launch/job.h"
 #include "launch/launch_protocol.h"
+#include "runtime/context.h"
 #include "strategy/combine.h"
 #include "trace/trace.h"
 
@@ -55,10 +56,6 @@ static void add_variable(variables *v, const char *name, const char *value) {
     }
     v->list[v->count++] = text;
     v->list[v->count] = NULL;
-}
-
-static void add_given(variables *v, const char *name, const char *value) {
-    if (value) add_variable(v, name, value);
 }
 
 static void free_variables(variables *v) {
@@ -100,22 +97,10 @@ static void add_number(variables *v, const char *name, int value) {
 }
 
 static gw_status collect_variables(variables *v, const settings *s, const master *rank0, gw_error *error) {
-    char text[32];
     gw_token token;
     gw_status status = gw_token_random(&token, error);
     if (status != GW_OK) return status;
     forward_variables(v);
-    add_given(v, "GRADWIRE_STRATEGY", s->strategy);
-    add_given(v, "GRADWIRE_DECISIONS", s->decisions);
-    add_given(v, "GRADWIRE_INTERFACE", s->interface);
-    add_given(v, "GRADWIRE_PORTS", s->ports);
-    add_given(v, "GRADWIRE_LOG", s->log);
-    add_given(v, "GRADWIRE_BIND", s->bind);
-    add_given(v, "GRADWIRE_SNAPSHOTS", s->snapshots);
-    if (s->deadline > 0) {
-        snprintf(text, sizeof text, "%.9g", s->deadline);
-        add_variable(v, "GRADWIRE_DEADLINE", text);
-    }
     add_variable(v, "GRADWIRE_TOKEN", token.text);
     gw_token_wipe(&token);
     add_variable(v, "MASTER_ADDR", rank0->address);
@@ -195,7 +180,7 @@ static int complain(const gw_error *error) {
     return error->status == GW_INVALID ? GW_EXIT_USAGE : GW_EXIT_FAILED;
 }
 
-/* The deadline of the ranks. They report a wrong value themselves. */
+/* The deadline of the ranks. */
 static gw_time deadline_of(const settings *s) {
     const char *text = getenv("GRADWIRE_DEADLINE");
     double seconds = s->deadline;
@@ -272,6 +257,28 @@ static int start_in_lab(settings *s, char **argv) {
     return code;
 }
 
+static bool set_given(const char *name, const char *value) { return !value || setenv(name, value, 1) == 0; }
+
+/* Options replace variables, which are forwarded to the ranks. */
+static bool set_all_given(const settings *s) {
+    char deadline[32];
+    snprintf(deadline, sizeof deadline, "%.9g", s->deadline);
+    return set_given("GRADWIRE_STRATEGY", s->strategy) && set_given("GRADWIRE_DECISIONS", s->decisions) &&
+           set_given("GRADWIRE_INTERFACE", s->interface) && set_given("GRADWIRE_PORTS", s->ports) &&
+           set_given("GRADWIRE_LOG", s->log) && set_given("GRADWIRE_BIND", s->bind) &&
+           set_given("GRADWIRE_SNAPSHOTS", s->snapshots) &&
+           set_given("GRADWIRE_DEADLINE", s->deadline > 0 ? deadline : NULL);
+}
+
+/* What every rank would refuse is refused here, once. A strategy file may be on the hosts of the ranks only. */
+static gw_status check_variables(gw_error *error) {
+    gw_strategy strategy;
+    gw_error why = {.rank = -1};
+    gw_status status = gw_strategy_resolve(NULL, &strategy, &why);
+    if (status && status != GW_SYSTEM) return gw_fail(error, status, "%s", why.text);
+    return gw_context_check_environment(error);
+}
+
 /* -1, or an exit code. */
 static int check(settings *s, int argc) {
     gw_error error = {0};
@@ -290,7 +297,8 @@ static int check(settings *s, int argc) {
                        gw_strategy_apply_servers(&strategy, (int)s->servers, &error) != GW_OK))
         return gw_usage_error(&gw_command_run, "%s", error.text);
     if (ports && gw_ports_parse(ports, &s->port_low, &s->port_high, &error) != GW_OK) return complain(&error);
-    return -1;
+    if (!set_all_given(s)) return gw_usage_error(&gw_command_run, "there is no memory for the environment");
+    return check_variables(&error) == GW_OK ? -1 : complain(&error);
 }
 
 /* Opens /dev/null for each closed standard stream; otherwise a pipe could get descriptor 0, 1 or 2. */

@@ -127,7 +127,7 @@ static int check(gw_train_request *r, const typed *y) {
     int code = check_optimiser(r, y);
     if (code >= 0) return code;
     if (gw_zoo_check_trains(s->model, &error) != GW_OK ||
-        (r->strategy && gw_strategy_parse(r->strategy, &strategy, &error) != GW_OK) ||
+        gw_strategy_resolve(r->strategy, &strategy, &error) != GW_OK ||
         gw_train_parallel(y->parallel, &s->pipeline, &error) != GW_OK)
         return gw_usage_error(&gw_command_train, "%s", error.text);
     if (r->resume && !r->checkpoint)

@@ -1,5 +1,6 @@
 /* main.c - the gradwire program: finds the command and runs it. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails, and a sentence says so */
     int code = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
         fprintf(stderr, "gradwire: standard output cannot be written: %s\n", strerror(errno));

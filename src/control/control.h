@@ -99,6 +99,8 @@ gw_time gw_control_next(const gw_control *control); /* when to poll again at the
 
 /* Ends the generation everywhere, unless it has ended already. */
 void gw_control_abort(gw_control *control, const gw_error *error);
+/* Whether heartbeats of that rank arrive here: false also where it is not a neighbour. */
+bool gw_control_hears(const gw_control *control, int rank, gw_time now);
 /* From the engine: an operation waits for these ranks (count 0: unknown), for at most `deadline` ns without progress.
  * what "": it no longer waits. */
 void gw_control_waiting(gw_control *control, const int *awaited, int count, const char *what, gw_time deadline,

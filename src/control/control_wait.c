@@ -44,6 +44,10 @@ static bool silent(const gw_control *control, int rank, gw_time now) {
     return who->is_neighbour && now > who->heard_at + 3 * control->beat_every;
 }
 
+bool gw_control_hears(const gw_control *control, int rank, gw_time now) {
+    return control->members[rank].is_neighbour && !silent(control, rank, now);
+}
+
 /* The waits form a cycle. The rank that blocks all others is one that some rank waits for, or one that is silent. */
 static int root_of_cycle(const gw_control *control, int awaited, gw_time now) {
     for (int r = 0; r < control->world; r++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/images.h"
 #include "data/sources.h"
 #include "data/text.h"
@@ -23,7 +24,7 @@ static bool write_all(int file, const uint8_t *bytes, size_t size) {
 /* Writes header and data to a file, and syncs it to disk. */
 static gw_status write_file(const char *path, const uint8_t *header, size_t header_size, const uint8_t *data,
                             size_t size, gw_error *error) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int file = gw_file_create(path, 0644);
     if (file < 0) return gw_fail(error, GW_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
     bool good = write_all(file, header, header_size) && write_all(file, data, size) && fsync(file) == 0;
     int cause = errno;

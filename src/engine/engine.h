@@ -96,6 +96,8 @@ typedef struct gw_engine_events {
     void (*waiting)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
     /* The deadline passed. The driver finds the culprit, informs the other ranks and calls gw_engine_fail. */
     void (*overdue)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
+    /* Whether heartbeats of this job rank arrive here. */
+    bool (*heard)(void *ctx, int rank);
 } gw_engine_events;
 
 typedef struct gw_engine_config {

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 
 #define GW_FLIGHT_ENTRIES 32
+#define GW_FLIGHT_RECORDS 256 /* files that stay in a folder */
 
 typedef struct gw_flight_entry {
     const gw_op *op;        /* identity only: its memory may have been reused */
@@ -24,8 +25,11 @@ void gw_flight_end(gw_flight *flight, const gw_op *op, gw_time now);
  * removes the record; no other function of this file may be called in between. */
 void gw_flight_add_done(gw_flight *flight, const gw_op_brief *brief, gw_time now);
 void gw_flight_undo(gw_flight *flight);
-/* Writes gradwire-flight-<rank>-<pid>.txt into the folder GRADWIRE_FLIGHT_DIR (else TMPDIR, else /tmp) and its name
- * into path. False on failure. */
-bool gw_flight_write(const gw_flight *flight, int rank, const gw_error *error, char *path, size_t size);
+#define GW_FLIGHT_PATH 512 /* bytes of the path of a record */
+
+/* Writes gradwire-flight-<rank>-<pid>.txt, readable by its owner only, and its path into path. The folder, which is
+ * made if it is missing, is GRADWIRE_FLIGHT_DIR; else gradwire in XDG_STATE_HOME; else .local/state/gradwire in HOME;
+ * else TMPDIR or /tmp. The oldest records in it are removed: GW_FLIGHT_RECORDS stay. False on failure. */
+bool gw_flight_write(const gw_flight *flight, int rank, const gw_error *error, char path[GW_FLIGHT_PATH]);
 
 #endif

@@ -75,15 +75,18 @@ static bool make_room(gw_unexpected *slot, uint64_t bytes) {
     return true;
 }
 
+/* NULL: reported. */
 static gw_unexpected *unexpected_slot(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_peer *from = &engine->peers[peer];
-    if (!(frame->flags & GW_FRAME_EAGER) || frame->length > GW_EAGER_COLLECTIVE_BYTES ||
-        from->unexpected_used == GW_EAGER_SLOTS)
-        return NULL;
-    for (int i = 0; i < GW_EAGER_SLOTS; i++) {
+    bool granted = (frame->flags & GW_FRAME_EAGER) && frame->length <= GW_EAGER_COLLECTIVE_BYTES;
+    for (int i = 0; granted && i < GW_EAGER_SLOTS; i++) {
         gw_unexpected *slot = &from->unexpected[i];
         if (slot->used) continue;
-        if (!make_room(slot, frame->length)) return NULL;
+        if (!make_room(slot, frame->length)) {
+            gw_engine_report(engine, GW_MEMORY, -1, "out of memory for %" PRIu64 " bytes that rank %d on %s has sent",
+                             frame->length, peer, host(engine, peer));
+            return NULL;
+        }
         slot->used = true;
         slot->complete = false;
         slot->begun = engine->trace ? gw_trace_now(engine->trace) : 0;
@@ -91,6 +94,8 @@ static gw_unexpected *unexpected_slot(gw_engine *engine, int peer, const gw_fram
         from->unexpected_used++;
         return slot;
     }
+    gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent %" PRIu64 " bytes that were not granted", peer,
+                     host(engine, peer), frame->length);
     return NULL;
 }
 
@@ -295,11 +300,6 @@ static gw_posted_recv *find_posted(gw_engine *engine, gw_op *op, int peer, const
     return recv;
 }
 
-static void report_not_granted(gw_engine *engine, int peer, const gw_frame *frame) {
-    gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent %" PRIu64 " bytes that were not granted", peer,
-                     host(engine, peer), frame->length);
-}
-
 static void report_over(gw_engine *engine, int peer, const gw_frame *frame) {
     gw_engine_report(engine, GW_PROTOCOL, peer, "rank %d on %s sent data for operation #%" PRIu64 ", which is over",
                      peer, host(engine, peer), GW_OP_NUMBER(frame->op));
@@ -341,7 +341,6 @@ static void *sink_recv_buffer(void *ctx, int peer, const gw_frame *frame) {
         return NULL;
     }
     gw_unexpected *slot = unexpected_slot(engine, peer, frame);
-    if (!slot) report_not_granted(engine, peer, frame);
     return slot ? slot->bytes : NULL;
 }
 
@@ -406,10 +405,7 @@ static void data_arrived(gw_engine *engine, int peer, const gw_frame *frame, con
         return;
     }
     slot = unexpected_slot(engine, peer, frame);
-    if (!slot) {
-        report_not_granted(engine, peer, frame);
-        return;
-    }
+    if (!slot) return;
     if (frame->length) gw_copy(slot->bytes, data, frame->length);
     keep_unexpected(engine, slot);
 }

@@ -42,6 +42,11 @@ static void engine_overdue(void *ctx, const int *awaited, int count, const char 
     gw_control_overdue(core->control, awaited, count, what, deadline, core->now);
 }
 
+static bool engine_heard(void *ctx, int rank) {
+    gw_core *core = ctx;
+    return gw_control_hears(core->control, rank, core->now);
+}
+
 static const char *host_name(void *ctx, int rank) {
     gw_core *core = ctx;
     return core->config.host_name(core->config.ctx, rank);
@@ -85,7 +90,7 @@ gw_status gw_core_open(gw_core **out, const gw_core_config *config, gw_time now,
     core->now = now;
     gw_engine_config engine = {.rank = config->rank, .world = config->world, .deadline = config->deadline,
                                .events = {.ctx = core, .failed = engine_failed, .waiting = engine_waiting,
-                                          .overdue = engine_overdue},
+                                          .overdue = engine_overdue, .heard = engine_heard},
                                .host_name = host_name};
     gw_control_config control = {.rank = config->rank, .world = config->world, .deadline = config->deadline,
                                  .any_side = config->any_side};

@@ -1,12 +1,17 @@
 /* wait_diagnosis.c - finds the ranks that an operation waits for, and checks its deadline. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/engine_internal.h"
 #include "shm/shm_coll.h"
 
 /* Size of the clause that says what is awaited. */
-#define WHAT_BYTES (GW_TEXT_BYTES + 80)
+#define WHAT_BYTES (GW_TEXT_BYTES + 260)
+
+/* A rank that knows a reason ends the job this part of the deadline before those that only wait: the first sentence is
+ * the one that all get. */
+#define KNOWS_EARLIER 16
 
 #define ASK_AFTER (50 * GW_MILLISECOND)
 
@@ -81,6 +86,25 @@ static void find_awaited(const gw_op *op, awaited *list) {
     if (!list->count) snprintf(list->what, WHAT_BYTES, "%s", text);
 }
 
+/* Adds that large packets to one of these ranks get no answer, while small ones do; false: they all do, or none. */
+static bool add_unanswered(const gw_engine *engine, awaited *list) {
+    for (int i = 0; i < list->count; i++) {
+        gw_unanswered packets = {0};
+        gw_transport *transport = engine->peers[list->ranks[i]].transport;
+        if (!transport || !transport->ops->unanswered) continue;
+        if (!transport->ops->unanswered(transport, list->ranks[i], &packets)) continue;
+        if (!engine->config.events.heard(engine->config.events.ctx, list->ranks[i])) continue;
+        size_t used = strlen(list->what);
+        snprintf(
+            list->what + used, WHAT_BYTES - used,
+            " (packets of %u bytes to rank %d were sent %u times without an answer, but its heartbeats arrive: the "
+            "path has a smaller MTU than the interface)",
+            packets.bytes, list->ranks[i], packets.times);
+        return true;
+    }
+    return false;
+}
+
 /* Grants all posted receives. Two ranks that made different calls may wait for each other, and no message shows it. A
  * grant contains this rank's signature, so the sender detects the mismatch. Receives that are granted already are
  * skipped. */
@@ -94,10 +118,11 @@ static void check_deadline(gw_op *op, gw_time deadline) {
     gw_engine *engine = op->engine;
     gw_time waited = engine->now > op->progress_at ? engine->now - op->progress_at : 0;
     if (waited >= ASK_AFTER && !gw_op_unmatched(op)) ask_senders(op);
-    bool overdue = waited >= deadline;
-    if (waited < deadline / 3 || (op->warned && !overdue)) return;
+    bool soon = waited >= deadline - deadline / KNOWS_EARLIER;
+    if (waited < deadline / 3 || (op->warned && !soon)) return;
     awaited list;
     find_awaited(op, &list);
+    bool overdue = (add_unanswered(engine, &list) && soon) || waited >= deadline;
     const gw_engine_events *events = &engine->config.events;
     if (!op->warned) events->waiting(events->ctx, list.ranks, list.count, list.what, deadline);
     op->warned = true;

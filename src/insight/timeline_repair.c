@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "trace/chrome.h"
 
 /* Length of the line without comma and newline; 0: not a complete object. */
@@ -43,8 +44,12 @@ bool gw_timeline_repair(const char *path) {
     if (!from) return true;
     int length = snprintf(beside, sizeof beside, "%s.mending", path);
     if (flock(fileno(from), LOCK_EX | LOCK_NB) != 0 || length >= (int)sizeof beside) goto out;
-    to = fopen(beside, "we");
-    if (!to) goto out;
+    int fd = gw_file_create(beside, 0666);
+    to = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!to) {
+        if (fd >= 0) close(fd);
+        goto out;
+    }
     bool ours = copy_whole(from, to, &changed);
     bool written = fflush(to) == 0 && !ferror(to);
     fclose(to);

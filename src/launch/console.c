@@ -40,7 +40,14 @@ static void put_label(gw_console *c, int stream, int rank, const char *name) {
     put(c, stream, label, strlen(label));
 }
 
+/* What a rank says about other ranks while all of them are being ended explains nothing. */
+static bool is_noise(const gw_console *c, const char *data, size_t bytes) {
+    static const char complaint[] = "gradwire warn: rank ";
+    return c->interrupted && bytes >= sizeof complaint - 1 && memcmp(data, complaint, sizeof complaint - 1) == 0;
+}
+
 static void put_line(gw_console *c, int stream, int rank, const char *name, const char *data, size_t bytes) {
+    if (stream == 1 && is_noise(c, data, bytes)) return;
     bool label = c->options.prefix || rank < 0;
     if (label) put_label(c, stream, rank, name);
     put(c, stream, data, bytes);

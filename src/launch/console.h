@@ -18,7 +18,8 @@ typedef struct gw_console_options {
 
 typedef struct gw_console {
     gw_console_options options;
-    bool closed[2]; /* a write failed: output to this stream is dropped */
+    bool closed[2];   /* a write failed: output to this stream is dropped */
+    bool interrupted; /* by the user: what ranks complain about other ranks is not printed any more */
     gw_buffer bytes;
     gw_buffer runs; /* which bytes go to which stream (console.c) */
 } gw_console;

@@ -54,6 +54,7 @@ static void exec_supervisor(const gw_host *host, const gw_host_connection_option
     leave_terminal();
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     for (int i = 0; i < 3; i++)
         if (dup2(fds[i], i) < 0) _exit(126);
     if (host->local) {

@@ -19,6 +19,7 @@ enum { BACKLOG_BYTES = 256 << 10, FIXED_POLLS = 2, POLLS_PER_HOST_CONNECTION = 3
 
 static const gw_time greet_budget = 30 * GW_SECOND; /* for all hosts to answer */
 static const gw_time settle_budget = GW_SECOND;     /* for survivors to end with an error of their own */
+static const gw_time blame_budget = 5 * GW_SECOND;  /* for the rank that others blame to end */
 static const gw_time finish_budget = 5 * GW_SECOND; /* after the grace, for hosts to report that they are done */
 static const gw_time close_budget = 2 * GW_SECOND;  /* for a remote shell to exit after its output has ended */
 
@@ -46,7 +47,8 @@ void gw_job_end(gw_job *j, int number, gw_time grace) {
 }
 
 void gw_job_settle(gw_job *j) {
-    if (!gw_job_ending(j) && j->settle_until == GW_NEVER) j->settle_until = gw_clock_now() + settle_budget;
+    gw_time until = gw_clock_now() + (j->verdict.weight == GW_VERDICT_FOLLOWED ? blame_budget : settle_budget);
+    if (!gw_job_ending(j) && until < j->settle_until) j->settle_until = until;
 }
 
 /* ---- ends of connections and processes ---- */
@@ -97,6 +99,7 @@ static void interrupted(gw_job *j, int number) {
         gw_job_end(j, SIGKILL, 0);
         return;
     }
+    j->console.interrupted = true;
     if (!gw_job_ending(j))
         gw_verdict_set(&j->verdict, GW_VERDICT_FINAL, 128 + number, "ended by signal %d (%s)", number,
                        strsignal(number));

@@ -14,6 +14,10 @@
 #define GW_JOB_NOT_FOUND 127    /* there is no such program */
 #define GW_JOB_HOST_LOST 255    /* a host could not be reached, or was lost */
 
+/* Exit code of a rank that failed only because another rank did: the launcher waits for that one, and blames it.
+ * python/gradwire/torch/world.py has the same number. */
+#define GW_JOB_FOLLOWED 122
+
 typedef struct gw_job_options {
     const gw_hosts *hosts;                      /* with their ranks */
     const char *directory;                      /* working directory of the ranks, the same on every host */

@@ -60,6 +60,7 @@ static void reset_signals(void) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
 }
 

@@ -37,6 +37,11 @@ bool gw_verdict_exited(gw_verdict *verdict, const char *who, const char *host, i
     }
     int code = WEXITSTATUS(status);
     if (code == 0) return false;
+    if (code == GW_JOB_FOLLOWED) {
+        gw_verdict_set(verdict, GW_VERDICT_FOLLOWED, 1,
+                       "%s on host %s ended because another rank had failed, after %.1f s", who, host, seconds);
+        return true;
+    }
     gw_verdict_set(verdict, GW_VERDICT_EXIT_CODE, code, "%s on host %s ended with exit code %d after %.1f s", who, host,
                    code, seconds);
     return true;

@@ -11,6 +11,7 @@
  * before that peer. So a weightier cause that arrives within a second replaces the first. */
 typedef enum gw_verdict_weight {
     GW_VERDICT_NONE,
+    GW_VERDICT_FOLLOWED,  /* a rank exited and said that another is the cause (GW_JOB_FOLLOWED) */
     GW_VERDICT_EXIT_CODE, /* a rank exited with an error */
     GW_VERDICT_DEATH,     /* a rank was killed, or its host was lost */
     GW_VERDICT_FINAL      /* no rank is the cause: counts only if it is the first, and nothing replaces it */

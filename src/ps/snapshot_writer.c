@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "store/checkpoint.h"
 
 #define SECTION "server"
@@ -70,7 +71,7 @@ gw_status gw_snapshot_writer_open(gw_snapshot_writer **out, const char *path, gw
     }
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->given, NULL);
-    int failure = pthread_create(&w->thread, NULL, write_snapshots, w);
+    int failure = gw_thread_start(&w->thread, write_snapshots, w);
     if (!failure) {
         *out = w;
         return GW_OK;

@@ -9,6 +9,7 @@
 
 #include "arch/choose_plan.h"
 #include "base/dtype.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/sized.h"
 #include "ps/server_process.h"
@@ -82,6 +83,7 @@ static gw_status open_coll(gw_comm *comm, uint32_t id, const int *members, const
 }
 
 static void close_parts(gw_comm *comm) {
+    if (comm->coll && atomic_load(&comm->failed)) gw_shm_coll_blame(comm->coll, &comm->error);
     gw_shm_coll_close(comm->coll);
     gw_team_close(comm->team);
     gw_batch_free_all(comm);
@@ -288,6 +290,15 @@ static gw_status check_version(int compiled, gw_error *error) {
                    compiled / 10000, compiled / 100 % 100, compiled % 100, gw_version());
 }
 
+/* Rank 0 warns for the whole job: it gets the variables of the launcher, as all ranks do. */
+static void warn_of_variables(const gw_comm *comm) {
+    char name[GW_VARIABLE_BYTES];
+    const char *near = NULL;
+    if (comm->context->rank || comm->context->job_env.generation || !gw_environment_unknown(name, &near)) return;
+    if (near) gw_log(GW_LOG_WARN, 0, "the variable %s is not one of gradwire's: did you mean %s?", name, near);
+    else gw_log(GW_LOG_WARN, 0, "the variable %s is not one of gradwire's: it does nothing", name);
+}
+
 gw_status gw_init_version(int version, gw_comm **comm, const gw_options *given) {
     gw_error error = {.rank = -1};
     gw_options options = GW_OPTIONS_DEFAULT;
@@ -301,6 +312,7 @@ gw_status gw_init_version(int version, gw_comm **comm, const gw_options *given) 
         status = gw_sized_read(&options, sizeof options, given, given->size, GW_OPTIONS_LEAST, "gw_init: gw_options",
                                &error);
     if (!status) status = gw_world_join(comm, &options, &error);
+    if (!status) warn_of_variables(*comm);
     if (!status && gw_trace_wanted() &&
         (status = gw_trace_wanted_start((*comm)->context->everyone ? (*comm)->context->everyone : *comm)) != GW_OK) {
         gw_fail(&error, status, "%s", gw_last_error(*comm));

@@ -14,10 +14,10 @@
 #include "base/fork_descriptors.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "bootstrap/job_environment.h"
 #include "bootstrap/rendezvous.h"
-#include "engine/flight_recorder.h"
 #include "runtime/comm.h"
 #include "runtime/link_costs.h"
 #include "runtime/recording.h"
@@ -46,10 +46,8 @@ static void failed(void *ctx, const gw_error *error) {
         comm->error = *error;
         atomic_store(&comm->failed, true);
     }
-    char path[256];
-    if (gw_flight_write(&context->flight, context->rank, error, path, sizeof path))
-        gw_log(GW_LOG_WARN, context->rank, "%s; its last operations are in %s", error->text, path);
-    else gw_log(GW_LOG_WARN, context->rank, "%s", error->text);
+    context->report = *error;
+    context->report_due = true;
     pthread_cond_broadcast(&context->turn);
     gw_context_wake(context);
 }
@@ -126,6 +124,15 @@ static gw_status check_log_level(gw_error *error) {
     if (!name || gw_log_level_parse(name, &level)) return GW_OK;
     return gw_fail(error, GW_INVALID,
                    "GRADWIRE_LOG=\"%s\" is not a log level (allowed: error, warn, info, debug, trace)", name);
+}
+
+gw_status gw_context_check_environment(gw_error *error) {
+    const gw_options options = GW_OPTIONS_DEFAULT;
+    gw_time deadline;
+    bool any_side;
+    gw_status status = check_log_level(error);
+    if (!status) status = gw_context_deadline(NULL, &deadline, error);
+    return status ? status : find_quorum(&options, &any_side, error);
 }
 
 bool gw_context_same_host(const gw_context *context, int a, int b) {
@@ -280,7 +287,7 @@ static gw_status join_others(gw_context *context, gw_time until, gw_error *error
     if (status) return status;
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(context->events, EPOLL_CTL_ADD, gw_connections_fd(context->connections), &event);
-    int failure = pthread_create(&context->thread, NULL, gw_context_progress, context);
+    int failure = gw_thread_start(&context->thread, gw_context_progress, context);
     if (failure) return gw_fail(error, GW_SYSTEM, "cannot start the progress thread: %s", strerror(failure));
     context->threaded = true;
     return GW_OK;
@@ -305,7 +312,7 @@ gw_status gw_context_open(gw_context **out, const gw_options *options, const gw_
     context->fork_depth = gw_fork_depth();
     context->next_comm = 1;
     pthread_mutex_init(&context->lock, NULL);
-    pthread_cond_init(&context->turn, NULL);
+    gw_thread_cond_init(&context->turn);
     gw_status status = check_log_level(error);
     if (!status) status = gw_options_copy(&context->options, options, error);
     if (!status) status = gw_context_deadline(&context->options, &context->deadline, error);
@@ -393,6 +400,7 @@ void gw_context_leave(gw_context *context) {
     gw_watch_close(context);
     if (context->net) context->net->ops->close(context->net);
     if (context->shm) context->shm->ops->close(context->shm);
+    if (context->refused_shm) context->refused_shm->ops->close(context->refused_shm);
     gw_core_close(context->core);
     while (context->spare_requests) {
         gw_request *next = context->spare_requests->next;

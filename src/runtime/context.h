@@ -56,14 +56,16 @@ typedef struct gw_context {
     gw_connections *connections; /* (P), except gw_connections_dial */
 
     pthread_mutex_t lock;
-    _Atomic int lock_wanted; /* threads that wait for the lock: the driver releases it for them between polls */
-    pthread_cond_t turn;     /* (L) signalled when operations end and when the driver stops driving */
-    bool driven;             /* (L) a thread is the driver */
-    bool background;         /* (L) the driver is the progress thread: a caller may take over while it sleeps */
-    _Atomic int takers;      /* callers that want to drive: the progress thread stops driving */
-    gw_core *core;           /* (L) */
-    gw_transport *net, *shm; /* (L) between hosts, within a host; NULL: not in the strategy, or a world of one */
-    gw_control_link *links;  /* (L) by rank; link_count: world, or 0 in a world of one and after retiring */
+    _Atomic int lock_wanted;   /* threads that wait for the lock: the driver releases it for them between polls */
+    pthread_cond_t turn;       /* (L) signalled when operations end and when the driver stops driving */
+    bool driven;               /* (L) a thread is the driver */
+    bool background;           /* (L) the driver is the progress thread: a caller may take over while it sleeps */
+    bool report_due;           /* (L) the job has failed, and nobody has reported it yet */
+    _Atomic int takers;        /* callers that want to drive: the progress thread stops driving */
+    gw_core *core;             /* (L) */
+    gw_transport *net, *shm;   /* (L) between hosts, within a host; NULL: not in the strategy, or a world of one */
+    gw_transport *refused_shm; /* open, so that peers read in it why it is not used; NULL: none */
+    gw_control_link *links;    /* (L) by rank; link_count: world, or 0 in a world of one and after retiring */
     int link_count;
     uint32_t next_comm;             /* (L) id of the next communicator */
     gw_comm *comms;                 /* (L) */
@@ -72,6 +74,8 @@ typedef struct gw_context {
     uint32_t next_serial;           /* (L) serial number of the next reducer with servers */
     gw_request *spare_requests;     /* (L) */
     gw_flight flight;               /* (L) the last operations */
+    gw_error report;                /* (L) the job's last error */
+    int reports;                    /* (L) threads that write a report of it now */
     struct gw_trace *trace;         /* (L) the current recording; NULL: none. Callers' threads read it too */
     gw_step_mark step;              /* the caller's step in it (gw_trace_step_begin); of the caller's thread */
     _Atomic pthread_t step_thread;  /* that thread; 0: the caller marks no steps */
@@ -104,9 +108,14 @@ void gw_context_leave(gw_context *context);
 /* Stops taking part in the job; communicators can only be finalised. */
 void gw_context_retire(gw_context *context);
 gw_status gw_context_deadline(const gw_options *options, gw_time *deadline, gw_error *error);
+/* Whether the words in the environment are valid; gw_context_open checks them, too. */
+gw_status gw_context_check_environment(gw_error *error);
 
 /* fork_guard.c: true in a forked child of the process that joined; it must not touch the context. */
 bool gw_context_forked(const gw_context *context);
+
+/* failure_report.c: writes the flight record and the warning that is due. Without the lock: the file may be slow. */
+void gw_context_report(gw_context *context);
 
 /* rejoin.c */
 gw_status gw_options_copy(gw_options *copy, const gw_options *options, gw_error *error);
@@ -126,7 +135,7 @@ int gw_context_ranks_of_machine(const gw_context *context, int below);
 int gw_context_wait_cpu(const gw_context *context);
 void gw_context_go_to_wait_cpu(const gw_context *context);
 
-/* progress.c */
+/* progress.c. Unlocking also writes the report that is due. */
 void gw_context_lock(gw_context *context);
 void gw_context_unlock(gw_context *context);
 /* Drives until the operation is done; _until: until holds() is true. (L) held, released while sleeping. */

@@ -24,6 +24,8 @@
 #define NATIVE_POLLS 1000                /* of a transport's library, which progresses only while it is polled */
 #define SPIN_SHIFT_MAX 5                 /* the shortest spin: SPIN / 32 */
 #define ENDED_POLL (10 * GW_MILLISECOND) /* period of gw_watch_settle while the end of a process is unsettled */
+#define TURN_WAIT (10 * GW_MILLISECOND)  /* a caller that waits for another driver looks this often */
+#define REPORT_WAIT (GW_SECOND / 5)      /* how long a failed call waits for its report to be written */
 #define SLEEP_MAX_MS 50                  /* longest sleep of a driver: deadlines are checked this often */
 
 void gw_context_lock(gw_context *context) {
@@ -39,7 +41,11 @@ void gw_context_lock_to_drive(gw_context *context) {
     atomic_fetch_sub(&context->takers, 1);
 }
 
-void gw_context_unlock(gw_context *context) { pthread_mutex_unlock(&context->lock); }
+void gw_context_unlock(gw_context *context) {
+    bool due = context->report_due;
+    pthread_mutex_unlock(&context->lock);
+    if (due) gw_context_report(context);
+}
 
 static void signal_fd(int fd) {
     uint64_t one = 1;
@@ -143,13 +149,8 @@ static bool turn(gw_context *context, gw_time *spin_until, int extra) {
 }
 
 static void wait_for_turn(gw_context *context) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 10 * 1000 * 1000;
-    if (until.tv_nsec >= 1000 * 1000 * 1000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000 * 1000 * 1000;
-    }
+    gw_time at = gw_clock_now() + TURN_WAIT;
+    struct timespec until = {.tv_sec = (time_t)(at / GW_SECOND), .tv_nsec = (long)(at % GW_SECOND)};
     pthread_cond_timedwait(&context->turn, &context->lock, &until);
 }
 
@@ -184,6 +185,12 @@ void gw_context_drive_until(gw_context *context, bool (*holds)(void *ctx), void 
     if (!context->driven && !atomic_load(&context->takers) && gw_core_busy(context->core)) signal_fd(context->kick);
 }
 
+/* Another thread may be writing the report of the failure. A program that ends at once must not cut it off. */
+static void await_report(gw_context *context) {
+    gw_time until = gw_clock_now() + REPORT_WAIT;
+    while (context->reports && gw_clock_now() < until) wait_for_turn(context);
+}
+
 static bool op_done(void *op) { return gw_op_done(op); }
 
 /* True on a thread that is not the one that makes the training steps, if that is known. */
@@ -195,6 +202,7 @@ static bool beside_steps(gw_context *context) {
 void gw_context_drive(gw_context *context, const gw_op *op) {
     gw_time begun = context->trace && !gw_op_done(op) ? gw_clock_now() : 0;
     gw_context_drive_until(context, op_done, (void *)(uintptr_t)op);
+    if (gw_op_status(op)) await_report(context);
     if (begun && context->trace) gw_engine_trace_waited(context->trace, op, begun, beside_steps(context));
 }
 

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENDPOINT_MAGIC 0x68577267u /* "grWh" */
+#define ENDPOINT_MAGIC 0x68577267u    /* "grWh" */
+#define NO_ENDPOINT_MAGIC 0x6e577267u /* "grWn" */
 
 /* The endpoint record, in the byte order of the host: only processes of the same host use it, which the boot id
  * proves. */
@@ -131,12 +132,42 @@ void gw_peer_map_close(gw_peer_map *peer_map) {
 
 /* NULL, or why two ranks cannot share memory. */
 static const char *why_not_shared(const endpoint_record *mine, const endpoint_record *theirs) {
-    if (theirs->magic != ENDPOINT_MAGIC) return "it offers no shared memory";
+    if (theirs->magic != ENDPOINT_MAGIC || mine->magic != ENDPOINT_MAGIC) return "it offers no shared memory";
     if (memcmp(mine->boot, theirs->boot, sizeof mine->boot)) return "it runs on another host";
     if (mine->network != theirs->network) return "it runs in another network namespace";
     if (mine->pids != theirs->pids) return "it runs in another pid namespace";
     if (mine->user != theirs->user) return "it runs as another user";
     return NULL;
+}
+
+void gw_peer_map_no_endpoint(const char *why, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]) {
+    static const uint32_t magic = NO_ENDPOINT_MAGIC;
+    size_t length = strcspn(why, ","), room = GW_SHM_ENDPOINT_BYTES - sizeof magic;
+    memset(endpoint, 0, GW_SHM_ENDPOINT_BYTES);
+    memcpy(endpoint, &magic, sizeof magic);
+    memcpy(endpoint + sizeof magic, why, length < room ? length : room);
+}
+
+/* The reason in an endpoint of gw_peer_map_no_endpoint; false: it is none. */
+static bool read_no_endpoint(const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES], char why[GW_REACH_WHY]) {
+    uint32_t magic;
+    memcpy(&magic, endpoint, sizeof magic);
+    if (magic != NO_ENDPOINT_MAGIC) return false;
+    snprintf(why, GW_REACH_WHY, "%.*s", (int)(GW_SHM_ENDPOINT_BYTES - sizeof magic), endpoint + sizeof magic);
+    for (char *c = why; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
+    return true;
+}
+
+bool gw_peer_map_apart(const uint8_t mine[GW_SHM_ENDPOINT_BYTES], const uint8_t theirs[GW_SHM_ENDPOINT_BYTES],
+                       char why[GW_REACH_WHY]) {
+    endpoint_record a, b;
+    memcpy(&a, mine, sizeof a);
+    memcpy(&b, theirs, sizeof b);
+    const char *reason = why_not_shared(&a, &b);
+    if (reason && !read_no_endpoint(theirs, why) && !read_no_endpoint(mine, why))
+        snprintf(why, GW_REACH_WHY, "%s", reason);
+    return reason != NULL;
 }
 
 /* A zombie still has a pid, but no /proc/<pid>/exe. */
@@ -151,7 +182,9 @@ static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record,
     char path[64];
     struct stat about;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->fd);
-    if (stat(path, &about)) return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s", path, strerror(errno));
+    if (stat(path, &about))
+        return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s%s", path, strerror(errno),
+                       errno == EACCES ? " (is that process set-uid, or not dumpable?)" : "");
     if ((uint32_t)about.st_ino != record->inode || (uint64_t)about.st_size <= sizeof(gw_peer_map_page))
         return gw_fail(error, GW_UNSUPPORTED, "%s is not its shared page", path);
     gw_segment_name name = {.pid = record->pid, .fd = record->fd, .inode = (uint64_t)about.st_ino,

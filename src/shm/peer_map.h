@@ -33,11 +33,17 @@ typedef struct gw_peer_map_entry {
     _Atomic uint64_t key; /* 0: memory of gw_shm_alloc; else the key under which the owner published it */
 } gw_peer_map_entry;
 
+/* What a rank says about the pages of its peers. */
+typedef enum gw_peer_map_reach { GW_REACH_UNKNOWN, GW_REACH_ALL, GW_REACH_NOT_ALL } gw_peer_map_reach;
+#define GW_REACH_WHY 256
+
 /* The first bytes of a rank's shared page. Only its owner writes it, except sleeping. */
 typedef struct gw_peer_map_page {
     uint8_t cookie[16];
     uint32_t rank, world;
-    uint64_t address; /* of this page in its owner's process */
+    uint64_t address;       /* of this page in its owner's process */
+    _Atomic uint32_t reach; /* gw_peer_map_reach; written once */
+    char why[GW_REACH_WHY]; /* a sentence, written before reach: why not all */
     alignas(GW_CACHE_LINE) _Atomic uint32_t generation;
     _Atomic uint32_t entries; /* of the table that were ever used */
     _Atomic uint32_t changes; /* entries that died or were replaced so far */
@@ -86,6 +92,17 @@ void gw_peer_map_close(gw_peer_map *peer_map);
 void *gw_peer_map_user_area(void *page);
 
 void gw_peer_map_endpoint(const gw_peer_map *peer_map, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
+/* The endpoint of a rank that has no page. why: up to its first comma. */
+void gw_peer_map_no_endpoint(const char *why, uint8_t endpoint[GW_SHM_ENDPOINT_BYTES]);
+/* Whether the endpoints alone forbid these two to share memory, and why. All ranks that ask get the same answer. */
+bool gw_peer_map_apart(const uint8_t mine[GW_SHM_ENDPOINT_BYTES], const uint8_t theirs[GW_SHM_ENDPOINT_BYTES],
+                       char why[GW_REACH_WHY]);
+/* peer_map_reach.c: ranks that the endpoints do not forbid to share memory may still be kept from it on one side only
+ * (a process that is not dumpable opens the pages of others, but they do not open its own). So each says in its page
+ * whether it has attached to all of them, and shared memory is used only where all say yes. why: NULL if it has. */
+void gw_peer_map_say(gw_peer_map *peer_map, const char *why);
+/* What an attached peer has said; why: if it is GW_REACH_NOT_ALL. */
+gw_peer_map_reach gw_peer_map_said(gw_peer_map *peer_map, int peer, char why[GW_REACH_WHY]);
 /* GW_UNSUPPORTED and the reason if this pair cannot use shared memory. */
 gw_status gw_peer_map_attach(gw_peer_map *peer_map, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                              gw_error *error);

@@ -2,6 +2,7 @@
 #include "shm/segment.h"
 
 #include "base/fork_descriptors.h"
+#include "base/write_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +47,15 @@ static int commit_memory(void *base, size_t bytes, int fd) {
     return fallocate(fd, 0, 0, (off_t)bytes) == 0 || errno == EOPNOTSUPP ? 0 : errno;
 }
 
+/* `ulimit -f` also limits memory files: the guard turns its signal into an error. */
+static bool set_size(int fd, size_t size, struct stat *about) {
+    gw_write_guard guard;
+    gw_write_guard_begin(&guard);
+    bool set = ftruncate(fd, (off_t)size) == 0;
+    gw_write_guard_end(&guard);
+    return set && fstat(fd, about) == 0;
+}
+
 gw_status gw_segment_create(gw_segment *segment, size_t bytes, bool commit, gw_error *error) {
     const char *failed = "memfd_create";
     void *base = MAP_FAILED;
@@ -56,7 +66,7 @@ gw_status gw_segment_create(gw_segment *segment, size_t bytes, bool commit, gw_e
     fd = gw_fd_register(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) goto fail_errno;
     failed = "ftruncate";
-    if (ftruncate(fd, (off_t)size) || fstat(fd, &about)) goto fail_errno;
+    if (!set_size(fd, size, &about)) goto fail_errno;
     failed = "mmap";
     base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) goto fail_errno;
@@ -73,7 +83,8 @@ fail:
     if (base != MAP_FAILED) munmap(base, size);
     gw_fd_close(fd);
     return gw_fail(error, code == ENOMEM || code == ENOSPC ? GW_MEMORY : GW_SYSTEM,
-                   "%zu bytes of shared memory could not be had (%s): %s", bytes, failed, strerror(code));
+                   "%s: %s%s, so %zu bytes of shared memory could not be had", failed, strerror(code),
+                   code == EFBIG ? " (see ulimit -f)" : "", bytes);
 }
 
 /* NULL, or why this file is not the segment. */

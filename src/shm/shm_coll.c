@@ -5,6 +5,7 @@
 #include "shm/shm_coll_internal.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -365,11 +366,22 @@ gw_status gw_shm_coll_spin(gw_shm_coll *coll, uint64_t *completed, gw_error *err
     return status;
 }
 
+void gw_shm_coll_blame(gw_shm_coll *coll, const gw_error *error) { coll->cause = *error; }
+
+/* The first member that gives up says why. */
+static void give_up(gw_shm_coll *coll) {
+    coll_page *page = coll->page;
+    uint32_t none = 0, mine = (uint32_t)coll->self + 1;
+    if (!atomic_compare_exchange_strong(&page->gives_up, &none, mine)) return;
+    page->culprit = coll->cause.status ? coll->cause.rank : coll->ranks[coll->self];
+    snprintf(page->cause, sizeof page->cause, "%.*s", COLL_CAUSE_BYTES - 1, coll->cause.text);
+    atomic_store(&page->aborted, mine);
+}
+
 /* Peers may still write into some buffers of this rank. Moves these out of the peers' reach, before the caller gets
  * them back. */
 static void quarantine(gw_shm_coll *coll) {
-    uint32_t none = 0;
-    atomic_compare_exchange_strong(&coll->page->aborted, &none, (uint32_t)coll->self + 1);
+    give_up(coll);
     gw_shm_coll_wake(coll);
     for (uint64_t index = coll->finished; index < coll->published; index++) {
         const coll_entry *entry = coll_entry_of(coll, index, coll->self);

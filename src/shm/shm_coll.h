@@ -78,6 +78,9 @@ uint64_t gw_shm_coll_finished(const gw_shm_coll *coll, int rank);
 /* After GW_MISMATCH: the signature that this rank (a member) published for the operation that failed. */
 void gw_shm_coll_signature(const gw_shm_coll *coll, int rank, uint64_t signature[GW_SHM_COLL_SIGNATURE]);
 
+/* Before gw_shm_coll_close: the error because of which operations in flight are given up. The other members get its
+ * sentence. */
+void gw_shm_coll_blame(gw_shm_coll *coll, const gw_error *error);
 /* Gives up operations in flight: members that still work on them get GW_ABORTED, and this rank's shared buffers are
  * moved out of their reach. NULL is fine. */
 void gw_shm_coll_close(gw_shm_coll *coll);

@@ -6,6 +6,8 @@
 #include "base/dtype.h"
 #include "shm/shm_coll_internal.h"
 
+#include <string.h>
+
 static bool same_words(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
 
 static bool same_signature(const coll_entry *a, const coll_entry *b) {
@@ -186,12 +188,24 @@ void gw_shm_coll_release(gw_shm_coll *coll) {
     coll->pinned = false;
 }
 
+static gw_status report_abort(gw_shm_coll *coll, int rank, gw_error *error) {
+    char cause[COLL_CAUSE_BYTES];
+    int culprit = coll->page->culprit;
+    memcpy(cause, coll->page->cause, sizeof cause);
+    cause[sizeof cause - 1] = 0;
+    for (char *c = cause; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
+    if (culprit < -1 || culprit >= coll->peer_map->world) culprit = rank;
+    if (cause[0]) return gw_fail_rank(error, GW_ABORTED, culprit, "%s (so rank %d gave up)", cause, rank);
+    return gw_fail_rank(error, GW_ABORTED, rank,
+                        "rank %d left in the middle of a collective of its host (operation %llu)", rank,
+                        (unsigned long long)coll_head(coll)->number);
+}
+
 gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error) {
     uint32_t by = atomic_load_explicit(&coll->page->aborted, memory_order_acquire);
     if (!by) return GW_OK;
-    int rank = coll->ranks[by - 1];
-    return gw_fail_rank(error, GW_ABORTED, rank, "rank %d gave up operation %llu among the ranks of its host", rank,
-                        (unsigned long long)coll_head(coll)->number);
+    return report_abort(coll, coll->ranks[by - 1], error);
 }
 
 gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error) {

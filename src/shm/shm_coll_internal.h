@@ -65,6 +65,8 @@ typedef struct coll_progress {
     _Atomic uint32_t cpu;                                 /* on which it arrived last, if members share cores */
 } coll_progress;
 
+#define COLL_CAUSE_BYTES 256
+
 /* The segment: this page, progress of p members, GW_SHM_COLL_DEPTH slots of p entries, as many of data, p staging
  * areas. The first member sets the limits. */
 typedef struct coll_page {
@@ -74,6 +76,9 @@ typedef struct coll_page {
     uint32_t fixed_bytes;                               /* of the largest operation whose parts are not claimed */
     uint32_t oversubscribed;                            /* there are more members than cores */
     alignas(GW_CACHE_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
+    _Atomic uint32_t gives_up;                          /* the same, before it has written these: */
+    int32_t culprit;                                    /* the rank that it blames; -1: none */
+    char cause[COLL_CAUSE_BYTES];                       /* its error; "": it had none */
 } coll_page;
 
 /* Those of shm_coll.h; SLOTS is inline with private data that follows the arrival (shm_coll_slots.c). */
@@ -106,6 +111,7 @@ struct gw_shm_coll {
     uint64_t started, published, finished;
     uint64_t all_finished; /* operations that every member is known to have finished */
     bool failed;
+    gw_error cause;    /* why this rank gives up, for the others; set by gw_shm_coll_blame */
     int cpu;           /* as in progress; -1: not published yet, or not oversubscribed */
     bool wake_pending; /* something was published, and sleepers have not been woken yet */
 

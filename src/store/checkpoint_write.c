@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "base/write_guard.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_format.h"
 
@@ -34,7 +36,7 @@ gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, g
         snprintf(made->previous, PATH_MAX, "%s.previous", path) >= PATH_MAX)
         status = gw_fail(error, GW_INVALID, "the path of a checkpoint is too long: %.100s...", path);
     if (status == GW_OK) {
-        made->file = open(made->writing, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        made->file = gw_file_create(made->writing, 0644);
         if (made->file < 0) status = cannot(made, "written", error);
     }
     if (status == GW_OK) *writer = made;
@@ -43,15 +45,19 @@ gw_status gw_checkpoint_begin(const char *path, gw_checkpoint_writer **writer, g
 }
 
 static bool write_at(int file, const uint8_t *bytes, size_t size, uint64_t at) {
-    while (size > 0) {
+    gw_write_guard guard;
+    bool failed = false;
+    gw_write_guard_begin(&guard);
+    while (size > 0 && !failed) {
         ssize_t written = pwrite(file, bytes, size, (off_t)at);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return false;
+        failed = written < 0 && errno != EINTR;
+        if (written < 0) continue;
         bytes += written;
         size -= (size_t)written;
         at += (uint64_t)written;
     }
-    return true;
+    gw_write_guard_end(&guard);
+    return !failed;
 }
 
 static gw_status check_name(const gw_checkpoint_writer *writer, const char *name, gw_error *error) {

@@ -1,18 +1,19 @@
 /* trace.c - see trace.h. */
 #include "trace/trace.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "trace/event_ring.h"
 #include "trace/writer.h"
 
-enum { SLOTS = 65536, NAMES_FIRST = 64, PERIOD_MS = 50 };
+enum { SLOTS = 65536, NAMES_FIRST = 64 };
+
+#define PERIOD (50 * GW_MILLISECOND) /* between two looks at the events, at most */
 
 struct gw_trace {
     gw_trace_ring ring;
@@ -119,28 +120,12 @@ static void drain(gw_trace *trace) {
 static void *write_events(void *argument) {
     gw_trace *trace = argument;
     while (!atomic_load(&trace->stop)) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += PERIOD_MS * 1000 * 1000;
-        if (until.tv_nsec >= 1000 * 1000 * 1000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000 * 1000 * 1000;
-        }
-        while (sem_timedwait(&trace->bell, &until) != 0 && errno == EINTR) {}
+        gw_time at = gw_clock_now() + PERIOD;
+        struct timespec until = {.tv_sec = (time_t)(at / GW_SECOND), .tv_nsec = (long)(at % GW_SECOND)};
+        sem_clockwait(&trace->bell, CLOCK_MONOTONIC, &until);
         drain(trace);
     }
     return NULL;
-}
-
-/* Blocks all signals in the writer thread: they are for the program's threads. */
-static int start_thread(gw_trace *trace) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&trace->thread, NULL, write_events, trace);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    trace->threaded = failure == 0;
-    return failure;
 }
 
 gw_status gw_trace_open(gw_trace **out, const gw_trace_config *config, gw_error *error) {
@@ -159,7 +144,8 @@ gw_status gw_trace_open(gw_trace **out, const gw_trace_config *config, gw_error 
     gw_trace_name(trace, "");
     trace->names_written = 1;
     if (!status) status = gw_trace_writer_open(&trace->writer, config, error);
-    int failure = status ? 0 : start_thread(trace);
+    int failure = status ? 0 : gw_thread_start(&trace->thread, write_events, trace);
+    trace->threaded = !status && !failure;
     if (failure) status = gw_fail(error, GW_SYSTEM, "cannot start the recording's thread: %s", strerror(failure));
     if (status) gw_trace_close(trace);
     else *out = trace;

@@ -10,17 +10,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/fork_descriptors.h"
 #include "base/log.h"
+#include "base/write_guard.h"
 
 /* ---- files ---- */
 
 static gw_status create(const char *path, const char *head, gw_error *error) {
     if (!path) return GW_OK;
-    unlink(path); /* a reader may still have the old one open */
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    gw_write_guard guard;
+    int fd = gw_file_create(path, 0666); /* a reader may still have the old one open */
     size_t length = strlen(head);
+    gw_write_guard_begin(&guard);
     bool written = fd >= 0 && write(fd, head, length) == (ssize_t)length;
+    gw_write_guard_end(&guard);
     int why = errno;
     gw_fd_close(fd);
     return written ? GW_OK : gw_fail(error, GW_SYSTEM, "the recording %s cannot be written: %s", path, strerror(why));
@@ -43,9 +47,12 @@ static gw_status open_shared(const char *path, int *fd, gw_error *error) {
 
 static void append(gw_trace_writer *w, int *fd, const void *bytes, size_t count) {
     if (*fd < 0 || count == 0) return;
+    gw_write_guard guard; /* the last blocks are written by the thread that closes the recording */
     ssize_t done;
+    gw_write_guard_begin(&guard);
     do done = write(*fd, bytes, count);
     while (done < 0 && errno == EINTR);
+    gw_write_guard_end(&guard);
     if (done == (ssize_t)count) return;
     gw_log(GW_LOG_WARN, w->rank, "the recording ends here, it cannot be written any more: %s",
            done < 0 ? strerror(errno) : "the disk is full");

@@ -67,6 +67,11 @@ typedef struct gw_native {
     bool (*done)(gw_transport *transport, gw_native_task *task, gw_error *error);
 } gw_native;
 
+typedef struct gw_unanswered {
+    unsigned bytes; /* of the largest packets, without headers */
+    unsigned times; /* sent */
+} gw_unanswered;
+
 typedef struct gw_transport_ops {
     const char *name;
     size_t chunk_bytes; /* the best message size; 0: the engine chooses */
@@ -91,6 +96,8 @@ typedef struct gw_transport_ops {
     void (*close)(gw_transport *transport);
     /* The peer's process has ended, or it has left the job: do not wait for it. NULL: not needed. */
     void (*gone)(gw_transport *transport, int peer);
+    /* True where the peer's host has not answered packets to it that were sent again and again. NULL: not known. */
+    bool (*unanswered)(gw_transport *transport, int peer, gw_unanswered *packets);
     /* For transports that use sockets of the connection manager (tcp.h); NULL for others. From any thread. */
     void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);

@@ -11,10 +11,11 @@ import traceback
 import weakref
 
 from gradwire._library import GradwireError, Options, check, gw_init, lib
-from gradwire.torch import timeline
+from gradwire.torch import interrupts, timeline
 from gradwire.torch.errors import ArgumentError
 
 KNOWN_TO_ALL = ("PEER_LOST", "TIMEOUT", "MISMATCH", "PROTOCOL", "ABORTED")  # errors that all ranks get
+FOLLOWED = 122  # exit code of a rank whose error is another rank's (GW_JOB_FOLLOWED): that one is blamed
 REASON_BYTES = 400  # of a sentence's 512 bytes, for the reason
 
 
@@ -274,16 +275,32 @@ def hook_exceptions():
     _hooked, before, mine = os.getpid(), sys.excepthook, os.getpid()
 
     def ended(kind, value, trace):
-        if os.getpid() == mine and getattr(value, "status", "") not in KNOWN_TO_ALL:
-            for group in list(_watched):
-                group.abort(last_line(kind, value, trace))
-        if isinstance(value, GradwireError) and value.status == "ABORTED":
+        status = getattr(value, "status", "")
+        if os.getpid() == mine and status not in KNOWN_TO_ALL:
+            abort_all(last_line(kind, value, trace))
+        interrupted = interrupts.happened() and (kind is KeyboardInterrupt or status == "ABORTED")
+        if os.getpid() == mine and interrupted and launched():
+            interrupts.end()  # the launcher says it once
+        if status == "ABORTED":
             print(f"gradwire: {value}", file=sys.stderr)  # the traceback that matters is another rank's
         else:
             before(kind, value, trace)
+        if os.getpid() == mine and status in ("ABORTED", "PEER_LOST"):
+            sys.exit(FOLLOWED)
 
     sys.excepthook = ended
     atexit.register(leave_all, mine)
+    interrupts.watch(abort_all)
+
+
+def abort_all(reason):
+    for group in list(_watched):
+        group.abort(reason)
+
+
+def launched():
+    """Whether `gradwire run` has started this process."""
+    return "GRADWIRE_MASTER_PORT" in os.environ
 
 
 def leave_all(mine):

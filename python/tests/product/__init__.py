@@ -9,4 +9,4 @@ values with what one process computes from the whole batch, in the same process 
 Run with torch 2.13; Debian's 1.13 lacks most of what is tested. With the backend gloo three cases of
 the group fail, which say that Gloo cannot do that.
 
-GRADWIRE_PRODUCT_NEGATIVE=1 takes the communication out, and 95 % of the cases must fail then: so few pass by chance."""
+PRODUCT_NEGATIVE=1 takes the communication out, and 95 % of the cases must fail then: so few pass by chance."""

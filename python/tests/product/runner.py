@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 import gradwire.torch as gw
 
-NEGATIVE = os.environ.get("GRADWIRE_PRODUCT_NEGATIVE") == "1"
+NEGATIVE = os.environ.get("PRODUCT_NEGATIVE") == "1"
 DEADLINE_S = 240  # of a case: inductor compiles for long on a busy machine
 GRACE_S = 15  # for the others, after a rank has failed in a case
 HERE = os.path.dirname(__file__)

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"
@@ -11,8 +12,15 @@
 
 static const gw_option help_option = {.name = "help", .letter = 'h', .about = "show this help"};
 
+/* All ranks of a job have the same command line: rank 0 says what is wrong with it. */
+static bool is_other_rank(void) {
+    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE");
+    return rank && world && atoi(rank) > 0 && atoi(rank) < atoi(world);
+}
+
 int gw_usage_error(const gw_command *command, const char *format, ...) {
     va_list args;
+    if (is_other_rank()) return GW_EXIT_USAGE;
     va_start(args, format);
     fprintf(stderr, "gradwire %s: ", command->name);
     vfprintf(stderr, format, args);

@@ -415,11 +415,21 @@ static void tcp_close(gw_transport *transport) {
     free(t);
 }
 
+static bool tcp_unanswered(gw_transport *transport, int peer, gw_unanswered *packets) {
+    tcp *t = (tcp *)transport;
+    bool found = false;
+    for (int s = 0; s < t->streams; s++) {
+        const gw_tcp_conn *conn = t->streams_out[(size_t)peer * (size_t)t->streams + (size_t)s].out;
+        found = (conn && gw_tcp_unanswered(conn->fd, packets)) || found;
+    }
+    return found;
+}
+
 #define OPS(is_ordered)                                                                                                \
     {                                                                                                                  \
         .name = "tcp", .ordered = is_ordered, .hangs_up = true, .send = tcp_send, .release = tcp_release,              \
         .poll = tcp_poll, .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close,              \
-        .adopt = gw_tcp_adopt, .refused = gw_tcp_refused                                                               \
+        .unanswered = tcp_unanswered, .adopt = gw_tcp_adopt, .refused = gw_tcp_refused                                 \
     }
 
 static const gw_transport_ops one_stream = OPS(true), several_streams = OPS(false);

@@ -56,6 +56,9 @@ void gw_tcp_conn_free(gw_tcp_conn *conn); /* closes */
 bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink);
 gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved);
 
+/* As gw_transport_ops.unanswered, for one connection (tcp_unanswered.c); packets: keeps the worst one. */
+bool gw_tcp_unanswered(int fd, gw_unanswered *packets);
+
 /* The poller goes to sleep, or is awake again. A sleeping one is not woken by every segment of a payload. */
 void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping);
 
