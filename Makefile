@@ -116,6 +116,11 @@ test-servers: build-packages built
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
+# 200 jobs in a lab whose network loses, delays, reorders, duplicates and alters packets: half an hour; needs root.
+.PHONY: test-networks
+test-networks: build-packages zmq-packages built
+	@tests/bad_networks.sh $(BUILD)
+
 # 500 kills of ranks that have forked children, over every transport, with and without a launcher: seven minutes.
 .PHONY: test-kills
 test-kills: build-packages built
