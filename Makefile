@@ -156,6 +156,11 @@ bench-accuracy: build-packages run-packages built
 bench-overlap: build-packages built
 	@bench/overlap.sh $(BUILD)
 
+# One-way sends beside iperf3 over paths with delay and loss, docs/transports.md: an hour and a half; needs root.
+.PHONY: bench-networks
+bench-networks: build-packages network-packages built
+	@bench/networks.sh $(BUILD)
+
 # strategy=auto beside twenty lines, docs/strategy.md: replayed, real and predicted steps; half an hour, needs root.
 .PHONY: bench-auto
 bench-auto: build-packages run-packages built
@@ -225,6 +230,10 @@ cluster-packages:
 .PHONY: zmq-packages # of the rows over transport=zmq
 zmq-packages:
 	@scripts/packages libzmq3-dev
+
+.PHONY: network-packages
+network-packages:
+	@scripts/packages iperf3 iproute2
 
 .PHONY: build-packages
 build-packages:
