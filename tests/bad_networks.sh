@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# bad_networks.sh BUILD [RUNS] - jobs in a lab with loss up to 5 %, delay up to 100 ms one way, reordering, duplication and
-# corruption, over each transport that crosses hosts: every value is checked, and no job hangs. 200 runs, half an hour;
-# run N is the same in each set but for timing. Needs root. SUMS=right also has corruption that TCP does not see.
+# bad_networks.sh BUILD [RUNS [FIRST]] - jobs in a lab with loss up to 5 %, delay up to 100 ms one way, reordering,
+# duplication and corruption, over each transport that crosses hosts: every value is checked, and no job hangs. 200 runs,
+# half an hour; run N is the same in each set but for timing. Needs root. SUMS=right has corruption that TCP does not see.
 set -uo pipefail
-build=$(cd "${1:?usage: bad_networks.sh BUILD [RUNS]}" && pwd) || exit 2
-runs=${2:-200}
+build=$(cd "${1:?usage: bad_networks.sh BUILD [RUNS [FIRST]]}" && pwd) || exit 2
+runs=${2:-200} first=${3:-1}
 unset GRADWIRE_STRATEGY GRADWIRE_STRATEGY_FILE RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 passed=0 failed=0
 log=$(mktemp) || exit 2
@@ -34,7 +34,7 @@ network() { # the description of the lab of this run
         "corrupt=$(pick 8 0.1% 1% 0%),sums=${SUMS:-wrong},seed=$run" | tr ' ' ','
 }
 
-for ((run = 1; run <= runs; run++)); do
+for ((run = first; run < first + runs; run++)); do
     lab=$(network) transport=${transports[$((run % ${#transports[@]}))]} begin=$SECONDS
     timeout -k 10 300 "$build/gradwire" run --lab "$lab" -n 3 --deadline 120 --no-prefix --strategy "transport=$transport" -- \
         "$build/tests/helper_network" 2 >"$log" 2>&1 </dev/null

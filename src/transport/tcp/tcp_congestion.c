@@ -85,7 +85,8 @@ bool gw_tcp_congestion_judge(gw_tcp_congestion *c, const gw_tcp_measured *m, gw_
 
 void gw_tcp_congestion_begin(gw_tcp_congestion *c, int fd) {
     gw_congestion_of(fd, c->usual);
-    c->automatic = strcmp(c->usual, "bbr") != 0; /* where it could not be left, there is nothing to choose */
+    /* Where bbr could not be left, there is nothing to choose; what is no TCP socket has none at all. */
+    c->automatic = c->usual[0] && strcmp(c->usual, "bbr") != 0;
 }
 
 static bool measure(int fd, gw_tcp_measured *m) {
