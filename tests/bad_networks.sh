@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # bad_networks.sh BUILD [RUNS [FIRST]] - jobs in a lab with loss up to 5 %, delay up to 100 ms one way, reordering,
 # duplication and corruption, over each transport that crosses hosts: every value is checked, and no job hangs. 200 runs,
-# half an hour; run N is the same in each set but for timing. Needs root. SUMS=right has corruption that TCP does not see: then
-# a job may end with an error, but not with a wrong value.
-# end with an error, but not with a wrong value.
+# half an hour; run N is the same in each set but for timing. Needs root. SUMS=right has corruption that TCP does not
+# see: then a job may end with an error, but not with a wrong value.
 set -uo pipefail
 build=$(cd "${1:?usage: bad_networks.sh BUILD [RUNS [FIRST]]}" && pwd) || exit 2
 runs=${2:-200} first=${3:-1}
