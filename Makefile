@@ -116,6 +116,11 @@ test-servers: build-packages built
 	@PS_FULL=1 $(BUILD)/tests/test_ps && $(BUILD)/tests/test_ps_codec && $(BUILD)/tests/test_sfb
 	@tests/servers.sh $(BUILD)
 
+# 200 jobs in a lab whose network loses, delays, reorders, duplicates and alters packets: half an hour; needs root.
+.PHONY: test-networks
+test-networks: build-packages zmq-packages built
+	@tests/bad_networks.sh $(BUILD)
+
 # 500 kills of ranks that have forked children, over every transport, with and without a launcher: seven minutes.
 .PHONY: test-kills
 test-kills: build-packages built
@@ -150,6 +155,11 @@ bench-accuracy: build-packages run-packages built
 .PHONY: bench-overlap
 bench-overlap: build-packages built
 	@bench/overlap.sh $(BUILD)
+
+# One-way sends beside iperf3 over paths with delay and loss, docs/transports.md: an hour and a half; needs root.
+.PHONY: bench-networks
+bench-networks: build-packages network-packages built
+	@bench/networks.sh $(BUILD)
 
 # strategy=auto beside twenty lines, docs/strategy.md: replayed, real and predicted steps; half an hour, needs root.
 .PHONY: bench-auto
@@ -220,6 +230,10 @@ cluster-packages:
 .PHONY: zmq-packages # of the rows over transport=zmq
 zmq-packages:
 	@scripts/packages libzmq3-dev
+
+.PHONY: network-packages
+network-packages:
+	@scripts/packages iperf3 iproute2
 
 .PHONY: build-packages
 build-packages:

@@ -2,6 +2,8 @@
  * receives, no deadlock in any order of events, messages and elements as cost() says. */
 #include "plan_machine.h"
 
+#include "engine/engine_internal.h"
+
 enum { WORLD_MAX = 17, LARGE_WORLD_MAX = 1024 };
 
 typedef struct setting {
@@ -441,6 +443,23 @@ static void refusals(void) {
     check_refusal(bad, &gw_plan_ring, GW_INVALID, "allreduce: the chunk and the pipeline depth must be at least 1");
 }
 
+static size_t cut_bytes(gw_collective collective, size_t bytes, size_t asked) {
+    static const int hosts[2] = {0, 1};
+    gw_team team = {.size = 2, .topology = {.world = 2, .host_of = hosts}};
+    gw_op_spec spec = {.collective = collective, .dtype = GW_F32, .count = bytes / 4, .root = 1, .chunk_bytes = asked};
+    return gw_op_request(&team, &spec, 4).chunk_count * 4;
+}
+
+/* A pair's eight messages in flight must fill a long path. */
+static void large_sends_go_in_larger_messages(void) {
+    CHECK_EQ(256 << 10, cut_bytes(GW_COLL_SEND, 1 << 20, 0));
+    CHECK_EQ(512 << 10, cut_bytes(GW_COLL_SEND, 4 << 20, 0));
+    CHECK_EQ(1 << 20, cut_bytes(GW_COLL_SEND, 64 << 20, 0));
+    CHECK_EQ(1 << 20, cut_bytes(GW_COLL_RECV, 64 << 20, 0));
+    CHECK_EQ(128 << 10, cut_bytes(GW_COLL_SEND, 64 << 20, 128 << 10));
+    CHECK_EQ(256 << 10, cut_bytes(GW_COLL_ALLREDUCE, 64 << 20, 0));
+}
+
 TEST_MAIN(CASE(ring), CASE(halving), CASE(tree), CASE(direct), CASE(exchange), CASE(oneshot), CASE(doubling),
           CASE(hierarchical), CASE(dissemination), CASE(alltoallv), CASE(pair), CASE(start_ups), CASE(barrier_holds),
-          CASE(large_worlds), CASE(large_counts), CASE(refusals))
+          CASE(large_worlds), CASE(large_counts), CASE(refusals), CASE(large_sends_go_in_larger_messages))

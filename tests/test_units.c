@@ -59,6 +59,15 @@ static void rates_are_read(void) {
     CHECK(rate == 2.5e9);
 }
 
+static void percents_are_read(void) {
+    double share = 0;
+    CHECK(gw_percent_parse("1%", &share) && fabs(share - 0.01) < 1e-15);
+    CHECK(gw_percent_parse("0.1%", &share) && fabs(share - 0.001) < 1e-15);
+    CHECK(gw_percent_parse("100%", &share) && share == 1);
+    static const char *const bad[] = {"", "%", "1", "101%", "-1%", "1 %", "1%%"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) CHECK(!gw_percent_parse(bad[i], &share));
+}
+
 static void durations_are_read(void) {
     static const struct {
         const char *text;
@@ -137,5 +146,6 @@ static void bandwidths_are_written(void) {
     CHECK_STR("1200 TB/s", gw_bandwidth_format(1.2e15, text));
 }
 
-TEST_MAIN(CASE(bytes_are_read), CASE(bad_bytes_are_refused), CASE(rates_are_read), CASE(durations_are_read),
-          CASE(integers_are_read), CASE(bytes_are_written), CASE(durations_are_written), CASE(bandwidths_are_written))
+TEST_MAIN(CASE(bytes_are_read), CASE(bad_bytes_are_refused), CASE(rates_are_read), CASE(percents_are_read),
+          CASE(durations_are_read), CASE(integers_are_read), CASE(bytes_are_written), CASE(durations_are_written),
+          CASE(bandwidths_are_written))

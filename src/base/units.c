@@ -76,6 +76,11 @@ bool gw_duration_parse(const char *text, double *seconds) {
     return parse_decimal(text, units, sizeof units / sizeof units[0], seconds);
 }
 
+bool gw_percent_parse(const char *text, double *share) {
+    static const unit units[] = {{"%", 0.01}};
+    return parse_decimal(text, units, sizeof units / sizeof units[0], share) && *share <= 1;
+}
+
 bool gw_integer_parse(const char *text, int64_t low, int64_t high, int64_t *value) {
     bool negative = *text == '-';
     uint64_t magnitude;

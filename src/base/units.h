@@ -14,6 +14,8 @@ bool gw_bytes_parse(const char *text, uint64_t *bytes);
 bool gw_rate_parse(const char *text, double *bits_per_second);
 /* "30", "0.5", "30s", "500ms", "20us", "2m": seconds. */
 bool gw_duration_parse(const char *text, double *seconds);
+/* "1%", "0.1%": a share from 0 to 1. */
+bool gw_percent_parse(const char *text, double *share);
 /* Whole numbers in [low, high]; the whole text must be used. */
 bool gw_integer_parse(const char *text, int64_t low, int64_t high, int64_t *value);
 

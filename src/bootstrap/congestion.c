@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void name_of(int fd, char name[GW_CONGESTION_BYTES]) {
+void gw_congestion_of(int fd, char name[GW_CONGESTION_BYTES]) {
     socklen_t bytes = GW_CONGESTION_BYTES - 1;
     memset(name, 0, GW_CONGESTION_BYTES);
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) != 0) name[0] = '\0';
@@ -15,7 +15,7 @@ static void name_of(int fd, char name[GW_CONGESTION_BYTES]) {
 
 bool gw_congestion_is_bbr(int fd) {
     char name[GW_CONGESTION_BYTES];
-    name_of(fd, name);
+    gw_congestion_of(fd, name);
     return strncmp(name, "bbr", 3) == 0;
 }
 
@@ -25,6 +25,6 @@ void gw_congestion_leave_bbr(int fd) {
 
 void gw_congestion_default(char name[GW_CONGESTION_BYTES]) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    name_of(fd, name);
+    gw_congestion_of(fd, name);
     if (fd >= 0) close(fd);
 }

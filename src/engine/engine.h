@@ -29,8 +29,9 @@
 /* Half of the credits (5) or more return in a frame of their own. A call of four chunks owes only four, which return
  * with the frames of the next call. */
 #define GW_EAGER_SLOTS 10
-#define GW_PIPELINE 8               /* messages of a stream in flight */
-#define GW_CHUNK_BYTES (256 * 1024) /* default limit of one message */
+#define GW_PIPELINE 8                     /* messages of a stream in flight */
+#define GW_CHUNK_BYTES (256 * 1024)       /* default limit of one message */
+#define GW_SEND_CHUNK_BYTES (1024 * 1024) /* the same for a large send to one rank */
 #define GW_TEXT_BYTES 160
 
 typedef struct gw_engine gw_engine;

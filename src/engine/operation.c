@@ -29,8 +29,12 @@ static uint64_t signed_count(const gw_op_spec *spec, int world) {
     return hash;
 }
 
+static bool is_pair(const gw_op_spec *spec) {
+    return spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
+}
+
 gw_signature gw_op_sign(const gw_team *team, const gw_op_spec *spec) {
-    bool pair = spec->collective == GW_COLL_SEND || spec->collective == GW_COLL_RECV;
+    bool pair = is_pair(spec);
     return (gw_signature){.collective = (uint8_t)(pair ? GW_COLL_SEND : spec->collective),
                           .dtype = (uint8_t)spec->dtype,
                           .redop = (uint8_t)spec->redop,
@@ -50,6 +54,14 @@ size_t gw_chunk_count(size_t asked, size_t unit) {
     return count ? count : 1;
 }
 
+/* GW_PIPELINE messages of the usual size are 2 MiB, but a path of 100 Mbit/s and 100 ms each way holds 2.5 MB. So large
+ * sends go in larger messages. Both sides compute the same, because their counts are equal. */
+static size_t chunk_bytes(const gw_op_spec *spec, size_t unit) {
+    size_t share = spec->count * unit / GW_PIPELINE / GW_EAGER_BYTES * GW_EAGER_BYTES;
+    if (spec->chunk_bytes || !is_pair(spec) || share <= GW_CHUNK_BYTES) return spec->chunk_bytes;
+    return share < GW_SEND_CHUNK_BYTES ? share : GW_SEND_CHUNK_BYTES;
+}
+
 /* A receive from any source has the same plan as from one of them. */
 static int planned_root(const gw_team *team, const gw_op_spec *spec) {
     bool any = spec->collective == GW_COLL_RECV && spec->tagged && spec->root == GW_ANY_SOURCE;
@@ -57,11 +69,15 @@ static int planned_root(const gw_team *team, const gw_op_spec *spec) {
 }
 
 gw_plan_request gw_op_request(const gw_team *team, const gw_op_spec *spec, size_t wide) {
-    gw_plan_request request = {.collective = spec->collective, .topology = team->topology, .rank = team->rank,
-                               .count = spec->count, .counts = spec->counts, .root = planned_root(team, spec),
+    gw_plan_request request = {.collective = spec->collective,
+                               .topology = team->topology,
+                               .rank = team->rank,
+                               .count = spec->count,
+                               .counts = spec->counts,
+                               .root = planned_root(team, spec),
                                .pipeline = GW_PIPELINE,
                                .apart = spec->collective == GW_COLL_ALLTOALL && spec->in != spec->out};
-    request.chunk_count = gw_chunk_count(spec->chunk_bytes, wide);
+    request.chunk_count = gw_chunk_count(chunk_bytes(spec, wide), wide);
     request.topology.coll = team->coll != NULL;
     request.topology.native =
         team->native && !spec->scale.set && team->native->ops->native->supports(spec->dtype, spec->redop);
@@ -177,8 +193,11 @@ void gw_op_release(gw_op *op) {
 }
 
 void gw_op_note(const gw_op *op, gw_op_brief *brief) {
-    *brief = (gw_op_brief){.signature = op->signature, .number = op->number, .pair_peer = op->pair_peer,
-                           .sends = op->spec.collective == GW_COLL_SEND, .tag = op->spec.tagged ? op->spec.tag : -1};
+    *brief = (gw_op_brief){.signature = op->signature,
+                           .number = op->number,
+                           .pair_peer = op->pair_peer,
+                           .sends = op->spec.collective == GW_COLL_SEND,
+                           .tag = op->spec.tagged ? op->spec.tag : -1};
 }
 
 const char *gw_op_brief_text(const gw_op_brief *brief, char text[GW_TEXT_BYTES]) {

@@ -1,29 +1,20 @@
-/* namespace_hosts.h - a lab: hosts made of network namespaces. Each has an interface eth0 that leads to a common bridge
- * and is shaped to a rate in both directions. Needs root and the programs ip and tc. Names are unique to this process;
- * the addresses are visible only inside the lab.
+/* namespace_hosts.h - a lab: hosts made of network namespaces. Each has an interface eth0 that is shaped to a rate in
+ * both directions. It leads to a common bridge; where the lab delays, loses or alters packets, to a forwarder
+ * (forwarder.h) instead. Needs root and the programs ip and tc. Names are unique to this process; the addresses are
+ * visible only inside the lab.
  *
  * A lab is always removed: by gw_lab_close or, if this process ends in any other way, by the watchdog process. One lab
  * per process at a time. */
 #ifndef GW_LAB_NAMESPACE_HOSTS_H
 #define GW_LAB_NAMESPACE_HOSTS_H
 
-#include "base/status.h"
+#include "lab/lab_options.h"
 
-#define GW_LAB_HOSTS_MAX 64
 #define GW_LAB_NAME_BYTES 32
 
 typedef struct gw_lab gw_lab;
 
-typedef struct gw_lab_options {
-    int hosts;
-    double rate; /* bits per second of each link, in each direction; 0: not shaped */
-} gw_lab_options;
-
-/* "hosts=4,rate=1gbit"; either may be left out (4 hosts, 1 Gbit/s). */
-gw_status gw_lab_parse(const char *text, gw_lab_options *options, gw_error *error);
 gw_status gw_lab_open(gw_lab **lab, const gw_lab_options *options, gw_error *error);
-/* Changes the rate of one host's link, in both directions. */
-gw_status gw_lab_shape(gw_lab *lab, int host, double rate, gw_error *error);
 /* Does not end processes that still run in the lab. NULL is fine. */
 void gw_lab_close(gw_lab *lab);
 

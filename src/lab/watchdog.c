@@ -11,32 +11,47 @@
 #include <unistd.h>
 
 enum { CLOSE_MS = 30000 };
+enum { ALIVE = 3, DONE, KEPT }; /* the descriptors of a watchdog */
 
-/* Closes the parent's descriptors: otherwise the reader of a pipe of the parent would wait for the watchdog too. Keeps
- * `alive` as 3 and `done` as 4; `done` moves to 10 or above first, because it may be 3 itself. */
-static void become_watchdog(int alive, int done, void (*last)(void *ctx), void *ctx) {
-    const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+static void wait_for_end(int alive) {
     char byte;
+    while (read(alive, &byte, 1) < 0 && errno == EINTR) continue;
+}
+
+/* Closes the parent's descriptors: otherwise the reader of a pipe of the parent would wait for the watchdog too. Those
+ * that stay first move out of the way, because they may have each other's new numbers. */
+static void keep_descriptors(const int *from, int count) {
+    int far[KEPT + GW_WATCHDOG_KEEP_MAX];
+    for (int i = 0; i < count; i++) far[i] = fcntl(from[i], F_DUPFD, KEPT + GW_WATCHDOG_KEEP_MAX);
+    for (int i = 0; i < count; i++) dup2(far[i], ALIVE + i);
+    close_range((unsigned)(ALIVE + count), ~0u, 0);
+}
+
+static void become_watchdog(int alive, int done, const gw_watchdog_duty *duty) {
+    const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    int from[KEPT + GW_WATCHDOG_KEEP_MAX] = {alive, done}, kept[GW_WATCHDOG_KEEP_MAX];
     setsid();
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++) signal(ignored[i], SIG_IGN);
-    int far = fcntl(done, F_DUPFD, 10);
-    dup2(alive, 3);
-    dup2(far, 4);
-    close_range(5, ~0u, 0);
-    while (read(3, &byte, 1) < 0 && errno == EINTR) continue;
-    last(ctx);
+    for (int i = 0; i < duty->keep_count; i++) {
+        from[2 + i] = duty->keep[i];
+        kept[i] = KEPT + i;
+    }
+    keep_descriptors(from, 2 + duty->keep_count);
+    if (duty->work) duty->work(duty->ctx, ALIVE, kept);
+    else wait_for_end(ALIVE);
+    if (duty->last) duty->last(duty->ctx);
     _exit(0);
 }
 
 /* Forks twice; the process in between exits at once, so the watchdog is not our child. */
-static bool start(const int alive[2], const int done[2], void (*last)(void *ctx), void *ctx) {
+static bool start(const int alive[2], const int done[2], const gw_watchdog_duty *duty) {
     int status = 0;
     pid_t between = fork();
     if (between == 0) {
         close(alive[1]);
         close(done[0]);
         pid_t watchdog = fork();
-        if (watchdog == 0) become_watchdog(alive[0], done[1], last, ctx);
+        if (watchdog == 0) become_watchdog(alive[0], done[1], duty);
         _exit(watchdog < 0);
     }
     if (between < 0) return false;
@@ -44,7 +59,7 @@ static bool start(const int alive[2], const int done[2], void (*last)(void *ctx)
     return status == 0;
 }
 
-gw_status gw_watchdog_open(gw_watchdog *watchdog, void (*last)(void *ctx), void *ctx, gw_error *error) {
+gw_status gw_watchdog_open(gw_watchdog *watchdog, const gw_watchdog_duty *duty, gw_error *error) {
     int alive[2], done[2];
     if (pipe2(alive, O_CLOEXEC) != 0) return gw_fail(error, GW_SYSTEM, "no pipe for a watchdog: %s", strerror(errno));
     if (pipe2(done, O_CLOEXEC) != 0) {
@@ -53,7 +68,7 @@ gw_status gw_watchdog_open(gw_watchdog *watchdog, void (*last)(void *ctx), void 
         close(alive[1]);
         return GW_SYSTEM;
     }
-    bool started = start(alive, done, last, ctx);
+    bool started = start(alive, done, duty);
     close(alive[0]);
     close(done[1]);
     *watchdog = (gw_watchdog){.alive = alive[1], .done = done[0]};

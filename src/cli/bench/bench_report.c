@@ -60,7 +60,10 @@ static void print_machine(const gw_report *report) {
            report->world, s->memory);
     printf("# %s, %s, %ld cores, %s %s, congestion control %s, %s\n", system.nodename, cpu,
            sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.release, congestion, date);
-    if (s->lab.hosts) printf("# lab: %d hosts, links of %.4g Mbit/s\n", s->lab.hosts, s->lab.rate / 1e6);
+    bool bad = gw_impairment_any(&s->lab.network);
+    if (s->lab.hosts)
+        printf("# lab: %d hosts, links of %.4g Mbit/s%s%s\n", s->lab.hosts, s->lab.rate / 1e6, bad ? ": " : "",
+               bad ? s->lab_text : "");
     if (report->several) puts("# in turns, medians; ratio: time relative to the first row of the same size");
 }
 

@@ -27,6 +27,7 @@
     8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
        */
 #define BATCH_BYTES ((uint64_t)64 << 10) /* larger payloads wait for the next poll, to share a call with others */
+#define LOOK (50 * GW_MILLISECOND)       /* between two looks at the congestion control of all connections */
 #define GRACE (2 * GW_MILLISECOND)       /* the higher rank of a pair waits this long for the lower one to dial */
 
 /* The sending side of one stream to one peer. */
@@ -57,6 +58,7 @@ typedef struct tcp {
     bool unsettled;                 /* some connection has ended and settle() has not yet seen it */
     bool inside;                    /* poll() is running */
     unsigned polls;                 /* counted for DIRECT_TURNS */
+    gw_time look;                   /* when the congestion control is to be looked at again */
     gw_tcp_conn *last_read;         /* of a single peer with one stream: the connection last read; NULL: none */
     bool *lost;                     /* by peer: lost() was called */
     out_stream *streams_out;        /* streams_out[peer * streams + stream] */
@@ -341,6 +343,13 @@ static bool receive(tcp *t) {
     return moved;
 }
 
+/* A look costs a system call for each connection. */
+static void look_at_congestion(tcp *t, gw_time now) {
+    t->look = now + LOOK;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next)
+        if (conn->fd >= 0) gw_tcp_congestion_look(&conn->congestion, conn->fd, now, t->rank, conn->peer);
+}
+
 static bool tcp_poll(gw_transport *transport, gw_time now) {
     tcp *t = (tcp *)transport;
     t->inside = true;
@@ -349,6 +358,7 @@ static bool tcp_poll(gw_transport *transport, gw_time now) {
     if (moved || t->open) moved |= receive(t); /* without a connection: no system call */
     moved |= dial_overdue(t, now);
     moved |= settle(t);
+    if (now >= t->look) look_at_congestion(t, now);
     t->inside = false;
     return moved;
 }

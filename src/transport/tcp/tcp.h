@@ -20,8 +20,8 @@
 typedef struct gw_tcp_options {
     int rank, world;
     int streams;            /* connections for each peer, 1..64 */
-    const char *congestion; /* "auto" (cubic where the system's default is bbr, see congestion.h), "system" (its
-                             * default), "cubic", "bbr" or "reno"; NULL is "auto" */
+    const char *congestion; /* "auto" (by what is measured, see tcp_congestion.h), "system" (its default),
+                             * "cubic", "bbr" or "reno"; NULL is "auto" */
     size_t socket_buffer;   /* bytes, for each direction; 0: the kernel tunes them. Below 128 KiB loopback is very
                              * slow, because its segments are 64 KiB */
 } gw_tcp_options;

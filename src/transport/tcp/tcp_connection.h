@@ -8,6 +8,7 @@
 #define GW_TRANSPORT_TCP_TCP_CONNECTION_H
 
 #include "transport/send_queue.h"
+#include "transport/tcp/tcp_congestion.h"
 
 #include <stdalign.h>
 
@@ -32,6 +33,7 @@ typedef struct gw_tcp_conn {
     size_t end;           /* bytes in buffer */
     uint64_t low_water;   /* SO_RCVLOWAT: the kernel reports no fewer bytes; 1 while the poller is awake */
     size_t turn;          /* most bytes written at once */
+    gw_tcp_congestion congestion;
     size_t ahead; /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
     alignas(64) uint8_t buffer[]; /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;

@@ -26,11 +26,12 @@ static void option(target to, int level, int name, const void *value, size_t byt
     gw_log(GW_LOG_INFO, to.rank, "the connection to rank %d goes without %s: %s", to.conn->peer, what, strerror(errno));
 }
 
-static void choose_congestion(target to, const char *congestion) {
+static void choose_congestion(target to, gw_tcp_congestion *state, const char *congestion) {
     char name[GW_CONGESTION_BYTES];
     snprintf(name, sizeof name, "%s", congestion);
     if (strcmp(name, "auto") == 0) {
         gw_congestion_leave_bbr(to.conn->fd);
+        gw_tcp_congestion_begin(state, to.conn->fd);
         return;
     }
     if (strcmp(name, "system") == 0) gw_congestion_default(name);
@@ -41,7 +42,7 @@ void gw_tcp_conn_prepare(gw_tcp_conn *conn, int rank, const char *congestion, si
     int on = 1, size = buffer > INT32_MAX ? INT32_MAX : (int)buffer;
     target to = {conn, rank};
     option(to, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on, "TCP_NODELAY");
-    choose_congestion(to, congestion);
+    choose_congestion(to, &conn->congestion, congestion);
     if (gw_congestion_is_bbr(conn->fd)) conn->turn = PACED_TURN_BYTES;
     if (size == 0) return;
     option(to, SOL_SOCKET, SO_SNDBUF, &size, sizeof size, "its send buffer");

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# lab.sh BUILD: the lab with real packets. Each datagram meets the fate that the seed gives it, delay and rate are as asked,
+# and nothing is left when its owner is killed; then a few jobs of tests/bad_networks.sh. Needs root and /dev/net/tun.
+set -uo pipefail
+build=$(cd "$1" && pwd) || exit 2
+passed=0 failed=0
+out=$(mktemp) probe=gwlab$$
+trap 'rm -f "$out"' EXIT
+
+can_lab() { # not every root can enter a namespace that it made: not in a chroot, for one
+    local code
+    [ "$(id -u)" = 0 ] && [ -c /dev/net/tun ] && command -v ip >/dev/null && command -v tc >/dev/null &&
+        ip netns add "$probe" 2>/dev/null || return
+    ip netns exec "$probe" true 2>/dev/null
+    code=$?
+    ip netns del "$probe" 2>/dev/null
+    return "$code"
+}
+
+ok() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$out" 2>&1; then passed=$((passed + 1)); echo "ok   $name"
+    else failed=$((failed + 1)); echo "FAIL $name"; fi
+    sed 's/^/    /' "$out"
+}
+
+measured() { # packets|rate DESCRIPTION; a busy machine may spoil one try
+    local try
+    for try in 1 2 3; do
+        timeout 60 "$build/gradwire" run --lab "$2" --no-prefix -- "$build/tests/helper_lab" "$1" "$2" </dev/null && return
+    done
+    return 1
+}
+
+refused() { # DESCRIPTION WORDS: exit code 2 and a sentence
+    local said code
+    said=$("$build/gradwire" run --lab "$1" -- true 2>&1)
+    code=$?
+    echo "$said"
+    [ "$code" = 2 ] && [[ $said == *"$2"* ]]
+}
+
+left() { { ip netns list; ip -o link; } | grep -oE "\bgw$1[hpb][0-9]*"; }
+
+killed() { # the owner, by SIGKILL: namespaces and forwarder end
+    local owner _
+    "$build/gradwire" run --lab "hosts=2,delay=1ms,seed=4${probe#gwlab}" -- sleep 77 </dev/null &
+    owner=$!
+    for _ in $(seq 100); do [ -n "$(ip netns pids "gw${owner}h1" 2>/dev/null)" ] && break; sleep 0.1; done
+    [ "$(pgrep -cf "seed=4${probe#gwlab}")" -ge 3 ] || echo "there is no forwarder"
+    kill -9 "$owner"
+    wait "$owner" 2>/dev/null
+    for _ in $(seq 100); do
+        [ -z "$(left "$owner")" ] && ! pgrep -f "seed=4${probe#gwlab}" >/dev/null && return
+        sleep 0.1
+    done
+    echo "left: $(left "$owner") $(pgrep -af "seed=4${probe#gwlab}")"
+    return 1
+}
+
+can_lab || { echo "skipped: network namespaces or TUN devices cannot be made here"; exit 77; }
+ok "each packet meets its fate, sums right" measured packets \
+    hosts=2,rate=200mbit,delay=20ms,jitter=2ms,loss=2%,reorder=2%,duplicate=1%,corrupt=1%,sums=right,seed=7
+ok "altered packets are dropped, sums wrong" measured packets hosts=2,rate=200mbit,delay=1ms,loss=1%,corrupt=3%,seed=8
+ok "the rate of a stream" measured rate hosts=2,rate=50mbit,delay=5ms
+ok "a killed lab leaves nothing" killed
+ok "a bad share" refused hosts=2,loss=7 'a share of the packets'
+ok "a bad word" refused hosts=2,los=7% 'not "los=7%"'
+ok "jobs on bad networks" env QUIET=1 "$(dirname "$0")/bad_networks.sh" "$build" 3
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
