@@ -130,22 +130,31 @@ VECTORS static uint32_t update_by_vectors(uint32_t crc, const void *data, size_t
 #endif
 
 #if defined(__aarch64__)
-#include <arm_acle.h>
 #include <sys/auxv.h>
 
 #define CRC_BIT (1ul << 7) /* HWCAP_CRC32 */
 
 static bool has_words(void) { return (getauxval(AT_HWCAP) & CRC_BIT) != 0; }
 
-__attribute__((target("+crc"))) static uint32_t update_by_words(uint32_t crc, const void *data, size_t bytes) {
+static inline uint32_t step_word(uint32_t crc, uint64_t word) {
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+
+static inline uint32_t step_byte(uint32_t crc, uint8_t byte) {
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+    return crc;
+}
+
+static uint32_t update_by_words(uint32_t crc, const void *data, size_t bytes) {
     const uint8_t *at = data;
     crc = ~crc;
     for (; bytes >= 8; at += 8, bytes -= 8) {
         uint64_t word;
         memcpy(&word, at, sizeof word);
-        crc = __crc32cd(crc, word);
+        crc = step_word(crc, word);
     }
-    for (; bytes > 0; at++, bytes--) crc = __crc32cb(crc, *at);
+    for (; bytes > 0; at++, bytes--) crc = step_byte(crc, *at);
     return ~crc;
 }
 #endif
