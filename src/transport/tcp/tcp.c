@@ -112,8 +112,8 @@ void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t genera
         return;
     }
     gw_tcp_conn_prepare(conn, t->rank, t->congestion, t->socket_buffer);
-    gw_log(GW_LOG_DEBUG, t->rank, "stream %d %s rank %d, generation %u", stream, dialled ? "to" : "from", peer,
-           (unsigned)generation);
+    gw_log(GW_LOG_DEBUG, t->rank, "stream %d %s rank %d, generation %u, %s", stream, dialled ? "to" : "from", peer,
+           (unsigned)generation, gw_tcp_guard_name(&conn->guard));
     post(t, conn);
 }
 

@@ -17,6 +17,7 @@
 #define TURN_BYTES ((size_t)1 << 20)          /* most bytes of one call, so that all peers get their turn */
 #define SMALL_BYTES ((uint64_t)16 << 10)      /* payloads up to this are read through the buffer */
 #define SMALL_BUFFER_BYTES ((size_t)32 << 10) /* of the buffer, filled with small frames by one read */
+#define PART_BYTES ((size_t)128 << 10)        /* of a clear payload that is used in parts, half a chunk */
 #define PART_STEP ((size_t)16)                /* alignment of a part's address and length: whole elements of any type */
 #define UNSENT_BYTES ((int)512 << 10)         /* in the kernel and not yet sent: urgent packets cannot overtake them */
 #define DOZE_BYTES ((uint64_t)512 << 10)      /* of a payload, before a sleeping poller is woken */
@@ -216,8 +217,8 @@ static int scatter(gw_tcp_conn *conn, struct iovec parts[2]) {
     int count = 0;
     if (conn->guard.tag_bytes && conn->left > 0) return scatter_record(conn, parts);
     if (conn->by_parts && conn->left > 0) {
-        bool fits = conn->left <= GW_TCP_BUFFER_BYTES - GW_FRAME_BYTES;
-        size_t whole = fits ? (size_t)conn->left + GW_FRAME_BYTES : GW_TCP_BUFFER_BYTES;
+        bool fits = conn->left <= PART_BYTES;
+        size_t whole = (fits ? (size_t)conn->left : PART_BYTES) + GW_FRAME_BYTES;
         parts[0] = (struct iovec){conn->buffer + conn->end, whole - conn->end};
         return 1;
     }

@@ -14,7 +14,7 @@
 
 #include <stdalign.h>
 
-/* Half a chunk, or a record with its tag, and the header after it with its own; whole cache lines. */
+/* A record with its tag, and the header after it with its own; whole cache lines. */
 #define GW_TCP_BUFFER_BYTES (GW_TCP_RECORD_BYTES + 2 * GW_FRAME_BYTES)
 #define GW_TCP_DETAIL_BYTES 256
 

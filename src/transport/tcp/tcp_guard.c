@@ -29,6 +29,11 @@ void gw_tcp_guard_close(gw_tcp_guard *guard) {
     *guard = (gw_tcp_guard){0};
 }
 
+const char *gw_tcp_guard_name(const gw_tcp_guard *guard) {
+    if (!guard->tag_bytes) return "clear";
+    return !guard->send ? "checksum" : guard->encrypts ? "tls" : "mac";
+}
+
 /* Two records with the same bytes have different sums, because a CRC is one-to-one in what it begins with. */
 static uint32_t sum_of(uint32_t number, const void *record, size_t bytes) {
     return gw_crc32c(number * UINT32_C(0x9e3779b1), record, bytes);

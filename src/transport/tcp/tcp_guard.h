@@ -11,7 +11,9 @@
 
 #include "bootstrap/seal.h"
 
-#define GW_TCP_RECORD_BYTES ((size_t)128 << 10) /* a multiple of any element's size */
+/* A multiple of any element's size. Larger ones leave the cache before they are verified, and smaller ones take more
+ * system calls. */
+#define GW_TCP_RECORD_BYTES ((size_t)256 << 10)
 #define GW_TCP_TAG_MAX GW_SEAL_TAG_BYTES
 
 typedef struct gw_tcp_guard {
@@ -25,6 +27,7 @@ typedef struct gw_tcp_guard {
  * clear. */
 gw_status gw_tcp_guard_open(gw_tcp_guard *guard, const gw_traffic_keys *keys, bool checksum, gw_error *error);
 void gw_tcp_guard_close(gw_tcp_guard *guard);
+const char *gw_tcp_guard_name(const gw_tcp_guard *guard); /* clear, checksum, mac or tls */
 
 /* The next record to send: writes its tag, and with tls its ciphertext to out, which may be in. False: libcrypto
  * failed. */
