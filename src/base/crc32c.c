@@ -106,10 +106,15 @@ VECTORS static inline __m128i fold_lane(__m128i sum, __m128i next) {
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* The four vectors of a round to one, its lanes to one, and that to 32 bits. */
-VECTORS static uint32_t join(const __m512i v[4]) {
+/* A round's vectors; separate names, because an array of them would lie in memory. */
+typedef struct round_sum {
+    __m512i a, b, c, d;
+} round_sum;
+
+/* The four vectors to one, its lanes to one, and that to 32 bits. */
+VECTORS static uint32_t join(round_sum v) {
     __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_512));
-    __m512i sum = fold(fold(fold(v[0], factors, v[1]), factors, v[2]), factors, v[3]);
+    __m512i sum = fold(fold(fold(v.a, factors, v.b), factors, v.c), factors, v.d);
     __m128i lane = fold_lane(_mm512_extracti32x4_epi32(sum, 0), _mm512_extracti32x4_epi32(sum, 1));
     lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 2));
     lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 3));
@@ -117,14 +122,24 @@ VECTORS static uint32_t join(const __m512i v[4]) {
     return (uint32_t)_mm_crc32_u64(first, (uint64_t)_mm_extract_epi64(lane, 1));
 }
 
+VECTORS static inline round_sum load_round(const uint8_t *at) {
+    return (round_sum){_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), _mm512_loadu_si512(at + 128),
+                       _mm512_loadu_si512(at + 192)};
+}
+
 VECTORS static uint32_t update_by_vectors(uint32_t crc, const void *data, size_t bytes) {
     if (bytes < 2 * ROUND_BYTES) return update_by_words(crc, data, bytes);
     const uint8_t *at = data;
-    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_2048)), v[4];
-    for (int i = 0; i < 4; i++) v[i] = _mm512_loadu_si512(at + 64 * i);
-    v[0] = _mm512_xor_si512(v[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
-    for (at += ROUND_BYTES, bytes -= ROUND_BYTES; bytes >= ROUND_BYTES; at += ROUND_BYTES, bytes -= ROUND_BYTES)
-        for (int i = 0; i < 4; i++) v[i] = fold(v[i], factors, _mm512_loadu_si512(at + 64 * i));
+    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_2048));
+    round_sum v = load_round(at);
+    v.a = _mm512_xor_si512(v.a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
+    for (at += ROUND_BYTES, bytes -= ROUND_BYTES; bytes >= ROUND_BYTES; at += ROUND_BYTES, bytes -= ROUND_BYTES) {
+        round_sum next = load_round(at);
+        v.a = fold(v.a, factors, next.a);
+        v.b = fold(v.b, factors, next.b);
+        v.c = fold(v.c, factors, next.c);
+        v.d = fold(v.d, factors, next.d);
+    }
     return update_by_words(~join(v), at, bytes);
 }
 #endif
