@@ -1,9 +1,15 @@
 /* bench_tcp.c - the TCP transport against plain sockets: round trip and one-way bandwidth between two processes over
- * loopback, both spinning, in turns in one run. Prints medians and the ratio.
+ * loopback, both spinning, in turns in one run. Prints medians and the ratio. Then what the guards of a connection
+ * cost: 16 MiB both ways at once, as an all-reduce sends them, each rank on a core of its own; and libcrypto alone for
+ * these bytes.
  *
- *     bench_tcp [rounds]     (default 7) */
+ *     bench_tcp [rounds]              (default 7)
+ *     bench_tcp guards [rounds]       only the guards
+ *     bench_tcp count GUARD BYTES     one rank sends so much to another in one process: to count instructions
+ */
 #include "base/clock.h"
 #include "transport/tcp/tcp.h"
+#include "transport/tcp/tcp_guard.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,12 +29,21 @@
 #define PINGS 5000
 #define SMALL_BYTES 64
 
+#define EXCHANGE_CHUNKS (((size_t)16 << 20) / CHUNK_BYTES)
+#define EXCHANGES 40
+
+typedef enum way { CLEAR, SUMMED, MAC, TLS, PLAIN } way; /* the guards of the transport; PLAIN: sockets alone */
+
+static const char *const way_names[] = {"clear", "checksum", "mac", "tls"};
+#define GUARDS 4
+
 typedef struct side {
     gw_transport *transport;
     int peer;
     gw_packet packets[SLOTS];
     uint8_t *memory[SLOTS];
     uint64_t arrived, sent;
+    uint64_t expected; /* messages; after them the peer may leave. 0: it may not */
 } side;
 
 static void *recv_buffer(void *ctx, int peer, const gw_frame *frame) {
@@ -47,7 +62,9 @@ static void sent(void *ctx, int peer, gw_packet *packet) {
 }
 
 static void lost(void *ctx, int peer, gw_status status, const char *detail) {
-    (void)ctx, (void)status;
+    (void)status;
+    const side *s = ctx;
+    if (s->expected && s->arrived == s->expected) return;
     fprintf(stderr, "bench_tcp: rank %d is lost: %s\n", peer, detail);
     _exit(1);
 }
@@ -115,6 +132,44 @@ static void stream_transport(side *s, int rank) {
     else await(s, &s->arrived, 1);
 }
 
+/* As an all-reduce: both send and receive all the time. */
+static void exchange_transport(side *s) {
+    s->expected = EXCHANGES * EXCHANGE_CHUNKS;
+    for (uint64_t i = 0; i < EXCHANGES * EXCHANGE_CHUNKS; i++) {
+        if (i >= SLOTS) await(s, &s->sent, i - SLOTS + 1);
+        post(s, i, CHUNK_BYTES);
+    }
+    await(s, &s->sent, EXCHANGES * EXCHANGE_CHUNKS);
+    await(s, &s->arrived, EXCHANGES * EXCHANGE_CHUNKS);
+}
+
+static gw_traffic_keys keys_of(way guard) {
+    static const gw_security securities[] = {
+        [MAC] = GW_SECURITY_MAC, [TLS] = GW_SECURITY_TLS, [PLAIN] = GW_SECURITY_CLEAR};
+    return (gw_traffic_keys){.security = securities[guard]}; /* the same key both ways: nobody attacks */
+}
+
+/* Protects and verifies what one rank sends and receives in all exchanges. */
+static void libcrypto_alone(way guard) {
+    gw_traffic_keys keys = keys_of(guard);
+    gw_tcp_guard there, back;
+    size_t bytes = SLOTS * CHUNK_BYTES, total = EXCHANGES * EXCHANGE_CHUNKS * CHUNK_BYTES;
+    uint8_t *data = calloc(1, bytes), *secret = calloc(1, GW_TCP_RECORD_BYTES), tag[GW_TCP_TAG_MAX];
+    gw_error error = {0};
+    if (gw_tcp_guard_open(&there, &keys, false, &error) || gw_tcp_guard_open(&back, &keys, false, &error)) exit(1);
+    bool well = true;
+    for (size_t done = 0; done < total; done += GW_TCP_RECORD_BYTES) {
+        uint8_t *record = data + done % bytes;
+        well &= gw_tcp_guard_protect(&there, record, secret, GW_TCP_RECORD_BYTES, tag);
+        well &= gw_tcp_guard_verify(&back, guard == TLS ? secret : record, GW_TCP_RECORD_BYTES, tag);
+    }
+    if (!well) exit(1);
+    gw_tcp_guard_close(&there);
+    gw_tcp_guard_close(&back);
+    free(data);
+    free(secret);
+}
+
 /* ---- plain sockets ---- */
 
 static void put(int fd, const uint8_t *data, size_t bytes) {
@@ -156,39 +211,60 @@ static void stream_plain(int fd, side *s, int rank) {
 
 /* ---- runs ---- */
 
-static void run(int fd, int rank, bool plain, bool ping) {
-    side s = {.peer = 1 - rank};
-    for (int i = 0; i < SLOTS; i++) s.memory[i] = calloc(1, CHUNK_BYTES);
-    if (plain) {
-        if (ping) ping_plain(fd, &s, rank);
-        else stream_plain(fd, &s, rank);
+typedef enum kind { PING, STREAM, EXCHANGE, CRYPTO } kind;
+
+static void open_side(side *s, int rank, int fd, way guard) {
+    bool all[2] = {true, true};
+    gw_sink sink = {.ctx = s, .recv_buffer = recv_buffer, .arrived = arrived, .sent = sent, .lost = lost};
+    gw_tcp_options options = {.rank = rank, .world = 2, .streams = 1, .summed = guard == SUMMED ? all : NULL};
+    gw_traffic_keys keys = keys_of(guard);
+    gw_error error = {0};
+    s->peer = 1 - rank;
+    for (int i = 0; i < SLOTS; i++) s->memory[i] = calloc(1, CHUNK_BYTES);
+    if (guard == PLAIN) return;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (gw_tcp_open(&s->transport, &options, sink, dial, NULL, &error) != GW_OK) _exit(1);
+    gw_tcp_adopt(s->transport, s->peer, 0, 0, fd, rank == 0, &keys);
+}
+
+static void run(int fd, int rank, way guard, kind work) {
+    side s = {0};
+    if (work == CRYPTO) {
+        libcrypto_alone(guard);
         close(fd);
-    } else {
-        gw_sink sink = {.ctx = &s, .recv_buffer = recv_buffer, .arrived = arrived, .sent = sent, .lost = lost};
-        gw_tcp_options options = {.rank = rank, .world = 2, .streams = 1};
-        gw_error error = {0};
-        fcntl(fd, F_SETFL, O_NONBLOCK);
-        if (gw_tcp_open(&s.transport, &options, sink, dial, NULL, &error) != GW_OK) _exit(1);
-        gw_tcp_adopt(s.transport, s.peer, 0, 0, fd, rank == 0);
-        if (ping) ping_transport(&s, rank);
-        else stream_transport(&s, rank);
-        s.transport->ops->close(s.transport);
+        return;
     }
+    open_side(&s, rank, fd, guard);
+    if (guard == PLAIN && work == PING) ping_plain(fd, &s, rank);
+    else if (guard == PLAIN) stream_plain(fd, &s, rank);
+    else if (work == PING) ping_transport(&s, rank);
+    else if (work == STREAM) stream_transport(&s, rank);
+    else exchange_transport(&s);
+    if (guard == PLAIN) close(fd);
+    else s.transport->ops->close(s.transport);
     for (int i = 0; i < SLOTS; i++) free(s.memory[i]);
 }
 
-static double seconds(bool plain, bool ping) {
+static void pin(int rank) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)rank, &one);
+    sched_setaffinity(0, sizeof one, &one); /* on a single core both stay there */
+}
+
+static double seconds(way guard, kind work) {
     int fds[2];
     connect_both(fds);
     pid_t child = fork();
+    pin(child == 0);
     if (child == 0) {
         close(fds[0]);
-        run(fds[1], 1, plain, ping);
+        run(fds[1], 1, guard, work);
         _exit(0);
     }
     close(fds[1]);
     gw_time start = gw_clock_now();
-    run(fds[0], 0, plain, ping);
+    run(fds[0], 0, guard, work);
     gw_time took = gw_clock_now() - start;
     waitpid(child, NULL, 0);
     return (double)took / (double)GW_SECOND;
@@ -199,15 +275,16 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void compare(bool ping, int rounds) {
+static void compare(kind work, int rounds) {
+    static const way ways[2] = {CLEAR, PLAIN};
     double times[2][101];
     for (int r = 0; r < rounds; r++) {
-        for (int plain = 0; plain < 2; plain++) times[plain][r] = seconds(plain, ping);
+        for (int w = 0; w < 2; w++) times[w][r] = seconds(ways[w], work);
     }
-    for (int plain = 0; plain < 2; plain++) qsort(times[plain], (size_t)rounds, sizeof(double), ascending);
+    for (int w = 0; w < 2; w++) qsort(times[w], (size_t)rounds, sizeof(double), ascending);
     double ours = times[0][rounds / 2], theirs = times[1][rounds / 2];
     double bytes = (double)STREAM_CHUNKS * (double)CHUNK_BYTES / 1e9;
-    if (ping)
+    if (work == PING)
         printf("64 B round trip   transport %6.2f us    sockets %6.2f us    ratio %.2f\n", ours / PINGS * 1e6,
                theirs / PINGS * 1e6, ours / theirs);
     else
@@ -215,13 +292,61 @@ static void compare(bool ping, int rounds) {
                theirs / ours);
 }
 
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+static void compare_guards(int rounds) {
+    double times[GUARDS][101], alone[GUARDS][101], rate[GUARDS];
+    for (int r = 0; r < rounds; r++) {
+        for (int w = 0; w < GUARDS; w++) {
+            times[w][r] = seconds((way)w, EXCHANGE);
+            alone[w][r] = w >= MAC ? seconds((way)w, CRYPTO) : 0;
+        }
+    }
+    double bytes = EXCHANGES * (double)EXCHANGE_CHUNKS * (double)CHUNK_BYTES / 1e9,
+           clear = median(times[CLEAR], rounds);
+    for (int w = 0; w < GUARDS; w++) {
+        double took = median(times[w], rounds), crypto = median(alone[w], rounds);
+        rate[w] = bytes / took;
+        printf("16 MiB both ways  %-8s  %6.2f GB/s  of clear %.2f", way_names[w], rate[w], rate[w] / rate[CLEAR]);
+        if (w >= MAC)
+            printf("  added %.1f ms, libcrypto alone %.1f ms: %.2f", (took - clear) / EXCHANGES * 1e3,
+                   crypto / EXCHANGES * 1e3, (took - clear) / crypto);
+        printf("\n");
+    }
+}
+
+static int count(const char *name, size_t bytes) {
+    int fds[2], guard = 0;
+    while (guard < GUARDS && strcmp(name, way_names[guard]) != 0) guard++;
+    if (guard == GUARDS) {
+        fprintf(stderr, "bench_tcp: \"%s\" is not a guard; choose clear, checksum, mac or tls\n", name);
+        return 2;
+    }
+    side sides[2] = {{0}};
+    connect_both(fds);
+    for (int r = 0; r < 2; r++) open_side(&sides[r], r, fds[r], (way)guard);
+    for (uint64_t i = 0; i < bytes / CHUNK_BYTES; i++) {
+        post(&sides[0], i, CHUNK_BYTES);
+        while (sides[1].arrived <= i)
+            for (int r = 0; r < 2; r++) sides[r].transport->ops->poll(sides[r].transport, 0);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "count") == 0) return count(argv[2], (size_t)atoll(argv[3]));
+    bool guards = argc > 1 && strcmp(argv[1], "guards") == 0;
+    if (guards) argc--, argv++;
     int rounds = argc > 1 ? atoi(argv[1]) : 7;
     if (rounds < 1 || rounds > 101) {
         fprintf(stderr, "bench_tcp: rounds is \"%s\"; choose 1 to 101\n", argv[1]);
         return 2;
     }
-    compare(true, rounds);
-    compare(false, rounds);
+    if (!guards) compare(PING, rounds);
+    if (!guards) compare(STREAM, rounds);
+    compare_guards(rounds);
     return 0;
 }

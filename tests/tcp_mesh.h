@@ -21,6 +21,10 @@
 #define RECV_BUFFERS 1024 /* open at once, from one peer */
 #define DEADLINE (TEST_PATIENCE_S * GW_SECOND)
 
+/* What protects the connections that are made from now on. */
+typedef enum mesh_guard { MESH_CLEAR, MESH_SUMMED, MESH_MAC, MESH_TLS, MESH_GUARDS } mesh_guard;
+static mesh_guard mesh_guarded = MESH_CLEAR;
+
 typedef struct mesh_rank {
     int rank;
     gw_transport *transport;
@@ -164,12 +168,29 @@ static void socket_pair(int fds[2], bool tight) {
     close(listener);
 }
 
+/* A key for each direction of each connection. */
+static inline gw_seal_key mesh_key(int from, int to, int stream) {
+    gw_seal_key key;
+    memset(key.key, 1 + from * 17 + to * 3 + stream, sizeof key.key);
+    memset(key.iv, 2 + from * 5 + to * 29 + stream, sizeof key.iv);
+    return key;
+}
+
+static inline gw_traffic_keys mesh_keys(int from, int to, int stream) {
+    static const gw_security securities[MESH_GUARDS] = {[MESH_MAC] = GW_SECURITY_MAC, [MESH_TLS] = GW_SECURITY_TLS};
+    return (gw_traffic_keys){securities[mesh_guarded], mesh_key(from, to, stream), mesh_key(to, from, stream)};
+}
+
+static inline void mesh_adopt(mesh_rank *n, int peer, int stream, uint32_t generation, int fd, bool dialled) {
+    gw_traffic_keys keys = mesh_keys(n->rank, peer, stream);
+    n->transport->ops->adopt(n->transport, peer, stream, generation, fd, dialled, &keys);
+}
+
 static inline void join(mesh *m, int from, int to, int stream, uint32_t generation) {
     int fds[2];
     socket_pair(fds, m->tight);
-    gw_transport *a = m->ranks[from].transport, *b = m->ranks[to].transport;
-    a->ops->adopt(a, to, stream, generation, fds[0], true);
-    b->ops->adopt(b, from, stream, generation, fds[1], false);
+    mesh_adopt(&m->ranks[from], to, stream, generation, fds[0], true);
+    mesh_adopt(&m->ranks[to], from, stream, generation, fds[1], false);
 }
 
 static void rank_dial(void *ctx, int peer, int stream, uint32_t generation) {
@@ -204,7 +225,10 @@ static inline mesh *mesh_open(int world, int streams, bool tight, bool connects)
     mesh *m = mesh_make(world, tight, connects);
     for (int r = 0; r < world; r++) {
         mesh_rank *n = &m->ranks[r];
-        gw_tcp_options options = {r, world, streams, "auto", 0};
+        bool all[MESH_MAX], summed = mesh_guarded == MESH_SUMMED;
+        for (int p = 0; p < MESH_MAX; p++) all[p] = true;
+        gw_tcp_options options = {
+            .rank = r, .world = world, .streams = streams, .congestion = "auto", .summed = summed ? all : NULL};
         CHECK_EQ(GW_OK, gw_tcp_open(&n->transport, &options, rank_sink(n), rank_dial, n, NULL));
         CHECK_EQ(streams == 1, n->transport->ops->ordered);
     }
@@ -225,7 +249,7 @@ static inline void grant(mesh_rank *n, int peer, uint64_t first, uint64_t count,
     n->transport->ops->send(n->transport, peer, packet);
 }
 
-static void post(mesh_rank *n, int peer, size_t bytes) {
+static inline void post(mesh_rank *n, int peer, size_t bytes) {
     gw_packet *packet = malloc(sizeof *packet);
     uint64_t index = n->posted[peer]++;
     uint8_t *data = malloc(bytes + 1);
@@ -263,7 +287,7 @@ static void rank_close(mesh_rank *n) {
     rank_forget(n);
 }
 
-static void mesh_close(mesh *m) {
+static inline void mesh_close(mesh *m) {
     for (int r = 0; r < m->world; r++) rank_close(&m->ranks[r]);
     free(m);
 }

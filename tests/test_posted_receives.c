@@ -42,7 +42,7 @@ static void poll_some(rank0 *r) {
 static int connect_one(rank0 *r, int stream, uint32_t generation) {
     int fds[2];
     CHECK_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
-    gw_tcp_adopt(r->tcp, 1, stream, generation, fds[0], false);
+    gw_tcp_adopt(r->tcp, 1, stream, generation, fds[0], false, NULL);
     return fds[1];
 }
 

@@ -83,11 +83,11 @@ static void simultaneous_dial(void) {
     int first[2], second[2];
     socket_pair(first, true);
     socket_pair(second, false);
-    gw_tcp_adopt(a->transport, 1, 0, 0, first[0], true);
-    gw_tcp_adopt(b->transport, 0, 0, 0, second[0], true);
+    gw_tcp_adopt(a->transport, 1, 0, 0, first[0], true, NULL);
+    gw_tcp_adopt(b->transport, 0, 0, 0, second[0], true, NULL);
     POLL_UNTIL(m, a->sent[1] == 1);
-    gw_tcp_adopt(a->transport, 1, 0, 0, second[1], false);
-    gw_tcp_adopt(b->transport, 0, 0, 0, first[1], false);
+    gw_tcp_adopt(a->transport, 1, 0, 0, second[1], false, NULL);
+    gw_tcp_adopt(b->transport, 0, 0, 0, first[1], false, NULL);
     for (int i = 0; i < 50; i++) {
         post(a, 1, (size_t)i * 1001);
         post(b, 0, (size_t)i * 3001);
@@ -273,9 +273,9 @@ static void socket_options(void) {
     char name[17] = "";
     socklen_t int_bytes = sizeof on, name_bytes = 16;
     socket_pair(fds, false);
-    gw_tcp_options options = {0, 2, 1, "reno", 150000};
+    gw_tcp_options options = {.world = 2, .streams = 1, .congestion = "reno", .socket_buffer = 150000};
     CHECK_EQ(GW_OK, gw_tcp_open(&t, &options, (gw_sink){0}, NULL, NULL, NULL));
-    gw_tcp_adopt(t, 1, 0, 0, fds[0], true);
+    gw_tcp_adopt(t, 1, 0, 0, fds[0], true, NULL);
     CHECK(getsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &on, &int_bytes) == 0 && on == 1);
     CHECK(getsockopt(fds[0], SOL_SOCKET, SO_RCVBUF, &size, &int_bytes) == 0 && size == 300000); /* the kernel doubles */
     CHECK(getsockopt(fds[0], IPPROTO_TCP, TCP_CONGESTION, name, &name_bytes) == 0);
@@ -307,8 +307,9 @@ static void connections_begin_without_bbr(void) {
     congestion_of(accepted, name);
     CHECK_STR(expected, name);
     gw_transport *t = NULL;
-    CHECK_EQ(GW_OK, gw_tcp_open(&t, &(gw_tcp_options){0, 2, 1, "system", 0}, (gw_sink){0}, NULL, NULL, NULL));
-    gw_tcp_adopt(t, 1, 0, 0, dialled, true);
+    CHECK_EQ(GW_OK, gw_tcp_open(&t, &(gw_tcp_options){.rank = 0, .world = 2, .streams = 1, .congestion = "system"},
+                                (gw_sink){0}, NULL, NULL, NULL));
+    gw_tcp_adopt(t, 1, 0, 0, dialled, true, NULL);
     congestion_of(dialled, usual);
     CHECK_STR(system, usual);
     t->ops->close(t);
@@ -320,19 +321,35 @@ static void options_are_checked(void) {
     gw_transport *t = NULL;
     gw_sink sink = {0};
     gw_error error = {0};
-    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){2, 2, 1, NULL, 0}, sink, NULL, NULL, &error));
+    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){.rank = 2, .world = 2, .streams = 1, .congestion = NULL},
+                                     sink, NULL, NULL, &error));
     CHECK_STR("tcp: rank 2 is not one of a world of 2", error.text);
     error = (gw_error){0};
-    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){0, 2, 0, NULL, 0}, sink, NULL, NULL, &error));
+    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){.rank = 0, .world = 2, .streams = 0, .congestion = NULL},
+                                     sink, NULL, NULL, &error));
     CHECK_STR("tcp: streams is 0; choose 1 to 64", error.text);
     error = (gw_error){0};
-    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){0, 2, 1, "vegas", 0}, sink, NULL, NULL, &error));
+    CHECK_EQ(GW_INVALID, gw_tcp_open(&t, &(gw_tcp_options){.rank = 0, .world = 2, .streams = 1, .congestion = "vegas"},
+                                     sink, NULL, NULL, &error));
     CHECK_STR("tcp: congestion is \"vegas\"; choose auto, system, cubic, bbr or reno", error.text);
     CHECK(t == NULL);
 }
+
+/* The same transfers with every kind of guard: records are cut, verified and put together again unseen. */
+static void with_guard(mesh_guard guard) {
+    mesh_guarded = guard;
+    sizes_both_ways(), small_socket_buffers(), parts(), parts_through_small_buffers(), three_streams();
+    grants_overtake_data(), a_stuck_peer_holds_up_nobody(), sending_from_callbacks(), sleepers_wake(), idle_is_quiet();
+    mesh_guarded = MESH_CLEAR;
+}
+
+static void with_checksums(void) { with_guard(MESH_SUMMED); }
+static void with_mac(void) { with_guard(MESH_MAC); }
+static void with_tls(void) { with_guard(MESH_TLS); }
 
 TEST_MAIN(CASE(sizes_both_ways), CASE(small_socket_buffers), CASE(parts), CASE(parts_through_small_buffers),
           CASE(all_to_all), CASE(simultaneous_dial), CASE(the_lower_rank_dials), CASE(peer_connects_first),
           CASE(three_streams), CASE(grants_overtake_data), CASE(a_stuck_peer_holds_up_nobody),
           CASE(sending_from_callbacks), CASE(sleepers_wake), CASE(idle_is_quiet), CASE(socket_options),
-          CASE(connections_begin_without_bbr), CASE(options_are_checked))
+          CASE(connections_begin_without_bbr), CASE(options_are_checked), CASE(with_checksums), CASE(with_mac),
+          CASE(with_tls))

@@ -85,7 +85,7 @@ static void join_failed(void *ctx, const gw_intro *mine, gw_status status, const
 
 static void data_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
     gw_context *context = ctx;
-    context->net->ops->adopt(context->net, peer->from, (int)peer->stream, peer->generation, fd, dialled);
+    context->net->ops->adopt(context->net, peer->from, (int)peer->stream, peer->generation, fd, dialled, NULL);
 }
 
 static void data_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {

@@ -27,6 +27,7 @@ static gw_status derive_key(void *ctx, const char *label, uint8_t key[GW_AUTH_KE
 static gw_transport_options options_of(gw_context *context, const gw_address *address, const char *ports) {
     return (gw_transport_options){.rank = context->rank,
                                   .world = context->world,
+                                  .host_of = context->host_of,
                                   .values = context->strategy.axes[GW_AXIS_TRANSPORT].values,
                                   .sink = gw_engine_sink(gw_core_engine(context->core)),
                                   .deadline = context->deadline,

@@ -5,7 +5,7 @@
 #include "transport/transport.h"
 
 typedef struct gw_packet_queue {
-    gw_packet *head, *tail; /* NULL: empty. Only the first may be partly sent */
+    gw_packet *head, *tail; /* NULL: empty. Only the first ones may have progress */
 } gw_packet_queue;
 
 static inline int gw_packet_urgency(const gw_packet *packet) {

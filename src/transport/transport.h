@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "bootstrap/seal.h"
 #include "transport/frame.h"
 
 /* The urgency of frames without payload (grants, credits, announcements): the peer may be unable to go on until it has
@@ -98,8 +99,10 @@ typedef struct gw_transport_ops {
     void (*gone)(gw_transport *transport, int peer);
     /* True where the peer's host has not answered packets to it that were sent again and again. NULL: not known. */
     bool (*unanswered)(gw_transport *transport, int peer, gw_unanswered *packets);
-    /* For transports that use sockets of the connection manager (tcp.h); NULL for others. From any thread. */
-    void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+    /* For transports that use sockets of the connection manager (tcp.h); NULL for others. From any thread. keys: what
+     * protects the bytes that follow, lent for the call; NULL: nothing. */
+    void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys);
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
     const gw_native *native; /* NULL: it only sends messages */
 } gw_transport_ops;

@@ -17,6 +17,7 @@
  * call, ctx for the transport's life. */
 typedef struct gw_transport_options {
     int rank, world;
+    const int *host_of;   /* by rank, the number of its host; known to open, not to listen */
     const double *values; /* of the technique's parameters, in their order */
     gw_sink sink;
     gw_time deadline;          /* ns that open may wait for the peers */

@@ -48,6 +48,7 @@ typedef struct tcp {
     int rank, world, streams;
     char congestion[GW_CONGESTION_BYTES];
     size_t socket_buffer; /* bytes, 0: the kernel's choice */
+    bool *summed;         /* by peer: a checksum covers messages with it; constant */
     gw_dial dial;
     void *dial_ctx;
     uint32_t generation;
@@ -86,19 +87,35 @@ static void post(tcp *t, gw_tcp_conn *conn) {
     (void)rung; /* fails only when the eventfd is full, and so readable */
 }
 
-void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled) {
-    tcp *t = (tcp *)transport;
+static gw_tcp_conn *make_conn(tcp *t, int peer, int stream, uint32_t generation, int fd, const gw_traffic_keys *keys,
+                              gw_error *error) {
+    gw_tcp_guard guard;
     bool exists = peer >= 0 && peer < t->world && peer != t->rank && stream >= 0 && stream < t->streams;
-    gw_tcp_conn *conn = exists ? gw_tcp_conn_make(peer, stream, generation, fd) : NULL;
+    if (!exists) {
+        gw_fail(error, GW_PROTOCOL, "there is none here; set world and streams alike on all ranks");
+        return NULL;
+    }
+    if (gw_tcp_guard_open(&guard, keys, t->summed[peer], error) != GW_OK) return NULL;
+    gw_tcp_conn *conn = gw_tcp_conn_make(peer, stream, generation, fd, &guard);
+    if (conn) return conn;
+    gw_tcp_guard_close(&guard);
+    gw_fail(error, GW_MEMORY, "out of memory");
+    return NULL;
+}
+
+void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys) {
+    tcp *t = (tcp *)transport;
+    gw_error error = {0};
+    gw_tcp_conn *conn = make_conn(t, peer, stream, generation, fd, keys, &error);
     if (!conn) { /* the peer sees it close and reports that */
-        gw_log(GW_LOG_ERROR, t->rank, "stream %d of rank %d was refused: %s", stream, peer,
-               exists ? "out of memory" : "there is none here; set world and streams alike on all ranks");
+        gw_log(GW_LOG_ERROR, t->rank, "stream %d of rank %d was refused: %s", stream, peer, error.text);
         gw_fd_close(fd);
         return;
     }
     gw_tcp_conn_prepare(conn, t->rank, t->congestion, t->socket_buffer);
-    gw_log(GW_LOG_DEBUG, t->rank, "stream %d %s rank %d, generation %u", stream, dialled ? "to" : "from", peer,
-           (unsigned)generation);
+    gw_log(GW_LOG_DEBUG, t->rank, "stream %d %s rank %d, generation %u, %s", stream, dialled ? "to" : "from", peer,
+           (unsigned)generation, gw_tcp_guard_name(&conn->guard));
     post(t, conn);
 }
 
@@ -273,6 +290,7 @@ static void shut(tcp *t, gw_tcp_conn *conn) {
     if (conn == t->last_read) t->last_read = NULL;
     conn->recv_buffer = NULL; /* the buffer is the engine's again */
     conn->left = 0;
+    conn->in_place = 0;
     if (conn->fd < 0) return;
     epoll_ctl(t->epoll, EPOLL_CTL_DEL, conn->fd, NULL); /* a forked child may hold the socket: closing is not enough */
     gw_fd_close(conn->fd);
@@ -422,6 +440,7 @@ static void tcp_close(gw_transport *transport) {
     free(t->backlog);
     free(t->streams_out);
     free(t->lost);
+    free(t->summed);
     free(t);
 }
 
@@ -456,13 +475,15 @@ static gw_status check(const gw_tcp_options *o, const char *congestion, gw_error
     return gw_fail(error, GW_INVALID, "tcp: congestion is \"%s\"; choose auto, system, cubic, bbr or reno", congestion);
 }
 
-static gw_status set_up(tcp *t, gw_error *error) {
+static gw_status set_up(tcp *t, const bool *summed, gw_error *error) {
     size_t count = (size_t)t->world * (size_t)t->streams;
     t->lost = calloc((size_t)t->world, sizeof *t->lost);
+    t->summed = calloc((size_t)t->world, sizeof *t->summed);
     t->streams_out = calloc(count, sizeof *t->streams_out);
     t->backlog = calloc(count, sizeof(out_stream *));
-    if (!t->lost || !t->streams_out || !t->backlog)
+    if (!t->lost || !t->summed || !t->streams_out || !t->backlog)
         return gw_fail(error, GW_MEMORY, "tcp: no memory for %d peers with %d streams", t->world, t->streams);
+    if (summed) memcpy(t->summed, summed, (size_t)t->world * sizeof *summed);
     tcp_reset(&t->base, 0);
     struct epoll_event event = {.events = EPOLLIN};
     t->epoll = gw_fd_register(epoll_create1(EPOLL_CLOEXEC));
@@ -488,7 +509,7 @@ gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink
     t->dial_ctx = dial_ctx;
     t->epoll = t->bell = -1;
     snprintf(t->congestion, sizeof t->congestion, "%s", congestion);
-    status = set_up(t, error);
+    status = set_up(t, options->summed, error);
     if (status != GW_OK) goto fail;
     *out = &t->base;
     return GW_OK;

@@ -24,9 +24,11 @@ typedef struct gw_tcp_options {
                              * "cubic", "bbr" or "reno"; NULL is "auto" */
     size_t socket_buffer;   /* bytes, for each direction; 0: the kernel tunes them. Below 128 KiB loopback is very
                              * slow, because its segments are 64 KiB */
+    const bool *summed;     /* by peer: a checksum covers all messages with it, unless its keys do; NULL: with nobody.
+                             * Lent for the call. Both sides must say the same */
 } gw_tcp_options;
 
-/* Parameters of the strategy line: streams and congestion, in this order. transport=auto has the same. */
+/* Parameters of the strategy line: streams, congestion and checksum, in this order. transport=auto has the same. */
 extern const gw_param gw_tcp_params[];
 
 /* The generation is 0 until reset() gives another. */
@@ -35,8 +37,10 @@ gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink
 
 /* Hands over an authenticated, non-blocking socket, dialled by this rank or by the peer. Any thread, until close().
  * The transport owns the socket from now on, also if this fails; it wakes a sleeping poller. A connection of an older
- * generation than the current one is closed; one of a newer generation waits for reset(). */
-void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+ * generation than the current one is closed; one of a newer generation waits for reset(). keys: as in
+ * gw_transport_ops.adopt. */
+void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys);
 /* The peer could not be reached: it is lost for this reason, unless it has connected to us meanwhile. Any thread, until
  * close(). A refusal of an older generation is ignored. detail is copied. */
 void gw_tcp_refused(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);

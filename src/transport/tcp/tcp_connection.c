@@ -17,15 +17,24 @@
 #define TURN_BYTES ((size_t)1 << 20)          /* most bytes of one call, so that all peers get their turn */
 #define SMALL_BYTES ((uint64_t)16 << 10)      /* payloads up to this are read through the buffer */
 #define SMALL_BUFFER_BYTES ((size_t)32 << 10) /* of the buffer, filled with small frames by one read */
+#define PART_BYTES ((size_t)128 << 10)        /* of a clear payload that is used in parts, half a chunk */
 #define PART_STEP ((size_t)16)                /* alignment of a part's address and length: whole elements of any type */
 #define UNSENT_BYTES ((int)512 << 10)         /* in the kernel and not yet sent: urgent packets cannot overtake them */
 #define DOZE_BYTES ((uint64_t)512 << 10)      /* of a payload, before a sleeping poller is woken */
 #define GATHER 16                             /* iovecs of one sendmsg: half of them headers */
 
-gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd) {
+_Static_assert(2 * GW_TCP_TAG_MAX <= GW_FRAME_BYTES, "two tags beside a record and a header");
+
+gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd, const gw_tcp_guard *guard) {
     gw_tcp_conn *conn = aligned_alloc(alignof(gw_tcp_conn), sizeof *conn + GW_TCP_BUFFER_BYTES);
-    if (!conn) return NULL;
-    *conn = (gw_tcp_conn){.fd = fd, .peer = peer, .stream = stream, .generation = generation};
+    gw_tcp_batch *batch = guard->tag_bytes ? gw_tcp_batch_make(guard) : NULL;
+    if (!conn || (guard->tag_bytes && !batch)) {
+        free(conn);
+        gw_tcp_batch_free(batch);
+        return NULL;
+    }
+    *conn = (gw_tcp_conn){.fd = fd, .peer = peer, .stream = stream, .generation = generation, .guard = *guard};
+    conn->batch = batch;
     conn->ahead = SMALL_BUFFER_BYTES;
     conn->turn = TURN_BYTES;
     conn->low_water = 1;
@@ -43,6 +52,8 @@ gw_tcp_conn *gw_tcp_conn_refusal(int peer, uint32_t generation, gw_status status
 
 void gw_tcp_conn_free(gw_tcp_conn *conn) {
     gw_fd_close(conn->fd);
+    gw_tcp_guard_close(&conn->guard);
+    gw_tcp_batch_free(conn->batch);
     free(conn);
 }
 
@@ -64,16 +75,35 @@ static gw_status status_of(int error) {
 
 /* ---- receiving ---- */
 
+static size_t header_bytes(const gw_tcp_conn *conn) { return GW_FRAME_BYTES + conn->guard.tag_bytes; }
+
+/* Of the payload, in the next record. */
+static size_t record_bytes(const gw_tcp_conn *conn) {
+    return conn->left < GW_TCP_RECORD_BYTES ? (size_t)conn->left : GW_TCP_RECORD_BYTES;
+}
+
+/* The header of a message, or a record of its payload. */
+static bool verify(gw_tcp_conn *conn, uint8_t *record, size_t bytes, const uint8_t *tag, bool header) {
+    if (!conn->guard.tag_bytes || gw_tcp_guard_verify(&conn->guard, record, bytes, tag)) return true;
+    const char *sum = conn->guard.receive ? "tag" : "checksum";
+    if (header) end(conn, GW_PROTOCOL, "a message was changed on its way: the %s of its header is wrong", sum);
+    else
+        end(conn, GW_PROTOCOL, "message %llu of operation %llu was changed on its way: its %s is wrong",
+            (unsigned long long)conn->frame.index, (unsigned long long)conn->frame.op, sum);
+    return false;
+}
+
 /* Reads a header and finds the buffer for its payload. False: the connection has failed. */
-static bool begin_frame(gw_tcp_conn *conn, const gw_sink *sink, const uint8_t *header) {
+static bool begin_frame(gw_tcp_conn *conn, const gw_sink *sink, uint8_t *header) {
     gw_error error = {0};
+    if (!verify(conn, header, GW_FRAME_BYTES, header + GW_FRAME_BYTES, true)) return false;
     if (gw_frame_read(&conn->frame, header, &error) != GW_OK) {
         end(conn, GW_PROTOCOL, "%s", error.text);
         return false;
     }
     uint64_t length = conn->frame.length;
     bool large = length > SMALL_BYTES, data = conn->frame.kind == GW_FRAME_DATA;
-    conn->ahead = large ? GW_FRAME_BYTES : SMALL_BUFFER_BYTES;
+    conn->ahead = large ? header_bytes(conn) : SMALL_BUFFER_BYTES;
     conn->recv_buffer = NULL;
     conn->by_parts = false;
     conn->left = 0;
@@ -95,8 +125,29 @@ static void advance(gw_tcp_conn *conn, const gw_sink *sink, size_t bytes) {
     if (conn->left == 0) sink->arrived(sink->ctx, conn->peer, &conn->frame, conn->recv_buffer, 0);
 }
 
+/* The next record of the payload, as far as the buffer has it from `at` on; returns the bytes used. */
+static size_t use_record(gw_tcp_conn *conn, const gw_sink *sink, size_t at) {
+    uint8_t *from = conn->buffer + at, *record = from;
+    size_t here = conn->end - at, bytes = record_bytes(conn), more = bytes;
+    uint64_t done = conn->frame.length - conn->left;
+    if (!conn->by_parts) {
+        more = here < bytes - conn->in_place ? here : bytes - conn->in_place;
+        record = conn->recv_buffer + done;
+        memcpy(record + conn->in_place, from, more);
+        conn->in_place += more;
+        if (conn->in_place < bytes) return more;
+    }
+    if (here < more + conn->guard.tag_bytes) return conn->by_parts ? 0 : more;
+    if (!verify(conn, record, bytes, from + more, false)) return 0;
+    if (conn->by_parts) sink->part(sink->ctx, conn->peer, &conn->frame, done, record, bytes);
+    conn->in_place = 0;
+    advance(conn, sink, bytes);
+    return more + conn->guard.tag_bytes;
+}
+
 /* Uses the payload bytes in the buffer from `at` on; returns their number. */
 static size_t use_buffered(gw_tcp_conn *conn, const gw_sink *sink, size_t at) {
+    if (conn->guard.tag_bytes && conn->left > 0) return use_record(conn, sink, at);
     uint8_t *from = conn->buffer + at;
     size_t here = conn->end - at < conn->left ? conn->end - at : (size_t)conn->left;
     uint64_t done = conn->frame.length - conn->left;
@@ -116,20 +167,22 @@ static void move_up(gw_tcp_conn *conn, size_t at) {
     if (at > 0 && conn->end > 0) memmove(conn->buffer, conn->buffer + at, conn->end);
 }
 
-/* Parses the buffer. Afterwards it holds less than a header, or less than a part. */
+/* Parses the buffer. Afterwards it holds less than a header, less than a part, or less than a record. */
 static void parse(gw_tcp_conn *conn, const gw_sink *sink) {
     size_t at = 0;
-    while (conn->left > 0 || conn->end - at >= GW_FRAME_BYTES) {
+    while (conn->left > 0 || conn->end - at >= header_bytes(conn)) {
         if (conn->left == 0) {
             if (!begin_frame(conn, sink, conn->buffer + at)) return;
-            at += GW_FRAME_BYTES;
+            at += header_bytes(conn);
         }
         if (conn->by_parts && at % PART_STEP) {
             move_up(conn, at);
             at = 0;
         }
-        at += use_buffered(conn, sink, at);
-        if (conn->left > 0) break;
+        size_t used = use_buffered(conn, sink, at);
+        if (conn->status != GW_OK) return;
+        at += used;
+        if (conn->left > 0 && used == 0) break;
     }
     move_up(conn, at);
 }
@@ -145,12 +198,27 @@ static bool read_failed(gw_tcp_conn *conn, ssize_t got, int error) {
     return true;
 }
 
+/* The same with a guard: the rest of one record with its tag, and of the next header if it is the last one. */
+static int scatter_record(gw_tcp_conn *conn, struct iovec parts[2]) {
+    size_t bytes = record_bytes(conn), after = conn->guard.tag_bytes;
+    if (bytes == conn->left) after += conn->ahead;
+    if (conn->by_parts) {
+        parts[0] = (struct iovec){conn->buffer + conn->end, bytes + after - conn->end};
+        return 1;
+    }
+    parts[0] =
+        (struct iovec){conn->recv_buffer + (conn->frame.length - conn->left) + conn->in_place, bytes - conn->in_place};
+    parts[1] = (struct iovec){conn->buffer + conn->end, after - conn->end};
+    return 2;
+}
+
 /* The iovecs for the next bytes: the rest of the payload, then the buffer. */
 static int scatter(gw_tcp_conn *conn, struct iovec parts[2]) {
     int count = 0;
+    if (conn->guard.tag_bytes && conn->left > 0) return scatter_record(conn, parts);
     if (conn->by_parts && conn->left > 0) {
-        bool fits = conn->left <= GW_TCP_BUFFER_BYTES - GW_FRAME_BYTES;
-        size_t whole = fits ? (size_t)conn->left + GW_FRAME_BYTES : GW_TCP_BUFFER_BYTES;
+        bool fits = conn->left <= PART_BYTES;
+        size_t whole = (fits ? (size_t)conn->left : PART_BYTES) + GW_FRAME_BYTES;
         parts[0] = (struct iovec){conn->buffer + conn->end, whole - conn->end};
         return 1;
     }
@@ -172,10 +240,11 @@ bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink) {
         ssize_t got = count > 1 ? readv(conn->fd, parts, count) : recv(conn->fd, parts[0].iov_base, room, 0);
         if (got <= 0) return read_failed(conn, got, errno) || moved > 0;
         moved += (size_t)got;
-        uint64_t direct = conn->by_parts ? 0 : conn->left;
-        size_t payload = (uint64_t)got < direct ? (size_t)got : (size_t)direct;
+        size_t direct = conn->by_parts || conn->left == 0 ? 0 : parts[0].iov_len;
+        size_t payload = (size_t)got < direct ? (size_t)got : direct;
         conn->end += (size_t)got - payload;
-        if (payload > 0) advance(conn, sink, payload);
+        if (conn->guard.tag_bytes) conn->in_place += payload;
+        else if (payload > 0) advance(conn, sink, payload);
         parse(conn, sink);
         if ((size_t)got < room) break; /* the socket is empty */
     }
@@ -185,7 +254,9 @@ bool gw_tcp_conn_read(gw_tcp_conn *conn, const gw_sink *sink) {
 /* At 1 Gbit/s a segment comes every half millisecond, and a wake-up costs 10 to 25 us of a core that may be computing.
  * Nothing can be used before the payload is complete, so the kernel wakes the poller only then, or after DOZE_BYTES. */
 void gw_tcp_conn_doze(gw_tcp_conn *conn, bool sleeping) {
-    uint64_t still = conn->left ? conn->left - conn->end : 0; /* buffer has the first bytes of a part */
+    uint64_t records = (conn->left + GW_TCP_RECORD_BYTES - 1) / GW_TCP_RECORD_BYTES;
+    uint64_t coming = conn->left + records * conn->guard.tag_bytes;
+    uint64_t still = coming ? coming - conn->in_place - conn->end : 0; /* buffer has the first bytes of a part or tag */
     uint64_t rest = still < DOZE_BYTES ? still : DOZE_BYTES;
     uint64_t low_water = sleeping && rest > SMALL_BYTES ? rest : 1;
     int value = (int)low_water;
@@ -219,8 +290,17 @@ static int gather(const gw_packet *packet, size_t turn, struct iovec parts[GATHE
 
 static uint64_t packet_bytes(const gw_packet *packet) { return GW_FRAME_BYTES + packet->frame.length; }
 
-/* The kernel took this many bytes of the queue. All packets are updated before sent() is called, which may queue
- * more. */
+/* Takes the packets that are sent to their end from the queue. sent() may queue more. */
+static void finish_packets(gw_packet_queue *queue, int peer, const gw_sink *sink) {
+    while (queue->head && queue->head->progress == packet_bytes(queue->head)) {
+        gw_packet *packet = queue->head;
+        queue->head = packet->next;
+        if (!queue->head) queue->tail = NULL;
+        sink->sent(sink->ctx, peer, packet);
+    }
+}
+
+/* The kernel took this many bytes of the queue. All packets are updated before sent() is called. */
 static void consume(gw_packet_queue *queue, int peer, const gw_sink *sink, size_t bytes) {
     for (gw_packet *packet = queue->head; bytes > 0; packet = packet->next) {
         uint64_t left = packet_bytes(packet) - packet->progress;
@@ -228,12 +308,7 @@ static void consume(gw_packet_queue *queue, int peer, const gw_sink *sink, size_
         packet->progress += taken;
         bytes -= taken;
     }
-    while (queue->head && queue->head->progress == packet_bytes(queue->head)) {
-        gw_packet *packet = queue->head;
-        queue->head = packet->next;
-        if (!queue->head) queue->tail = NULL;
-        sink->sent(sink->ctx, peer, packet);
-    }
+    finish_packets(queue, peer, sink);
 }
 
 static gw_tcp_flow write_failed(gw_tcp_conn *conn, int error) {
@@ -247,7 +322,28 @@ static gw_tcp_flow write_failed(gw_tcp_conn *conn, int error) {
     return GW_TCP_BROKEN;
 }
 
+/* The same in batches of records; a packet's progress says how much of it is protected. */
+static gw_tcp_flow write_records(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved) {
+    gw_tcp_batch *batch = conn->batch;
+    size_t sum = 0;
+    while (queue->head && sum < conn->turn) {
+        if (conn->mute || conn->status != GW_OK) return GW_TCP_BROKEN;
+        if (!gw_tcp_batch_unsent(batch) && !gw_tcp_batch_fill(batch, &conn->guard, queue->head)) {
+            end(conn, GW_SYSTEM, "libcrypto failed to protect a message to it");
+            return GW_TCP_BROKEN;
+        }
+        ssize_t took = gw_tcp_batch_send(batch, conn->fd);
+        if (took < 0) return write_failed(conn, errno);
+        *moved = true;
+        sum += (size_t)took;
+        if (gw_tcp_batch_unsent(batch)) return GW_TCP_BLOCKED;
+        finish_packets(queue, conn->peer, sink);
+    }
+    return GW_TCP_MOVED;
+}
+
 gw_tcp_flow gw_tcp_conn_write(gw_tcp_conn *conn, gw_packet_queue *queue, const gw_sink *sink, bool *moved) {
+    if (conn->batch) return write_records(conn, queue, sink, moved);
     size_t sum = 0;
     while (queue->head && sum < conn->turn) {
         if (conn->mute || conn->status != GW_OK) return GW_TCP_BROKEN;

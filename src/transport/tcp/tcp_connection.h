@@ -3,16 +3,20 @@
  * Small frames are read many at a time into the connection's buffer and copied from there. A large payload is read
  * directly into its receive buffer, together with the header that follows it. Either way a message costs one system
  * call. A payload that is reduced on arrival goes through the connection's buffer too: it is still in the cache then.
- * */
+ *
+ * With a guard (tcp_guard.h) a record is used once it is whole and verified: a header is believed, a part handed over
+ * and arrived() called only then. Until then the bytes of a payload may lie in their receive buffer. */
 #ifndef GW_TRANSPORT_TCP_TCP_CONNECTION_H
 #define GW_TRANSPORT_TCP_TCP_CONNECTION_H
 
 #include "transport/send_queue.h"
 #include "transport/tcp/tcp_congestion.h"
+#include "transport/tcp/tcp_batch.h"
 
 #include <stdalign.h>
 
-#define GW_TCP_BUFFER_BYTES (((size_t)128 << 10) + GW_FRAME_BYTES) /* half a chunk, and the header after it */
+/* A record with its tag, and the header after it with its own; whole cache lines. */
+#define GW_TCP_BUFFER_BYTES (GW_TCP_RECORD_BYTES + 2 * GW_FRAME_BYTES)
 #define GW_TCP_DETAIL_BYTES 256
 
 typedef struct gw_tcp_conn {
@@ -29,11 +33,14 @@ typedef struct gw_tcp_conn {
     gw_frame frame;       /* being received */
     uint8_t *recv_buffer; /* of its payload; NULL: none, or the engine takes it in parts */
     bool by_parts;        /* sink.part takes the payload */
-    uint64_t left;        /* bytes of it still to come; 0: a header is next, and begins at buffer[0] */
+    uint64_t left;        /* bytes of it still to be used; 0: a header is next, and begins at buffer[0] */
+    size_t in_place;      /* bytes of the next record that are in recv_buffer, not yet verified */
     size_t end;           /* bytes in buffer */
     uint64_t low_water;   /* SO_RCVLOWAT: the kernel reports no fewer bytes; 1 while the poller is awake */
     size_t turn;          /* most bytes written at once */
     gw_tcp_congestion congestion;
+    gw_tcp_guard guard;
+    gw_tcp_batch *batch; /* with a guard: what is being sent */
     size_t ahead; /* bytes of buffer to fill at once: all of it after a small frame, a header after a large one */
     alignas(64) uint8_t buffer[]; /* GW_TCP_BUFFER_BYTES; a refusal has none */
 } gw_tcp_conn;
@@ -44,8 +51,8 @@ typedef enum gw_tcp_flow {
     GW_TCP_BROKEN,  /* it never will again; conn->status says why, now or after the last read */
 } gw_tcp_flow;
 
-/* Takes ownership of fd. NULL: out of memory, and fd is untouched. */
-gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd);
+/* Takes ownership of fd, and of the guard. NULL: out of memory, and both are untouched. */
+gw_tcp_conn *gw_tcp_conn_make(int peer, int stream, uint32_t generation, int fd, const gw_tcp_guard *guard);
 /* Sets the socket's options before its first use. congestion: as in gw_tcp_options; buffer: bytes, 0: the kernel's
  * choice; rank: our own, for the log. */
 void gw_tcp_conn_prepare(gw_tcp_conn *conn, int rank, const char *congestion, size_t buffer);

@@ -2,22 +2,46 @@
 #include "transport/tcp/tcp.h"
 #include "transport/transport_registry.h"
 
-enum { STREAMS, CONGESTION }; /* of gw_tcp_params */
+#include <stdlib.h>
+
+enum { STREAMS, CONGESTION, CHECKSUM }; /* of gw_tcp_params */
 
 static const char *const congestions[] = {"auto", "cubic", "bbr", "reno", "system", NULL};
+static const char *const checksums[] = {"auto", "off", "on", NULL};
+enum { AUTO, OFF, ON }; /* of checksums */
 
 const gw_param gw_tcp_params[] = {
-    [STREAMS] = {.name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,
+    [STREAMS] = {.name = "streams",
+                 .kind = GW_PARAM_INTEGER,
+                 .preset = 1,
+                 .lowest = 1,
+                 .highest = 8,
                  .about = "connections to each peer"},
-    [CONGESTION] = {.name = "congestion", .kind = GW_PARAM_CHOICE, .choices = congestions,
+    [CONGESTION] = {.name = "congestion",
+                    .kind = GW_PARAM_CHOICE,
+                    .choices = congestions,
                     .about = "congestion control; system is the kernel's own choice"},
+    [CHECKSUM] = {.name = "checksum",
+                  .kind = GW_PARAM_CHOICE,
+                  .choices = checksums,
+                  .about = "a CRC32C of every message; auto: with ranks of other hosts"},
     {.name = NULL},
 };
 
 static gw_status open_by_table(gw_transport **out, const gw_transport_options *o, gw_error *error) {
-    gw_tcp_options options = {.rank = o->rank, .world = o->world, .streams = (int)o->values[STREAMS],
-                              .congestion = congestions[(int)o->values[CONGESTION]]};
-    return gw_tcp_open(out, &options, o->sink, o->dial, o->ctx, error);
+    int checksum = (int)o->values[CHECKSUM];
+    bool *summed = calloc((size_t)o->world, sizeof *summed);
+    if (!summed) return gw_fail(error, GW_MEMORY, "tcp: no memory for %d peers", o->world);
+    for (int r = 0; r < o->world; r++)
+        summed[r] = checksum == ON || (checksum == AUTO && o->host_of && o->host_of[r] != o->host_of[o->rank]);
+    gw_tcp_options options = {.rank = o->rank,
+                              .world = o->world,
+                              .streams = (int)o->values[STREAMS],
+                              .congestion = congestions[(int)o->values[CONGESTION]],
+                              .summed = summed};
+    gw_status status = gw_tcp_open(out, &options, o->sink, o->dial, o->ctx, error);
+    free(summed);
+    return status;
 }
 
 const gw_transport_type gw_transport_tcp = {

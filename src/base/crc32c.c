@@ -1,0 +1,196 @@
+/* crc32c.c - see crc32c.h. A bit-reflected CRC: a value's lowest bit is the coefficient of the highest power of x.
+ *
+ * The vector kernel folds 256 bytes at a time (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+ * PCLMULQDQ Instruction"). The word kernel computes three neighbouring blocks at once, because the crc32 instruction
+ * takes three cycles and one can be started in each, and then joins the three sums. Both multiply by constants
+ * x^n mod P: a carry-less product of reflected values is one bit too high, and the crc32 instruction multiplies by
+ * x^32, so n is 33 less than the distance in bits. */
+#include "base/crc32c.h"
+
+#include "base/cpu.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- the table ---- */
+
+/* The sums of 0 to 15 in four bits, for the reflected polynomial 0x82f63b78. */
+static const uint32_t nibbles[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
+                                     0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                     0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+
+static bool always(void) { return true; }
+
+static uint32_t update_by_table(uint32_t crc, const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    crc = ~crc;
+    for (size_t i = 0; i < bytes; i++) {
+        crc ^= at[i];
+        crc = (crc >> 4) ^ nibbles[crc & 15];
+        crc = (crc >> 4) ^ nibbles[crc & 15];
+    }
+    return ~crc;
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+/* ---- by words: SSE4.2 ---- */
+
+#define WORDS __attribute__((target("sse4.2,pclmul")))
+#define BLOCK_BYTES ((size_t)1024)
+#define X_ONE_BLOCK 0x170076fa  /* x^(8 * BLOCK_BYTES - 33) mod P */
+#define X_TWO_BLOCKS 0xa51b6135 /* x^(16 * BLOCK_BYTES - 33) mod P */
+
+static bool has_words(void) { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"); }
+
+static inline uint64_t load64(const uint8_t *at) {
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* crc times x^(n + 33), where factor is x^n; without the last reduction, which crc32 makes. */
+WORDS static inline uint64_t times(uint64_t crc, uint32_t factor) {
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc), _mm_cvtsi32_si128((int)factor), 0);
+    return (uint64_t)_mm_cvtsi128_si64(product);
+}
+
+WORDS static inline uint64_t three_blocks(uint64_t a, const uint8_t *at) {
+    uint64_t b = 0, c = 0;
+    for (size_t i = 0; i < BLOCK_BYTES; i += 8) {
+        a = _mm_crc32_u64(a, load64(at + i));
+        b = _mm_crc32_u64(b, load64(at + BLOCK_BYTES + i));
+        c = _mm_crc32_u64(c, load64(at + 2 * BLOCK_BYTES + i));
+    }
+    return c ^ _mm_crc32_u64(0, times(a, X_TWO_BLOCKS) ^ times(b, X_ONE_BLOCK));
+}
+
+WORDS static uint32_t update_by_words(uint32_t crc, const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    uint64_t sum = ~crc;
+    for (; bytes >= 3 * BLOCK_BYTES; at += 3 * BLOCK_BYTES, bytes -= 3 * BLOCK_BYTES) sum = three_blocks(sum, at);
+    for (; bytes >= 8; at += 8, bytes -= 8) sum = _mm_crc32_u64(sum, load64(at));
+    uint32_t last = (uint32_t)sum;
+    for (; bytes > 0; at++, bytes--) last = _mm_crc32_u8(last, *at);
+    return ~last;
+}
+
+/* ---- by vectors: AVX-512 and VPCLMULQDQ ---- */
+
+#define VECTORS __attribute__((target("avx512f,avx512dq,avx512vl,vpclmulqdq,pclmul,sse4.2")))
+#define ROUND_BYTES ((size_t)256)
+
+static bool has_vectors(void) {
+    return gw_cpu() >= GW_CPU_AVX512 && has_words() && __builtin_cpu_supports("vpclmulqdq");
+}
+
+/* The pair of factors that move a vector's lanes so many bits on: x^(bits + 31) for the first half of a lane, and
+ * x^(bits - 33) for the second. */
+#define MOVE_2048 0xdcb17aa4, 0xb9e02b86
+#define MOVE_512 0x740eef02, 0x9e4addf8
+#define MOVE_128 0xf20c0dfe, 0x493c7d27
+
+VECTORS static inline __m128i pair(uint32_t first, uint32_t second) {
+    return _mm_set_epi64x((long long)second, (long long)first);
+}
+
+VECTORS static inline __m512i fold(__m512i sum, __m512i factors, __m512i next) {
+    __m512i low = _mm512_clmulepi64_epi128(sum, factors, 0x00), high = _mm512_clmulepi64_epi128(sum, factors, 0x11);
+    return _mm512_ternarylogic_epi64(low, high, next, 0x96); /* xor */
+}
+
+VECTORS static inline __m128i fold_lane(__m128i sum, __m128i next) {
+    __m128i factors = pair(MOVE_128);
+    __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00), high = _mm_clmulepi64_si128(sum, factors, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+/* A round's vectors; separate names, because an array of them would lie in memory. */
+typedef struct round_sum {
+    __m512i a, b, c, d;
+} round_sum;
+
+/* The four vectors to one, its lanes to one, and that to 32 bits. */
+VECTORS static uint32_t join(round_sum v) {
+    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_512));
+    __m512i sum = fold(fold(fold(v.a, factors, v.b), factors, v.c), factors, v.d);
+    __m128i lane = fold_lane(_mm512_extracti32x4_epi32(sum, 0), _mm512_extracti32x4_epi32(sum, 1));
+    lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 2));
+    lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 3));
+    uint64_t first = _mm_crc32_u64(0, (uint64_t)_mm_extract_epi64(lane, 0));
+    return (uint32_t)_mm_crc32_u64(first, (uint64_t)_mm_extract_epi64(lane, 1));
+}
+
+VECTORS static inline round_sum load_round(const uint8_t *at) {
+    return (round_sum){_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), _mm512_loadu_si512(at + 128),
+                       _mm512_loadu_si512(at + 192)};
+}
+
+VECTORS static uint32_t update_by_vectors(uint32_t crc, const void *data, size_t bytes) {
+    if (bytes < 2 * ROUND_BYTES) return update_by_words(crc, data, bytes);
+    const uint8_t *at = data;
+    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_2048));
+    round_sum v = load_round(at);
+    v.a = _mm512_xor_si512(v.a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
+    for (at += ROUND_BYTES, bytes -= ROUND_BYTES; bytes >= ROUND_BYTES; at += ROUND_BYTES, bytes -= ROUND_BYTES) {
+        round_sum next = load_round(at);
+        v.a = fold(v.a, factors, next.a);
+        v.b = fold(v.b, factors, next.b);
+        v.c = fold(v.c, factors, next.c);
+        v.d = fold(v.d, factors, next.d);
+    }
+    return update_by_words(~join(v), at, bytes);
+}
+#endif
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+
+#define CRC_BIT (1ul << 7) /* HWCAP_CRC32 */
+
+static bool has_words(void) { return (getauxval(AT_HWCAP) & CRC_BIT) != 0; }
+
+static inline uint32_t step_word(uint32_t crc, uint64_t word) {
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+
+static inline uint32_t step_byte(uint32_t crc, uint8_t byte) {
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+    return crc;
+}
+
+static uint32_t update_by_words(uint32_t crc, const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    crc = ~crc;
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        crc = step_word(crc, word);
+    }
+    for (; bytes > 0; at++, bytes--) crc = step_byte(crc, *at);
+    return ~crc;
+}
+#endif
+
+const gw_crc32c_kernel gw_crc32c_kernels[] = {
+#if defined(__x86_64__)
+    {"vectors", has_vectors, update_by_vectors},
+#endif
+#if defined(__x86_64__) || defined(__aarch64__)
+    {"words", has_words, update_by_words},
+#endif
+    {"table", always, update_by_table},
+    {NULL, NULL, NULL},
+};
+
+uint32_t gw_crc32c(uint32_t crc, const void *data, size_t bytes) {
+    static _Atomic(const gw_crc32c_kernel *) chosen; /* every thread would choose the same */
+    const gw_crc32c_kernel *kernel = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!kernel) {
+        for (kernel = gw_crc32c_kernels; !kernel->supported();) kernel++;
+        atomic_store_explicit(&chosen, kernel, memory_order_relaxed);
+    }
+    return kernel->update(crc, data, bytes);
+}
