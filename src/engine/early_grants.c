@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define EARLY_GRANTS_MAX 65536
+#define EARLY_GRANTS_MAX 32768
 
 static bool grow(gw_peer *peer) {
     int room = peer->early_capacity ? 2 * peer->early_capacity : 8;
