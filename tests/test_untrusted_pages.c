@@ -203,13 +203,16 @@ static void the_own_call_is_not_read_back(void) {
     close_pair(&p);
 }
 
-/* Counters of rank 0 that it would never reach again. */
+/* Rank 0 seems to have filled more windows than there are, and everybody to have reduced and drained any number. */
 static void the_own_counters_are_not_read_back(void) {
     pair p;
     open_pair(&p);
     start(&p, ELEMENTS, false);
     arrive(&p, (gw_shm_ref){0}, (gw_shm_ref){0});
-    memset((void *)&p.colls[1]->progress[0], 0xfe, sizeof p.colls[1]->progress[0]);
+    for (int m = 0; m < 2; m++) {
+        const uint64_t words[] = {0, 1000, UINT64_MAX, UINT64_MAX};
+        memcpy((void *)&p.colls[1]->progress[m], words, sizeof words);
+    }
     CHECK_EQ(GW_OK, poll_some(&p));
     close_pair(&p);
 }
