@@ -170,5 +170,29 @@ static void impossible_forms_are_refused(void) {
     close_mini(&m);
 }
 
+/* The length of a piece has 31 bits. Nothing of that size is allocated before it is refused. */
+static void pieces_of_2_gib_are_refused(void) {
+    mini m;
+    gw_error error = {0};
+    const int hosts[2] = {0, 1};
+    gw_topology topology = {.world = 2, .host_of = hosts};
+    gw_lanes lanes = gw_lanes_of(&topology, 0, true);
+    gw_codec_tensor huge = gw_codec_tensor_make("huge", (size_t)1 << 16, (size_t)1 << 16);
+    gw_coding coding;
+    gw_coded_tensor tensor = {0};
+    gw_coded_part part = {&tensor, 0, huge.count};
+    gw_coded_exchange_config config = {.parts = &part, .count = 1, .ranks = 2, .arch = "auto"};
+    gw_coded_exchange *x = NULL;
+    open_mini(&m, 2, "auto", "fp16", 64 * 100, GW_FORM_AUTO);
+    CHECK_EQ(GW_OK, gw_codec_parse("qsgd:bits=8,form=onepass", &config.setup, &error));
+    CHECK_EQ(GW_OK, gw_coding_open(&coding, &config.setup, 42, 0, 2, &error));
+    CHECK_EQ(GW_OK, gw_coding_tensor_open(&coding, &tensor, &huge, false, &lanes, false, &error));
+    CHECK_EQ(GW_UNSUPPORTED, gw_coded_exchange_open(&x, m.ranks[0].core, m.ranks[0].team, &config, &error));
+    CHECK(strstr(error.text, "huge: a piece of it may take ") && strstr(error.text, "cut the tensor in two"));
+    gw_coding_tensor_free(&tensor);
+    close_mini(&m);
+}
+
 TEST_MAIN(CASE(every_codec_gives_all_ranks_the_same_near_mean), CASE(two_pass_and_one_pass_both_work),
-          CASE(bytes_on_the_wire), CASE(a_limit_sends_exact), CASE(impossible_forms_are_refused))
+          CASE(bytes_on_the_wire), CASE(a_limit_sends_exact), CASE(impossible_forms_are_refused),
+          CASE(pieces_of_2_gib_are_refused))

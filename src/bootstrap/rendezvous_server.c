@@ -124,6 +124,7 @@ static void fail_missing(server *s) {
 
 static void fail_lost(server *s, const joiner *j, const char *why) {
     char who[160] = "the table of ranks to be sent";
+    if (j->intro.from >= s->world) return; /* it came when the table was complete, and is not in it */
     const gw_endpoint *e = &s->all[j->intro.from];
     if (s->missing) list_missing(s, who, sizeof who);
     s->expected--;

@@ -7,6 +7,7 @@
  * host) overflows that queue, and TCP loses packets and slows down. */
 #define SLICES_IN_FLIGHT 7
 #define ANNOUNCED_BYTES ((size_t)2 << 20) /* limit of announced payloads of one kind to one peer */
+#define INCOMING_MAX 65536                /* messages of one peer whose payload has not arrived */
 
 /* A message in flight: its header (gw_am_message) and its payload, each moved by an operation. */
 typedef struct transfer {
@@ -30,6 +31,7 @@ typedef struct queue {
 typedef struct listener {
     bool listens, expected;
     transfer *open; /* waits for the next header; NULL: none */
+    int incoming;   /* messages whose header has arrived, and whose payload has not */
 } listener;
 
 /* Messages of one kind to and from one peer. */
@@ -214,9 +216,21 @@ static bool admit_slices(gw_am *am, gw_time now, gw_error *error) {
     return moved;
 }
 
+static void refuse(gw_am *am, transfer *t, gw_error *error) {
+    int rank = gw_team_member(am->team, t->peer);
+    t->next = am->spare;
+    am->spare = t;
+    gw_fail_rank(error, GW_PROTOCOL, rank, "rank %d announced %d messages whose payloads have not come", rank,
+                 INCOMING_MAX);
+}
+
 static void header_arrived(gw_am *am, transfer *t, gw_time now, gw_error *error) {
     uint64_t bytes = t->message.bytes;
     t->incoming = true;
+    if (++am->listeners[t->peer].incoming > INCOMING_MAX) {
+        refuse(am, t, error);
+        return;
+    }
     if (bytes) t->number = gw_team_reserve(am->team, t->peer);
     if (bytes <= GW_EAGER_BYTES || !passes_link(am, t->peer)) {
         receive_payload(am, t, now, error);
@@ -276,7 +290,8 @@ static bool settle(gw_am *am, gw_time now, gw_error *error) {
         bool incoming = t->incoming;
         int peer = t->peer;
         kind_queues *of = queues_of(am, peer, &message);
-        if (!incoming) of->announced -= message.bytes;
+        if (incoming) am->listeners[peer].incoming--;
+        else of->announced -= message.bytes;
         t->next = am->spare;
         am->spare = t;
         moved = true;

@@ -1,8 +1,10 @@
 /* early_grants.c - grants for sends that are not started here yet. They wait in a list for each peer, which grows to
- * the number of its pending operations. */
+ * the number of its pending operations, and has a limit: a peer cannot fill this rank's memory. */
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
+
+#define EARLY_GRANTS_MAX 32768
 
 static bool grow(gw_peer *peer) {
     int room = peer->early_capacity ? 2 * peer->early_capacity : 8;
@@ -21,6 +23,13 @@ void gw_early_grants_keep(gw_engine *engine, int from, const gw_frame *frame) {
             if (frame->index > early->granted) early->granted = frame->index;
             return;
         }
+    }
+    if (peer->early_count == EARLY_GRANTS_MAX) {
+        gw_engine_report(engine, GW_PROTOCOL, from,
+                         "rank %d on %s granted %d sends that this rank has not started: start operations in the same "
+                         "order everywhere, and fewer ahead of the others",
+                         from, engine->config.host_name(engine->config.events.ctx, from), EARLY_GRANTS_MAX);
+        return;
     }
     if (peer->early_count == peer->early_capacity && !grow(peer)) {
         gw_engine_report(engine, GW_MEMORY, -1, "out of memory for grants of rank %d", from);

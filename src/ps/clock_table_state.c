@@ -42,6 +42,8 @@ bool gw_clock_table_restore(gw_clock_table *t, const void *memory, size_t bytes,
     const uint64_t *rounds = saved + 3, *joined = rounds + t->partitions, *entries = joined + t->partitions;
     for (int w = 0; w < t->workers; w++)
         if (from[w] >= (int)workers) return false;
+    for (int p = 0; p < t->partitions; p++)
+        if (joined[p] > INT32_MAX) return false;
     t->old = old || saved[2];
     t->heard = 0;
     for (int p = 0; p < t->partitions; p++) {

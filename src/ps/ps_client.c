@@ -11,16 +11,30 @@ int gw_ps_server_rank(const gw_ps *ps, int server) { return ps->placement.rank_o
 
 /* Messages received. */
 
+/* Whether this rank waits for such a message from that rank. */
+static bool expects(const gw_ps *ps, int from, const gw_am_message *message, const gw_partition *p) {
+    switch (message->kind) {
+    case GW_PS_PUSH: return p->server == ps->own && ps->recv_buffer[from];
+    case GW_PS_ANSWER:
+    case GW_PS_CODED_ANSWER:
+        return gw_ps_server_rank(ps, p->server) == from && ps->answers_due[from] > 0 && p->left > 0 && !p->answered;
+    default:
+        return gw_ps_message_kind(message) == GW_PS_COPY && p->server == ps->copy.server &&
+               gw_ps_server_rank(ps, p->server) == from;
+    }
+}
+
+/* Whether its payload has a length that the partition can take. */
+static bool fits(const gw_ps *ps, const gw_am_message *message, const gw_partition *p) {
+    bool coded_answer = message->kind == GW_PS_CODED_ANSWER;
+    if (p->coded && (coded_answer || message->kind == GW_PS_PUSH))
+        return gw_ps_codec_fits(ps, p, coded_answer, message->bytes);
+    return !coded_answer && message->bytes == p->bytes;
+}
+
 static gw_partition *partition_of(gw_ps *ps, int from, const gw_am_message *message, gw_error *error) {
-    gw_ps_message kind = gw_ps_message_kind(message);
-    bool push = kind == GW_PS_PUSH, coded_answer = kind == GW_PS_CODED_ANSWER, copy = kind == GW_PS_COPY;
-    bool answer = kind == GW_PS_ANSWER || coded_answer;
     gw_partition *p = message->partition < (uint32_t)ps->partition_count ? &ps->partitions[message->partition] : NULL;
-    bool coded = p && p->coded && (push || coded_answer);
-    if (p && (coded ? message->bytes <= p->slot_bytes : message->bytes == p->bytes && !coded_answer) &&
-        ((push && p->server == ps->own) || (copy && p->server == ps->copy.server) ||
-         (answer && gw_ps_server_rank(ps, p->server) == from && p->left > 0)))
-        return p;
+    if (p && expects(ps, from, message, p) && fits(ps, message, p)) return p;
     int rank = gw_team_member(ps->step_engine->config.team, from);
     gw_fail_rank(error, GW_PROTOCOL, rank,
                  "rank %d sent partition %u of %llu bytes, which nobody expects: do all ranks commit the same tensors?",
@@ -46,13 +60,13 @@ static void arrived(void *ctx, int from, const gw_am_message *message, gw_time n
     gw_am_message over = {.kind = GW_PS_LEAVE_ACK}, closed = {.kind = GW_PS_CLOSE_ACK};
     switch (gw_ps_message_kind(message)) {
     case GW_PS_PUSH:
-        if (message->bytes == 0) break;
+        if (!partition_of(ps, from, message, error)) return;
         gw_ps_codec_note(ps, from, message);
         gw_ps_pushed(ps, (int)message->partition, from, message->round, message->step, now, error);
         return;
     case GW_PS_ANSWER:
-    case GW_PS_CODED_ANSWER:
-        if (message->bytes == 0) break;
+    case GW_PS_CODED_ANSWER: /* checked again: another one may have come since it was announced */
+        if (!partition_of(ps, from, message, error)) return;
         ps->answers_due[from]--;
         gw_ps_answered(ps, from, message, now, error);
         return;
@@ -67,11 +81,11 @@ static void arrived(void *ctx, int from, const gw_am_message *message, gw_time n
         end_received(ps, from);
         return;
     case GW_PS_COPY:
-        if (message->bytes == 0) break;
+        if (!partition_of(ps, from, message, error)) return;
         gw_ps_replica_apply(ps, from, message, now, error);
         return;
     case GW_PS_COPY_ACK:
-        if (!gw_ps_has_replica(ps)) break;
+        if (!gw_ps_has_replica(ps) || from != ps->placement.replica_of[ps->own]) break;
         gw_ps_replica_acked(ps, message, now, error);
         return;
     case GW_PS_CLOSE:

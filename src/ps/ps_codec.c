@@ -169,6 +169,20 @@ static bool serve_slots(gw_ps *ps, size_t bytes) {
     return fits;
 }
 
+/* Merged payloads have no length words. */
+static gw_status check_pieces(const gw_ps *ps, gw_error *error) {
+    const gw_coding *coding = &ps->codec->coding;
+    gw_status status = GW_OK;
+    for (int i = 0; i < ps->partition_count && !ps->codec->merges; i++)
+        for (int k = 0; ps->partitions[i].coded && k < ps->partitions[i].segments && !status; k++) {
+            const gw_segment *part = &ps->segments[ps->partitions[i].first + k];
+            const gw_coded_tensor *t = gw_ps_tensor_of(ps, part);
+            status = gw_coding_check_bound(coding, t, &coding->setup, gw_ps_range_of(ps, part), error);
+            if (!status) status = gw_coding_check_bound(coding, t, &coding->second, gw_ps_range_of(ps, part), error);
+        }
+    return status;
+}
+
 gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
     gw_ps_codec *c = ps->codec;
     if (!c) return GW_OK;
@@ -179,6 +193,8 @@ gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
         measure(ps, p);
         c->slots_bytes += padded(p->slot_bytes);
     }
+    gw_status status = check_pieces(ps, error);
+    if (status) return status;
     bool fits = again((void **)&c->slots, c->slots_bytes);
     uint8_t *slot = c->slots;
     for (int i = 0; fits && i < ps->partition_count; i++) {
@@ -191,7 +207,7 @@ gw_status gw_ps_codec_lay(gw_ps *ps, gw_error *error) {
     if (fits && ps->own >= 0) fits = serve_slots(ps, own);
     if (!fits) return gw_fail(error, GW_MEMORY, "out of memory for %zu bytes of compressed pushes", c->slots_bytes);
     if (!c->differences) return GW_OK;
-    gw_status status = gw_ps_differences_lay(ps, c->differences, error);
+    status = gw_ps_differences_lay(ps, c->differences, error);
     c->served_bytes = gw_ps_differences_bytes(ps, c->differences);
     return status;
 }
@@ -231,6 +247,12 @@ void gw_ps_codec_begun(gw_ps *ps, int bucket) {
         t->parts_over = 0;
         gw_coding_guard(&ps->codec->coding, t);
     }
+}
+
+bool gw_ps_codec_fits(const gw_ps *ps, const gw_partition *p, bool answer, size_t bytes) {
+    const gw_ps_codec *c = ps->codec;
+    if (answer && c->merges) return bytes == gw_ps_merged_bytes(p, p->round);
+    return bytes && bytes <= p->slot_bytes && (!answer || c->codes_answers);
 }
 
 uint8_t *gw_ps_codec_slot(const gw_partition *p) { return p->slot + (p->round % p->rounds ? p->second_at : 0); }

@@ -49,6 +49,10 @@ void gw_ps_codec_first_pass(gw_ps *ps, uint64_t step, float growth);
 void gw_ps_codec_second_pass(gw_ps *ps, uint64_t step, int rank, float growth);
 /* First form: bytes of a segment in a round; they are known beforehand. */
 size_t gw_ps_codec_merged_bytes(const gw_ps *ps, const gw_segment *part, uint32_t round);
+/* The same of a whole partition. */
+static inline size_t gw_ps_merged_bytes(const gw_partition *p, uint64_t round) {
+    return round % p->rounds ? p->slot_bytes - p->second_at : p->second_at;
+}
 /* Adds coded ranges at *at to values: those of the partition's segments, or the own space from the partition on. Moves
  * *at behind them. */
 gw_status gw_ps_codec_take(gw_ps *ps, const gw_partition *p, const gw_codec_setup *setup, int from, const uint8_t **at,

@@ -202,6 +202,8 @@ size_t gw_ps_codec_memory(const gw_ps *ps);
 void gw_ps_codec_begin(gw_ps *ps, int bucket, uint64_t step);
 void gw_ps_codec_begun(gw_ps *ps, int bucket);
 uint8_t *gw_ps_codec_slot(const gw_partition *partition); /* of the next round */
+/* Whether a push, or an answer to this worker, may have that many bytes. Merged payloads have one length. */
+bool gw_ps_codec_fits(const gw_ps *ps, const gw_partition *partition, bool answer, size_t bytes);
 gw_status gw_ps_codec_encode(gw_ps *ps, const gw_partition *partition, uint64_t step, size_t *bytes, gw_error *error);
 gw_status gw_ps_codec_answered(gw_ps *ps, const gw_partition *partition, int from, const gw_am_message *message,
                                gw_error *error);

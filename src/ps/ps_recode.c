@@ -46,15 +46,10 @@ static void merge(gw_ps *ps, const gw_partition *p, uint32_t round, uint8_t *int
     }
 }
 
-/* Of a merged payload: all have the same length. */
-static size_t round_bytes(const gw_partition *p, uint64_t round) {
-    return round % p->rounds ? p->slot_bytes - p->second_at : p->second_at;
-}
-
 static gw_status merge_all(gw_ps *ps, int partition, gw_error *error) {
     const gw_partition *p = &ps->partitions[partition];
     uint32_t round = (uint32_t)(gw_clock_table_round(ps->store.clocks, partition) % p->rounds);
-    size_t bytes = round_bytes(p, round);
+    size_t bytes = gw_ps_merged_bytes(p, round);
     uint8_t *into = ps->store.result + p->at;
     bool first = true;
     for (int w = 0; w < ps->world; w++) {
@@ -111,7 +106,7 @@ static const uint8_t *answer_with_sum(gw_ps *ps, int partition, const gw_ps_push
     gw_ps_codec *c = ps->codec;
     size_t *known = &c->answer_bytes[partition];
     if (c->merges) {
-        *bytes = round_bytes(p, gw_clock_table_round(ps->store.clocks, partition) - 1);
+        *bytes = gw_ps_merged_bytes(p, gw_clock_table_round(ps->store.clocks, partition) - 1);
         return ps->store.result + p->at;
     }
     gw_ps_codec_second_pass(ps, push->step, p->server, push->growth);

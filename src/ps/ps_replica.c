@@ -74,12 +74,26 @@ void gw_ps_replicate(gw_ps *ps, int partition, int worker, uint64_t number, uint
         gw_fail(error, GW_MEMORY, "out of memory for the replica of a server");
         return;
     }
+    if (ps->copy_waiting[partition] == ps->world) {
+        gw_fail(error, GW_PROTOCOL, "workers of server %d pushed partition %d before their last pushes were answered",
+                ps->own, partition);
+        return;
+    }
     gw_clock_table_unsafe(ps->store.clocks, partition, worker);
     int *queue = &ps->copy_queue[(size_t)partition * (size_t)ps->world];
     if (worker >= 0) ps->copy_step[(size_t)partition * (size_t)ps->world + (size_t)worker] = step;
     queue[ps->copy_waiting[partition]++] = worker;
     ps->copies_due++;
     if (ps->copy_waiting[partition] == 1) send_first(ps, partition, number, step, now, error);
+}
+
+/* worker -1: the last complete round. */
+static void send_next(gw_ps *ps, int partition, int worker, gw_time now, gw_error *error) {
+    uint64_t round = gw_clock_table_round(ps->store.clocks, partition) - 1;
+    if (worker < 0) send_first(ps, partition, round, ps->base + round, now, error);
+    else
+        send_first(ps, partition, gw_clock_table_clock(ps->store.clocks, partition, worker) - 1,
+                   ps->copy_step[(size_t)partition * (size_t)ps->world + (size_t)worker], now, error);
 }
 
 void gw_ps_replica_acked(gw_ps *ps, const gw_am_message *message, gw_time now, gw_error *error) {
@@ -96,11 +110,7 @@ void gw_ps_replica_acked(gw_ps *ps, const gw_am_message *message, gw_time now, g
     ps->copy_waiting[partition]--;
     memmove(queue, queue + 1, (size_t)ps->copy_waiting[partition] * sizeof *queue);
     gw_clock_table_safe(ps->store.clocks, partition, worker);
-    if (ps->copy_waiting[partition]) {
-        int next = queue[0];
-        send_first(ps, partition, gw_clock_table_clock(ps->store.clocks, partition, next) - 1,
-                   ps->copy_step[(size_t)partition * (size_t)ps->world + (size_t)next], now, error);
-    }
+    if (ps->copy_waiting[partition]) send_next(ps, partition, queue[0], now, error);
     if (!error->status) gw_ps_answer_due(ps, partition, now, error);
 }
 

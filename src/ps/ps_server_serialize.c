@@ -87,9 +87,9 @@ static gw_status check(const gw_ps *ps, const gw_shard_store *store, const state
         head->has_weights != ps->weights_here)
         return wrong(store, "it is of another model or strategy", error);
     if (head->arrays != (uint64_t)arrays_of(ps)) return wrong(store, "it is of another optimiser", error);
-    if (head->workers > 1 << 20 || bytes != sizeof *head + head->workers * sizeof(uint64_t) +
-                                                head->space * (1 + head->has_weights + head->arrays) +
-                                                head->clock_table)
+    uint64_t known = sizeof *head + head->space * (1 + head->has_weights + head->arrays);
+    if (head->workers > 1 << 20 || bytes < known || (bytes - known) / sizeof(uint64_t) < head->workers ||
+        head->clock_table != bytes - known - head->workers * sizeof(uint64_t))
         return wrong(store, "it is damaged", error);
     return GW_OK;
 }
@@ -106,28 +106,31 @@ static void match_members(const gw_ps *ps, const uint8_t *members, int workers, 
     }
 }
 
+/* The blocks after the identities, once the clock table is known to fit. */
+static void restore_values(gw_ps *ps, gw_shard_store *store, const state_head *head, const uint8_t *at) {
+    if (ps->weights_here) memcpy(store->weights, at, head->space), at += head->space;
+    memcpy(store->result, at, head->space);
+    at += head->space;
+    for (int i = 0; i < (int)head->arrays; i++, at += head->space)
+        copy_array(ps, store->server, i, (uint8_t *)(uintptr_t)at, true);
+}
+
 gw_status gw_ps_state_restore(gw_ps *ps, gw_shard_store *store, const void *memory, size_t bytes, bool old,
                               gw_error *error) {
-    const uint8_t *at = memory;
+    const uint8_t *members = (const uint8_t *)memory + sizeof(state_head);
     state_head head;
     if (bytes < sizeof head) return wrong(store, "it is cut short", error);
-    memcpy(&head, at, sizeof head);
+    memcpy(&head, memory, sizeof head);
     gw_status status = check(ps, store, &head, bytes, error);
     if (status) return status;
     int *from = malloc((size_t)ps->world * sizeof *from);
     uint64_t *clock_table = malloc(head.clock_table + 1);
     if (from && clock_table) {
-        at += sizeof head;
-        match_members(ps, at, (int)head.workers, from);
-        at += head.workers * sizeof(uint64_t);
-        if (ps->weights_here) memcpy(store->weights, at, head.space), at += head.space;
-        memcpy(store->result, at, head.space);
-        at += head.space;
-        for (int i = 0; i < (int)head.arrays; i++, at += head.space)
-            copy_array(ps, store->server, i, (uint8_t *)(uintptr_t)at, true);
-        memcpy(clock_table, at, head.clock_table); /* aligned */
-        if (!gw_clock_table_restore(store->clocks, clock_table, head.clock_table, from, old))
-            status = wrong(store, "its clock table", error);
+        match_members(ps, members, (int)head.workers, from);
+        memcpy(clock_table, (const uint8_t *)memory + bytes - head.clock_table, head.clock_table); /* aligned */
+        if (gw_clock_table_restore(store->clocks, clock_table, head.clock_table, from, old))
+            restore_values(ps, store, &head, members + head.workers * sizeof(uint64_t));
+        else status = wrong(store, "its clock table", error);
     } else {
         status = gw_fail(error, GW_MEMORY, "out of memory for the state of a server");
     }

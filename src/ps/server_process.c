@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/announced.h"
 #include "base/log.h"
 #include "reducer/reducer_internal.h"
 
@@ -80,9 +81,9 @@ static void close_reducers(server *s, bool all) {
 }
 
 static gw_status read_table(server *s, served *one, const command_head *head, gw_error *error) {
-    one->table.bytes = malloc(head->bytes + 1);
+    one->table.bytes = gw_announced_alloc(head->bytes, 0, "a reducer's tensors", error);
     one->table.count = head->bytes;
-    if (!one->table.bytes) return gw_fail(error, GW_MEMORY, "out of memory for the table of a reducer");
+    if (!one->table.bytes) return error->status;
     return fill_error(gw_recv(s->everyone, one->table.bytes, head->bytes, GW_U8, 0), s->everyone, error);
 }
 

@@ -137,6 +137,28 @@ static gw_status take_memory(gw_coded_exchange *x, bool lent, gw_error *error) {
     return GW_OK;
 }
 
+static gw_status check_pieces_of(const gw_coded_exchange *x, int owner, gw_error *error) {
+    gw_status status = GW_OK;
+    for (int i = 0; i < x->count && !status; i++) {
+        gw_coded_runs runs = gw_coded_runs_of(x, &x->parts[i], owner);
+        while (!status && gw_coded_runs_next(&runs)) {
+            status = gw_coding_check_bound(&x->coding, x->parts[i].tensor, &x->coding.setup, runs.range, error);
+            if (!status)
+                status = gw_coding_check_bound(&x->coding, x->parts[i].tensor, &x->coding.second, runs.range, error);
+        }
+    }
+    return status;
+}
+
+/* Payloads that are merged in flight have no length words. */
+static gw_status check_pieces(const gw_coded_exchange *x, gw_error *error) {
+    gw_status status = GW_OK;
+    if (x->form == GW_FORM_ONE_PASS) return check_pieces_of(x, -1, error);
+    for (int owner = 0; x->form == GW_FORM_TWO_PASS && owner < x->world && !status; owner++)
+        status = check_pieces_of(x, owner, error);
+    return status;
+}
+
 static gw_status take_parts(gw_coded_exchange *x, const gw_coded_exchange_config *config, gw_error *error) {
     x->parts = calloc((size_t)config->count + 1, sizeof *x->parts);
     x->places = calloc((size_t)config->count + 1, sizeof *x->places);
@@ -166,6 +188,7 @@ gw_status gw_coded_exchange_open(gw_coded_exchange **out, gw_core *core, gw_team
     x->form = gw_coded_form_of(&config->setup, x->world, x->halves);
     gw_status status = gw_coding_open(&x->coding, &config->setup, config->seed, x->rank, x->world, error);
     if (!status) status = take_parts(x, config, error);
+    if (!status) status = check_pieces(x, error);
     if (!status) status = take_memory(x, config->lent, error);
     if (!status) status = gw_coded_watch_open(x, config->watched, error);
     if (status) gw_coded_exchange_close(x);

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAYLOAD_BYTES_MAX (UINT32_MAX >> 1) /* coded_payload.h: a bit of the length says that it is exact */
-
 size_t gw_coded_parts_memory_bytes(const gw_coded_parts *x) { return x->memory; }
 
 static size_t total_of(const size_t *counts, int world) {
@@ -96,13 +94,19 @@ static size_t payload_bound(const gw_coded_parts *x, int rank) {
     return gw_coding_bound(&x->coding, t, &x->coding.setup, gw_codec_whole(&t->what));
 }
 
+static gw_status check_payload(const gw_coded_parts *x, int rank, gw_error *error) {
+    if (rank < 0) return GW_OK;
+    const gw_coded_tensor *t = &x->tensors[rank];
+    return gw_coding_check_bound(&x->coding, t, &x->coding.setup, gw_codec_whole(&t->what), error);
+}
+
 static gw_status take_payloads(gw_coded_parts *x, gw_parts_lane *lane, gw_error *error) {
     size_t hosts = (size_t)x->config.lanes.hosts;
-    for (size_t h = 0; h < hosts; h++)
+    for (size_t h = 0; h < hosts; h++) {
+        gw_status status = check_payload(x, lane->ranks[h], error);
+        if (status) return status;
         if (payload_bound(x, lane->ranks[h]) > lane->room) lane->room = payload_bound(x, lane->ranks[h]);
-    if (lane->room > PAYLOAD_BYTES_MAX)
-        return gw_fail(error, GW_UNSUPPORTED, "%s: a part of it may take %zu bytes encoded, and the limit is %zu",
-                       x->config.name, lane->room, (size_t)PAYLOAD_BYTES_MAX);
+    }
     size_t in = hosts * lane->room, out = x->config.collective == GW_COLL_REDUCE_SCATTER ? in : lane->room;
     lane->out = malloc(out + 4);
     lane->in = malloc(in + 4);

@@ -95,6 +95,17 @@ size_t gw_coding_bound(const gw_coding *c, const gw_coded_tensor *t, const gw_co
     return sizeof(uint32_t) + gw_coding_padded(coded > exact ? coded : exact);
 }
 
+gw_status gw_coding_check_bound(const gw_coding *c, const gw_coded_tensor *t, const gw_codec_setup *setup,
+                                gw_codec_range range, gw_error *error) {
+    size_t bytes = gw_coding_bound(c, t, setup, range), most = EXACT_BIT - 1;
+    if (bytes <= most) return GW_OK;
+    return gw_fail(
+        error, GW_UNSUPPORTED,
+        "%s: a piece of it may take %zu bytes encoded, and the limit is %zu: cut the tensor in two, or choose "
+        "another codec",
+        t->what.name, bytes, most);
+}
+
 /* Every round uses the payload of the previous round as if it were the reduced one. */
 static gw_status encode_rounds(const gw_codec_setup *setup, gw_codec_call call, gw_codec_range range,
                                gw_codec_state *state, const float *values, uint8_t *payload, size_t room, size_t *bytes,

@@ -57,6 +57,9 @@ void gw_coding_prepare(gw_coding *coding, gw_coded_tensor *tensor, const float *
 size_t gw_coding_bound(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
                        gw_codec_range range);
 size_t gw_coding_padded(size_t bytes); /* to 4 bytes */
+/* GW_UNSUPPORTED if that is more than the length word can say. */
+gw_status gw_coding_check_bound(const gw_coding *coding, const gw_coded_tensor *tensor, const gw_codec_setup *setup,
+                                gw_codec_range range, gw_error *error);
 
 /* Encodes one range at *at, and moves *at behind it. state: the worker's or the owner's. */
 gw_status gw_coding_encode(gw_coding *coding, gw_coded_tensor *tensor, const gw_codec_setup *setup,

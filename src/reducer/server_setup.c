@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/announced.h"
 #include "base/log.h"
 #include "ps/ps.h"
 #include "ps/server_process.h"
@@ -77,10 +78,8 @@ static gw_status receive_state(gw_comm *comm, gw_ps *ps, int server, int from, g
     uint64_t length = 0;
     gw_status status = gw_reducer_copy_last_error(gw_recv(comm, &length, 1, GW_I64, from), error);
     if (status) return status;
-    void *bytes = malloc(length + 1);
-    if (!bytes)
-        return gw_fail(error, GW_MEMORY, "out of memory for the %llu bytes of a server's state",
-                       (unsigned long long)length);
+    void *bytes = gw_announced_alloc(length, from, "a server's state", error);
+    if (!bytes) return error->status;
     status = gw_reducer_copy_last_error(gw_recv(comm, bytes, length, GW_U8, from), error);
     if (!status) status = gw_ps_set_state(ps, server, bytes, length, error);
     free(bytes);

@@ -74,6 +74,16 @@ static int prepare(gw_tuning *t, const char *how, int ranks, const gw_strategy *
     return KNOWN;
 }
 
+/* Rank 0's sizes. All ranks alike leave out one that no schedule may have. */
+static void take_sizes(const gw_tuning *t, gw_strategy *strategy, const double *sizes) {
+    gw_setting *schedule = &strategy->axes[GW_AXIS_SCHEDULE];
+    for (int i = 0; i < t->axes; i++) {
+        const gw_param *param = &schedule->technique->params[t->param[i]];
+        bool is_auto = param->automatic && sizes[i] == param->auto_value;
+        if (is_auto || (sizes[i] >= 1 && sizes[i] <= param->highest)) schedule->values[t->param[i]] = sizes[i];
+    }
+}
+
 gw_status gw_tuning_open(gw_tuning *t, const char *how, gw_comm *comm, gw_strategy *strategy,
                          const gw_tuned_model *model, gw_error *error) {
     double shared[1 + GW_TUNE_AXES] = {0}; /* result of rank 0's prepare, sizes */
@@ -87,7 +97,7 @@ gw_status gw_tuning_open(gw_tuning *t, const char *how, gw_comm *comm, gw_strate
         return gw_fail(error, GW_UNSUPPORTED, "rank 0 cannot tune the schedule, and has said why");
     if (shared[0] == FAILED) return error->status;
     if (shared[0] == TUNES) return GW_OK;
-    for (int i = 0; i < t->axes; i++) strategy->axes[GW_AXIS_SCHEDULE].values[t->param[i]] = shared[1 + i];
+    take_sizes(t, strategy, shared + 1);
     t->axes = 0;
     return GW_OK;
 }
@@ -139,7 +149,7 @@ gw_status gw_tuning_end_trial(gw_tuning *t, gw_comm *comm, gw_strategy *strategy
     if (!status && leads) decide(t, strategy, shared);
     if (!status) status = gw_broadcast(comm, shared, shared, 1 + GW_TUNE_AXES, GW_F64, 0);
     if (status) return status;
-    for (int i = 0; i < t->axes; i++) strategy->axes[GW_AXIS_SCHEDULE].values[t->param[i]] = shared[1 + i];
+    take_sizes(t, strategy, shared + 1);
     t->trials++;
     t->step = 0;
     if (shared[0]) return GW_OK;

@@ -76,6 +76,12 @@ void gw_control_links_send(gw_context *context, int neighbour, const gw_control_
 
 /* Two ranks may dial each other at once. Both then keep the connection that the lower rank dialled. */
 void gw_control_links_adopt(gw_context *context, int rank, int fd, bool dialled) {
+    if (rank >= context->link_count || rank == context->rank) { /* it counts more ranks than there are */
+        gw_log(GW_LOG_WARN, context->rank, "a control link of rank %d was refused: this job has %d ranks", rank,
+               context->link_count);
+        gw_fd_close(fd);
+        return;
+    }
     gw_control_link *link = &context->links[rank];
     bool by_lower = dialled == (context->rank < rank);
     if (dialled) link->dialling = false;

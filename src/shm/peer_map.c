@@ -122,7 +122,7 @@ void gw_peer_map_close(gw_peer_map *peer_map) {
     if (!peer_map) return;
     for (int r = 0; peer_map->peers && r < peer_map->world; r++) detach(&peer_map->peers[r]);
     for (int id = 0; peer_map->own && id < GW_PEER_MAP_SEGMENTS; id++)
-        if (peer_map->own[id].base) gw_segment_close(&peer_map->own[id]);
+        if (peer_map->own[id].segment.base) gw_segment_close(&peer_map->own[id].segment);
     if (peer_map->page) gw_segment_close(&peer_map->segment);
     for (int end = 0; end < 2; end++) gw_fd_close(peer_map->bell[end]);
     free(peer_map->peers);
@@ -177,18 +177,27 @@ bool gw_peer_map_ended(const gw_peer_map_peer *peer) {
     return readlink(path, &program, 1) < 0 && errno == ENOENT;
 }
 
-/* Opens a peer's page and doorbell. The size is the file's own; the seals keep it constant. */
-static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record, gw_error *error) {
+/* A write to anything else than a pipe could change a file, or block. */
+static bool is_pipe(int fd) {
+    struct stat about;
+    return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
+}
+
+/* Opens a peer's page and doorbell. All pages of a job have the same size; the seals keep it constant. */
+static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record, size_t bytes, gw_error *error) {
     char path[64];
     struct stat about;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->fd);
     if (stat(path, &about))
         return gw_fail(error, GW_UNSUPPORTED, "%s cannot be looked at: %s%s", path, strerror(errno),
                        errno == EACCES ? " (is that process set-uid, or not dumpable?)" : "");
-    if ((uint32_t)about.st_ino != record->inode || (uint64_t)about.st_size <= sizeof(gw_peer_map_page))
+    if ((uint32_t)about.st_ino != record->inode)
         return gw_fail(error, GW_UNSUPPORTED, "%s is not its shared page", path);
-    gw_segment_name name = {.pid = record->pid, .fd = record->fd, .inode = (uint64_t)about.st_ino,
-                            .bytes = (uint64_t)about.st_size};
+    if (about.st_size < 0 || (uint64_t)about.st_size != bytes)
+        return gw_fail(error, GW_PROTOCOL, "its shared page %s has %lld bytes, and those of this job have %zu", path,
+                       (long long)about.st_size, bytes);
+    gw_segment_name name = {
+        .pid = record->pid, .fd = record->fd, .inode = (uint64_t)about.st_ino, .bytes = (uint64_t)about.st_size};
     gw_status status = gw_segment_open(&peer->segment, &name, false, error);
     if (status) return status;
     peer->page = peer->segment.base;
@@ -202,6 +211,7 @@ static gw_status map_peer(gw_peer_map_peer *peer, const endpoint_record *record,
     peer->bell = gw_fd_register(open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
     if (peer->bell < 0)
         return gw_fail(error, GW_UNSUPPORTED, "its doorbell %s cannot be opened: %s", path, strerror(errno));
+    if (!is_pipe(peer->bell)) return gw_fail(error, GW_PROTOCOL, "its doorbell %s is not a pipe", path);
     return GW_OK;
 }
 
@@ -214,7 +224,7 @@ gw_status gw_peer_map_attach(gw_peer_map *peer_map, int rank, const uint8_t endp
     if (why) return gw_fail_rank(error, GW_UNSUPPORTED, rank, "no shared memory with rank %d: %s", rank, why);
     gw_peer_map_peer *peer = &peer_map->peers[rank];
     gw_error cause = {.status = GW_OK};
-    gw_status status = map_peer(peer, &theirs, &cause);
+    gw_status status = map_peer(peer, &theirs, peer_map->segment.bytes, &cause);
     if (!status) {
         peer->mappings = calloc(GW_PEER_MAP_SEGMENTS, sizeof(gw_mapping *));
         if (!peer->mappings) status = gw_fail(&cause, GW_MEMORY, "no memory for its table");
@@ -239,6 +249,8 @@ void gw_peer_map_wake(gw_peer_map *peer_map, int rank) {
 void gw_peer_map_set_sleeping(gw_peer_map *peer_map, bool sleeping) {
     atomic_store(&peer_map->page->sleeping, sleeping);
     if (sleeping) return;
-    uint8_t rings[64];
-    while (read(peer_map->bell[0], rings, sizeof rings) == (ssize_t)sizeof rings) {}
+    /* Rings that stay in the pipe only wake this rank once more. */
+    uint8_t rings[1024];
+    ssize_t ignored = read(peer_map->bell[0], rings, sizeof rings);
+    (void)ignored;
 }

@@ -13,7 +13,11 @@
  *
  * Sharing. Each allocation is a segment with its own entry in the owner's table; an entry's version is odd while it
  * lives. Peers map a segment on first use and keep the mapping. A mapping in use is pinned; one whose entry has changed
- * is unmapped when it is no longer pinned. One thread at a time uses a peer map and its memory functions. */
+ * is unmapped when it is no longer pinned. One thread at a time uses a peer map and its memory functions.
+ *
+ * Trust. Peers may write anything into any page and segment, at any time. So what decides about memory is kept in
+ * private memory, or copied out of the page once (gw_read_once), checked, and used from the copy. A peer that lies can
+ * spoil values and delay an operation until its deadline, but reaches no memory that is not shared with it. */
 #ifndef GW_SHM_PEER_MAP_H
 #define GW_SHM_PEER_MAP_H
 
@@ -21,6 +25,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #define GW_PEER_MAP_SEGMENTS 1024
 #define GW_SHM_ENDPOINT_BYTES 64
@@ -45,8 +50,8 @@ typedef struct gw_peer_map_page {
     _Atomic uint32_t reach; /* gw_peer_map_reach; written once */
     char why[GW_REACH_WHY]; /* a sentence, written before reach: why not all */
     alignas(GW_CACHE_LINE) _Atomic uint32_t generation;
-    _Atomic uint32_t entries; /* of the table that were ever used */
-    _Atomic uint32_t changes; /* entries that died or were replaced so far */
+    _Atomic uint32_t entries; /* as in the owner's gw_peer_map */
+    _Atomic uint32_t changes;
     alignas(GW_CACHE_LINE) _Atomic uint32_t sleeping;
     gw_peer_map_entry table[GW_PEER_MAP_SEGMENTS];
 } gw_peer_map_page;
@@ -57,6 +62,14 @@ typedef struct gw_shm_ref {
     uint32_t version; /* of the entry; 0: not shared memory */
     uint64_t offset;
 } gw_shm_ref;
+
+/* A segment that this rank shares. Its entry in the page repeats this: peers can write the page, so the owner never
+ * reads it there. */
+typedef struct gw_shared_segment {
+    gw_segment segment;
+    uint32_t version; /* of the entry */
+    uint64_t key;
+} gw_shared_segment;
 
 /* A peer's segment in this process. */
 typedef struct gw_mapping {
@@ -80,7 +93,9 @@ typedef struct gw_peer_map {
     gw_peer_map_page *page;
     int rank, world;
     int bell[2];             /* pipe: reading and writing end */
-    gw_segment *own;         /* the segments of the table, by entry */
+    gw_shared_segment *own;  /* by entry of the table */
+    uint32_t entries;        /* those that were ever used */
+    uint32_t changes;        /* entries that died or were replaced so far */
     uint32_t last_found;     /* entry that gw_peer_map_find found last */
     uint32_t unmapped;       /* counts unmapped segments of peers; a user of an unpinned mapping compares it */
     gw_peer_map_peer *peers; /* by rank */
@@ -106,6 +121,12 @@ gw_peer_map_reach gw_peer_map_said(gw_peer_map *peer_map, int peer, char why[GW_
 /* GW_UNSUPPORTED and the reason if this pair cannot use shared memory. */
 gw_status gw_peer_map_attach(gw_peer_map *peer_map, int peer, const uint8_t endpoint[GW_SHM_ENDPOINT_BYTES],
                              gw_error *error);
+
+/* Copies what a peer may change at any moment. The compiler cannot read it a second time after a check. */
+static inline void gw_read_once(void *to, const void *from, size_t bytes) {
+    memcpy(to, from, bytes);
+    atomic_signal_fence(memory_order_seq_cst);
+}
 
 /* Call it between a store of something new and the load of sleeping, if the store itself is not sequentially
  * consistent. */

@@ -5,51 +5,54 @@
 #include <string.h>
 
 /* The fields are written while the version is even, which no reader accepts. */
-static void publish(gw_peer_map *peer_map, uint32_t id, uint64_t key) {
+static void publish(gw_peer_map *peer_map, uint32_t id) {
     gw_peer_map_entry *entry = &peer_map->page->table[id];
-    const gw_segment *segment = &peer_map->own[id];
+    gw_shared_segment *own = &peer_map->own[id];
+    const gw_segment *segment = &own->segment;
     atomic_store(&entry->fd, segment->fd);
     atomic_store(&entry->inode, segment->inode);
     atomic_store(&entry->bytes, segment->bytes);
     atomic_store(&entry->address, (uint64_t)(uintptr_t)segment->base);
-    atomic_store(&entry->key, key);
-    atomic_fetch_add(&entry->version, 1);
+    atomic_store(&entry->key, own->key);
+    atomic_store(&entry->version, ++own->version);
 }
 
 static void retract(gw_peer_map *peer_map, uint32_t id) {
-    atomic_fetch_add(&peer_map->page->table[id].version, 1);
-    atomic_fetch_add(&peer_map->page->changes, 1);
+    atomic_store(&peer_map->page->table[id].version, ++peer_map->own[id].version);
+    atomic_store(&peer_map->page->changes, ++peer_map->changes);
 }
 
 void *gw_peer_map_share(gw_peer_map *peer_map, size_t bytes, uint64_t key, bool commit, gw_error *error) {
     uint32_t id = 0;
-    while (id < GW_PEER_MAP_SEGMENTS && peer_map->own[id].base) id++;
+    while (id < GW_PEER_MAP_SEGMENTS && peer_map->own[id].segment.base) id++;
     if (id == GW_PEER_MAP_SEGMENTS) {
         gw_fail(error, GW_MEMORY, "rank %d already shares %d pieces of memory; free some or allocate larger ones",
                 peer_map->rank, GW_PEER_MAP_SEGMENTS);
         return NULL;
     }
-    if (gw_segment_create(&peer_map->own[id], bytes, commit, error)) return NULL;
-    publish(peer_map, id, key);
-    if (id >= atomic_load(&peer_map->page->entries)) atomic_store(&peer_map->page->entries, id + 1);
-    return peer_map->own[id].base;
+    if (gw_segment_create(&peer_map->own[id].segment, bytes, commit, error)) return NULL;
+    peer_map->own[id].key = key;
+    publish(peer_map, id);
+    if (id >= peer_map->entries) atomic_store(&peer_map->page->entries, peer_map->entries = id + 1);
+    return peer_map->own[id].segment.base;
 }
 
-static bool owns(const gw_segment *segment, const void *memory, size_t bytes) {
+static bool owns(const gw_shared_segment *own, const void *memory, size_t bytes) {
+    const gw_segment *segment = &own->segment;
     uintptr_t from = (uintptr_t)segment->base, at = (uintptr_t)memory;
     return from && at >= from && at - from <= segment->bytes && bytes <= segment->bytes - (at - from);
 }
 
 bool gw_peer_map_find(gw_peer_map *peer_map, const void *memory, size_t bytes, gw_shm_ref *where) {
-    uint32_t id = peer_map->last_found, entries = atomic_load_explicit(&peer_map->page->entries, memory_order_relaxed);
+    uint32_t id = peer_map->last_found, entries = peer_map->entries;
     if (!owns(&peer_map->own[id], memory, bytes))
         for (id = 0; id < entries && !owns(&peer_map->own[id], memory, bytes);) id++;
     *where = (gw_shm_ref){0};
     if (id >= entries) return false;
     peer_map->last_found = id;
     *where = (gw_shm_ref){.id = id,
-                          .version = atomic_load_explicit(&peer_map->page->table[id].version, memory_order_relaxed),
-                          .offset = (uint64_t)((uintptr_t)memory - (uintptr_t)peer_map->own[id].base)};
+                          .version = peer_map->own[id].version,
+                          .offset = (uint64_t)((uintptr_t)memory - (uintptr_t)peer_map->own[id].segment.base)};
     return true;
 }
 
@@ -57,14 +60,13 @@ void gw_peer_map_unshare(gw_peer_map *peer_map, void *memory) {
     gw_shm_ref where;
     if (!memory || !gw_peer_map_find(peer_map, memory, 1, &where)) return;
     retract(peer_map, where.id);
-    gw_segment_close(&peer_map->own[where.id]);
+    gw_segment_close(&peer_map->own[where.id].segment);
 }
 
 gw_status gw_peer_map_renew(gw_peer_map *peer_map, uint32_t id, gw_error *error) {
-    uint64_t key = atomic_load(&peer_map->page->table[id].key);
     retract(peer_map, id);
-    gw_status status = gw_segment_renew(&peer_map->own[id], error);
-    publish(peer_map, id, key);
+    gw_status status = gw_segment_renew(&peer_map->own[id].segment, error);
+    publish(peer_map, id);
     return status;
 }
 
@@ -94,7 +96,29 @@ gw_shm_ref gw_peer_map_lookup(gw_peer_map *peer_map, int rank, uint64_t key, uin
     return (gw_shm_ref){0};
 }
 
-static gw_mapping *map_segment(gw_peer_map_peer *peer, int rank, gw_shm_ref where, gw_error *error) {
+/* True if no outdated mapping is left. */
+static bool sweep_entry(gw_peer_map *peer_map, gw_peer_map_peer *peer, uint32_t id) {
+    uint32_t version = atomic_load(&peer->page->table[id].version);
+    bool clean = true;
+    for (gw_mapping **link = &peer->mappings[id]; *link;) {
+        gw_mapping *mapping = *link;
+        if (mapping->pins || mapping->version == version) {
+            clean = clean && mapping->version == version;
+            link = &mapping->next;
+            continue;
+        }
+        *link = mapping->next;
+        peer_map->unmapped++;
+        gw_segment_close(&mapping->segment);
+        free(mapping);
+    }
+    return clean;
+}
+
+/* Older mappings of the entry go first, so that a peer that renames its memory again and again fills no address space.
+ */
+static gw_mapping *map_segment(gw_peer_map *peer_map, int rank, gw_shm_ref where, gw_error *error) {
+    gw_peer_map_peer *peer = &peer_map->peers[rank];
     uint32_t version;
     uint64_t key;
     gw_segment_name name = read_entry(&peer->page->table[where.id], &version, &key);
@@ -103,6 +127,7 @@ static gw_mapping *map_segment(gw_peer_map_peer *peer, int rank, gw_shm_ref wher
         return NULL;
     }
     name.pid = peer->pid;
+    sweep_entry(peer_map, peer, where.id);
     gw_mapping *mapping = calloc(1, sizeof *mapping);
     if (!mapping) {
         gw_fail(error, GW_MEMORY, "no memory to map what rank %d shares", rank);
@@ -128,32 +153,13 @@ gw_mapping *gw_peer_map_pin(gw_peer_map *peer_map, int rank, gw_shm_ref where, g
         return NULL;
     }
     gw_mapping *mapping = peer->mappings[where.id];
-    if (!mapping || mapping->version != where.version) mapping = map_segment(peer, rank, where, error);
+    if (!mapping || mapping->version != where.version) mapping = map_segment(peer_map, rank, where, error);
     if (mapping) mapping->pins++;
     return mapping;
 }
 
 void gw_peer_map_unpin(gw_mapping *mapping) {
     if (mapping) mapping->pins--;
-}
-
-/* True if no outdated mapping is left. */
-static bool sweep_entry(gw_peer_map *peer_map, gw_peer_map_peer *peer, uint32_t id) {
-    uint32_t version = atomic_load(&peer->page->table[id].version);
-    bool clean = true;
-    for (gw_mapping **link = &peer->mappings[id]; *link;) {
-        gw_mapping *mapping = *link;
-        if (mapping->pins || mapping->version == version) {
-            clean = clean && mapping->version == version;
-            link = &mapping->next;
-            continue;
-        }
-        *link = mapping->next;
-        peer_map->unmapped++;
-        gw_segment_close(&mapping->segment);
-        free(mapping);
-    }
-    return clean;
 }
 
 void gw_peer_map_sweep(gw_peer_map *peer_map) {

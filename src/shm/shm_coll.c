@@ -33,12 +33,11 @@ static void lay_out(gw_shm_coll *coll, void *base) {
 /* If each member has a core, a second synchronization costs less than reading the private data of all members, already
  * for small data. If not, it costs a context switch. Likewise an owner that has a core does its small part at once; an
  * owner that has none does not, so its part is left for others to claim. The first member decides for all. */
-static void set_limits(coll_page *page, int members) {
-    bool oversubscribed = members > sysconf(_SC_NPROCESSORS_ONLN);
-    page->oversubscribed = oversubscribed;
-    page->inline_bytes = oversubscribed ? COLL_SLOT_BYTES : COLL_INLINE_BYTES;
-    page->slots_read_bytes = oversubscribed ? UINT32_MAX : COLL_SLOTS_READ_BYTES;
-    page->fixed_bytes = oversubscribed ? 0 : COLL_FIXED_BYTES;
+static void set_limits(gw_shm_coll *coll) {
+    coll->oversubscribed = atomic_load(&coll->page->oversubscribed) != 0;
+    coll->inline_bytes = coll->oversubscribed ? COLL_SLOT_BYTES : COLL_INLINE_BYTES;
+    coll->slots_read_bytes = coll->oversubscribed ? SIZE_MAX : COLL_SLOTS_READ_BYTES;
+    coll->fixed_bytes = coll->oversubscribed ? 0 : COLL_FIXED_BYTES;
 }
 
 void gw_shm_coll_wake(gw_shm_coll *coll) {
@@ -58,8 +57,7 @@ gw_status gw_shm_coll_open(gw_shm_coll **out, gw_peer_map *peer_map, const int *
                                 members[m]);
     gw_shm_coll *coll = calloc(1, sizeof *coll);
     if (!coll) return gw_fail(error, GW_MEMORY, "no memory for a host-local collective");
-    *coll =
-        (gw_shm_coll){.peer_map = peer_map, .members = count, .self = self, .key = key, .cpu = -1};
+    *coll = (gw_shm_coll){.peer_map = peer_map, .members = count, .self = self, .key = key, .cpu = -1};
     coll->ranks = malloc((size_t)count * sizeof *coll->ranks);
     coll->sides = calloc((size_t)count, sizeof *coll->sides);
     coll->src = calloc((size_t)count, sizeof *coll->src);
@@ -72,7 +70,7 @@ gw_status gw_shm_coll_open(gw_shm_coll **out, gw_peer_map *peer_map, const int *
         void *base = gw_peer_map_share(coll->peer_map, segment_bytes(count), key, false, error);
         if (base) lay_out(coll, base);
         else status = GW_MEMORY;
-        if (base) set_limits(coll->page, count);
+        if (base) atomic_store(&coll->page->oversubscribed, count > sysconf(_SC_NPROCESSORS_ONLN));
     }
     if (status) gw_shm_coll_close(coll);
     else *out = coll;
@@ -90,6 +88,10 @@ static gw_status find_page(gw_shm_coll *coll, gw_error *error) {
                             coll->ranks[0], coll->members);
     coll->mapping = gw_peer_map_pin(coll->peer_map, coll->ranks[0], where, error);
     if (!coll->mapping) return error->status;
+    if (coll->mapping->segment.bytes != bytes) /* the entry has changed since */
+        return gw_fail_rank(error, GW_PROTOCOL, coll->ranks[0],
+                            "rank %d replaced the memory of a host-local collective while it was opened",
+                            coll->ranks[0]);
     lay_out(coll, coll->mapping->segment.base);
     return GW_OK;
 }
@@ -103,7 +105,11 @@ gw_status gw_shm_coll_attach(gw_shm_coll *coll, bool *attached, gw_error *error)
         atomic_fetch_add(&coll->page->joined, 1);
         gw_shm_coll_wake(coll);
     }
-    *attached = atomic_load(&coll->page->joined) == (uint32_t)coll->members;
+    if (!coll->attached && atomic_load(&coll->page->joined) == (uint32_t)coll->members) {
+        set_limits(coll);
+        coll->attached = true;
+    }
+    *attached = coll->attached;
     return GW_OK;
 }
 
@@ -113,12 +119,8 @@ bool gw_shm_coll_can_start(const gw_shm_coll *coll) { return coll->started - col
  * needs no copy. */
 static bool is_inline(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
     size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    size_t most = op->task == GW_SHM_TASK_ALLREDUCE ? COLL_INLINE_BYTES : coll->page->inline_bytes;
+    size_t most = op->task == GW_SHM_TASK_ALLREDUCE ? COLL_INLINE_BYTES : coll->inline_bytes;
     return op->task == GW_SHM_TASK_BARRIER || bytes <= most;
-}
-
-static bool needs_in(const gw_shm_coll_op *op, int member) {
-    return coll_reduces(op) || (op->task == GW_SHM_TASK_BROADCAST && member == op->root);
 }
 
 /* Finds this rank's buffers in its segments. An offset is that of the buffer's beginning, which may lie before the
@@ -126,15 +128,14 @@ static bool needs_in(const gw_shm_coll_op *op, int member) {
 static void find_own(gw_shm_coll *coll, const gw_shm_coll_op *op) {
     size_t offset, bytes, in_bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
     coll->own_in = coll->own_out = (gw_shm_ref){.version = COLL_NOT_NEEDED};
-    if (needs_in(op, coll->self)) gw_peer_map_find(coll->peer_map, op->in, in_bytes, &coll->own_in);
+    if (coll_needs_in(op, coll->self)) gw_peer_map_find(coll->peer_map, op->in, in_bytes, &coll->own_in);
     if (!gw_shm_coll_needs_out(coll, op, coll->self, &offset, &bytes)) return;
     gw_peer_map_find(coll->peer_map, (const void *)((uintptr_t)op->out + offset), bytes, &coll->own_out);
     coll->own_out.offset -= offset;
 }
 
-static void describe(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll_op *op) {
-    uint32_t entries = atomic_load_explicit(&coll->peer_map->page->entries, memory_order_relaxed);
-    uint32_t changes = atomic_load_explicit(&coll->peer_map->page->changes, memory_order_relaxed);
+static void describe(gw_shm_coll *coll, const gw_shm_coll_op *op) {
+    uint32_t entries = coll->peer_map->entries, changes = coll->peer_map->changes;
     if (!coll->own_found || op->in != coll->last_op.in || op->out != coll->last_op.out ||
         entries != coll->own_entries || changes != coll->own_changes) {
         find_own(coll, op);
@@ -144,15 +145,17 @@ static void describe(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll_op 
         coll->own_changes = changes;
         coll->own_found = true;
     }
-    entry->call.in = coll->own_in;
-    entry->call.out = coll->own_out;
+    memcpy(coll->own_call.signature, op->signature, sizeof coll->own_call.signature);
+    coll->own_call.in = coll->own_in;
+    coll->own_call.out = coll->own_out;
 }
 
 /* True if this rank copies its data into the slot at once: an all-reduce of little private data. If all members do so,
  * one arrival is enough. */
-static bool fits_slots(const gw_shm_coll *coll, const coll_call *call, const gw_shm_coll_op *op) {
+static bool fits_slots(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
+    const coll_call *call = &coll->own_call;
     size_t own = op->count * coll->element, read = own * (size_t)(coll->members - 1);
-    bool little = own <= COLL_SLOT_BYTES && read <= coll->page->slots_read_bytes; /* a single member reads nothing */
+    bool little = own <= COLL_SLOT_BYTES && read <= coll->slots_read_bytes; /* a single member reads nothing */
     return op->task == GW_SHM_TASK_ALLREDUCE && !call->in.version && !call->out.version && little;
 }
 
@@ -180,19 +183,21 @@ static void prepare(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     if (coll->element == 0 || !same_shape(&coll->last_op, op)) { /* 0: this is the first */
         gw_shm_coll_cut(coll);
-        coll->fixed = op->count * coll->element <= coll->page->fixed_bytes;
+        coll->fixed = op->count * coll->element <= coll->fixed_bytes;
         coll->last_op = *op;
         coll->own_found = coll->resolved = false;
         coll->chunks_mode = COLL_INLINE;
     }
     coll->mode = is_inline(coll, op) ? COLL_INLINE : COLL_DIRECT;
     coll->seen = 0;
+    coll->over = false;
     coll->prepared = true;
 }
 
 /* If this rank's memory is private, the operation is staged, whatever memory the others have. So the copy-in need not
  * wait for their arrival. */
-static void plan_early(gw_shm_coll *coll, const coll_call *call) {
+static void plan_early(gw_shm_coll *coll) {
+    const coll_call *call = &coll->own_call;
     if (call->in.version && call->out.version) return;
     coll->mode = COLL_STAGED;
     coll->sides[coll->self].in_private = !call->in.version;
@@ -206,6 +211,19 @@ static void publish_cpu(gw_shm_coll *coll) {
     atomic_store_explicit(&coll->progress[coll->self].cpu, (uint32_t)cpu, memory_order_relaxed);
 }
 
+/* Writes the call into this rank's entry. True: the data goes into the slot. */
+static bool publish_call(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll_op *op) {
+    describe(coll, op);
+    bool in_slots = fits_slots(coll, op);
+    if (in_slots) coll->own_call.in.id = COLL_FITS_SLOTS;
+    else plan_early(coll);
+    entry->call = coll->own_call;
+    if (coll->fixed) return in_slots;
+    atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
+    return in_slots;
+}
+
 /* An operation that is not inline is published only when it is the head, because parts are cut for the head alone. */
 static bool publish(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = &coll->ops[coll->published % GW_SHM_COLL_DEPTH];
@@ -214,17 +232,14 @@ static bool publish(gw_shm_coll *coll) {
     coll_entry *entry = coll_entry_of(coll, coll->published, coll->self);
     uint8_t *data = coll_data_of(coll, coll->published, coll->self);
     if (at_head) prepare(coll);
-    if (coll->page->oversubscribed) publish_cpu(coll);
-    memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
+    if (coll->oversubscribed) publish_cpu(coll);
     if (op->signature[0] & GW_SHM_COLL_THREE_WORDS) entry->third_word = op->signature[2];
     entry->finished = coll->finished;
-    if (inlined) gw_shm_coll_fill_inline(coll, coll_inline_of(coll, coll->published, coll->self), op);
-    else describe(coll, entry, op);
-    if (!inlined && (in_slots = fits_slots(coll, &entry->call, op))) entry->call.in.id = COLL_FITS_SLOTS;
-    else if (!inlined) plan_early(coll, &entry->call);
-    if (!inlined && !coll->fixed) {
-        atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
-        atomic_store_explicit(&entry->done, 0, memory_order_relaxed);
+    if (inlined) {
+        memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
+        gw_shm_coll_fill_inline(coll, coll_inline_of(coll, coll->published, coll->self), op);
+    } else {
+        in_slots = publish_call(coll, entry, op);
     }
     coll->published++;
     coll_signal(coll, &entry->arrived, coll->published);
@@ -384,11 +399,10 @@ static void quarantine(gw_shm_coll *coll) {
     give_up(coll);
     gw_shm_coll_wake(coll);
     for (uint64_t index = coll->finished; index < coll->published; index++) {
-        const coll_entry *entry = coll_entry_of(coll, index, coll->self);
         const gw_shm_coll_op *op = &coll->ops[index % GW_SHM_COLL_DEPTH];
         gw_shm_ref now;
-        if (is_inline(coll, op) || entry->call.out.version % 2 == 0) continue;
-        if (gw_peer_map_find(coll->peer_map, op->out, 1, &now) && now.version == entry->call.out.version)
+        if (is_inline(coll, op) || coll->own_call.out.version % 2 == 0) continue;
+        if (gw_peer_map_find(coll->peer_map, op->out, 1, &now) && now.version == coll->own_call.out.version)
             gw_peer_map_renew(coll->peer_map, now.id, NULL);
     }
 }

@@ -10,13 +10,20 @@
 
 static bool same_words(const uint64_t a[2], const uint64_t b[2]) { return a[0] == b[0] && a[1] == b[1]; }
 
+static const coll_entry *head_entry(const gw_shm_coll *coll, int member) {
+    return coll_entry_of(coll, coll->finished, member);
+}
+
 static bool same_signature(const coll_entry *a, const coll_entry *b) {
     bool third = a->call.signature[0] & GW_SHM_COLL_THREE_WORDS;
     return same_words(a->call.signature, b->call.signature) && (!third || a->third_word == b->third_word);
 }
 
-static const coll_entry *head_entry(const gw_shm_coll *coll, int member) {
-    return coll_entry_of(coll, coll->finished, member);
+static bool agrees(gw_shm_coll *coll, int member) {
+    const uint64_t *mine = coll_head(coll)->signature;
+    const coll_entry *entry = head_entry(coll, member);
+    return same_words(mine, entry->call.signature) &&
+           (!(mine[0] & GW_SHM_COLL_THREE_WORDS) || mine[2] == entry->third_word);
 }
 
 /* The member whose signature is the rarest among all members; in a tie, the last such member. */
@@ -33,10 +40,9 @@ static int odd_member(gw_shm_coll *coll) {
     return odd;
 }
 
-static bool all_agree(const gw_shm_coll *coll) {
+static bool all_agree(gw_shm_coll *coll) {
     bool agree = true;
-    for (int m = 0; m < coll->members; m++)
-        agree = agree && same_signature(head_entry(coll, coll->self), head_entry(coll, m));
+    for (int m = 0; m < coll->members; m++) agree = agree && (m == coll->self || agrees(coll, m));
     return agree;
 }
 
@@ -51,9 +57,9 @@ static gw_status compare_signatures(gw_shm_coll *coll, gw_error *error) {
 
 /* Each arrival says how many operations the member had finished. */
 static void note_finished(gw_shm_coll *coll) {
-    uint64_t least = UINT64_MAX;
+    uint64_t least = coll->finished;
     for (int m = 0; m < coll->members; m++) {
-        uint64_t count = coll_entry_of(coll, coll->finished, m)->finished;
+        uint64_t count = head_entry(coll, m)->finished;
         least = count < least ? count : least;
     }
     if (least > coll->all_finished) coll->all_finished = least;
@@ -82,10 +88,14 @@ void gw_shm_coll_plan_chunks(gw_shm_coll *coll) {
     coll->window_count = (longest + coll->chunk_elements - 1) / coll->chunk_elements;
 }
 
-/* Maps one buffer of a peer; *at stays NULL if it is private. */
+/* Maps one buffer of a peer that the operation needs; *at stays NULL if it is private. */
 static gw_status reach(gw_shm_coll *coll, int member, gw_shm_ref where, uint64_t bytes_from, uint64_t bytes,
                        gw_mapping **mapping, uint8_t **at, gw_error *error) {
-    if (!where.version || where.version == COLL_NOT_NEEDED) return GW_OK;
+    if (!where.version) return GW_OK;
+    if (where.version == COLL_NOT_NEEDED)
+        return gw_fail_rank(error, GW_PROTOCOL, coll->ranks[member],
+                            "rank %d published no buffer for operation %llu, which needs one of it",
+                            coll->ranks[member], (unsigned long long)coll_head(coll)->number);
     *mapping = gw_peer_map_pin(coll->peer_map, coll->ranks[member], where, error);
     if (!*mapping) return error->status;
     const gw_segment *segment = &(*mapping)->segment;
@@ -116,8 +126,10 @@ static gw_status resolve_side(gw_shm_coll *coll, int member, gw_error *error) {
         return GW_OK;
     }
     bool out = gw_shm_coll_needs_out(coll, op, member, &offset, &bytes);
+    gw_status status = GW_OK;
     side->out = NULL;
-    gw_status status = reach(coll, member, call->in, 0, op->count * coll->element, &side->in_mapping, &in_at, error);
+    if (coll_needs_in(op, member))
+        status = reach(coll, member, call->in, 0, op->count * coll->element, &side->in_mapping, &in_at, error);
     if (!status && out) status = reach(coll, member, call->out, offset, bytes, &side->out_mapping, &side->out, error);
     side->in = in_at;
     return status;
@@ -138,7 +150,8 @@ static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
     gw_status status = GW_OK;
     for (int m = 0; m < coll->members; m++) {
         coll_side *side = &coll->sides[m];
-        side->call = coll_entry_of(coll, coll->finished, m)->call;
+        if (m == coll->self) side->call = coll->own_call;
+        else gw_read_once(&side->call, &head_entry(coll, m)->call, sizeof side->call);
         side->in_mapping = side->out_mapping = NULL;
     }
     choose_mode(coll);
@@ -152,6 +165,7 @@ static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
      * them. */
     if (!status || coll->mode != COLL_DIRECT || !gw_shm_coll_direct_done(coll)) return status;
     *error = (gw_error){.rank = -1};
+    coll->over = true;
     return GW_OK;
 }
 
@@ -167,7 +181,8 @@ static bool same_call(const coll_call *a, const coll_call *b) {
 static bool resolve_again(gw_shm_coll *coll) {
     if (!coll->resolved || coll->unmapped != coll->peer_map->unmapped) return false;
     for (int m = 0; m < coll->members; m++)
-        if (!same_call(&head_entry(coll, m)->call, &coll->sides[m].call)) return false;
+        if (!same_call(m == coll->self ? &coll->own_call : &head_entry(coll, m)->call, &coll->sides[m].call))
+            return false;
     if ((coll_head(coll)->signature[0] & GW_SHM_COLL_THREE_WORDS) && !all_agree(coll)) return false;
     for (int m = 0; m < coll->members; m++) {
         coll_side *side = &coll->sides[m];
@@ -205,6 +220,9 @@ static gw_status report_abort(gw_shm_coll *coll, int rank, gw_error *error) {
 gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error) {
     uint32_t by = atomic_load_explicit(&coll->page->aborted, memory_order_acquire);
     if (!by) return GW_OK;
+    if (by > (uint32_t)coll->members)
+        return gw_fail(error, GW_PROTOCOL,
+                       "a rank of this host wrote %u where the member that gave up belongs: one of them is broken", by);
     return report_abort(coll, coll->ranks[by - 1], error);
 }
 

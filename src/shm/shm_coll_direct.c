@@ -86,6 +86,7 @@ bool gw_shm_coll_direct_done(gw_shm_coll *coll) {
 }
 
 bool gw_shm_coll_work_direct(gw_shm_coll *coll, size_t *budget, bool *done) {
+    if (coll->over) return *done = true;
     bool moved = coll->fixed && do_own_part(coll);
     for (int i = 0; !coll->fixed && i < coll->members && *budget; i++)
         moved = work_on_part(coll, (coll->self + i) % coll->members, budget) || moved;

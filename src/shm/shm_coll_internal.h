@@ -2,7 +2,10 @@
  *
  * In the segment every cache line has one writer (except claims and joined), so that lines travel only when there is
  * something new. Counters only grow and are never reset: operations and windows are numbered since the object was
- * opened, and a slot or a staging buffer is reused when the counters of all members have passed it. */
+ * opened, and a slot or a staging buffer is reused when the counters of all members have passed it.
+ *
+ * A member may write nonsense anywhere in the segment. Each keeps its own counters, its own call and all limits in
+ * private memory; what it reads of others only decides when it goes on, or is checked (gw_shm_coll_begin). */
 #ifndef GW_SHM_SHM_COLL_INTERNAL_H
 #define GW_SHM_SHM_COLL_INTERNAL_H
 
@@ -56,25 +59,23 @@ typedef struct coll_data {
     uint8_t padding[3 * GW_CACHE_LINE]; /* else the data of all members would map to the same cache sets */
 } coll_data;
 
+/* Windows copied in; windows whose own chunk is combined; windows copied out. */
+typedef enum coll_counter { COLL_FILLED, COLL_REDUCED, COLL_DRAINED } coll_counter;
+
 /* One member's progress since the object was opened; written by that member. */
 typedef struct coll_progress {
     alignas(2 * GW_CACHE_LINE) _Atomic uint64_t finished; /* operations */
-    _Atomic uint64_t filled;                              /* windows copied in */
-    _Atomic uint64_t reduced;                             /* windows whose own chunk is combined */
-    _Atomic uint64_t drained;                             /* windows copied out */
+    _Atomic uint64_t windows[3];                          /* by coll_counter */
     _Atomic uint32_t cpu;                                 /* on which it arrived last, if members share cores */
 } coll_progress;
 
 #define COLL_CAUSE_BYTES 256
 
 /* The segment: this page, progress of p members, GW_SHM_COLL_DEPTH slots of p entries, as many of data, p staging
- * areas. The first member sets the limits. */
+ * areas. */
 typedef struct coll_page {
     alignas(2 * GW_CACHE_LINE) _Atomic uint32_t joined; /* members that have mapped the segment */
-    uint32_t inline_bytes;                              /* of the largest inline operation but all-reduce */
-    uint32_t slots_read_bytes;                          /* as COLL_SLOTS_READ_BYTES */
-    uint32_t fixed_bytes;                               /* of the largest operation whose parts are not claimed */
-    uint32_t oversubscribed;                            /* there are more members than cores */
+    _Atomic uint32_t oversubscribed;                    /* the first member has fewer cores than there are members */
     alignas(GW_CACHE_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
     _Atomic uint32_t gives_up;                          /* the same, before it has written these: */
     int32_t culprit;                                    /* the rank that it blames; -1: none */
@@ -105,11 +106,19 @@ struct gw_shm_coll {
     coll_data *data;
     uint8_t *stage;
     gw_mapping *mapping; /* of the segment, for all but the first member */
-    bool joined;
+    bool joined, attached;
+
+    /* Set when attached; the same on all members. */
+    bool oversubscribed;
+    size_t inline_bytes;     /* of the largest inline operation but all-reduce */
+    size_t slots_read_bytes; /* as COLL_SLOTS_READ_BYTES */
+    size_t fixed_bytes;      /* of the largest operation whose parts are not claimed */
 
     gw_shm_coll_op ops[GW_SHM_COLL_DEPTH]; /* by index % GW_SHM_COLL_DEPTH */
     uint64_t started, published, finished;
     uint64_t all_finished; /* operations that every member is known to have finished */
+    uint64_t windows[3];   /* as in this rank's progress */
+    coll_call own_call;    /* as in this rank's entry, of the last operation that was published and not inline */
     bool failed;
     gw_error cause;    /* why this rank gives up, for the others; set by gw_shm_coll_blame */
     int cpu;           /* as in progress; -1: not published yet, or not oversubscribed */
@@ -130,6 +139,7 @@ struct gw_shm_coll {
     bool prepared; /* parts are cut */
     bool arrived;  /* all members have arrived and agree; sides are resolved */
     bool fixed;    /* direct: parts are left to their owners */
+    bool over;     /* direct: others have done all parts, and sides may not be mapped */
     coll_mode mode;
     int seen;    /* members whose arrival has been seen, from member 0 on */
     bool pinned; /* mappings of sides are pinned */
@@ -184,6 +194,10 @@ gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error);
 gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error);
 void gw_shm_coll_release(gw_shm_coll *coll); /* sides may be unmapped */
 void gw_shm_coll_plan_chunks(gw_shm_coll *coll);
+/* Whether the head operation reads a member's in. */
+static inline bool coll_needs_in(const gw_shm_coll_op *op, int member) {
+    return coll_reduces(op) || (op->task == GW_SHM_TASK_BROADCAST && member == op->root);
+}
 /* The range of a member's out that the head operation touches, in bytes; false: none. */
 bool gw_shm_coll_needs_out(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset,
                            size_t *bytes);

@@ -8,7 +8,7 @@
 static void cut_lines(gw_shm_coll *coll, size_t count) {
     size_t line = GW_CACHE_LINE / coll->element, lines = (count + line - 1) / line;
     size_t part = (lines + (size_t)coll->members - 1) / (size_t)coll->members * line, at = 0;
-    size_t least = coll->page->oversubscribed ? COLL_PART_BYTES / coll->element : 0;
+    size_t least = coll->oversubscribed ? COLL_PART_BYTES / coll->element : 0;
     if (part < least) part = least;
     for (int m = 0; m < coll->members; m++) {
         size_t length = coll_min(part, count - at);

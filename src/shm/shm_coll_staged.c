@@ -51,30 +51,20 @@ static size_t chunk_of(const gw_shm_coll *coll, uint64_t window, int owner, size
     return coll_min(coll->chunk_elements, part->length - begin);
 }
 
-typedef enum counter { FILLED, REDUCED, DRAINED } counter;
-
-static _Atomic uint64_t *counter_of(gw_shm_coll *coll, int member, counter which) {
-    coll_progress *progress = &coll->progress[member];
-    return which == FILLED ? &progress->filled : which == REDUCED ? &progress->reduced : &progress->drained;
-}
-
-static bool all_reached(gw_shm_coll *coll, counter which, uint64_t windows) {
+static bool all_reached(gw_shm_coll *coll, coll_counter which, uint64_t windows) {
     for (int m = 0; m < coll->members; m++)
-        if (atomic_load(counter_of(coll, m, which)) < windows) return false;
+        if (atomic_load(&coll->progress[m].windows[which]) < windows) return false;
     return true;
 }
 
 /* All members have passed the window that used this one's buffer before. */
-static bool buffer_is_free(gw_shm_coll *coll, counter which, uint64_t window) {
+static bool buffer_is_free(gw_shm_coll *coll, coll_counter which, uint64_t window) {
     return window < COLL_BUFFERS || all_reached(coll, which, window - COLL_BUFFERS + 1);
 }
 
-static uint64_t own_counter(gw_shm_coll *coll, counter which) {
-    return atomic_load_explicit(counter_of(coll, coll->self, which), memory_order_relaxed);
-}
-
-static void advance(gw_shm_coll *coll, counter which, uint64_t windows) {
-    coll_signal(coll, counter_of(coll, coll->self, which), windows);
+static void advance(gw_shm_coll *coll, coll_counter which, uint64_t windows) {
+    coll->windows[which] = windows;
+    coll_signal(coll, &coll->progress[coll->self].windows[which], windows);
     if (!coll->fixed) gw_shm_coll_wake(coll);
 }
 
@@ -97,15 +87,15 @@ static size_t fill_window(gw_shm_coll *coll, uint64_t window) {
 }
 
 bool gw_shm_coll_fill_staged(gw_shm_coll *coll, size_t *budget) {
-    uint64_t end = coll->first_window + coll->window_count, window = own_counter(coll, FILLED);
+    uint64_t end = coll->first_window + coll->window_count, window = coll->windows[COLL_FILLED];
     if (window == end) return false;
     if (!coll_reduces(coll_head(coll)) || !coll->sides[coll->self].in_private) {
-        advance(coll, FILLED, end);
+        advance(coll, COLL_FILLED, end);
         return true;
     }
-    if (!buffer_is_free(coll, REDUCED, window)) return false;
+    if (!buffer_is_free(coll, COLL_REDUCED, window)) return false;
     *budget -= coll_min(*budget, fill_window(coll, window));
-    advance(coll, FILLED, window + 1);
+    advance(coll, COLL_FILLED, window + 1);
     return true;
 }
 
@@ -158,20 +148,20 @@ bool gw_shm_coll_work_staged(gw_shm_coll *coll, size_t *budget, bool *done) {
     bool moved = false, more = true;
     while (more && *budget) {
         more = gw_shm_coll_fill_staged(coll, budget);
-        uint64_t window = own_counter(coll, REDUCED);
-        if (window < end && all_reached(coll, FILLED, window + 1) && buffer_is_free(coll, DRAINED, window)) {
+        uint64_t window = coll->windows[COLL_REDUCED];
+        if (window < end && all_reached(coll, COLL_FILLED, window + 1) && buffer_is_free(coll, COLL_DRAINED, window)) {
             *budget -= coll_min(*budget, reduce_window(coll, window));
-            advance(coll, REDUCED, window + 1);
+            advance(coll, COLL_REDUCED, window + 1);
             more = true;
         }
-        window = own_counter(coll, DRAINED);
-        if (window < end && all_reached(coll, REDUCED, window + 1)) {
+        window = coll->windows[COLL_DRAINED];
+        if (window < end && all_reached(coll, COLL_REDUCED, window + 1)) {
             *budget -= coll_min(*budget, drain_window(coll, window));
-            advance(coll, DRAINED, window + 1);
+            advance(coll, COLL_DRAINED, window + 1);
             more = true;
         }
         moved = moved || more;
     }
-    *done = own_counter(coll, DRAINED) == end;
+    *done = coll->windows[COLL_DRAINED] == end;
     return moved || *done;
 }

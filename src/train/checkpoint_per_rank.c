@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/announced.h"
+
 static bool local(const gw_trainer *t) { return gw_reducer_read_counters(t->reducer).local_optimisers; }
 
 static size_t model_bytes(const gw_trainer *t) { return t->model->count * sizeof(float); }
@@ -54,12 +56,13 @@ void gw_rank_state_free(gw_rank_state *b) {
 }
 
 static gw_status allocate(const gw_trainer *t, gw_rank_state *b, uint64_t own, gw_error *error) {
-    uint64_t total = own;
+    size_t total = (size_t)own;
     b->bytes = calloc((size_t)t->world, sizeof *b->bytes);
     if (!b->bytes) return gw_fail(error, GW_MEMORY, "no memory for a checkpoint");
     gw_status status = gw_trainer_check(t, gw_allgather(t->comm, &own, b->bytes, 1, GW_I64), error);
-    for (int r = 1; t->rank == 0 && r < t->world; r++) total += b->bytes[r];
-    b->memory = malloc(total);
+    for (int r = 1; status == GW_OK && t->rank == 0 && r < t->world; r++)
+        status = gw_announced_add(&total, b->bytes[r], r, "its own state", error);
+    if (status == GW_OK) b->memory = malloc(total);
     if (status == GW_OK && !b->memory)
         status = gw_fail(error, GW_MEMORY, "no memory for a checkpoint of what %d ranks keep", t->world);
     return status;
@@ -121,8 +124,8 @@ static gw_status receive(gw_trainer *t, bool *fits, gw_error *error) {
     uint64_t length = 0;
     gw_status status = gw_recv(t->comm, &length, 1, GW_I64, 0);
     if (status != GW_OK) return gw_trainer_check(t, status, error);
-    uint8_t *bytes = malloc(length + 1);
-    if (!bytes) return gw_fail(error, GW_MEMORY, "no memory for what this rank kept");
+    uint8_t *bytes = gw_announced_alloc(length, 0, "what this rank kept", error);
+    if (!bytes) return error->status;
     status = gw_recv(t->comm, bytes, length, GW_U8, 0);
     *fits = status == GW_OK && length && read_own(t, bytes, length);
     free(bytes);
@@ -153,11 +156,11 @@ static gw_status spread_state(gw_trainer *t, const gw_checkpoint *file, int r, u
     const uint8_t *held = file ? gw_checkpoint_find(file, name, &length) : NULL;
     *bytes = 0;
     if (held && length >= sizeof *bytes) memcpy(bytes, held, sizeof *bytes);
-    if (*bytes > length - sizeof *bytes) *bytes = 0;
+    if (length < sizeof *bytes || *bytes > length - sizeof *bytes) *bytes = 0;
     gw_status status = gw_broadcast(t->comm, bytes, bytes, 1, GW_I64, 0);
     if (status != GW_OK) return gw_trainer_check(t, status, error);
-    *state = malloc(*bytes + 1);
-    if (!*state) return gw_fail(error, GW_MEMORY, "no memory for what rank %d kept", r);
+    *state = gw_announced_alloc(*bytes, 0, "what a rank kept", error);
+    if (!*state) return error->status;
     if (t->rank == 0 && *bytes) memcpy(*state, held + sizeof *bytes, *bytes);
     return gw_trainer_check(t, gw_broadcast(t->comm, *state, *state, *bytes, GW_U8, 0), error);
 }

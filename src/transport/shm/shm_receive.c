@@ -113,7 +113,8 @@ bool gw_shm_receive(shm *self, shm_link *from) {
     while (!from->broken && spent < POLL_BYTES) {
         slot *at = &from->in->slots[from->consumed % SLOTS];
         if (atomic_load(&at->turn) != tagged(self, from->consumed + 1)) break;
-        slot_content what = at->what; /* read once: the peer could change it between two reads */
+        slot_content what;
+        gw_read_once(&what, &at->what, sizeof what);
         moved = true;
         if (!take(self, from, &what)) break;
         if (self->generation != generation) return true;

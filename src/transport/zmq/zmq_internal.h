@@ -50,8 +50,9 @@ typedef struct zmq {
     _Atomic(gw_packet *) done;     /* lent packets that the I/O thread has released, latest first */
     _Atomic int lent;              /* packets that it still holds */
     held *first_held, **last_held; /* in the order they came */
-    bool closing;                  /* only goodbyes are handled */
-    bool unsettled;                /* some peer is broken and poll() has not reported it */
+    int held_count;
+    bool closing;   /* only goodbyes are handled */
+    bool unsettled; /* some peer is broken and poll() has not reported it */
     peer *peers;
     char server_public[GW_ZMQ_KEY_TEXT], server_secret[GW_ZMQ_KEY_TEXT];
     char client_public[GW_ZMQ_KEY_TEXT], client_secret[GW_ZMQ_KEY_TEXT];

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 8 /* of a payload that the engine may read inside the message */
+#define ALIGNMENT 8    /* of a payload that the engine may read inside the message */
+#define HELD_MAX 65536 /* messages that wait for a reset; peers send few before they need an answer */
 
 /* The sender of a message and its generation. False: not of this job. */
 static bool identify(zmq *z, zmq_msg_t *id, int *from, uint32_t *generation) {
@@ -68,6 +69,10 @@ static void take(zmq *z, int from, zmq_msg_t *head, zmq_msg_t *body) {
 
 /* The peer was reset before us: its first messages wait for our reset. */
 static void hold(zmq *z, int from, uint32_t generation, zmq_msg_t *head, zmq_msg_t *body) {
+    if (z->held_count == HELD_MAX) {
+        gw_zmq_break_off(z, from, GW_PROTOCOL, "it sent too many messages of generations that have not begun");
+        return;
+    }
     held *message = malloc(sizeof *message);
     if (!message) {
         gw_zmq_break_off(z, from, GW_MEMORY, "out of memory for a message of the next generation");
@@ -80,6 +85,7 @@ static void hold(zmq *z, int from, uint32_t generation, zmq_msg_t *head, zmq_msg
     zmq_msg_move(&message->body, body);
     *z->last_held = message;
     z->last_held = &message->next;
+    z->held_count++;
 }
 
 static bool receive_part(zmq *z, zmq_msg_t *part) {
@@ -122,6 +128,7 @@ bool gw_zmq_release_held(zmq *z) {
     held *list = z->first_held;
     z->first_held = NULL;
     z->last_held = &z->first_held;
+    z->held_count = 0;
     while (list) {
         held *next = list->next;
         if (list->generation == z->generation) take(z, list->from, &list->head, &list->body);

@@ -20,8 +20,10 @@
 #define TURN_BYTES ((uint64_t)1 << 20) /* received by one poll() at most */
 #define CHUNK_BYTES (512 * 1024)       /* half of it doubles the time of 1 MiB: more hand-overs to the I/O thread */
 #define KEPT_BYTES (64 << 20)          /* that malloc keeps for later messages */
-#define LINGER_MS 1000                 /* close() waits this long for the last messages to leave */
-#define LET_GO (10 * GW_SECOND)        /* reset() waits this long for the I/O thread to release lent memory */
+#define QUEUED_MAX 256                 /* messages of one peer that wait here; then ZeroMQ reads no more from it */
+#define MESSAGE_BYTES_MAX ((int64_t)1100 << 20) /* above the largest chunk that a strategy can ask for (1 GiB) */
+#define LINGER_MS 1000                          /* close() waits this long for the last messages to leave */
+#define LET_GO (10 * GW_SECOND)                 /* reset() waits this long for the I/O thread to release lent memory */
 
 /* ---- polling ---- */
 
@@ -156,8 +158,10 @@ static gw_status listen_at(zmq *z, const gw_zmq_options *options, gw_error *erro
 static gw_status open_router(zmq *z, gw_error *error) {
     z->context = zmq_ctx_new();
     z->router = z->context ? zmq_socket(z->context, ZMQ_ROUTER) : NULL;
-    bool done = z->router && gw_zmq_set(z->router, ZMQ_RCVHWM, 0) && gw_zmq_set(z->router, ZMQ_LINGER, 0) &&
-                gw_zmq_set(z->router, ZMQ_IPV6, 1);
+    int64_t largest = MESSAGE_BYTES_MAX;
+    bool done = z->router && gw_zmq_set(z->router, ZMQ_RCVHWM, QUEUED_MAX) && gw_zmq_set(z->router, ZMQ_LINGER, 0) &&
+                gw_zmq_set(z->router, ZMQ_IPV6, 1) &&
+                zmq_setsockopt(z->router, ZMQ_MAXMSGSIZE, &largest, sizeof largest) == 0;
     if (done && !z->clear)
         done = gw_zmq_set(z->router, ZMQ_CURVE_SERVER, 1) &&
                zmq_setsockopt(z->router, ZMQ_CURVE_SECRETKEY, z->server_secret, GW_ZMQ_KEY_TEXT) == 0;
