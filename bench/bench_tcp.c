@@ -169,7 +169,7 @@ static void run(int fd, int rank, bool plain, bool ping) {
         gw_error error = {0};
         fcntl(fd, F_SETFL, O_NONBLOCK);
         if (gw_tcp_open(&s.transport, &options, sink, dial, NULL, &error) != GW_OK) _exit(1);
-        gw_tcp_adopt(s.transport, s.peer, 0, 0, fd, rank == 0);
+        gw_tcp_adopt(s.transport, s.peer, 0, 0, fd, rank == 0, &(gw_traffic_keys){.security = GW_SECURITY_CLEAR});
         if (ping) ping_transport(&s, rank);
         else stream_transport(&s, rank);
         s.transport->ops->close(s.transport);

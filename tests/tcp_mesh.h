@@ -16,6 +16,8 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+static const gw_traffic_keys no_keys; /* clear */
+
 #define MESH_MAX 16
 #define MESSAGES_MAX 4096
 #define RECV_BUFFERS 1024 /* open at once, from one peer */
@@ -168,8 +170,8 @@ static inline void join(mesh *m, int from, int to, int stream, uint32_t generati
     int fds[2];
     socket_pair(fds, m->tight);
     gw_transport *a = m->ranks[from].transport, *b = m->ranks[to].transport;
-    a->ops->adopt(a, to, stream, generation, fds[0], true);
-    b->ops->adopt(b, from, stream, generation, fds[1], false);
+    a->ops->adopt(a, to, stream, generation, fds[0], true, &no_keys);
+    b->ops->adopt(b, from, stream, generation, fds[1], false, &no_keys);
 }
 
 static void rank_dial(void *ctx, int peer, int stream, uint32_t generation) {

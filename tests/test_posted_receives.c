@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+static const gw_traffic_keys no_keys; /* clear */
+
 #define COUNT 50000 /* bytes of a message: it may come without a grant, and is not read through the buffer */
 #define HALF (COUNT / 2)
 #define KEPT 0xa5 /* marks a buffer that must not be written any more */
@@ -42,7 +44,7 @@ static void poll_some(rank0 *r) {
 static int connect_one(rank0 *r, int stream, uint32_t generation) {
     int fds[2];
     CHECK_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
-    gw_tcp_adopt(r->tcp, 1, stream, generation, fds[0], false);
+    gw_tcp_adopt(r->tcp, 1, stream, generation, fds[0], false, &no_keys);
     return fds[1];
 }
 

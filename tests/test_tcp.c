@@ -83,11 +83,11 @@ static void simultaneous_dial(void) {
     int first[2], second[2];
     socket_pair(first, true);
     socket_pair(second, false);
-    gw_tcp_adopt(a->transport, 1, 0, 0, first[0], true);
-    gw_tcp_adopt(b->transport, 0, 0, 0, second[0], true);
+    gw_tcp_adopt(a->transport, 1, 0, 0, first[0], true, &no_keys);
+    gw_tcp_adopt(b->transport, 0, 0, 0, second[0], true, &no_keys);
     POLL_UNTIL(m, a->sent[1] == 1);
-    gw_tcp_adopt(a->transport, 1, 0, 0, second[1], false);
-    gw_tcp_adopt(b->transport, 0, 0, 0, first[1], false);
+    gw_tcp_adopt(a->transport, 1, 0, 0, second[1], false, &no_keys);
+    gw_tcp_adopt(b->transport, 0, 0, 0, first[1], false, &no_keys);
     for (int i = 0; i < 50; i++) {
         post(a, 1, (size_t)i * 1001);
         post(b, 0, (size_t)i * 3001);
@@ -275,7 +275,7 @@ static void socket_options(void) {
     socket_pair(fds, false);
     gw_tcp_options options = {0, 2, 1, "reno", 150000};
     CHECK_EQ(GW_OK, gw_tcp_open(&t, &options, (gw_sink){0}, NULL, NULL, NULL));
-    gw_tcp_adopt(t, 1, 0, 0, fds[0], true);
+    gw_tcp_adopt(t, 1, 0, 0, fds[0], true, &no_keys);
     CHECK(getsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &on, &int_bytes) == 0 && on == 1);
     CHECK(getsockopt(fds[0], SOL_SOCKET, SO_RCVBUF, &size, &int_bytes) == 0 && size == 300000); /* the kernel doubles */
     CHECK(getsockopt(fds[0], IPPROTO_TCP, TCP_CONGESTION, name, &name_bytes) == 0);
@@ -308,7 +308,7 @@ static void connections_begin_without_bbr(void) {
     CHECK_STR(expected, name);
     gw_transport *t = NULL;
     CHECK_EQ(GW_OK, gw_tcp_open(&t, &(gw_tcp_options){0, 2, 1, "system", 0}, (gw_sink){0}, NULL, NULL, NULL));
-    gw_tcp_adopt(t, 1, 0, 0, dialled, true);
+    gw_tcp_adopt(t, 1, 0, 0, dialled, true, &no_keys);
     congestion_of(dialled, usual);
     CHECK_STR(system, usual);
     t->ops->close(t);

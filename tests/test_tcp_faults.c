@@ -10,7 +10,7 @@ static int lone(mesh **m) {
     int fds[2];
     socket_pair(fds, false);
     *m = mesh_open(2, 1, false, false);
-    gw_tcp_adopt((*m)->ranks[0].transport, 1, 0, 0, fds[0], false);
+    gw_tcp_adopt((*m)->ranks[0].transport, 1, 0, 0, fds[0], false, &no_keys);
     rank_close(&(*m)->ranks[1]);
     rank_poll(&(*m)->ranks[0]);
     return fds[1];
@@ -153,7 +153,7 @@ static void one_of_two_closed(void) {
     int fd = lone(&m), more[2];
     mesh_rank *n = &m->ranks[0];
     socket_pair(more, false);
-    gw_tcp_adopt(n->transport, 1, 0, 0, more[0], true);
+    gw_tcp_adopt(n->transport, 1, 0, 0, more[0], true, &no_keys);
     rank_poll(n);
     close(fd);
     for (int i = 0; i < 100; i++) rank_poll(n);
@@ -245,9 +245,9 @@ static void generations(void) {
     socket_pair(current, false);
     socket_pair(later, false);
     n->transport->ops->reset(n->transport, 5);
-    gw_tcp_adopt(n->transport, 1, 0, 4, old[0], true);
-    gw_tcp_adopt(n->transport, 1, 0, 6, later[0], false);
-    gw_tcp_adopt(n->transport, 1, 0, 5, current[0], true);
+    gw_tcp_adopt(n->transport, 1, 0, 4, old[0], true, &no_keys);
+    gw_tcp_adopt(n->transport, 1, 0, 6, later[0], false, &no_keys);
+    gw_tcp_adopt(n->transport, 1, 0, 5, current[0], true, &no_keys);
     rank_poll(n);
     CHECK(is_closed(old[1]));
     uint8_t wire[512];
@@ -272,7 +272,7 @@ static void close_takes_everything(void) {
     int fds[3][2];
     for (int i = 0; i < 3; i++) {
         socket_pair(fds[i], false);
-        gw_tcp_adopt(m->ranks[0].transport, 1, i == 2 ? 7 : 0, i == 0 ? 3 : 0, fds[i][0], true);
+        gw_tcp_adopt(m->ranks[0].transport, 1, i == 2 ? 7 : 0, i == 0 ? 3 : 0, fds[i][0], true, &no_keys);
         if (i == 0) rank_poll(&m->ranks[0]);
     }
     gw_tcp_refused(m->ranks[0].transport, 1, 0, GW_DENIED, "too late");

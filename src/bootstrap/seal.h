@@ -1,7 +1,7 @@
 /* seal.h - one direction of a protected connection: records under one key, which are counted, so that none can be
- * left out, repeated or moved. AES-128-GCM by libcrypto: `mac` leaves the bytes readable and adds a tag (GMAC), `tls` encrypts
- * them too. The nonce of a record is the key's iv with the record's number in its last eight bytes (as in RFC 8446,
- * section 5.3). A context belongs to one thread at a time. */
+ * left out, repeated or moved. AES-128-GCM by libcrypto: `mac` leaves the bytes readable and adds a tag (GMAC), `tls`
+ * encrypts them too. The nonce of a record is the key's iv with the record's number in its last eight bytes (as in RFC
+ * 8446, section 5.3). A context belongs to one thread at a time. */
 #ifndef GW_BOOTSTRAP_SEAL_H
 #define GW_BOOTSTRAP_SEAL_H
 

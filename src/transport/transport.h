@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "bootstrap/seal.h"
 #include "transport/frame.h"
 
 /* The urgency of frames without payload (grants, credits, announcements): the peer may be unable to go on until it has
@@ -92,7 +93,8 @@ typedef struct gw_transport_ops {
     /* The peer's process has ended, or it has left the job: do not wait for it. NULL: not needed. */
     void (*gone)(gw_transport *transport, int peer);
     /* For transports that use sockets of the connection manager (tcp.h); NULL for others. From any thread. */
-    void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+    void (*adopt)(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys); /* lent for the call */
     void (*refused)(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);
     const gw_native *native; /* NULL: it only sends messages */
 } gw_transport_ops;

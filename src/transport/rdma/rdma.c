@@ -298,8 +298,9 @@ static void rdma_close(gw_transport *transport) {
     free(r);
 }
 
-static void rdma_adopt(gw_transport *transport, int rank, int stream, uint32_t generation, int fd, bool dialled) {
-    gw_tcp_adopt(((rdma *)transport)->tcp, rank, stream, generation, fd, dialled);
+static void rdma_adopt(gw_transport *transport, int rank, int stream, uint32_t generation, int fd, bool dialled,
+                       const gw_traffic_keys *keys) {
+    gw_tcp_adopt(((rdma *)transport)->tcp, rank, stream, generation, fd, dialled, keys);
 }
 
 static void rdma_refused(gw_transport *transport, int rank, uint32_t generation, gw_status status, const char *detail) {
@@ -414,6 +415,7 @@ static int probe(gw_transport_probe *list, int room) {
 
 const gw_transport_type gw_transport_rdma = {
     .technique = GW_RDMA_TECHNIQUE,
+    .unprotected = true,
     .available = available,
     .open = open_by_table,
     .probe = probe,

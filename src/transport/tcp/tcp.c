@@ -84,7 +84,9 @@ static void post(tcp *t, gw_tcp_conn *conn) {
     (void)rung; /* fails only when the eventfd is full, and so readable */
 }
 
-void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled) {
+void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys) {
+    (void)keys;
     tcp *t = (tcp *)transport;
     bool exists = peer >= 0 && peer < t->world && peer != t->rank && stream >= 0 && stream < t->streams;
     gw_tcp_conn *conn = exists ? gw_tcp_conn_make(peer, stream, generation, fd) : NULL;

@@ -36,7 +36,8 @@ gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink
 /* Hands over an authenticated, non-blocking socket, dialled by this rank or by the peer. Any thread, until close().
  * The transport owns the socket from now on, also if this fails; it wakes a sleeping poller. A connection of an older
  * generation than the current one is closed; one of a newer generation waits for reset(). */
-void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled);
+void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
+                  const gw_traffic_keys *keys);
 /* The peer could not be reached: it is lost for this reason, unless it has connected to us meanwhile. Any thread, until
  * close(). A refusal of an older generation is ignored. detail is copied. */
 void gw_tcp_refused(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail);

@@ -2,15 +2,22 @@
 #include "transport/tcp/tcp.h"
 #include "transport/transport_registry.h"
 
-enum { STREAMS, CONGESTION }; /* of gw_tcp_params */
+enum { STREAMS, CONGESTION, SECURITY }; /* of gw_tcp_params */
 
 static const char *const congestions[] = {"auto", "cubic", "bbr", "reno", "system", NULL};
 
 const gw_param gw_tcp_params[] = {
-    [STREAMS] = {.name = "streams", .kind = GW_PARAM_INTEGER, .preset = 1, .lowest = 1, .highest = 8,
+    [STREAMS] = {.name = "streams",
+                 .kind = GW_PARAM_INTEGER,
+                 .preset = 1,
+                 .lowest = 1,
+                 .highest = 8,
                  .about = "connections to each peer"},
-    [CONGESTION] = {.name = "congestion", .kind = GW_PARAM_CHOICE, .choices = congestions,
+    [CONGESTION] = {.name = "congestion",
+                    .kind = GW_PARAM_CHOICE,
+                    .choices = congestions,
                     .about = "congestion control; system is the kernel's own choice"},
+    [SECURITY] = GW_SECURITY_PARAM,
     {.name = NULL},
 };
 
