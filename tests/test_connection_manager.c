@@ -8,6 +8,8 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 /* What a handler was called with. */
 typedef struct seen {
@@ -227,6 +229,58 @@ static void patience(void) {
     gw_connections_close(a);
 }
 
+/* A thief opens connections until it may not. It gets a quarter of the descriptors, and the rank still opens files and
+ * takes a peer. */
+static void a_thief_of_descriptors(void) {
+    enum { LIMIT = 128, THEFTS = 300 };
+    struct rlimit files, low;
+    gw_connections *a = open_connections(1, "a token of the job"), *b = open_connections(2, "a token of the job");
+    gw_address door = *gw_connections_address(b, 0);
+    seen at_a, at_b;
+    int fds[2];
+    serve(a, GW_PURPOSE_DATA, &at_a);
+    serve(b, GW_PURPOSE_DATA, &at_b);
+    fflush(stdout);
+    CHECK_EQ(0, pipe(fds));
+    pid_t thief = fork();
+    if (thief == 0) {
+        char byte;
+        for (int i = 0; i < THEFTS; i++) {
+            int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (fd < 0 || connect(fd, &door.any, gw_address_bytes(&door)) != 0) _exit(1);
+        }
+        close(fds[1]);
+        _exit(read(fds[0], &byte, 1) != 0); /* keeps them until the end */
+    }
+    close(fds[0]);
+    getrlimit(RLIMIT_NOFILE, &files);
+    low = files;
+    low.rlim_cur = LIMIT;
+    setrlimit(RLIMIT_NOFILE, &low);
+    for (int i = 0; i < TEST_PATIENCE_S * 1000 && gw_connections_strangers(b) < THEFTS - LIMIT / 4; i++) {
+        gw_connections_poll(b, GW_SECOND);
+        usleep(1000);
+    }
+    CHECK_EQ(THEFTS - LIMIT / 4, gw_connections_strangers(b)); /* the others are half open */
+    int opened[LIMIT / 2], count = 0;
+    while (count < LIMIT / 2 && (opened[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) count++;
+    CHECK_EQ(LIMIT / 2, count);
+    gw_intro intro = to(2, 1, GW_PURPOSE_DATA);
+    gw_connections_dial(a, &door, 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, b, GW_SECOND, &at_b.established);
+    CHECK_EQ(1, at_b.established);
+    setrlimit(RLIMIT_NOFILE, &files);
+    while (count > 0) close(opened[--count]);
+    close(fds[1]);
+    int status = 1;
+    CHECK_EQ(thief, waitpid(thief, &status, 0));
+    CHECK_EQ(0, status);
+    close(at_a.fd);
+    close(at_b.fd);
+    gw_connections_close(a);
+    gw_connections_close(b);
+}
+
 /* Ranks 0 to 3 with the keys of these two; others have none. */
 static void trust(gw_connections *connections, const gw_connections *one, const gw_connections *two) {
     uint8_t keys[4][GW_KEY_BYTES] = {{0}};
@@ -322,5 +376,5 @@ static void a_broken_connection_is_none(void) {
 }
 
 TEST_MAIN(CASE(a_dial_from_another_thread), CASE(parking_and_shutting), CASE(dials_that_fail), CASE(patience),
-          CASE(a_rank_that_poses_as_another), CASE(a_refused_port_is_a_proof),
+          CASE(a_thief_of_descriptors), CASE(a_rank_that_poses_as_another), CASE(a_refused_port_is_a_proof),
           CASE(a_broken_connection_is_none))

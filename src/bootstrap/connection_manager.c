@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define EVENTS_PER_POLL 64
@@ -226,10 +227,18 @@ static void pump_accepted(gw_connections *cm, gw_handshake *hs) {
     OPENSSL_cleanse(&keys, sizeof keys);
 }
 
+/* Strangers get a quarter of the descriptors, so that files, peers and libraries find some. */
+static int half_open_max(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= 4 * GW_CONNECTIONS_HALF_OPEN_MAX)
+        return GW_CONNECTIONS_HALF_OPEN_MAX;
+    return files.rlim_cur >= 8 ? (int)files.rlim_cur / 4 : 1;
+}
+
 static void admit(gw_connections *cm, int fd, const gw_address *from, gw_time now) {
     uint8_t nonce[GW_AUTH_NONCE_BYTES];
     gw_intro mine = {.from = cm->rank, .world = cm->world, .asked = cm->security};
-    if (cm->half_open >= GW_CONNECTIONS_HALF_OPEN_MAX) refuse(cm, cm->oldest, "too many had not proved themselves");
+    if (cm->half_open >= half_open_max()) refuse(cm, cm->oldest, "too many had not proved themselves");
     gw_handshake *hs = gw_handshake_open(cm->epoll, fd, from, false);
     if (!hs) return;
     if (!gw_auth_nonce(nonce)) {

@@ -4,7 +4,8 @@
  * Polled and non-blocking. One thread (the rank's progress thread, or the one that runs the rendezvous before it
  * starts) calls everything here but gw_connections_dial, which any thread may call. Strangers are refused silently: a
  * connection that has not authenticated GW_CONNECTIONS_AUTH_TIMEOUT after it was accepted is closed; if there are more
- * than GW_CONNECTIONS_HALF_OPEN_MAX such connections, the oldest is closed.
+ * than GW_CONNECTIONS_HALF_OPEN_MAX such connections, or than a quarter of the descriptors that the process may have
+ * (RLIMIT_NOFILE), the oldest is closed.
  *
  * A connection goes to the handler of its purpose; if there is none yet, the connection waits (a peer may know the
  * table of endpoints earlier than we do). */
