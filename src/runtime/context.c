@@ -178,6 +178,16 @@ static void publish(const gw_context *context, const gw_address *address) {
     gw_heartbeat_publish(&context->heartbeat, gw_address_host_text(address, text));
 }
 
+/* Once in a job: all ranks have the same token. */
+static void warn_of_weak(const gw_context *context, const gw_token *token) {
+    int bits = gw_token_bits(token);
+    if (context->rank != 0 || context->job_env.generation > 0 || bits >= GW_TOKEN_BITS_GOOD) return;
+    gw_log(GW_LOG_WARN, context->rank,
+           "the job's token has at most %d random bits, so somebody on the network may find it by trying: give one of "
+           "%d or more (openssl rand -hex 32), or none, and gradwire makes one",
+           bits, GW_TOKEN_BITS_GOOD);
+}
+
 /* Rendezvous: listens, sends the own endpoint to rank 0 and receives all endpoints. */
 static gw_status meet(gw_context *context, gw_time until, gw_error *error) {
     const gw_options *options = &context->options;
@@ -190,6 +200,7 @@ static gw_status meet(gw_context *context, gw_time until, gw_error *error) {
     gw_endpoint mine;
     gw_status status = gw_token_find(options->token, &token, error);
     if (status) return status;
+    warn_of_weak(context, &token);
     status = gw_connections_open(&context->connections, context->rank, context->world, &token, job_env->job, error);
     gw_token_wipe(&token);
     if (!status)
