@@ -5,6 +5,7 @@
 #include "base/little_endian.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -42,6 +43,7 @@ void gw_channel_close(gw_channel *channel) {
     gw_fd_close(channel->fd);
     gw_seal_free(channel->sealer);
     gw_seal_free(channel->opener);
+    OPENSSL_cleanse(channel, sizeof *channel); /* what was said may be secret */
     free(channel);
 }
 
