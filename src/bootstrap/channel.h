@@ -3,7 +3,7 @@
  *
  *     record: length of the body (4 bytes), body (1 to 4096 bytes), tag (16 bytes)
  *
- * Non-blocking; one thread at a time. Cost: a copy, and 1 us and about 0.3 ns a byte for either side. */
+ * Non-blocking; one thread at a time. Cost: 1 us for a record of 512 bytes on either side, 2 us for one of 4096. */
 #ifndef GW_BOOTSTRAP_CHANNEL_H
 #define GW_BOOTSTRAP_CHANNEL_H
 
