@@ -7,10 +7,11 @@
 
 /* Feeds the bytes in parts, whose sizes come from the bytes too. */
 static void attack(bool server, const uint8_t *data, size_t size) {
-    static const uint8_t key[GW_AUTH_KEY_BYTES] = {1}, nonce[GW_AUTH_NONCE_BYTES] = {2};
+    static const uint8_t nonce[GW_AUTH_NONCE_BYTES] = {2};
+    static const gw_identity identity = {.key = {1}, .pair = {.secret = {3}}};
     static const gw_intro mine = {.purpose = GW_PURPOSE_DATA, .from = 1, .to = 0, .world = 2};
     gw_auth auth;
-    gw_auth_begin(&auth, server, key, nonce, &mine);
+    gw_auth_begin(&auth, server, &identity, nonce, &mine);
     while (size > 0) {
         size_t wants = gw_auth_wants(&auth), piece = 1 + data[0] % 64, pending;
         if (wants == 0) break;
@@ -23,7 +24,7 @@ static void attack(bool server, const uint8_t *data, size_t size) {
         data += piece;
         size -= piece;
     }
-    if (gw_auth_done(&auth) || auth.state == GW_AUTH_INTRO || auth.state == GW_AUTH_DONE) abort();
+    if (gw_auth_done(&auth) || auth.state == GW_AUTH_PROOF || auth.state == GW_AUTH_DONE) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -119,6 +119,14 @@ check "explain: what is lost for good" 0 \
     gradwire explain 'arch=ps compress=int8'
 check "explain: servers that would lose gradient answer exactly" 0 "~form of coded exchanges: servers answer with exact values" "" \
     gradwire explain 'arch=ps compress=topk:feedback=worker'
+check "explain: what protects a line" 0 "~protection: data is clear inside a host and mac between hosts, control is mac" "" \
+    gradwire explain
+check "explain: tls" 0 "~protection: data is tls inside a host and tls between hosts, control is tls" "" \
+    gradwire explain transport=tcp:security=tls
+for transport in rdma mpi; do
+    check "run: transport=$transport cannot protect its data" 2 "" "~security cannot be .mac. .allowed: auto, clear" \
+        gradwire run -n 2 --strategy transport=$transport:security=mac true
+done
 check "explain: more hosts than ranks" 2 "" "~4 ranks cannot be placed on 9 hosts" gradwire explain -n 4 --hosts 9
 # arch=sfb: what a rank sends is, layer by layer, the cheaper of its factors and the matrix (VGG-16's are the shapes).
 vgg16_sends() { # RANKS BATCH

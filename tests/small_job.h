@@ -19,7 +19,7 @@ static gw_options job_options(int rank, int world, int port, const char *strateg
     options.world = world;
     options.master_port = port;
     options.strategy = strategy;
-    options.token = "a token for the tests";
+    options.token = "a token for the tests, of some length";
     options.deadline_s = 20;
     return options;
 }

@@ -8,20 +8,24 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 /* What a handler was called with. */
 typedef struct seen {
     int established, failed, fd;
     bool dialled;
     gw_intro intro;
+    gw_traffic_keys keys;
     gw_status status;
     char detail[256];
 } seen;
 
-static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     seen *s = ctx;
     s->established++;
     s->intro = *peer;
+    s->keys = *keys;
     s->fd = fd;
     s->dialled = dialled;
 }
@@ -225,6 +229,108 @@ static void patience(void) {
     gw_connections_close(a);
 }
 
+/* A thief opens connections until it may not. It gets a quarter of the descriptors, and the rank still opens files and
+ * takes a peer. */
+static void a_thief_of_descriptors(void) {
+    enum { LIMIT = 128, THEFTS = 300 };
+    struct rlimit files, low;
+    gw_connections *a = open_connections(1, "a token of the job"), *b = open_connections(2, "a token of the job");
+    gw_address door = *gw_connections_address(b, 0);
+    seen at_a, at_b;
+    int fds[2];
+    serve(a, GW_PURPOSE_DATA, &at_a);
+    serve(b, GW_PURPOSE_DATA, &at_b);
+    fflush(stdout);
+    CHECK_EQ(0, pipe(fds));
+    pid_t thief = fork();
+    if (thief == 0) {
+        char byte;
+        for (int i = 0; i < THEFTS; i++) {
+            int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (fd < 0 || connect(fd, &door.any, gw_address_bytes(&door)) != 0) _exit(1);
+        }
+        close(fds[1]);
+        _exit(read(fds[0], &byte, 1) != 0); /* keeps them until the end */
+    }
+    close(fds[0]);
+    getrlimit(RLIMIT_NOFILE, &files);
+    low = files;
+    low.rlim_cur = LIMIT;
+    setrlimit(RLIMIT_NOFILE, &low);
+    for (int i = 0; i < TEST_PATIENCE_S * 1000 && gw_connections_strangers(b) < THEFTS - LIMIT / 4; i++) {
+        gw_connections_poll(b, GW_SECOND);
+        usleep(1000);
+    }
+    CHECK_EQ(THEFTS - LIMIT / 4, gw_connections_strangers(b)); /* the others are half open */
+    int opened[LIMIT / 2], count = 0;
+    while (count < LIMIT / 2 && (opened[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) count++;
+    CHECK_EQ(LIMIT / 2, count);
+    gw_intro intro = to(2, 1, GW_PURPOSE_DATA);
+    gw_connections_dial(a, &door, 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, b, GW_SECOND, &at_b.established);
+    CHECK_EQ(1, at_b.established);
+    setrlimit(RLIMIT_NOFILE, &files);
+    while (count > 0) close(opened[--count]);
+    close(fds[1]);
+    int status = 1;
+    CHECK_EQ(thief, waitpid(thief, &status, 0));
+    CHECK_EQ(0, status);
+    close(at_a.fd);
+    close(at_b.fd);
+    gw_connections_close(a);
+    gw_connections_close(b);
+}
+
+/* Ranks 0 to 3 with the keys of these two; others have none. */
+static void trust(gw_connections *connections, const gw_connections *one, const gw_connections *two) {
+    uint8_t keys[4][GW_KEY_BYTES] = {{0}};
+    memcpy(keys[gw_connections_rank(one)], gw_connections_public_key(one), GW_KEY_BYTES);
+    memcpy(keys[gw_connections_rank(two)], gw_connections_public_key(two), GW_KEY_BYTES);
+    CHECK_EQ(GW_OK, gw_connections_trust(connections, (const uint8_t(*)[GW_KEY_BYTES])keys, 4, NULL));
+}
+
+/* A third process knows the token, and says that it is rank 1: rank 2 does not take it, whether it learns the keys
+ * before or after. Nor does a rank that dials take it for rank 2. */
+static void a_rank_that_poses_as_another(void) {
+    gw_connections *a = open_connections(1, "a token of the job"), *b = open_connections(2, "a token of the job");
+    gw_connections *false_a = open_connections(1, "a token of the job");
+    gw_connections *false_b = open_connections(2, "a token of the job");
+    seen at_a, at_b, at_false_a, at_false_b;
+    gw_intro intro = to(2, 1, GW_PURPOSE_DATA);
+    serve(a, GW_PURPOSE_DATA, &at_a);
+    serve(false_a, GW_PURPOSE_DATA, &at_false_a);
+    serve(false_b, GW_PURPOSE_DATA, &at_false_b);
+    gw_connections_dial(false_a, gw_connections_address(b, 0), 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(false_a, b, GW_SECOND, &at_false_a.established); /* parked at b */
+    poll_both(false_a, b, GW_SECOND, NULL);
+    trust(b, a, b);
+    serve(b, GW_PURPOSE_DATA, &at_b);
+    poll_both(false_a, b, GW_SECOND, NULL);
+    CHECK_EQ(0, at_b.established);
+    CHECK_EQ(-1, next_byte(at_false_a.fd));
+    close(at_false_a.fd);
+
+    trust(a, a, b);
+    gw_connections_dial(a, gw_connections_address(false_b, 0), 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, false_b, GW_SECOND, &at_a.failed);
+    CHECK_EQ(GW_DENIED, at_a.status);
+    CHECK(strstr(at_a.detail, "poses as rank 2") != NULL);
+    CHECK_EQ(0, at_a.established);
+    if (at_false_b.fd >= 0) close(at_false_b.fd);
+
+    gw_connections_dial(a, gw_connections_address(b, 0), 1, &intro, 10 * GW_SECOND, NULL);
+    poll_both(a, b, GW_SECOND, &at_b.established);
+    CHECK_EQ(1, at_a.established);
+    CHECK_EQ(1, at_b.established);
+    CHECK(memcmp(&at_a.keys.send, &at_b.keys.receive, sizeof at_a.keys.send) == 0);
+    close(at_a.fd);
+    close(at_b.fd);
+    gw_connections_close(a);
+    gw_connections_close(b);
+    gw_connections_close(false_a);
+    gw_connections_close(false_b);
+}
+
 /* A refused port ends a dial to a rank that has listened there, and proves that it is gone. A connection that breaks
  * does not; nor does a refusal where the rank may still be to come. */
 static void a_refused_port_is_a_proof(void) {
@@ -270,4 +376,5 @@ static void a_broken_connection_is_none(void) {
 }
 
 TEST_MAIN(CASE(a_dial_from_another_thread), CASE(parking_and_shutting), CASE(dials_that_fail), CASE(patience),
-          CASE(a_refused_port_is_a_proof), CASE(a_broken_connection_is_none))
+          CASE(a_thief_of_descriptors), CASE(a_rank_that_poses_as_another), CASE(a_refused_port_is_a_proof),
+          CASE(a_broken_connection_is_none))

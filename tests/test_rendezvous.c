@@ -1,4 +1,5 @@
 /* test_rendezvous.c - ranks as threads meet on loopback, or all of them get the reason why they cannot. */
+#include "bootstrap/channel.h"
 #include "bootstrap/rendezvous.h"
 
 #include "bootstrap/listen.h"
@@ -18,6 +19,7 @@ typedef struct member {
     const struct member *after; /* starts when that one has ended; NULL: at once */
     int wait_ms;                /* and that much later */
     double deadline_s;
+    gw_security_choice asked;
     bool leaves; /* joins, then goes away */
     bool over;   /* it is a rank 0 whose job is over, and ends when it has refused a rank */
     /* results */
@@ -39,19 +41,23 @@ static member make(int rank, int world, const char *master, int port) {
 }
 
 /* Joins as a true rank would, up to its record, and hangs up. */
-static void leave_early(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void leave_early(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     uint8_t bytes[GW_ENDPOINT_BYTES];
+    gw_channel *channel = NULL;
     (void)peer;
     CHECK(dialled);
     gw_endpoint_write(ctx, bytes);
-    CHECK_EQ(sizeof bytes, write(fd, bytes, sizeof bytes));
-    close(fd);
+    CHECK_EQ(GW_OK, gw_channel_open(&channel, fd, keys, NULL));
+    CHECK_EQ(sizeof bytes, gw_channel_send(channel, bytes, sizeof bytes));
+    CHECK(gw_channel_flush(channel));
+    gw_channel_close(channel);
     ((gw_endpoint *)ctx)->rank = -1;
 }
 
 static gw_status join_and_leave(gw_connections *connections, const gw_rendezvous_address *rendezvous, gw_endpoint mine,
                                 int world) {
-    gw_intro intro = {.purpose = GW_PURPOSE_JOIN, .from = mine.rank, .world = world};
+    gw_intro intro = {.purpose = GW_PURPOSE_JOIN, .from = mine.rank, .world = world, .security = GW_SECURITY_MAC};
+    memcpy(mine.public_key, gw_connections_public_key(connections), GW_KEY_BYTES);
     gw_connections_serve(connections, GW_PURPOSE_JOIN, &(gw_connection_handler){&mine, leave_early, NULL});
     gw_time deadline = gw_clock_now() + TEST_PATIENCE_S * GW_SECOND;
     gw_connections_dial(connections, rendezvous->at, rendezvous->count, &intro, deadline, NULL);
@@ -62,8 +68,9 @@ static gw_status join_and_leave(gw_connections *connections, const gw_rendezvous
     return GW_OK;
 }
 
-static void turn_away(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void turn_away(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     (void)peer;
+    (void)keys;
     CHECK(!dialled);
     close(fd);
     *(bool *)ctx = true;
@@ -90,6 +97,7 @@ static void *run(void *arg) {
     snprintf(token.text, sizeof token.text, "%s", m->secret);
     gw_time start = gw_clock_now();
     m->status = gw_connections_open(&connections, m->job_env.rank, m->job_env.world, &token, m->job_env.job, &m->error);
+    if (m->status == GW_OK) gw_connections_ask(connections, m->asked);
     if (m->status == GW_OK) m->status = gw_rendezvous_address_find(&m->job_env, NULL, &rendezvous, &m->error);
     if (m->status == GW_OK)
         m->status =
@@ -270,6 +278,22 @@ static void two_worlds(void) {
     }
 }
 
+/* Strategy lines that differ in what they ask for: a sentence on all ranks, before anything else is exchanged. */
+static void two_protections(void) {
+    int port, fd = launcher_socket("127.0.0.1", &port);
+    member members[3] = {make(0, 3, "127.0.0.1", port), make(1, 3, "127.0.0.1", port), make(2, 3, "127.0.0.1", port)};
+    members[0].job_env.listen_fd = fd;
+    for (int i = 0; i < 3; i++) members[i].asked = i == 1 ? GW_SECURITY_CHOICE_TLS : GW_SECURITY_CHOICE_CLEAR;
+    run_all(members, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(GW_MISMATCH, members[i].status);
+        CHECK_EQ(1, members[i].error.rank);
+        CHECK(strstr(members[i].error.text, "says security=tls, rank 0 on ") != NULL);
+        CHECK(strstr(members[i].error.text, "says security=clear") != NULL);
+        CHECK(members[i].took_s < AT_ONCE_S);
+    }
+}
+
 static void the_same_rank_twice(void) {
     int port, fd = launcher_socket("127.0.0.1", &port);
     member members[5] = {make(0, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port), make(1, 4, "127.0.0.1", port),
@@ -338,5 +362,5 @@ static void no_rank_0(void) {
 
 TEST_MAIN(CASE(rendezvous_v4), CASE(rendezvous_v6), CASE(rendezvous_localhost), CASE(rank_0_comes_last),
           CASE(rank_0_is_still_in_the_last_generation), CASE(rank_0_is_gone), CASE(one_of_sixteen_ports),
-          CASE(missing_ranks_are_named), CASE(two_worlds), CASE(the_same_rank_twice), CASE(a_rank_that_leaves),
-          CASE(another_token), CASE(no_rank_0))
+          CASE(missing_ranks_are_named), CASE(two_worlds), CASE(two_protections), CASE(the_same_rank_twice),
+          CASE(a_rank_that_leaves), CASE(another_token), CASE(no_rank_0))

@@ -142,4 +142,20 @@ static void random_ones_differ(void) {
     CHECK_EQ(0, a.text[0]);
 }
 
-TEST_MAIN(CASE(strings), CASE(files), CASE(the_default_file_is_made_once), CASE(random_ones_differ))
+static void bits(void) {
+    static const struct {
+        const char *text;
+        int bits;
+    } cases[] = {{"0123456789012345", 53},  {"0123456789abcdef", 64},    {"0123456789abcdef0123456789abcdef", 128},
+                 {"onlylowercaseword", 79}, {"a token of the job", 105}, {"ZkQ3bVd0c1RqWmxpVnhTdw", 130},
+                 {"0123456789ABCDEF", 64}};
+    gw_token token = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(token.text, sizeof token.text, "%s", cases[i].text);
+        CHECK_EQ(cases[i].bits, gw_token_bits(&token));
+    }
+    CHECK_EQ(GW_OK, gw_token_random(&token, NULL));
+    CHECK_EQ(256, gw_token_bits(&token));
+}
+
+TEST_MAIN(CASE(bits), CASE(strings), CASE(files), CASE(the_default_file_is_made_once), CASE(random_ones_differ))

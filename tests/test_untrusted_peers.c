@@ -27,9 +27,10 @@ typedef struct rank {
 
 static atomic_bool over;
 
-static void on_data(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void on_data(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     rank *r = ctx;
     (void)dialled;
+    (void)keys;
     r->fd[peer->from] = fd;
 }
 
@@ -151,8 +152,8 @@ static void speak(int fd, sort kind, int number) {
     memset(bytes, 0x5a + number, sizeof bytes);
     if (kind == GARBAGE) count = 1 + (size_t)number * 3;
     if (kind == HALF || kind == WRONG_TOKEN) {
-        memcpy(bytes, "GRADWIRE\1\0\0", 12);
-        count = kind == HALF ? 1 + (size_t)number * 43 / EACH : 44 + 32 + 56;
+        memcpy(bytes, "GRADWIRE\2\0\0", 12);
+        count = kind == HALF ? 1 + (size_t)number * 43 / EACH : GW_AUTH_HELLO_BYTES + GW_AUTH_CLIENT_BYTES;
     }
     if (count) CHECK(send(fd, bytes, count, MSG_NOSIGNAL) > 0);
 }

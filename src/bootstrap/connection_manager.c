@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define EVENTS_PER_POLL 64
@@ -26,7 +27,9 @@ gw_status gw_connections_open(gw_connections **connections, int rank, int world,
     *cm = (gw_connections){.rank = rank, .world = world, .epoll = -1, .wake = -1, .resume = UINT64_MAX};
     cm->dial_wake = UINT64_MAX;
     pthread_mutex_init(&cm->lock, NULL);
-    gw_status status = gw_auth_key(token, job, cm->key, error);
+    gw_status status = gw_auth_key(token, job, cm->identity.key, error);
+    if (status == GW_OK && !gw_key_pair_make(&cm->identity.pair))
+        status = gw_fail(error, GW_SYSTEM, "libcrypto cannot make an X25519 key: check its installation");
     if (status != GW_OK) goto fail;
     cm->epoll = gw_fd_register(epoll_create1(EPOLL_CLOEXEC));
     cm->wake = gw_fd_register(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -41,6 +44,11 @@ gw_status gw_connections_open(gw_connections **connections, int rank, int world,
 fail:
     gw_connections_close(cm);
     return status;
+}
+
+static void free_parked(parked *waits) {
+    OPENSSL_cleanse(waits, sizeof *waits);
+    free(waits);
 }
 
 static void forget_half_open(gw_connections *cm, gw_handshake *hs) {
@@ -62,9 +70,10 @@ void gw_connections_close(gw_connections *cm) {
     while (cm->parked) {
         parked *next = cm->parked->next;
         gw_fd_close(cm->parked->fd);
-        free(cm->parked);
+        free_parked(cm->parked);
         cm->parked = next;
     }
+    free(cm->trusted);
     for (int i = 0; i < cm->listeners; i++) gw_fd_close(cm->listener[i].fd);
     gw_fd_close(cm->wake);
     gw_fd_close(cm->epoll);
@@ -107,6 +116,21 @@ const gw_address *gw_connections_address(const gw_connections *cm, int n) {
     return n < cm->listeners ? &cm->listener[n].address : NULL;
 }
 
+void gw_connections_ask(gw_connections *cm, gw_security_choice asked) { cm->security = asked; }
+gw_security_choice gw_connections_asked(const gw_connections *cm) { return cm->security; }
+const uint8_t *gw_connections_public_key(const gw_connections *cm) { return cm->identity.pair.public_key; }
+
+gw_status gw_connections_trust(gw_connections *cm, const uint8_t (*public_keys)[GW_KEY_BYTES], int world,
+                               gw_error *error) {
+    uint8_t(*copy)[GW_KEY_BYTES] = malloc((size_t)world * sizeof *copy);
+    if (!copy) return gw_fail(error, GW_MEMORY, "out of memory for the keys of %d ranks", world);
+    memcpy(copy, public_keys, (size_t)world * sizeof *copy);
+    free(cm->trusted);
+    cm->trusted = copy;
+    cm->trusted_count = world;
+    return GW_OK;
+}
+
 void gw_connections_wake(gw_connections *cm) {
     uint64_t one = 1;
     ssize_t written = write(cm->wake, &one, sizeof one);
@@ -126,10 +150,23 @@ void gw_connections_refuse(gw_connections *cm, gw_purpose purpose) {
     if (cm->parked) gw_connections_wake(cm);
 }
 
-void gw_connections_deliver(gw_connections *cm, const gw_intro *peer, int fd, bool dialled) {
+/* A rendezvous is how ranks tell their keys, so it cannot be checked by them. */
+bool gw_connections_pose(const gw_connections *cm, const gw_intro *peer) {
+    if (peer->purpose == GW_PURPOSE_JOIN || !cm->trusted) return false;
+    return peer->from >= cm->trusted_count || memcmp(cm->trusted[peer->from], peer->public_key, GW_KEY_BYTES) != 0;
+}
+
+void gw_connections_deliver(gw_connections *cm, const gw_intro *peer, int fd, bool dialled,
+                            const gw_traffic_keys *keys) {
+    if (gw_connections_pose(cm, peer)) {
+        gw_log(GW_LOG_WARN, cm->rank, "a process that knows the job's token, but not rank %d's own key, posed as it",
+               peer->from);
+        gw_fd_close(fd);
+        return;
+    }
     if (cm->served[peer->purpose]) {
         const gw_connection_handler *handler = &cm->handlers[peer->purpose];
-        handler->established(handler->ctx, peer, fd, dialled);
+        handler->established(handler->ctx, peer, fd, dialled, keys);
         return;
     }
     parked *waits = cm->shut[peer->purpose] ? NULL : calloc(1, sizeof *waits);
@@ -137,7 +174,7 @@ void gw_connections_deliver(gw_connections *cm, const gw_intro *peer, int fd, bo
         gw_fd_close(fd);
         return;
     }
-    *waits = (parked){.peer = *peer, .fd = fd, .dialled = dialled};
+    *waits = (parked){.peer = *peer, .keys = *keys, .fd = fd, .dialled = dialled};
     parked **end = &cm->parked;
     while (*end) end = &(*end)->next;
     *end = waits;
@@ -148,8 +185,8 @@ static void deliver_parked(gw_connections *cm) {
     cm->parked = NULL;
     while (list) {
         parked *next = list->next;
-        gw_connections_deliver(cm, &list->peer, list->fd, list->dialled);
-        free(list);
+        gw_connections_deliver(cm, &list->peer, list->fd, list->dialled, &list->keys);
+        free_parked(list);
         list = next;
     }
 }
@@ -182,23 +219,33 @@ static void pump_accepted(gw_connections *cm, gw_handshake *hs) {
         return;
     }
     gw_intro peer = hs->auth.peer;
+    gw_traffic_keys keys = hs->auth.keys;
     forget_half_open(cm, hs);
     int fd = gw_handshake_release(hs);
-    if (peer.to == cm->rank) gw_connections_deliver(cm, &peer, fd, false);
+    if (peer.to == cm->rank) gw_connections_deliver(cm, &peer, fd, false, &keys);
     else gw_fd_close(fd); /* the peer knows from our introduction which rank this is */
+    OPENSSL_cleanse(&keys, sizeof keys);
+}
+
+/* Strangers get a quarter of the descriptors, so that files, peers and libraries find some. */
+static int half_open_max(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= 4 * GW_CONNECTIONS_HALF_OPEN_MAX)
+        return GW_CONNECTIONS_HALF_OPEN_MAX;
+    return files.rlim_cur >= 8 ? (int)files.rlim_cur / 4 : 1;
 }
 
 static void admit(gw_connections *cm, int fd, const gw_address *from, gw_time now) {
     uint8_t nonce[GW_AUTH_NONCE_BYTES];
-    gw_intro mine = {.from = cm->rank, .world = cm->world};
-    if (cm->half_open >= GW_CONNECTIONS_HALF_OPEN_MAX) refuse(cm, cm->oldest, "too many had not proved themselves");
+    gw_intro mine = {.from = cm->rank, .world = cm->world, .asked = cm->security};
+    if (cm->half_open >= half_open_max()) refuse(cm, cm->oldest, "too many had not proved themselves");
     gw_handshake *hs = gw_handshake_open(cm->epoll, fd, from, false);
     if (!hs) return;
     if (!gw_auth_nonce(nonce)) {
         gw_handshake_close(hs);
         return;
     }
-    gw_auth_begin(&hs->auth, true, cm->key, nonce, &mine);
+    gw_auth_begin(&hs->auth, true, &cm->identity, nonce, &mine);
     hs->deadline = now + GW_CONNECTIONS_AUTH_TIMEOUT;
     hs->older = cm->newest;
     if (cm->newest) cm->newest->newer = hs;
@@ -301,7 +348,7 @@ gw_time gw_connections_next_deadline(const gw_connections *cm) {
 
 gw_status gw_connections_derive_key(const gw_connections *connections, const char *label,
                                     uint8_t key[GW_AUTH_KEY_BYTES], gw_error *error) {
-    return gw_auth_derive(connections->key, label, key, error);
+    return gw_auth_derive(connections->identity.key, label, key, error);
 }
 
 int gw_connections_rank(const gw_connections *cm) { return cm->rank; }

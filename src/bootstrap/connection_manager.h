@@ -4,7 +4,8 @@
  * Polled and non-blocking. One thread (the rank's progress thread, or the one that runs the rendezvous before it
  * starts) calls everything here but gw_connections_dial, which any thread may call. Strangers are refused silently: a
  * connection that has not authenticated GW_CONNECTIONS_AUTH_TIMEOUT after it was accepted is closed; if there are more
- * than GW_CONNECTIONS_HALF_OPEN_MAX such connections, the oldest is closed.
+ * than GW_CONNECTIONS_HALF_OPEN_MAX such connections, or than a quarter of the descriptors that the process may have
+ * (RLIMIT_NOFILE), the oldest is closed.
  *
  * A connection goes to the handler of its purpose; if there is none yet, the connection waits (a peer may know the
  * table of endpoints earlier than we do). */
@@ -27,19 +28,29 @@ typedef struct gw_connections gw_connections;
 typedef struct gw_connection_handler {
     void *ctx;
     /* The handler owns the socket (non-blocking, TCP_NODELAY) from now on; nothing beyond the handshake has been read
-     * from it. peer->from is the rank at the other end; it meant to reach this rank. The handler checks world and
-     * generation. */
-    void (*established)(void *ctx, const gw_intro *peer, int fd, bool dialled);
+     * from it. peer->from is the rank at the other end; it meant to reach this rank. The handler checks world,
+     * generation and, where it did not dial, security. keys: lent for the call, and wiped after it. */
+    void (*established)(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys);
     /* A dial failed; mine is the introduction given to it. detail is a clause ("connection refused by 10.0.0.1:29500").
      * NULL if the handler never dials. */
     void (*failed)(void *ctx, const gw_intro *mine, gw_status status, const char *detail);
 } gw_connection_handler;
 
-/* The token is not kept, only the key derived from it and the job's name. */
+/* Makes this process's static key pair. The token is not kept, only the key derived from it and the job's name. */
 gw_status gw_connections_open(gw_connections **connections, int rank, int world, const gw_token *token, const char *job,
                               gw_error *error);
 /* Drops half-open and waiting connections and all dials, without callbacks. NULL is fine. */
 void gw_connections_close(gw_connections *connections);
+
+/* What this rank's strategy line asks for; the default is auto. Its introductions say so. Called before listening. */
+void gw_connections_ask(gw_connections *connections, gw_security_choice asked);
+gw_security_choice gw_connections_asked(const gw_connections *connections);
+/* The static key by which the others know this rank. */
+const uint8_t *gw_connections_public_key(const gw_connections *connections);
+/* From now on a control or data connection of rank r counts only if it proved the r-th of `world` static keys. Until
+ * then any process that knows the token can claim to be any rank. The rendezvous calls it. */
+gw_status gw_connections_trust(gw_connections *connections, const uint8_t (*public_keys)[GW_KEY_BYTES], int world,
+                               gw_error *error);
 
 /* Listens at the first free port of low..high (0..0: any). */
 gw_status gw_connections_listen(gw_connections *connections, const gw_address *address, int low, int high,

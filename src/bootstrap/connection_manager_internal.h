@@ -15,6 +15,7 @@ typedef struct listener {
 /* An authenticated connection that has no handler yet. */
 typedef struct parked {
     gw_intro peer;
+    gw_traffic_keys keys;
     int fd;
     bool dialled;
     struct parked *next;
@@ -23,7 +24,10 @@ typedef struct parked {
 /* Owned by the polling thread, except `lock` and `asked`. */
 struct gw_connections {
     int rank, world;
-    uint8_t key[GW_AUTH_KEY_BYTES];
+    gw_identity identity;
+    gw_security_choice security;      /* what the strategy line asks for */
+    uint8_t (*trusted)[GW_KEY_BYTES]; /* static keys by rank; NULL: not known yet */
+    int trusted_count;
     int epoll, wake; /* wake: eventfd that wakes the poller */
     int listeners;
     listener listener[GW_CONNECTIONS_LISTENERS_MAX];
@@ -49,8 +53,11 @@ struct gw_connections {
 };
 
 void gw_connections_wake(gw_connections *connections); /* from any thread */
-/* Gives the connection to the handler of its purpose, now or later. */
-void gw_connections_deliver(gw_connections *connections, const gw_intro *peer, int fd, bool dialled);
+/* True if the peer has not proved the static key of the rank that it says it is. */
+bool gw_connections_pose(const gw_connections *connections, const gw_intro *peer);
+/* Gives the connection to the handler of its purpose, now or later; closes it where the peer poses as another rank. */
+void gw_connections_deliver(gw_connections *connections, const gw_intro *peer, int fd, bool dialled,
+                            const gw_traffic_keys *keys);
 
 /* A connection could not be opened or accepted because descriptors are used up: warns once. */
 void gw_connections_note_starved(gw_connections *connections);

@@ -6,6 +6,7 @@
 #include "bootstrap/listen.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static gw_status dial(gw_connections *cm, const gw_address *addresses, int count
     if (!dial) return gw_fail(error, GW_MEMORY, "out of memory for a connection to rank %d", mine->to);
     *dial = (gw_dial){.mine = *mine, .deadline = deadline, .pause = PAUSE_MIN, .count = count, .status = GW_TIMEOUT,
                       .again = again};
+    dial->mine.asked = cm->security;
     memcpy(dial->candidates, addresses, (size_t)count * sizeof addresses[0]);
     snprintf(dial->detail, sizeof dial->detail, "there was no time to try");
     pthread_mutex_lock(&cm->lock);
@@ -138,7 +140,7 @@ static void attempt(gw_connections *cm, gw_dial *dial, gw_time now) {
         attempt_failed(cm, dial, now);
         return;
     }
-    gw_auth_begin(&hs->auth, false, cm->key, nonce, &dial->mine);
+    gw_auth_begin(&hs->auth, false, &cm->identity, nonce, &dial->mine);
     hs->dial = dial;
     dial->handshake = hs;
     /* With several addresses, a silent one must not keep us from the others. */
@@ -165,8 +167,18 @@ static void established(gw_connections *cm, gw_dial *dial, gw_handshake *hs, gw_
         attempt_failed(cm, dial, now);
         return;
     }
+    if (gw_connections_pose(cm, &peer)) {
+        char where[GW_ADDRESS_TEXT];
+        note(dial, FAILED_DENIED, GW_DENIED, "%s knows the job's token, but poses as rank %d without that rank's key",
+             gw_address_text(&hs->peer, where), peer.from);
+        gw_handshake_close(hs);
+        attempt_failed(cm, dial, now);
+        return;
+    }
+    gw_traffic_keys keys = hs->auth.keys;
     end_dial(cm, dial);
-    gw_connections_deliver(cm, &peer, gw_handshake_release(hs), true);
+    gw_connections_deliver(cm, &peer, gw_handshake_release(hs), true, &keys);
+    OPENSSL_cleanse(&keys, sizeof keys);
 }
 
 void gw_dial_pump(gw_connections *cm, gw_handshake *hs, gw_time now) {
@@ -174,10 +186,7 @@ void gw_dial_pump(gw_connections *cm, gw_handshake *hs, gw_time now) {
     gw_status status;
     const char *why;
     gw_handshake_verdict verdict = gw_handshake_pump(hs, &status, &why);
-    if (verdict == GW_HANDSHAKE_WAITS) { /* an authenticated peer is worth waiting for */
-        if (hs->auth.state == GW_AUTH_INTRO) dial->wake = dial->deadline;
-        return;
-    }
+    if (verdict == GW_HANDSHAKE_WAITS) return;
     dial->handshake = NULL;
     if (verdict == GW_HANDSHAKE_DONE) {
         established(cm, dial, hs, now);
@@ -185,7 +194,7 @@ void gw_dial_pump(gw_connections *cm, gw_handshake *hs, gw_time now) {
     }
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&hs->peer, where);
-    if (status == GW_DENIED) note(dial, FAILED_DENIED, status, "%s: %s", where, why);
+    if (status == GW_DENIED || status == GW_MISMATCH) note(dial, FAILED_DENIED, status, "%s: %s", where, why);
     else if (hs->connecting) note_unreached(dial, hs->refused, where, why);
     else note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s: %s", where, why);
     gw_handshake_close(hs);

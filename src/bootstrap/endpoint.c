@@ -16,7 +16,8 @@
 #define REPLY_MAGIC UINT32_C(0x31525747) /* "GWR1" */
 
 enum { AT_RANK = 0, AT_PID = 4, AT_STARTED = 8, AT_ADDRESS = 16, AT_HOST = AT_ADDRESS + GW_ADDRESS_WIRE_BYTES };
-enum { AT_IDENTITY = AT_HOST + GW_ENDPOINT_HOST, AT_SHM = AT_IDENTITY + GW_ENDPOINT_IDENTITY };
+enum { AT_IDENTITY = AT_HOST + GW_ENDPOINT_HOST, AT_PUBLIC_KEY = AT_IDENTITY + GW_ENDPOINT_IDENTITY };
+enum { AT_TRANSPORT = AT_PUBLIC_KEY + GW_KEY_BYTES };
 
 /* A host whose boot id or namespaces cannot be read shares memory with nobody: that is slow, but never wrong. */
 static void system_facts(char *text, size_t room, size_t *machine) {
@@ -60,7 +61,8 @@ void gw_endpoint_write(const gw_endpoint *endpoint, uint8_t bytes[GW_ENDPOINT_BY
     gw_address_write(&endpoint->address, bytes + AT_ADDRESS);
     memcpy(bytes + AT_HOST, endpoint->host, strnlen(endpoint->host, GW_ENDPOINT_HOST - 1));
     memcpy(bytes + AT_IDENTITY, endpoint->identity, GW_ENDPOINT_IDENTITY);
-    memcpy(bytes + AT_SHM, endpoint->transport, GW_ENDPOINT_TRANSPORT_BYTES);
+    memcpy(bytes + AT_PUBLIC_KEY, endpoint->public_key, GW_KEY_BYTES);
+    memcpy(bytes + AT_TRANSPORT, endpoint->transport, GW_ENDPOINT_TRANSPORT_BYTES);
 }
 
 /* Printable ASCII, at least one character, then zeros to the end. */
@@ -99,7 +101,8 @@ gw_status gw_endpoint_read(gw_endpoint *endpoint, const uint8_t bytes[GW_ENDPOIN
     if (!hexadecimal(bytes + AT_IDENTITY, GW_ENDPOINT_IDENTITY)) return wrong(error, "the host identity");
     memcpy(read.host, bytes + AT_HOST, GW_ENDPOINT_HOST);
     memcpy(read.identity, bytes + AT_IDENTITY, GW_ENDPOINT_IDENTITY);
-    memcpy(read.transport, bytes + AT_SHM, GW_ENDPOINT_TRANSPORT_BYTES);
+    memcpy(read.public_key, bytes + AT_PUBLIC_KEY, GW_KEY_BYTES);
+    memcpy(read.transport, bytes + AT_TRANSPORT, GW_ENDPOINT_TRANSPORT_BYTES);
     *endpoint = read;
     return GW_OK;
 }

@@ -6,6 +6,7 @@
 #define GW_BOOTSTRAP_ENDPOINT_H
 
 #include "bootstrap/address.h"
+#include "bootstrap/key_exchange.h"
 
 #define GW_ENDPOINT_HOST 64     /* with its final zero */
 #define GW_ENDPOINT_IDENTITY 32 /* hexadecimal characters */
@@ -13,7 +14,8 @@
 #define GW_ENDPOINT_MACHINE 16
 #define GW_ENDPOINT_TRANSPORT_BYTES 64
 #define GW_ENDPOINT_BYTES                                                                                              \
-    (4 + 4 + 8 + GW_ADDRESS_WIRE_BYTES + GW_ENDPOINT_HOST + GW_ENDPOINT_IDENTITY + GW_ENDPOINT_TRANSPORT_BYTES)
+    (4 + 4 + 8 + GW_ADDRESS_WIRE_BYTES + GW_ENDPOINT_HOST + GW_ENDPOINT_IDENTITY + GW_KEY_BYTES +                      \
+     GW_ENDPOINT_TRANSPORT_BYTES)
 
 typedef struct gw_endpoint {
     int rank;
@@ -22,11 +24,12 @@ typedef struct gw_endpoint {
     char host[GW_ENDPOINT_HOST];             /* name, for people */
     char identity[GW_ENDPOINT_IDENTITY + 1]; /* equal on ranks that can share memory: same boot and namespaces */
     gw_address address;                      /* of its listener */
+    uint8_t public_key[GW_KEY_BYTES];        /* its static key (auth.h), which later connections must prove */
     uint8_t
         transport[GW_ENDPOINT_TRANSPORT_BYTES]; /* of the shm transport; without one, of the transport between hosts */
 } gw_endpoint;
 
-/* Describes this process: everything but `transport`, which is zeroed. */
+/* Describes this process: everything but the public key, which gw_rendezvous adds, and `transport`; both are zeroed. */
 gw_status gw_endpoint_describe(int rank, const gw_address *address, gw_endpoint *mine, gw_error *error);
 
 void gw_endpoint_write(const gw_endpoint *endpoint, uint8_t bytes[GW_ENDPOINT_BYTES]);

@@ -57,12 +57,19 @@ static int take_some(gw_handshake *hs, gw_status *status, const char **why) {
     ssize_t got = recv(hs->fd, bytes, wants, 0);
     if (got < 0 && would_block()) return 0;
     if (got <= 0) {
-        *why = got == 0 ? "the connection was closed during the handshake" : strerrordesc_np(errno);
+        *why = got < 0 ? strerrordesc_np(errno)
+               : hs->auth.state == GW_AUTH_CHALLENGE
+                   ? "the connection was closed at once: something else listens there, or another version of gradwire"
+                   : "the connection was closed during the handshake";
         return -1;
     }
     *status = gw_auth_take(&hs->auth, bytes, (size_t)got);
     if (*status == GW_OK) return 1;
-    *why = *status == GW_DENIED ? "the other side does not know this job's token" : gw_status_text(*status);
+    const char *ignored;
+    send_some(hs, &ignored); /* a refusal */
+    *why = *status == GW_DENIED     ? "the other side does not know this job's token"
+           : *status == GW_MISMATCH ? "the other side runs another version of gradwire"
+                                    : gw_status_text(*status);
     return -1;
 }
 

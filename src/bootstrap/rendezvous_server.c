@@ -3,6 +3,7 @@
 #include "bootstrap/rendezvous_server.h"
 
 #include "base/fork_descriptors.h"
+#include "bootstrap/channel.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,10 +16,11 @@
 
 /* A rank that has joined, or tries to. */
 typedef struct joiner {
-    int fd; /* -1: gone */
+    gw_channel *channel; /* NULL: gone */
     gw_intro intro;
     uint8_t record[GW_ENDPOINT_BYTES];
     size_t have, sent; /* bytes of the record, of the answer */
+    bool flushed;      /* the answer is handed to the kernel */
 } joiner;
 
 typedef struct server {
@@ -59,8 +61,8 @@ gw_time gw_rendezvous_wake_time(const gw_rendezvous_address *rendezvous, gw_time
 static bool would_block(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 static void hang_up(joiner *j) {
-    gw_fd_close(j->fd);
-    j->fd = -1;
+    gw_channel_close(j->channel);
+    j->channel = NULL;
 }
 
 static bool reserve_joiner(server *s) {
@@ -75,13 +77,15 @@ static bool reserve_joiner(server *s) {
     return true;
 }
 
-static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void on_established(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     server *s = ctx;
+    gw_channel *channel;
     if (dialled || !reserve_joiner(s)) {
         gw_fd_close(fd);
         return;
     }
-    s->joiners[s->count++] = (joiner){.fd = fd, .intro = *peer};
+    if (gw_channel_open(&channel, fd, keys, s->error) != GW_OK) return;
+    s->joiners[s->count++] = (joiner){.channel = channel, .intro = *peer};
     if (peer->world - 1 > s->expected) s->expected = peer->world - 1;
 }
 
@@ -133,6 +137,22 @@ static void fail_lost(server *s, const joiner *j, const char *why) {
                  j->intro.from, e->host, e->pid, why, s->where, who);
 }
 
+static void fail_altered(server *s, const joiner *j) {
+    s->expected--;
+    gw_fail_rank(s->error, GW_PROTOCOL, j->intro.from, "rank %d cannot join at %s: %s", j->intro.from, s->where,
+                 gw_channel_why(EBADMSG));
+}
+
+/* Otherwise one side would find out in the middle of the job, when it meets a connection that it does not expect. */
+static void fail_asked(server *s, const gw_endpoint *e, gw_security_choice asked) {
+    const gw_endpoint *zero = &s->all[0];
+    gw_fail_rank(s->error, GW_MISMATCH, e->rank,
+                 "ranks disagree about the protection of connections: rank %d on %s (process %u) says security=%s, "
+                 "rank 0 on %s (process %u) says security=%s: give all the same strategy",
+                 e->rank, e->host, e->pid, gw_security_choice_names[asked], zero->host, zero->pid,
+                 gw_security_choice_names[gw_connections_asked(s->connections)]);
+}
+
 static void register_rank(server *s, joiner *j) {
     gw_endpoint e;
     const gw_endpoint *zero = &s->all[0];
@@ -145,6 +165,11 @@ static void register_rank(server *s, joiner *j) {
                      "ranks disagree about the size of the job: rank %d on %s (process %u) says %d, rank 0 on %s "
                      "(process %u) says %d: give all the same WORLD_SIZE",
                      e.rank, e.host, e.pid, j->intro.world, zero->host, zero->pid, s->world);
+    } else if (j->intro.asked != gw_connections_asked(s->connections)) {
+        fail_asked(s, &e, j->intro.asked);
+    } else if (memcmp(e.public_key, j->intro.public_key, GW_KEY_BYTES) != 0) {
+        gw_fail_rank(s->error, GW_PROTOCOL, e.rank, "rank %d on %s names a key in its record that is not its own",
+                     e.rank, e.host);
     } else if (s->arrived[e.rank]) {
         const gw_endpoint *first = &s->all[e.rank];
         s->expected++;
@@ -163,11 +188,12 @@ static void register_rank(server *s, joiner *j) {
 static void receive_from(server *s, joiner *j) {
     uint8_t beyond;
     bool complete = j->have == sizeof j->record;
-    ssize_t got =
-        complete ? recv(j->fd, &beyond, 1, 0) : recv(j->fd, j->record + j->have, sizeof j->record - j->have, 0);
+    ssize_t got = complete ? gw_channel_receive(j->channel, &beyond, 1)
+                           : gw_channel_receive(j->channel, j->record + j->have, sizeof j->record - j->have);
     if (got < 0 && would_block()) return;
     if (got <= 0) {
-        if (complete && s->error->status == GW_OK) fail_lost(s, j, got == 0 ? "end of stream" : strerrordesc_np(errno));
+        if (got < 0 && errno == EBADMSG && s->error->status == GW_OK) fail_altered(s, j);
+        if (complete && s->error->status == GW_OK) fail_lost(s, j, got == 0 ? "end of stream" : gw_channel_why(errno));
         hang_up(j);
     } else if (complete) {
         gw_fail_rank(s->error, GW_PROTOCOL, j->intro.from, "rank %d sent more than its record to rank 0",
@@ -183,22 +209,23 @@ static void receive_from(server *s, joiner *j) {
  * discard the answer. */
 static void send_answer(server *s, joiner *j) {
     size_t left = s->answer_bytes - j->sent;
-    ssize_t sent = left ? send(j->fd, s->answer + j->sent, left, MSG_NOSIGNAL) : 0;
+    ssize_t sent = left ? gw_channel_send(j->channel, s->answer + j->sent, left) : 0;
     if (sent < 0 && would_block()) return;
     if (sent < 0) {
-        if (s->error->status == GW_OK) fail_lost(s, j, strerrordesc_np(errno));
+        if (s->error->status == GW_OK) fail_lost(s, j, gw_channel_why(errno));
         hang_up(j);
         return;
     }
     j->sent += (size_t)sent;
-    if (j->sent < s->answer_bytes || j->have < sizeof j->record) return;
+    j->flushed = gw_channel_flush(j->channel) && j->sent == s->answer_bytes;
+    if (!j->flushed || j->have < sizeof j->record) return;
     s->answered++;
     hang_up(j);
 }
 
 static int present(const server *s) {
     int present = 0;
-    for (int i = 0; i < s->count; i++) present += s->joiners[i].fd >= 0;
+    for (int i = 0; i < s->count; i++) present += s->joiners[i].channel != NULL;
     return present;
 }
 
@@ -207,16 +234,16 @@ static void serve(server *s, gw_time deadline) {
     gw_time until = gw_connections_next_deadline(s->connections);
     for (int i = 0; i < s->count; i++) {
         const joiner *j = &s->joiners[i];
-        bool talks = s->answer && j->sent < s->answer_bytes;
-        s->fds[i] = (struct pollfd){.fd = j->fd, .events = (short)(POLLIN | (talks ? POLLOUT : 0))};
+        bool talks = s->answer && !j->flushed;
+        s->fds[i] = (struct pollfd){.fd = gw_channel_fd(j->channel), .events = (short)(POLLIN | (talks ? POLLOUT : 0))};
     }
     s->fds[s->count] = (struct pollfd){.fd = gw_connections_fd(s->connections), .events = POLLIN};
     if (deadline < until) until = deadline;
     gw_rendezvous_sleep(s->fds, s->count + 1, gw_rendezvous_wake_time(s->rendezvous, until));
     for (int i = 0; i < s->count && (s->answer || s->error->status == GW_OK); i++) {
         joiner *j = &s->joiners[i];
-        if (j->fd >= 0) receive_from(s, j);
-        if (j->fd >= 0 && s->answer) send_answer(s, j);
+        if (j->channel) receive_from(s, j);
+        if (j->channel && s->answer) send_answer(s, j);
     }
     gw_connections_poll(s->connections, gw_clock_now());
 }
@@ -281,8 +308,7 @@ gw_status gw_rendezvous_serve(gw_connections *connections, const gw_rendezvous_a
     else gw_fail(error, GW_MEMORY, "out of memory for the table of %d ranks", world);
     gw_connections_refuse(connections, GW_PURPOSE_JOIN);
 done:
-    for (int i = 0; i < s.count; i++)
-        if (s.joiners[i].fd >= 0) hang_up(&s.joiners[i]);
+    for (int i = 0; i < s.count; i++) hang_up(&s.joiners[i]);
     free(s.answer);
     free(s.fds);
     free(s.joiners);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <pwd.h>
@@ -14,6 +15,22 @@
 #include <unistd.h>
 
 void gw_token_wipe(gw_token *token) { OPENSSL_cleanse(token, sizeof *token); }
+
+int gw_token_bits(const gw_token *token) {
+    static const char hex[] = "0123456789abcdefABCDEF", digits[] = "0123456789";
+    const char *text = token->text;
+    size_t length = strlen(text);
+    bool lower = false, upper = false, digit = false, other = false;
+    for (const char *c = text; *c; c++) {
+        if (*c >= 'a' && *c <= 'z') lower = true;
+        else if (*c >= 'A' && *c <= 'Z') upper = true;
+        else if (*c >= '0' && *c <= '9') digit = true;
+        else other = true;
+    }
+    int kinds = (lower ? 26 : 0) + (upper ? 26 : 0) + (digit ? 10 : 0) + (other ? 33 : 0);
+    if (strspn(text, digits) < length && strspn(text, hex) == length && lower != upper) kinds = 16;
+    return kinds ? (int)((double)length * log2((double)kinds)) : 0;
+}
 
 static gw_status random_hex(char *text, int bytes, gw_error *error) {
     uint8_t raw[32];

@@ -11,6 +11,7 @@
 
 #define GW_TOKEN_LENGTH_MIN 16
 #define GW_TOKEN_LENGTH_MAX 255
+#define GW_TOKEN_BITS_GOOD 128
 #define GW_TOKEN_RANDOM_LENGTH 64 /* 32 random bytes in hexadecimal */
 
 typedef struct gw_token {
@@ -23,6 +24,9 @@ gw_status gw_token_find(const char *given, gw_token *token, gw_error *error);
 gw_status gw_token_read_file(const char *path, gw_token *token, gw_error *error);
 /* A new random token, for a launcher. */
 gw_status gw_token_random(gw_token *token, gw_error *error);
+/* An upper bound of the token's random bits, by its length and the kinds of characters in it. Below
+ * GW_TOKEN_BITS_GOOD somebody who is dialled by a rank in place of another can find it by trying. */
+int gw_token_bits(const gw_token *token);
 void gw_token_wipe(gw_token *token);
 
 #endif

@@ -285,6 +285,16 @@ static void print_payloads(const outcome *o) {
            in_flight);
 }
 
+static void print_protection(const gw_strategy *strategy) {
+    const gw_transport_type *type = gw_strategy_transport(strategy);
+    if (gw_technique_param(&type->technique, "security") < 0) return;
+    gw_security_choice asked = gw_transport_security(type, strategy->axes[GW_AXIS_TRANSPORT].values);
+    gw_security inside = gw_security_of_data(asked, true), between = gw_security_of_data(asked, false);
+    if (type->unprotected) inside = between = GW_SECURITY_CLEAR;
+    printf("protection: data is %s inside a host and %s between hosts, control is %s (docs/security.md)\n",
+           gw_security_names[inside], gw_security_names[between], gw_security_names[gw_security_of_control(asked)]);
+}
+
 static void print_text(const gw_strategy *strategy, const arguments *a, const outcome *o) {
     char line[GW_STRATEGY_PRINT_BYTES], model[GW_UNIT_TEXT], sent[GW_UNIT_TEXT], memory[GW_UNIT_TEXT],
         codec[GW_UNIT_TEXT];
@@ -307,6 +317,7 @@ static void print_text(const gw_strategy *strategy, const arguments *a, const ou
     print_payloads(o);
     print_routes(o);
     print_choice(strategy, &a->topology);
+    print_protection(strategy);
     print_layers(o);
 }
 

@@ -59,10 +59,22 @@ static void slow(void *ctx, const char *sentence) {
 
 /* Handlers of the connection manager, called by the progress thread (or while joining). */
 
-static void control_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+/* The peer has chosen another protection than this rank expects: one of them is not what it seems. */
+static bool refuse_protection(const gw_context *context, const gw_intro *peer, gw_security expected, int fd) {
+    if (peer->security == expected) return false;
+    gw_log(GW_LOG_WARN, context->rank, "a connection of rank %d on %s was refused: it is %s, but must be %s",
+           peer->from, context->endpoints[peer->from].host, gw_security_names[peer->security],
+           gw_security_names[expected]);
+    gw_fd_close(fd);
+    return true;
+}
+
+static void control_established(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     gw_context *context = ctx;
+    if (refuse_protection(context, peer, gw_security_of_control(gw_connections_asked(context->connections)), fd))
+        return;
     gw_context_lock(context);
-    gw_control_links_adopt(context, peer->from, fd, dialled);
+    gw_control_links_adopt(context, peer->from, fd, dialled, keys);
     gw_context_unlock(context);
 }
 
@@ -83,9 +95,10 @@ static void join_failed(void *ctx, const gw_intro *mine, gw_status status, const
     gw_context_unlock(context);
 }
 
-static void data_established(void *ctx, const gw_intro *peer, int fd, bool dialled) {
+static void data_established(void *ctx, const gw_intro *peer, int fd, bool dialled, const gw_traffic_keys *keys) {
     gw_context *context = ctx;
-    context->net->ops->adopt(context->net, peer->from, (int)peer->stream, peer->generation, fd, dialled, NULL);
+    if (refuse_protection(context, peer, gw_context_data_security(context, peer->from), fd)) return;
+    context->net->ops->adopt(context->net, peer->from, (int)peer->stream, peer->generation, fd, dialled, keys);
 }
 
 static void data_failed(void *ctx, const gw_intro *mine, gw_status status, const char *detail) {
@@ -172,6 +185,16 @@ static void publish(const gw_context *context, const gw_address *address) {
     gw_heartbeat_publish(&context->heartbeat, gw_address_host_text(address, text));
 }
 
+/* Once in a job: all ranks have the same token. */
+static void warn_of_weak(const gw_context *context, const gw_token *token) {
+    int bits = gw_token_bits(token);
+    if (context->rank != 0 || context->job_env.generation > 0 || bits >= GW_TOKEN_BITS_GOOD) return;
+    gw_log(GW_LOG_WARN, context->rank,
+           "the job's token has at most %d random bits, so somebody on the network may find it by trying: give one of "
+           "%d or more (openssl rand -hex 32), or none, and gradwire makes one",
+           bits, GW_TOKEN_BITS_GOOD);
+}
+
 /* Rendezvous: listens, sends the own endpoint to rank 0 and receives all endpoints. */
 static gw_status meet(gw_context *context, gw_time until, gw_error *error) {
     const gw_options *options = &context->options;
@@ -184,8 +207,13 @@ static gw_status meet(gw_context *context, gw_time until, gw_error *error) {
     gw_endpoint mine;
     gw_status status = gw_token_find(options->token, &token, error);
     if (status) return status;
+    warn_of_weak(context, &token);
     status = gw_connections_open(&context->connections, context->rank, context->world, &token, job_env->job, error);
     gw_token_wipe(&token);
+    if (!status)
+        gw_connections_ask(context->connections,
+                           gw_transport_security(gw_strategy_transport(&context->strategy),
+                                                 context->strategy.axes[GW_AXIS_TRANSPORT].values));
     if (!status) status = gw_rendezvous_address_find(job_env, interfaces, &rendezvous, error);
     if (job_env->roster[0]) rendezvous.off = generation_changed, rendezvous.ctx = context;
     if (!status)
@@ -202,7 +230,7 @@ static gw_status meet(gw_context *context, gw_time until, gw_error *error) {
 /* The first of these ranks without a control link; -1: none. */
 static int not_linked(const gw_context *context, const int *ranks, int count) {
     for (int i = 0; i < count; i++)
-        if (context->links[ranks[i]].fd < 0) return ranks[i];
+        if (!context->links[ranks[i]].channel) return ranks[i];
     return -1;
 }
 
@@ -351,11 +379,11 @@ static void linger(gw_context *context) {
     gw_time until = gw_clock_now() + LINGER_MS * GW_MILLISECOND;
     for (int i = 0; i < context->link_count; i++) {
         gw_control_links_flush(context, i);
-        if (context->links[i].fd >= 0) shutdown(context->links[i].fd, SHUT_WR);
+        if (context->links[i].channel) shutdown(gw_channel_fd(context->links[i].channel), SHUT_WR);
     }
     for (int i = 0; i < context->link_count; i++) {
         uint8_t rest[4096];
-        struct pollfd fd = {.fd = context->links[i].fd, .events = POLLIN};
+        struct pollfd fd = {.fd = gw_channel_fd(context->links[i].channel), .events = POLLIN};
         while (fd.fd >= 0 && gw_clock_now() < until) {
             if (poll(&fd, 1, 20) <= 0) continue;
             if (recv(fd.fd, rest, sizeof rest, MSG_DONTWAIT) <= 0) break;

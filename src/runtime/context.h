@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/heartbeat.h"
+#include "bootstrap/channel.h"
 #include "bootstrap/connection_manager.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/job_environment.h"
@@ -27,9 +28,10 @@
 /* A control connection to another rank. (L) */
 typedef struct gw_control_link {
     int rank;
-    int fd;        /* -1: not connected */
-    bool by_lower; /* the lower rank of the two dialled it */
-    bool dialling; /* this rank is dialling the other */
+    gw_channel *channel; /* NULL: not connected */
+    bool by_lower;       /* the lower rank of the two dialled it */
+    bool dialling;       /* this rank is dialling the other */
+    bool waiting;        /* something is left to send, once the socket takes it */
     uint8_t in[GW_CONTROL_BYTES];
     size_t in_have;
     uint8_t *out; /* GW_LINK_QUEUE messages, a ring of bytes */
@@ -129,6 +131,9 @@ gw_status gw_net_listen(gw_context *context, const gw_address *address, const ch
                         uint8_t own[GW_ENDPOINT_TRANSPORT_BYTES], gw_error *error);
 gw_status gw_net_connect(gw_context *context, gw_error *error);
 
+/* How a data connection to that rank is protected. */
+gw_security gw_context_data_security(const gw_context *context, int rank);
+
 /* wait_cpu.c: counts the ranks less than `below` on this machine (this host, and other namespaces or containers there);
  * chooses this rank's wait CPU (-1: any); moves the calling thread to it. */
 int gw_context_ranks_of_machine(const gw_context *context, int below);
@@ -164,7 +169,7 @@ void gw_watch_close(gw_context *context);
 void gw_control_links_send(gw_context *context, int neighbour, const gw_control_message *message);
 gw_status gw_control_links_open(gw_context *context, gw_error *error);
 /* Takes over a connection to that rank, unless a preferred one exists. */
-void gw_control_links_adopt(gw_context *context, int rank, int fd, bool dialled);
+void gw_control_links_adopt(gw_context *context, int rank, int fd, bool dialled, const gw_traffic_keys *keys);
 /* Dials a rank, replacing an existing connection; failed: the dial did not succeed. */
 void gw_control_links_dial(gw_context *context, int rank);
 void gw_control_links_failed(gw_context *context, int rank, gw_status status, const char *detail);

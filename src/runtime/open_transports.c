@@ -8,12 +8,26 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/transport_registry.h"
 
+/* A transport that leaves its data open needs the connection for its library's keys, which nobody else may read. */
+gw_security gw_context_data_security(const gw_context *context, int rank) {
+    const gw_endpoint *own = &context->endpoints[context->rank], *peer = &context->endpoints[rank];
+    bool near = gw_context_same_host(context, context->rank, rank) ||
+                (gw_address_loopback(&own->address) && gw_address_loopback(&peer->address));
+    if (gw_strategy_transport(&context->strategy)->unprotected) return near ? GW_SECURITY_CLEAR : GW_SECURITY_TLS;
+    return gw_security_of_data(gw_connections_asked(context->connections), near);
+}
+
 /* The transport's send calls this, in the driver's thread. */
 static void dial_data(void *ctx, int peer, int stream, uint32_t generation) {
     gw_context *context = ctx;
     gw_error error = {.rank = -1};
-    gw_intro mine = {.purpose = GW_PURPOSE_DATA, .from = context->rank, .to = peer, .world = context->world,
-                     .generation = generation, .stream = (uint32_t)stream};
+    gw_intro mine = {.purpose = GW_PURPOSE_DATA,
+                     .from = context->rank,
+                     .to = peer,
+                     .world = context->world,
+                     .generation = generation,
+                     .stream = (uint32_t)stream,
+                     .security = gw_context_data_security(context, peer)};
     gw_status status = gw_connections_dial(context->connections, &context->endpoints[peer].address, 1, &mine,
                                            gw_clock_now() + context->deadline, &error);
     if (status) context->net->ops->refused(context->net, peer, generation, status, error.text);
@@ -138,6 +152,18 @@ static gw_status choose_routes(gw_context *context, const gw_transport_type *typ
     return GW_OK;
 }
 
+static void warn_unprotected(const gw_context *context, const gw_transport_type *type) {
+    bool crosses = false;
+    for (int r = 0; r < context->world; r++) crosses |= !gw_context_same_host(context, r, context->rank);
+    if (context->rank != 0 || !crosses || !type->unprotected ||
+        gw_connections_asked(context->connections) != GW_SECURITY_CHOICE_AUTO)
+        return;
+    gw_log(GW_LOG_WARN, context->rank,
+           "transport=%s: nothing protects the data between hosts, so whoever is on their network can read and change "
+           "it; transport=tcp protects it, and security=clear says that this network is trusted",
+           type->technique.name);
+}
+
 gw_status gw_net_connect(gw_context *context, gw_error *error) {
     const gw_transport_type *type = gw_strategy_transport(&context->strategy);
     gw_transport_options options = options_of(context, &context->endpoints[context->rank].address, NULL);
@@ -146,5 +172,6 @@ gw_status gw_net_connect(gw_context *context, gw_error *error) {
         if (r != context->rank)
             status =
                 type->attach(context->net, r, &context->endpoints[r].address, context->endpoints[r].transport, error);
+    if (!status) warn_unprotected(context, type);
     return status ? status : choose_routes(context, type, error);
 }

@@ -13,6 +13,11 @@ const gw_transport_type *gw_transport_type_of(const gw_technique *technique) {
     return (const gw_transport_type *)(const void *)technique;
 }
 
+gw_security_choice gw_transport_security(const gw_transport_type *type, const double *values) {
+    int param = gw_technique_param(&type->technique, "security");
+    return param < 0 ? GW_SECURITY_CHOICE_AUTO : (gw_security_choice)values[param];
+}
+
 const gw_transport_type *gw_transport_type_find(const char *name) {
     size_t length = strcspn(name, ":");
     for (int i = 0; gw_transport_types[i]; i++) {

@@ -13,6 +13,18 @@
 #include "transport/transport.h"
 #include "transport/transport_table.h"
 
+/* The parameter that says how connections are protected; and that of a transport whose data cannot be. */
+#define GW_SECURITY_PARAM                                                                                              \
+    {                                                                                                                  \
+        .name = "security", .kind = GW_PARAM_CHOICE, .choices = gw_security_choice_names,                              \
+        .about = "clear, mac (nobody changes it unseen), tls (nor reads it); auto: mac between hosts"                  \
+    }
+#define GW_SECURITY_ABSENT_PARAM                                                                                       \
+    {                                                                                                                  \
+        .name = "security", .kind = GW_PARAM_CHOICE, .choices = GW_CHOICES("auto", "clear"),                           \
+        .about = "data is always clear, mac and tls need tcp; auto warns of that between hosts"                        \
+    }
+
 /* The arguments with which a transport is opened; each transport uses those that it needs. Pointers are lent for the
  * call, ctx for the transport's life. */
 typedef struct gw_transport_options {
@@ -43,6 +55,8 @@ typedef struct gw_transport_type {
     bool single_host;       /* reaches only ranks of its own host */
     bool tcp_sockets;       /* payloads go through the kernel's TCP, also within a host */
     bool native_allreduce;  /* its library can run a whole all-reduce (gw_transport_ops.native) */
+    bool unprotected;       /* its library sends data that nothing protects; its connections carry only that library's
+                               keys */
     bool simulated;         /* exists only in the simulator, which opens it itself */
     const char *launcher;   /* the only command that starts its ranks; NULL: any does */
     int threads;            /* of its own, per rank */
@@ -74,6 +88,8 @@ extern const gw_transport_type *const gw_transport_types[];
 extern const gw_technique *const gw_transport_techniques[];
 /* technique is one of gw_transport_techniques. */
 const gw_transport_type *gw_transport_type_of(const gw_technique *technique);
+/* What the transport's parameter `security` asks for; auto where it has none. */
+gw_security_choice gw_transport_security(const gw_transport_type *type, const double *values);
 /* name may have parameters: "rdma:provider=tcp". NULL: the table has none of that name. */
 const gw_transport_type *gw_transport_type_find(const char *name);
 

@@ -371,9 +371,14 @@ static int probe(gw_transport_probe *list, int room) {
 }
 
 const gw_transport_type gw_transport_mpi = {
-    .technique = {.name = "mpi", .about = "messages of MPI, for fabrics that only MPI knows",
-                  .params = GW_PARAMS({.name = "library", .kind = GW_PARAM_CHOICE, .choices = libraries,
-                                       .about = "which MPI; auto is the one that started the job"})},
+    .technique = {.name = "mpi",
+                  .about = "messages of MPI, for fabrics that only MPI knows",
+                  .params = GW_PARAMS({.name = "library",
+                                       .kind = GW_PARAM_CHOICE,
+                                       .choices = libraries,
+                                       .about = "which MPI; auto is the one that started the job"},
+                                      GW_SECURITY_ABSENT_PARAM)},
+    .unprotected = true,
     .native_allreduce = true,
     .launcher = "mpirun",
     .open = open_by_table,

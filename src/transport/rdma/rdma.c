@@ -415,6 +415,7 @@ static int probe(gw_transport_probe *list, int room) {
 
 const gw_transport_type gw_transport_rdma = {
     .technique = GW_RDMA_TECHNIQUE,
+    .unprotected = true,
     .available = available,
     .open = open_by_table,
     .probe = probe,

@@ -37,8 +37,11 @@ typedef struct gw_rdma_strict {
 #define GW_RDMA_TECHNIQUE                                                                                              \
     {                                                                                                                  \
         .name = "rdma", .about = "libfabric, also within a host: payloads are written into the peer's memory",         \
-        .params = GW_PARAMS({.name = "provider", .kind = GW_PARAM_CHOICE, .choices = GW_RDMA_CHOICES,                  \
-                             .about = "libfabric's; auto takes the first that works, shm is within one host"})         \
+        .params = GW_PARAMS({.name = "provider",                                                                       \
+                             .kind = GW_PARAM_CHOICE,                                                                  \
+                             .choices = GW_RDMA_CHOICES,                                                               \
+                             .about = "libfabric's; auto takes the first that works, shm is within one host"},         \
+                            GW_SECURITY_ABSENT_PARAM)                                                                  \
     }
 
 typedef struct gw_rdma_options {

@@ -1,14 +1,13 @@
-/* tcp.c - see tcp.h. Outgoing streams, their connections, the mailbox where other threads put new ones, and epoll.
+/* tcp.c - see tcp.h. Connections, the mailbox where other threads put new ones, and epoll.
  *
  * Each poll() calls epoll_wait once, whether the caller spins or sleeps: an empty epoll_wait costs less than an empty
  * recv (155 against 410 ns, Linux 6.18), and it does not compete with the sender for the socket's lock. But a single
  * peer is read directly between messages: two ranks exchange a few bytes in 7.3 us instead of 8.0. */
-#include "transport/tcp/tcp.h"
+#include "transport/tcp/tcp_internal.h"
 
 #include "base/fork_descriptors.h"
 #include "base/log.h"
 #include "bootstrap/congestion.h"
-#include "transport/tcp/tcp_connection.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,47 +25,7 @@
 #define DIRECT_TURNS                                                                                                   \
     8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
        */
-#define BATCH_BYTES ((uint64_t)64 << 10) /* larger payloads wait for the next poll, to share a call with others */
-#define LOOK (50 * GW_MILLISECOND)       /* between two looks at the congestion control of all connections */
-#define GRACE (2 * GW_MILLISECOND)       /* the higher rank of a pair waits this long for the lower one to dial */
-
-/* The sending side of one stream to one peer. */
-typedef struct out_stream {
-    gw_packet_queue queue;
-    gw_tcp_conn *out; /* its connection; NULL: none yet. Only reset() changes it */
-    int peer;
-    bool wanting;  /* has packets, and waits for the peer to dial */
-    gw_time since; /* when poll() first saw it wanting; 0: not yet */
-    bool dialled;  /* asked for a connection */
-    bool flushing; /* flush() is running: a send() from within a callback only queues */
-    bool listed;   /* in the backlog */
-    bool blocked;  /* the socket is full: epoll reports when it takes bytes again */
-} out_stream;
-
-typedef struct tcp {
-    gw_transport base;
-    int rank, world, streams;
-    char congestion[GW_CONGESTION_BYTES];
-    size_t socket_buffer; /* bytes, 0: the kernel's choice */
-    bool *summed;         /* by peer: a checksum covers messages with it; constant */
-    gw_dial dial;
-    void *dial_ctx;
-    uint32_t generation;
-    int epoll, bell;                /* the bell is an eventfd in epoll; its event has no connection */
-    _Atomic(gw_tcp_conn *) mailbox; /* any thread pushes, latest first; poll() takes all */
-    gw_tcp_conn *pending;           /* of later generations */
-    gw_tcp_conn *open;              /* of this generation, ended ones included */
-    bool unsettled;                 /* some connection has ended and settle() has not yet seen it */
-    bool inside;                    /* poll() is running */
-    unsigned polls;                 /* counted for DIRECT_TURNS */
-    gw_time look;                   /* when the congestion control is to be looked at again */
-    gw_tcp_conn *last_read;         /* of a single peer with one stream: the connection last read; NULL: none */
-    bool *lost;                     /* by peer: lost() was called */
-    out_stream *streams_out;        /* streams_out[peer * streams + stream] */
-    int wanting;                    /* number of streams_out that are `wanting` */
-    out_stream **backlog;           /* streams_out with packets and a connection */
-    int backlog_count;
-} tcp;
+#define LOOK (50 * GW_MILLISECOND) /* between two looks at the congestion control of all connections */
 
 /* Closing a socket with unread data sends a reset, which could overtake our last bytes: read the rest first. */
 static void drain(gw_tcp_conn *conn) {
@@ -77,7 +36,7 @@ static void drain(gw_tcp_conn *conn) {
 
 /* ---- the mailbox: any thread ---- */
 
-static void post(tcp *t, gw_tcp_conn *conn) {
+static void post(gw_tcp *t, gw_tcp_conn *conn) {
     gw_tcp_conn *first = atomic_load_explicit(&t->mailbox, memory_order_relaxed);
     do conn->next = first;
     while (
@@ -87,7 +46,7 @@ static void post(tcp *t, gw_tcp_conn *conn) {
     (void)rung; /* fails only when the eventfd is full, and so readable */
 }
 
-static gw_tcp_conn *make_conn(tcp *t, int peer, int stream, uint32_t generation, int fd, const gw_traffic_keys *keys,
+static gw_tcp_conn *make_conn(gw_tcp *t, int peer, int stream, uint32_t generation, int fd, const gw_traffic_keys *keys,
                               gw_error *error) {
     gw_tcp_guard guard;
     bool exists = peer >= 0 && peer < t->world && peer != t->rank && stream >= 0 && stream < t->streams;
@@ -105,7 +64,7 @@ static gw_tcp_conn *make_conn(tcp *t, int peer, int stream, uint32_t generation,
 
 void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t generation, int fd, bool dialled,
                   const gw_traffic_keys *keys) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     gw_error error = {0};
     gw_tcp_conn *conn = make_conn(t, peer, stream, generation, fd, keys, &error);
     if (!conn) { /* the peer sees it close and reports that */
@@ -120,117 +79,18 @@ void gw_tcp_adopt(gw_transport *transport, int peer, int stream, uint32_t genera
 }
 
 void gw_tcp_refused(gw_transport *transport, int peer, uint32_t generation, gw_status status, const char *detail) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     assert(peer >= 0 && peer < t->world && status != GW_OK);
     gw_tcp_conn *conn = gw_tcp_conn_refusal(peer, generation, status, detail);
     if (conn) post(t, conn);
     else gw_log(GW_LOG_ERROR, t->rank, "rank %d cannot be reached: %s", peer, detail); /* until the deadline */
 }
 
-/* ---- outgoing streams ---- */
-
-static out_stream *stream_for(tcp *t, int peer, const gw_frame *frame) {
-    uint64_t stream = frame->kind == GW_FRAME_DATA ? frame->index % (uint64_t)t->streams : 0;
-    return &t->streams_out[(size_t)peer * (size_t)t->streams + stream];
-}
-
-static void watch(tcp *t, gw_tcp_conn *conn, int operation, bool out) {
-    struct epoll_event event = {.events = EPOLLIN | (out ? EPOLLOUT : 0), .data.ptr = conn};
-    if (epoll_ctl(t->epoll, operation, conn->fd, &event) == 0) {
-        conn->polling_out = out;
-        return;
-    }
-    conn->status = GW_SYSTEM;
-    snprintf(conn->detail, sizeof conn->detail, "the connection cannot be awaited: %s", strerror(errno));
-    t->unsettled = true;
-}
-
-static void list(tcp *t, out_stream *l) {
-    if (l->listed) return;
-    l->listed = true;
-    t->backlog[t->backlog_count++] = l;
-}
-
-/* Sends packets while the socket takes bytes; a stream with packets left goes into the backlog. True if it sent any
- * bytes. */
-static bool flush(tcp *t, out_stream *l) {
-    bool moved = false;
-    l->flushing = true;
-    gw_tcp_flow flow = gw_tcp_conn_write(l->out, &l->queue, &t->base.sink, &moved);
-    l->flushing = false;
-    l->blocked = flow == GW_TCP_BLOCKED;
-    if (flow == GW_TCP_BROKEN) t->unsettled = true;
-    if (l->out->status == GW_OK && l->out->polling_out != l->blocked) watch(t, l->out, EPOLL_CTL_MOD, l->blocked);
-    if (l->queue.head && flow != GW_TCP_BROKEN) list(t, l);
-    return moved;
-}
-
-static bool flush_backlog(tcp *t) {
-    bool moved = false;
-    for (int i = 0; i < t->backlog_count;) {
-        out_stream *l = t->backlog[i];
-        bool works = !t->lost[l->peer] && !l->out->mute && l->out->status == GW_OK;
-        if (works && !l->blocked) moved |= flush(t, l);
-        if (works && l->queue.head) {
-            i++;
-            continue;
-        }
-        l->listed = false;
-        t->backlog[i] = t->backlog[--t->backlog_count];
-    }
-    return moved;
-}
-
-static void ask_for(tcp *t, out_stream *l) {
-    l->dialled = true;
-    t->dial(t->dial_ctx, l->peer, (int)(l - t->streams_out) % t->streams, t->generation);
-}
-
-static void want(tcp *t, out_stream *l, bool wanting) {
-    t->wanting += (int)wanting - (int)l->wanting;
-    l->wanting = wanting;
-    l->since = 0;
-}
-
-/* If two ranks dial each other at the same moment, each sends on its own connection, and no data segment can piggyback
- * the other's acknowledgement: one more segment for every small message, 3 us on loopback. So the lower rank dials at
- * once, and the higher one after GRACE. */
-static bool dial_overdue(tcp *t, gw_time now) {
-    bool dialled = false;
-    for (size_t i = 0; t->wanting > 0 && i < (size_t)t->world * (size_t)t->streams; i++) {
-        out_stream *l = &t->streams_out[i];
-        if (!l->wanting) continue;
-        if (!l->since) l->since = now;
-        if (now - l->since < GRACE) continue;
-        want(t, l, false);
-        ask_for(t, l);
-        dialled = true;
-    }
-    return dialled;
-}
-
-static void tcp_send(gw_transport *transport, int peer, gw_packet *packet) {
-    tcp *t = (tcp *)transport;
-    assert(peer >= 0 && peer < t->world && peer != t->rank);
-    out_stream *l = stream_for(t, peer, &packet->frame);
-    bool first = l->queue.head == NULL;
-    packet->progress = 0;
-    gw_packet_enqueue(&l->queue, packet);
-    if (t->lost[peer]) return;
-    if (!l->out && !l->dialled && !l->wanting) {
-        if (t->rank < peer) ask_for(t, l);
-        else want(t, l, true);
-    }
-    if (!l->out || !first || l->flushing) return;
-    if (packet->frame.length > BATCH_BYTES) list(t, l);
-    else flush(t, l);
-}
-
 /* ---- connections ---- */
 
 /* A refusal matters only while packets wait for a connection to that peer. */
-static bool awaited(const tcp *t, int peer) {
-    const out_stream *l = &t->streams_out[(size_t)peer * (size_t)t->streams];
+static bool awaited(const gw_tcp *t, int peer) {
+    const gw_tcp_out_stream *l = &t->streams_out[(size_t)peer * (size_t)t->streams];
     for (int s = 0; s < t->streams; s++) {
         if (l[s].dialled && !l[s].out) return true;
     }
@@ -238,7 +98,7 @@ static bool awaited(const tcp *t, int peer) {
 }
 
 /* A connection, or a refusal, of this generation. */
-static void install(tcp *t, gw_tcp_conn *conn) {
+static void install(gw_tcp *t, gw_tcp_conn *conn) {
     if (t->lost[conn->peer] || (conn->fd < 0 && !awaited(t, conn->peer))) {
         gw_tcp_conn_free(conn);
         return;
@@ -249,16 +109,16 @@ static void install(tcp *t, gw_tcp_conn *conn) {
         t->unsettled = true;
         return;
     }
-    watch(t, conn, EPOLL_CTL_ADD, false);
-    out_stream *l = &t->streams_out[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream];
+    gw_tcp_watch(t, conn, EPOLL_CTL_ADD, false);
+    gw_tcp_out_stream *l = &t->streams_out[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream];
     if (l->out) return;
     l->out = conn;
-    want(t, l, false);
-    if (l->queue.head) flush(t, l);
+    gw_tcp_want(t, l, false);
+    if (l->queue.head) gw_tcp_flush(t, l);
 }
 
 /* Installs the connections of this generation, keeps later ones, and drops the rest. */
-static void sort_in(tcp *t, gw_tcp_conn *list) {
+static void sort_in(gw_tcp *t, gw_tcp_conn *list) {
     while (list) {
         gw_tcp_conn *conn = list;
         list = conn->next;
@@ -273,7 +133,7 @@ static void sort_in(tcp *t, gw_tcp_conn *list) {
     }
 }
 
-static bool take_mail(tcp *t) {
+static bool take_mail(gw_tcp *t) {
     if (!atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return false;
     gw_tcp_conn *latest = atomic_exchange_explicit(&t->mailbox, NULL, memory_order_acquire), *list = NULL;
     while (latest) {
@@ -286,7 +146,7 @@ static bool take_mail(tcp *t) {
     return true;
 }
 
-static void shut(tcp *t, gw_tcp_conn *conn) {
+static void shut(gw_tcp *t, gw_tcp_conn *conn) {
     if (conn == t->last_read) t->last_read = NULL;
     conn->recv_buffer = NULL; /* the buffer is the engine's again */
     conn->left = 0;
@@ -299,7 +159,7 @@ static void shut(tcp *t, gw_tcp_conn *conn) {
 
 /* The peer is lost if one of its connections broke, or all were closed. After an orderly close of one of several, the
  * others are first read to their end. */
-static void settle_peer(tcp *t, gw_tcp_conn *ended) {
+static void settle_peer(gw_tcp *t, gw_tcp_conn *ended) {
     bool all = true;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {
         if (conn->peer == ended->peer && conn->status == GW_OK) all = false;
@@ -315,7 +175,7 @@ static void settle_peer(tcp *t, gw_tcp_conn *ended) {
     t->base.sink.lost(t->base.sink.ctx, ended->peer, ended->status, ended->detail);
 }
 
-static bool settle(tcp *t) {
+static bool settle(gw_tcp *t) {
     if (!t->unsettled) return false;
     t->unsettled = false;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) {
@@ -327,20 +187,20 @@ static bool settle(tcp *t) {
 /* ---- polling ---- */
 
 /* Clears the bell. The next poll() takes the posted connections, or arm() reports them. */
-static void hush(tcp *t) {
+static void hush(gw_tcp *t) {
     uint64_t rings;
     ssize_t got = read(t->bell, &rings, sizeof rings);
     (void)got;
 }
 
-static bool read_from(tcp *t, gw_tcp_conn *conn) {
+static bool read_from(gw_tcp *t, gw_tcp_conn *conn) {
     bool moved = gw_tcp_conn_read(conn, &t->base.sink);
     t->unsettled |= conn->status != GW_OK;
     t->last_read = conn->status == GW_OK && t->world == 2 && t->streams == 1 ? conn : NULL;
     return moved;
 }
 
-static bool receive(tcp *t) {
+static bool receive(gw_tcp *t) {
     bool direct = t->last_read && t->last_read->left == 0 && t->backlog_count == 0;
     if (direct && t->polls++ % DIRECT_TURNS) return read_from(t, t->last_read);
     struct epoll_event events[EVENTS];
@@ -362,30 +222,30 @@ static bool receive(tcp *t) {
 }
 
 /* A look costs a system call for each connection. */
-static void look_at_congestion(tcp *t, gw_time now) {
+static void look_at_congestion(gw_tcp *t, gw_time now) {
     t->look = now + LOOK;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next)
         if (conn->fd >= 0) gw_tcp_congestion_look(&conn->congestion, conn->fd, now, t->rank, conn->peer);
 }
 
 static bool tcp_poll(gw_transport *transport, gw_time now) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     t->inside = true;
     bool moved = take_mail(t);
-    moved |= flush_backlog(t);
+    moved |= gw_tcp_flush_backlog(t);
     if (moved || t->open) moved |= receive(t); /* without a connection: no system call */
-    moved |= dial_overdue(t, now);
+    moved |= gw_tcp_dial_overdue(t, now);
     moved |= settle(t);
     if (now >= t->look) look_at_congestion(t, now);
     t->inside = false;
     return moved;
 }
 
-static int tcp_wait_fd(gw_transport *transport) { return ((tcp *)transport)->epoll; }
+static int tcp_wait_fd(gw_transport *transport) { return ((gw_tcp *)transport)->epoll; }
 
 /* epoll is always armed, but it does not report work that was left for the next poll(): this function does. */
 static bool tcp_arm(gw_transport *transport, bool sleeping) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) gw_tcp_conn_doze(conn, sleeping);
     if (!sleeping) return false;
     if (t->unsettled || t->wanting || atomic_load_explicit(&t->mailbox, memory_order_relaxed)) return true;
@@ -410,13 +270,13 @@ static void free_list(gw_tcp_conn **list) {
 }
 
 static void tcp_reset(gw_transport *transport, uint32_t generation) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     assert(!t->inside && generation >= t->generation);
     for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) shut(t, conn);
     free_list(&t->open);
     for (int p = 0; p < t->world; p++) {
         t->lost[p] = false;
-        for (int s = 0; s < t->streams; s++) t->streams_out[p * t->streams + s] = (out_stream){.peer = p};
+        for (int s = 0; s < t->streams; s++) t->streams_out[p * t->streams + s] = (gw_tcp_out_stream){.peer = p};
     }
     t->backlog_count = 0;
     t->wanting = 0;
@@ -428,7 +288,7 @@ static void tcp_reset(gw_transport *transport, uint32_t generation) {
 }
 
 static void tcp_close(gw_transport *transport) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     assert(!t->inside);
     gw_tcp_conn *mail = atomic_exchange(&t->mailbox, NULL);
     free_list(&mail);
@@ -445,7 +305,7 @@ static void tcp_close(gw_transport *transport) {
 }
 
 static bool tcp_unanswered(gw_transport *transport, int peer, gw_unanswered *packets) {
-    tcp *t = (tcp *)transport;
+    gw_tcp *t = (gw_tcp *)transport;
     bool found = false;
     for (int s = 0; s < t->streams; s++) {
         const gw_tcp_conn *conn = t->streams_out[(size_t)peer * (size_t)t->streams + (size_t)s].out;
@@ -456,7 +316,7 @@ static bool tcp_unanswered(gw_transport *transport, int peer, gw_unanswered *pac
 
 #define OPS(is_ordered)                                                                                                \
     {                                                                                                                  \
-        .name = "tcp", .ordered = is_ordered, .hangs_up = true, .send = tcp_send, .release = tcp_release,              \
+        .name = "tcp", .ordered = is_ordered, .hangs_up = true, .send = gw_tcp_send, .release = tcp_release,           \
         .poll = tcp_poll, .wait_fd = tcp_wait_fd, .arm = tcp_arm, .reset = tcp_reset, .close = tcp_close,              \
         .unanswered = tcp_unanswered, .adopt = gw_tcp_adopt, .refused = gw_tcp_refused                                 \
     }
@@ -475,12 +335,12 @@ static gw_status check(const gw_tcp_options *o, const char *congestion, gw_error
     return gw_fail(error, GW_INVALID, "tcp: congestion is \"%s\"; choose auto, system, cubic, bbr or reno", congestion);
 }
 
-static gw_status set_up(tcp *t, const bool *summed, gw_error *error) {
+static gw_status set_up(gw_tcp *t, const bool *summed, gw_error *error) {
     size_t count = (size_t)t->world * (size_t)t->streams;
     t->lost = calloc((size_t)t->world, sizeof *t->lost);
     t->summed = calloc((size_t)t->world, sizeof *t->summed);
     t->streams_out = calloc(count, sizeof *t->streams_out);
-    t->backlog = calloc(count, sizeof(out_stream *));
+    t->backlog = calloc(count, sizeof(gw_tcp_out_stream *));
     if (!t->lost || !t->summed || !t->streams_out || !t->backlog)
         return gw_fail(error, GW_MEMORY, "tcp: no memory for %d peers with %d streams", t->world, t->streams);
     if (summed) memcpy(t->summed, summed, (size_t)t->world * sizeof *summed);
@@ -498,7 +358,7 @@ gw_status gw_tcp_open(gw_transport **out, const gw_tcp_options *options, gw_sink
     const char *congestion = options->congestion ? options->congestion : "auto";
     gw_status status = check(options, congestion, error);
     if (status != GW_OK) return status;
-    tcp *t = calloc(1, sizeof *t);
+    gw_tcp *t = calloc(1, sizeof *t);
     if (!t) return gw_fail(error, GW_MEMORY, "tcp: no memory for the transport");
     t->base = (gw_transport){options->streams == 1 ? &one_stream : &several_streams, sink};
     t->rank = options->rank;

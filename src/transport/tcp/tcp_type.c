@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { STREAMS, CONGESTION, CHECKSUM }; /* of gw_tcp_params */
+enum { STREAMS, CONGESTION, SECURITY, CHECKSUM }; /* of gw_tcp_params */
 
 static const char *const congestions[] = {"auto", "cubic", "bbr", "reno", "system", NULL};
 static const char *const checksums[] = {"auto", "off", "on", NULL};
@@ -21,6 +21,7 @@ const gw_param gw_tcp_params[] = {
                     .kind = GW_PARAM_CHOICE,
                     .choices = congestions,
                     .about = "congestion control; system is the kernel's own choice"},
+    [SECURITY] = GW_SECURITY_PARAM,
     [CHECKSUM] = {.name = "checksum",
                   .kind = GW_PARAM_CHOICE,
                   .choices = checksums,
