@@ -16,7 +16,6 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-
 #define MESH_MAX 16
 #define MESSAGES_MAX 4096
 #define RECV_BUFFERS 1024 /* open at once, from one peer */

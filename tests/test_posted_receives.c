@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-
 #define COUNT 50000 /* bytes of a message: it may come without a grant, and is not read through the buffer */
 #define HALF (COUNT / 2)
 #define KEPT 0xa5 /* marks a buffer that must not be written any more */

@@ -60,15 +60,15 @@ static void write_entry(FILE *file, const gw_flight_entry *entry, gw_time now) {
     else fprintf(file, "%10.6f s ago  %-12s %13s  %s\n", ago, "under way", "", text);
 }
 
-/* Makes the folders of a path that are missing, for this user alone. */
-static void make_folders(char *path) {
-    for (char *at = path + 1; *at; at++) {
+/* Makes the folders of a path that are missing below its first `base` characters, for this user alone. */
+static void make_folders(char *path, size_t base) {
+    for (char *at = path + base + 1; at[-1] && *at; at++) {
         if (*at != '/') continue;
         *at = 0;
         mkdir(path, 0700);
         *at = '/';
     }
-    mkdir(path, 0700);
+    if (path[base]) mkdir(path, 0700);
 }
 
 /* Tries one folder; -1: it is not named, or cannot be used. */
@@ -76,7 +76,7 @@ static int try_folder(char path[GW_FLIGHT_PATH], const char *base, const char *b
     if (!base || !*base) return -1;
     int length = snprintf(path, GW_FLIGHT_PATH, "%s%s", base, below);
     if (length < 0 || length >= GW_FLIGHT_PATH) return -1;
-    make_folders(path);
+    make_folders(path, strlen(base));
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0 && faccessat(folder, ".", W_OK, 0) == 0) return folder;
     if (folder >= 0) close(folder);

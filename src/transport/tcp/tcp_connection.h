@@ -10,8 +10,8 @@
 #define GW_TRANSPORT_TCP_TCP_CONNECTION_H
 
 #include "transport/send_queue.h"
-#include "transport/tcp/tcp_congestion.h"
 #include "transport/tcp/tcp_batch.h"
+#include "transport/tcp/tcp_congestion.h"
 
 #include <stdalign.h>
 
