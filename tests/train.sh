@@ -246,7 +246,7 @@ now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 await_steps() { # COUNT: until the job that writes k.json has made so many; at most 2 minutes
     local i
     for ((i = 0; i < 12000; i++)); do
-        [ "$(grep -c '"event": "step"' k.json)" -ge "$1" ] && return
+        [ -f k.json ] && [ "$(grep -c '"event": "step"' k.json)" -ge "$1" ] && return
         sleep 0.01
     done
 }
@@ -256,6 +256,7 @@ killed_worker() { # the job ends long before the deadline of 30 s, names the ran
     for ((k = 1; k <= kills; k++)); do
         local file=$top/killed$k.gw victim pid rank job after started
         after=$((1 + RANDOM % 300))
+        rm -f k.json
         "$gradwire" train --json --log-every 1 "${options[@]}" --checkpoint "$file" >k.json 2>k.err </dev/null &
         job=$!
         await_steps 1
