@@ -50,7 +50,7 @@ static rank0 *open_rank0(int streams) {
     rank0 *r = calloc(1, sizeof *r);
     int members[2] = {0, 1}, hosts[2] = {0, 1};
     gw_engine_config config = {.rank = 0, .world = 2, .deadline = 10 * GW_SECOND, .host_name = host_name,
-                               .events = {r, on_failed, on_waiting, on_waiting}};
+                               .events = {.ctx = r, .failed = on_failed, .waiting = on_waiting, .overdue = on_waiting}};
     gw_tcp_options options = {.rank = 0, .world = 2, .streams = streams};
     gw_topology topology = {.world = 2, .host_of = hosts};
     CHECK_EQ(GW_OK, gw_engine_open(&r->engine, &config, NULL));

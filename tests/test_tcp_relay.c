@@ -40,7 +40,7 @@ static side *side_open(int rank) {
                                .world = 2,
                                .deadline = 10 * GW_SECOND,
                                .host_name = host_name,
-                               .events = {s, on_failed, on_waiting, on_waiting}};
+                               .events = {.ctx = s, .failed = on_failed, .waiting = on_waiting, .overdue = on_waiting}};
     gw_tcp_options options = {
         .rank = rank, .world = 2, .streams = 1, .summed = mesh_guarded == MESH_SUMMED ? all : NULL};
     gw_topology topology = {.world = 2, .host_of = hosts};

@@ -97,7 +97,7 @@ typedef struct gw_engine_events {
     void (*waiting)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
     /* The deadline passed. The driver finds the culprit, informs the other ranks and calls gw_engine_fail. */
     void (*overdue)(void *ctx, const int *awaited, int count, const char *what, gw_time deadline);
-    /* Whether heartbeats of this job rank arrive here. */
+    /* Whether heartbeats of this job rank arrive here. NULL: it is not known. */
     bool (*heard)(void *ctx, int rank);
 } gw_engine_events;
 

@@ -93,7 +93,8 @@ static bool add_unanswered(const gw_engine *engine, awaited *list) {
         gw_transport *transport = engine->peers[list->ranks[i]].transport;
         if (!transport || !transport->ops->unanswered) continue;
         if (!transport->ops->unanswered(transport, list->ranks[i], &packets)) continue;
-        if (!engine->config.events.heard(engine->config.events.ctx, list->ranks[i])) continue;
+        const gw_engine_events *events = &engine->config.events;
+        if (!events->heard || !events->heard(events->ctx, list->ranks[i])) continue;
         size_t used = strlen(list->what);
         snprintf(
             list->what + used, WHAT_BYTES - used,
