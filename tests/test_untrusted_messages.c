@@ -59,7 +59,7 @@ static void grants_have_a_limit(void) {
     const int members[2] = {0, 1}, hosts[2] = {0, 1};
     gw_error over = {.status = GW_ABORTED, .rank = -1};
     gw_engine_config config = {.rank = 0, .world = 2, .deadline = 10 * GW_SECOND, .host_name = host_name,
-                               .events = {.ctx = NULL, .failed = on_failed, .waiting = on_waiting, .overdue = on_waiting}};
+                               .events = {.failed = on_failed, .waiting = on_waiting, .overdue = on_waiting}};
     gw_topology topology = {.world = 2, .host_of = hosts};
     CHECK_EQ(GW_OK, gw_engine_open(&engine, &config, NULL));
     CHECK_EQ(GW_OK, gw_team_open(&team, engine, 1, 0, members, &topology, NULL, NULL));
