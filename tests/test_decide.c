@@ -87,7 +87,7 @@ static double weight_of(const char *line) {
 static void lost_accuracy_counts(void) {
     CHECK(weight_of("") == 1);
     CHECK(weight_of("compress=onebit") < weight_of("compress=powersgd:rank=2"));
-    CHECK(weight_of("compress=powersgd:rank=2") < 1.1);
+    CHECK(weight_of("compress=powersgd:rank=2") < 1.5);
 }
 
 /* Watching. */

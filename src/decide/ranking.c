@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "strategy/accuracy_risk.h"
 
-#define POINT_WORTH 0.1
+#define POINT_WORTH 0.5
 
 static int faster(const void *a, const void *b) {
     const gw_ranked *x = a, *y = b;

@@ -21,7 +21,7 @@ typedef struct gw_ranking {
     gw_ranked entries[GW_CANDIDATES_MAX];
 } gw_ranking;
 
-/* How many times longer a step may take with a strategy that has cost no accuracy: a point is worth a tenth of a
+/* How many times longer a step may take with a strategy that has cost no accuracy: a point is worth half a
  * step. optimizer: as in accuracy_risk.h, here and below. */
 double gw_ranking_weight(const gw_strategy *strategy, const char *optimizer);
 
