@@ -66,6 +66,15 @@ static gw_status decide(gw_reducer *reducer, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(reducer->comm)) : GW_OK;
 }
 
+/* Measuring links and waiting for rank 0's prediction are waits of this step, as the recording has them. */
+static gw_status decide_waiting(gw_reducer *reducer, gw_error *error) {
+    uint64_t waited = reducer->wait_ns;
+    gw_time begun = gw_clock_now();
+    gw_status status = decide(reducer, error);
+    reducer->wait_ns = waited + (gw_clock_now() - begun);
+    return status;
+}
+
 static double exact_share(const gw_reducer *reducer) {
     gw_context_lock(reducer->comm->context); /* the driver counts it */
     double share = gw_step_engine_exact_share(reducer->step_engine);
@@ -82,6 +91,6 @@ gw_status gw_reducer_decide(gw_reducer *reducer) {
                                .exact_share = exact_share(reducer)};
     gw_status status = gw_decider_step(reducer->decider, &now, &action, &error);
     if (!status && action == GW_DECIDE_TIME_LAYERS) status = time_layers(reducer, &error);
-    if (!status && action == GW_DECIDE_NOW) status = decide(reducer, &error);
+    if (!status && action == GW_DECIDE_NOW) status = decide_waiting(reducer, &error);
     return status ? gw_comm_set_last_error(&error) : GW_OK;
 }
