@@ -55,7 +55,7 @@ replay() {
 
 # Real trainings: model, ranks, lab, steps of a run with auto, words of the line.
 reals=('mlp;4;hosts=4,rate=100mbit;160;' 'lenet;2;hosts=2,rate=30mbit;160;' 'cnn;4;hosts=2,rate=300mbit;120;'
-    'resnet20 --data cifar10;2;hosts=2,rate=100mbit;45;')
+    'resnet20 --data cifar10;2;hosts=2,rate=100mbit;90;')
 lines=(schedule=fifo schedule=wfbp schedule=wfbp:fuse=25M schedule=dear schedule=p3 schedule=bytescheduler schedule=mgwfbp
     'schedule=tictac' 'arch=ring schedule=wfbp' 'arch=ring schedule=dear' 'arch=ring schedule=p3' 'arch=ring schedule=bytescheduler'
     'arch=halving schedule=wfbp' 'arch=halving schedule=dear' 'arch=hierarchical schedule=wfbp' 'arch=hierarchical schedule=dear'
