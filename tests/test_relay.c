@@ -33,6 +33,7 @@ typedef struct relay_shared {
 } relay_shared;
 
 static relay_shared *shared;
+static atomic_int relays; /* of this process */
 
 typedef struct passage {
     int listener, client, server;
@@ -66,11 +67,12 @@ static void alter(const passage *p, bool up, uint8_t *bytes, size_t count) {
     atomic_fetch_add(&shared->changed, 1);
 }
 
-/* False: one side has closed. */
+/* False: nothing more comes this way. */
 static bool pass(passage *p, bool up) {
     uint8_t bytes[65536];
     int from = up ? p->client : p->server, to = up ? p->server : p->client;
     ssize_t got = recv(from, bytes, sizeof bytes, 0);
+    if (got <= 0) shutdown(to, SHUT_WR);
     if (got <= 0) return false;
     look(p, up, bytes, (size_t)got);
     alter(p, up, bytes, (size_t)got);
@@ -85,17 +87,24 @@ static void *relay(void *arg) {
     p->client = accept(p->listener, NULL, NULL);
     p->server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool open = p->client >= 0 && plain_connect(p->server, (struct sockaddr *)&p->to, sizeof p->to) == 0;
-    while (open) {
-        struct pollfd fds[2] = {{.fd = p->client, .events = POLLIN}, {.fd = p->server, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = open ? p->client : -1, .events = POLLIN},
+                            {.fd = open ? p->server : -1, .events = POLLIN}};
+    while (fds[0].fd >= 0 || fds[1].fd >= 0) {
         poll(fds, 2, -1);
-        for (int i = 0; i < 2 && open; i++)
-            if (fds[i].revents) open = pass(p, i == 0);
+        for (int i = 0; i < 2; i++)
+            if (fds[i].revents && !pass(p, i == 0)) fds[i].fd = -1;
     }
     close(p->client);
     close(p->server);
     close(p->listener);
     free(p);
+    atomic_fetch_sub(&relays, 1);
     return NULL;
+}
+
+/* A process that ends takes its relays, and what they have not passed on, with it. */
+static void let_relays_end(void) {
+    for (int i = 0; i < 3000 && atomic_load(&relays); i++) usleep(1000);
 }
 
 static bool is_stream(int fd) {
@@ -115,6 +124,7 @@ int connect(int fd, const struct sockaddr *to, socklen_t bytes) {
     p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(p->listener, (struct sockaddr *)&own, sizeof own) != 0 || listen(p->listener, 1) != 0) abort();
     if (getsockname(p->listener, (struct sockaddr *)&own, &length) != 0) abort();
+    atomic_fetch_add(&relays, 1);
     if (pthread_create(&thread, NULL, relay, p) != 0) abort();
     pthread_detach(thread);
     return plain_connect(fd, (struct sockaddr *)&own, sizeof own);
@@ -144,6 +154,7 @@ static void be_rank(int rank) {
     shared->status[rank] = status;
     snprintf(shared->text[rank], sizeof shared->text[rank], "%s", gw_last_error(comm));
     gw_finalize(comm);
+    let_relays_end();
 }
 
 /* The relay looks for a float of the payload, or for the name of the host, which is in every record of a rank. */

@@ -5,18 +5,22 @@
  * peer is read directly between messages: two ranks exchange a few bytes in 7.3 us instead of 8.0. */
 #include "transport/tcp/tcp_internal.h"
 
+#include "base/clock.h"
 #include "base/fork_descriptors.h"
 #include "base/log.h"
 #include "bootstrap/congestion.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,13 +29,22 @@
 #define DIRECT_TURNS                                                                                                   \
     8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
        */
+#define DRAIN (2 * GW_SECOND)      /* closing waits this long for the peers to acknowledge the last bytes */
 #define LOOK (50 * GW_MILLISECOND) /* between two looks at the congestion control of all connections */
 
-/* Closing a socket with unread data sends a reset, which could overtake our last bytes: read the rest first. */
-static void drain(gw_tcp_conn *conn) {
+/* A socket that is closed with unread data, or that gets data after it was closed, sends a reset, which discards what
+ * has not arrived at the peer. Read on until the peer has acknowledged everything. */
+static void drain(gw_tcp_conn *conn, gw_time until) {
     uint8_t scrap[4096];
+    int unacknowledged = 1;
     if (conn->fd < 0 || shutdown(conn->fd, SHUT_WR) != 0) return;
-    for (int i = 0; i < 1024 && recv(conn->fd, scrap, sizeof scrap, 0) > 0; i++) {}
+    while (unacknowledged) {
+        ssize_t got = recv(conn->fd, scrap, sizeof scrap, 0);
+        if (got > 0 && gw_clock_now() < until) continue;
+        if (got >= 0 || errno != EAGAIN || gw_clock_now() >= until) return;
+        if (ioctl(conn->fd, SIOCOUTQ, &unacknowledged) != 0) return;
+        if (unacknowledged) poll(&(struct pollfd){.fd = conn->fd, .events = POLLIN}, 1, 2);
+    }
 }
 
 /* ---- the mailbox: any thread ---- */
@@ -293,7 +306,8 @@ static void tcp_close(gw_transport *transport) {
     gw_tcp_conn *mail = atomic_exchange(&t->mailbox, NULL);
     free_list(&mail);
     free_list(&t->pending);
-    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) drain(conn);
+    gw_time until = gw_clock_now() + DRAIN;
+    for (gw_tcp_conn *conn = t->open; conn; conn = conn->next) drain(conn, until);
     free_list(&t->open);
     gw_fd_close(t->bell);
     gw_fd_close(t->epoll);
