@@ -2,7 +2,7 @@
 # bad_networks.sh BUILD [RUNS [FIRST]] - jobs in a lab with loss up to 5 %, delay up to 100 ms one way, reordering,
 # duplication and corruption, over each transport that crosses hosts: every value is checked, and no job hangs. 200 runs,
 # half an hour; run N is the same in each set but for timing. Needs root. SUMS=right has corruption that TCP does not
-# see: then a job may end with an error, but not with a wrong value.
+# see: then a job may end with an error, but not with a wrong value. BEFORE, if it is set, is put before each job: a lock.
 set -uo pipefail
 build=$(cd "${1:?usage: bad_networks.sh BUILD [RUNS [FIRST]]}" && pwd) || exit 2
 runs=${2:-200} first=${3:-1}
@@ -43,7 +43,7 @@ good() { # CODE: of the job, whose output is in $log
 
 for ((run = first; run < first + runs; run++)); do
     lab=$(network) transport=${transports[$((run % ${#transports[@]}))]} begin=$SECONDS
-    timeout -k 10 300 "$build/gradwire" run --lab "$lab" -n 3 --deadline 120 --no-prefix --strategy "transport=$transport" -- \
+    ${BEFORE:-} timeout -k 10 300 "$build/gradwire" run --lab "$lab" -n 3 --deadline 120 --no-prefix --strategy "transport=$transport" -- \
         "$build/tests/helper_network" 2 >"$log" 2>&1 </dev/null
     code=$?
     if good "$code"; then passed=$((passed + 1)) verdict=ok
