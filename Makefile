@@ -1,5 +1,5 @@
-# A small front for CMake; docs/building.md tells what it does. Plain `make` and `make install` change nothing but their own
-# files: where a package is missing they say how to get it. Every other target is a procedure for a machine that is there
+# A small front for CMake; docs/how-to/build.md tells what it does. Plain `make` and `make install` change nothing but
+# their own files: where a package is missing they say how to get it. Every other target is a procedure for a machine that is there
 # for it, and on Debian 12 first installs what it needs: on a bare one with git and make, `make run` is enough.
 
 BUILD := build
@@ -85,7 +85,13 @@ bench-peers: build-packages built
 	@bench/peers/build.sh $(BUILD)
 	@bench/peers/train.sh $(BUILD)
 
-# docs/large-batch.md: a batch eight times as large, in several ways; about five minutes.
+# The measurements of bench/results that take less than ten minutes each, twenty minutes in all: figures in $(BUILD)/results,
+# each with date, machine and command. Needs root.
+.PHONY: bench-results
+bench-results: build-packages python-packages built
+	@bench/results.sh $(BUILD)
+
+# bench/results/large-batch.md: a batch eight times as large, in several ways; about five minutes.
 .PHONY: bench-large-batch
 bench-large-batch: build-packages run-packages built
 	@bench/large_batch.sh $(BUILD)
@@ -138,36 +144,37 @@ test-elastic: build-packages built
 test-elastic-train: build-packages built
 	@tests/elastic_train.sh $(BUILD)
 
-# Training steps and time to accuracy beside PyTorch's DistributedDataParallel with Gloo, docs/pytorch.md: half an hour;
-# needs root.
+# Training steps and time to accuracy beside PyTorch's DistributedDataParallel with Gloo, bench/results/pytorch.md: half an
+# hour; needs root.
 .PHONY: bench-python
 bench-python: build-packages python-packages built
 	@bench/torch_lab.sh $(BUILD)
 	@bench/torch_sfb.sh $(BUILD)
 	@bench/torch_fashion.sh $(BUILD)
 
-# The accuracy of every synchronization and codec, docs/synchronization.md: hours; it goes on where it was stopped.
+# The accuracy of every synchronization and codec, bench/results/accuracy.md: hours; it goes on where it was stopped.
 .PHONY: bench-accuracy
 bench-accuracy: build-packages run-packages built
 	@bench/accuracy.sh $(BUILD)
 
-# The tables of docs/overlap.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes; needs root.
+# The tables of bench/results/schedules.md: schedules on replayed models, tuning, the engine's own cost. Nine minutes;
+# needs root.
 .PHONY: bench-overlap
 bench-overlap: build-packages built
 	@bench/overlap.sh $(BUILD)
 
-# One-way sends beside iperf3 over paths with delay and loss, docs/transports.md: an hour and a half; needs root.
+# One-way sends beside iperf3 over paths with delay and loss, bench/results/transports.md: an hour and a half; needs root.
 .PHONY: bench-networks
 bench-networks: build-packages network-packages built
 	@bench/networks.sh $(BUILD)
 
-# strategy=auto beside twenty lines, docs/strategy.md: replayed, real and predicted steps; half an hour, needs root.
+# strategy=auto beside twenty lines, bench/results/auto.md: replayed, real and predicted steps; half an hour, needs root.
 .PHONY: bench-auto
 bench-auto: build-packages run-packages built
 	@bench/auto.sh $(BUILD)
 
-# The tables of docs/model.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it was stopped)
-# and steps that others measured, both beside what is predicted.
+# The tables of bench/results/prediction.md: steps measured in a lab of four hosts (root; 20 minutes, it goes on where it
+# was stopped) and steps that others measured, both beside what is predicted.
 .PHONY: bench-model
 bench-model: build-packages zmq-packages built
 	@bench/model_lab.sh $(BUILD)
@@ -189,7 +196,7 @@ install: all
 	@cmake --install $(BUILD)
 
 # Debian packages in $(BUILD), of a build of its own below /usr. Installs what makes packages: it is for a machine that
-# builds them. docs/building.md has them installed.
+# builds them. docs/how-to/build.md has them installed.
 .PHONY: deb
 deb: deb-packages
 	@cmake -G Ninja -S . -B $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DGW_TESTS=OFF >/dev/null

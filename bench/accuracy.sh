@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # accuracy.sh BUILD_DIRECTORY [EPOCHS] [SEEDS] [RESULTS] [LINE...] - the effect of each synchronization and each codec, or of
 # these strategy lines, on accuracy with four workers: the cnn (or MODEL=lenet, MODEL=mlp) on Fashion-MNIST, with
-# OPTIMIZER=sgd or adamw, or MODEL=gpt on 850 kB of the King James Bible with adamw. The tables of docs/synchronization.md and
-# docs/compression.md. Hours for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can
+# OPTIMIZER=sgd or adamw, or MODEL=gpt on 850 kB of the King James Bible with adamw: bench/results/accuracy.md. Hours for 15 epochs and 3 seeds; runs that the file RESULTS already holds are not repeated, so it can
 # be stopped and started again. Accuracies are added to bench/results/accuracies.csv, too, which `gradwire predict --compare`
 # goes by. BEFORE, if it is set, is put before each run: a lock, for example. compress=dgc: its warm-up is a fifth of the
 # run, and 84 % of the steps have a density of 0.001.

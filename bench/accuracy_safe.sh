@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # accuracy_safe.sh BUILD_DIRECTORY [SEEDS] [RESULTS] [MODEL...] - what accuracy=safe does to accuracy, and to the time of a
-# step: each model of docs/training.md learns with four workers, dense (strategy=fixed) and with what accuracy=safe chooses on
-# four hosts of a lab at 100 Mbit/s (root); the table of docs/compression.md. Runs that the file RESULTS already holds are not
+# step: each model of gradwire model learns with four workers, dense (strategy=fixed) and with what accuracy=safe chooses on
+# four hosts of a lab at 100 Mbit/s (root): bench/results/accuracy.md. Runs that the file RESULTS already holds are not
 # repeated, so it can be stopped and started again. BEFORE, if it is set, is put before each run: a lock, for example.
 set -uo pipefail
 gradwire=$(cd "${1:?usage: accuracy_safe.sh BUILD_DIRECTORY [SEEDS] [RESULTS] [MODEL...]}" && pwd)/gradwire || exit 2

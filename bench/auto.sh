@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # auto.sh BUILD_DIRECTORY [replay|real|predicted|safe|watch|rate]... - strategy=auto beside twenty lines: on replayed models and real
 # trainings in a lab (root), and on predicted ones; and what it does when the rate of the links drops to a tenth. The tables
-# of docs/strategy.md; all of it takes about half an hour on two free cores.
+# of bench/results/auto.md; all of it takes about half an hour on two free cores.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 gradwire=$(cd "${1:?usage: auto.sh BUILD_DIRECTORY [replay|real|predicted|safe|watch|rate]...}" && pwd)/gradwire || exit 2

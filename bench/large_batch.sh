@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # large_batch.sh BUILD_DIRECTORY [WORKERS] - the same epochs with a small batch and with one eight times as large, in
-# several ways: the table of docs/large-batch.md. Each run takes about a minute on two free cores.
+# several ways: the table of bench/results/large-batch.md. Each run takes about a minute on two free cores.
 set -uo pipefail
 gradwire=$(cd "${1:?usage: large_batch.sh BUILD_DIRECTORY [WORKERS]}" && pwd)/gradwire || exit 2
 workers=${2:-2}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # model_lab.sh BUILD_DIRECTORY [SECONDS] - steps of four ranks measured in a lab, beside predictions: the
-# first table of docs/model.md. Two strategies decide the figures of a link; the others are predicted with them. Runs
+# first table of bench/results/prediction.md. Two strategies decide the figures of a link; the others are predicted with them. Runs
 # that BUILD_DIRECTORY/model already holds are not repeated, and after SECONDS no other is begun, so it can be stopped
 # and started again. The whole takes about 35 minutes; root, for the lab.
 set -uo pipefail

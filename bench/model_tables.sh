@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # model_tables.sh BUILD_DIRECTORY - predictions of others' measurements: HKBU's rows and DeAR's claim, two tables of
-# docs/model.md. Half an hour on two cores.
+# bench/results/prediction.md. Half an hour on two cores.
 #
 # HKBU's cluster (hosts of 4 GPUs) runs collectives one after the other (at_once 1) around one ring. The steps of a
 # network are dealt out like the squares of a chessboard: a fit to the black ones predicts the white ones, and the other

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # networks.sh BUILD [SECONDS [TURNS]] - one-way gw_send beside iperf3 over paths with delay and loss, in turns, with the same
-# congestion control; the table of docs/transports.md. 30 s and 5 turns unless said otherwise: an hour and a half. Needs
-# root and iperf3. PATHS and CONTROLS choose rows: PATHS='rate=100mbit,delay=100ms' CONTROLS=auto. BEFORE, if it is set, is
-# put before each run: a lock, for example.
+# congestion control; the table of bench/results/transports.md. 30 s and 5 turns unless said otherwise: an hour and a half.
+# Needs root and iperf3. PATHS and CONTROLS choose rows: PATHS='rate=100mbit,delay=100ms' CONTROLS=auto. BEFORE, if it is
+# set, is put before each run: a lock, for example.
 set -uo pipefail
 build=$(cd "${1:?usage: networks.sh BUILD [SECONDS [TURNS]]}" && pwd) || exit 2
 seconds=${2:-30} turns=${3:-5}

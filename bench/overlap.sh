@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# overlap.sh BUILD [replay|routes|tune|figure|engine]: the measurements of docs/overlap.md, all or one part. Labs need root; about
-# nine minutes on a quiet machine with two cores.
+# overlap.sh BUILD [replay|routes|tune|figure|engine]: the measurements of bench/results/schedules.md, all or one part. Labs need root;
+# about nine minutes on a quiet machine with two cores.
 set -uo pipefail
 build=$(cd "${1:?usage: bench/overlap.sh BUILD [replay|routes|tune|figure|engine]}" && pwd) || exit 2
 cd "$(dirname "$0")/.." || exit 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # torch_lab.sh BUILD [MODEL HOSTS RATE]... - training steps beside PyTorch's DistributedDataParallel with Gloo, in labs of
-# network namespaces (root), one after the other; docs/pytorch.md has the tables. A rate of 0: one host, not shaped.
+# network namespaces (root), one after the other; bench/results/pytorch.md has the tables. A rate of 0: one host, not shaped.
 set -uo pipefail
 build=$(cd "${1:?usage: torch_lab.sh BUILD [MODEL HOSTS RATE]...}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd)

@@ -22,9 +22,9 @@
  * Memory. Buffers belong to the caller and must stay valid until the call, or the request, is complete. Buffers from
  * gw_alloc can be reduced in place by other ranks of the same host and are fastest; any other memory works.
  *
- * Growth (docs/stability.md). A struct that the caller fills begins with its size, which its _DEFAULT macro sets; later
- * versions add fields at its end, and only there. Values of enums never change. A program that was compiled against an
- * older header runs with a newer library; with an older library gw_init refuses it.
+ * Growth (docs/reference/versioning.md). A struct that the caller fills begins with its size, which its _DEFAULT macro
+ * sets; later versions add fields at its end, and only there. Values of enums never change. A program that was compiled
+ * against an older header runs with a newer library; with an older library gw_init refuses it.
  */
 #ifndef GRADWIRE_H
 #define GRADWIRE_H

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # arm64.sh BUILD: builds for 64-bit ARM by cmake/arm64.cmake in the folder BUILD, and runs by qemu the unit tests of
-# arithmetic, formats and plans, which need no other processes. docs/building.md names the packages.
+# arithmetic, formats and plans, which need no other processes. docs/how-to/build.md names the packages.
 set -uo pipefail
 build=${1:?usage: arm64.sh BUILD}
 cd "$(dirname "$0")/.." || exit 2
 for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
-    command -v "$tool" >/dev/null || { echo "arm64: skipped, $tool is missing (docs/building.md, Cross-compiling)"; exit 77; }
+    command -v "$tool" >/dev/null || { echo "arm64: skipped, $tool is missing (docs/how-to/build.md, Cross-compiling)"; exit 77; }
 done
 tests=(test_args test_auth test_clock_table test_codec test_codec_state test_dtype test_elias test_feedback test_fit
     test_frame test_gradient_dropping test_half test_plan test_plan_print test_predict test_profile test_profiles

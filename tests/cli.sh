@@ -6,7 +6,7 @@
 #     check "name" CODE 'what standard output must be' 'what standard error must be' command arguments...
 #
 # Texts are compared whole, without the line ends at their ends; one that begins with ~ is an extended regular
-# expression that must match somewhere. Blocks of docs/*.md that are fenced as ```console and begin with
+# expression that must match somewhere. Blocks of the pages of docs that are fenced as ```console and begin with
 # `$ gradwire` are run too: the text under a command must be its output (a line of `...` stands for any lines).
 
 build=$(cd "${1:?usage: cli.sh BUILD_DIRECTORY [WORD]}" && pwd) || exit 2
@@ -111,7 +111,7 @@ check "list: unknown axis" 2 "" \
     'gradwire list: unknown axis "comp" (did you mean "compress"? allowed: arch, sync, compress, schedule, transport)' \
     gradwire list comp
 check "explain: the page of combinations is up to date" 0 "" "" \
-    bash -c "gradwire explain --all | diff - '$root/docs/combinations.md'"
+    bash -c "gradwire explain --all | diff - '$root/docs/reference/combinations.md'"
 check "bench codec: a codec that is none" 2 "" "~feedback cannot be" gradwire bench codec onebit:feedback=maybe
 check "explain: a refusal" 1 "~^refused: sync=asp: .*use arch=ps" "" gradwire explain sync=asp
 check "explain: what is lost for good" 0 \
@@ -323,7 +323,7 @@ print(sum(json.load(sys.stdin)[\"faults\"].values()))"'
 fi
 
 printf 'profile,ranks,per_host,step_ms,strategy\nresnet50,4,1,500,schedule=wfbp\n' >"$scratch/one-rank-a-host.csv" # of model.md
-for file in "$root"/docs/*.md "$root"/README.md; do
+for file in "$root"/docs/*.md "$root"/docs/*/*.md "$root"/README.md; do
     [ ! -f "$file" ] || document "$file"
 done
 

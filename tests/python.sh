@@ -110,9 +110,19 @@ elastic_script() { # OPTION RANKS-AT-THE-END
     # shellcheck disable=SC2086 # an option may have an argument
     job -n 3 $1 -- "$python" tests/elastic_script.py "$2"
 }
-# The loop of docs/pytorch.md, in which one rank dies.
+# The script of docs/tutorials/first-pytorch.md, what it says about schedule=dear, and the line that it adds for it.
+the_tutorial_holds() {
+    sed -n '/^```python/,/^```/{/^```/d;p}' ../docs/tutorials/first-pytorch.md >"$scratch/first.py"
+    sed 's/^    torch.nn.utils.clip/    optimizer.synchronize()\n&/' "$scratch/first.py" >"$scratch/waits.py"
+    job -n 2 -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 && grep -q '% right$' "$scratch/said" &&
+        ! job -n 2 --strategy schedule=dear -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 &&
+        grep -q 'Call optimizer.synchronize() before step()' "$scratch/said" &&
+        job -n 2 --strategy schedule=dear -- "$python" "$scratch/waits.py" >"$scratch/said" 2>&1 &&
+        grep -q '% right$' "$scratch/said" || { cat "$scratch/said"; return 1; }
+}
+# The loop of docs/reference/pytorch.md, in which one rank dies.
 the_documented_loop_survives() {
-    sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/pytorch.md >"$scratch/train.py"
+    sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/reference/pytorch.md >"$scratch/train.py"
     sed -i 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' "$scratch/train.py"
     cat - "$scratch/train.py" >"$scratch/dies.py" <<'END'
 import os, signal
@@ -181,7 +191,8 @@ full() {
     if at_least 2; then with_torch_2; fi
     file 1 test_profile
     losses 40
-    check "the loop of docs/pytorch.md survives a rank" the_documented_loop_survives
+    check "the script of docs/tutorials/first-pytorch.md" the_tutorial_holds
+    check "the loop of docs/reference/pytorch.md survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
     check "ranks regroup with the one that was killed, factors" regroups "--restarts 1" 3 arch=sfb

@@ -1,4 +1,4 @@
-/* test_accuracy_risk.c - what measured accuracies say about a strategy, and that docs/compression.md says the same. */
+/* test_accuracy_risk.c - what measured accuracies say about a strategy; docs/explanation/accuracy.md says the same. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static void optimisers_are_apart(void) {
     CHECK(!gw_accuracy_risk_by(rows, &onebit, "adafactor").safe); /* not measured */
 }
 
-/* The table of docs/compression.md, a row for each strategy that was measured beside an exact one. */
+/* The table of docs/explanation/accuracy.md, a row for each strategy that was measured beside an exact one. */
 
 static bool is_earlier(const gw_accuracy_row *run) {
     gw_strategy strategy = parsed(run->line);
@@ -129,15 +129,15 @@ static char *contents(const char *path) {
     return text;
 }
 
-static char *compression_page(void) {
+static char *accuracy_page(void) {
     char path[1024];
     snprintf(path, sizeof path, "%s", __FILE__);
-    snprintf(strstr(path, "tests/test_accuracy_risk.c"), 40, "docs/compression.md");
+    snprintf(strstr(path, "tests/test_accuracy_risk.c"), 40, "docs/explanation/accuracy.md");
     return contents(path);
 }
 
 static void the_docs_say_the_same(void) {
-    char *docs = compression_page();
+    char *docs = accuracy_page();
     for (const gw_accuracy_row *row = gw_accuracy_rows; row->model; row++) {
         gw_strategy strategy = parsed(row->line);
         gw_accuracy_risk all = risk_by(NULL, row->line), sgd = gw_accuracy_risk_of(&strategy, "sgd"),
@@ -148,13 +148,13 @@ static void the_docs_say_the_same(void) {
         gw_accuracy_risk_print(&adamw, adaptive);
         snprintf(line, sizeof line, "| `%s` | %s | %s | %d |\n", row->line, plain, adaptive, all.runs);
         CHECK(strstr(docs, line) != NULL);
-        if (!strstr(docs, line)) printf("    docs/compression.md lacks: %s", line);
+        if (!strstr(docs, line)) printf("    docs/explanation/accuracy.md lacks: %s", line);
     }
     free(docs);
 }
 
 static void the_docs_have_the_trusted_ranges(void) {
-    char *docs = compression_page(), *watch = strstr(docs, "## The watch");
+    char *docs = accuracy_page(), *watch = strstr(docs, "## The watch");
     CHECK(watch != NULL);
     for (const gw_codec *const *c = gw_codecs; watch && *c; c++) {
         char begins[60], ends[60];
@@ -162,7 +162,7 @@ static void the_docs_have_the_trusted_ranges(void) {
         snprintf(ends, sizeof ends, " | %g | %g |\n", (*c)->trusted.error, (*c)->trusted.aligned);
         const char *row = strstr(watch, begins), *end = row ? strstr(row, ends) : NULL;
         bool same = (*c)->trusted.error == 0 || (end && !memchr(row + 1, '\n', (size_t)(end - row)));
-        if (!same) printf("    docs/compression.md: %s has other ranges than%s", (*c)->technique.name, ends);
+        if (!same) printf("    docs/explanation/accuracy.md: %s has other ranges than%s", (*c)->technique.name, ends);
         CHECK(same);
     }
     free(docs);

@@ -106,7 +106,7 @@ def names_that_recur():
 
 
 def paths_in_pages():
-    for page in sorted(pathlib.Path("docs").glob("*.md")) + [pathlib.Path("README.md")]:
+    for page in sorted(pathlib.Path("docs").rglob("*.md")) + [pathlib.Path("README.md")]:
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
             for found in PATH.findall(line):
                 if found.startswith("build/") or re.search(r"/[A-Z_]+\.", found):  # built, or a placeholder

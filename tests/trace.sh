@@ -123,9 +123,9 @@ a_training() {
     has "advice on the page" "$(cat train.html)" '"advice":\["[a-z]'
 }
 
-# docs/seeing.md lists every kind of advice, in the order of the code.
+# docs/reference/recording.md lists every kind of advice, in the order of the code.
 the_kinds_of_advice_are_documented() {
-    is kinds "$(sed -n '/^## What to do/,/^## The page/s/^| `\([a-z -]*\)` | .*/\1/p' "$root/docs/seeing.md")" \
+    is kinds "$(sed -n '/^## What to do/,/^## The page/s/^| `\([a-z -]*\)` | .*/\1/p' "$root/docs/reference/recording.md")" \
         "$(sed -n 's/^    X([A-Z_]*, "\(.*\)").*/\1/p' "$root/src/predict/advice.h")"
 }
 

@@ -42,7 +42,7 @@ transports=$("$build/gradwire" doctor -n 1 --json)
 for transport in rdma:provider=tcp rdma:provider=shm zmq; do
     usable "$transport" || continue
     part "$transport, product" "$build/tests/helper_product" "$extent" -o "$transport"
-    # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it continues: docs/transports.md.
+    # A rank that is stopped, not killed, may hold a lock of libfabric's shm provider until it continues: docs/explanation/transports.md.
     left_out='^$'
     [ "$transport" = rdma:provider=shm ] && left_out='stopped_until_the_deadline|too_few'
     read -ra faults <<<"$(cases_but test_faults "$left_out")"
@@ -87,7 +87,7 @@ mpi() { # NAME CASES LAUNCHER...: with the option LIVES_ON it continues when a r
     part "mpi of $name, a killed rank" timeout 60 bash -c "build=$build; $(declare -f killed_job); killed_job $*"
 }
 
-# mpirun of MPICH ends all ranks when one has died: docs/transports.md.
+# mpirun of MPICH ends all ranks when one has died: docs/explanation/transports.md.
 ! usable mpi:library=openmpi || LIVES_ON=--enable-recovery mpi "Open MPI" "$(cases_but test_faults '^$')" \
     mpirun.openmpi --oversubscribe
 ! usable mpi:library=mpich || mpi MPICH "$(cases_but test_faults '^killed_|^one_exits_early')" mpirun.mpich

@@ -58,7 +58,7 @@ brings_what_it_needs() { # all but what every Linux has
 }
 has_its_library() { library "$1" | says "^$1/.*/gradwire/lib/libgradwire.so.1$"; }
 trains() {
-    cat docs/*.md >"$scratch/text"
+    cat docs/*/*.md >"$scratch/text"
     bare "$1" gradwire train -n 2 --model gpt --data "$scratch/text" --layers 1 --heads 2 --embedding 32 --context 16 \
         --steps 3 | says 'the same bits on 2 workers'
 }

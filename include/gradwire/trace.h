@@ -1,4 +1,4 @@
-/* gradwire/trace.h - recording: what a rank did and waited for, written to files (docs/seeing.md). */
+/* gradwire/trace.h - recording: what a rank did and waited for, written to files (docs/reference/recording.md). */
 #ifndef GRADWIRE_TRACE_H
 #define GRADWIRE_TRACE_H
 

@@ -291,7 +291,7 @@ static void print_protection(const gw_strategy *strategy) {
     gw_security_choice asked = gw_transport_security(type, strategy->axes[GW_AXIS_TRANSPORT].values);
     gw_security inside = gw_security_of_data(asked, true), between = gw_security_of_data(asked, false);
     if (type->unprotected) inside = between = GW_SECURITY_CLEAR;
-    printf("protection: data is %s inside a host and %s between hosts, control is %s (docs/security.md)\n",
+    printf("protection: data is %s inside a host and %s between hosts, control is %s (docs/explanation/security.md)\n",
            gw_security_names[inside], gw_security_names[between], gw_security_names[gw_security_of_control(asked)]);
 }
 
@@ -363,7 +363,7 @@ static void print_json(const gw_strategy *strategy, const arguments *a, const ou
     puts("}");
 }
 
-/* ---- all pairs of techniques: docs/combinations.md ---- */
+/* ---- all pairs of techniques: docs/reference/combinations.md ---- */
 
 #define REASONS_MAX 256
 #define PAIR_RANKS 4
@@ -447,7 +447,7 @@ static int parse(arguments *a, int *argc, char **argv) {
         {.name = "batch", .letter = 'b', .kind = GW_OPTION_INTEGER, .integer = &a->batch, .lowest = 1,
          .highest = 1 << 20, .about = "examples per rank, for arch=sfb (default: 32)"},
         {.name = "all", .kind = GW_OPTION_FLAG, .flag = &a->all,
-         .about = "print which pairs of techniques can be combined (docs/combinations.md)"},
+         .about = "print which pairs of techniques can be combined (docs/reference/combinations.md)"},
         {.name = "why", .kind = GW_OPTION_STRING, .value = "FILE", .string = &a->why,
          .about = "what strategy=auto decided in a run (--decisions FILE), its ranking and what it measured"},
         {.name = "json", .kind = GW_OPTION_FLAG, .flag = &a->json, .about = "print JSON"},
@@ -489,7 +489,7 @@ const gw_command gw_command_explain = {
     .example = "gradwire explain 'arch=ps:servers=2 sync=ssp:staleness=3' --model cnn -n 8\n"
                "gradwire explain 'compress=int8 schedule=dear' -n 8 --hosts 2\n"
                "gradwire explain --why decisions.txt\n"
-               "gradwire explain --all > docs/combinations.md",
+               "gradwire explain --all > docs/reference/combinations.md",
     .operands_max = 1,
     .run = run,
 };

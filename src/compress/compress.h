@@ -23,7 +23,7 @@
  *
  * Payloads come from the network: a decoder checks each one first, and one that is too short, too long or points
  * outside the tensor is GW_PROTOCOL, with the sum untouched. A NaN or an infinity in a gradient arrives as a NaN or an
- * infinity, maybe in more elements of its block (docs/compression.md).
+ * infinity, maybe in more elements of its block (docs/reference/codecs.md).
  *
  * Payloads are aligned to 4 bytes by the caller, and hold little-endian numbers.
  *
@@ -129,7 +129,8 @@ typedef enum gw_codec_needs {
 /* sum += more; what sum asks for stays. */
 void gw_codec_report_add(gw_codec_report *sum, const gw_codec_report *more);
 
-/* What the watch takes for healthy: a little beyond what was seen in models that learned well (docs/compression.md). */
+/* What the watch takes for healthy: a little beyond what was seen in models that learned well
+ * (docs/explanation/accuracy.md). */
 typedef struct gw_codec_range_trusted {
     double error;   /* norm(v - decoded) / norm(gradient) at most: with feedback, how many steps' gradients wait; 0:
                        nothing is known, all is trusted */

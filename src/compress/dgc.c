@@ -8,7 +8,7 @@
  *   - Warm-up: over `warmup` steps the density goes .25, .0625, .0156, .0039, .001 (each for a fifth of these steps),
  *     never below the ratio.
  *   - A tensor sends at least 32 values, unlike in the paper: of the 1,280 weights of an output layer 0.1 % is one
- *     value a step, and the whole model waits for what it learns (docs/compression.md).
+ *     value a step, and the whole model waits for what it learns (docs/explanation/accuracy.md).
  *
  * The paper estimates the threshold from a sample; here the selection is exact in each block of 65,536 (largest_k.c).
  * Payload: sparse.h. An owner encodes the sum without momentum, which has been applied.

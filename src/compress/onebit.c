@@ -9,7 +9,7 @@
  * sum(d^2), the mean weighted by squares. Gradients are sparse: their plain mean is far below the few large values that
  * matter. With it, these values would take many steps to leave the residual, and would do harm when they arrive. The
  * next step corrects the error that the larger step makes in small values, and the residual stays bounded: for values
- * spread evenly over [-s, s] that mean is 3/4 s (docs/compression.md has the accuracies).
+ * spread evenly over [-s, s] that mean is 3/4 s (docs/explanation/accuracy.md has the accuracies).
  *
  * A NaN counts as low and makes the value of its side a NaN; an infinity makes it infinite. So they arrive, on that
  * side of the block. Finite values whose sum overflows do the same. Where cubes leave the range of f32 (a block all

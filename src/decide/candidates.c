@@ -1,6 +1,6 @@
-/* candidates.c - see candidates.h. Schedules keep their automatic sizes, which suit most networks (docs/overlap.md),
- * and those that fuse have two more entries. Schedules that cut by measured times are not listed: a run could not be
- * repeated bit for bit. */
+/* candidates.c - see candidates.h. Schedules keep their automatic sizes, which suit most networks
+ * (docs/explanation/schedules.md), and those that fuse have two more entries. Schedules that cut by measured times are
+ * not listed: a run could not be repeated bit for bit. */
 #include "decide/candidates.h"
 
 #include <stdio.h>

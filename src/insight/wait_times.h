@@ -1,4 +1,4 @@
-/* wait_times.h - the waiting of all ranks, as summary, matrix and page have it; docs/glossary.md defines the terms.
+/* wait_times.h - the waiting of all ranks, as summary, matrix and page have it. Its terms: docs/reference/glossary.md.
  *
  * A rank waits while its caller stands in a call that waits for an operation or a tensor. It waits for ranks where the
  * rank that began the operation last had not begun it yet, and did not wait itself: a rank that waits is not what holds

@@ -85,7 +85,7 @@ typedef struct gw_machine {
     int link_count;
 } gw_machine;
 
-/* 10 Gbit/s, 50 us, and the speeds of one core of an AMD EPYC with AVX2 (docs/model.md). */
+/* 10 Gbit/s, 50 us, and the speeds of one core of an AMD EPYC with AVX2 (docs/explanation/prediction.md). */
 gw_machine gw_machine_default(void);
 /* Latency and rate of a link for an architecture: its own figures, or the general ones. */
 gw_arch_speed gw_machine_arch(const gw_machine *machine, const char *name);

@@ -41,7 +41,7 @@ static gw_status failure(const gw_reducer *reducer) {
     return gw_comm_set_last_error(gw_step_engine_error(reducer->step_engine));
 }
 
-/* The waiting of a call (docs/glossary.md): the counter and the recording have the same. */
+/* The waiting of a call (docs/reference/glossary.md): the counter and the recording have the same. */
 static void count_waiting(gw_reducer *reducer, int tensor, gw_time begun) {
     reducer->wait_ns += gw_clock_now() - begun;
     gw_step_engine_trace_waited(reducer->step_engine, tensor, begun);

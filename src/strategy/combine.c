@@ -1,5 +1,5 @@
-/* combine.c - which techniques combine in training steps, and why others do not. docs/combinations.md is written from
- * here (gradwire explain --all). */
+/* combine.c - which techniques combine in training steps, and why others do not.
+ * docs/reference/combinations.md is written from here (gradwire explain --all). */
 #include "strategy/combine.h"
 
 #include <string.h>

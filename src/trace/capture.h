@@ -2,7 +2,7 @@
  *
  * All ranks of a host append to one file, one block per write. A rank that is killed loses at most its last block. A
  * truncated block, even in the middle of the file, loses only its own end: every block is found by its first eight
- * bytes. docs/seeing.md describes the format for other readers.
+ * bytes. docs/reference/recording.md describes the format for other readers.
  *
  *     block   magic "GWTRACE\n", then 32 bits each: bytes of the payload, rank, kind, CRC-32 of all that and the
  *             payload (with these four bytes left out)

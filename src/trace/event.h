@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-/* Numbers are part of the file format (docs/seeing.md): new ones go to the end. */
+/* Numbers are part of the file format (docs/reference/recording.md): new ones go to the end. */
 #define GW_TRACE_KIND_LIST(X)                                                                                          \
     X(STEP, 0, "step")            /* a training step (step_mark.h) */                                                  \
     X(FORWARD, 1, "forward")      /* a layer */                                                                        \

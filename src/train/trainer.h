@@ -51,7 +51,7 @@ typedef struct gw_train_settings {
 typedef struct gw_train_work {
     double loss_sum;           /* nats */
     int64_t correct, counted;  /* rows: examples, or tokens of a text */
-    uint64_t compute, waiting; /* ns: passes and optimiser; in calls that waited (docs/glossary.md) */
+    uint64_t compute, waiting; /* ns: passes and optimiser; in calls that waited (docs/reference/glossary.md) */
     uint64_t bytes;            /* sent; in-place reduction in shared memory counts as 0 */
     uint64_t dense;            /* bytes that plain all-reduces would have sent, plus those sent to other stages */
 } gw_train_work;

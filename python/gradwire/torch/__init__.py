@@ -5,7 +5,7 @@
     gw.broadcast_parameters(model.state_dict())
     average = gw.allreduce(tensor)
 
-docs/pytorch.md describes all of it."""
+docs/reference/pytorch.md describes all of it."""
 from gradwire._library import GradwireError, __version__
 from gradwire.torch import c10d  # noqa: F401  (torch.distributed learns the name "gradwire")
 from gradwire.torch import elastic, horovod

@@ -1,4 +1,4 @@
-"""The recording of a job (docs/seeing.md): its steps, and the layers of its models by the names of their modules.
+"""The recording of a job (docs/reference/recording.md): its steps, and the layers of its models by the names of their modules.
 Modules are hooked only while a recording runs. On an accelerator the times are those at which work was handed to the
 device.
 

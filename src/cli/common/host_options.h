@@ -10,7 +10,7 @@
 /* Rows of an option table; `text` is the const char ** that receives the value. */
 #define GW_OPTION_LAB(text)                                                                                           \
     {.name = "lab", .kind = GW_OPTION_STRING, .value = "hosts=4,rate=1gbit", .string = (text),                        \
-     .about = "simulate hosts by network namespaces with shaped links; docs/launch.md has all words (needs root)"}
+     .about = "simulate hosts by network namespaces with shaped links (root; all words: docs/reference/launcher.md)"}
 #define GW_OPTION_RSH(text)                                                                                           \
     {.name = "rsh", .kind = GW_OPTION_STRING, .value = "COMMAND", .string = (text),                                   \
      .about = "remote shell; host and command line are appended (default: ssh)"}

@@ -89,7 +89,7 @@ function prepare(canvas, height) {
 
 // ---- the head ----
 
-// Waiting is the second and the third together (docs/glossary.md).
+// Waiting is the second and the third together (docs/reference/glossary.md).
 const parts = [['compute', 'backward'], ['waiting: exposed communication', 'exposed'], ['waiting for ranks', 'waiting'],
   ['other', 'other']];
 const median = data.median; // one step of the recording, whether the chart has it or not

@@ -1,9 +1,9 @@
 /* tcp_congestion.h - congestion=auto: which congestion control a connection needs, by what the kernel measures on it.
  *
  * On a short path without loss the one that loss drives (cubic) is faster: bbr sends on a timer, one interrupt for each
- * packet (docs/transports.md). Where the path has delay, or loses packets at random, bbr is many times as fast. So a
- * connection starts with the former, and changes to bbr when the path shows that it needs it; back, when bbr brings
- * less, or delay and loss have gone. */
+ * packet (docs/explanation/transports.md). Where the path has delay, or loses packets at random, bbr is many times as
+ * fast. So a connection starts with the former, and changes to bbr when the path shows that it needs it; back, when bbr
+ * brings less, or delay and loss have gone. */
 #ifndef GW_TRANSPORT_TCP_TCP_CONGESTION_H
 #define GW_TRANSPORT_TCP_TCP_CONGESTION_H
 
