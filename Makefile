@@ -88,7 +88,7 @@ bench-peers: build-packages built
 # The measurements of bench/results that take less than ten minutes each, twenty minutes in all: figures in $(BUILD)/results,
 # each with date, machine and command. Needs root.
 .PHONY: bench-results
-bench-results: build-packages python-packages built
+bench-results: test-packages run-packages built
 	@bench/results.sh $(BUILD)
 
 # bench/results/large-batch.md: a batch eight times as large, in several ways; about five minutes.
