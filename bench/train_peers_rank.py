@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
-"""One rank of a comparison: seconds that a training step takes in several ways, in turns on the same model, beside
-PyTorch's DistributedDataParallel with Gloo.
+"""One rank of train_peers.py: seconds that a training step takes in several ways, in turns, on the same model.
 
-    gradwire run --lab hosts=2,rate=1gbit -- python3 bench/torch_ddp.py --model resnet50 ddp schedule=dear
+    gradwire run --lab hosts=2,rate=1gbit -- python3 bench/train_peers_rank.py --model resnet18 --out FILE ddp auto
 
-A way is `alone` (nothing is sent), `ddp`, `ddp-fp16` (with torch's own fp16 hook), `ddp-bf16` (with one of the arithmetic
-of torch's, which torch refuses on the CPU), `ddp-group` (over the process group of gradwire), `ddp-hook` (with its hook),
-or a strategy for DistributedOptimizer; `auto` and `accuracy=safe` take the steps to choose that they need. A turn is some
-steps to warm up and some that count, from the end of one step to the end of another; the time of a step is that of the slowest rank. Prints the median over the turns, the speed-up over ddp in the
-same turn (again the median, and its range), and the processor time of a step, of all ranks together. Every other turn runs backwards,
-because a machine that has worked for a while may be slower. A turn in which the hypervisor took processor time is
-repeated, --again times at most.
+A way is one of `ways()` below or a strategy for DistributedOptimizer. Every way trains its own copy of the model for the
+whole run, so only its first turn warms up and, with strategy=auto, chooses.
 
-The rate is zero, so that all steps have the same gradients: after the first step of a turn the ranks have to have the
-same averages, bit for bit, and those of exact strategies have to be those of ddp."""
+A turn is one step that does not count and some that count, from the end of one step to the end of another: so a schedule
+that waits in the next forward pass pays for all its waiting. The time of a step is that of the slowest rank. Every other
+turn runs backwards, because a machine that has worked for a while may be slower. A turn in which the hypervisor took
+processor time, or in which auto tried strategies, is repeated, --again times at most. Rank 0 appends a line of JSON to
+FILE for every turn of a way.
+
+After each turn all ranks must have the same weights, bit for bit. With --check exact ways repeat one step from the
+first weights, and the average gradient must be DDP's within 1e-4 of its norm."""
 import argparse
+import contextlib
+import copy
+import ctypes
+import itertools
+import json
+import math
 import os
 import pathlib
-import statistics
+import socket
 import sys
 import time
 
@@ -25,81 +31,237 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch_models  # noqa: E402
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import gradwire.torch as gw  # noqa: E402
 
+STOLEN = 0.005    # share of the machine from which on a turn does not count; undisturbed it is 0 to 0.001
+CLOSE = 1e-4      # distance of two exact averages, of their norm
+CHOOSING_MOST = 400  # steps
+BATCHES = 64
+CLONE_NEWUTS = 0x04000000
+
 
 def half_hook(_, bucket):
-    """bf16_compress_hook: each rank divides, sums are of bf16."""
+    """bf16_compress_hook, which torch refuses on the CPU: each rank divides, sums are of bf16."""
     half = bucket.buffer().to(torch.bfloat16).div_(dist.get_world_size())
     return dist.all_reduce(half, async_op=True).get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))
 
 
-STOLEN = 0.005  # share of the machine from which on a turn does not count; undisturbed it is 0 to 0.001
+def put(tensors, values):
+    for tensor, value in zip(tensors, values):
+        tensor.copy_(value)
 
 
 class Alone:
-    """Also what the others have in common."""
+    """Nothing is sent. Also what the others have in common."""
+    security, exact = "", False
+    warm_steps = 2  # the first one allocates, and DDP makes its buckets anew in the second
 
-    def __init__(self, model, line):
-        self.model, self.line = model, line
+    def __init__(self, name, model):
+        self.name, self.model, self.steps = name, model, 0
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def begin(self):
         """Before every turn."""
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0, momentum=0.9)
 
     def step(self, x, y):
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         torch.nn.functional.cross_entropy(self.model(x), y).backward()
         self.optimizer.step()
+        self.steps += 1
 
-    def averages(self):
-        """After the first step of a turn: of every gradient the sum, and that of what is in it."""
-        kept = [self.optimizer.state[p]["momentum_buffer"].double() for p in self.model.parameters()]
-        return [(k.sum().item(), k.abs().sum().item()) for k in kept]
+    def end(self):
+        """After every turn: completes whatever is under way."""
+
+    def average(self, weights, batch):
+        """The average gradient of a batch of each rank, at these weights; then everything is as it was."""
+        kept = [p.detach().clone() for p in self.model.parameters()]
+        moments = [self.optimizer.state[p]["momentum_buffer"] for p in self.model.parameters()]
+        kept_moments = [m.clone() for m in moments]
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        with torch.no_grad():
+            put(self.model.parameters(), weights)
+            for moment in moments:
+                moment.zero_()
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0
+        self.step(*batch)
+        self.end()
+        found = torch.cat([m.flatten() for m in moments])
+        with torch.no_grad():
+            put(self.model.parameters(), kept)
+            put(moments, kept_moments)
+        for group, rate in zip(self.optimizer.param_groups, rates):
+            group["lr"] = rate
+        return found
 
     def is_choosing(self):
         """Its first steps are not like the later ones."""
         return False
 
-    def end(self):
-        """Whatever is under way is completed; the model is free for another way."""
-        self.optimizer = None
+    def strategy(self):
+        """What it runs as, where its name does not say it."""
+        return ""
 
 
 class Ddp(Alone):
-    """Buffers of normalisation are left alone, as by the others."""
+    """DistributedDataParallel. Buffers of normalisation are left alone, as by the others."""
+    security, exact = "clear", True
 
-    def __init__(self, model, line):
-        group = dist.new_group(backend="gradwire") if line == "ddp-group" else None
-        super().__init__(DistributedDataParallel(model, broadcast_buffers=False, process_group=group), line)
-        hook = {"ddp-fp16": fp16_compress_hook, "ddp-bf16": half_hook, "ddp-hook": gw.ddp_hook}.get(line)
+    def __init__(self, name, model, hook=None, state=None, group=None):
+        super().__init__(name, model)
+        self.model = DistributedDataParallel(model, broadcast_buffers=False, process_group=group)
         if hook is not None:
-            self.model.register_comm_hook(None, hook)
+            self.model.register_comm_hook(state, hook)
+            self.warm_steps = 4  # those that power_hook compresses are the third and the following ones
+            self.exact = hook is gw.ddp_hook
+        if group is not None:
+            self.security = gradwire_security("")
+
+
+def power_hook(states, bucket):
+    """torch's PowerSGD hook, with a group for each bucket. In one group the collectives of several buckets begin in the
+    order in which Gloo's threads come to them; it differs between the ranks, and the job dies."""
+    state = states[bucket.index()]
+    future = powerSGD_hook.powerSGD_hook(state, bucket)
+    if not bucket.is_last():  # only the last one of a state counts
+        state.iter += 1
+    return future
+
+
+def power_ddp(name, model):
+    """Rank 4; everything else as it comes, but that it begins in the third step instead of the thousandth."""
+    buckets = sum(p.numel() for p in model.parameters()) * 4 // (25 << 20) + 3
+    states = [powerSGD_hook.PowerSGDState(dist.new_group(), matrix_approximation_rank=4, start_powerSGD_iter=2)
+              for _ in range(buckets)]
+    return Ddp(name, model, power_hook, states)
+
+
+def gradwire_security(line):
+    """What docs/security.md says of a line, on the hosts of this job."""
+    if gw.local_size() == gw.size():
+        return "clear"
+    asked = [w.partition("security=")[2].split(",")[0] for w in line.split() if w.startswith("transport=")]
+    asked = asked or [os.environ.get("GRADWIRE_STRATEGY", "").partition("security=")[2].split(",")[0]]
+    return {"": "mac", "auto": "mac"}.get(asked[0].split()[0] if asked[0] else "", asked[0])
 
 
 class Gradwire(Alone):
-    def begin(self):
-        super().begin()
-        self.optimizer = gw.DistributedOptimizer(self.optimizer, self.model.named_parameters(), strategy=self.line)
+    """A strategy; `decided` is the file of what auto has chosen in an earlier run, if there was one."""
 
-    def averages(self):
-        self.optimizer.flush()
-        return super().averages()
+    def __init__(self, name, model, decided):
+        super().__init__(name, model)
+        self.decided, self.security = decided, gradwire_security(name)
+        self.optimizer = gw.DistributedOptimizer(self.optimizer, model.named_parameters(), strategy=name)
 
-    def is_choosing(self):
-        return self.optimizer.is_tuning()
+    @property
+    def exact(self):
+        return "compress=" not in self.name and "accuracy=safe" not in self.name
+
+    def step(self, x, y):
+        with named_decisions(self.decided if self.steps == 0 else None):  # the first step commits
+            super().step(x, y)
 
     def end(self):
         self.optimizer.flush()
-        self.optimizer.detach()
-        super().end()
+
+    def is_choosing(self):
+        return self.optimizer.is_tuning() and self.steps < CHOOSING_MOST
+
+    def strategy(self):
+        return self.optimizer.strategy_line().decode()
 
 
-def way(model, line):
-    return (Alone if line == "alone" else Ddp if line.startswith("ddp") else Gradwire)(model, line)
+@contextlib.contextmanager
+def named_decisions(path):
+    if path is not None:
+        os.environ["GRADWIRE_DECISIONS"] = str(path)
+    yield
+    os.environ.pop("GRADWIRE_DECISIONS", None)
+
+
+def shorten(path):
+    """A run goes on with what an earlier one chose in the end."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    last = [line for line in lines if line.startswith("step ")][-1]
+    path.write_text("\n".join(lines[:2] + ["step 0 " + last.split(" ", 2)[2]]) + "\n", encoding="utf-8")
+
+
+class Horovod(Alone):
+    """Over Gloo, without its launcher. Its background thread talks to the other ranks all the time, so it lives for a turn
+    only."""
+    security, exact = "clear", True
+
+    def __init__(self, name, model):
+        super().__init__(name, model)
+        self.server = None
+
+    def begin(self):
+        import horovod.torch as hvd
+        own_hostname()
+        from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+        from horovod.runner.http.http_server import RendezvousServer
+        here = None
+        if gw.rank() == 0:
+            self.server = RendezvousServer()
+            port = self.server.start()
+            self.server.init(get_host_assignments(parse_hosts(",".join(f"host{r}:1" for r in range(gw.size()))), gw.size()))
+            here = (os.environ.get("MASTER_ADDR", "127.0.0.1"), port)
+        address, port = gw.broadcast_object(here)
+        r, n = str(gw.rank()), str(gw.size())
+        os.environ.update(HOROVOD_RANK=r, HOROVOD_SIZE=n, HOROVOD_LOCAL_RANK="0", HOROVOD_LOCAL_SIZE="1",
+                          HOROVOD_CROSS_RANK=r, HOROVOD_CROSS_SIZE=n, HOROVOD_HOSTNAME=f"host{r}",
+                          HOROVOD_GLOO_RENDEZVOUS_ADDR=address, HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
+                          HOROVOD_GLOO_IFACE=os.environ.get("GLOO_SOCKET_IFNAME", "lo"), HOROVOD_CONTROLLER="gloo",
+                          HOROVOD_CPU_OPERATIONS="gloo")
+        hvd.init()
+        if not self.steps:
+            self.optimizer = hvd.DistributedOptimizer(self.optimizer, self.model.named_parameters())
+
+    def end(self):
+        import horovod.torch as hvd
+        hvd.shutdown()
+        gw.barrier()
+        if self.server is not None:
+            self.server.stop()
+            self.server = None
+
+
+def own_hostname():
+    """Horovod binds its process sets to what the hostname resolves to, whatever HOROVOD_GLOO_IFACE says. So this thread and
+    those that it starts get a hostname of their own: the address by which the others reach it."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((master, 1))
+        address = probe.getsockname()[0]
+    if gw.local_size() < gw.size() and ctypes.CDLL(None).unshare(CLONE_NEWUTS) == 0:
+        socket.sethostname(address)
+
+
+def ways():
+    """Those with a name of their own."""
+    return {
+        "alone": Alone,
+        "ddp": Ddp,
+        "ddp-fp16": lambda name, model: Ddp(name, model, default_hooks.fp16_compress_hook),
+        "ddp-bf16": lambda name, model: Ddp(name, model, half_hook),
+        "ddp-powersgd": power_ddp,
+        "ddp-group": lambda name, model: Ddp(name, model, group=dist.new_group(backend="gradwire")),
+        "ddp-hook": lambda name, model: Ddp(name, model, gw.ddp_hook),
+        "horovod": Horovod,
+    }
+
+
+def make_way(name, first, decisions):
+    model = copy.deepcopy(first)
+    if name in ways():
+        return ways()[name](name, model)
+    file = decisions / (name.replace(" ", "_").replace("/", "_") + ".txt") if decisions else None
+    if file is not None and gw.rank() == 0 and file.exists():
+        shorten(file)
+    return Gradwire(name, model, file)
 
 
 def stolen():
@@ -108,81 +270,140 @@ def stolen():
         return int(lines.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def spent(one, batch, steps):
+def spent(one, batches, steps):
     """Seconds of one step on the slowest rank, from the end of the step before, and of all processors; and which share
     of the machine was stolen."""
     begin, busy, kept = time.perf_counter(), time.process_time(), stolen()
     for _ in range(steps):
-        one.step(*batch)
+        one.step(*next(batches))
     took, busy, kept = time.perf_counter() - begin, time.process_time() - busy, stolen() - kept
     each = gw.allgather_object((took / steps, busy / steps, kept / took / os.cpu_count()))
     return max(e[0] for e in each), sum(e[1] for e in each), max(e[2] for e in each)
 
 
-def turn(one, batch, seconds, averages):
-    """Two steps do not count: the first one allocates, and the second may still wait for the first. If a step is as
-    long as a turn, one step counts."""
+def warm_up(one, batches):
+    begin = time.perf_counter()
     one.begin()
-    torch.manual_seed(2 + gw.rank())  # of dropout
-    one.step(*batch)
-    averages[one.line] = one.averages()
-    one.step(*batch)
-    while one.is_choosing():
-        one.step(*batch)
-    took = spent(one, batch, 1)
-    if took[0] < seconds:
-        steps = round(seconds / took[0])
-        one.step(*batch)
-        took = spent(one, batch, steps)
+    for _ in range(one.warm_steps):
+        one.step(*next(batches))
+    choose(one, batches)
     one.end()
+    say(f"{one.name}: {one.steps} steps to warm up, {time.perf_counter() - begin:.1f} s  {one.strategy()}")
+
+
+def choose(one, batches):
+    """Returns whether anything was to be chosen."""
+    chose = one.is_choosing()
+    while one.is_choosing():
+        one.step(*next(batches))
+    return chose
+
+
+def turn(one, batches, seconds):
+    """Also whether strategies were tried in it."""
+    one.begin()
+    gw.barrier()
+    choose(one, batches)
+    one.step(*next(batches))
+    took = spent(one, batches, 1)
+    more = round(seconds / took[0])
+    if more > 1:
+        took = spent(one, batches, more)
+    chose = choose(one, batches)
+    one.end()
+    return took, chose
+
+
+def undisturbed(one, batches, options, number):
+    took, chose = turn(one, batches, options.seconds)
+    while (took[2] > STOLEN or chose) and options.again:
+        options.again -= 1
+        why = "auto chose" if chose else f"{took[2]:.1%} of the machine stolen"
+        say(f"turn {number + 1}  {one.name}  {took[0]:.3f} s a step, and again: {why}")
+        took, chose = turn(one, batches, options.seconds)
+    say(f"turn {number + 1}  {one.name}  {took[0]:.3f} s a step, {took[1]:.3f} cpu s")
     return took
 
 
-def is_exact(line):
-    return line.startswith(("schedule=", "arch=", "auto")) and "compress" not in line
+def check_weights(one):
+    """Also that they are finite."""
+    total = [float(p.detach().double().sum()) for p in one.model.parameters()]
+    if not all(map(math.isfinite, total)):
+        sys.exit(f"{one.name}: the weights are not finite")
+    if any(other != total for other in gw.allgather_object(total)):
+        sys.exit(f"{one.name}: the ranks have different weights")
 
 
-def check(averages):
-    """Of the last turns."""
-    for line, mine in averages.items():
-        if line != "alone" and any(other != mine for other in gw.allgather_object(mine)):
-            sys.exit(f"{line}: the ranks have different averages")
-        for (total, size), (other, _) in zip(mine, averages.get("ddp", ())):
-            if is_exact(line) and not abs(total - other) <= 1e-4 * size:
-                sys.exit(f"{line}: the averages are not those of ddp: {total} instead of {other}, of {size}")
+def check_averages(all_ways, batch, weights):
+    """Of exact ways; returns their distances from DDP's, of the norm."""
+    if not any(one.name == "ddp" for one in all_ways):
+        return {}
+    offs, reference = {}, None
+    for one in sorted((one for one in all_ways if one.exact), key=lambda one: one.name != "ddp"):
+        one.begin()
+        choose(one, itertools.repeat(batch))
+        average = one.average(weights, batch)
+        reference = average if reference is None else reference
+        offs[one.name] = off = float((average - reference).norm() / reference.norm())
+        if not off <= CLOSE:
+            sys.exit(f"{one.name}: the averages are not those of ddp: they differ by {off:.1e} of the norm")
+    return offs
 
 
-def say(number, options, one, took, again):
+def say(words):
     if gw.rank() == 0:
-        print(f"turn {number + 1} of {options.turns}  {one.line}  {took[0]:.3f} s a step {again}({took[2]:.1%} of the machine "
-              "stolen)", file=sys.stderr, flush=True)
+        print(words, file=sys.stderr, flush=True)
 
 
-def report(options, found):
-    what = f"{options.pixels} x {options.pixels}" if options.model != "gpt" else f"{torch_models.LENGTH} words"
-    print(f"# {options.model}, batch {options.batch} of {what}, {gw.size()} ranks, "
-          f"{options.network}; torch {torch.__version__}, one thread a rank; median of {options.turns} turns")
-    print(f"{'way':42} {'s a step':>9} {'lowest':>8} {'highest':>8} {'cpu s':>8} {'of ddp':>8}")
-    for line, turns in found.items():
-        times, busy, _ = zip(*turns)
-        ratios = [ddp / took for (ddp, _, _), took in zip(found.get("ddp", ()), times)]
-        ratio = f"{statistics.median(ratios):7.2f}x  {min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""
-        print(f"{line:42} {statistics.median(times):9.3f} {min(times):8.3f} {max(times):8.3f} "
-              f"{statistics.median(busy):8.3f} {ratio}", flush=True)
+def write(options, one, number, took, off):
+    if gw.rank() == 0:
+        what = {"turn": number, "way": one.name, "step_s": took[0], "cpu_s": took[1], "stolen": took[2], "off": off,
+                "security": one.security, "strategy": one.strategy(), "torch": torch.__version__}
+        with open(options.out, "a", encoding="utf-8") as out:
+            out.write(json.dumps({**json.loads(options.cell), **what}) + "\n")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet18", help="gpt, or one of torchvision's")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--pixels", type=int, default=64, help="height and width of the pictures")
+    parser.add_argument("--first", type=int, default=0, help="number of the first turn")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2, help="of a turn, at least one step that counts")
+    parser.add_argument("--again", type=int, default=6, help="how many turns may be repeated")
+    parser.add_argument("--until", type=float, default=0, help="begin no turn after this time (time.time()); 0: no such")
+    parser.add_argument("--pin", action="store_true", help="a core for each rank, as far as there are, as hosts have")
+    parser.add_argument("--check", action="store_true", help="compare the averages of exact ways with DDP's")
+    parser.add_argument("--cell", default="{}", help="JSON that each line of the output repeats")
+    parser.add_argument("--decisions", type=pathlib.Path, help="folder of what auto has chosen")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("ways", nargs="+")
+    return parser.parse_args()
+
+
+def run(options):
+    torch.manual_seed(1)
+    model = torch_models.make(options.model)
+    weights = [p.detach().clone() for p in model.parameters()]
+    all_ways = [make_way(name, model, options.decisions) for name in options.ways]
+    torch.manual_seed(2 + gw.rank())
+    some = [torch_models.batch(options.model, options.batch, options.pixels) for _ in range(BATCHES)]
+    for one in all_ways:
+        warm_up(one, itertools.cycle(some))
+    offs = check_averages(all_ways, some[0], weights) if options.check else {}
+    for number in range(options.first, options.first + options.turns):
+        if options.until and gw.broadcast_object(time.time() > options.until):
+            return
+        for one in all_ways[::-1] if number % 2 else all_ways:
+            took = undisturbed(one, itertools.cycle(some[number % BATCHES:] + some[:number % BATCHES]), options, number)
+            if one.security:
+                check_weights(one)
+            write(options, one, number, took, offs.get(one.name))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet50", help="gpt, or one of torchvision's")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--pixels", type=int, default=64, help="height and width of the pictures")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5, help="of a turn, at least one step")
-    parser.add_argument("--again", type=int, default=6, help="how many turns may be repeated")
-    parser.add_argument("--pin", action="store_true", help="a core for each rank, as far as there are, as hosts have")
-    parser.add_argument("--network", default="one host", help="what it is, for the heading")
-    parser.add_argument("ways", nargs="+")
-    options = parser.parse_args()
+    options = arguments()
     torch.set_num_threads(1)
     if options.pin:  # before any other thread is
         cores = sorted(os.sched_getaffinity(0))
@@ -191,24 +412,7 @@ def main():
     if os.path.exists("/sys/class/net/eth0"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0" if gw.local_size() < gw.size() else "lo")
     dist.init_process_group("gloo", rank=gw.rank(), world_size=gw.size())
-    torch.manual_seed(1)
-    model = torch_models.make(options.model)
-    ways = [way(model, line) for line in options.ways]
-    torch.manual_seed(2 + gw.rank())
-    batch = torch_models.batch(options.model, options.batch, options.pixels)
-    found, averages, again = {line: [] for line in options.ways}, {}, options.again
-    for number in range(options.turns):
-        for one in ways[::-1] if number % 2 else ways:
-            took = turn(one, batch, options.seconds, averages)
-            while took[2] > STOLEN and again:
-                say(number, options, one, took, "and again: ")
-                again -= 1
-                took = turn(one, batch, options.seconds, averages)
-            say(number, options, one, took, "")
-            found[one.line].append(took)
-    check(averages)
-    if gw.rank() == 0:
-        report(options, found)
+    run(options)
     dist.destroy_process_group()
     gw.shutdown()
 

@@ -376,6 +376,56 @@ case_step_mistakes() {
     done
 }
 
+# bench/guard.py over a program that prints canned figures; the file TIMES makes codecs slower by so much.
+guard() { # ARGUMENTS...: sets $code and $out
+    out=$("$source/bench/guard.py" "$scratch/canned" --file "$scratch/guard.csv" "$@" 2>&1)
+    code=$?
+}
+canned_program() {
+    mkdir -p "$scratch/canned"
+    cat >"$scratch/canned/gradwire" <<'END'
+#!/bin/bash
+slow=$(cat "$(dirname "$0")/TIMES")
+case $2 in
+codec) echo "{\"codec\": \"$3\", \"encode_gbs\": $(awk "BEGIN { print 20 / $slow }"), \"decode_gbs\": 30, \"memcpy_gbs\": 40}" ;;
+step) echo '{"schedule": "wfbp", "step_ms": 20, "compute_ms": 15}' ;;
+*) echo '{"library": "gradwire", "bytes": 4096, "time_us": 2}'; echo '{"library": "bound", "bytes": 4096, "time_us": 1}' ;;
+esac
+END
+    chmod +x "$scratch/canned/gradwire"
+    echo "$1" >"$scratch/canned/TIMES"
+}
+
+case_guard() {
+    canned_program 1
+    rm -f "$scratch/guard.csv"
+    guard
+    is "exit code without a record" "$code" 2
+    has "what it says" "$out" 'has no ratios of .*--record'
+    guard --record
+    is "exit code of a record" "$code" 0
+    is "heading" "$(head -1 "$scratch/guard.csv")" 'cpu;row;ratio;date'
+    has "a codec" "$(grep onebit "$scratch/guard.csv")" ';onebit encode beside memcpy;0\.5;[0-9-]+'
+    has "a step" "$(grep step "$scratch/guard.csv")" ';step wfbp shm beside its compute;0\.75;'
+    has "a collective" "$(grep allreduce "$scratch/guard.csv")" ';allreduce shm malloc 4096 beside bound;0\.5;'
+    echo 1.09 >"$scratch/canned/TIMES"
+    guard
+    is "exit code 8 % below" "$code" 0
+    echo 1.13 >"$scratch/canned/TIMES"
+    guard
+    is "exit code 12 % below" "$code" 1
+    is "rows that fell" "$(grep -c '^guard: .* encode beside memcpy fell to 0.442 from 0.500 of .*: 0.88 of it' <<<"$out")" 7
+    is "other rows" "$(grep '^guard:' <<<"$out" | grep -vc encode)" 0
+    lines=$(wc -l <"$scratch/guard.csv")
+    guard --record
+    is "lines after another record" "$(wc -l <"$scratch/guard.csv")" "$lines"
+    guard
+    is "exit code after it" "$code" 0
+    sed -i 's/^[^;]*;/another CPU;/' "$scratch/guard.csv"
+    guard
+    is "exit code with another CPU's" "$code" 2
+}
+
 for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
     [[ $name == *"$only"* ]] || continue
     problem=$("case_$name" 2>&1)
