@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """guard.py BUILD [--record] - has anything become slower? A minute or two.
 
-Measures a short selection: all-reduces beside `bound` (each rank reads and rewrites its buffer), collectives beside Open MPI
-where BUILD/peers has it (make bench-peers), codecs beside memcpy, and replayed training steps beside their compute. Each
-figure is a ratio to something else in the same run, larger is better, and the median of several rounds. It is compared
-with the last one that bench/results/guard.csv has for this model of CPU. What is lower by more than 10 % is measured again;
-if it stays so it is named, and the exit code is 1. --record appends the ratios to the file instead.
+Measures a short selection: all-reduces beside `bound` (each rank reads and rewrites its buffer), collectives beside
+Open MPI where BUILD/peers has it (make bench-peers), codecs beside memcpy, and replayed training steps beside their
+compute. Each figure is a ratio to something else in the same run, larger is better, and the median of several rounds.
+It is compared with the one that bench/results/guard.csv has for this model of CPU. What is lower by more than 10 % is
+measured again; if it stays so it is named, and the exit code is 1. --record writes the ratios to the file instead.
 
 The file: CPU;row;ratio;date, a line for each row. Without any of this CPU the exit code is 2."""
 import argparse
@@ -30,8 +30,7 @@ COLLECTIVES = [  # against bound; where there is Open MPI, against both
     ["allreduce", "--transport", "shm", "--memory", "malloc"],
     ["allreduce", "--transport", "tcp", "--memory", "malloc"],
 ]
-BESIDE_MPI = [["allgather", "--transport", "shm", "--memory", "malloc"], ["alltoall", "--transport", "shm", "--memory", "malloc"],
-              ["broadcast", "--transport", "shm", "--memory", "malloc"]]
+BESIDE_MPI = [[name, "--transport", "shm", "--memory", "malloc"] for name in ("allgather", "alltoall", "broadcast")]
 CODECS = ["fp16", "int8", "onebit", "qsgd:bits=4", "terngrad", "topk:ratio=0.01", "powersgd:rank=4"]
 STEPS = [["--transport", "shm"], ["--transport", "tcp"], ["--transport", "tcp", "--compress", "onebit"]]
 
@@ -102,7 +101,8 @@ def recorded(path, cpu):
 
 
 def fallen(found, before):
-    return [row for row, ratios in found.items() if row in before and statistics.median(ratios) < FALLEN * before[row][0]]
+    return [row for row, ratios in found.items()
+            if row in before and statistics.median(ratios) < FALLEN * before[row][0]]
 
 
 def record(path, cpu, found):
@@ -116,8 +116,8 @@ def table(found, before):
     width = max(map(len, found))
     for row, ratios in found.items():
         now = statistics.median(ratios)
-        then = f"{before[row][0]:8.3f} {now / before[row][0]:7.2f}  {before[row][1]}" if row in before else "       -       -"
-        print(f"{row:{width}} {now:8.3f} {then}")
+        then = f"{before[row][0]:8.3f} {now / before[row][0]:7.2f}  {before[row][1]}" if row in before else ""
+        print(f"{row:{width}} {now:8.3f} {then}".rstrip())
 
 
 def main():
@@ -147,8 +147,8 @@ def main():
     low = fallen(found, before)
     table(found, before)
     for row in low:
-        now = statistics.median(found[row])
-        print(f"guard: {row} fell to {now:.3f} from {before[row][0]:.3f} of {before[row][1]}: {now / before[row][0]:.2f} of it")
+        now, (then, date) = statistics.median(found[row]), before[row]
+        print(f"guard: {row} fell to {now:.3f} from {then:.3f} of {date}: {now / then:.2f} of it")
     return 1 if low else 0
 
 

@@ -426,6 +426,29 @@ case_guard() {
     is "exit code with another CPU's" "$code" 2
 }
 
+# What bench/train_peers.py tells of turns that were measured elsewhere.
+turns_of() { # WAY SECURITY SECONDS...: a line for each turn
+    local turn=0 seconds
+    for seconds in "${@:3}"; do
+        echo "{\"model\": \"gpt\", \"batch\": 2, \"hosts\": 2, \"rate\": \"1gbit\", \"asked\": \"auto\", \"date\": \"2026-11-19\"," \
+            "\"turn\": $turn, \"way\": \"$1\", \"step_s\": $seconds, \"cpu_s\": 0.1, \"stolen\": 0, \"off\": null," \
+            "\"security\": \"$2\", \"strategy\": \"\", \"torch\": \"2.13\"}"
+        turn=$((turn + 1))
+    done
+}
+
+case_train_peers() {
+    { turns_of ddp clear 0.3 0.4 0.6; turns_of auto mac 0.2 0.4 0.3; turns_of auto clear 0.1; } >"$scratch/turns"
+    out=$("$source/bench/train_peers.py" "$scratch" --turns 0 --results "$scratch/turns" --json "$scratch/json" --svg "$scratch/svg" 2>&1)
+    is "exit code" $? 0
+    has "the heading" "$out" '# gpt, batch 2 a rank, 2 ranks, 2 hosts, 1gbit; torch 2.13'
+    has "ddp" "$out" $'\nddp +clear +3 +400.0 +300.0 +600.0 +100.0 +1.00\n'
+    has "auto: the median of its ratios in each turn" "$out" $'auto +mac +3 +300.0 .* 1.50 +1.50 of ddp \\(1.00 to 2.00\\)'
+    has "a row of its own for another security" "$out" $'auto +clear +1 +100.0 .* 3.00 of ddp'
+    is "rows of JSON" "$(grep -c '"way"' "$scratch/json")" 3
+    is "bars" "$(grep -c '<rect .*fill-opacity' "$scratch/svg")" 3
+}
+
 for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
     [[ $name == *"$only"* ]] || continue
     problem=$("case_$name" 2>&1)
