@@ -37,7 +37,8 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 import gradwire.torch as gw  # noqa: E402
 
 STOLEN = 0.005    # share of the machine from which on a turn does not count; undisturbed it is 0 to 0.001
-OTHERS = 0.1      # the same of what other processes took; the kernel works for packets in it too
+OTHERS = 0.1      # the same of what other processes used
+HERTZ, KERNEL = os.sysconf("SC_CLK_TCK"), "2"  # the parent of the kernel's threads
 CLOSE = 1e-4      # distance of two exact averages, of their norm
 CHOOSING_MOST = 400  # steps
 BATCHES = 64
@@ -266,25 +267,37 @@ def make_way(name, first, decisions):
     return Gradwire(name, model, file)
 
 
-def machine():
-    """Seconds for which this machine's processors have worked, and for which a hypervisor has kept them from it."""
+def stolen():
+    """Seconds for which a hypervisor has kept this machine's processors from it."""
     with open("/proc/stat", encoding="ascii") as lines:
-        user, nice, system, _, _, irq, softirq, stolen = map(int, lines.readline().split()[1:9])
-    hertz = os.sysconf("SC_CLK_TCK")
-    return (user + nice + system + irq + softirq) / hertz, stolen / hertz
+        return int(lines.readline().split()[8]) / HERTZ
+
+
+def used_by_others():
+    """Processor seconds of all other processes and of the children that they have waited for. The kernel's threads do not
+    count: they work for the packets of this job too."""
+    total = 0
+    for folder in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if folder.isdigit() and int(folder) != os.getpid():
+                with open(f"/proc/{folder}/stat", encoding="utf-8", errors="replace") as line:
+                    fields = line.read().rpartition(")")[2].split()
+                total += sum(map(int, fields[11:15])) if fields[1] != KERNEL and folder != KERNEL else 0
+    return total / HERTZ
 
 
 def spent(one, batches, steps):
     """Seconds of one step on the slowest rank, from the end of the step before, and of all processors; and which shares
-    of the machine, on which all ranks are, were stolen and taken by others."""
-    begin, busy, (worked, kept) = time.perf_counter(), time.process_time(), machine()
+    of the machine, on which all ranks are, were stolen and used by others."""
+    others, kept, busy, begin = used_by_others(), stolen(), time.process_time(), time.perf_counter()
     for _ in range(steps):
         one.step(*next(batches))
-    took, busy, now = time.perf_counter() - begin, time.process_time() - busy, machine()
-    each = gw.allgather_object((took, busy, now[0] - worked, now[1] - kept))
-    took, busy = max(e[0] for e in each), sum(e[1] for e in each)
+    took, busy = time.perf_counter() - begin, time.process_time() - busy
+    each = gw.allgather_object((took, busy, stolen() - kept))
+    took, all_busy = max(e[0] for e in each), sum(e[1] for e in each)
+    others = max(gw.allgather_object(used_by_others() - others - (all_busy - busy)))
     whole = took * os.cpu_count()
-    return took / steps, busy / steps, max(e[3] for e in each) / whole, (max(e[2] for e in each) - busy) / whole
+    return took / steps, all_busy / steps, max(e[2] for e in each) / whole, max(others, 0) / whole
 
 
 def warm_up(one, batches):
