@@ -78,12 +78,36 @@ test-sanitize: test-packages build-packages
 fuzz: test-packages build-packages
 	@tests/run fuzz $(SECONDS)
 
-# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo; and a training step beside PyTorch.
+# What `gradwire bench --against` compares with: Debian's Open MPI, MPICH and Gloo.
 .PHONY: bench-peers
 bench-peers: build-packages built
 	@bench/peers/install.sh
 	@bench/peers/build.sh $(BUILD)
-	@bench/peers/train.sh $(BUILD)
+
+# Training steps of PyTorch models on 2 and 4 hosts of a lab, with gradwire beside DistributedDataParallel over Gloo, its
+# hooks, and Horovod where it is installed, bench/results/pytorch.md: an hour and a half, it goes on where it was stopped;
+# needs root.
+# ARGUMENTS='--models gpt --hosts 2 --rates 1gbit --turns 3' chooses.
+.PHONY: bench-train-peers
+bench-train-peers: build-packages python-packages built
+	@bench/train_peers.py $(BUILD) --json $(BUILD)/train_peers.json --svg $(BUILD)/train_peers.svg $(ARGUMENTS)
+
+# The same for a VGG-11 whose dense layers travel as factors, bench/results/pytorch.md.
+.PHONY: bench-sfb
+bench-sfb: build-packages python-packages built
+	@bench/train_peers.py $(BUILD) --only --models vgg11 --batch 16 --hosts 2 --rates 1gbit --way alone --way ddp \
+	    --way schedule=dear --way 'arch=sfb schedule=wfbp' --way 'arch=sfb schedule=dear' $(ARGUMENTS)
+
+# A training step of gradwire train beside PyTorch's, in one process on one thread, bench/results/training.md.
+.PHONY: bench-train-step
+bench-train-step: build-packages python-packages built
+	@python=$$(scripts/torch) || { echo "$$python"; exit 1; }; "$$python" bench/peers/torch_step.py $(BUILD)
+
+# Has anything become slower than what bench/results/guard.csv has for this model of CPU? A minute or two; exits with 1 if
+# so. ARGUMENTS=--record records.
+.PHONY: bench-guard
+bench-guard: build-packages built
+	@bench/guard.py $(BUILD) $(ARGUMENTS)
 
 # The measurements of bench/results that take less than ten minutes each, twenty minutes in all: figures in $(BUILD)/results,
 # each with date, machine and command. Needs root.
@@ -144,12 +168,9 @@ test-elastic: build-packages built
 test-elastic-train: build-packages built
 	@tests/elastic_train.sh $(BUILD)
 
-# Training steps and time to accuracy beside PyTorch's DistributedDataParallel with Gloo, bench/results/pytorch.md: half an
-# hour; needs root.
-.PHONY: bench-python
-bench-python: build-packages python-packages built
-	@bench/torch_lab.sh $(BUILD)
-	@bench/torch_sfb.sh $(BUILD)
+# Time to an accuracy beside PyTorch's DistributedDataParallel with Gloo, bench/results/pytorch.md: ten minutes; needs root.
+.PHONY: bench-fashion
+bench-fashion: build-packages python-packages built
 	@bench/torch_fashion.sh $(BUILD)
 
 # The accuracy of every synchronization and codec, bench/results/accuracy.md: hours; it goes on where it was stopped.

@@ -1,4 +1,5 @@
-"""Networks for comparisons where torchvision is not installed, and a GPT: make(name), and batch(name, ...) of its data."""
+"""Networks for comparisons where torchvision is not installed, and a GPT: make(name), and batch(name, ...) of made-up
+data."""
 import torch
 
 WORDS, LENGTH = 8192, 128  # of the GPT
@@ -81,7 +82,14 @@ def make(name):
 
 
 def batch(name, size, pixels):
+    """Data from which something can be learned: coarse pictures of 100 classes under noise, words of which each depends on
+    the one before."""
     if name == "gpt":
         words = torch.randint(WORDS, (size, LENGTH + 1))
+        for i in range(1, LENGTH + 1):
+            words[:, i] = (words[:, i - 1] * 5 + torch.randint(3, (size,))) % WORDS
         return words[:, :-1].contiguous(), words[:, 1:].flatten()
-    return torch.randn(size, 3, pixels, pixels), torch.randint(1000, (size,))
+    classes = torch.randn(100, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    labels = torch.randint(100, (size,))
+    pictures = torch.nn.functional.interpolate(classes[labels], size=(pixels, pixels))
+    return pictures + torch.randn_like(pictures), labels

@@ -376,6 +376,79 @@ case_step_mistakes() {
     done
 }
 
+# bench/guard.py over a program that prints canned figures; the file TIMES makes codecs slower by so much.
+guard() { # ARGUMENTS...: sets $code and $out
+    out=$("$source/bench/guard.py" "$scratch/canned" --file "$scratch/guard.csv" "$@" 2>&1)
+    code=$?
+}
+canned_program() {
+    mkdir -p "$scratch/canned"
+    cat >"$scratch/canned/gradwire" <<'END'
+#!/bin/bash
+slow=$(cat "$(dirname "$0")/TIMES")
+case $2 in
+codec) echo "{\"codec\": \"$3\", \"encode_gbs\": $(awk "BEGIN { print 20 / $slow }"), \"decode_gbs\": 30, \"memcpy_gbs\": 40}" ;;
+step) echo '{"schedule": "wfbp", "step_ms": 20, "compute_ms": 15}' ;;
+*) echo '{"library": "gradwire", "bytes": 4096, "time_us": 2}'; echo '{"library": "bound", "bytes": 4096, "time_us": 1}' ;;
+esac
+END
+    chmod +x "$scratch/canned/gradwire"
+    echo "$1" >"$scratch/canned/TIMES"
+}
+
+case_guard() {
+    canned_program 1
+    rm -f "$scratch/guard.csv"
+    guard
+    is "exit code without a record" "$code" 2
+    has "what it says" "$out" 'has no ratios of .*--record'
+    guard --record
+    is "exit code of a record" "$code" 0
+    is "heading" "$(head -1 "$scratch/guard.csv")" 'cpu;row;ratio;date'
+    has "a codec" "$(grep onebit "$scratch/guard.csv")" ';onebit encode beside memcpy;0\.5;[0-9-]+'
+    has "a step" "$(grep step "$scratch/guard.csv")" ';step wfbp shm beside its compute;0\.75;'
+    has "a collective" "$(grep allreduce "$scratch/guard.csv")" ';allreduce shm malloc 4096 beside bound;0\.5;'
+    echo 1.09 >"$scratch/canned/TIMES"
+    guard
+    is "exit code 8 % below" "$code" 0
+    echo 1.13 >"$scratch/canned/TIMES"
+    guard
+    is "exit code 12 % below" "$code" 1
+    is "rows that fell" "$(grep -c '^guard: .* encode beside memcpy fell to 0.442 from 0.500 of .*: 0.88 of it' <<<"$out")" 7
+    is "other rows" "$(grep '^guard:' <<<"$out" | grep -vc encode)" 0
+    lines=$(wc -l <"$scratch/guard.csv")
+    guard --record
+    is "lines after another record" "$(wc -l <"$scratch/guard.csv")" "$lines"
+    guard
+    is "exit code after it" "$code" 0
+    sed -i 's/^[^;]*;/another CPU;/' "$scratch/guard.csv"
+    guard
+    is "exit code with another CPU's" "$code" 2
+}
+
+# What bench/train_peers.py tells of turns that were measured elsewhere.
+turns_of() { # WAY SECURITY SECONDS...: a line for each turn
+    local turn=0 seconds
+    for seconds in "${@:3}"; do
+        echo "{\"model\": \"gpt\", \"batch\": 2, \"hosts\": 2, \"rate\": \"1gbit\", \"asked\": \"auto\", \"date\": \"2026-11-19\"," \
+            "\"turn\": $turn, \"way\": \"$1\", \"step_s\": $seconds, \"cpu_s\": 0.1, \"stolen\": 0, \"off\": null," \
+            "\"security\": \"$2\", \"strategy\": \"\", \"torch\": \"2.13\"}"
+        turn=$((turn + 1))
+    done
+}
+
+case_train_peers() {
+    { turns_of ddp clear 0.3 0.4 0.6; turns_of auto mac 0.2 0.4 0.3; turns_of auto clear 0.1; } >"$scratch/turns"
+    out=$("$source/bench/train_peers.py" "$scratch" --turns 0 --results "$scratch/turns" --json "$scratch/json" --svg "$scratch/svg" 2>&1)
+    is "exit code" $? 0
+    has "the heading" "$out" '# gpt, batch 2 a rank, 2 ranks, 2 hosts, 1gbit; torch 2.13'
+    has "ddp" "$out" $'\nddp +clear +3 +400.0 +300.0 +600.0 +100.0 +1.00\n'
+    has "auto: the median of its ratios in each turn" "$out" $'auto +mac +3 +300.0 .* 1.50 +1.50 of ddp \\(1.00 to 2.00\\)'
+    has "a row of its own for another security" "$out" $'auto +clear +1 +100.0 .* 3.00 of ddp'
+    is "rows of JSON" "$(grep -c '"way"' "$scratch/json")" 3
+    is "bars" "$(grep -c '<rect .*fill-opacity' "$scratch/svg")" 3
+}
+
 for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
     [[ $name == *"$only"* ]] || continue
     problem=$("case_$name" 2>&1)
