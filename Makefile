@@ -211,6 +211,12 @@ deb: deb-packages
 wheel: wheel-packages
 	@scripts/wheel $(BUILD)
 
+# The parts of docs that are made from the source: headers, help texts, lists of techniques, Python's docstrings. tests/tidy
+# says when they are out of date.
+.PHONY: reference
+reference: built
+	@python3 scripts/reference $(BUILD)
+
 # The library and the program for 64-bit ARM in build-arm64, and its unit tests by qemu. It says which packages it needs
 # (of the other architecture), and installs none.
 .PHONY: test-arm64

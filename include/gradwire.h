@@ -37,6 +37,7 @@
 extern "C" {
 #endif
 
+/* The version of this header, part by part. */
 #define GW_VERSION_MAJOR 0
 #define GW_VERSION_MINOR 2
 #define GW_VERSION_PATCH 0
@@ -182,10 +183,10 @@ static inline gw_status gw_init(gw_comm **comm, const gw_options *options) {
  * deadline, for operations that this rank has started; not for other ranks. NULL is fine. */
 GW_API gw_status gw_finalize(gw_comm *comm);
 
-GW_API int gw_rank(const gw_comm *comm);
-GW_API int gw_size(const gw_comm *comm);
+GW_API int gw_rank(const gw_comm *comm);       /* of this process in the communicator, from 0 on */
+GW_API int gw_size(const gw_comm *comm);       /* how many ranks it has */
 GW_API int gw_local_rank(const gw_comm *comm); /* among the ranks of this host, in rank order */
-GW_API int gw_local_size(const gw_comm *comm);
+GW_API int gw_local_size(const gw_comm *comm); /* how many of its ranks are on this host */
 
 /* One new communicator for each colour, ranks ordered by key, then by old rank. A collective call. A rank with a
  * negative colour takes part and gets *out = NULL. */
@@ -229,18 +230,20 @@ GW_API const char *gw_last_error(const gw_comm *comm);
 /* GW_OK, or the status with which the communicator has failed. Never blocks; any thread may call it, also while another
  * one is inside a collective (as ncclCommGetAsyncError). gw_last_error then gives the sentence. */
 GW_API gw_status gw_async_error(const gw_comm *comm);
+
 GW_API const char *gw_version(void); /* of the library: "0.2.0" */
 GW_API int gw_version_number(void);  /* of the library, as GW_VERSION_NUMBER */
-GW_API size_t gw_dtype_bytes(gw_dtype dtype);
+
+GW_API size_t gw_dtype_bytes(gw_dtype dtype); /* of one element; 0: there is no such type */
 
 /* Messages of the library, of all its communicators in this process: lines to standard error, filtered by GRADWIRE_LOG
  * (default warn), unless a callback takes them. */
 typedef enum gw_log_level {
-    GW_LOG_ERROR = 0,
-    GW_LOG_WARN = 1,
-    GW_LOG_INFO = 2,
-    GW_LOG_DEBUG = 3,
-    GW_LOG_TRACE = 4,
+    GW_LOG_ERROR = 0, /* something failed */
+    GW_LOG_WARN = 1,  /* a job runs, but something is wrong or slow */
+    GW_LOG_INFO = 2,  /* what was chosen and measured */
+    GW_LOG_DEBUG = 3, /* single connections */
+    GW_LOG_TRACE = 4, /* at present the same as GW_LOG_DEBUG */
 } gw_log_level;
 /* rank: of the process in its job; -1: not known. text: one line without a newline, valid during the call. Called by
  * any thread, several at a time, some of which hold locks: it must neither block nor call the library. */
@@ -254,25 +257,26 @@ GW_API void gw_set_log(gw_log_fn *log, void *ctx);
  * and reduce-scatter the in-place form is the rank's own part of the large buffer; an uneven all-to-all has none.
  * Buffers are memory of the host: a pointer to memory of a device, or to none, is GW_INVALID. */
 
-/* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
- * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */
+/* One tensor of a coalesced call (gw_call.tensors). */
 typedef struct gw_call_tensor {
-    const void *in;
-    void *out;
-    size_t count;
+    const void *in; /* as in the plain call */
+    void *out;      /* as in the plain call */
+    size_t count;   /* elements, as in the plain call */
 } gw_call_tensor;
 
+/* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
+ * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */
 typedef struct gw_call {
-    size_t size; /* of this struct, in bytes */
-    gw_collective collective;
-    gw_dtype dtype;
-    gw_redop op; /* of reductions */
-    int root;    /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
-    const void *in;
-    void *out;
-    size_t count;
-    const size_t *counts; /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
-                             are the four arrays below. */
+    size_t size;              /* of this struct, in bytes */
+    gw_collective collective; /* which one */
+    gw_dtype dtype;           /* of the elements */
+    gw_redop op;              /* of reductions */
+    int root;                 /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
+    const void *in;           /* what this rank gives; a send reads it */
+    void *out;                /* what this rank gets; a receive writes it */
+    size_t count;             /* elements, as in the plain call */
+    const size_t *counts;     /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
+                                 are the four arrays below. */
     /* Uneven all-to-all (GW_COLL_ALLTOALLV): what this rank sends to each rank and where it lies in `in`, what it gets
      * from each and where that goes in `out`. Offsets NULL: parts lie in rank order without gaps. */
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
