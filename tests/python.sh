@@ -120,10 +120,9 @@ the_tutorial_holds() {
         job -n 2 --strategy schedule=dear -- "$python" "$scratch/waits.py" >"$scratch/said" 2>&1 &&
         grep -q '% right$' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
-# The loop of docs/reference/pytorch.md, in which one rank dies.
+# The loop that goes on after a loss, in which one rank dies.
 the_documented_loop_survives() {
-    sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/reference/pytorch.md >"$scratch/train.py"
-    sed -i 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' "$scratch/train.py"
+    sed 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' ../docs/examples/lost_rank.py >"$scratch/train.py"
     cat - "$scratch/train.py" >"$scratch/dies.py" <<'END'
 import os, signal
 def die_in(step):
@@ -148,6 +147,7 @@ quick() {
     if at_least 2; then TESTS="factors_travel_and_nothing_is_multiplied ranks_with_fewer_more_and_no_examples" file 2 test_factors; fi
     TESTS="hook process_group" file 2 test_ddp
     file 2 test_steps
+    file 2 examples
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
@@ -181,6 +181,7 @@ full() {
     file 2 test_join
     file 2 test_timeline
     file 2 test_steps
+    file 2 examples
     for ranks in 2 3 4; do
         file "$ranks" test_rates
         file "$ranks" test_dgc
@@ -192,7 +193,7 @@ full() {
     file 1 test_profile
     losses 40
     check "the script of docs/tutorials/first-pytorch.md" the_tutorial_holds
-    check "the loop of docs/reference/pytorch.md survives a rank" the_documented_loop_survives
+    check "the loop of docs/examples/lost_rank.py survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
     check "ranks regroup with the one that was killed, factors" regroups "--restarts 1" 3 arch=sfb

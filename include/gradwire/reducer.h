@@ -27,7 +27,8 @@
 extern "C" {
 #endif
 
-typedef struct gw_reducer gw_reducer; /* the training steps of one model on a communicator */
+/* The training steps of one model on a communicator. */
+typedef struct gw_reducer gw_reducer;
 
 /* A tensor of the model. Zeros are fine in the fields that a caller does not need. */
 typedef struct gw_reducer_tensor {
@@ -77,7 +78,7 @@ typedef void gw_reducer_update_fn(void *ctx, const gw_reducer_update *update);
 /* The learning rate of a step, a function of its number alone; called as gw_reducer_update_fn is. */
 typedef double gw_reducer_rate_fn(void *ctx, uint64_t step);
 
-/* The optimiser's array number `which` (e.g. momentum) for a tensor: one float for each element; NULL: there are no
+/* The optimiser's array number `which` (momentum, say) for a tensor: one float for each element; NULL: there are no
  * more arrays. Servers keep these in snapshots and replicas too, and gw_reducer_resume copies them to ranks that are
  * behind. Their number is the same on all ranks, from gw_reducer_commit on. */
 typedef float *gw_reducer_state_fn(void *ctx, int tensor, int which);
@@ -275,7 +276,7 @@ typedef struct gw_reducer_worker_stats {
 } gw_reducer_worker_stats;
 /* gw_reducer_workers for entries of entry_size bytes each. */
 GW_API gw_status gw_reducer_workers_sized(gw_reducer *reducer, void *workers, size_t entry_size);
-/* A collective call; workers: one entry for each rank, zeros without servers. */
+/* How workers waited for each other; one entry for each rank, zeros without servers. A collective call. */
 static inline gw_status gw_reducer_workers(gw_reducer *reducer, gw_reducer_worker_stats *workers) {
     return gw_reducer_workers_sized(reducer, workers, sizeof *workers);
 }

@@ -21,7 +21,8 @@ def no_link(_):
 
 def overview(build):
     rows = [[f"[`gradwire {name}`](#gradwire-{name})", markdown.inline(about, no_link)] for name, about in commands(build)]
-    return "```\n" + usage(output(build, "--help")) + "\n```\n\n" + markdown.table(["command", "what it does"], rows)
+    return "\n\n".join(["**Usage**", "```\n" + usage(output(build, "--help")) + "\n```", "**Commands**",
+                        markdown.table(["command", "meaning"], rows)])
 
 
 def usage(text):
