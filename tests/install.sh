@@ -70,7 +70,7 @@ has_man_pages() {
 # Each is laid out without a warning, and has a line for apropos.
 man_pages_are_clean() {
     (cd "$tmp/prefix/share/man" && find . -name '*.[0-9]' | sort >"$tmp/pages" &&
-        ! grep -L '^\.so' $(cat "$tmp/pages") | xargs -n 1 groff -man -ww -z -Tutf8 2>&1 | grep . &&
+        ! grep -L '^\.so' $(cat "$tmp/pages") | xargs groff -man -ww -z -Tutf8 2>&1 | grep . &&
         ! grep -L '^\.so' $(cat "$tmp/pages") | xargs lexgrog | grep -v ' - ')
 }
 hardened() { # hardened FILE
