@@ -84,8 +84,8 @@ if(GW_AWK)
       page=gradwire_coded ${reference}/c/coded.md page=gradwire_trace ${reference}/c/trace.md
       kind=whole section=5 page=gradwire-files ${reference}/files.md
       section=7 page=gradwire-strategy ${reference}/techniques.md
-      page=gradwire-environment ${CMAKE_SOURCE_DIR}/docs/environment.md
-      page=gradwire-errors ${CMAKE_SOURCE_DIR}/docs/errors.md
+      page=gradwire-environment ${reference}/environment.md
+      page=gradwire-errors ${reference}/errors.md
     COMMAND ${CMAKE_COMMAND} -E touch ${GW_MAN}/made)
   add_custom_target(man ALL DEPENDS ${GW_MAN}/made)
   install(DIRECTORY ${GW_MAN}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT devel)

@@ -151,7 +151,7 @@ typedef struct gw_comm gw_comm;
 typedef struct gw_request gw_request;
 
 /* How to join a job. Begin with GW_OPTIONS_DEFAULT; every field that keeps its default is read from the environment
- * (docs/environment.md). Strings are copied. */
+ * (docs/reference/environment.md). Strings are copied. */
 typedef struct gw_options {
     size_t size;             /* of this struct, in bytes */
     const char *strategy;    /* the five-axis line, e.g. "arch=ring transport=tcp"; NULL: GRADWIRE_STRATEGY */

@@ -24,6 +24,8 @@ class Interface:
     def link(self, header, own=()):
         """Links of the page of a header; names of its own section have none."""
         def target(word):
+            if word.endswith(".md"):
+                return markdown.page_link(word, "docs/reference/c")
             name = word.split(".")[0]
             where = self.of_name.get(name)
             if where is None or name in own:

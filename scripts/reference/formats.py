@@ -17,12 +17,16 @@ FORMATS = {  # title: the file whose first comment describes it
 }
 
 
+def to_page(word):
+    return markdown.page_link(word, "docs/reference")
+
+
 def section(root, title):
     comment = headers.body_of(next(t for kind, t, _, _ in headers.tokens(
         (root / FORMATS[title]).read_text(encoding="utf-8")) if kind == headers.COMMENT))
     name, about = comment.split(" - ", 1)
     about = about[0].upper() + about[1:]
-    return "\n\n".join([f"## {title}", *markdown.paragraphs(about, lambda _: None),
+    return "\n\n".join([f"## {title}", *markdown.paragraphs(about, to_page),
                         f"(From `{FORMATS[title]}`.)"])
 
 

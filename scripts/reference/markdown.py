@@ -1,10 +1,16 @@
 """Texts of comments as Markdown."""
+import os
 import re
 
 # What is code in a text although it has no backticks: names of the interface, pointers, elements, words of a strategy.
 CODE = re.compile(r"\b(?:gw|GW|GRADWIRE)_\w*\w(?:\.\w+)?|(?<![\w*])\*[a-z_]+\b|\b[a-z_]+\[[^\] ]*[\])]|"
                   r"\b(?:arch|sync|compress|schedule|transport|strategy|accuracy|quorum)=[\w:=.,]*\w|"
-                  r"(?<![\w-])--[a-z][a-z-]+|\b[a-z_]+/[a-z_/]+\.(?:h|md)\b")
+                  r"(?<![\w-])--[a-z][a-z-]+|\b[a-z_]+/[a-z_/-]+\.(?:h|md)\b")
+
+
+def page_link(name, folder):
+    """Where a page of docs is from a folder of docs; None for what is no page."""
+    return os.path.relpath(name, folder) if name.startswith("docs/") and name.endswith(".md") else None
 
 
 def escaped(text):

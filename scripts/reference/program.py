@@ -15,12 +15,12 @@ def commands(build):
     return re.findall(r"^  ([a-z]+) +(.*)", output(build, "--help"), re.M)
 
 
-def no_link(_):
-    return None
+def to_page(word):
+    return markdown.page_link(word, "docs/reference")
 
 
 def overview(build):
-    rows = [[f"[`gradwire {name}`](#gradwire-{name})", markdown.inline(about, no_link)] for name, about in commands(build)]
+    rows = [[f"[`gradwire {name}`](#gradwire-{name})", markdown.inline(about, to_page)] for name, about in commands(build)]
     return "\n\n".join(["**Usage**", "```\n" + usage(output(build, "--help")) + "\n```", "**Commands**",
                         markdown.table(["command", "meaning"], rows)])
 
@@ -36,10 +36,10 @@ def command(build, *words):
     about = re.match(r"gradwire [a-z ]+: (.*)", text).group(1)
     options = re.findall(r"^  (?:(-\w), |    )(--\S.*?)  +(.*)", text.split("\noptions:\n")[1].split("\nexample:")[0], re.M)
     rows = [[", ".join(markdown.code(word) for word in ((short,) if short else ()) + (long,)),
-             markdown.inline(about, no_link)] for short, long, about in options]
+             markdown.inline(about, to_page)] for short, long, about in options]
     example = re.search(r"\nexample:\n(.*)", text, re.S).group(1)
     example = "\n".join(line[2:] for line in example.rstrip().split("\n"))
-    return "\n\n".join([markdown.wrapped(markdown.inline(f"`gradwire {' '.join(words)}` {about}.", no_link)),
+    return "\n\n".join([markdown.wrapped(markdown.inline(f"`gradwire {' '.join(words)}` {about}.", to_page)),
                         "**Usage**", "```\n" + usage(text) + "\n```", "**Options**",
                         markdown.table(["option", "meaning"], rows), "**Example**", "```\n" + example + "\n```"])
 
@@ -62,11 +62,11 @@ def techniques(build, axis):
     texts = allowed(build, axis)
     rows = []
     for technique in listed["techniques"]:
-        about = markdown.inline(technique["about"], no_link) + (" (the default)" if technique["default"] else "")
+        about = markdown.inline(technique["about"], to_page) + (" (the default)" if technique["default"] else "")
         rows.append([f"`{axis}={technique['name']}`", "", "", about])
         for p in technique["parameters"]:
             rows.append([f"&emsp;`{p['name']}`", markdown.escaped(texts[technique["name"], p["name"]]),
-                         "" if p["kind"] == "flag" else f"`{p['default']}`", markdown.inline(p["about"], no_link)])
+                         "" if p["kind"] == "flag" else f"`{p['default']}`", markdown.inline(p["about"], to_page)])
     return markdown.table(["technique", "values", "default", "about"], rows)
 
 

@@ -9,6 +9,10 @@ PACKAGE = "gradwire.torch"
 RESULTS = {"DistributedOptimizer": ("gradwire.torch.optimizer", "Distributed")}  # the class that a function returns
 
 
+def to_page(word):
+    return markdown.page_link(word, "docs/reference")
+
+
 class Module:
     def __init__(self, root, name):
         path = root / "python" / name.replace(".", "/")
@@ -88,7 +92,7 @@ class Page:
         """The paragraphs below a signature."""
         if not doc:
             self.missing.append(f"{module.path.relative_to(self.package.root)}:{node.lineno}: no text says what {name} is")
-        return list(markdown.paragraphs(doc or "", lambda _: None))
+        return list(markdown.paragraphs(doc or "", to_page))
 
     def function(self, module, node, name):
         self.parts += [f'<a id="{name}"></a>\n### {name}', "```python\n" + signature(f"gw.{name}", node) + "\n```",
@@ -103,7 +107,7 @@ class Page:
             doc = ast.get_docstring(member) if isinstance(member, ast.FunctionDef) and is_public(member) else None
             if doc:
                 shown = member.name if is_property(member) else signature(member.name, member, True)
-                rows.append([markdown.code(shown), markdown.inline(" ".join(doc.split()), lambda _: None)])
+                rows.append([markdown.code(shown), markdown.inline(" ".join(doc.split()), to_page)])
         if rows:
             self.parts.append(markdown.table(["member", "meaning"], rows))
 
