@@ -31,6 +31,10 @@ runs() { # runs PROGRAM WORDS [OPTIONS]: all three ranks print the words
     diff <(job "${@:3}" -- "$1" 2>"$tmp/said" | sort) <(for rank in 0 1 2; do echo "rank $rank of 3: $2"; done) || { cat "$tmp/said"; return 1; }
 }
 alone() { [ "$("$1")" = "rank 0 of 1: the sum is 0" ]; }
+goes_on() { # goes_on [STRATEGY...]
+    GRADWIRE_FLIGHT_DIR=$tmp job --elastic -- "$tmp/examples/lost_rank" die "$@" >"$tmp/said" 2>&1
+    [ "$(grep -c '^member [02] of 2 ranks: the weights go from 0.0 to 7.0$' "$tmp/said")" = 2 ] || { cat "$tmp/said"; return 1; }
+}
 with_cmake() { cmake -S docs/examples -B "$tmp/by_cmake" -DCMAKE_PREFIX_PATH="$tmp/prefix" && cmake --build "$tmp/by_cmake"; }
 # Staged for a package: everything below DESTDIR, for the prefix of the configuration.
 staged() {
@@ -93,6 +97,8 @@ ok "servers runs, with a server beside rank 0" runs "$tmp/examples/servers" "the
 ok "servers runs, with a server process" runs "$tmp/examples/servers" "the weights are about 1" --servers 1
 ok "coded runs" runs "$tmp/examples/coded" "the average is 1.00"
 ok "coded_state runs" runs "$tmp/examples/coded_state" "every value arrived: 40.0"
+ok "lost_rank goes on without the rank that is killed" goes_on
+ok "lost_rank goes on over servers" goes_on arch=ps:servers=2,replicas=1 sync=asp
 ok "the example compiles with the static library" without_shared
 ok "that one runs too" alone "$tmp/example_static"
 ok "the examples compile with CMake" with_cmake

@@ -110,12 +110,11 @@ elastic_script() { # OPTION RANKS-AT-THE-END
     # shellcheck disable=SC2086 # an option may have an argument
     job -n 3 $1 -- "$python" tests/elastic_script.py "$2"
 }
-# The script of docs/tutorials/first-pytorch.md, what it says about schedule=dear, and the line that it adds for it.
+# What docs/tutorials/first-pytorch.md says of its script under schedule=dear, and the line that it adds for it.
 the_tutorial_holds() {
-    sed -n '/^```python/,/^```/{/^```/d;p}' ../docs/tutorials/first-pytorch.md >"$scratch/first.py"
-    sed 's/^    torch.nn.utils.clip/    optimizer.synchronize()\n&/' "$scratch/first.py" >"$scratch/waits.py"
-    job -n 2 -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 && grep -q '% right$' "$scratch/said" &&
-        ! job -n 2 --strategy schedule=dear -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 &&
+    local first=../docs/examples/first.py
+    sed 's/^    torch.nn.utils.clip/    optimizer.synchronize()\n&/' "$first" >"$scratch/waits.py"
+    ! job -n 2 --strategy schedule=dear -- "$python" "$first" >"$scratch/said" 2>&1 &&
         grep -q 'Call optimizer.synchronize() before step()' "$scratch/said" &&
         job -n 2 --strategy schedule=dear -- "$python" "$scratch/waits.py" >"$scratch/said" 2>&1 &&
         grep -q '% right$' "$scratch/said" || { cat "$scratch/said"; return 1; }

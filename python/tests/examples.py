@@ -8,17 +8,25 @@ import runpy
 import sys
 import tempfile
 
+import torch
 import gradwire.torch as gw
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples"
 SMALL = r"the loss is 0\.[0-4]\d"
+LEARNED = r"the loss is 0\.0\d\n"
+HAS_GROUPS = hasattr(torch.distributed, "split_group")  # process groups in Python, torch 2.8; a call of that time
 CASES = [  # script, what rank 0 prints
+    ("smallest.py", LEARNED),
+    ("first.py", r"7\d\.\d % right\n"),
+    ("from_horovod.py", LEARNED),
     ("scheduler.py", rf"{SMALL}, the last rate was 0\.0000\n"),
     ("clipping.py", rf"{SMALL}, the norms of all ranks are equal\n"),
     ("accumulation.py", rf"{SMALL} after 100 steps\n"),
     ("mixed_precision.py", rf"{SMALL}, computed in torch\.bfloat16\n"),
     ("checkpoint.py", rf"steps 0 to 49: {SMALL}\n"),
     ("checkpoint.py", rf"steps 50 to 99: {SMALL}\n"),
+    ("ddp_hook.py", LEARNED),
+    *([("ddp_backend.py", LEARNED)] if HAS_GROUPS else []),
     ("lost_rank.py", ""),
 ]
 
