@@ -243,8 +243,40 @@ def check_statuses():
             print(f"docs/reference/errors.md: GW_{name} is missing")
 
 
+def check_defaults(pages):
+    """The default of an axis in a table of a page, and the default line."""
+    text = (REFERENCE / "techniques.md").read_text(encoding="utf-8")
+    presets = dict(re.findall(r"^\| `(\w+)=(\w+)` \|.*\(the default\) \|$", text, re.M))
+    line = " ".join(f"{axis}={name}" for axis, name in presets.items())
+    for page in pages:
+        inside = False  # a table of axes with their defaults
+        for number, row in page.text:
+            inside = row.startswith("|") and (inside or row.startswith("| axis | question | default |"))
+            stated = inside and re.match(r"\| \[?`(\w+)`(?:\]\(.*?\))? \| [^|]* \| `(\w+)`", row)
+            if stated and presets.get(stated.group(1)) != stated.group(2):
+                say(page, number, f"the default of {stated.group(1)} is {presets.get(stated.group(1))}")
+            if row.startswith("| `GRADWIRE_STRATEGY` |") and page.path.name == "environment.md" and f"`{line}`" not in row:
+                say(page, number, f"the default is {line}")
+
+
+def check_figures(pages):
+    """tests/page_figures.txt"""
+    text = " ".join(" ".join(page.path.read_text(encoding="utf-8").split()) for page in pages)
+    for number, line in enumerate((ROOT / "tests/page_figures.txt").read_text(encoding="utf-8").split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        words, place = line.split(" = ", 1)
+        file, code = place.split(": ", 1)
+        if words not in text:
+            print(f"tests/page_figures.txt:{number}: no page says {words!r}")
+        if code not in " ".join((ROOT / file).read_text(encoding="utf-8").split()):
+            print(f"tests/page_figures.txt:{number}: {file} has no {code!r}; pages say {words!r}")
+
+
 all_pages = [Page(path) for path in PAGES]
 check_links(all_pages)
 check_programs(all_pages)
 check_names(all_pages)
 check_statuses()
+check_defaults(all_pages)
+check_figures(all_pages)
