@@ -266,8 +266,7 @@ def check_figures(pages):
     for number, line in enumerate((ROOT / "tests/page_figures.txt").read_text(encoding="utf-8").split("\n"), 1):
         if not line or line.startswith("#"):
             continue
-        words, place = line.split(" = ", 1)
-        file, code = place.split(": ", 1)
+        words, file, code = re.match(r"(.*?) = ([\w./-]+\.\w+): (.*)", line).groups()
         if words not in text:
             print(f"tests/page_figures.txt:{number}: no page says {words!r}")
         if code not in " ".join((ROOT / file).read_text(encoding="utf-8").split()):

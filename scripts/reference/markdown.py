@@ -35,25 +35,42 @@ def inline(text, link):
     return "".join(parts)
 
 
-def paragraphs(text, link):
-    """A comment: paragraphs, and code samples, which are indented by four blanks."""
-    parts = []  # (whether it is a sample, its lines)
+ITEM = re.compile(r"([a-z_]+(?:, [a-z_]+)*): ")
+
+
+def parts_of(text):
+    """(kind, lines) of a comment: "sample" for lines that are indented below an empty line, "text" for others."""
+    parts, after_blank = [], True
     for line in text.split("\n"):
-        sample = line.startswith("    ")
+        kind = "sample" if line.startswith("    ") and (after_blank or parts[-1][0] == "sample") else "text"
         if not line.strip():
-            parts.append((None, [""]))
-        elif parts and parts[-1][0] == sample:
-            parts[-1][1].append(line)
-        elif sample and len(parts) > 1 and parts[-1][0] is None and parts[-2][0]:
-            parts.pop()
-            parts[-1][1].extend(["", line])
+            after_blank = True
+            continue
+        if parts and parts[-1][0] == kind and (kind == "sample" or not after_blank):
+            parts[-1][1].extend([""] * after_blank + [line])
         else:
-            parts.append((sample, [line]))
-    for sample, lines in parts:
-        if sample:
+            parts.append((kind, [line]))
+        after_blank = False
+    return parts
+
+
+def paragraphs(text, link):
+    """A comment as Markdown: paragraphs, code samples, and lists of `name: what it is`."""
+    for kind, lines in parts_of(text):
+        starts = [i for i, line in enumerate(lines) if ITEM.match(line)]
+        if kind == "sample":
             yield "```\n" + "\n".join(line[4:] for line in lines) + "\n```"
-        elif sample is not None:
+        elif len(starts) > 3 and starts[0] == 0:
+            items = [" ".join(lines[i:j]) for i, j in zip(starts, starts[1:] + [len(lines)])]
+            yield "\n".join(listed(item, link) for item in items)
+        else:
             yield wrapped(inline(" ".join(lines), link))
+
+
+def listed(item, link):
+    name = ITEM.match(item)
+    words = ", ".join(f"`{word}`" for word in name.group(1).split(", "))
+    return wrapped(f"- {words}: {inline(item[name.end():], link)}", 118).replace("\n", "\n  ")
 
 
 def wrapped(text, width=120):

@@ -124,6 +124,7 @@ class Page:
         doc = comment_of(module, node)
         if not doc and isinstance(target, (ast.FunctionDef, ast.ClassDef)):
             doc = ast.get_docstring(target)
+        doc = doc and doc[0].upper() + doc[1:] + "." * (not doc.endswith("."))
         shown = f"gw.{name}()" if isinstance(target, ast.FunctionDef) else f"gw.{name}"
         self.parts += [f'<a id="{name}"></a>\n### {name}', f"```python\n{shown}\n```",
                        *self.text(module, node, name, doc)]

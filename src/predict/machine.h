@@ -46,6 +46,7 @@
  *     measured.
  * codec: bytes of f32 per second, encoded and decoded.
  * error: the median relative error of the fit.
+ *
  * Missing lines keep the values of gw_machine_default; lines that begin with # are comments. */
 #ifndef GW_PREDICT_MACHINE_H
 #define GW_PREDICT_MACHINE_H

@@ -3,7 +3,7 @@ import warnings
 
 from gradwire.torch.errors import ArgumentError, NotSupportedError
 
-Sum, Average, Min, Max, Product = range(5)  # gw_redop
+Sum, Average, Min, Max, Product = range(5)  # what op= of a reduction takes; the numbers are those of gw_redop
 Adasum = -1  # a name of Horovod's, refused where it is used
 NAMES = {Sum: "Sum", Average: "Average", Min: "Min", Max: "Max", Product: "Product"}
 
