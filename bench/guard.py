@@ -1,36 +1,38 @@
 #!/usr/bin/env python3
 """guard.py BUILD [--record] - has anything become slower? A minute or two.
 
-Measures a short selection: all-reduces beside `bound` (each rank reads and rewrites its buffer), collectives beside
-Open MPI where BUILD/peers has it (make bench-peers), codecs beside memcpy, and replayed training steps beside their
+Measures a short selection: collectives beside Open MPI where BUILD/peers has it (make bench-peers), and large all-reduces
+beside `bound` (each rank reads and rewrites its buffer); codecs beside memcpy; and replayed training steps beside their
 compute. Each figure is a ratio to something else in the same run, larger is better, and the median of several rounds.
 It is compared with the one that bench/results/guard.csv has for this model of CPU. What is lower by more than 10 % is
 measured again; if it stays so it is named, and the exit code is 1. --record writes the ratios to the file instead.
 
-The file: CPU;row;ratio;date, a line for each row. Without any of this CPU the exit code is 2."""
+The file: CPU;row;ratio;date, a line for each row. Without any of this CPU the exit code is 2. So it is where other
+processes use so much of the machine that a measurement says nothing."""
 import argparse
 import datetime
 import json
 import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
+import time
 
 FILE = pathlib.Path(__file__).resolve().parent / "results" / "guard.csv"
 PROFILE = pathlib.Path(__file__).resolve().parent / "profiles" / "gnmt.csv"
 FALLEN = 0.9      # of the recorded ratio
 ROUNDS, AGAIN = 3, 4
+DISTURBED, SHORT, ATTEMPTS = 0.15, 0.1, 8  # share of the machine; seconds in which no share can be told; attempts
 HEADING = "cpu;row;ratio;date"
 
-SIZES = ["-b", "4K", "-e", "16M", "-f", "64", "--iters", "60"]
-COLLECTIVES = [  # against bound; where there is Open MPI, against both
-    ["allreduce", "--transport", "shm", "--memory", "gw_alloc"],
-    ["allreduce", "--transport", "shm", "--memory", "malloc"],
-    ["allreduce", "--transport", "tcp", "--memory", "malloc"],
-]
-BESIDE_MPI = [[name, "--transport", "shm", "--memory", "malloc"] for name in ("allgather", "alltoall", "broadcast")]
+LARGE, ALL = ["-b", "1M", "-e", "16M", "-f", "16"], ["-b", "4K", "-e", "16M", "-f", "64"]
+ALLREDUCES = [["allreduce", "--transport", "shm", "--memory", "gw_alloc"],
+              ["allreduce", "--transport", "shm", "--memory", "malloc"],
+              ["allreduce", "--transport", "tcp", "--memory", "malloc"]]
+OTHERS = [[name, "--transport", "shm", "--memory", "malloc"] for name in ("allgather", "alltoall", "broadcast")]
 CODECS = ["fp16", "int8", "onebit", "qsgd:bits=4", "terngrad", "topk:ratio=0.01", "powersgd:rank=4"]
 STEPS = [["--transport", "shm"], ["--transport", "tcp"], ["--transport", "tcp", "--compress", "onebit"]]
 
@@ -44,19 +46,40 @@ def cpu_model():
 
 # ---- measuring: a function for each kind, which gives {row: ratio} of one round ----
 
+def worked():
+    """Processor seconds of the machine, and of processes that this one has waited for."""
+    with open("/proc/stat", encoding="ascii") as lines:
+        user, nice, system, _, _, irq, softirq, stolen = map(int, lines.readline().split()[1:9])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+
+
+def undisturbed(command):
+    """The output of a program during which others used little of the machine; it has some attempts."""
+    for _ in range(ATTEMPTS):
+        (machine, own), begin = worked(), time.monotonic()
+        out = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        took, (machine_now, own_now) = time.monotonic() - begin, worked()
+        if out.returncode:
+            sys.exit(f"guard: {' '.join(map(str, command[1:]))} failed")
+        share = ((machine_now - machine) - (own_now - own)) / took / os.cpu_count()
+        if share < DISTURBED or took < SHORT:
+            return out.stdout
+    print(f"guard: other processes use {share:.0%} of the machine: nothing can be measured")
+    sys.exit(2)
+
+
 def bench(build, *arguments):
-    out = subprocess.run([build / "gradwire", "bench", *arguments, "--json"], stdout=subprocess.PIPE, text=True)
-    if out.returncode:
-        sys.exit(f"guard: gradwire bench {' '.join(arguments)} failed")
-    return [json.loads(line) for line in out.stdout.splitlines()]
+    out = undisturbed([build / "gradwire", "bench", *arguments, "--json"])
+    return [json.loads(line) for line in out.splitlines()]
 
 
-def collective(build, words, peers):
-    rows = bench(build, *words, "-n", "2", *SIZES, "--against", ",".join(peers))
+def collective(build, words, sizes, peer):
+    rows = bench(build, *words, "-n", "2", *sizes, "--iters", "60", "--against", peer)
     ours = {row["bytes"]: row["time_us"] for row in rows if row["library"] == "gradwire"}
     where = " ".join(word for word in words if not word.startswith("-"))
-    return {f"{where} {row['bytes']} beside {row['library']}": row["time_us"] / ours[row["bytes"]]
-            for row in rows if row["library"] != "gradwire"}
+    return {f"{where} {row['bytes']} beside {peer}": row["time_us"] / ours[row["bytes"]]
+            for row in rows if row["library"] == peer}
 
 
 def codec(build, name):
@@ -73,9 +96,9 @@ def step(build, words):
 
 def selection(build):
     """Measurements, each a function without arguments."""
-    has_mpi = (build / "peers" / "peer_openmpi").exists()
-    all_of_them = [(collective, words, ["bound", "openmpi"] if has_mpi else ["bound"]) for words in COLLECTIVES]
-    all_of_them += [(collective, words, ["openmpi"]) for words in BESIDE_MPI] if has_mpi else []
+    all_of_them = [(collective, words, LARGE, "bound") for words in ALLREDUCES]
+    if (build / "peers" / "peer_openmpi").exists():
+        all_of_them += [(collective, words, ALL, "openmpi") for words in ALLREDUCES + OTHERS]
     all_of_them += [(codec, name) for name in CODECS] + [(step, words) for words in STEPS]
     return [lambda kind=kind, rest=rest: kind(build, *rest) for kind, *rest in all_of_them]
 

@@ -390,7 +390,7 @@ slow=$(cat "$(dirname "$0")/TIMES")
 case $2 in
 codec) echo "{\"codec\": \"$3\", \"encode_gbs\": $(awk "BEGIN { print 20 / $slow }"), \"decode_gbs\": 30, \"memcpy_gbs\": 40}" ;;
 step) echo '{"schedule": "wfbp", "step_ms": 20, "compute_ms": 15}' ;;
-*) echo '{"library": "gradwire", "bytes": 4096, "time_us": 2}'; echo '{"library": "bound", "bytes": 4096, "time_us": 1}' ;;
+*) echo '{"library": "gradwire", "bytes": 1024, "time_us": 2}'; echo '{"library": "bound", "bytes": 1024, "time_us": 1}' ;;
 esac
 END
     chmod +x "$scratch/canned/gradwire"
@@ -408,7 +408,7 @@ case_guard() {
     is "heading" "$(head -1 "$scratch/guard.csv")" 'cpu;row;ratio;date'
     has "a codec" "$(grep onebit "$scratch/guard.csv")" ';onebit encode beside memcpy;0\.5;[0-9-]+'
     has "a step" "$(grep step "$scratch/guard.csv")" ';step wfbp shm beside its compute;0\.75;'
-    has "a collective" "$(grep allreduce "$scratch/guard.csv")" ';allreduce shm malloc 4096 beside bound;0\.5;'
+    has "a collective" "$(grep allreduce "$scratch/guard.csv")" ';allreduce shm malloc 1024 beside bound;0\.5;'
     echo 1.09 >"$scratch/canned/TIMES"
     guard
     is "exit code 8 % below" "$code" 0

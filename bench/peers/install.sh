@@ -2,4 +2,4 @@
 # install.sh - Debian's packages of the libraries that gradwire bench --against compares with. Needs root.
 set -eu
 exec apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends \
-    g++ openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iproute2 python3-torch
+    g++ openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iproute2

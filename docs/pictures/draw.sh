@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # draw.sh BUILD_DIRECTORY [architecture|route|timeline|report]...: the pictures of docs, all or those named. timeline and
 # report record a job in a lab first (root, a quiet machine, half a minute); report needs chromium. fashion.svg is drawn by
-# bench/torch_fashion.sh.
+# bench/torch_fashion.sh, train-peers.svg by bench/train_peers.py --svg.
 set -euo pipefail
 build=$(cd "${1:?usage: draw.sh BUILD_DIRECTORY [architecture|route|timeline|report]...}" && pwd)
 cd "$(dirname "$0")"
