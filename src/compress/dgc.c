@@ -102,10 +102,11 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
 }
 
-static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
+static double take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                       gw_codec_state *state, const void *payload, double norm2) {
     if (!only_adds(setup))
         gw_sparse_clear(setup, range, payload, state->own + gw_stripes_place(&state->covers, range.first));
-    return gw_sparse_take_off(setup, range, state, payload);
+    return gw_sparse_take_off(setup, call, range, state, payload, norm2);
 }
 
 static unsigned needs(const gw_codec_setup *setup) {

@@ -13,7 +13,7 @@
  * covers the ranges it owns. Both use the same function, the owner with the sum as its gradient. */
 #include "compress/codec.h"
 
-#define CHUNK 8192u       /* elements; 32 KiB */
+#define CHUNK 2048u       /* elements; 8 KiB */
 #define SAMPLE_STRIDE 13u /* of a chunk, one of so many elements is sampled or fewer; no divisor of rows */
 #define SAMPLE_MOST 8192u /* elements; 32 KiB of stack */
 
@@ -40,9 +40,10 @@ static void compare_sample(const sample *s, const float *gradient, const float *
     }
 }
 
-static uint64_t chunk_elements(const gw_codec_setup *setup, uint64_t count) {
+static uint64_t chunk_elements(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     uint32_t block = gw_codec_block(setup);
-    if (block == 0) return count;
+    if (setup->codec->chunk) return setup->codec->chunk(call, range.tensor);
+    if (block == 0) return range.count;
     return block >= CHUNK ? block : CHUNK / block * block;
 }
 
@@ -78,8 +79,7 @@ static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call
                           gw_codec_state *state, float *e, const void *payload, size_t bytes, double *norm2,
                           gw_error *error) {
     if (setup->codec->take_off) {
-        double left = *norm2 - setup->codec->take_off(setup, range, state, payload);
-        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of the input */
+        *norm2 = setup->codec->take_off(setup, call, range, state, payload, *norm2);
         return GW_OK;
     }
     gw_status status = setup->codec->decode_add(setup, call, range, payload, bytes, -1.0f, e, error);
@@ -92,7 +92,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
                              size_t *bytes, gw_codec_report *report, gw_error *error) {
     const gw_codec *codec = setup->codec;
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(setup, range.count);
+    uint64_t chunk = chunk_elements(setup, call, range);
     gw_codec_report lost = {0};
     sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
@@ -137,7 +137,7 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
     const gw_codec *codec = setup->codec;
     float rest[GW_SPARSE_BLOCK]; /* 256 KiB of stack, the largest block */
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(setup, range.count);
+    uint64_t chunk = chunk_elements(setup, call, range);
     sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;

@@ -3,15 +3,9 @@
 
 #include "base/cpu.h"
 
-#define LANES 16
-#define STRETCH 4096 /* elements summed in f32 before going to f64 */
-#define PREFETCH 512 /* elements ahead: the hardware prefetcher does not keep up with two streams or more */
-
-static double lanes_sum(const float lane[LANES]) {
-    double sum = 0;
-    for (int i = 0; i < LANES; i++) sum += (double)lane[i];
-    return sum;
-}
+#define LANES GW_KERNEL_LANES
+#define STRETCH GW_KERNEL_STRETCH
+#define PREFETCH 2048 /* elements ahead: the hardware prefetcher does not keep up with two streams or more */
 
 static float sanitised(float x) { return gw_magnitude_bits(x) < GW_INFINITY_BITS ? x : 0.0f; }
 
@@ -186,10 +180,13 @@ AVX2 static inline __m256i peak32(const float *x) {
                             _mm256_max_epi32(magnitudes(x + 16), magnitudes(x + 24)));
 }
 
-/* Four groups of 32 at a time: eight lanes each, folded together by a transposition. */
+/* Four groups of 32 at a time: eight lanes each, folded together by a transposition. Prefetches the first half of the
+ * next count elements. */
 AVX2 static size_t peaks32_avx2(const float *x, size_t count, uint32_t *peaks) {
     size_t i = 0;
     for (; i + 128 <= count; i += 128) {
+        for (size_t line = 0; line < 64; line += 16)
+            _mm_prefetch((const char *)(x + count + i / 2 + line), _MM_HINT_T1);
         __m256i a = peak32(x + i), b = peak32(x + i + 32), c = peak32(x + i + 64), d = peak32(x + i + 96);
         __m256i ab = _mm256_max_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
         __m256i cd = _mm256_max_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
@@ -224,7 +221,7 @@ static bool fast(void) {
         float lane[LANES] = {0};                                                                                       \
         FAST(done, fast_call);                                                                                         \
         plain_call;                                                                                                    \
-        sum += lanes_sum(lane);                                                                                        \
+        sum += gw_lanes_sum(lane);                                                                                     \
     }
 
 double gw_kernel_dot(const float *x, const float *y, size_t count) {

@@ -22,6 +22,15 @@ static inline float gw_float_of_bits(uint32_t bits) {
     return x;
 }
 
+#define GW_KERNEL_LANES 16
+#define GW_KERNEL_STRETCH 4096 /* elements summed in f32 before going to f64 */
+
+static inline double gw_lanes_sum(const float lane[GW_KERNEL_LANES]) {
+    double sum[4] = {0};
+    for (int i = 0; i < GW_KERNEL_LANES; i++) sum[i % 4] += (double)lane[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* Squares are summed in 16 lanes of f32 over 4,096 elements, and these sums are added in f64. The result is not finite
  * if a sum overflows or the data is not finite. */
 double gw_kernel_norm2(const float *x, size_t count);

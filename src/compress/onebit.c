@@ -20,7 +20,7 @@
 #include <math.h>
 
 #define BLOCK 2048u
-#define LANES 8
+#define LANES 16
 #define HEAD (2 * sizeof(float))
 
 enum { PARAM_THRESHOLD };
@@ -70,31 +70,80 @@ static void add_plain(const uint8_t *bits, size_t from, size_t count, float low,
 #include <immintrin.h>
 
 #define AVX2 __attribute__((target("avx2,popcnt")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,popcnt")))
+
+/* Prefetches the block after this one: the caller goes on there. */
+#define FETCH(x) _mm_prefetch((const char *)(x), _MM_HINT_T0)
+
+/* Sums over every eighth value. */
+typedef struct sides8 {
+    __m256 low, low2, low3, high, high2, high3;
+} sides8;
+
+AVX2 static inline unsigned divide8(sides8 *s, __m256 value, __m256 t) {
+    __m256 is_high = _mm256_cmp_ps(value, t, _CMP_GE_OQ), above = _mm256_sub_ps(value, t);
+    __m256 high = _mm256_and_ps(is_high, above), low = _mm256_andnot_ps(is_high, above);
+    __m256 high2 = _mm256_mul_ps(high, high), low2 = _mm256_mul_ps(low, low);
+    s->low = _mm256_add_ps(s->low, low);
+    s->high = _mm256_add_ps(s->high, high);
+    s->low2 = _mm256_add_ps(s->low2, low2);
+    s->high2 = _mm256_add_ps(s->high2, high2);
+    s->low3 = _mm256_add_ps(s->low3, _mm256_mul_ps(low2, low));
+    s->high3 = _mm256_add_ps(s->high3, _mm256_mul_ps(high2, high));
+    return (unsigned)_mm256_movemask_ps(is_high);
+}
+
+AVX2 static void keep8(const sides8 *from, size_t lane, sides *s) {
+    _mm256_storeu_ps(s->low.sum + lane, from->low);
+    _mm256_storeu_ps(s->high.sum + lane, from->high);
+    _mm256_storeu_ps(s->low.squares + lane, from->low2);
+    _mm256_storeu_ps(s->high.squares + lane, from->high2);
+    _mm256_storeu_ps(s->low.cubes + lane, from->low3);
+    _mm256_storeu_ps(s->high.cubes + lane, from->high3);
+}
 
 AVX2 static size_t divide_avx2(const float *x, size_t count, float threshold, uint8_t *bits, sides *s) {
-    __m256 low = _mm256_setzero_ps(), low2 = low, low3 = low, high = low, high2 = low, high3 = low;
-    __m256 t = _mm256_set1_ps(threshold);
+    const __m256 zero = _mm256_setzero_ps(), t = _mm256_set1_ps(threshold);
+    sides8 a = {zero, zero, zero, zero, zero, zero}, b = a;
     size_t i = 0, highs = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m256 value = _mm256_loadu_ps(x + i), is_high = _mm256_cmp_ps(value, t, _CMP_GE_OQ);
-        __m256 above = _mm256_sub_ps(value, t), square = _mm256_mul_ps(above, above);
-        __m256 cube = _mm256_mul_ps(square, above);
-        unsigned mask = (unsigned)_mm256_movemask_ps(is_high);
-        bits[i / 8] = (uint8_t)mask;
+    for (; i + 16 <= count; i += 16) {
+        FETCH(x + i + BLOCK);
+        unsigned mask = divide8(&a, _mm256_loadu_ps(x + i), t) | divide8(&b, _mm256_loadu_ps(x + i + 8), t) << 8;
+        memcpy(bits + i / 8, &mask, 2);
         highs += (unsigned)__builtin_popcount(mask);
-        low = _mm256_add_ps(low, _mm256_andnot_ps(is_high, above));
-        high = _mm256_add_ps(high, _mm256_and_ps(is_high, above));
-        low2 = _mm256_add_ps(low2, _mm256_andnot_ps(is_high, square));
-        high2 = _mm256_add_ps(high2, _mm256_and_ps(is_high, square));
-        low3 = _mm256_add_ps(low3, _mm256_andnot_ps(is_high, cube));
-        high3 = _mm256_add_ps(high3, _mm256_and_ps(is_high, cube));
     }
-    _mm256_storeu_ps(s->low.sum, low);
-    _mm256_storeu_ps(s->high.sum, high);
-    _mm256_storeu_ps(s->low.squares, low2);
-    _mm256_storeu_ps(s->high.squares, high2);
-    _mm256_storeu_ps(s->low.cubes, low3);
-    _mm256_storeu_ps(s->high.cubes, high3);
+    keep8(&a, 0, s);
+    keep8(&b, 8, s);
+    s->high.count = highs;
+    s->low.count = i - highs;
+    return i;
+}
+
+AVX512 static size_t divide_avx512(const float *x, size_t count, float threshold, uint8_t *bits, sides *s) {
+    const __m512 zero = _mm512_setzero_ps(), t = _mm512_set1_ps(threshold);
+    __m512 low = zero, low2 = zero, low3 = zero, high = zero, high2 = zero, high3 = zero;
+    size_t i = 0, highs = 0;
+    for (; i + 16 <= count; i += 16) {
+        FETCH(x + i + BLOCK);
+        __m512 value = _mm512_loadu_ps(x + i), above = _mm512_sub_ps(value, t);
+        __m512 square = _mm512_mul_ps(above, above), cube = _mm512_mul_ps(square, above);
+        __mmask16 is_high = _mm512_cmp_ps_mask(value, t, _CMP_GE_OQ), is_low = _knot_mask16(is_high);
+        low = _mm512_mask_add_ps(low, is_low, low, above);
+        high = _mm512_mask_add_ps(high, is_high, high, above);
+        low2 = _mm512_mask_add_ps(low2, is_low, low2, square);
+        high2 = _mm512_mask_add_ps(high2, is_high, high2, square);
+        low3 = _mm512_mask_add_ps(low3, is_low, low3, cube);
+        high3 = _mm512_mask_add_ps(high3, is_high, high3, cube);
+        unsigned mask = _cvtmask16_u32(is_high);
+        memcpy(bits + i / 8, &mask, 2);
+        highs += (unsigned)__builtin_popcount(mask);
+    }
+    _mm512_storeu_ps(s->low.sum, low);
+    _mm512_storeu_ps(s->high.sum, high);
+    _mm512_storeu_ps(s->low.squares, low2);
+    _mm512_storeu_ps(s->high.squares, high2);
+    _mm512_storeu_ps(s->low.cubes, low3);
+    _mm512_storeu_ps(s->high.cubes, high3);
     s->high.count = highs;
     s->low.count = i - highs;
     return i;
@@ -111,14 +160,36 @@ AVX2 static size_t add_avx2(const uint8_t *bits, size_t count, float low, float 
     }
     return i;
 }
+
+AVX512 static size_t add_avx512(const uint8_t *bits, size_t count, float low, float high, float *sum) {
+    const __m512 below = _mm512_set1_ps(low), above = _mm512_set1_ps(high);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        uint16_t mask;
+        memcpy(&mask, bits + i / 8, sizeof mask);
+        __m512 value = _mm512_mask_blend_ps(_cvtu32_mask16(mask), below, above);
+        _mm512_storeu_ps(sum + i, _mm512_add_ps(_mm512_loadu_ps(sum + i), value));
+    }
+    return i;
+}
 #endif
 
 static void divide(const float *x, size_t count, float threshold, uint8_t *bits, sides *s) {
     size_t done = 0;
 #if defined(__x86_64__)
-    if (gw_cpu() >= GW_CPU_AVX2) done = divide_avx2(x, count, threshold, bits, s);
+    if (gw_cpu() >= GW_CPU_AVX512) done = divide_avx512(x, count, threshold, bits, s);
+    else if (gw_cpu() >= GW_CPU_AVX2) done = divide_avx2(x, count, threshold, bits, s);
 #endif
     divide_plain(x, done, count, threshold, bits, s);
+}
+
+static void add(const uint8_t *bits, size_t count, float low, float high, float *sum) {
+    size_t done = 0;
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX512) done = add_avx512(bits, count, low, high, sum);
+    else if (gw_cpu() >= GW_CPU_AVX2) done = add_avx2(bits, count, low, high, sum);
+#endif
+    add_plain(bits, done, count, low, high, sum);
 }
 
 static float total(const float lane[LANES]) {
@@ -171,12 +242,9 @@ static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *ca
     if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
     const uint8_t *in = payload;
     for (uint64_t at = 0; at < range.count; at += BLOCK) {
-        size_t length = gw_block_length(range.count, at, BLOCK), done = 0;
+        size_t length = gw_block_length(range.count, at, BLOCK);
         float low = scale * gw_get_f32(in), high = scale * gw_get_f32(in + sizeof(float));
-#if defined(__x86_64__)
-        if (gw_cpu() >= GW_CPU_AVX2) done = add_avx2(in + HEAD, length, low, high, sum + at);
-#endif
-        add_plain(in + HEAD, done, length, low, high, sum + at);
+        add(in + HEAD, length, low, high, sum + at);
         in += HEAD + (length + 7) / 8;
     }
     return GW_OK;
