@@ -11,7 +11,8 @@
 #include "base/cpu.h"
 
 #define GROUP 32u
-#define GROUPS (GW_SPARSE_BLOCK / GROUP)
+#define GROUPS GW_PEAKS
+#define LINE 16u /* elements of a line of the cache */
 #define BINS 2048u
 #define PEAK_LOWEST_BIT 11 /* of a bound: 1/4,096 of it does not matter */
 
@@ -41,10 +42,17 @@ void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_sele
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* Two lines of the next block for each group that is read again; the first half of it was prefetched with the peaks. */
-#define FETCH_NEXT(x, count, turn)                                                                                     \
-    (_mm_prefetch((const char *)((x) + (count) + (count) / 2 + GROUP * (turn)), _MM_HINT_T1),                          \
-     _mm_prefetch((const char *)((x) + (count) + (count) / 2 + GROUP * (turn) + 16), _MM_HINT_T1))
+/* Lines of the next block that are prefetched for each group that is read again: all of them, or eight. */
+static size_t lines_ahead(size_t count, size_t groups) {
+    size_t each = groups ? count / LINE / groups : 0;
+    return each < 8 ? each : 8;
+}
+
+/* The turn'th of them. */
+AVX2 static inline void fetch_ahead(const float *next, size_t turn, size_t lines) {
+    for (size_t line = turn * lines; line < (turn + 1) * lines; line++)
+        _mm_prefetch((const char *)(next + line * LINE), _MM_HINT_T1);
+}
 
 /* The groups whose peak is at least `least`; `chosen` has space for 16 more. */
 AVX2 static size_t choose_avx2(const uint32_t *peaks, size_t groups, uint32_t least, uint32_t *chosen) {
@@ -104,8 +112,9 @@ AVX2 static bool list_groups_avx2(const float *x, size_t count, const uint32_t *
                                   gw_selection *s) {
     uint32_t chosen[GROUPS + 16];
     size_t some = choose_avx2(peaks, count / GROUP, least, chosen), found = 0;
+    size_t lines = lines_ahead(count, some);
     for (size_t c = 0; c < some; c++) {
-        FETCH_NEXT(x, count, c);
+        fetch_ahead(x + count, c, lines);
         if (found + GROUP > GW_SELECTION_LIST) return false;
         found = list_avx2(x, chosen[c] * GROUP, least, s, found);
     }
@@ -118,8 +127,9 @@ AVX512 static bool list_groups_avx512(const float *x, size_t count, const uint32
     const __m512i bound = _mm512_set1_epi32((int)least);
     uint32_t chosen[GROUPS + 16];
     size_t some = choose_avx512(peaks, count / GROUP, least, chosen), found = 0;
+    size_t lines = lines_ahead(count, some);
     for (size_t c = 0; c < some; c++) {
-        FETCH_NEXT(x, count, c);
+        fetch_ahead(x + count, c, lines);
         if (found + GROUP > GW_SELECTION_LIST) return false;
         found = list16(x, chosen[c] * GROUP, bound, s, found);
         found = list16(x, chosen[c] * GROUP + 16, bound, s, found);
@@ -167,9 +177,7 @@ AVX2 static bool select_equal(const float *x, size_t count, size_t k, uint32_t l
 }
 
 /* False: too many candidates, because many are nearly equal. */
-static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s) {
-    uint32_t peaks[GROUPS];
-    gw_kernel_peaks32(x, count, peaks);
+static bool select_fast(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *s) {
     uint32_t least = gw_kth_largest(peaks, (count + GROUP - 1) / GROUP, k, PEAK_LOWEST_BIT);
     if (least > GW_INFINITY_BITS) least = GW_INFINITY_BITS;
     if (least == 0) least = 1; /* zeros are never selected */
@@ -179,17 +187,13 @@ static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s)
 }
 #endif
 
-bool gw_selection_list(const float *x, size_t count, uint32_t least, gw_selection *s) {
+bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *s) {
 #if defined(__x86_64__)
-    if (gw_cpu() >= GW_CPU_AVX2) {
-        uint32_t peaks[GROUPS];
-        gw_kernel_peaks32(x, count, peaks);
-        return list_peaks(x, count, peaks, least, s);
-    }
+    if (gw_cpu() >= GW_CPU_AVX2) return list_peaks(x, count, peaks, least, s);
 #endif
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        if (gw_rank_bits(x[i]) < least) continue;
+        if (peaks[i / GROUP] < least || gw_rank_bits(x[i]) < least) continue;
         if (found == GW_SELECTION_LIST) return false;
         s->list[found] = (uint16_t)i;
         s->value[found++] = x[i];
@@ -217,10 +221,12 @@ void gw_selection_cut(gw_selection *s, size_t k) {
 }
 
 /* Where k is large against the number of groups, most groups would be read again. */
-void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection) {
+void gw_select_largest(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *selection) {
 #if defined(__x86_64__)
     size_t groups = (count + GROUP - 1) / GROUP;
-    if (gw_cpu() >= GW_CPU_AVX2 && 2 * k <= groups && select_fast(x, count, k, selection)) return;
+    if (gw_cpu() >= GW_CPU_AVX2 && 2 * k <= groups && select_fast(x, count, peaks, k, selection)) return;
+#else
+    (void)peaks;
 #endif
     gw_select_largest_reference(x, count, k, selection);
 }

@@ -25,8 +25,8 @@ INLINE vec load(const float *from) {
 INLINE void store(float *to, vec value) { memcpy(to, &value, sizeof value); }
 INLINE vec splat(float x) { return x - (vec){0}; }
 
-/* Prefetches the same place of the next group of rows. */
-INLINE void fetch(const float *x) { __builtin_prefetch(x, 0, 3); }
+/* Prefetches the same place of the next group of rows, which may be too far away for the first level of cache. */
+INLINE void fetch(const float *x) { __builtin_prefetch(x, 0, 2); }
 
 /* Sums of products over one stretch, in lanes. */
 INLINE void dot_stretch(size_t columns, const float *m, size_t cols, const float *q, size_t length, double *sums,
@@ -49,7 +49,7 @@ INLINE void dot_stretch(size_t columns, const float *m, size_t cols, const float
             float lane[GW_KERNEL_LANES];
             UNROLL for (size_t part = 0; part < PARTS; part++) store(lane + part * WIDTH, sum[r][c][part]);
             for (size_t k = i; k < length; k++) lane[k % GW_KERNEL_LANES] += m[r * cols + k] * q[c * cols + k];
-            sums[r * rank + c] += gw_lanes_sum(lane);
+            sums[r * rank + c] += gw_lanes_sum(lane, GW_KERNEL_LANES);
         }
     }
 }

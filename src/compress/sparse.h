@@ -33,12 +33,15 @@ typedef struct gw_selection {
     float value[GW_SELECTION_LIST + GW_SELECTION_SPARE];
 } gw_selection;
 
-/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. */
-void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection);
+#define GW_PEAKS (GW_SPARSE_BLOCK / 32)
+
+/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. peaks: of
+ * each 32 elements (gw_kernel_peaks32). */
+void gw_select_largest(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
 /* The same without the fast path. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);
 /* Lists all elements whose rank is at least `least`, which is above 0; false if they are too many. */
-bool gw_selection_list(const float *x, size_t count, uint32_t least, gw_selection *selection);
+bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *selection);
 /* Keeps the k largest of a list; of equals the first. */
 void gw_selection_cut(gw_selection *selection, size_t k);
 
@@ -62,9 +65,17 @@ static inline size_t gw_sparse_k(double ratio, size_t count) {
 uint32_t gw_sparse_sliced_block(double ratio);
 /* The most bytes of a range whose blocks each send that ratio. */
 size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, double ratio);
-/* Sends the largest `ratio` of each block of a range; returns the bytes. */
-size_t gw_sparse_encode_largest(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
-                                uint8_t *payload, size_t capacity);
+/* Selects about k of a block; `number` is that of the block in its tensor. */
+typedef void gw_sparse_select(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
+                              size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
+gw_sparse_select gw_sparse_select_largest; /* exactly the k largest */
+/* Encodes v, each block with that ratio; returns the bytes. */
+size_t gw_sparse_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_sparse_select *select, double ratio, const float *v, uint8_t *payload, size_t capacity);
+/* The same of e after e += gradient; adds the sum of squares of e to *norm2. */
+size_t gw_sparse_add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            gw_sparse_select *select, double ratio, const float *gradient, float *e, uint8_t *payload,
+                            size_t capacity, double *norm2);
 
 /* The decode_add of sparse codecs: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,

@@ -54,30 +54,28 @@ static uint32_t estimate(const uint32_t *sample, size_t samples, size_t count, s
     return least < GW_INFINITY_BITS ? least : GW_INFINITY_BITS;
 }
 
-static void select(const float *x, size_t count, size_t k, uint64_t key, uint64_t block, gw_selection *s) {
+static void select(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
+                   size_t count, const uint32_t *peaks, size_t k, gw_selection *s) {
     uint32_t sample[GW_SPARSE_BLOCK / STRIDE];
-    size_t samples = draw(x, count, key, block, sample);
-    if (gw_selection_list(x, count, estimate(sample, samples, count, k), s) && s->list_count >= k)
-        gw_selection_cut(s, k);
-    else gw_select_largest(x, count, k, s);
+    size_t samples = draw(x, count, gw_codec_random_key(call, tensor, true), number, sample);
+    uint32_t least = estimate(sample, samples, count, k);
+    if (gw_selection_list(x, count, peaks, least, s) && s->list_count >= k) gw_selection_cut(s, k);
+    else gw_select_largest(x, count, peaks, k, s);
+}
+
+static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
+                            double *norm2) {
+    *bytes = gw_sparse_add_encode(setup, call, range, select, setup->value[PARAM_RATIO], gradient, e, payload, capacity,
+                                  norm2);
+    return GW_OK;
 }
 
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
     (void)state, (void)error;
-    uint64_t key = gw_codec_random_key(call, range.tensor, true);
-    uint32_t block = gw_codec_block(setup);
-    size_t used = 0;
-    for (uint64_t at = 0; at < range.count; at += block) {
-        size_t length = gw_block_length(range.count, at, block);
-        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, block); /* for heads after it */
-        gw_selection selection;
-        select(v + at, length, gw_sparse_k(setup->value[PARAM_RATIO], length), key, (range.first + at) / block,
-               &selection);
-        used += gw_sparse_write(v + at, length, &selection, (uint8_t *)payload + used, capacity - used - kept);
-    }
-    *bytes = used;
+    *bytes = gw_sparse_encode(setup, call, range, select, setup->value[PARAM_RATIO], v, payload, capacity);
     return GW_OK;
 }
 
@@ -97,6 +95,7 @@ const gw_codec gw_codec_threshold = {
     .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
+    .add_encode = add_encode,
     .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };
