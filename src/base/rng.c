@@ -33,7 +33,9 @@ void gw_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32
     philox(ROUNDS, key, counter_low, counter_high, out);
 }
 
-void gw_philox7(uint64_t key, uint64_t counter_low, uint32_t out[4]) { philox(ROUNDS_FEW, key, counter_low, 0, out); }
+void gw_philox7(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
+    philox(ROUNDS_FEW, key, counter_low, counter_high, out);
+}
 
 /* Each stream has its own key, drawn from counters of the seed that no sequence reaches. */
 gw_rng gw_rng_make(uint64_t seed, uint64_t stream) {

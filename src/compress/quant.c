@@ -18,7 +18,7 @@ static inline int code_first(int bits) { return bits == 1 ? 1 : 0; }
 void gw_quant_coins(uint64_t key, uint64_t group, uint16_t coin[GROUP]) {
     for (unsigned lane = 0; lane < LANES; lane++) {
         uint32_t word[4];
-        gw_philox7(key, group * LANES + lane, word);
+        gw_philox7(key, group * LANES + lane, 0, word);
         for (int w = 0; w < 4; w++) {
             coin[16 * w + (int)lane] = (uint16_t)word[w];
             coin[16 * w + 8 + (int)lane] = (uint16_t)(word[w] >> 16);
