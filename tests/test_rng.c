@@ -7,19 +7,26 @@
 static void philox_known_answers(void) {
     static const struct {
         uint64_t key, low, high;
-        uint32_t out[4];
+        uint32_t out[4], out7[4];
     } known[] = {
-        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}},
+        {UINT64_MAX,
+         UINT64_MAX,
+         UINT64_MAX,
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+         {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}},
         {UINT64_C(0x299f31d0a4093822),
          UINT64_C(0x85a308d3243f6a88),
          UINT64_C(0x0370734413198a2e),
-         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+         {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint32_t out[4];
         gw_philox(known[i].key, known[i].low, known[i].high, out);
         for (int word = 0; word < 4; word++) CHECK_EQ(known[i].out[word], out[word]);
+        gw_philox7(known[i].key, known[i].low, known[i].high, out);
+        for (int word = 0; word < 4; word++) CHECK_EQ(known[i].out7[word], out[word]);
     }
 }
 

@@ -4,16 +4,17 @@
 #include <assert.h>
 
 #define ROUNDS 10
+#define ROUNDS_FEW 7
 #define MULTIPLIER_0 UINT64_C(0xD2511F53)
 #define MULTIPLIER_1 UINT64_C(0xCD9E8D57)
 #define WEYL_0 UINT32_C(0x9E3779B9) /* golden ratio */
 #define WEYL_1 UINT32_C(0xBB67AE85) /* sqrt(3) - 1 */
 
-void gw_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
+static inline void philox(int rounds, uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
     uint32_t key_0 = (uint32_t)key, key_1 = (uint32_t)(key >> 32);
     uint32_t x0 = (uint32_t)counter_low, x1 = (uint32_t)(counter_low >> 32);
     uint32_t x2 = (uint32_t)counter_high, x3 = (uint32_t)(counter_high >> 32);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t product_0 = MULTIPLIER_0 * x0, product_1 = MULTIPLIER_1 * x2;
         x0 = (uint32_t)(product_1 >> 32) ^ x1 ^ key_0;
         x1 = (uint32_t)product_1;
@@ -26,6 +27,14 @@ void gw_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32
     out[1] = x1;
     out[2] = x2;
     out[3] = x3;
+}
+
+void gw_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
+    philox(ROUNDS, key, counter_low, counter_high, out);
+}
+
+void gw_philox7(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
+    philox(ROUNDS_FEW, key, counter_low, counter_high, out);
 }
 
 /* Each stream has its own key, drawn from counters of the seed that no sequence reaches. */

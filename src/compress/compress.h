@@ -166,6 +166,9 @@ struct gw_codec {
     uint32_t (*sliced_block)(const gw_codec_setup *setup);
     /* The longest payload of a round; the length of every payload where the codec merges. */
     size_t (*bound)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range);
+    /* Codecs of whole tensors: the elements that an encoder of this round takes at a time, so that what is done to them
+     * before and after stays in cache; the payload is that of the parts, one after the other. NULL: all at once. */
+    uint64_t (*chunk)(const gw_codec_call *call, const gw_codec_tensor *tensor);
     /* Encodes v (range.count floats). Needs capacity >= bound; if `least` is not 0, sends as much as fits. */
     gw_status (*encode)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
@@ -185,10 +188,17 @@ struct gw_codec {
     /* Replaces e += g on elements [first, first+count) of the tensor; returns the sum of squares of e. */
     double (*accumulate)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t count, const float *gradient);
-    /* Replaces e -= decoded in codecs that send exact values: clears the sent elements in e and in the codec's own
-     * state (dgc's masking). The payload is the one that encode has just written. Returns the sum of squares
-     * removed. */
-    double (*take_off)(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload);
+    /* With feedback, replaces the addition of the gradient and encode of the first round where one pass does both: e +=
+     * gradient, encodes e, and sets *norm2 to the sum of squares of e. */
+    gw_status (*add_encode)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
+                            double *norm2);
+    /* Replaces e -= decoded, and the clearing of values that were not finite, where there is a faster way or a more
+     * exact one: codecs that send exact values clear the sent elements in e and in their own state (dgc's masking). The
+     * payload is the one that encode has just written. Returns the sum of squares of e after it; norm2: before it (0
+     * in rounds after the first). */
+    double (*take_off)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                       gw_codec_state *state, const void *payload, double norm2);
     /* After the last round, with its merged payload. */
     gw_status (*settle)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const void *payload, size_t bytes, gw_error *error);

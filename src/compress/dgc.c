@@ -69,7 +69,8 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)error;
     uint64_t steps = call->step > state->born ? call->step - state->born : 0;
-    *bytes = gw_sparse_encode_largest(setup, range, density(setup, range, steps), v, payload, capacity);
+    *bytes = gw_sparse_encode(setup, call, range, gw_sparse_select_largest, density(setup, range, steps), v, payload,
+                              capacity);
     return GW_OK;
 }
 
@@ -102,10 +103,11 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_momentum(state->own + at, state->residual + at, gradient, momentum, call->clip, count);
 }
 
-static double take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state, const void *payload) {
+static double take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                       gw_codec_state *state, const void *payload, double norm2) {
     if (!only_adds(setup))
         gw_sparse_clear(setup, range, payload, state->own + gw_stripes_place(&state->covers, range.first));
-    return gw_sparse_take_off(setup, range, state, payload);
+    return gw_sparse_take_off(setup, call, range, state, payload, norm2);
 }
 
 static unsigned needs(const gw_codec_setup *setup) {

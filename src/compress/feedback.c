@@ -13,7 +13,7 @@
  * covers the ranges it owns. Both use the same function, the owner with the sum as its gradient. */
 #include "compress/codec.h"
 
-#define CHUNK 8192u       /* elements; 32 KiB */
+#define CHUNK 2048u       /* elements; 8 KiB */
 #define SAMPLE_STRIDE 13u /* of a chunk, one of so many elements is sampled or fewer; no divisor of rows */
 #define SAMPLE_MOST 8192u /* elements; 32 KiB of stack */
 
@@ -40,9 +40,10 @@ static void compare_sample(const sample *s, const float *gradient, const float *
     }
 }
 
-static uint64_t chunk_elements(const gw_codec_setup *setup, uint64_t count) {
+static uint64_t chunk_elements(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     uint32_t block = gw_codec_block(setup);
-    if (block == 0) return count;
+    if (setup->codec->chunk) return setup->codec->chunk(call, range.tensor);
+    if (block == 0) return range.count;
     return block >= CHUNK ? block : CHUNK / block * block;
 }
 
@@ -71,6 +72,18 @@ static double accumulate(const gw_codec_setup *setup, const gw_codec_call *call,
     return gw_kernel_add(gw_codec_residual_at(state, first), gradient, length);
 }
 
+/* e += gradient in the first round, then encodes e; *norm2: the sum of squares of e, 0 in further rounds. */
+static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            gw_codec_state *state, const float *gradient, float *e, uint8_t *out, size_t capacity,
+                            size_t *bytes, double *norm2, gw_error *error) {
+    const gw_codec *codec = setup->codec;
+    *norm2 = 0;
+    if (call->round == 0 && codec->add_encode)
+        return codec->add_encode(setup, call, range, gradient, e, out, capacity, bytes, norm2);
+    if (call->round == 0) *norm2 = accumulate(setup, call, state, range.first, range.count, gradient);
+    return codec->encode(setup, call, range, state, e, out, capacity, bytes, error);
+}
+
 /* e -= decoded; *norm2 is the sum of squares of e: before the subtraction on entry, after it on return. Values that
  * were not finite have arrived as such and are set to 0; a codec that sends a selection keeps the values that it did
  * not select. */
@@ -78,8 +91,7 @@ static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call
                           gw_codec_state *state, float *e, const void *payload, size_t bytes, double *norm2,
                           gw_error *error) {
     if (setup->codec->take_off) {
-        double left = *norm2 - setup->codec->take_off(setup, range, state, payload);
-        *norm2 = left < 0 ? 0 : left; /* f32 sums: exact to a millionth of the input */
+        *norm2 = setup->codec->take_off(setup, call, range, state, payload, *norm2);
         return GW_OK;
     }
     gw_status status = setup->codec->decode_add(setup, call, range, payload, bytes, -1.0f, e, error);
@@ -90,9 +102,8 @@ static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call
 gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                              gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
                              size_t *bytes, gw_codec_report *report, gw_error *error) {
-    const gw_codec *codec = setup->codec;
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(setup, range.count);
+    uint64_t chunk = chunk_elements(setup, call, range);
     gw_codec_report lost = {0};
     sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
@@ -101,12 +112,12 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         gw_codec_call mine = chunk_call(setup, call, range, at, length);
         float *e = gw_codec_residual_at(state, piece.first);
         if (call->rate_growth != 0 && call->round == 0) gw_kernel_scale(e, 1 / (1 + call->rate_growth), length);
-        double norm2 = call->round ? 0 : accumulate(setup, call, state, piece.first, length, gradient + at);
-        lost.input += norm2;
-        take_sample(&sampled, last && report && report->samples, e, length);
+        double norm2;
         uint8_t *out = (uint8_t *)payload + *bytes;
         size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
-        gw_status status = codec->encode(setup, &mine, piece, state, e, out, room, &used, error);
+        gw_status status = add_encode(setup, &mine, piece, state, gradient + at, e, out, room, &used, &norm2, error);
+        lost.input += norm2;
+        take_sample(&sampled, last && report && report->samples, e, length);
         if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
         if (last) lost.error += norm2;
@@ -137,7 +148,7 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
     const gw_codec *codec = setup->codec;
     float rest[GW_SPARSE_BLOCK]; /* 256 KiB of stack, the largest block */
     bool last = call->round + 1 == gw_codec_rounds(setup);
-    uint64_t chunk = chunk_elements(setup, range.count);
+    uint64_t chunk = chunk_elements(setup, call, range);
     sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;

@@ -3,39 +3,34 @@
 
 #include "base/cpu.h"
 
-#define LANES 16
-#define STRETCH 4096 /* elements summed in f32 before going to f64 */
-#define PREFETCH 512 /* elements ahead: the hardware prefetcher does not keep up with two streams or more */
-
-static double lanes_sum(const float lane[LANES]) {
-    double sum = 0;
-    for (int i = 0; i < LANES; i++) sum += (double)lane[i];
-    return sum;
-}
+#define LANES GW_KERNEL_LANES
+#define NORM_LANES GW_KERNEL_NORM_LANES
+#define STRETCH GW_KERNEL_STRETCH
+#define PREFETCH 2048 /* elements ahead: the hardware prefetcher does not keep up with two streams or more */
 
 static float sanitised(float x) { return gw_magnitude_bits(x) < GW_INFINITY_BITS ? x : 0.0f; }
 
-/* Plain versions: elements [from, count), the lane of an element being its number modulo LANES. */
+/* Plain versions: elements [from, count), the lane of an element being its number modulo the lanes. */
 
 static void dot_plain(float lane[LANES], const float *x, const float *y, size_t from, size_t count) {
     for (size_t i = from; i < count; i++) lane[i % LANES] += x[i] * y[i];
 }
 
-static void norm2_plain(float lane[LANES], const float *x, size_t from, size_t count) {
-    dot_plain(lane, x, x, from, count);
+static void norm2_plain(float lane[NORM_LANES], const float *x, size_t from, size_t count) {
+    for (size_t i = from; i < count; i++) lane[i % NORM_LANES] += x[i] * x[i];
 }
 
-static void add_plain(float lane[LANES], float *e, const float *g, size_t from, size_t count) {
+static void add_plain(float lane[NORM_LANES], float *e, const float *g, size_t from, size_t count) {
     for (size_t i = from; i < count; i++) e[i] += g[i];
     norm2_plain(lane, e, from, count);
 }
 
-static void sanitise_plain(float lane[LANES], float *e, size_t from, size_t count) {
+static void sanitise_plain(float lane[NORM_LANES], float *e, size_t from, size_t count) {
     for (size_t i = from; i < count; i++) e[i] = sanitised(e[i]);
     norm2_plain(lane, e, from, count);
 }
 
-static void momentum_plain(float lane[LANES], float *u, float *v, const float *g, float momentum, float clip,
+static void momentum_plain(float lane[NORM_LANES], float *u, float *v, const float *g, float momentum, float clip,
                            size_t from, size_t count) {
     for (size_t i = from; i < count; i++) {
         u[i] = momentum * u[i] + clip * g[i];
@@ -73,70 +68,6 @@ AVX2 static size_t dot_avx2(float lane[LANES], const float *x, const float *y, s
     for (; i + LANES <= count; i += LANES) {
         low = _mm256_add_ps(low, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
         high = _mm256_add_ps(high, _mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_loadu_ps(y + i + 8)));
-    }
-    _mm256_storeu_ps(lane, low);
-    _mm256_storeu_ps(lane + 8, high);
-    return i;
-}
-
-AVX2 static size_t add_avx2(float lane[LANES], float *e, const float *g, size_t count) {
-    __m256 low = _mm256_loadu_ps(lane), high = _mm256_loadu_ps(lane + 8);
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        _mm_prefetch((const char *)(g + i + PREFETCH), _MM_HINT_T0);
-        _mm_prefetch((const char *)(e + i + PREFETCH), _MM_HINT_T0);
-        __m256 a = _mm256_add_ps(_mm256_loadu_ps(e + i), _mm256_loadu_ps(g + i));
-        __m256 b = _mm256_add_ps(_mm256_loadu_ps(e + i + 8), _mm256_loadu_ps(g + i + 8));
-        _mm256_storeu_ps(e + i, a);
-        _mm256_storeu_ps(e + i + 8, b);
-        low = _mm256_add_ps(low, _mm256_mul_ps(a, a));
-        high = _mm256_add_ps(high, _mm256_mul_ps(b, b));
-    }
-    _mm256_storeu_ps(lane, low);
-    _mm256_storeu_ps(lane + 8, high);
-    return i;
-}
-
-AVX2 static inline __m256 sanitised_avx2(__m256 x) {
-    __m256i bits = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
-    __m256i finite = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)GW_INFINITY_BITS), bits);
-    return _mm256_and_ps(x, _mm256_castsi256_ps(finite));
-}
-
-AVX2 static size_t sanitise_avx2(float lane[LANES], float *e, size_t count) {
-    __m256 low = _mm256_loadu_ps(lane), high = _mm256_loadu_ps(lane + 8);
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        __m256 a = sanitised_avx2(_mm256_loadu_ps(e + i)), b = sanitised_avx2(_mm256_loadu_ps(e + i + 8));
-        _mm256_storeu_ps(e + i, a);
-        _mm256_storeu_ps(e + i + 8, b);
-        low = _mm256_add_ps(low, _mm256_mul_ps(a, a));
-        high = _mm256_add_ps(high, _mm256_mul_ps(b, b));
-    }
-    _mm256_storeu_ps(lane, low);
-    _mm256_storeu_ps(lane + 8, high);
-    return i;
-}
-
-AVX2 static size_t momentum_avx2(float lane[LANES], float *u, float *v, const float *g, float momentum, float clip,
-                                 size_t count) {
-    __m256 low = _mm256_loadu_ps(lane), high = _mm256_loadu_ps(lane + 8);
-    __m256 m = _mm256_set1_ps(momentum), c = _mm256_set1_ps(clip);
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        _mm_prefetch((const char *)(g + i + PREFETCH), _MM_HINT_T0);
-        _mm_prefetch((const char *)(u + i + PREFETCH), _MM_HINT_T0);
-        _mm_prefetch((const char *)(v + i + PREFETCH), _MM_HINT_T0);
-        __m256 ua = _mm256_add_ps(_mm256_mul_ps(m, _mm256_loadu_ps(u + i)), _mm256_mul_ps(c, _mm256_loadu_ps(g + i)));
-        __m256 ub =
-            _mm256_add_ps(_mm256_mul_ps(m, _mm256_loadu_ps(u + i + 8)), _mm256_mul_ps(c, _mm256_loadu_ps(g + i + 8)));
-        __m256 va = _mm256_add_ps(_mm256_loadu_ps(v + i), ua), vb = _mm256_add_ps(_mm256_loadu_ps(v + i + 8), ub);
-        _mm256_storeu_ps(u + i, ua);
-        _mm256_storeu_ps(u + i + 8, ub);
-        _mm256_storeu_ps(v + i, va);
-        _mm256_storeu_ps(v + i + 8, vb);
-        low = _mm256_add_ps(low, _mm256_mul_ps(va, va));
-        high = _mm256_add_ps(high, _mm256_mul_ps(vb, vb));
     }
     _mm256_storeu_ps(lane, low);
     _mm256_storeu_ps(lane + 8, high);
@@ -186,10 +117,13 @@ AVX2 static inline __m256i peak32(const float *x) {
                             _mm256_max_epi32(magnitudes(x + 16), magnitudes(x + 24)));
 }
 
-/* Four groups of 32 at a time: eight lanes each, folded together by a transposition. */
+/* Four groups of 32 at a time: eight lanes each, folded together by a transposition. Prefetches the first half of the
+ * next count elements. */
 AVX2 static size_t peaks32_avx2(const float *x, size_t count, uint32_t *peaks) {
     size_t i = 0;
     for (; i + 128 <= count; i += 128) {
+        for (size_t line = 0; line < 64; line += 16)
+            _mm_prefetch((const char *)(x + count + i / 2 + line), _MM_HINT_T1);
         __m256i a = peak32(x + i), b = peak32(x + i + 32), c = peak32(x + i + 64), d = peak32(x + i + 96);
         __m256i ab = _mm256_max_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
         __m256i cd = _mm256_max_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
@@ -212,30 +146,53 @@ static bool fast(void) {
 #if defined(__x86_64__)
 #define FAST(done, call)                                                                                               \
     if (fast()) done = call
+#define FASTEST(done, name, arguments)                                                                                 \
+    if (fast()) done = gw_cpu() >= GW_CPU_AVX512 ? name##_avx512 arguments : name##_avx2 arguments
 #else
 #define FAST(done, call) (void)fast
+#define FASTEST(done, name, arguments) (void)fast
 #endif
 
 /* One stretch after the other, so that each f32 sum is short. */
-#define STRETCHES(count, sum, fast_call, plain_call)                                                                   \
+#define STRETCHES(count, sum, lanes, fast_call, plain_call)                                                            \
     double sum = 0;                                                                                                    \
     for (size_t at = 0; at < count; at += STRETCH) {                                                                   \
         size_t length = count - at < STRETCH ? count - at : STRETCH, done = 0;                                         \
-        float lane[LANES] = {0};                                                                                       \
-        FAST(done, fast_call);                                                                                         \
+        float lane[lanes] = {0};                                                                                       \
+        fast_call;                                                                                                     \
         plain_call;                                                                                                    \
-        sum += lanes_sum(lane);                                                                                        \
+        sum += gw_lanes_sum(lane, lanes);                                                                              \
     }
 
 double gw_kernel_dot(const float *x, const float *y, size_t count) {
-    STRETCHES(count, sum, dot_avx2(lane, x + at, y + at, length), dot_plain(lane, x + at, y + at, done, length))
+    STRETCHES(count, sum, LANES, FAST(done, dot_avx2(lane, x + at, y + at, length)),
+              dot_plain(lane, x + at, y + at, done, length))
     return sum;
 }
 
-double gw_kernel_norm2(const float *x, size_t count) { return gw_kernel_dot(x, x, count); }
+double gw_kernel_norm2(const float *x, size_t count) {
+    STRETCHES(count, sum, NORM_LANES, FAST(done, gw_kernel_norm2_avx2(lane, x + at, length)),
+              norm2_plain(lane, x + at, done, length))
+    return sum;
+}
 
 double gw_kernel_add(float *e, const float *g, size_t count) {
-    STRETCHES(count, sum, add_avx2(lane, e + at, g + at, length), add_plain(lane, e + at, g + at, done, length))
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, gw_kernel_add, (lane, e + at, g + at, length)),
+              add_plain(lane, e + at, g + at, done, length))
+    return sum;
+}
+
+static void add_peaks32_plain(float lane[NORM_LANES], float *e, const float *g, size_t from, size_t count,
+                              uint32_t *peaks) {
+    add_plain(lane, e, g, from, count);
+    for (size_t at = from; at < count; at += 32)
+        peaks[at / 32] = peak_plain(e, at, count - at < 32 ? count : at + 32, 0);
+}
+
+double gw_kernel_add_peaks32(float *e, const float *g, size_t count, uint32_t *peaks) {
+    STRETCHES(count, sum, NORM_LANES,
+              FASTEST(done, gw_kernel_add_peaks32, (lane, e + at, g + at, length, peaks + at / 32)),
+              add_peaks32_plain(lane, e + at, g + at, done, length, peaks + at / 32))
     return sum;
 }
 
@@ -244,12 +201,14 @@ void gw_kernel_scale(float *e, float factor, size_t count) {
 }
 
 double gw_kernel_sanitise(float *e, size_t count) {
-    STRETCHES(count, sum, sanitise_avx2(lane, e + at, length), sanitise_plain(lane, e + at, done, length))
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, gw_kernel_sanitise, (lane, e + at, length)),
+              sanitise_plain(lane, e + at, done, length))
     return sum;
 }
 
 double gw_kernel_momentum(float *u, float *v, const float *g, float momentum, float clip, size_t count) {
-    STRETCHES(count, sum, momentum_avx2(lane, u + at, v + at, g + at, momentum, clip, length),
+    STRETCHES(count, sum, NORM_LANES,
+              FAST(done, gw_kernel_momentum_avx2(lane, u + at, v + at, g + at, momentum, clip, length)),
               momentum_plain(lane, u + at, v + at, g + at, momentum, clip, done, length))
     return sum;
 }
@@ -264,9 +223,7 @@ uint32_t gw_kernel_peak(const float *x, size_t count) {
 void gw_kernel_peaks32(const float *x, size_t count, uint32_t *peaks) {
     size_t done = 0;
     FAST(done, peaks32_avx2(x, count, peaks));
-    for (; done < count; done += 32) {
-        peaks[done / 32] = peak_plain(x, done, count - done < 32 ? count : done + 32, 0);
-    }
+    for (; done < count; done += 32) peaks[done / 32] = peak_plain(x, done, count - done < 32 ? count : done + 32, 0);
 }
 
 void gw_kernel_axpy(float *sum, const void *x, float scale, size_t count) {

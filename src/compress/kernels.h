@@ -22,12 +22,25 @@ static inline float gw_float_of_bits(uint32_t bits) {
     return x;
 }
 
-/* Squares are summed in 16 lanes of f32 over 4,096 elements, and these sums are added in f64. The result is not finite
- * if a sum overflows or the data is not finite. */
+#define GW_KERNEL_LANES 16      /* of products: an element's lane is its number modulo this */
+#define GW_KERNEL_NORM_LANES 32 /* of squares */
+#define GW_KERNEL_STRETCH 4096  /* elements summed in f32 before going to f64 */
+
+/* lanes: a multiple of 4. */
+static inline double gw_lanes_sum(const float *lane, int lanes) {
+    double sum[4] = {0};
+    for (int i = 0; i < lanes; i++) sum[i % 4] += (double)lane[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Squares are summed in lanes of f32 over 4,096 elements, and these sums are added in f64. The result is not finite if
+ * a sum overflows or the data is not finite. */
 double gw_kernel_norm2(const float *x, size_t count);
 double gw_kernel_dot(const float *x, const float *y, size_t count);
 /* e += g; returns the sum of squares of the new e. */
 double gw_kernel_add(float *e, const float *g, size_t count);
+/* The same, and peaks as gw_kernel_peaks32 finds them in the new e. */
+double gw_kernel_add_peaks32(float *e, const float *g, size_t count, uint32_t *peaks);
 /* e *= factor. */
 void gw_kernel_scale(float *e, float factor, size_t count);
 /* A residual after the decoded values were subtracted: values that are not finite have arrived as such and are set to
@@ -40,6 +53,18 @@ void gw_kernel_peaks32(const float *x, size_t count, uint32_t *peaks);
 
 /* sum += scale * x, x as bytes of f32 at any address. */
 void gw_kernel_axpy(float *sum, const void *x, float scale, size_t count);
+
+/* The fast versions handle whole groups of GW_KERNEL_NORM_LANES elements, with peaks of four times as many, add to the
+ * lanes, and return how many elements that was. Four peaks of 32 elements that follow each other are stored at once. */
+size_t gw_kernel_add_avx2(float *lane, float *e, const float *g, size_t count);
+size_t gw_kernel_add_avx512(float *lane, float *e, const float *g, size_t count);
+size_t gw_kernel_add_peaks32_avx2(float *lane, float *e, const float *g, size_t count, uint32_t *peaks);
+size_t gw_kernel_add_peaks32_avx512(float *lane, float *e, const float *g, size_t count, uint32_t *peaks);
+size_t gw_kernel_sanitise_avx2(float *lane, float *e, size_t count);
+size_t gw_kernel_sanitise_avx512(float *lane, float *e, size_t count);
+size_t gw_kernel_norm2_avx2(float *lane, const float *x, size_t count);
+size_t gw_kernel_momentum_avx2(float *lane, float *u, float *v, const float *g, float momentum, float clip,
+                               size_t count);
 
 /* DGC: u = m*u + clip*g, v += u; returns the sum of squares of v. */
 double gw_kernel_momentum(float *u, float *v, const float *g, float momentum, float clip, size_t count);

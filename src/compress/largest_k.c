@@ -1,18 +1,20 @@
 /* largest_k.c - the k largest of a block, exactly, in little more than one pass.
  *
  * The k-th largest of the peaks of groups of 32 is a lower bound of the k-th largest element, because k groups have an
- * element as large. Two histograms find that peak nearly exactly. Only groups whose peak reaches the bound are read
- * again; at 1 % about 1.2 k candidates remain, among which the k-th is found. If many elements are equal, the bound
- * itself may be the k-th largest; one more pass decides. Where k is large against the number of groups, histograms over
- * all elements are used instead. */
+ * element as large. Only groups whose peak reaches the bound are read again; at 1 % about 1.2 k candidates remain,
+ * among which the k-th is found. If many elements are equal, the bound itself may be the k-th largest; one more pass
+ * decides. Where k is large against the number of groups, histograms over all elements are used instead.
+ *
+ * The fast paths prefetch the block after this one: a caller goes on there, and memory would be idle meanwhile. */
 #include "compress/sparse.h"
 
 #include "base/cpu.h"
 
 #define GROUP 32u
-#define GROUPS (GW_SPARSE_BLOCK / GROUP)
-#define BIN_SHIFT 20 /* exponent and three bits of the mantissa */
+#define GROUPS GW_PEAKS
+#define LINE 16u /* elements of a line of the cache */
 #define BINS 2048u
+#define PEAK_LOWEST_BIT 11 /* of a bound: 1/4,096 of it does not matter */
 
 /* Three histograms, each of the elements that share the upper bits found before it. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection) {
@@ -37,100 +39,100 @@ void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_sele
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define PART_SHIFT 11 /* a bin has 512 parts */
-#define PARTS (1u << (BIN_SHIFT - PART_SHIFT))
+#define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* The k-th largest peak, rounded down by less than a 4,000th. It is at least 1, so that zeros are never selected, and
- * never a NaN. Finds its bin first, then its part of the bin; peaks of other bins are counted in an unused entry. */
-static uint32_t kth_peak(const uint32_t *peaks, size_t groups, size_t k) {
-    uint16_t bins[BINS] = {0}, parts[PARTS + 1] = {0};
-    uint32_t bin = BINS - 1, part = PARTS - 1;
-    for (size_t g = 0; g < groups; g++) bins[peaks[g] >> BIN_SHIFT]++;
-    for (; bin > 0 && bins[bin] < k; bin--) k -= bins[bin];
+/* Lines of the next block that are prefetched for each group that is read again: all of them, or eight. */
+static size_t lines_ahead(size_t count, size_t groups) {
+    size_t each = groups ? count / LINE / groups : 0;
+    return each < 8 ? each : 8;
+}
+
+/* The turn'th of them. */
+AVX2 static inline void fetch_ahead(const float *next, size_t turn, size_t lines) {
+    for (size_t line = turn * lines; line < (turn + 1) * lines; line++)
+        _mm_prefetch((const char *)(next + line * LINE), _MM_HINT_T1);
+}
+
+/* The groups whose peak is at least `least`; `chosen` has space for 16 more. */
+AVX2 static size_t choose_avx2(const uint32_t *peaks, size_t groups, uint32_t least, uint32_t *chosen) {
+    size_t some = 0;
     for (size_t g = 0; g < groups; g++) {
-        bool inside = peaks[g] >> BIN_SHIFT == bin;
-        parts[inside ? peaks[g] >> PART_SHIFT & (PARTS - 1) : PARTS]++;
+        chosen[some] = (uint32_t)g;
+        some += peaks[g] >= least;
     }
-    for (; part > 0 && parts[part] < k; part--) k -= parts[part];
-    uint32_t found = bin << BIN_SHIFT | part << PART_SHIFT;
-    if (found > GW_INFINITY_BITS) return GW_INFINITY_BITS;
-    return found ? found : 1;
+    return some;
 }
 
-static void swap(uint32_t *a, uint32_t *b) {
-    uint32_t t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* The k-th largest of count (k from 1): quickselect, the pivot being the middle of three. Reorders a. */
-static uint32_t kth_largest(uint32_t *a, size_t count, size_t k) {
-    size_t low = 0, high = count - 1, want = k - 1;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (a[middle] > a[low]) swap(&a[middle], &a[low]);
-        if (a[high] > a[low]) swap(&a[high], &a[low]);
-        if (a[high] > a[middle]) swap(&a[high], &a[middle]);
-        uint32_t pivot = a[middle];
-        size_t i = low, j = high;
-        for (;;) {
-            while (a[i] > pivot) i++;
-            while (pivot > a[j]) j--;
-            if (i >= j) break;
-            swap(&a[i++], &a[j--]);
-        }
-        if (want <= j) high = j;
-        else low = j + 1;
+AVX512 static size_t choose_avx512(const uint32_t *peaks, size_t groups, uint32_t least, uint32_t *chosen) {
+    const __m512i bound = _mm512_set1_epi32((int)least), sixteen = _mm512_set1_epi32(16);
+    __m512i number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    size_t some = 0;
+    for (size_t g = 0; g < groups; g += 16, number = _mm512_add_epi32(number, sixteen)) {
+        __mmask16 there = groups - g < 16 ? (__mmask16)((1u << (groups - g)) - 1) : (__mmask16)0xffff;
+        __mmask16 hits = _mm512_mask_cmpge_epu32_mask(there, _mm512_maskz_loadu_epi32(there, peaks + g), bound);
+        _mm512_storeu_si512(chosen + some, _mm512_maskz_compress_epi32(hits, number));
+        some += (unsigned)__builtin_popcount(hits);
     }
-    return a[want];
+    return some;
 }
 
-#define FINE_SHIFT 14 /* 512 bins from a number to its double */
-
-static uint32_t fine_bin(uint32_t bits, uint32_t least) {
-    uint32_t bin = (bits - least) >> FINE_SHIFT;
-    return bin < BINS ? bin : BINS - 1;
-}
-
-/* Finds the k-th largest of the listed elements, which are all at least `least`: one histogram leaves few to sort. */
-static void select_listed(const float *x, size_t k, uint32_t least, gw_selection *s) {
-    uint16_t bins[BINS] = {0};
-    uint32_t same[GW_SELECTION_LIST], bin = BINS - 1;
-    for (size_t i = 0; i < s->list_count; i++) bins[fine_bin(gw_rank_bits(x[s->list[i]]), least)]++;
-    size_t above = 0, count = 0, larger = 0;
-    for (; above + bins[bin] < k; bin--) above += bins[bin];
-    for (size_t i = 0; i < s->list_count; i++) {
-        same[count] = gw_rank_bits(x[s->list[i]]);
-        count += fine_bin(same[count], least) == bin;
-    }
-    s->above = kth_largest(same, count, k - above);
-    for (size_t i = 0; i < count; i++) larger += same[i] > s->above;
-    s->ties = k - above - larger;
-}
-
-__attribute__((target("avx2"))) static inline uint32_t hits8(const float *x, __m256i below) {
+AVX2 static inline uint32_t hits8(const float *x, __m256i below) {
     __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi32(0x7fffffff));
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, below)));
 }
 
+/* Lists the elements of a chosen group from entry `found` on; returns the entries after them. */
+AVX2 static inline size_t list_avx2(const float *x, uint32_t first, uint32_t least, gw_selection *s, size_t found) {
+    const __m256i below = _mm256_set1_epi32((int)least - 1);
+    uint32_t hits = hits8(x + first, below) | hits8(x + first + 8, below) << 8 | hits8(x + first + 16, below) << 16 |
+                    hits8(x + first + 24, below) << 24;
+    for (; hits; hits &= hits - 1, found++) {
+        uint32_t index = first + (uint32_t)__builtin_ctz(hits);
+        s->list[found] = (uint16_t)index;
+        s->value[found] = x[index];
+    }
+    return found;
+}
+
+AVX512 static inline size_t list16(const float *x, uint32_t first, __m512i bound, gw_selection *s, size_t found) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i value = _mm512_loadu_si512(x + first);
+    __m512i bits = _mm512_and_si512(value, _mm512_set1_epi32(0x7fffffff));
+    __mmask16 hits = _mm512_cmpge_epu32_mask(bits, bound);
+    __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
+    _mm256_storeu_si256((__m256i *)(s->list + found), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(hits, index)));
+    _mm512_storeu_si512(s->value + found, _mm512_maskz_compress_epi32(hits, value));
+    return found + (unsigned)__builtin_popcount(hits);
+}
+
 /* Lists the elements of at least `least`, of whole groups; false where they are too many. Groups are listed first: a
  * branch for each would be mispredicted too often. */
-__attribute__((target("avx2"))) static bool list_hits(const float *x, size_t groups, const uint32_t *peaks,
-                                                      uint32_t least, gw_selection *s) {
-    const __m256i below = _mm256_set1_epi32((int)least - 1);
-    uint16_t chosen[GROUPS];
-    size_t some = 0, found = 0;
-    for (size_t g = 0; g < groups; g++) {
-        chosen[some] = (uint16_t)g;
-        some += peaks[g] >= least;
-    }
+AVX2 static bool list_groups_avx2(const float *x, size_t count, const uint32_t *peaks, uint32_t least,
+                                  gw_selection *s) {
+    uint32_t chosen[GROUPS + 16];
+    size_t some = choose_avx2(peaks, count / GROUP, least, chosen), found = 0;
+    size_t lines = lines_ahead(count, some);
     for (size_t c = 0; c < some; c++) {
-        uint32_t first = chosen[c] * GROUP;
-        uint32_t hits = hits8(x + first, below) | hits8(x + first + 8, below) << 8 |
-                        hits8(x + first + 16, below) << 16 | hits8(x + first + 24, below) << 24;
+        fetch_ahead(x + count, c, lines);
         if (found + GROUP > GW_SELECTION_LIST) return false;
-        do s->list[found++] = (uint16_t)(first + (uint32_t)__builtin_ctz(hits));
-        while (hits &= hits - 1);
+        found = list_avx2(x, chosen[c] * GROUP, least, s, found);
+    }
+    s->list_count = found;
+    return true;
+}
+
+AVX512 static bool list_groups_avx512(const float *x, size_t count, const uint32_t *peaks, uint32_t least,
+                                      gw_selection *s) {
+    const __m512i bound = _mm512_set1_epi32((int)least);
+    uint32_t chosen[GROUPS + 16];
+    size_t some = choose_avx512(peaks, count / GROUP, least, chosen), found = 0;
+    size_t lines = lines_ahead(count, some);
+    for (size_t c = 0; c < some; c++) {
+        fetch_ahead(x + count, c, lines);
+        if (found + GROUP > GW_SELECTION_LIST) return false;
+        found = list16(x, chosen[c] * GROUP, bound, s, found);
+        found = list16(x, chosen[c] * GROUP + 16, bound, s, found);
     }
     s->list_count = found;
     return true;
@@ -140,14 +142,21 @@ static bool list_rest(const float *x, size_t from, size_t count, uint32_t least,
     for (size_t i = from; i < count; i++) {
         if (gw_rank_bits(x[i]) < least) continue;
         if (s->list_count == GW_SELECTION_LIST) return false;
-        s->list[s->list_count++] = (uint16_t)i;
+        s->list[s->list_count] = (uint16_t)i;
+        s->value[s->list_count++] = x[i];
     }
     return true;
 }
 
+static bool list_peaks(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *s) {
+    bool avx512 = gw_cpu() >= GW_CPU_AVX512;
+    bool fits = avx512 ? list_groups_avx512(x, count, peaks, least, s) : list_groups_avx2(x, count, peaks, least, s);
+    s->listed = fits && list_rest(x, count / GROUP * GROUP, count, least, s);
+    return s->listed;
+}
+
 /* Many equal elements: the k-th is `least` itself where fewer than k are above it. */
-__attribute__((target("avx2"))) static bool select_equal(const float *x, size_t count, size_t k, uint32_t least,
-                                                         gw_selection *s) {
+AVX2 static bool select_equal(const float *x, size_t count, size_t k, uint32_t least, gw_selection *s) {
     const __m256i bound = _mm256_set1_epi32((int)least), top = _mm256_set1_epi32((int)GW_INFINITY_BITS);
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i above = _mm256_setzero_si256();
@@ -168,25 +177,56 @@ __attribute__((target("avx2"))) static bool select_equal(const float *x, size_t 
 }
 
 /* False: too many candidates, because many are nearly equal. */
-static bool select_fast(const float *x, size_t count, size_t k, gw_selection *s) {
-    uint32_t peaks[GROUPS];
-    gw_kernel_peaks32(x, count, peaks);
-    uint32_t least = kth_peak(peaks, (count + GROUP - 1) / GROUP, k);
-    if (!list_hits(x, count / GROUP, peaks, least, s) || !list_rest(x, count / GROUP * GROUP, count, least, s))
-        return select_equal(x, count, k, least, s);
-    s->listed = true;
-    s->above = least;
-    s->ties = count;
-    if (s->list_count > k) select_listed(x, k, least, s);
+static bool select_fast(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *s) {
+    uint32_t least = gw_kth_largest(peaks, (count + GROUP - 1) / GROUP, k, PEAK_LOWEST_BIT);
+    if (least > GW_INFINITY_BITS) least = GW_INFINITY_BITS;
+    if (least == 0) least = 1; /* zeros are never selected */
+    if (!list_peaks(x, count, peaks, least, s)) return select_equal(x, count, k, least, s);
+    gw_selection_cut(s, k);
     return true;
 }
 #endif
 
+bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *s) {
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX2) return list_peaks(x, count, peaks, least, s);
+#endif
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (peaks[i / GROUP] < least || gw_rank_bits(x[i]) < least) continue;
+        if (found == GW_SELECTION_LIST) return false;
+        s->list[found] = (uint16_t)i;
+        s->value[found++] = x[i];
+    }
+    s->list_count = found;
+    s->listed = true;
+    return true;
+}
+
+void gw_selection_cut(gw_selection *s, size_t k) {
+    uint32_t bits[GW_SELECTION_LIST];
+    size_t count = s->list_count, kept = 0, ties = k;
+    if (count <= k) return;
+    for (size_t i = 0; i < count; i++) bits[i] = gw_rank_bits(s->value[i]);
+    uint32_t kth = gw_kth_largest(bits, count, k, 0);
+    for (size_t i = 0; i < count; i++) ties -= bits[i] > kth;
+    for (size_t i = 0; i < count; i++) {
+        bool tie = bits[i] == kth && ties > 0;
+        ties -= tie;
+        s->list[kept] = s->list[i];
+        s->value[kept] = s->value[i];
+        kept += bits[i] > kth || tie;
+    }
+    s->list_count = kept;
+}
+
 /* Where k is large against the number of groups, most groups would be read again. */
-void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection) {
+void gw_select_largest(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *selection) {
 #if defined(__x86_64__)
     size_t groups = (count + GROUP - 1) / GROUP;
-    if (gw_cpu() >= GW_CPU_AVX2 && 2 * k <= groups && select_fast(x, count, k, selection)) return;
+    if (gw_cpu() >= GW_CPU_AVX2 && 2 * k <= groups && select_fast(x, count, peaks, k, selection)) return;
+#else
+    (void)peaks;
 #endif
     gw_select_largest_reference(x, count, k, selection);
 }

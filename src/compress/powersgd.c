@@ -2,8 +2,8 @@
  *
  * One step of power iteration, warm-started. Round 0 sends P = M Q (rows x r) and sums it over the ranks; the columns
  * of the sum are made orthonormal. Round 1 sends Q = Mt P (cols x r) and sums it; the result is P Qt. Payloads are f32,
- * one column after the other, and reduced in flight by addition. The summed Q is kept for the next step (settle).
- * Always with feedback: each rank keeps M - P (its own Q)t.
+ * the rows of P and the columns of Q one after the other, and reduced in flight by addition. The summed Q is kept for
+ * the next step (settle). Always with feedback: each rank keeps M - P (its own Q)t.
  *
  * Orthonormal columns are P T, where T (r x r, f64) comes from PtP: so a decoder needs no memory for them. A column
  * that depends on those before it is left out.
@@ -11,10 +11,13 @@
  * A NaN or an infinity anywhere makes the whole result NaN; the next step starts from new columns of Q. */
 #include "base/rng.h"
 #include "compress/codec.h"
+#include "compress/low_rank.h"
 
 #include <math.h>
 
 #define RANK_MAX 32
+#define TILE_ROWS 4u    /* of a tile of the matrix, or a multiple where rows are short: it stays in cache */
+#define TILE_LEAST 2048 /* elements */
 
 enum { PARAM_RANK };
 static const gw_param params[] = {
@@ -44,7 +47,16 @@ static uint32_t rounds(const gw_codec_setup *setup) {
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     const gw_codec_tensor *t = range.tensor;
-    return columns(setup, t) * (call->round == 0 ? t->rows : t->cols) * sizeof(float);
+    return columns(setup, t) * (call->round == 0 ? range.count / t->cols : t->cols) * sizeof(float);
+}
+
+static size_t tile_rows(const gw_codec_tensor *t) {
+    return TILE_ROWS * gw_blocks(TILE_LEAST, (uint32_t)smaller(TILE_ROWS * t->cols, TILE_LEAST));
+}
+
+/* Row i of P needs row i of M alone. */
+static uint64_t chunk(const gw_codec_call *call, const gw_codec_tensor *t) {
+    return call->round == 0 ? tile_rows(t) * t->cols : t->count;
 }
 
 static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {
@@ -74,13 +86,13 @@ typedef struct transform {
 } transform;
 
 static void gram(const float *p, size_t rows, size_t r, double g[RANK_MAX][RANK_MAX]) {
-    for (size_t a = 0; a < r; a++) {
-        for (size_t b = 0; b <= a; b++) {
-            double sum = 0;
-            for (size_t i = 0; i < rows; i++) sum += (double)p[a * rows + i] * (double)p[b * rows + i];
-            g[a][b] = g[b][a] = sum;
-        }
+    for (size_t a = 0; a < r; a++) memset(g[a], 0, r * sizeof g[a][0]);
+    for (size_t i = 0; i < rows; i++, p += r) {
+        for (size_t a = 0; a < r; a++)
+            for (size_t b = 0; b <= a; b++) g[a][b] += (double)p[a] * (double)p[b];
     }
+    for (size_t a = 0; a < r; a++)
+        for (size_t b = 0; b < a; b++) g[b][a] = g[a][b];
 }
 
 /* Gram-Schmidt on the columns of T under the inner product that the Gram matrix gives: no pass over P. */
@@ -108,31 +120,26 @@ static void find_transform(const float *p, size_t rows, size_t r, transform *x) 
     orthonormalise(x, g);
 }
 
-/* Row i of P T. */
-static void orthonormal_row(const transform *x, const float *p, size_t rows, size_t i, float out[RANK_MAX]) {
-    for (size_t c = 0; c < x->r; c++) {
-        double sum = 0;
-        for (size_t k = 0; k <= c; k++) sum += (double)p[k * rows + i] * x->t[k][c];
-        out[c] = (float)sum;
-    }
-}
-
-static void encode_p(const gw_codec_tensor *t, size_t r, const float *m, const float *q, float *p) {
-    for (size_t i = 0; i < t->rows; i++) {
-        for (size_t c = 0; c < r; c++) {
-            p[c * t->rows + i] = (float)gw_kernel_dot(m + i * t->cols, q + c * t->cols, t->cols);
+/* scale times rows of P T. */
+static void orthonormal_rows(const transform *x, const float *p, size_t rows, float scale, float *out) {
+    for (size_t i = 0; i < rows; i++, p += x->r, out += x->r) {
+        for (size_t c = 0; c < x->r; c++) {
+            double sum = 0;
+            for (size_t k = 0; k <= c; k++) sum += (double)p[k] * x->t[k][c];
+            out[c] = scale * (float)sum;
         }
     }
 }
 
 static void encode_q(const gw_codec_tensor *t, size_t r, const float *m, const float *p, float *q) {
     transform x;
-    float row[RANK_MAX];
+    float row[TILE_ROWS * RANK_MAX];
     find_transform(p, t->rows, r, &x);
     memset(q, 0, r * t->cols * sizeof *q);
-    for (size_t i = 0; i < t->rows; i++) {
-        orthonormal_row(&x, p, t->rows, i, row);
-        for (size_t c = 0; c < r; c++) gw_kernel_axpy(q + c * t->cols, m + i * t->cols, row[c], t->cols);
+    for (size_t i = 0; i < t->rows; i += TILE_ROWS) {
+        size_t rows = smaller(TILE_ROWS, t->rows - i);
+        orthonormal_rows(&x, p + i * r, rows, 1, row);
+        gw_low_rank_gather(m + i * t->cols, rows, t->cols, r, row, q);
     }
 }
 
@@ -141,26 +148,41 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)capacity, (void)error;
     size_t r = columns(setup, range.tensor);
-    if (call->round == 0) encode_p(range.tensor, r, v, state->own, payload);
+    uint64_t cols = range.tensor->cols;
+    if (call->round == 0) gw_low_rank_dots(v, range.count / cols, cols, r, state->own, payload);
     else encode_q(range.tensor, r, v, call->reduced, payload);
     *bytes = bound(setup, call, range);
     return GW_OK;
 }
 
+/* m += scale P Qt; where left is not NULL, m is sanitised and *left becomes its sum of squares. */
+static void add_product(const gw_codec_setup *setup, const gw_codec_tensor *t, const float *p, const float *q,
+                        float scale, float *m, double *left) {
+    transform x;
+    float row[TILE_ROWS * RANK_MAX];
+    find_transform(p, t->rows, columns(setup, t), &x);
+    for (size_t i = 0; i < t->rows; i += TILE_ROWS) {
+        size_t rows = smaller(TILE_ROWS, t->rows - i);
+        orthonormal_rows(&x, p + i * x.r, rows, scale, row);
+        gw_low_rank_add(m + i * t->cols, rows, t->cols, x.r, row, q);
+        if (left) *left += gw_kernel_sanitise(m + i * t->cols, rows * t->cols);
+    }
+}
+
 static gw_status decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                             const void *payload, size_t bytes, float scale, float *sum, gw_error *error) {
-    const gw_codec_tensor *t = range.tensor;
-    size_t expected = bound(setup, call, range), r = columns(setup, t);
+    size_t expected = bound(setup, call, range);
     if (bytes != expected) return gw_codec_length_error(setup->codec, range, bytes, expected, error);
-    const float *q = payload, *p = call->reduced;
-    transform x;
-    float row[RANK_MAX];
-    find_transform(p, t->rows, r, &x);
-    for (size_t i = 0; i < t->rows; i++) {
-        orthonormal_row(&x, p, t->rows, i, row);
-        for (size_t c = 0; c < r; c++) gw_kernel_axpy(sum + i * t->cols, q + c * t->cols, scale * row[c], t->cols);
-    }
+    add_product(setup, range.tensor, call->reduced, payload, scale, sum, NULL);
     return GW_OK;
+}
+
+static double take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                       gw_codec_state *state, const void *payload, double norm2) {
+    (void)norm2;
+    double left = 0;
+    add_product(setup, range.tensor, call->reduced, payload, -1, state->residual, &left);
+    return left;
 }
 
 static void merge(const gw_codec_setup *setup, const gw_codec_call *call, void *into, const void *from, size_t bytes) {
@@ -197,9 +219,11 @@ const gw_codec gw_codec_powersgd = {
     .refuses = refuses,
     .rounds = rounds,
     .bound = bound,
+    .chunk = chunk,
     .encode = encode,
     .decode_add = decode_add,
     .merge = merge,
+    .take_off = take_off,
     .own_count = own_count,
     .prepare = prepare,
     .settle = settle,

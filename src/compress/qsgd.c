@@ -64,27 +64,34 @@ static size_t pack_block(int bits, bool fit, const float *x, size_t count, uint6
     return sizeof(float) + bytes;
 }
 
+/* In f64 where a sum of squares in f32 would lose small values or overflow. */
 static float norm_of(const float *x, size_t count) {
-    double sum = 0;
+    double sum = gw_kernel_norm2(x, count);
+    if (sum > 0x1p-60 && sum < 0x1p100) return (float)sqrt(sum);
+    sum = 0;
     for (size_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
     return (float)sqrt(sum);
 }
 
+/* Between a code of 8 bits and its level as a number of 8 bits, both ways. */
+static void turn_signs(uint8_t bytes[BLOCK]) {
+    for (size_t i = 0; i < BLOCK; i += sizeof(uint64_t)) {
+        uint64_t eight;
+        memcpy(&eight, bytes + i, sizeof eight);
+        eight ^= UINT64_C(0x8080808080808080);
+        memcpy(bytes + i, &eight, sizeof eight);
+    }
+}
+
 static size_t elias_block(int bits, bool fit, const float *x, size_t count, uint64_t key, uint64_t first,
                           uint8_t *out) {
-    int8_t level[BLOCK] = {0};
-    float exact[BLOCK] = {0};
-    uint16_t coin[GW_QUANT_GROUP];
+    uint8_t level[BLOCK];
     float norm = usable(norm_of(x, count)), levels = (float)gw_quant_levels(bits), unit = norm / levels;
-    for (size_t i = 0; norm > 0 && i < count; i++) {
-        if (i % GW_QUANT_GROUP == 0) gw_quant_coins(key, (first + i) / GW_QUANT_GROUP, coin);
-        float scaled = fabsf(x[i]) * (levels / norm) + ((float)coin[i % GW_QUANT_GROUP] + 0.5f) * 0x1p-16f;
-        int8_t magnitude = (int8_t)(scaled < levels ? scaled : levels);
-        level[i] = (int8_t)(x[i] < 0 ? -magnitude : magnitude);
-        exact[i] = (float)level[i];
-    }
-    gw_put_f32(out, fit ? gw_quant_fit(x, exact, count, unit) : unit);
-    return sizeof(float) + gw_elias_write(level, count, out + sizeof(float));
+    memset(level, 0x80, sizeof level);
+    if (norm > 0) gw_quant_pack(8, x, count, levels / norm, levels, key, first, level);
+    gw_put_f32(out, fit ? gw_quant_fit_codes(8, x, level, count, unit) : unit);
+    turn_signs(level);
+    return sizeof(float) + gw_elias_write((int8_t *)level, count, out + sizeof(float));
 }
 
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -124,13 +131,15 @@ static bool elias_pass(const gw_codec_setup *setup, gw_codec_range range, const 
     const uint8_t *end = in + bytes;
     for (uint64_t at = 0; at < range.count; at += BLOCK) {
         size_t length = gw_block_length(range.count, at, BLOCK), used;
-        int8_t level[BLOCK];
+        uint8_t level[BLOCK] = {0};
         if ((size_t)(end - in) < sizeof(float)) return false;
         float unit = gw_get_f32(in) * scale;
         in += sizeof(float);
-        if (!gw_elias_read(in, (size_t)(end - in), levels, level, length, &used)) return false;
+        if (!gw_elias_read(in, (size_t)(end - in), levels, (int8_t *)level, length, &used)) return false;
         in += used;
-        for (size_t i = 0; sum && i < length; i++) sum[at + i] += (float)level[i] * unit;
+        if (!sum) continue;
+        turn_signs(level);
+        gw_quant_unpack_add(8, level, length, unit, sum + at);
     }
     return in == end;
 }

@@ -1,9 +1,9 @@
 /* quant.h - stochastic rounding to 1, 2, 4 or 8 bits and back: the arithmetic of QSGD and TernGrad.
  *
- * The coin of element i (its number in the tensor) is 16 bits of Philox: group i/64 uses counters 8*(i/64) to +7;
- * the element's counter is i%8 of those, its word (i%64)/16, the half of the word (i/8)%2. So it depends on nothing
- * but the key and i, and a group of 64 is eight blocks side by side, which suits vector registers. A coin has a
- * resolution of 2^-16, rounded to the middle: a probability is off by at most 2^-17.
+ * The coin of element i (its number in the tensor) is 16 bits of Philox with 7 rounds: group i/64 uses counters
+ * 8*(i/64) to +7; the element's counter is i%8 of those, its word (i%64)/16, the half of the word (i/8)%2. So it
+ * depends on nothing but the key and i, and a group of 64 is eight blocks side by side, which suits vector registers. A
+ * coin has a resolution of 2^-16, rounded to the middle: a probability is off by at most 2^-17.
  *
  * Packing of a group of m <= 64 elements: with s = ceil(m*bits/8), byte j holds elements j, j+s, j+2s, ... of the
  * group, the first in its lowest bits. */

@@ -13,14 +13,12 @@ static size_t put_gap(uint8_t *at, uint32_t gap) {
     return bytes;
 }
 
-static uint32_t get_gap(const uint8_t **at) {
-    uint32_t gap = 0, shift = 0;
-    uint8_t byte;
-    do {
-        byte = *(*at)++;
-        gap |= (uint32_t)(byte & 127) << shift;
-        shift += 7;
-    } while (byte & 128);
+/* Of a valid payload, where values follow. Without a branch for gaps of one byte and of two, which are mixed. */
+static inline uint32_t get_gap(const uint8_t **at) {
+    const uint8_t *byte = *at;
+    uint32_t more = byte[0] >> 7, gap = (byte[0] & 127u) | ((byte[1] & 127u & (0u - more)) << 7);
+    if (more & byte[1] >> 7) gap |= (uint32_t)byte[++more] << 14;
+    *at = byte + 1 + more;
     return gap;
 }
 
@@ -94,12 +92,6 @@ __attribute__((target("avx2"))) static size_t scan_avx2(sparse_writer *w, size_t
 }
 #endif
 
-static void scan_list(sparse_writer *w, const gw_selection *s) {
-    for (size_t i = 0; i < s->list_count; i++) {
-        if (gw_rank_bits(w->x[s->list[i]]) >= w->above && !offer(w, s->list[i])) return;
-    }
-}
-
 static void scan(sparse_writer *w, size_t count) {
     size_t done = 0;
 #if defined(__x86_64__)
@@ -108,24 +100,53 @@ static void scan(sparse_writer *w, size_t count) {
     if (done != SIZE_MAX) scan_plain(w, done, count);
 }
 
+/* As put_gap, without a branch for gaps of one byte and of two; writes a byte beyond. */
+static inline size_t put_gap_quickly(uint8_t *at, uint32_t gap) {
+    if (gap >= 1u << 14) return put_gap(at, gap);
+    uint32_t more = gap >= 128;
+    at[0] = (uint8_t)((gap & 127) | more << 7);
+    at[1] = (uint8_t)(gap >> 7);
+    return 1 + more;
+}
+
+/* Needs the capacity of the longest payload of such a list. */
+static size_t write_list(const gw_selection *s, uint8_t *out) {
+    size_t at = GW_SPARSE_HEAD;
+    uint32_t next = 0;
+    for (size_t i = 0; i < s->list_count; i++) {
+        at += put_gap_quickly(out + at, s->list[i] - next);
+        next = s->list[i] + 1u;
+    }
+    put_count(out, s->list_count);
+    memcpy(out + at, s->value, s->list_count * sizeof(float));
+    return at + s->list_count * sizeof(float);
+}
+
+static size_t finish(const sparse_writer *w) {
+    put_count(w->out, w->written);
+    const uint8_t *gap = w->out + GW_SPARSE_HEAD;
+    uint8_t *values = w->out + w->at;
+    uint32_t index = 0;
+    for (size_t i = 0; i < w->written; i++, index++) {
+        index += get_gap(&gap);
+        gw_put_f32(values + i * sizeof(float), w->x[index]);
+    }
+    return w->at + w->written * sizeof(float);
+}
+
 size_t gw_sparse_write(const float *x, size_t count, const gw_selection *selection, uint8_t *out, size_t capacity) {
+    if (selection->listed && gw_sparse_bound(count, selection->list_count) <= capacity)
+        return write_list(selection, out);
     sparse_writer w = {.x = x,
                        .out = out,
                        .capacity = capacity,
                        .at = GW_SPARSE_HEAD,
-                       .above = selection->above,
-                       .ties = selection->ties};
-    if (selection->listed) scan_list(&w, selection);
-    else scan(&w, count);
-    put_count(out, w.written);
-    const uint8_t *gap = out + GW_SPARSE_HEAD;
-    uint8_t *values = out + w.at;
-    uint32_t index = 0;
-    for (size_t i = 0; i < w.written; i++, index++) {
-        index += get_gap(&gap);
-        gw_put_f32(values + i * sizeof(float), x[index]);
-    }
-    return w.at + w.written * sizeof(float);
+                       .above = selection->listed ? 0 : selection->above,
+                       .ties = selection->listed ? count : selection->ties};
+    if (!selection->listed) scan(&w, count);
+    for (size_t i = 0; selection->listed && i < selection->list_count; i++)
+        if (!offer(&w, selection->list[i])) break;
+    return finish(&w);
 }
 
 uint32_t gw_sparse_sliced_block(double ratio) {
@@ -141,18 +162,55 @@ size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, 
     return whole * each + (rest ? gw_sparse_bound(rest, gw_sparse_k(ratio, rest)) : 0);
 }
 
-size_t gw_sparse_encode_largest(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
-                                uint8_t *payload, size_t capacity) {
-    uint32_t block = gw_codec_block(setup);
-    size_t used = 0;
+void gw_sparse_select_largest(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
+                              size_t count, const uint32_t *peaks, size_t k, gw_selection *selection) {
+    (void)call, (void)tensor, (void)number;
+    gw_select_largest(x, count, peaks, k, selection);
+}
+
+typedef struct sparse_encoder {
+    const gw_codec_setup *setup;
+    const gw_codec_call *call;
+    gw_codec_range range;
+    gw_sparse_select *select;
+    double ratio;
+    uint8_t *payload;
+    size_t used, capacity; /* bytes */
+} sparse_encoder;
+
+/* The block of `length` elements that begins `at` elements into the range. */
+static void encode_block(sparse_encoder *to, uint64_t at, size_t length, const float *x, const uint32_t *peaks) {
+    uint32_t block = gw_codec_block(to->setup);
+    size_t kept = GW_SPARSE_HEAD * gw_blocks(to->range.count - at - length, block); /* for heads after it */
+    gw_selection selection;
+    to->select(to->call, to->range.tensor, (to->range.first + at) / block, x, length, peaks,
+               gw_sparse_k(to->ratio, length), &selection);
+    to->used += gw_sparse_write(x, length, &selection, to->payload + to->used, to->capacity - to->used - kept);
+}
+
+size_t gw_sparse_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_sparse_select *select, double ratio, const float *v, uint8_t *payload, size_t capacity) {
+    sparse_encoder to = {setup, call, range, select, ratio, payload, 0, capacity};
+    uint32_t block = gw_codec_block(setup), peaks[GW_PEAKS];
     for (uint64_t at = 0; at < range.count; at += block) {
         size_t length = gw_block_length(range.count, at, block);
-        size_t kept = GW_SPARSE_HEAD * gw_blocks(range.count - at - length, block); /* for heads after it */
-        gw_selection selection;
-        gw_select_largest(v + at, length, gw_sparse_k(ratio, length), &selection);
-        used += gw_sparse_write(v + at, length, &selection, payload + used, capacity - used - kept);
+        gw_kernel_peaks32(v + at, length, peaks);
+        encode_block(&to, at, length, v + at, peaks);
     }
-    return used;
+    return to.used;
+}
+
+size_t gw_sparse_add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            gw_sparse_select *select, double ratio, const float *gradient, float *e, uint8_t *payload,
+                            size_t capacity, double *norm2) {
+    sparse_encoder to = {setup, call, range, select, ratio, payload, 0, capacity};
+    uint32_t block = gw_codec_block(setup), peaks[GW_PEAKS];
+    for (uint64_t at = 0; at < range.count; at += block) {
+        size_t length = gw_block_length(range.count, at, block);
+        *norm2 += gw_kernel_add_peaks32(e + at, gradient + at, length, peaks);
+        encode_block(&to, at, length, e + at, peaks);
+    }
+    return to.used;
 }
 
 /* The length of the block at the start of `bytes` bytes; 0: it is invalid. */
@@ -185,10 +243,14 @@ static bool checked(uint32_t block, gw_codec_range range, const uint8_t *in, siz
     return bytes == 0;
 }
 
-/* Where the values of a checked block begin. */
+/* Where the values of a checked block begin. A gap ends with a byte below 128; eight bytes at a time. */
 static const uint8_t *values_of(const uint8_t *block) {
     size_t count = get_count(block);
     const uint8_t *at = block + GW_SPARSE_HEAD;
+    for (uint64_t eight; count >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, at, sizeof eight);
+        count -= ((~eight >> 7 & UINT64_C(0x0101010101010101)) * UINT64_C(0x0101010101010101)) >> 56;
+    }
     for (; count; at++) count -= *at < 128;
     return at;
 }
@@ -233,7 +295,10 @@ double gw_sparse_clear(const gw_codec_setup *setup, gw_codec_range range, const 
     return went;
 }
 
-double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
-                          const void *payload) {
-    return gw_sparse_clear(setup, range, payload, gw_codec_residual_at(state, range.first));
+/* Sums of f32 are exact to a millionth of the input. */
+double gw_sparse_take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                          gw_codec_state *state, const void *payload, double norm2) {
+    (void)call;
+    double left = norm2 - gw_sparse_clear(setup, range, payload, gw_codec_residual_at(state, range.first));
+    return left < 0 ? 0 : left;
 }

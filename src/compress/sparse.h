@@ -14,6 +14,7 @@
 #define GW_SPARSE_HEAD 3u /* bytes */
 
 #define GW_SELECTION_LIST 4096u
+#define GW_SELECTION_SPARE 16u /* entries that whole vectors write beyond the end */
 
 /* The order of values: |x| as bits, with everything that is not finite equal at the top. */
 static inline uint32_t gw_rank_bits(float x) {
@@ -21,19 +22,32 @@ static inline uint32_t gw_rank_bits(float x) {
     return bits < GW_INFINITY_BITS ? bits : GW_INFINITY_BITS;
 }
 
-/* Which values of a block are sent: rank above `above`, and the first `ties` that equal it. */
+/* Which values of a block are sent: those in the list, in order of their elements; or, where they are not listed, all
+ * of a rank above `above` and the first `ties` that equal it. */
 typedef struct gw_selection {
     uint32_t above;
     size_t ties;
-    bool listed; /* all of them are in the list; else any element may be one */
+    bool listed;
     size_t list_count;
-    uint16_t list[GW_SELECTION_LIST]; /* elements, ascending, some of which are not selected */
+    uint16_t list[GW_SELECTION_LIST + GW_SELECTION_SPARE]; /* elements, ascending */
+    float value[GW_SELECTION_LIST + GW_SELECTION_SPARE];
 } gw_selection;
 
-/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. */
-void gw_select_largest(const float *x, size_t count, size_t k, gw_selection *selection);
+#define GW_PEAKS (GW_SPARSE_BLOCK / 32)
+
+/* The k largest magnitudes, never a zero; of equals the first. NaN and infinities are the largest, and equal. peaks: of
+ * each 32 elements (gw_kernel_peaks32). */
+void gw_select_largest(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
 /* The same without the fast path. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);
+/* Lists all elements whose rank is at least `least`, which is above 0; false if they are too many. */
+bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *selection);
+/* Keeps the k largest of a list; of equals the first. */
+void gw_selection_cut(gw_selection *selection, size_t k);
+
+/* The k-th largest (k from 1) of count numbers below 2^31, with the bits below lowest_bit cleared; 0 if there are
+ * fewer than k. */
+uint32_t gw_kth_largest(const uint32_t *a, size_t count, size_t k, int lowest_bit);
 
 /* The most bytes that k of count values take. */
 size_t gw_sparse_bound(size_t count, size_t k);
@@ -51,9 +65,17 @@ static inline size_t gw_sparse_k(double ratio, size_t count) {
 uint32_t gw_sparse_sliced_block(double ratio);
 /* The most bytes of a range whose blocks each send that ratio. */
 size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, double ratio);
-/* Sends the largest `ratio` of each block of a range; returns the bytes. */
-size_t gw_sparse_encode_largest(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
-                                uint8_t *payload, size_t capacity);
+/* Selects about k of a block; `number` is that of the block in its tensor. */
+typedef void gw_sparse_select(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
+                              size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
+gw_sparse_select gw_sparse_select_largest; /* exactly the k largest */
+/* Encodes v, each block with that ratio; returns the bytes. */
+size_t gw_sparse_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                        gw_sparse_select *select, double ratio, const float *v, uint8_t *payload, size_t capacity);
+/* The same of e after e += gradient; adds the sum of squares of e to *norm2. */
+size_t gw_sparse_add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            gw_sparse_select *select, double ratio, const float *gradient, float *e, uint8_t *payload,
+                            size_t capacity, double *norm2);
 
 /* The decode_add of sparse codecs: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
@@ -61,7 +83,7 @@ gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call 
 /* Sets the elements that a payload of gw_sparse_write names to 0. Returns the sum of squares that was removed. */
 double gw_sparse_clear(const gw_codec_setup *setup, gw_codec_range range, const void *payload, float *x);
 /* The take_off of sparse codecs: the residual is cleared where it was sent. */
-double gw_sparse_take_off(const gw_codec_setup *setup, gw_codec_range range, gw_codec_state *state,
-                          const void *payload);
+double gw_sparse_take_off(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                          gw_codec_state *state, const void *payload, double norm2);
 
 #endif

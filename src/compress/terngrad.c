@@ -21,7 +21,7 @@
 #include <math.h>
 
 #define BLOCK 2048u
-#define LANES 16
+#define LANES 32
 
 enum { PARAM_CLIP, PARAM_SHARED };
 static const gw_param params[] = {
@@ -53,63 +53,83 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return call->round == 0 ? scales : codes;
 }
 
-/* Sum and sum of squares in lanes, the lane of a value being its number modulo LANES. */
+/* What one pass over a block learns: the largest |x| as bits; sum and sum of squares in lanes, the lane of a value
+ * being its number modulo LANES. */
 typedef struct moments {
     float sum[LANES], square[LANES];
+    uint32_t peak;
 } moments;
 
 static void moments_plain(const float *x, size_t from, size_t count, moments *m) {
     for (size_t i = from; i < count; i++) {
+        uint32_t bits = gw_magnitude_bits(x[i]);
         m->sum[i % LANES] += x[i];
         m->square[i % LANES] += x[i] * x[i];
+        if (bits > m->peak) m->peak = bits;
     }
 }
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-__attribute__((target("avx2"))) static size_t moments_avx2(const float *x, size_t count, moments *m) {
-    __m256 s0 = _mm256_setzero_ps(), s1 = s0, q0 = s0, q1 = s0;
+#define AVX2 __attribute__((target("avx2")))
+
+/* Of 8 values; the absolute values of floats are ordered as integers are. */
+typedef struct moments8 {
+    __m256 sum, square;
+    __m256i peak;
+} moments8;
+
+AVX2 static inline void learn8(moments8 *m, __m256 x) {
+    m->sum = _mm256_add_ps(m->sum, x);
+    m->square = _mm256_add_ps(m->square, _mm256_mul_ps(x, x));
+    m->peak = _mm256_max_epi32(m->peak, _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff)));
+}
+
+AVX2 static size_t moments_avx2(const float *x, size_t count, moments *m) {
+    moments8 a = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_si256()}, b = a, c = a, d = a;
+    uint32_t peaks[8];
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + 8);
-        s0 = _mm256_add_ps(s0, a);
-        s1 = _mm256_add_ps(s1, b);
-        q0 = _mm256_add_ps(q0, _mm256_mul_ps(a, a));
-        q1 = _mm256_add_ps(q1, _mm256_mul_ps(b, b));
+        learn8(&a, _mm256_loadu_ps(x + i));
+        learn8(&b, _mm256_loadu_ps(x + i + 8));
+        learn8(&c, _mm256_loadu_ps(x + i + 16));
+        learn8(&d, _mm256_loadu_ps(x + i + 24));
     }
-    _mm256_storeu_ps(m->sum, s0);
-    _mm256_storeu_ps(m->sum + 8, s1);
-    _mm256_storeu_ps(m->square, q0);
-    _mm256_storeu_ps(m->square + 8, q1);
+    const moments8 *const parts[] = {&a, &b, &c, &d};
+    for (int p = 0; p < 4; p++) {
+        _mm256_storeu_ps(m->sum + 8 * p, parts[p]->sum);
+        _mm256_storeu_ps(m->square + 8 * p, parts[p]->square);
+        _mm256_storeu_si256((__m256i *)peaks, parts[p]->peak);
+        for (int lane = 0; lane < 8; lane++) m->peak = peaks[lane] > m->peak ? peaks[lane] : m->peak;
+    }
     return i;
 }
 #endif
 
 /* Standard deviation; not finite where squares overflow: then nothing is cut. */
-static float deviation(const float *x, size_t count) {
-    moments m = {0};
-    size_t done = 0;
-#if defined(__x86_64__)
-    if (gw_cpu() >= GW_CPU_AVX2) done = moments_avx2(x, count, &m);
-#endif
-    moments_plain(x, done, count, &m);
+static float deviation(const moments *m, size_t count) {
     double sum = 0, square = 0;
     for (int i = 0; i < LANES; i++) {
-        sum += (double)m.sum[i];
-        square += (double)m.square[i];
+        sum += (double)m->sum[i];
+        square += (double)m->square[i];
     }
     double mean = sum / (double)count, variance = square / (double)count - mean * mean;
     return (float)sqrt(variance > 0 ? variance : 0);
 }
 
 static float scale_of(const float *x, size_t count, double clip) {
-    uint32_t peak = gw_kernel_peak(x, count);
-    float largest = gw_float_of_bits(peak);
-    if (peak >= GW_INFINITY_BITS) return NAN;
+    moments m = {.peak = 0};
+    size_t done = 0;
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX2) done = moments_avx2(x, count, &m);
+#endif
+    moments_plain(x, done, count, &m);
+    float largest = gw_float_of_bits(m.peak);
+    if (m.peak >= GW_INFINITY_BITS) return NAN;
     if (largest < GW_QUANT_TINY) return 0.0f;
     if (clip == 0) return largest;
-    float cut = (float)clip * deviation(x, count);
+    float cut = (float)clip * deviation(&m, count);
     return cut < largest && cut >= GW_QUANT_TINY ? cut : largest; /* all equal: no deviation, nothing to cut */
 }
 
@@ -145,6 +165,19 @@ static size_t encode_scales(const gw_codec_setup *setup, gw_codec_range range, c
 /* The sign bits of the codes in a byte. A code with an offset and a two's complement number differ only in this bit. */
 static uint8_t sign_bits(int bits) { return bits == 4 ? 0x88 : 0x80; }
 
+#define EIGHT(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* May work in place. */
+static void turn_signs(const uint8_t *from, size_t bytes, uint8_t signs, uint8_t *to) {
+    size_t i = 0;
+    for (uint64_t eight; i + sizeof eight <= bytes; i += sizeof eight) {
+        memcpy(&eight, from + i, sizeof eight);
+        eight ^= EIGHT(signs);
+        memcpy(to + i, &eight, sizeof eight);
+    }
+    for (; i < bytes; i++) to[i] = from[i] ^ signs;
+}
+
 static size_t encode_shared(const gw_codec_call *call, int bits, uint64_t key, gw_codec_range range, const float *v,
                             uint8_t *payload) {
     const uint8_t *scales = call->reduced;
@@ -152,7 +185,7 @@ static size_t encode_shared(const gw_codec_call *call, int bits, uint64_t key, g
     for (uint64_t at = 0; at < range.count; at += BLOCK, scales += sizeof(float)) {
         size_t length = gw_block_length(range.count, at, BLOCK), bytes = gw_quant_bytes(bits, length);
         codes_of(bits, v + at, length, gw_get_f32(scales), key, range.first + at, out);
-        for (size_t i = 0; i < bytes; i++) out[i] ^= sign_bits(bits);
+        turn_signs(out, bytes, sign_bits(bits), out);
         out += bytes;
     }
     return (size_t)(out - payload);
@@ -175,7 +208,7 @@ static void decode_shared(const gw_codec_call *call, int bits, gw_codec_range ra
     uint8_t codes[BLOCK];
     for (uint64_t at = 0; at < range.count; at += BLOCK, scales += sizeof(float)) {
         size_t length = gw_block_length(range.count, at, BLOCK), bytes = gw_quant_bytes(bits, length);
-        for (size_t i = 0; i < bytes; i++) codes[i] = in[i] ^ sign_bits(bits);
+        turn_signs(in, bytes, sign_bits(bits), codes);
         gw_quant_unpack_add(bits, codes, length, gw_get_f32(scales) * scale, sum + at);
         in += bytes;
     }
@@ -210,7 +243,7 @@ static void merge_scales(uint8_t *into, const uint8_t *from, size_t bytes) {
 
 /* Adds numbers of 4 or 8 bits side by side: without their sign bits no carry leaves a number. */
 static void merge_codes(uint8_t *into, const uint8_t *from, size_t bytes, uint8_t signs) {
-    uint64_t sign = UINT64_C(0x0101010101010101) * signs;
+    uint64_t sign = EIGHT(signs);
     size_t i = 0;
     for (; i + sizeof sign <= bytes; i += sizeof sign) {
         uint64_t a, b;

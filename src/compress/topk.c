@@ -24,11 +24,20 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return gw_sparse_range_bound(setup, range, setup->value[PARAM_RATIO]);
 }
 
+static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
+                            double *norm2) {
+    *bytes = gw_sparse_add_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], gradient, e,
+                                  payload, capacity, norm2);
+    return GW_OK;
+}
+
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
-    (void)call, (void)state, (void)error;
-    *bytes = gw_sparse_encode_largest(setup, range, setup->value[PARAM_RATIO], v, payload, capacity);
+    (void)state, (void)error;
+    *bytes =
+        gw_sparse_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], v, payload, capacity);
     return GW_OK;
 }
 
@@ -46,6 +55,7 @@ const gw_codec gw_codec_topk = {
     .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
+    .add_encode = add_encode,
     .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };

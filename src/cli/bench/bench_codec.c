@@ -8,6 +8,8 @@
 #include "cli/common/table.h"
 #include "compress/compress.h"
 
+#include <math.h>
+
 #define CODECS_MAX 128
 
 /* Every example of every codec. */
@@ -30,23 +32,29 @@ static void list_codecs(codec_list *list) {
 static void print_json(const char *codec, size_t bytes, const gw_codec_figures *r) {
     fputs("{\"codec\": ", stdout);
     gw_json_string(stdout, codec);
-    printf(", \"bytes\": %zu, \"encode_gbs\": %s, \"decode_gbs\": %s, \"memcpy_gbs\": %s, \"ratio\": %s, "
-           "\"error\": %s}\n",
-           bytes, GW_JSON_FIXED(r->encode_gbs, 3), GW_JSON_FIXED(r->decode_gbs, 3), GW_JSON_FIXED(r->memcpy_gbs, 3),
-           GW_JSON_FIXED(r->ratio, 2), GW_JSON_DIGITS(r->error, 6));
+    printf(", \"bytes\": %zu, \"encode_gbs\": %s, \"decode_gbs\": %s, \"memcpy_gbs\": %s, ", bytes,
+           GW_JSON_FIXED(r->encode_gbs, 3), GW_JSON_FIXED(r->decode_gbs, 3), GW_JSON_FIXED(r->memcpy_gbs, 3));
+    printf("\"encode_of_memcpy\": %s, \"encode_of_bound\": %s, \"decode_of_memcpy\": %s, \"decode_of_bound\": %s, ",
+           GW_JSON_FIXED(r->encode_of_memcpy, 3), GW_JSON_FIXED(r->encode_of_bound, 3),
+           GW_JSON_FIXED(r->decode_of_memcpy, 3), GW_JSON_FIXED(r->decode_of_bound, 3));
+    printf("\"ratio\": %s, \"error\": %s}\n", GW_JSON_FIXED(r->ratio, 2), GW_JSON_DIGITS(r->error, 6));
 }
 
+#define FIGURES 9
+
 static void print_row(gw_table *table, const char *codec, size_t bytes, const gw_codec_figures *r) {
-    char text[8][GW_UNIT_TEXT];
-    snprintf(text[1], GW_UNIT_TEXT, "%.2f", r->encode_gbs);
-    snprintf(text[2], GW_UNIT_TEXT, "%.2f", r->encode_gbs / r->memcpy_gbs);
-    snprintf(text[3], GW_UNIT_TEXT, "%.2f", r->decode_gbs);
-    snprintf(text[4], GW_UNIT_TEXT, "%.2f", r->decode_gbs / r->memcpy_gbs);
-    snprintf(text[5], GW_UNIT_TEXT, "%.2f", r->memcpy_gbs);
-    snprintf(text[6], GW_UNIT_TEXT, "%.1f", r->ratio);
-    snprintf(text[7], GW_UNIT_TEXT, "%.4f", r->error);
-    gw_table_row(table, (const char *const[]){codec, gw_bytes_format(bytes, text[0]), text[1], text[2], text[3],
-                                              text[4], text[5], text[6], text[7]});
+    const double figures[FIGURES] = {
+        r->encode_gbs,      r->encode_of_memcpy, r->encode_of_bound, r->decode_gbs, r->decode_of_memcpy,
+        r->decode_of_bound, r->memcpy_gbs,       r->ratio,           r->error};
+    char text[FIGURES][GW_UNIT_TEXT], size[GW_UNIT_TEXT];
+    const char *cells[2 + FIGURES] = {codec, gw_bytes_format(bytes, size)};
+    for (int i = 0; i < FIGURES; i++) {
+        int decimals = i == FIGURES - 1 ? 4 : i == FIGURES - 2 ? 1 : 2;
+        if (isnan(figures[i])) snprintf(text[i], GW_UNIT_TEXT, "-");
+        else snprintf(text[i], GW_UNIT_TEXT, "%.*f", decimals, figures[i]);
+        cells[2 + i] = text[i];
+    }
+    gw_table_row(table, cells);
 }
 
 static int fail(const gw_error *error) {
@@ -61,7 +69,8 @@ static int bench_size(uint64_t bytes, const char *const *codecs, int repeats, gw
     if (status) return fail(&error);
     for (int i = 0; !status && codecs[i]; i++) {
         gw_codec_figures r;
-        status = gw_codec_measure(&input, codecs[i], repeats, &r, &error);
+        status = gw_codec_check_levels(&input, codecs[i], &error);
+        if (!status) status = gw_codec_measure(&input, codecs[i], repeats, &r, &error);
         if (!status && table) print_row(table, codecs[i], input.count * sizeof(float), &r);
         else if (!status) print_json(codecs[i], input.count * sizeof(float), &r);
         else if (status == GW_UNSUPPORTED) status = GW_OK;
@@ -74,7 +83,8 @@ static const gw_command command = {
     .name = "bench codec",
     .about = "speed and accuracy of codecs on one core",
     .usage = "[CODEC...] [--bytes SIZE] [--repeats N] [--json]",
-    .example = "gradwire bench codec onebit topk:ratio=0.001 --bytes 16M\n",
+    .example = "gradwire bench codec onebit topk:ratio=0.001 --bytes 16M\n"
+               "GRADWIRE_CPU=avx2 gradwire bench codec qsgd:bits=4 --bytes 64M\n",
     .operands_max = 64,
     .run = gw_cmd_bench_codec,
 };
@@ -110,8 +120,10 @@ int gw_cmd_bench_codec(int argc, char **argv) {
                            {.title = "BYTES", .right = true, .width = 9},
                            {.title = "ENCODE GB/s", .right = true},
                            {.title = "OF MEMCPY", .right = true},
+                           {.title = "OF BOUND", .right = true},
                            {.title = "DECODE GB/s", .right = true},
                            {.title = "OF MEMCPY", .right = true},
+                           {.title = "OF BOUND", .right = true},
                            {.title = "MEMCPY GB/s", .right = true},
                            {.title = "SMALLER", .right = true},
                            {.title = "ERROR", .right = true, .width = 7}};
@@ -124,7 +136,8 @@ int gw_cmd_bench_codec(int argc, char **argv) {
     code = check_codecs(codecs);
     if (code) return code;
     if (!json) {
-        printf("one core, %s; f32 input, medians of %d\n", gw_cpu_name(gw_cpu()), (int)repeats);
+        printf("one core, %s; f32 input, medians of %d; bound: a loop with the same reads and writes\n",
+               gw_cpu_name(gw_cpu()), (int)repeats);
         gw_table_header(&table);
     }
     for (int i = 0; !code && i < (only ? 1 : 3); i++) {

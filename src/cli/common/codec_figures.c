@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/rng.h"
-#include "compress/compress.h"
+#include "cli/common/codec_bound.h"
 
 #define ROUNDS_MAX 2
+#define CHECKED_MOST ((uint64_t)4 << 20) /* bytes of input */
 
 /* One codec at one size. */
 typedef struct trial {
@@ -78,6 +80,7 @@ static gw_status trial_make(trial *t, const char *text, float *gradient, uint64_
     }
     if (!short_of) return GW_OK;
     trial_free(t);
+    *t = (trial){.gradient = NULL};
     return gw_fail(error, GW_MEMORY, "%s: no memory for %llu elements", text, (unsigned long long)count);
 }
 
@@ -128,29 +131,97 @@ static gw_status check_once(trial *t, double *relative, gw_error *error) {
 
 static double seconds_since(gw_time start) { return (double)(gw_clock_now() - start) / (double)GW_SECOND; }
 
+/* What is timed in a repetition, in this order. */
+enum { MEMCPY, ENCODE_BOUND, ENCODE, DECODE_BOUND, DECODE, TIMED };
+
+typedef struct timings {
+    double seconds[TIMED][GW_CODEC_REPEATS_MAX];
+} timings;
+
+/* The copy of the gradient serves as the residual of the bounds, and the sum as their momentum. */
+static gw_status run_timed(trial *t, int what, float *copy, gw_error *error) {
+    gw_codec_buffers buffers = {
+        .gradient = t->gradient, .residual = copy, .momentum = t->sum, .count = t->tensor.count};
+    for (uint32_t r = 0; r < gw_codec_rounds(&t->setup); r++) {
+        buffers.payload[r] = t->payload[r];
+        buffers.bytes[r] = t->bytes[r];
+    }
+    switch (what) {
+    case MEMCPY: memcpy(copy, t->gradient, t->tensor.count * sizeof(float)); break;
+    case ENCODE_BOUND: gw_codec_bound_encode(&t->setup, &buffers); break;
+    case ENCODE: return encode_once(t, NULL, error);
+    case DECODE_BOUND: gw_codec_bound_decode(&t->setup, &buffers); break;
+    default: return decode_once(t, error);
+    }
+    return GW_OK;
+}
+
+static double ratio_of(const timings *all, int of, int to, int repeats) {
+    double ratio[GW_CODEC_REPEATS_MAX];
+    for (int i = 0; i < repeats; i++) ratio[i] = all->seconds[to][i] / all->seconds[of][i];
+    return median(ratio, repeats);
+}
+
+static void conclude(const trial *t, timings *all, int repeats, gw_codec_figures *out) {
+    double input = (double)(t->tensor.count * sizeof(float)), sent = 0;
+    for (uint32_t r = 0; r < gw_codec_rounds(&t->setup); r++) sent += (double)t->bytes[r];
+    out->encode_of_memcpy = ratio_of(all, ENCODE, MEMCPY, repeats);
+    out->encode_of_bound = ratio_of(all, ENCODE, ENCODE_BOUND, repeats);
+    out->decode_of_memcpy = ratio_of(all, DECODE, MEMCPY, repeats);
+    out->decode_of_bound = t->setup.codec->least ? NAN : ratio_of(all, DECODE, DECODE_BOUND, repeats);
+    out->memcpy_gbs = input / median(all->seconds[MEMCPY], repeats) / 1e9;
+    out->encode_gbs = input / median(all->seconds[ENCODE], repeats) / 1e9;
+    out->decode_gbs = input / median(all->seconds[DECODE], repeats) / 1e9;
+    out->ratio = sent > 0 ? input / sent : 0;
+}
+
 static gw_status measure(trial *t, float *copy, int repeats, gw_codec_figures *out, gw_error *error) {
-    double copied[GW_CODEC_REPEATS_MAX], encoded[GW_CODEC_REPEATS_MAX], decoded[GW_CODEC_REPEATS_MAX];
-    size_t input = t->tensor.count * sizeof(float), sent = 0;
+    timings all;
     gw_status status = check_once(t, &out->error, error);
     for (int i = -1; !status && i < repeats; i++) { /* the first warms up */
-        int slot = i < 0 ? 0 : i;
-        gw_time start = gw_clock_now();
-        memcpy(copy, t->gradient, input);
-        copied[slot] = seconds_since(start);
-        start = gw_clock_now();
-        status = encode_once(t, NULL, error);
-        encoded[slot] = seconds_since(start);
-        start = gw_clock_now();
-        if (!status) status = decode_once(t, error);
-        decoded[slot] = seconds_since(start);
+        for (int what = 0; !status && what < TIMED; what++) {
+            gw_time start = gw_clock_now();
+            status = run_timed(t, what, copy, error);
+            all.seconds[what][i < 0 ? 0 : i] = seconds_since(start);
+        }
     }
+    if (!status) conclude(t, &all, repeats, out);
+    return status;
+}
+
+static gw_status step_at(gw_cpu_level level, trial *t, gw_error *error) {
+    gw_cpu_level before = gw_cpu();
+    gw_cpu_limit(level < before ? level : before);
+    gw_status status = encode_once(t, NULL, error);
+    if (!status) status = decode_once(t, error);
+    gw_cpu_limit(before);
+    return status;
+}
+
+static bool same(const trial *a, const trial *b) {
+    uint32_t last = gw_codec_rounds(&a->setup) - 1;
+    size_t bytes = a->tensor.count * sizeof(float);
+    bool payload = a->bytes[last] == b->bytes[last] && memcmp(a->payload[last], b->payload[last], a->bytes[last]) == 0;
+    bool residual = !a->state.residual || memcmp(a->state.residual, b->state.residual, bytes) == 0;
+    return payload && residual && memcmp(a->sum, b->sum, bytes) == 0;
+}
+
+gw_status gw_codec_check_levels(const gw_codec_input *input, const char *codec, gw_error *error) {
+    trial plain, fast;
+    uint64_t count = input->count < CHECKED_MOST / sizeof(float) ? input->count : CHECKED_MOST / sizeof(float);
+    gw_status status = trial_make(&plain, codec, input->gradient, count, error);
     if (status) return status;
-    for (uint32_t r = 0; r < gw_codec_rounds(&t->setup); r++) sent += t->bytes[r];
-    out->memcpy_gbs = (double)input / median(copied, repeats) / 1e9;
-    out->encode_gbs = (double)input / median(encoded, repeats) / 1e9;
-    out->decode_gbs = (double)input / median(decoded, repeats) / 1e9;
-    out->ratio = sent ? (double)input / (double)sent : 0;
-    return GW_OK;
+    status = trial_make(&fast, codec, input->gradient, count, error);
+    for (int step = 0; !status && step < 2; step++) {
+        status = step_at(GW_CPU_PLAIN, &plain, error);
+        if (!status) status = step_at(GW_CPU_AVX512, &fast, error);
+        if (!status && !same(&plain, &fast))
+            status = gw_fail(error, GW_MISMATCH, "%s at %s has other bits than the plain version", codec,
+                             gw_cpu_name(gw_cpu()));
+    }
+    trial_free(&fast);
+    trial_free(&plain);
+    return status;
 }
 
 gw_status gw_codec_input_make(gw_codec_input *input, uint64_t bytes, gw_error *error) {

@@ -1,0 +1,181 @@
+/* quant_avx2.c - see quant_kernels.h. */
+#include "compress/quant_kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "compress/quant.h"
+
+#define GROUP GW_QUANT_GROUP
+#define AVX2 __attribute__((target("avx2")))
+#define INLINE AVX2 static inline __attribute__((always_inline))
+
+typedef struct round_keys {
+    __m256i k0[GW_QUANT_ROUNDS], k1[GW_QUANT_ROUNDS];
+} round_keys;
+
+AVX2 static void spread_keys(round_keys *keys, uint64_t key) {
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int r = 0; r < GW_QUANT_ROUNDS; r++) {
+        keys->k0[r] = _mm256_set1_epi32((int)k0);
+        keys->k1[r] = _mm256_set1_epi32((int)k1);
+        k0 += UINT32_C(0x9E3779B9);
+        k1 += UINT32_C(0xBB67AE85);
+    }
+}
+
+/* The state of Philox for four counters, one in each 64-bit lane; only the lower halves are used. */
+typedef struct philox4 {
+    __m256i x0, x1, x2, x3;
+} philox4;
+
+/* As a shuffle: multiplications already fill the ports of shifts. */
+INLINE __m256i upper_halves(__m256i x) { return _mm256_castps_si256(_mm256_movehdup_ps(_mm256_castsi256_ps(x))); }
+
+INLINE void philox4_round(philox4 *s, __m256i k0, __m256i k1) {
+    __m256i p0 = _mm256_mul_epu32(s->x0, _mm256_set1_epi64x(INT64_C(0xD2511F53)));
+    __m256i p1 = _mm256_mul_epu32(s->x2, _mm256_set1_epi64x(INT64_C(0xCD9E8D57)));
+    s->x0 = _mm256_xor_si256(upper_halves(p1), _mm256_xor_si256(s->x1, k0));
+    s->x2 = _mm256_xor_si256(upper_halves(p0), _mm256_xor_si256(s->x3, k1));
+    s->x1 = p1;
+    s->x3 = p0;
+}
+
+/* The first round: the upper half of the counter is 0, so one product is. */
+INLINE philox4 philox4_start(__m256i counter, __m256i k0, __m256i k1) {
+    __m256i product = _mm256_mul_epu32(counter, _mm256_set1_epi64x(INT64_C(0xD2511F53)));
+    return (philox4){.x0 = _mm256_xor_si256(upper_halves(counter), k0),
+                     .x1 = _mm256_setzero_si256(),
+                     .x2 = _mm256_xor_si256(upper_halves(product), k1),
+                     .x3 = product};
+}
+
+INLINE __m256i interleaved(__m256i even, __m256i odd) {
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+
+/* word[w]: word w of the eight counters of the group. Unrolled by hand: in loops, rounds would wait for each other. */
+INLINE void group_words(const round_keys *keys, uint64_t group, __m256i word[4]) {
+    __m256i base = _mm256_set1_epi64x((long long)(group * GW_QUANT_COUNTERS));
+    philox4 even = philox4_start(_mm256_add_epi64(base, _mm256_setr_epi64x(0, 2, 4, 6)), keys->k0[0], keys->k1[0]);
+    philox4 odd = philox4_start(_mm256_add_epi64(base, _mm256_setr_epi64x(1, 3, 5, 7)), keys->k0[0], keys->k1[0]);
+#define ROUND(r) philox4_round(&even, keys->k0[r], keys->k1[r]), philox4_round(&odd, keys->k0[r], keys->k1[r])
+    ROUND(1), ROUND(2), ROUND(3), ROUND(4), ROUND(5), ROUND(6);
+#undef ROUND
+    word[0] = interleaved(even.x0, odd.x0);
+    word[1] = interleaved(even.x1, odd.x1);
+    word[2] = interleaved(even.x2, odd.x2);
+    word[3] = interleaved(even.x3, odd.x3);
+}
+
+INLINE __m256i codes8(int bits, const float *x, __m256 inverse, __m256 limit, __m256i coins) {
+    __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
+    scaled = _mm256_min_ps(_mm256_max_ps(scaled, _mm256_sub_ps(_mm256_setzero_ps(), limit)), limit);
+    if (bits == 1) scaled = _mm256_add_ps(scaled, _mm256_set1_ps(0.5f));
+    __m256i dither = _mm256_or_si256(coins, _mm256_set1_epi32((int)gw_quant_dither(bits)));
+    __m256i code = _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_castsi256_ps(dither)));
+    return bits == 1 ? _mm256_sub_epi32(code, _mm256_set1_epi32(1)) : code;
+}
+
+/* Codes of 16 elements: their coins are the lower and the upper halves of the words. */
+INLINE void codes16(int bits, const float *x, __m256 inverse, __m256 limit, __m256i word, __m256i q[2]) {
+    const int shift = gw_quant_coin_shift(bits);
+    const __m256i mask = _mm256_set1_epi32(0xffff << shift);
+    q[0] = codes8(bits, x, inverse, limit, _mm256_and_si256(_mm256_slli_epi32(word, shift), mask));
+    q[1] = codes8(bits, x + 8, inverse, limit, _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask));
+}
+
+/* 32 codes of 32 bits to 32 bytes in order. */
+INLINE __m256i bytes32(__m256i a, __m256i b, __m256i c, __m256i d) {
+    __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+#define JOIN(a, b, shift) _mm256_or_si256(a, _mm256_slli_epi32(b, shift))
+
+INLINE void store_codes(int bits, const __m256i q[8], uint8_t *out) {
+    if (bits == 8) {
+        _mm256_storeu_si256((__m256i *)out, bytes32(q[0], q[1], q[2], q[3]));
+        _mm256_storeu_si256((__m256i *)(out + 32), bytes32(q[4], q[5], q[6], q[7]));
+    } else if (bits == 4) {
+        __m256i all = bytes32(JOIN(q[0], q[4], 4), JOIN(q[1], q[5], 4), JOIN(q[2], q[6], 4), JOIN(q[3], q[7], 4));
+        _mm256_storeu_si256((__m256i *)out, all);
+    } else if (bits == 2) {
+        __m256i a = _mm256_or_si256(JOIN(q[0], q[2], 2), _mm256_slli_epi32(JOIN(q[4], q[6], 2), 4));
+        __m256i b = _mm256_or_si256(JOIN(q[1], q[3], 2), _mm256_slli_epi32(JOIN(q[5], q[7], 2), 4));
+        _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes32(a, b, a, b)));
+    } else {
+        __m256i low = _mm256_or_si256(JOIN(q[0], q[1], 1), _mm256_slli_epi32(JOIN(q[2], q[3], 1), 2));
+        __m256i high = _mm256_or_si256(JOIN(q[4], q[5], 1), _mm256_slli_epi32(JOIN(q[6], q[7], 1), 2));
+        __m256i all = JOIN(low, high, 4);
+        _mm_storel_epi64((__m128i *)out, _mm256_castsi256_si128(bytes32(all, all, all, all)));
+    }
+}
+
+INLINE void fetch_ahead(const float *x) {
+    _mm_prefetch((const char *)x, _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 16), _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 32), _MM_HINT_T0);
+    _mm_prefetch((const char *)(x + 48), _MM_HINT_T0);
+}
+
+INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key,
+                        uint64_t first, uint8_t *out) {
+    round_keys keys;
+    spread_keys(&keys, key);
+    __m256 factor = _mm256_set1_ps(inverse), most = _mm256_set1_ps(limit);
+    size_t i = 0;
+    for (; i + GROUP <= count; i += GROUP) {
+        __m256i word[4], q[8];
+        fetch_ahead(x + i + GW_QUANT_AHEAD);
+        group_words(&keys, (first + i) / GROUP, word);
+        codes16(bits, x + i, factor, most, word[0], q);
+        codes16(bits, x + i + 16, factor, most, word[1], q + 2);
+        codes16(bits, x + i + 32, factor, most, word[2], q + 4);
+        codes16(bits, x + i + 48, factor, most, word[3], q + 6);
+        store_codes(bits, q, out + i * (size_t)bits / 8);
+    }
+    return i;
+}
+
+AVX2 size_t gw_quant_pack_avx2(int bits, const float *x, size_t count, float inverse, float limit, uint64_t key,
+                               uint64_t first, uint8_t *out) {
+    switch (bits) {
+    case 1: return pack_bits(1, x, count, inverse, limit, key, first, out);
+    case 2: return pack_bits(2, x, count, inverse, limit, key, first, out);
+    case 4: return pack_bits(4, x, count, inverse, limit, key, first, out);
+    default: return pack_bits(8, x, count, inverse, limit, key, first, out);
+    }
+}
+
+/* Adds the levels that stand at bits [slot*bits, +bits) of eight widened bytes. */
+INLINE void add8(int bits, __m256i widened, int slot, __m256 unit, float *sum) {
+    __m256i code = _mm256_and_si256(_mm256_srli_epi32(widened, slot * bits), _mm256_set1_epi32((1 << bits) - 1));
+    if (bits == 1) code = _mm256_sub_epi32(_mm256_slli_epi32(code, 1), _mm256_set1_epi32(1));
+    else code = _mm256_sub_epi32(code, _mm256_set1_epi32(1 << (bits - 1)));
+    __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(code), unit);
+    _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), value));
+}
+
+INLINE size_t unpack_bits(int bits, const uint8_t *codes, size_t count, float unit, float *sum) {
+    __m256 factor = _mm256_set1_ps(unit);
+    const int stride = GROUP * bits / 8;
+    size_t i = 0;
+    for (; i + GROUP <= count; i += GROUP, codes += stride) {
+        for (int j = 0; j < stride; j += 8) {
+            __m256i widened = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(codes + j)));
+            for (int slot = 0; slot < 8 / bits; slot++) add8(bits, widened, slot, factor, sum + i + slot * stride + j);
+        }
+    }
+    return i;
+}
+
+AVX2 size_t gw_quant_unpack_avx2(int bits, const uint8_t *codes, size_t count, float unit, float *sum) {
+    switch (bits) {
+    case 1: return unpack_bits(1, codes, count, unit, sum);
+    case 2: return unpack_bits(2, codes, count, unit, sum);
+    case 4: return unpack_bits(4, codes, count, unit, sum);
+    default: return unpack_bits(8, codes, count, unit, sum);
+    }
+}
+#endif
