@@ -284,6 +284,35 @@ static void close_takes_everything(void) {
     mesh_close(m);
 }
 
+static int how_many_open(int (*fds)[2], int count) {
+    char byte;
+    int open = 0;
+    for (int i = 0; i < count; i++) {
+        open += recv(fds[i][1], &byte, 1, MSG_DONTWAIT) != 0;
+        close(fds[i][1]);
+    }
+    return open;
+}
+
+/* A rank that makes connections without end, of this generation and of later ones, keeps few of them. */
+static void surplus_connections_are_refused(void) {
+    enum { COUNT = 20 };
+    mesh *m = mesh_open(2, 1, false, false);
+    mesh_rank *n = &m->ranks[0];
+    int now[COUNT][2], later[COUNT][2];
+    for (int i = 0; i < COUNT; i++) {
+        socket_pair(now[i], false);
+        socket_pair(later[i], false);
+        gw_tcp_adopt(n->transport, 1, 0, 0, now[i][0], false, NULL);
+        gw_tcp_adopt(n->transport, 1, 0, 1 + (uint32_t)i, later[i][0], false, NULL);
+        rank_poll(n);
+    }
+    CHECK_EQ(2, how_many_open(now, COUNT));
+    CHECK_EQ(8, how_many_open(later, COUNT));
+    POLL_UNTIL(m, n->lost[1] == 1); /* both are closed now */
+    mesh_close(m);
+}
+
 static void resets_and_ends_with_guards(void) {
     for (mesh_guarded = MESH_SUMMED; mesh_guarded < MESH_GUARDS; mesh_guarded++) {
         last_message_then_closed();
@@ -296,4 +325,4 @@ static void resets_and_ends_with_guards(void) {
 TEST_MAIN(CASE(fragments), CASE(last_message_then_closed), CASE(close_is_no_reset), CASE(close_is_reported),
           CASE(closed_in_a_message), CASE(reset_by_peer), CASE(answer_before_reset), CASE(one_of_two_closed),
           CASE(nonsense), CASE(refusals), CASE(reset_in_mid_transfer), CASE(generations), CASE(close_takes_everything),
-          CASE(resets_and_ends_with_guards))
+          CASE(surplus_connections_are_refused), CASE(resets_and_ends_with_guards))

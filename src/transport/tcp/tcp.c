@@ -30,6 +30,9 @@
     8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
        */
 #define DRAIN (2 * GW_SECOND)      /* closing waits this long for the peers to acknowledge the last bytes */
+/* An honest peer needs fewer; one that lies must not fill memory and descriptors. */
+#define CONNS_MAX 2                /* of a stream in one generation: each side dials once */
+#define PENDING_MAX 8              /* of later generations: connections for each stream of a peer */
 #define LOOK (50 * GW_MILLISECOND) /* between two looks at the congestion control of all connections */
 
 /* A socket that is closed with unread data, or that gets data after it was closed, sends a reset, which discards what
@@ -110,10 +113,25 @@ static bool awaited(const gw_tcp *t, int peer) {
     return false;
 }
 
+static gw_tcp_out_stream *stream_of(gw_tcp *t, const gw_tcp_conn *conn) {
+    return &t->streams_out[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream];
+}
+
+static void refuse_surplus(gw_tcp *t, gw_tcp_conn *conn) {
+    gw_log(t->surplus ? GW_LOG_DEBUG : GW_LOG_WARN, t->rank,
+           "a connection of rank %d for stream %d was refused: it has more than it needs", conn->peer, conn->stream);
+    t->surplus = true;
+    gw_tcp_conn_free(conn);
+}
+
 /* A connection, or a refusal, of this generation. */
 static void install(gw_tcp *t, gw_tcp_conn *conn) {
     if (t->lost[conn->peer] || (conn->fd < 0 && !awaited(t, conn->peer))) {
         gw_tcp_conn_free(conn);
+        return;
+    }
+    if (conn->fd >= 0 && stream_of(t, conn)->conns++ >= CONNS_MAX) {
+        refuse_surplus(t, conn);
         return;
     }
     conn->next = t->open;
@@ -123,11 +141,22 @@ static void install(gw_tcp *t, gw_tcp_conn *conn) {
         return;
     }
     gw_tcp_watch(t, conn, EPOLL_CTL_ADD, false);
-    gw_tcp_out_stream *l = &t->streams_out[(size_t)conn->peer * (size_t)t->streams + (size_t)conn->stream];
+    gw_tcp_out_stream *l = stream_of(t, conn);
     if (l->out) return;
     l->out = conn;
     gw_tcp_want(t, l, false);
     if (l->queue.head) gw_tcp_flush(t, l);
+}
+
+static void keep_for_later(gw_tcp *t, gw_tcp_conn *conn) {
+    int kept = 0;
+    for (const gw_tcp_conn *other = t->pending; other; other = other->next) kept += other->peer == conn->peer;
+    if (kept >= PENDING_MAX * t->streams) {
+        refuse_surplus(t, conn);
+        return;
+    }
+    conn->next = t->pending;
+    t->pending = conn;
 }
 
 /* Installs the connections of this generation, keeps later ones, and drops the rest. */
@@ -138,8 +167,7 @@ static void sort_in(gw_tcp *t, gw_tcp_conn *list) {
         if (conn->generation == t->generation) {
             install(t, conn);
         } else if (conn->generation > t->generation) {
-            conn->next = t->pending;
-            t->pending = conn;
+            keep_for_later(t, conn);
         } else {
             gw_tcp_conn_free(conn);
         }

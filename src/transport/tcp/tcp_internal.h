@@ -13,6 +13,7 @@ typedef struct gw_tcp_out_stream {
     gw_packet_queue queue;
     gw_tcp_conn *out; /* its connection; NULL: none yet. Only reset() changes it */
     int peer;
+    int conns;     /* that this generation has had for it */
     bool wanting;  /* has packets, and waits for the peer to dial */
     gw_time since; /* when poll() first saw it wanting; 0: not yet */
     bool dialled;  /* asked for a connection */
@@ -34,6 +35,7 @@ typedef struct gw_tcp {
     _Atomic(gw_tcp_conn *) mailbox; /* any thread pushes, latest first; poll() takes all */
     gw_tcp_conn *pending;           /* of later generations */
     gw_tcp_conn *open;              /* of this generation, ended ones included */
+    bool surplus;                   /* a connection was refused because its peer had enough: said once */
     bool unsettled;                 /* some connection has ended and settle() has not yet seen it */
     bool inside;                    /* poll() is running */
     unsigned polls;                 /* counted for DIRECT_TURNS */
