@@ -301,6 +301,27 @@ static void a_refused_peer_is_lost(void) {
     rdma_mesh_close(m);
 }
 
+/* A peer that greets without an address, or again. */
+static void a_second_greeting_is_refused(void) {
+    for (int known = 0; known < 2; known++) {
+        mesh *m = rdma_mesh(2, "tcp", (gw_rdma_strict){0}, true);
+        mesh_rank *a = &m->ranks[0];
+        if (known) post(&m->ranks[1], 0, 10);
+        if (known) POLL_UNTIL(m, complete(m));
+        int fds[2];
+        uint8_t hello[GW_FRAME_BYTES];
+        socket_pair(fds, false);
+        mesh_adopt(a, 1, 0, 0, fds[0], false);
+        gw_frame_write(&(gw_frame){.kind = GW_FRAME_DATA, .root = -1}, hello);
+        CHECK_EQ(sizeof hello, send(fds[1], hello, sizeof hello, 0));
+        POLL_UNTIL(m, a->lost[1] == 1);
+        CHECK_EQ(GW_PROTOCOL, a->lost_status);
+        CHECK_STR("it introduced itself without an address, or twice", a->lost_detail);
+        close(fds[1]);
+        rdma_mesh_close(m);
+    }
+}
+
 static void providers_must_agree(void) {
     mesh *m = rdma_mesh(2, "tcp", (gw_rdma_strict){0}, true);
     mesh_rank *a = &m->ranks[0], *b = &m->ranks[1];
@@ -444,6 +465,7 @@ int main(int argc, char **argv) {
                                       CASE(generations_wait_for_each_other),
                                       CASE(no_recv_buffer_is_a_loss),
                                       CASE(a_refused_peer_is_lost),
+                                      CASE(a_second_greeting_is_refused),
                                       CASE(providers_must_agree),
                                       CASE(sleepers_wake),
                                       CASE(remains_of_a_killed_process_are_removed),

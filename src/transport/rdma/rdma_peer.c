@@ -120,7 +120,8 @@ static void tcp_arrived(void *ctx, int rank, const gw_frame *frame, const void *
     rdma *r = ctx;
     peer *p = &r->peers[rank];
     if (frame->index == HELLO) {
-        get_to_know(r, rank);
+        if (frame->length && !p->known) get_to_know(r, rank);
+        else gw_rdma_fail_peer(r, rank, GW_PROTOCOL, "it introduced itself without an address, or twice");
         return;
     }
     p->confirmed |= frame->index == HEARD;
