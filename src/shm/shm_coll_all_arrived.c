@@ -205,8 +205,9 @@ void gw_shm_coll_release(gw_shm_coll *coll) {
 
 static gw_status report_abort(gw_shm_coll *coll, int rank, gw_error *error) {
     char cause[COLL_CAUSE_BYTES];
-    int culprit = coll->page->culprit;
-    memcpy(cause, coll->page->cause, sizeof cause);
+    int culprit;
+    gw_read_once(&culprit, &coll->page->culprit, sizeof culprit);
+    gw_read_once(cause, coll->page->cause, sizeof cause);
     cause[sizeof cause - 1] = 0;
     for (char *c = cause; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
