@@ -257,6 +257,7 @@ static gw_status listen_by_table(gw_transport **out, const gw_transport_options 
     if (!status && o->ports && o->ports[0])
         status = gw_ports_parse(o->ports, &options.port_low, &options.port_high, error);
     if (!status) status = gw_zmq_open(out, &options, o->sink, error);
+    OPENSSL_cleanse(options.key, sizeof options.key);
     if (!status) gw_zmq_endpoint(*out, endpoint);
     return status;
 }
