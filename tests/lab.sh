@@ -59,6 +59,15 @@ killed() { # the owner, by SIGKILL: namespaces and forwarder end
     return 1
 }
 
+guarded() { # STRATEGY INSIDE BETWEEN: what the log of four ranks on two hosts says of connections inside a host and between hosts
+    GRADWIRE_LOG=debug timeout 60 "$build/gradwire" run --lab hosts=2 -n 4 --no-prefix --strategy "$1" -- \
+        "$build/tests/helper_network" 1 </dev/null 2>&1 |
+        sed -nE 's/.*rank ([0-9]+): stream 0 to rank ([0-9]+), generation 0, ([a-z]+)$/\1 \2 \3/p' |
+        awk -v inside="$2" -v between="$3" '
+            { near = int($1 / 2) == int($2 / 2); seen[near]++; if ($3 != (near ? inside : between)) { print; wrong++ } }
+            END { print seen[1] + 0, "inside and", seen[0] + 0, "between hosts"; exit !seen[0] || !seen[1] || wrong }'
+}
+
 can_lab || { echo "skipped: network namespaces or TUN devices cannot be made here"; exit 77; }
 ok "each packet meets its fate, sums right" measured packets \
     hosts=2,rate=200mbit,delay=20ms,jitter=2ms,loss=2%,reorder=2%,duplicate=1%,corrupt=1%,sums=right,seed=7
@@ -67,6 +76,8 @@ ok "the rate of a stream" measured rate hosts=2,rate=50mbit,delay=5ms
 ok "a killed lab leaves nothing" killed
 ok "a bad share" refused hosts=2,loss=7 'a share of the packets'
 ok "a bad word" refused hosts=2,los=7% 'not "los=7%"'
+ok "mac between hosts, clear inside one" guarded transport=tcp clear mac
+ok "where clear is asked for, a checksum between hosts" guarded transport=tcp:security=clear clear checksum
 ok "jobs on bad networks" env QUIET=1 "$(dirname "$0")/bad_networks.sh" "$build" 3
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
