@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """guard.py BUILD [--record] - has anything become slower? A minute or two.
 
-Measures a short selection: collectives beside Open MPI where BUILD/peers has it (make bench-peers), and large all-reduces
-beside `bound` (each rank reads and rewrites its buffer); codecs beside memcpy; and replayed training steps beside their
-compute. Each figure is a ratio to something else in the same run, larger is better, and the median of several rounds.
-It is compared with the one that bench/results/guard.csv has for this model of CPU. What is lower by more than 10 % is
-measured again; if it stays so it is named, and the exit code is 1. --record writes the ratios to the file instead.
+Measures a short selection: collectives beside Open MPI where BUILD/peers has it (make bench-peers), and large
+all-reduces beside `bound` (each rank reads and rewrites its buffer); codecs beside memcpy; and replayed training steps
+beside their compute. Each figure is a ratio to something else in the same run, larger is better, and the median of
+several rounds. It is compared with the one that bench/results/guard.csv has for this model of CPU. What is lower by more
+than 10 % is measured again; if it stays so it is named, and the exit code is 1. --record writes the ratios to the file.
 
 The file: CPU;row;ratio;date, a line for each row. Without any of this CPU the exit code is 2. So it is where other
 processes use so much of the machine that a measurement says nothing."""

@@ -8,9 +8,9 @@ whole run, so only its first turn warms up and, with strategy=auto, chooses.
 
 A turn is one step that does not count and some that count, from the end of one step to the end of another: so a schedule
 that waits in the next forward pass pays for all its waiting. The time of a step is that of the slowest rank. Every other
-turn runs backwards, because a machine that has worked for a while may be slower. A turn in which the hypervisor or other
-processes took processor time, or in which auto tried strategies, is repeated, --again times at most. Rank 0 appends a
-line of JSON to FILE for every turn of a way.
+turn runs backwards, because a machine that has worked for a while may be slower. A turn in which the hypervisor or
+other processes took processor time, or in which auto tried strategies, is repeated, --again times at most; the last one
+counts. Rank 0 appends a line of JSON to FILE for every turn of a way.
 
 After each turn all ranks must have the same weights, bit for bit. With --check exact ways repeat one step from the
 first weights, and the average gradient must be DDP's within 1e-4 of its norm."""
@@ -334,14 +334,14 @@ def turn(one, batches, seconds):
 
 
 def undisturbed(one, batches, options, number):
-    took, chose = turn(one, batches, options.seconds)
-    while (took[2] > STOLEN or took[3] > OTHERS or chose) and options.again:
-        options.again -= 1
-        why = "auto chose" if chose else f"{took[2]:.1%} of the machine stolen, {took[3]:.0%} used by others"
-        say(f"turn {number + 1}  {one.name}  {took[0]:.3f} s a step, and again: {why}")
+    for attempt in range(options.again + 1):
         took, chose = turn(one, batches, options.seconds)
-    say(f"turn {number + 1}  {one.name}  {took[0]:.3f} s a step, {took[1]:.3f} cpu s, {took[3]:.0%} used by others")
-    return took
+        disturbed = took[2] > STOLEN or took[3] > OTHERS or chose
+        again = ", and again" if disturbed and attempt < options.again else ""
+        say(f"turn {number + 1}  {one.name}  {took[0]:.3f} s a step, {took[1]:.3f} cpu s; {took[2]:.1%} of the machine "
+            f"stolen, {took[3]:.0%} used by others{', auto chose' if chose else ''}{again}")
+        if not again:
+            return took
 
 
 def check_weights(one):
@@ -393,7 +393,7 @@ def arguments():
     parser.add_argument("--first", type=int, default=0, help="number of the first turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="of a turn, at least one step that counts")
-    parser.add_argument("--again", type=int, default=12, help="how many turns may be repeated")
+    parser.add_argument("--again", type=int, default=1, help="how often a turn of a way may be repeated")
     parser.add_argument("--until", type=float, default=0, help="begin no turn after this time (time.time()); 0: no such")
     parser.add_argument("--pin", action="store_true", help="a core for each rank, as far as there are, as hosts have")
     parser.add_argument("--check", action="store_true", help="compare the averages of exact ways with DDP's")
