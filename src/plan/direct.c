@@ -43,11 +43,12 @@ static gw_shm_task task_of(gw_collective collective) {
     }
 }
 
-/* The whole of a scatter's input and of a gather's output, also on ranks that have none: it says what is cut. */
+/* The whole of a scatter's input, and of a gather's and a reduce's output, also on ranks that have none: its length is
+ * that of the task. */
 static gw_slot slot_of(const gw_plan_request *request, gw_space space) {
     bool scattered = request->collective == GW_COLL_SCATTER && space == GW_SPACE_IN;
-    bool gathered = request->collective == GW_COLL_GATHER && space == GW_SPACE_OUT;
-    if (scattered || gathered) return gw_slot_at(space, 0, gw_plan_total(request));
+    bool to_root = request->collective == GW_COLL_GATHER || request->collective == GW_COLL_REDUCE;
+    if (scattered || (to_root && space == GW_SPACE_OUT)) return gw_slot_at(space, 0, gw_plan_total(request));
     return gw_slot_at(space, 0, space == GW_SPACE_IN ? gw_plan_in_count(request) : gw_plan_out_count(request));
 }
 
