@@ -189,16 +189,17 @@ static coll_scene look_around(const gw_shm_coll *coll) {
 
 /* A task that only moves data needs the sources alone: each member pulls what it gets. But from one source to all,
  * or from each to all, in shared memory, a push reads the data once and not once for each receiver. */
-static coll_mode mode_of(const gw_shm_coll *coll) {
+static coll_mode mode_of(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     coll_scene scene = look_around(coll);
+    coll->either = false;
     bool to_all = op->task == GW_SHM_TASK_ALLGATHER || op->task == GW_SHM_TASK_BROADCAST;
     if (scene.in_slots == coll->members) return COLL_SLOTS;
     if (!scene.private && (to_all || coll_reduces(op))) return COLL_DIRECT;
     if (coll_reduces(op) || scene.in_place || scene.in_slots) return COLL_STAGED; /* some have been served already */
-    bool reach =
-        !scene.source_private || (coll->reads && (coll->sides[gw_shm_coll_chooser(coll, op)].wishes & COLL_PULLS));
-    return reach ? COLL_PULL : COLL_STAGED;
+    if (!scene.source_private) return COLL_PULL;
+    coll->either = coll->reads;
+    return coll->reads && coll->sides[gw_shm_coll_chooser(coll, op)].wishes & COLL_PULLS ? COLL_PULL : COLL_STAGED;
 }
 
 static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {

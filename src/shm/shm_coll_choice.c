@@ -34,9 +34,8 @@ bool gw_shm_coll_would_pull(gw_shm_coll *coll, const gw_shm_coll_op *op) {
 }
 
 void gw_shm_coll_choice_begin(gw_shm_coll *coll) {
-    const gw_shm_coll_op *op = coll_head(coll);
-    bool both = coll->reads && (coll->mode == COLL_STAGED || coll->mode == COLL_PULL) && !coll_reduces(op);
-    coll->began = both && coll->self == gw_shm_coll_chooser(coll, op) ? gw_clock_now() : 0;
+    bool measures = coll->mode != COLL_INLINE && coll->either;
+    coll->began = measures && coll->self == gw_shm_coll_chooser(coll, coll_head(coll)) ? gw_clock_now() : 0;
 }
 
 /* A time that is much longer than what is known has been interrupted. */

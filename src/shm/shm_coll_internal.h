@@ -153,6 +153,7 @@ struct gw_shm_coll {
     coll_mode chunks_mode;   /* chunk_elements and window_count are those of this mode; COLL_INLINE: of none */
     bool resolved;           /* sides and resolved_mode hold for calls equal to the published ones */
     coll_mode resolved_mode; /* the mode in which the last operation ran */
+    bool either;             /* it could be staged or pulled, by what the chooser wished */
     uint32_t unmapped;       /* of the peer map, when sides were resolved */
 
     /* the head operation, which has the index `finished` */
