@@ -143,6 +143,34 @@ static void pulling_equals_staging(void) {
     for (int ranks = 2; ranks <= 5; ranks++) run_ranks(ranks, move_everything, NULL);
 }
 
+/* A receiver that has arrived, but has not read yet, keeps its source in the call. */
+static void hold(rank_env *env) {
+    static const size_t counts[] = {4097, 100000, 100000};
+    player p;
+    open_coll(&p, env, 35);
+    open_pools(&p);
+    for (uint64_t round = 1; round <= 3; round++) {
+        bool sends = env->rank == 1, shared = sends && round < 3;
+        uint8_t *data = shared ? p.shared_in : p.private_in;
+        memset(data, sends ? 5 : 0, counts[round - 1]);
+        prefer(p.coll, true);
+        gw_shm_coll_op op = {.task = GW_SHM_TASK_BROADCAST, .number = round, .in = data, .out = data, .lanes = 2,
+                             .signature = {round}, .count = counts[round - 1], .root = 0,
+                             .reduction = {.dtype = GW_U8}};
+        gw_shm_coll_start(p.coll, &op);
+        rank_meet(env);
+        for (int i = 0; i < 100 && sends; i++) look_at_coll(&p);
+        CHECK_EQ(round - 1, p.completed);
+        rank_meet(env);
+        wait_for(&p, round);
+        CHECK(data[0] == 5 && data[counts[round - 1] - 1] == 5);
+    }
+    rank_meet(env);
+    close_player(&p);
+}
+
+static void a_source_waits_for_its_readers(void) { run_ranks(2, hold, NULL); }
+
 /* ---- ranks whose memory cannot be read ---- */
 
 static void refuse_reads(void) {
@@ -327,5 +355,5 @@ static void choose(rank_env *env) {
 
 static void the_faster_is_chosen(void) { run_ranks(3, choose, NULL); }
 
-TEST_MAIN(CASE(pulling_equals_staging), CASE(where_one_cannot_be_read_all_stage), CASE(a_source_that_fails_is_named),
-          CASE(the_faster_is_chosen))
+TEST_MAIN(CASE(pulling_equals_staging), CASE(a_source_waits_for_its_readers), CASE(where_one_cannot_be_read_all_stage),
+          CASE(a_source_that_fails_is_named), CASE(the_faster_is_chosen))
