@@ -156,10 +156,14 @@ static gw_status resolve_side(gw_shm_coll *coll, int member, gw_error *error) {
         return GW_OK;
     }
     bool out = gw_shm_coll_needs_out(coll, op, member, &offset, &bytes);
+    bool in = gw_shm_coll_needs_in(coll, op, member, &in_offset, &in_bytes);
     gw_status status = GW_OK;
     side->out = NULL;
-    if (gw_shm_coll_needs_in(coll, op, member, &in_offset, &in_bytes))
-        status = reach(coll, member, call->in, in_offset, in_bytes, &side->in_mapping, &in_at, error);
+    if (coll->mode == COLL_PULL) { /* those who give this member nothing may have left, and have freed their buffers */
+        out = false;
+        in = gw_shm_coll_block(coll, member, coll->self).length != 0;
+    }
+    if (in) status = reach(coll, member, call->in, in_offset, in_bytes, &side->in_mapping, &in_at, error);
     if (!status && out) status = reach(coll, member, call->out, offset, bytes, &side->out_mapping, &side->out, error);
     side->in = in_at;
     return status;
