@@ -275,6 +275,34 @@ static void repeated_operations(void) {
     run_ranks(3, repeat, NULL);
 }
 
+/* A member that only gives little does not wait for the others, but is never more than the slots ahead of them. */
+static void run_ahead(rank_env *env) {
+    enum { OPERATIONS = GW_SHM_COLL_DEPTH + 2 };
+    player p;
+    open_coll(&p, env, 18);
+    bool gives = self_of(&p) == 0;
+    for (uint64_t number = 1; number <= OPERATIONS; number++) {
+        int32_t value = gives ? (int32_t)number : 0;
+        if (!gives && number == 1) rank_meet(env);
+        gw_shm_coll_op op = {.task = GW_SHM_TASK_BROADCAST, .number = number, .in = &value, .out = &value, .count = 1,
+                             .lanes = env->ranks, .root = 0, .reduction = {.dtype = GW_I32}};
+        gw_shm_coll_start(p.coll, &op);
+        for (int i = 0; gives && number <= GW_SHM_COLL_DEPTH + 1 && i < 10; i++) look_at_coll(&p);
+        if (gives && number <= GW_SHM_COLL_DEPTH) CHECK_EQ(number, p.completed);
+        if (gives && number == GW_SHM_COLL_DEPTH + 1) {
+            CHECK_EQ(GW_SHM_COLL_DEPTH, p.completed);
+            rank_meet(env);
+        }
+        wait_for(&p, number);
+        CHECK_EQ(number, value);
+    }
+    CHECK_STR("", p.error.text);
+    rank_meet(env);
+    close_player(&p);
+}
+
+static void givers_run_ahead(void) { run_ranks(3, run_ahead, NULL); }
+
 static void sleep_and_wake(rank_env *env) {
     player p;
     open_coll(&p, env, 13);
@@ -409,5 +437,5 @@ static void nothing_is_left_behind(void) {
 }
 
 TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(repeated_operations),
-          CASE(sleepers_are_woken), CASE(disagreement_names_the_rank_that_differs),
+          CASE(givers_run_ahead), CASE(sleepers_are_woken), CASE(disagreement_names_the_rank_that_differs),
           CASE(memory_of_a_failed_operation_is_not_touched), CASE(nothing_is_left_behind))

@@ -2,7 +2,7 @@
  * all of it.
  *
  * One arrival is the only synchronization: nobody writes what another member reads, and a slot is reused only when all
- * members have finished its operation. */
+ * members have finished its operation. A member that gets nothing from others does not wait for them. */
 #include "base/copy.h"
 #include "shm/shm_coll_internal.h"
 
