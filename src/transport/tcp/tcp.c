@@ -29,7 +29,7 @@
 #define DIRECT_TURNS                                                                                                   \
     8 /* with a single peer, one in this many polls calls epoll: for the bell and other connections                    \
        */
-#define DRAIN (2 * GW_SECOND)      /* closing waits this long for the peers to acknowledge the last bytes */
+#define DRAIN (2 * GW_SECOND) /* closing waits this long for the peers to acknowledge the last bytes */
 /* An honest peer needs fewer; one that lies must not fill memory and descriptors. */
 #define CONNS_MAX 2                /* of a stream in one generation: each side dials once */
 #define PENDING_MAX 8              /* of later generations: connections for each stream of a peer */
