@@ -13,7 +13,7 @@ OPTIONAL_PACKAGES := zlib1g-dev libpng-dev libdnnl-dev libfabric-dev liblapacke-
 BUILD_PACKAGES := $(NEEDED_PACKAGES) $(OPTIONAL_PACKAGES)
 RUN_PACKAGES := dataset-fashion-mnist
 PYTHON_PACKAGES := g++ python3-torch python3-torchvision libopenblas0-pthread dataset-fashion-mnist iproute2
-TEST_PACKAGES := g++ clang clang-format-14 libclang-rt-14-dev pkg-config python3 iproute2 procps bsdutils
+TEST_PACKAGES := g++ clang clang-format-14 libclang-rt-14-dev pkg-config python3 iproute2 procps bsdutils man-db groff-base
 CLUSTER_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev libzmq3-dev slurm-wlm munge python3-torch
 DEB_PACKAGES := dpkg-dev file
 WHEEL_PACKAGES := binutils python3-setuptools python3-wheel python3-venv
@@ -112,7 +112,7 @@ bench-guard: build-packages built
 # The measurements of bench/results that take less than ten minutes each, twenty minutes in all: figures in $(BUILD)/results,
 # each with date, machine and command. Needs root.
 .PHONY: bench-results
-bench-results: build-packages python-packages built
+bench-results: test-packages run-packages built
 	@bench/results.sh $(BUILD)
 
 # bench/results/large-batch.md: a batch eight times as large, in several ways; about five minutes.
@@ -231,6 +231,12 @@ deb: deb-packages
 .PHONY: wheel
 wheel: wheel-packages
 	@scripts/wheel $(BUILD)
+
+# The parts of docs that are made from the source: headers, help texts, lists of techniques, Python's docstrings. tests/tidy
+# says when they are out of date.
+.PHONY: reference
+reference: built
+	@python3 scripts/reference $(BUILD)
 
 # The library and the program for 64-bit ARM in build-arm64, and its unit tests by qemu. It says which packages it needs
 # (of the other architecture), and installs none.

@@ -16,7 +16,7 @@ declare -A commands=(
     [guards]="$build/bench/bench_tcp guards 7"
     [straggler]="$build/bench/bench_straggler 3"
     [recording]="gradwire run -n 2 --no-prefix -- $build/bench/bench_train_trace 60"
-    [binding]="python3 bench/python_overhead.py"
+    [binding]="PYTHON bench/python_overhead.py"
     [schedules]="bench/overlap.sh $build"
     [large-batch]="bench/large_batch.sh $build"
 )
@@ -27,8 +27,12 @@ machine() { # what the figures were measured on
 }
 
 repeat() { # NAME: a file with date, machine, command and figures
-    local file=$build/results/$1.txt command code
+    local file=$build/results/$1.txt command code python
     command=$(tr -s ' \n' ' ' <<<"${commands[$1]}")
+    if [[ $command == PYTHON* ]]; then # one that has torch
+        python=$(scripts/torch) || { echo "results.sh: $1 is left out: $python" >&2; failed=1; return; }
+        command=$python${command#PYTHON}
+    fi
     printf 'date     %s\nmachine  %s\ncommand  %s\n\n' "$(date +%F)" "$(machine)" "$command" >"$file"
     echo "$1: $command"
     # shellcheck disable=SC2086  # the words of a command

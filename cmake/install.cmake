@@ -66,3 +66,28 @@ if(NOT site)
 endif()
 install(DIRECTORY python/gradwire DESTINATION ${site} COMPONENT python FILES_MATCHING PATTERN "*.py"
   PATTERN "__pycache__" EXCLUDE)
+
+# Man pages, from the pages of docs/reference: of the calls with the headers, all others with the program. An awk is
+# part of every system that builds.
+find_program(GW_AWK awk)
+mark_as_advanced(GW_AWK)
+if(GW_AWK)
+  set(GW_MAN ${CMAKE_BINARY_DIR}/man)
+  set(reference ${CMAKE_SOURCE_DIR}/docs/reference)
+  file(GLOB_RECURSE GW_REFERENCE CONFIGURE_DEPENDS docs/reference/*.md)
+  add_custom_command(OUTPUT ${GW_MAN}/made DEPENDS ${GW_REFERENCE} cmake/man.awk VERBATIM
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${GW_MAN}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${GW_MAN}/man1 ${GW_MAN}/man3 ${GW_MAN}/man5 ${GW_MAN}/man7
+    COMMAND ${GW_AWK} -v out=${GW_MAN} -v version=${PROJECT_VERSION} -f ${CMAKE_SOURCE_DIR}/cmake/man.awk
+      kind=commands ${reference}/commands.md
+      kind=calls page=gradwire ${reference}/c/gradwire.md page=gradwire_reducer ${reference}/c/reducer.md
+      page=gradwire_coded ${reference}/c/coded.md page=gradwire_trace ${reference}/c/trace.md
+      kind=whole section=5 page=gradwire-files ${reference}/files.md
+      section=7 page=gradwire-strategy ${reference}/techniques.md
+      page=gradwire-environment ${reference}/environment.md
+      page=gradwire-errors ${reference}/errors.md
+    COMMAND ${CMAKE_COMMAND} -E touch ${GW_MAN}/made)
+  add_custom_target(man ALL DEPENDS ${GW_MAN}/made)
+  install(DIRECTORY ${GW_MAN}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT devel)
+  install(DIRECTORY ${GW_MAN}/man1 ${GW_MAN}/man5 ${GW_MAN}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
+endif()

@@ -37,6 +37,7 @@
 extern "C" {
 #endif
 
+/* The version of this header, part by part. */
 #define GW_VERSION_MAJOR 0
 #define GW_VERSION_MINOR 2
 #define GW_VERSION_PATCH 0
@@ -144,11 +145,13 @@ typedef enum gw_collective {
 #undef GW_COLLECTIVE_ENUM
 } gw_collective;
 
-typedef struct gw_comm gw_comm;       /* a communicator: ranks that exchange data */
-typedef struct gw_request gw_request; /* an operation that was started and is not yet waited for */
+/* A communicator: ranks that exchange data. */
+typedef struct gw_comm gw_comm;
+/* An operation that was started and is not yet waited for. */
+typedef struct gw_request gw_request;
 
 /* How to join a job. Begin with GW_OPTIONS_DEFAULT; every field that keeps its default is read from the environment
- * (docs/environment.md). Strings are copied. */
+ * (docs/reference/environment.md). Strings are copied. */
 typedef struct gw_options {
     size_t size;             /* of this struct, in bytes */
     const char *strategy;    /* the five-axis line, e.g. "arch=ring transport=tcp"; NULL: GRADWIRE_STRATEGY */
@@ -170,8 +173,8 @@ typedef struct gw_options {
         .token = NULL, .interfaces = NULL, .ports = NULL, .deadline_s = 0, .quorum = NULL                              \
     }
 
-/* gw_init of a program that was compiled against that version (GW_VERSION_NUMBER). A library that is older than the
- * header is GW_UNSUPPORTED. */
+/* Joins the job as gw_init does, for a program that was compiled against that version (GW_VERSION_NUMBER). A library
+ * that is older than the header is GW_UNSUPPORTED. */
 GW_API gw_status gw_init_version(int version, gw_comm **comm, const gw_options *options);
 /* Joins the job; returns when all ranks have joined. options may be NULL: everything from the environment. On failure
  * *comm is NULL and gw_last_error(NULL) gives the reason, in the calling thread. */
@@ -182,10 +185,11 @@ static inline gw_status gw_init(gw_comm **comm, const gw_options *options) {
  * deadline, for operations that this rank has started; not for other ranks. NULL is fine. */
 GW_API gw_status gw_finalize(gw_comm *comm);
 
-GW_API int gw_rank(const gw_comm *comm);
-GW_API int gw_size(const gw_comm *comm);
+/* Where this process is in a communicator. */
+GW_API int gw_rank(const gw_comm *comm);       /* of this process in the communicator, from 0 on */
+GW_API int gw_size(const gw_comm *comm);       /* how many ranks it has */
 GW_API int gw_local_rank(const gw_comm *comm); /* among the ranks of this host, in rank order */
-GW_API int gw_local_size(const gw_comm *comm);
+GW_API int gw_local_size(const gw_comm *comm); /* how many of its ranks are on this host */
 
 /* One new communicator for each colour, ranks ordered by key, then by old rank. A collective call. A rank with a
  * negative colour takes part and gets *out = NULL. */
@@ -221,31 +225,38 @@ GW_API int gw_generation(const gw_comm *comm);
 GW_API void *gw_alloc(gw_comm *comm, size_t bytes);
 GW_API void gw_free(gw_comm *comm, void *memory);
 
-GW_API const char *gw_status_text(gw_status status); /* never NULL */
+/* The text of a status. Never NULL. */
+GW_API const char *gw_status_text(gw_status status);
 /* The sentence of the communicator's first error; if comm is NULL or has not failed, of this thread's last failed call
  * (a wrong argument fails only the call). Never NULL. Valid until the communicator is finalised, or the thread's next
  * failure. */
 GW_API const char *gw_last_error(const gw_comm *comm);
-/* GW_OK, or the status with which the communicator has failed. Never blocks; any thread may call it, also while another
+/* The status with which the communicator has failed, or GW_OK. Never blocks; any thread may call it, also while another
  * one is inside a collective (as ncclCommGetAsyncError). gw_last_error then gives the sentence. */
 GW_API gw_status gw_async_error(const gw_comm *comm);
+
+/* The version of the library, which may differ from that of the header. */
 GW_API const char *gw_version(void); /* of the library: "0.2.0" */
 GW_API int gw_version_number(void);  /* of the library, as GW_VERSION_NUMBER */
+
+/* The bytes of one element; 0: there is no such type. */
 GW_API size_t gw_dtype_bytes(gw_dtype dtype);
 
 /* Messages of the library, of all its communicators in this process: lines to standard error, filtered by GRADWIRE_LOG
  * (default warn), unless a callback takes them. */
 typedef enum gw_log_level {
-    GW_LOG_ERROR = 0,
-    GW_LOG_WARN = 1,
-    GW_LOG_INFO = 2,
-    GW_LOG_DEBUG = 3,
-    GW_LOG_TRACE = 4,
+    GW_LOG_ERROR = 0, /* something failed */
+    GW_LOG_WARN = 1,  /* a job runs, but something is wrong or slow */
+    GW_LOG_INFO = 2,  /* what was chosen and measured */
+    GW_LOG_DEBUG = 3, /* single connections */
+    GW_LOG_TRACE = 4, /* at present the same as GW_LOG_DEBUG */
 } gw_log_level;
-/* rank: of the process in its job; -1: not known. text: one line without a newline, valid during the call. Called by
- * any thread, several at a time, some of which hold locks: it must neither block nor call the library. */
+/* Takes a message. rank: of the process in its job; -1: not known. text: one line without a newline, valid during the
+ * call. Called by any thread, several at a time, some of which hold locks: it must neither block nor call the library.
+ */
 typedef void gw_log_fn(void *ctx, gw_log_level level, int rank, const char *text);
-/* NULL: standard error again. Returns when no call of the former callback is in progress. */
+/* Gives messages to a callback; NULL: to standard error again. Returns when no call of the former callback is in
+ * progress. */
 GW_API void gw_set_log(gw_log_fn *log, void *ctx);
 
 /* Collectives. They are exact: of the communicator's strategy they use arch and transport, never compress
@@ -254,25 +265,26 @@ GW_API void gw_set_log(gw_log_fn *log, void *ctx);
  * and reduce-scatter the in-place form is the rank's own part of the large buffer; an uneven all-to-all has none.
  * Buffers are memory of the host: a pointer to memory of a device, or to none, is GW_INVALID. */
 
-/* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
- * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */
+/* One tensor of a coalesced call (gw_call.tensors). */
 typedef struct gw_call_tensor {
-    const void *in;
-    void *out;
-    size_t count;
+    const void *in; /* as in the plain call */
+    void *out;      /* as in the plain call */
+    size_t count;   /* elements, as in the plain call */
 } gw_call_tensor;
 
+/* One call, described. Every other call below is short for gw_run or gw_start with such a description. Begin with
+ * GW_CALL_DEFAULT and set what the collective needs; the plain call of the same name says what its fields mean. */
 typedef struct gw_call {
-    size_t size; /* of this struct, in bytes */
-    gw_collective collective;
-    gw_dtype dtype;
-    gw_redop op; /* of reductions */
-    int root;    /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
-    const void *in;
-    void *out;
-    size_t count;
-    const size_t *counts; /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
-                             are the four arrays below. */
+    size_t size;              /* of this struct, in bytes */
+    gw_collective collective; /* which one */
+    gw_dtype dtype;           /* of the elements */
+    gw_redop op;              /* of reductions */
+    int root;                 /* or the peer of a send or receive; a receive may say GW_ANY_SOURCE; -1: none */
+    const void *in;           /* what this rank gives; a send reads it */
+    void *out;                /* what this rank gets; a receive writes it */
+    size_t count;             /* elements, as in the plain call */
+    const size_t *counts;     /* of uneven parts, instead of count: gw_size entries, the same on all ranks. Copied, as
+                                 are the four arrays below. */
     /* Uneven all-to-all (GW_COLL_ALLTOALLV): what this rank sends to each rank and where it lies in `in`, what it gets
      * from each and where that goes in `out`. Offsets NULL: parts lie in rank order without gaps. */
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
@@ -291,7 +303,8 @@ typedef struct gw_call {
     int *source; /* a receive writes the sender's rank here when it is complete; NULL: not wanted */
 } gw_call;
 
-#define GW_ANY_SOURCE (-1) /* as root of a receive: whichever rank sends first */
+/* The root of a receive that takes a message of whichever rank sends first. */
+#define GW_ANY_SOURCE (-1)
 
 /* A call with nothing set: what gw_call begins with. */
 #define GW_CALL_DEFAULT                                                                                                \
@@ -308,46 +321,48 @@ GW_API gw_status gw_run(gw_comm *comm, const gw_call *call);
  * gw_wait exactly once (or to gw_test until that says done); otherwise it is NULL. */
 GW_API gw_status gw_start(gw_comm *comm, const gw_call *call, gw_request **request);
 
-/* out[0..count) on every rank: the combination of all ranks' `in`. */
+/* Combines the ranks' `in`: out[0..count) is the result on every rank. */
 GW_API gw_status gw_allreduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
-/* `out` is written on root only; elsewhere it may be NULL. */
+/* Combines the ranks' `in` on root. `out` is written there only; elsewhere it may be NULL. */
 GW_API gw_status gw_reduce(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                            int root);
-/* `in` is read on root only; elsewhere it may be NULL. */
+/* Copies root's `in` to every rank's `out`. `in` is read on root only; elsewhere it may be NULL. */
 GW_API gw_status gw_broadcast(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
-/* `in` has size*count elements, `out` has count: rank r gets the r-th part of the combination. */
+/* Combines the ranks' `in`, and gives rank r the r-th part. `in` has size*count elements, `out` has count. */
 GW_API gw_status gw_reduce_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op);
-/* Uneven: rank r gets counts[r] elements; counts (size entries) is the same on all ranks and is copied. */
+/* gw_reduce_scatter with uneven parts: rank r gets counts[r] elements; counts (size entries) is the same on all ranks
+ * and is copied. */
 GW_API gw_status gw_reduce_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype,
                                     gw_redop op);
-/* `in` has count elements, `out` has size*count. */
+/* Gives every rank all ranks' `in`, in rank order. `in` has count elements, `out` has size*count. */
 GW_API gw_status gw_allgather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
-/* Uneven: rank r gives counts[r] elements, as in gw_reduce_scatterv. */
+/* gw_allgather with uneven parts: rank r gives counts[r] elements, as in gw_reduce_scatterv. */
 GW_API gw_status gw_allgatherv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype);
-/* `in` has count elements on every rank; `out` has size*count on root. */
+/* Gives root all ranks' `in`, in rank order. `in` has count elements on every rank; `out` has size*count on root. */
 GW_API gw_status gw_gather(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
-/* Uneven: rank r gives counts[r] elements; counts is the same on all ranks. */
+/* gw_gather with uneven parts: rank r gives counts[r] elements; counts is the same on all ranks. */
 GW_API gw_status gw_gatherv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype, int root);
-/* `in` has size*count elements on root; `out` has count on every rank. */
+/* Gives rank r the r-th part of root's `in`, which has size*count elements; `out` has count on every rank. */
 GW_API gw_status gw_scatter(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, int root);
-/* Uneven: rank r gets counts[r] elements; counts is the same on all ranks. */
+/* gw_scatter with uneven parts: rank r gets counts[r] elements; counts is the same on all ranks. */
 GW_API gw_status gw_scatterv(gw_comm *comm, const void *in, void *out, const size_t *counts, gw_dtype dtype, int root);
-/* Both buffers have size*count elements: part r of `in` goes to rank r. */
+/* Exchanges parts: part r of `in` goes to rank r. Both buffers have size*count elements. */
 GW_API gw_status gw_alltoall(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype);
-/* Uneven: in_counts[r] elements at in + in_offsets[r] go to rank r, out_counts[r] from rank r to out + out_offsets[r].
+/* gw_alltoall with uneven parts: in_counts[r] elements at in + in_offsets[r] go to rank r, out_counts[r] from rank r to
+ * out + out_offsets[r].
  * What one rank sends is what the other expects, else both get GW_MISMATCH. Offsets may be NULL, see gw_call. */
 GW_API gw_status gw_alltoallv(gw_comm *comm, const void *in, const size_t *in_counts, const size_t *in_offsets,
                               void *out, const size_t *out_counts, const size_t *out_offsets, gw_dtype dtype);
 /* Returns when all ranks have called it. */
 GW_API gw_status gw_barrier(gw_comm *comm);
 
-/* Point to point, with tag 0 (gw_call has others): the n-th send from a to b matches the n-th receive of b from a. Both
- * sides pass the same count and type. */
+/* Sends to one rank, with tag 0 (gw_call has others): the n-th send from a to b matches the n-th receive of b from a.
+ * Both sides pass the same count and type. */
 GW_API gw_status gw_send(gw_comm *comm, const void *data, size_t count, gw_dtype dtype, int peer);
-/* The other side of gw_send. */
+/* Receives from one rank: the other side of gw_send. */
 GW_API gw_status gw_recv(gw_comm *comm, void *data, size_t count, gw_dtype dtype, int peer);
 
-/* Nonblocking forms, as gw_start. */
+/* The nonblocking form, as gw_start. */
 GW_API gw_status gw_allreduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
                                     gw_request **request);
 GW_API gw_status gw_reduce_start(gw_comm *comm, const void *in, void *out, size_t count, gw_dtype dtype, gw_redop op,
@@ -382,7 +397,8 @@ GW_API gw_status gw_recv_start(gw_comm *comm, void *data, size_t count, gw_dtype
 
 /* Waits for a request and frees it, whatever the status. NULL is fine. */
 GW_API gw_status gw_wait(gw_request *request);
-/* Never blocks. When *done is true, the request is freed and the status is that of the operation. */
+/* Asks whether a request is over, and never blocks. When *done is true, the request is freed and the status is that of
+ * the operation. */
 GW_API gw_status gw_test(gw_request *request, bool *done);
 
 /* Calls between gw_group_start and gw_group_end are collected and run together: small all-reduces of the same type and

@@ -71,7 +71,7 @@ case_table() {
     has "the second line" "$(sed -n 2p "$scratch/out")" \
         'cores, Linux .* congestion control [a-z]+, [0-9]{4}-[0-9]{2}-[0-9]{2}'
     has "the header" "$(sed -n 3p "$scratch/out")" \
-        '^ +size +count +type +redop +root +time +algbw +busbw +#wrong +p10 +p90$'
+        '^ +size +count +type +redop +root +time +algbw +busbw +#wrong +p10 +p90 +cpu$'
     is "sizes and wrong elements" "$(awk 'NR > 4 { print $1, $2, $3, $4, $5, $9 }' "$scratch/out")" \
         "4096 1024 f32 sum -1 0
 16384 4096 f32 sum -1 0
@@ -131,6 +131,7 @@ for row in rows:
     assert row["library"] == "gradwire" and row["transport"] == "tcp" and row["arch"] == "auto", row
     assert row["ranks"] == 2 and row["wrong"] == 0 and row["calls"] == 5, row
     assert 0 < row["p10_us"] <= row["time_us"] <= row["p90_us"], row
+    assert row["cpu_us"] > 0, row
     assert abs(row["algbw_gbs"] - row["bytes"] / row["time_us"] / 1e3) < 0.01, row
     assert abs(row["busbw_gbs"] - row["algbw_gbs"]) < 0.001, row
 END

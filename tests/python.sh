@@ -110,20 +110,18 @@ elastic_script() { # OPTION RANKS-AT-THE-END
     # shellcheck disable=SC2086 # an option may have an argument
     job -n 3 $1 -- "$python" tests/elastic_script.py "$2"
 }
-# The script of docs/tutorials/first-pytorch.md, what it says about schedule=dear, and the line that it adds for it.
+# What docs/tutorials/first-pytorch.md says of its script under schedule=dear, and the line that it adds for it.
 the_tutorial_holds() {
-    sed -n '/^```python/,/^```/{/^```/d;p}' ../docs/tutorials/first-pytorch.md >"$scratch/first.py"
-    sed 's/^    torch.nn.utils.clip/    optimizer.synchronize()\n&/' "$scratch/first.py" >"$scratch/waits.py"
-    job -n 2 -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 && grep -q '% right$' "$scratch/said" &&
-        ! job -n 2 --strategy schedule=dear -- "$python" "$scratch/first.py" >"$scratch/said" 2>&1 &&
+    local first=../docs/examples/first.py
+    sed 's/^    torch.nn.utils.clip/    optimizer.synchronize()\n&/' "$first" >"$scratch/waits.py"
+    ! job -n 2 --strategy schedule=dear -- "$python" "$first" >"$scratch/said" 2>&1 &&
         grep -q 'Call optimizer.synchronize() before step()' "$scratch/said" &&
         job -n 2 --strategy schedule=dear -- "$python" "$scratch/waits.py" >"$scratch/said" 2>&1 &&
         grep -q '% right$' "$scratch/said" || { cat "$scratch/said"; return 1; }
 }
-# The loop of docs/reference/pytorch.md, in which one rank dies.
+# The loop that goes on after a loss, in which one rank dies.
 the_documented_loop_survives() {
-    sed -n '/^## When ranks die/,/^## D/{/^```python/,/^```/{/^```/d;p}}' ../docs/reference/pytorch.md >"$scratch/train.py"
-    sed -i 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' "$scratch/train.py"
+    sed 's/^\( *\)optimizer.zero_grad()$/\1die_in(optimizer.step_number())\n&/; s/< 100:/< 20:/' ../docs/examples/lost_rank.py >"$scratch/train.py"
     cat - "$scratch/train.py" >"$scratch/dies.py" <<'END'
 import os, signal
 def die_in(step):
@@ -148,6 +146,7 @@ quick() {
     if at_least 2; then TESTS="factors_travel_and_nothing_is_multiplied ranks_with_fewer_more_and_no_examples" file 2 test_factors; fi
     TESTS="hook process_group" file 2 test_ddp
     file 2 test_steps
+    file 2 examples
     TESTS="allreduce_of_every_type_and_operation alltoall objects" file 2 test_collectives
     losses 0 "after the exchange, some have updated;between two updates;another while they come together"
 }
@@ -181,6 +180,7 @@ full() {
     file 2 test_join
     file 2 test_timeline
     file 2 test_steps
+    file 2 examples
     for ranks in 2 3 4; do
         file "$ranks" test_rates
         file "$ranks" test_dgc
@@ -192,7 +192,7 @@ full() {
     file 1 test_profile
     losses 40
     check "the script of docs/tutorials/first-pytorch.md" the_tutorial_holds
-    check "the loop of docs/reference/pytorch.md survives a rank" the_documented_loop_survives
+    check "the loop of docs/examples/lost_rank.py survives a rank" the_documented_loop_survives
     check "ranks regroup without the one that was killed" regroups --elastic 2 schedule=dear
     check "ranks regroup with the one that was killed" regroups "--restarts 1" 3 "schedule=wfbp compress=topk:ratio=0.1"
     check "ranks regroup with the one that was killed, factors" regroups "--restarts 1" 3 arch=sfb

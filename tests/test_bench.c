@@ -93,7 +93,7 @@ static gw_status fake_meet(void *ctx, gw_error *error) {
     return GW_OK;
 }
 
-static gw_status measure(fake *f, bool check, uint64_t *wrong) {
+static gw_status measure(fake *f, bool check, gw_bench_tally *tally) {
     static const gw_bench_library library = {.call = fake_call};
     gw_bench_rank rank = {.library = &library, .ctx = f, .meet = fake_meet, .meet_ctx = f, .rank = 0, .world = 1};
     gw_bench_case c = {.collective = GW_COLL_ALLREDUCE, .dtype = GW_F32, .op = GW_SUM, .count = 1000, .warmup = 2,
@@ -102,7 +102,7 @@ static gw_status measure(fake *f, bool check, uint64_t *wrong) {
     uint64_t times[3];
     gw_error error = {0};
     CHECK(gw_bench_open(&work, &rank, &c, &error) == GW_OK && gw_bench_fits(work, &c));
-    gw_status status = gw_bench_measure(work, &c, times, wrong, &error);
+    gw_status status = gw_bench_measure(work, &c, times, tally, &error);
     c.count++;
     CHECK(!gw_bench_fits(work, &c));
     gw_bench_close(work);
@@ -110,12 +110,13 @@ static gw_status measure(fake *f, bool check, uint64_t *wrong) {
 }
 
 static void measurements(void) {
-    uint64_t wrong = 0;
+    gw_bench_tally tally;
     fake good = {0}, bad = {.spoils = true}, broken = {.fails = true};
-    CHECK(measure(&good, true, &wrong) == GW_OK && wrong == 0 && good.calls == 5 && good.barriers == 6);
-    CHECK(measure(&bad, false, &wrong) == GW_OK && wrong == 2000);
-    CHECK(measure(&bad, true, &wrong) == GW_OK && wrong == 5000);
-    CHECK(measure(&broken, true, &wrong) == GW_SYSTEM && broken.calls == 1);
+    CHECK(measure(&good, true, &tally) == GW_OK && tally.wrong == 0 && tally.cpu_ns > 0 && good.calls == 5 &&
+          good.barriers == 6);
+    CHECK(measure(&bad, false, &tally) == GW_OK && tally.wrong == 2000);
+    CHECK(measure(&bad, true, &tally) == GW_OK && tally.wrong == 5000);
+    CHECK(measure(&broken, true, &tally) == GW_SYSTEM && broken.calls == 1);
 }
 
 TEST_MAIN(CASE(case_as_text), CASE(sizes_and_bandwidths), CASE(patterns_notice), CASE(pattern_of_all_is_the_sum),

@@ -3,7 +3,7 @@
 
 Finds the names of all codecs, schedules, synchronizations, plans and transports in the files that define them, and
 reports every other C file that names three or more techniques of one axis in string literals. And the GRADWIRE_*
-variables: those of src/base/environment.c, of docs/environment.md and of the code are the same."""
+variables: those of src/base/environment.c, of docs/reference/environment.md and of the code are the same."""
 import pathlib
 import re
 import sys
@@ -42,7 +42,7 @@ def check_variables(root):
     listed = root / "src" / "base" / "environment.c"
     code = [f for f in (root / "src").rglob("*.[ch]") if f != listed] + list((root / "python" / "gradwire").rglob("*.py"))
     found = {"src/base/environment.c": variables_of([listed]),
-             "docs/environment.md": variables_of([root / "docs" / "environment.md"]),
+             "docs/reference/environment.md": variables_of([root / "docs" / "reference" / "environment.md"]),
              "the code": variables_of(code)}
     everything = set.union(*found.values())
     for where, names in found.items():

@@ -2,22 +2,18 @@
 """tidy_names.py: the rules of tests/tidy that need a tokenizer or the whole tree. Prints a line for each violation.
 
 Retired words (tests/retired_words.txt) in identifiers and file names; types of the gw_ prefix that are defined twice;
-file names that recur in src; paths in the pages of docs that do not exist; public declarations without a comment. Run in
-the root of the repository."""
+file names that recur in src; paths in the pages of docs that do not exist. Run in the root of the repository."""
 import collections
 import io
 import pathlib
 import re
 import tokenize
 
-FOLDERS = ("src", "include", "tests", "fuzz", "bench", "python")
+FOLDERS = ("src", "include", "tests", "fuzz", "bench", "python", "scripts")
 C_FILES = (".c", ".h", ".cc")
 SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)  # comments and strings
 SHELL_FUNCTION = re.compile(r"^\s*([A-Za-z_]\w*)\s*\(\)", re.M)
 TYPE = re.compile(r"\b(?:struct|enum|union)\s+(gw_\w+)\s*\{")
-# A declaration of a public header; include guards have no value.
-PUBLIC = re.compile(r"^#define +(GW_\w+(?:\(.*?\))?) +\S|^(?:GW_API|static inline)[^;{]*?\b(gw_\w+)\(|"
-                    r"^typedef\b[^;{]*?\b(gw_\w+)", re.M)
 # A path in a page: under a folder of the repository, or under one of src (engine/executor.c).
 PATH = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[A-Za-z_0-9-]+\.(?:c|h|sh|py|cc|md|csv|cmake|yaml|svg|png|txt))\b")
 
@@ -115,32 +111,7 @@ def paths_in_pages():
                     print(f"{page}:{number}: there is no {found}")
 
 
-def paragraphs(text):
-    """(line, text) of the parts of a header between empty lines that are outside of braces and comments."""
-    first, part, depth, inside = 1, [], 0, False
-    for number, line in enumerate(text.split("\n") + [""], 1):
-        if not line.strip() and depth == 0 and not inside:
-            if part:
-                yield first, "\n".join(part)
-            first, part = number + 1, []
-            continue
-        part.append(line)
-        inside = line.rfind("/*") > line.rfind("*/") or (inside and "*/" not in line)
-        if '"C"' not in line and not inside:
-            depth = max(0, depth + line.count("{") - line.count("}"))
-
-
-def public_comments():
-    """A paragraph of a public header that declares something has a comment, above or beside one of its lines."""
-    for path in sorted(pathlib.Path("include").rglob("*.h")):
-        for number, part in paragraphs(path.read_text(encoding="utf-8")):
-            declared = PUBLIC.search(blanked(part))
-            if declared and "/*" not in part:
-                print(f"{path}:{number}: no comment says what {next(filter(None, declared.groups()))} is")
-
-
 retired_words(list(files()))
 types_defined_twice()
 names_that_recur()
 paths_in_pages()
-public_comments()

@@ -39,7 +39,8 @@
 extern "C" {
 #endif
 
-typedef struct gw_coded gw_coded; /* a coded collective and the state of its codec */
+/* A coded collective and the state of its codec. */
+typedef struct gw_coded gw_coded;
 
 /* What is exchanged and how; the same on all ranks. Begin with GW_CODED_OPTIONS_DEFAULT. Strings and counts are
  * copied. */
@@ -80,7 +81,7 @@ GW_API gw_status gw_coded_run(gw_coded *coded, const void *in, void *out);
 GW_API gw_status gw_coded_start(gw_coded *coded, const void *in, void *out);
 /* Waits for the run that has been started. GW_OK if there is none. */
 GW_API gw_status gw_coded_wait(gw_coded *coded);
-/* Never blocks. When *done is true, the run is over and the status is that of the run. */
+/* Asks whether the run is over, and never blocks. When *done is true, it is over and the status is that of the run. */
 GW_API gw_status gw_coded_test(gw_coded *coded, bool *done);
 
 /* The bytes that this rank sends in one run, at most; what ranks of a host read from shared memory is not sent. */
@@ -94,7 +95,7 @@ GW_API int gw_coded_describe(const gw_coded *coded, char *text, size_t size);
  * guard of a codec with `limit` begins again. */
 GW_API size_t gw_coded_state_bytes(const gw_coded *coded);
 GW_API gw_status gw_coded_state_save(const gw_coded *coded, void *memory);
-/* A collective call: every rank restores what it has saved. GW_MISMATCH on all ranks if a state is of another
+/* Every rank restores what it has saved: a collective call. GW_MISMATCH on all ranks if a state is of another
  * collective, strategy, rank or number of ranks, is damaged, or was saved before another run than that of rank 0;
  * restore another state then, or close it. */
 GW_API gw_status gw_coded_state_restore(gw_coded *coded, const void *memory, size_t bytes);

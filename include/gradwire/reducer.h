@@ -27,8 +27,10 @@
 extern "C" {
 #endif
 
-typedef struct gw_reducer gw_reducer; /* the training steps of one model on a communicator */
+/* The training steps of one model on a communicator. */
+typedef struct gw_reducer gw_reducer;
 
+/* A tensor of the model. Zeros are fine in the fields that a caller does not need. */
 typedef struct gw_reducer_tensor {
     const char *name; /* the same on all ranks; copied */
     size_t count;     /* elements */
@@ -49,7 +51,7 @@ typedef struct gw_reducer_tensor {
 
 /* One update of (a range of) a tensor, for the caller's optimiser. */
 typedef struct gw_reducer_update {
-    int tensor;
+    int tensor;           /* its place in the list of gw_reducer_commit */
     size_t first, count;  /* elements of the tensor; the whole tensor unless a server owns only a shard of it, or gets
                              it in parts (gw_reducer_options.whole_tensors) */
     void *weights;        /* at element `first`: the tensor's own, or a copy of them */
@@ -76,7 +78,7 @@ typedef void gw_reducer_update_fn(void *ctx, const gw_reducer_update *update);
 /* The learning rate of a step, a function of its number alone; called as gw_reducer_update_fn is. */
 typedef double gw_reducer_rate_fn(void *ctx, uint64_t step);
 
-/* The optimiser's array number `which` (e.g. momentum) for a tensor: one float for each element; NULL: there are no
+/* The optimiser's array number `which` (momentum, say) for a tensor: one float for each element; NULL: there are no
  * more arrays. Servers keep these in snapshots and replicas too, and gw_reducer_resume copies them to ranks that are
  * behind. Their number is the same on all ranks, from gw_reducer_commit on. */
 typedef float *gw_reducer_state_fn(void *ctx, int tensor, int which);
@@ -100,6 +102,7 @@ typedef enum gw_momentum {
                             GW_UNSUPPORTED */
 } gw_momentum;
 
+/* What a reducer does with the tensors. Begin with GW_REDUCER_OPTIONS_DEFAULT. Strings are copied. */
 typedef struct gw_reducer_options {
     size_t size;                  /* of this struct, in bytes */
     const char *strategy;         /* overrides axes of the communicator's strategy; NULL: none */
@@ -120,12 +123,12 @@ typedef struct gw_reducer_options {
     gw_reducer_state_fn *state;   /* the arrays that update keeps from step to step; NULL: none */
     gw_reducer_rate_fn *rate;     /* NULL: constant. Codecs with a residual need it: a part of a gradient that is sent
                                      late is scaled to the rate of its own step. */
-    gw_nonfinite nonfinite;
-    double momentum; /* of the optimiser that applies the results, if it is offered to the codec: that of all
-                        tensors, 0 to 1; 0: it has none. The same on all ranks, as the next two */
-    gw_momentum momentum_use;
-    uint64_t steps;     /* of the whole run, from step 0 on; 0: not known. The warm-up of compress=dgc is a
-                           fifth of it by default. */
+    gw_nonfinite nonfinite;       /* what happens to gradients that are not finite */
+    double momentum;          /* of the optimiser that applies the results, if it is offered to the codec: that of all
+                                 tensors, 0 to 1; 0: it has none. The same on all ranks, as the next two */
+    gw_momentum momentum_use; /* whether the codec may take it over */
+    uint64_t steps;           /* of the whole run, from step 0 on; 0: not known. The warm-up of compress=dgc is a
+                                 fifth of it by default. */
     bool whole_tensors; /* `update` needs whole tensors, for the norm of a layer (LARS, LAMB): where servers run it, no
                            tensor is cut between them or into slices */
     const char *decisions; /* strategy=auto: a file. Decisions are written to it; one that exists is replayed, and
@@ -229,6 +232,7 @@ GW_API uint64_t gw_reducer_reached(const gw_reducer *reducer, int tensor);
 /* Waits for exchanges in flight, and frees the reducer. NULL is fine. Call it before its communicator is finalised. */
 GW_API void gw_reducer_close(gw_reducer *reducer);
 
+/* What a reducer has done (gw_reducer_read_counters). */
 typedef struct gw_reducer_counters {
     uint64_t steps;                     /* ended */
     uint64_t bytes_sent, messages_sent; /* by this process since the commit; shared memory that is reduced in place is
@@ -246,8 +250,8 @@ typedef struct gw_reducer_counters {
     uint64_t first_step;                /* the number of the first step; of a restarted worker, where it joined */
     uint64_t step;                      /* the number of the step in progress, or of the next */
     uint64_t nonfinite;                 /* gradients of this rank that were not finite (GW_NONFINITE_COUNTED) */
-    uint64_t nonfinite_step;            /* of the last of them: its step and tensor */
-    int nonfinite_tensor;
+    uint64_t nonfinite_step;            /* of the last of them: its step */
+    int nonfinite_tensor;               /* and its tensor */
 } gw_reducer_counters;
 /* Writes the first `size` bytes of the counters. */
 GW_API void gw_reducer_read_counters_sized(const gw_reducer *reducer, void *counters, size_t size);
@@ -272,7 +276,7 @@ typedef struct gw_reducer_worker_stats {
 } gw_reducer_worker_stats;
 /* gw_reducer_workers for entries of entry_size bytes each. */
 GW_API gw_status gw_reducer_workers_sized(gw_reducer *reducer, void *workers, size_t entry_size);
-/* A collective call; workers: one entry for each rank, zeros without servers. */
+/* How workers waited for each other; one entry for each rank, zeros without servers. A collective call. */
 static inline gw_status gw_reducer_workers(gw_reducer *reducer, gw_reducer_worker_stats *workers) {
     return gw_reducer_workers_sized(reducer, workers, sizeof *workers);
 }

@@ -8,7 +8,7 @@ import os
 import pathlib
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 
-__version__ = "0.2.0"
+__version__ = "0.2.0"  # of this package, and of the library that it takes
 SONAME = "libgradwire.so.1"
 
 

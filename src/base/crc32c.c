@@ -1,8 +1,9 @@
 /* crc32c.c - see crc32c.h. A bit-reflected CRC: a value's lowest bit is the coefficient of the highest power of x.
  *
- * The vector kernel folds 256 bytes at a time (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+ * A vector kernel folds 256 or 128 bytes at a time (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
  * PCLMULQDQ Instruction"). The word kernel computes three neighbouring blocks at once, because the crc32 instruction
- * takes three cycles and one can be started in each, and then joins the three sums. Both multiply by constants
+ * takes three cycles and one can be started in each, and then joins the three sums. The two use different parts of a
+ * core, so large blocks go half through one and half through the other, in one loop. Both multiply by constants
  * x^n mod P: a carry-less product of reflected values is one bit too high, and the crc32 instruction multiplies by
  * x^32, so n is 33 less than the distance in bits. */
 #include "base/crc32c.h"
@@ -76,23 +77,141 @@ WORDS static uint32_t update_by_words(uint32_t crc, const void *data, size_t byt
     return ~last;
 }
 
-/* ---- by vectors: AVX-512 and VPCLMULQDQ ---- */
+/* ---- blocks: vectors and words side by side ---- */
 
-#define VECTORS __attribute__((target("avx512f,avx512dq,avx512vl,vpclmulqdq,pclmul,sse4.2")))
-#define ROUND_BYTES ((size_t)256)
+#define STREAMS 3
+#define STEP_BYTES ((size_t)40) /* of each stream of words, beside one round of vectors: they take as long as it */
 
-static bool has_vectors(void) {
-    return gw_cpu() >= GW_CPU_AVX512 && has_words() && __builtin_cpu_supports("vpclmulqdq");
+/* Vectors take the first part of a block, and three streams of words the rest. */
+typedef struct block_size {
+    size_t rounds;
+    uint32_t one, two, three; /* x^(8 * n * rounds * STEP_BYTES - 33): past so many streams */
+} block_size;
+
+static const block_size block_sizes[] = {{512, 0x68bfa742, 0xc71795dd, 0x8f619e7d},
+                                         {128, 0xca110698, 0xe2f1a204, 0x278840ed},
+                                         {32, 0xdd66cbbb, 0x22c3799f, 0x23d5e7e5}};
+#define BLOCK_SIZES (sizeof block_sizes / sizeof block_sizes[0])
+
+/* Separate names, because arrays of sums would lie in memory. */
+typedef struct word_sums {
+    uint64_t a, b, c;
+} word_sums;
+
+WORDS static inline word_sums step_words(word_sums w, const uint8_t *at, size_t stride) {
+#pragma GCC unroll 5
+    for (size_t i = 0; i < STEP_BYTES; i += 8) {
+        w.a = _mm_crc32_u64(w.a, load64(at + i));
+        w.b = _mm_crc32_u64(w.b, load64(at + stride + i));
+        w.c = _mm_crc32_u64(w.c, load64(at + 2 * stride + i));
+    }
+    return w;
+}
+
+WORDS static inline uint32_t join_block(uint32_t vectors, word_sums w, const block_size *size) {
+    uint64_t moved = times(vectors, size->three) ^ times(w.a, size->two) ^ times(w.b, size->one);
+    return (uint32_t)(w.c ^ _mm_crc32_u64(0, moved));
 }
 
 /* The pair of factors that move a vector's lanes so many bits on: x^(bits + 31) for the first half of a lane, and
  * x^(bits - 33) for the second. */
 #define MOVE_2048 0xdcb17aa4, 0xb9e02b86
+#define MOVE_1024 0x6992cea2, 0x0d3b6092
 #define MOVE_512 0x740eef02, 0x9e4addf8
+#define MOVE_256 0x3da6d0cb, 0xba4fc28e
 #define MOVE_128 0xf20c0dfe, 0x493c7d27
 
-VECTORS static inline __m128i pair(uint32_t first, uint32_t second) {
+WORDS static inline __m128i pair(uint32_t first, uint32_t second) {
     return _mm_set_epi64x((long long)second, (long long)first);
+}
+
+WORDS static inline __m128i fold_lane(__m128i sum, __m128i next) {
+    __m128i factors = pair(MOVE_128);
+    __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00), high = _mm_clmulepi64_si128(sum, factors, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+WORDS static inline uint32_t reduce_lane(__m128i lane) {
+    uint64_t first = _mm_crc32_u64(0, (uint64_t)_mm_extract_epi64(lane, 0));
+    return (uint32_t)_mm_crc32_u64(first, (uint64_t)_mm_extract_epi64(lane, 1));
+}
+
+/* ---- by vectors of 32 bytes: AVX2 and VPCLMULQDQ ---- */
+
+#define HALVES __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
+#define HALF_ROUND_BYTES ((size_t)128)
+
+static bool has_halves(void) { return gw_cpu() >= GW_CPU_AVX2 && has_words() && __builtin_cpu_supports("vpclmulqdq"); }
+
+typedef struct half_round {
+    __m256i a, b, c, d;
+} half_round;
+
+HALVES static inline __m256i load_half(const uint8_t *at) { return _mm256_loadu_si256((const void *)at); }
+
+HALVES static inline half_round load_halves(const uint8_t *at) {
+    return (half_round){load_half(at), load_half(at + 32), load_half(at + 64), load_half(at + 96)};
+}
+
+HALVES static inline __m256i fold_half(__m256i sum, __m256i factors, __m256i next) {
+    __m256i low = _mm256_clmulepi64_epi128(sum, factors, 0x00), high = _mm256_clmulepi64_epi128(sum, factors, 0x11);
+    return _mm256_xor_si256(_mm256_xor_si256(low, high), next);
+}
+
+HALVES static inline half_round fold_halves(half_round v, half_round next) {
+    __m256i factors = _mm256_broadcastsi128_si256(pair(MOVE_1024));
+    return (half_round){fold_half(v.a, factors, next.a), fold_half(v.b, factors, next.b),
+                        fold_half(v.c, factors, next.c), fold_half(v.d, factors, next.d)};
+}
+
+HALVES static uint32_t join_halves(half_round v) {
+    __m256i factors = _mm256_broadcastsi128_si256(pair(MOVE_256));
+    __m256i sum = fold_half(fold_half(fold_half(v.a, factors, v.b), factors, v.c), factors, v.d);
+    return reduce_lane(fold_lane(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)));
+}
+
+HALVES static uint32_t block_by_halves(uint32_t crc, const uint8_t *at, const block_size *size) {
+    size_t stride = size->rounds * STEP_BYTES;
+    const uint8_t *words = at + size->rounds * HALF_ROUND_BYTES;
+    half_round v = load_halves(at);
+    v.a = _mm256_xor_si256(v.a, _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)crc)));
+    word_sums w = step_words((word_sums){0, 0, 0}, words, stride);
+    for (size_t r = 1; r < size->rounds; r++) {
+        v = fold_halves(v, load_halves(at + r * HALF_ROUND_BYTES));
+        w = step_words(w, words + r * STEP_BYTES, stride);
+    }
+    return join_block(join_halves(v), w, size);
+}
+
+HALVES static uint32_t update_by_halves(uint32_t crc, const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    for (size_t i = 0; i < BLOCK_SIZES; i++) {
+        size_t block = block_sizes[i].rounds * (HALF_ROUND_BYTES + STREAMS * STEP_BYTES);
+        for (; bytes >= block; at += block, bytes -= block) crc = ~block_by_halves(~crc, at, &block_sizes[i]);
+    }
+    return update_by_words(crc, at, bytes);
+}
+
+/* ---- by vectors of 64 bytes: AVX-512 and VPCLMULQDQ ---- */
+
+#define VECTORS __attribute__((target("avx512f,avx512dq,avx512vl,vpclmulqdq,pclmul,sse4.2")))
+#define ROUND_BYTES ((size_t)256)
+
+static bool has_vectors(void) { return gw_cpu() >= GW_CPU_AVX512 && has_halves(); }
+
+typedef struct vector_round {
+    __m512i a, b, c, d;
+} vector_round;
+
+VECTORS static inline vector_round load_vectors(const uint8_t *at) {
+    return (vector_round){_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), _mm512_loadu_si512(at + 128),
+                          _mm512_loadu_si512(at + 192)};
+}
+
+VECTORS static inline vector_round begin_vectors(uint32_t crc, const uint8_t *at) {
+    vector_round v = load_vectors(at);
+    v.a = _mm512_xor_si512(v.a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+    return v;
 }
 
 VECTORS static inline __m512i fold(__m512i sum, __m512i factors, __m512i next) {
@@ -100,47 +219,49 @@ VECTORS static inline __m512i fold(__m512i sum, __m512i factors, __m512i next) {
     return _mm512_ternarylogic_epi64(low, high, next, 0x96); /* xor */
 }
 
-VECTORS static inline __m128i fold_lane(__m128i sum, __m128i next) {
-    __m128i factors = pair(MOVE_128);
-    __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00), high = _mm_clmulepi64_si128(sum, factors, 0x11);
-    return _mm_xor_si128(_mm_xor_si128(low, high), next);
+VECTORS static inline vector_round fold_vectors(vector_round v, vector_round next) {
+    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_2048));
+    return (vector_round){fold(v.a, factors, next.a), fold(v.b, factors, next.b), fold(v.c, factors, next.c),
+                          fold(v.d, factors, next.d)};
 }
 
-/* A round's vectors; separate names, because an array of them would lie in memory. */
-typedef struct round_sum {
-    __m512i a, b, c, d;
-} round_sum;
-
 /* The four vectors to one, its lanes to one, and that to 32 bits. */
-VECTORS static uint32_t join(round_sum v) {
+VECTORS static uint32_t join_vectors(vector_round v) {
     __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_512));
     __m512i sum = fold(fold(fold(v.a, factors, v.b), factors, v.c), factors, v.d);
     __m128i lane = fold_lane(_mm512_extracti32x4_epi32(sum, 0), _mm512_extracti32x4_epi32(sum, 1));
     lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 2));
-    lane = fold_lane(lane, _mm512_extracti32x4_epi32(sum, 3));
-    uint64_t first = _mm_crc32_u64(0, (uint64_t)_mm_extract_epi64(lane, 0));
-    return (uint32_t)_mm_crc32_u64(first, (uint64_t)_mm_extract_epi64(lane, 1));
+    return reduce_lane(fold_lane(lane, _mm512_extracti32x4_epi32(sum, 3)));
 }
 
-VECTORS static inline round_sum load_round(const uint8_t *at) {
-    return (round_sum){_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), _mm512_loadu_si512(at + 128),
-                       _mm512_loadu_si512(at + 192)};
+VECTORS static uint32_t block_by_vectors(uint32_t crc, const uint8_t *at, const block_size *size) {
+    size_t stride = size->rounds * STEP_BYTES;
+    const uint8_t *words = at + size->rounds * ROUND_BYTES;
+    vector_round v = begin_vectors(crc, at);
+    word_sums w = step_words((word_sums){0, 0, 0}, words, stride);
+    for (size_t r = 1; r < size->rounds; r++) {
+        v = fold_vectors(v, load_vectors(at + r * ROUND_BYTES));
+        w = step_words(w, words + r * STEP_BYTES, stride);
+    }
+    return join_block(join_vectors(v), w, size);
+}
+
+/* What is smaller than a block goes through vectors alone. */
+VECTORS static uint32_t finish_by_vectors(uint32_t crc, const uint8_t *at, size_t bytes) {
+    if (bytes < 2 * ROUND_BYTES) return update_by_words(crc, at, bytes);
+    vector_round v = begin_vectors(~crc, at);
+    for (at += ROUND_BYTES, bytes -= ROUND_BYTES; bytes >= ROUND_BYTES; at += ROUND_BYTES, bytes -= ROUND_BYTES)
+        v = fold_vectors(v, load_vectors(at));
+    return update_by_words(~join_vectors(v), at, bytes);
 }
 
 VECTORS static uint32_t update_by_vectors(uint32_t crc, const void *data, size_t bytes) {
-    if (bytes < 2 * ROUND_BYTES) return update_by_words(crc, data, bytes);
     const uint8_t *at = data;
-    __m512i factors = _mm512_broadcast_i32x4(pair(MOVE_2048));
-    round_sum v = load_round(at);
-    v.a = _mm512_xor_si512(v.a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
-    for (at += ROUND_BYTES, bytes -= ROUND_BYTES; bytes >= ROUND_BYTES; at += ROUND_BYTES, bytes -= ROUND_BYTES) {
-        round_sum next = load_round(at);
-        v.a = fold(v.a, factors, next.a);
-        v.b = fold(v.b, factors, next.b);
-        v.c = fold(v.c, factors, next.c);
-        v.d = fold(v.d, factors, next.d);
+    for (size_t i = 0; i < BLOCK_SIZES; i++) {
+        size_t block = block_sizes[i].rounds * (ROUND_BYTES + STREAMS * STEP_BYTES);
+        for (; bytes >= block; at += block, bytes -= block) crc = ~block_by_vectors(~crc, at, &block_sizes[i]);
     }
-    return update_by_words(~join(v), at, bytes);
+    return finish_by_vectors(crc, at, bytes);
 }
 #endif
 
@@ -176,7 +297,8 @@ static uint32_t update_by_words(uint32_t crc, const void *data, size_t bytes) {
 
 const gw_crc32c_kernel gw_crc32c_kernels[] = {
 #if defined(__x86_64__)
-    {"vectors", has_vectors, update_by_vectors},
+    {"vectors of 64", has_vectors, update_by_vectors},
+    {"vectors of 32", has_halves, update_by_halves},
 #endif
 #if defined(__x86_64__) || defined(__aarch64__)
     {"words", has_words, update_by_words},

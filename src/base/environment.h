@@ -1,5 +1,5 @@
-/* environment.h - the names of all GRADWIRE_* variables, to find mistyped ones. docs/environment.md explains them;
- * tests/tidy_lists.py compares the two lists, and what the code reads. */
+/* environment.h - the names of all GRADWIRE_* variables, to find mistyped ones. docs/reference/environment.md explains
+ * them; tests/tidy_lists.py compares the two lists, and what the code reads. */
 #ifndef GW_BASE_ENVIRONMENT_H
 #define GW_BASE_ENVIRONMENT_H
 

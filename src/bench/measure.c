@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "bench/data_pattern.h"
@@ -185,22 +186,29 @@ bool gw_bench_fits(const gw_bench_work *w, const gw_bench_case *c) {
            of->count == c->count && of->own_memory == c->own_memory;
 }
 
-gw_status gw_bench_measure(gw_bench_work *w, const gw_bench_case *c, uint64_t *times, uint64_t *wrong,
+static uint64_t cpu_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * GW_SECOND + (uint64_t)now.tv_nsec;
+}
+
+gw_status gw_bench_measure(gw_bench_work *w, const gw_bench_case *c, uint64_t *times, gw_bench_tally *tally,
                            gw_error *error) {
     const gw_bench_rank *rank = w->rank;
     gw_bench_buffers buffers = buffers_of(w);
     gw_status status = GW_OK;
-    *wrong = 0;
+    *tally = (gw_bench_tally){0};
     for (int i = -c->warmup; i < c->calls && !status; i++) {
         int salt = (i + c->warmup) % GW_PATTERN_SALTS;
         fill(w, salt);
         status = rank->meet(rank->meet_ctx, error);
         if (status) break;
+        uint64_t cpu = cpu_now();
         gw_time before = gw_clock_now();
         status = rank->library->call(rank->ctx, c, &buffers, error);
         gw_time after = gw_clock_now();
-        if (i >= 0) times[i] = after - before;
-        if (!status && (i < 0 || c->check)) *wrong += count_wrong(w, salt);
+        if (i >= 0) times[i] = after - before, tally->cpu_ns += cpu_now() - cpu;
+        if (!status && (i < 0 || c->check)) tally->wrong += count_wrong(w, salt);
     }
     /* No rank may free its buffers, or go on to another size, while others still run the call. */
     return status ? status : rank->meet(rank->meet_ctx, error);

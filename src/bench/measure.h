@@ -35,11 +35,16 @@ typedef struct gw_bench_rank {
 /* Buffers and patterns for a case. They stay the same from call to call, as in a training job. */
 typedef struct gw_bench_work gw_bench_work;
 
+typedef struct gw_bench_tally {
+    uint64_t wrong;  /* wrong elements in the checked results */
+    uint64_t cpu_ns; /* of a core, by all threads of the process, user and kernel: in the timed calls alone */
+} gw_bench_tally;
+
 gw_status gw_bench_open(gw_bench_work **work, const gw_bench_rank *rank, const gw_bench_case *c, gw_error *error);
 /* Whether the buffers fit this case too: only its numbers of calls may differ. */
 bool gw_bench_fits(const gw_bench_work *work, const gw_bench_case *c);
-/* times: ns of each timed call on this rank. *wrong: wrong elements in the checked results of this rank. */
-gw_status gw_bench_measure(gw_bench_work *work, const gw_bench_case *c, uint64_t *times, uint64_t *wrong,
+/* times: ns of each timed call on this rank. *tally: of this rank. */
+gw_status gw_bench_measure(gw_bench_work *work, const gw_bench_case *c, uint64_t *times, gw_bench_tally *tally,
                            gw_error *error);
 void gw_bench_close(gw_bench_work *work); /* NULL is fine */
 

@@ -127,11 +127,12 @@ static gw_status join(side *s, const char *directory, gw_error *error) {
                    strerror(errno));
 }
 
-static bool report(const side *s, const uint64_t *times, int calls, uint64_t wrong) {
-    size_t room = 64 + (size_t)calls * 22, used;
+static bool report(const side *s, const uint64_t *times, int calls, const gw_bench_tally *tally) {
+    size_t room = 96 + (size_t)calls * 22, used;
     char *text = malloc(room);
     if (!text) return false;
-    used = (size_t)snprintf(text, room, "done %llu %d", (unsigned long long)wrong, calls);
+    used = (size_t)snprintf(text, room, "done %llu %llu %d", (unsigned long long)tally->wrong,
+                            (unsigned long long)tally->cpu_ns, calls);
     for (int i = 0; i < calls; i++)
         used += (size_t)snprintf(text + used, room - used, " %llu", (unsigned long long)times[i]);
     text[used++] = '\n';
@@ -149,13 +150,13 @@ static gw_status prepare(side *s, const gw_bench_rank *rank, const gw_bench_case
 static gw_status run_case(side *s, const gw_bench_rank *rank, const char *line, gw_error *error) {
     static const char unknown[] = "the driver's line is not understood; are both sides the same version?";
     gw_bench_case c;
-    uint64_t wrong = 0;
+    gw_bench_tally tally;
     if (!gw_bench_case_parse(line, &c)) return gw_fail(error, GW_PROTOCOL, unknown);
     uint64_t *times = calloc((size_t)c.calls + 1, sizeof *times);
     if (!times) return gw_fail(error, GW_MEMORY, "rank %d has no memory for %d times", s->rank, c.calls);
     gw_status status = prepare(s, rank, &c, error);
-    if (!status) status = gw_bench_measure(s->work, &c, times, &wrong, error);
-    if (!status && !report(s, times, c.calls, wrong)) status = gw_fail(error, GW_SYSTEM, "the driver is gone");
+    if (!status) status = gw_bench_measure(s->work, &c, times, &tally, error);
+    if (!status && !report(s, times, c.calls, &tally)) status = gw_fail(error, GW_SYSTEM, "the driver is gone");
     free(times);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * The driver has a directory for each job, with a socket to which every rank connects and a page that the ranks map.
  * The page holds a barrier, so that the start of a call does not depend on the measured library. Lines of text go over
- * the socket: "hello RANK WORLD", then for each case (bench_case.h) "done WRONG N ns ns ..." or "error SENTENCE". A
+ * the socket: "hello RANK WORLD", then for each case (bench_case.h) "done WRONG CPU N ns ns ..." or "error SENTENCE". A
  * rank that waits for the next case sleeps. The end of the stream ends the job. */
 #ifndef GW_BENCH_SIDE_CHANNEL_H
 #define GW_BENCH_SIDE_CHANNEL_H

@@ -1,4 +1,13 @@
-/* hosts.h - the hosts of a job, from "-H a:4,b:4" or a host file, and the ranks of each host. */
+/* hosts.h - the hosts of a job, from "-H a:4,b:4" or a host file, and the ranks of each host. A host file has a line
+ * for each host, with its slots, which are the ranks that it takes:
+ *
+ *     # a comment
+ *     node1 slots=4
+ *     node2:4
+ *     [fe80::1] 2
+ *     node3              one slot
+ *
+ * Ranks fill the hosts in the order of the file. */
 #ifndef GW_LAUNCH_HOSTS_H
 #define GW_LAUNCH_HOSTS_H
 

@@ -1,5 +1,10 @@
-/* tuning_file.h - the result of tuning as a file: every trial as a comment, then the schedule as in the strategy line,
- * so that the file is also a strategy file. */
+/* tuning_file.h - the result of tuning, as a file that is also a strategy file:
+ *
+ *     # gradwire tune: 62 tensors, 1640032 bytes, arch=auto sync=bsp compress=none schedule=wfbp transport=auto
+ *     # trial 1: fuse 4M, 12.345 ms a step, 4 steps, spread 1.2 %
+ *     schedule=wfbp:fuse=2M
+ *
+ * The first line names the model and the other axes; a file of others is not used. */
 #ifndef GW_REDUCER_TUNING_FILE_H
 #define GW_REDUCER_TUNING_FILE_H
 

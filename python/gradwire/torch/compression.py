@@ -53,4 +53,5 @@ class BF16Compressor(Cast):
 
 
 class Compression:
+    """What `compression=` takes: `none`, `fp16`, or `bf16`, which send floating tensors in that type."""
     none, fp16, bf16 = NoneCompressor, FP16Compressor, BF16Compressor

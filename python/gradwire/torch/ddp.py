@@ -78,7 +78,7 @@ class HookState:
             self.job.layers.end_step(self)
 
     def commit(self, parameters):
-        """Collective. DDP's first buckets are filled from the end of the model."""
+        # Collective. DDP's first buckets are filled from the end of the model.
         for parameter in parameters:
             if parameter not in self.slots:
                 raise GradwireError(f"a parameter of shape {list(parameter.shape)} is not among named_parameters of "
@@ -92,13 +92,14 @@ class HookState:
                          Average, 0, None)
 
     def drop(self):
-        """Drops the buckets of an interrupted step: DDP has raised its error already."""
-        self.filled = []
+        self.filled = []  # of an interrupted step: DDP has raised its error already
 
     def strategy_line(self):
+        """The strategy, with tuned sizes."""
         return self.reducer.strategy()
 
     def step_number(self):
+        """Number of the present training step, from 0."""
         return self.reducer.number() if self.reducer is not None else 0
 
     def close(self):

@@ -36,7 +36,7 @@ def run(function):
         while True:
             try:
                 if lost:
-                    come_together(state)
+                    _come_together(state)
                 state.sync()
                 return function(state, *arguments, **options)
             except GradwireError as error:
@@ -46,7 +46,7 @@ def run(function):
     return wrapper
 
 
-def come_together(state):
+def _come_together(state):
     world().newest = recovery.regroup() if os.environ.get("GRADWIRE_ROSTER") else recovery.shrink()
     state.restore()
     state.on_reset()
@@ -63,6 +63,7 @@ class State:
         self._callbacks.extend(callbacks)
 
     def on_reset(self):
+        """Called after a loss: reset(), and the registered functions."""
         self.reset()
         for callback in self._callbacks:
             callback()
@@ -88,9 +89,11 @@ class ObjectState(State):
         self.restore()
 
     def save(self):
+        """Copies the values."""
         self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._saved}
 
     def restore(self):
+        """Brings the copies back."""
         for name, value in self._saved.items():
             setattr(self, name, copy.deepcopy(value))
 
@@ -112,15 +115,18 @@ class TorchState(ObjectState):
         self.save()
 
     def save(self):
+        """Copies states and values."""
         self._states = {name: copy.deepcopy(one.state_dict()) for name, one in self._holders.items()}
         super().save()
 
     def restore(self):
+        """Brings the copies back."""
         for name, state in getattr(self, "_states", {}).items():
             self._holders[name].load_state_dict(state)
         super().restore()
 
     def sync(self):
+        """From the rank whose state is the newest. All ranks call it."""
         for one in self._holders.values():
             if isinstance(one, torch.nn.Module):
                 broadcast_parameters(one.state_dict(), world().newest)
@@ -132,6 +138,7 @@ class TorchState(ObjectState):
         self.save()
 
     def reset(self):
+        """Divides what samplers have left between the ranks that there are now."""
         for one in self._holders.values():
             if isinstance(one, ElasticSampler):
                 one.reset()
@@ -147,6 +154,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch):
+        """Begins an epoch: all indices again, in another order."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
@@ -155,13 +163,16 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.processed_num += batch_size * world().size
 
     def state_dict(self):
+        """The epoch, and how much of it is done."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state):
+        """Goes on from such a state."""
         self.epoch, self.processed_num = state["epoch"], state["processed_num"]
         self.reset()
 
     def reset(self):
+        """Divides what is left of the epoch between the ranks that there are now."""
         indices = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(indices)

@@ -4,7 +4,7 @@ HorovodInternalError is GradwireError itself: what Horovod raises where a collec
 others can go on without the rank that was lost."""
 from gradwire._library import GradwireError
 
-HorovodInternalError = GradwireError
+HorovodInternalError = GradwireError  # Horovod's name of it
 
 
 class ArgumentError(GradwireError, ValueError):

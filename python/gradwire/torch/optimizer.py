@@ -89,6 +89,7 @@ class Distributed(Sending, Deferring, Committing):
             self._job.layers.end_step(self)
 
     def strategy_line(self):
+        """The strategy, with tuned sizes."""
         return self._reducer.strategy()
 
     def is_tuning(self):
@@ -154,6 +155,7 @@ class Distributed(Sending, Deferring, Committing):
         return True
 
     def zero_grad(self, set_to_none=True):
+        """As of the wrapped optimiser. Not between backward() and step()."""
         if self._ready:
             raise GradwireError("zero_grad() was called after backward() and before step(): gradients are on their way "
                                 "already")
@@ -168,6 +170,7 @@ class Distributed(Sending, Deferring, Committing):
                     slot.parameter.grad.detach().zero_()
 
     def add_param_group(self, group):
+        """As of the wrapped optimiser, before the first step."""
         if not hasattr(self, "_slots"):
             return super().add_param_group(group)
         if self._reducer is not None:

@@ -44,6 +44,7 @@ class ProcessSet:
         return self.index(world().rank, "ProcessSet.rank()")
 
     def included(self):
+        """Whether this process is in the set."""
         return None if self.process_set_id is None else world().rank in self.ranks
 
     def index(self, rank, doing):

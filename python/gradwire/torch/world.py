@@ -215,6 +215,7 @@ def stop_timeline():
 
 
 def is_initialized():
+    """Whether init() has been called, and shutdown() not since."""
     return _world is not None
 
 
@@ -225,18 +226,22 @@ def world():
 
 
 def rank():
+    """The number of this process in the job, from 0 on."""
     return world().rank
 
 
 def size():
+    """How many ranks the job has."""
     return world().size
 
 
 def local_rank():
+    """The number of this process among those of its host."""
     return world().local_rank
 
 
 def local_size():
+    """How many ranks this host has."""
     return world().local_size
 
 
@@ -246,6 +251,7 @@ def cross_rank():
 
 
 def cross_size():
+    """How many hosts the job has, where all have the same number of ranks."""
     return world().cross()[1]
 
 

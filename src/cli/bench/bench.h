@@ -48,7 +48,7 @@ typedef struct gw_bench_result {
     const gw_bench_job *who;
     uint64_t *times; /* ns, of the slowest rank in each call; owned */
     int calls;
-    uint64_t wrong; /* elements */
+    gw_bench_tally tally; /* of all ranks and calls */
 } gw_bench_result;
 
 typedef struct gw_comparison {
@@ -65,9 +65,9 @@ typedef struct gw_comparison {
 /* Starts a job and waits for its ranks. */
 gw_status gw_bench_job_start(gw_comparison *comparison, gw_bench_job *job, gw_error *error);
 void gw_bench_job_end(gw_bench_job *job, int world);
-/* Measures one case: times (c->calls entries) of the slowest rank; adds the wrong elements of all ranks to *wrong. */
-gw_status gw_bench_job_measure(gw_bench_job *job, int world, const gw_bench_case *c, uint64_t *times, uint64_t *wrong,
-                               gw_error *error);
+/* Measures one case: times (c->calls entries) of the slowest rank; adds what all ranks say to *tally. */
+gw_status gw_bench_job_measure(gw_bench_job *job, int world, const gw_bench_case *c, uint64_t *times,
+                               gw_bench_tally *tally, gw_error *error);
 /* True after a signal to stop. */
 bool gw_bench_interrupted(void);
 

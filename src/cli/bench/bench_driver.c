@@ -66,8 +66,9 @@ static gw_status warm_up(gw_comparison *comparison, const gw_bench_case *c, gw_b
     first.calls = TRIALS;
     first.check = true;
     gw_bench_job *who = &comparison->jobs[result->who - comparison->jobs];
-    gw_status status = gw_bench_job_measure(who, comparison->world, &first, times, &result->wrong, error);
+    gw_status status = gw_bench_job_measure(who, comparison->world, &first, times, &result->tally, error);
     if (status) return status;
+    result->tally.cpu_ns = 0;
     int calls = gw_bench_calls(comparison->settings, times[0] < times[1] ? times[0] : times[1]);
     result->times = malloc((size_t)calls * sizeof *result->times);
     if (!result->times) return gw_fail(error, GW_MEMORY, "no memory for %d times", calls);
@@ -94,7 +95,7 @@ static gw_status take_turns(gw_comparison *comparison, const gw_bench_case *c, g
             turn.calls = calls_of(result, round, rounds);
             gw_report_progress(report, c, result->who, round, rounds);
             status = gw_bench_job_measure(&comparison->jobs[i], comparison->world, &turn,
-                                          result->times + result->calls * round / rounds, &result->wrong, error);
+                                          result->times + result->calls * round / rounds, &result->tally, error);
         }
     }
     return status;

@@ -158,12 +158,13 @@ void gw_bench_job_end(gw_bench_job *c, int world) {
 
 /* ---- measuring ---- */
 
-/* Parses "done WRONG N ns ns ..." and keeps for each call the time of the slowest rank. */
-static bool merge(const char *line, int calls, uint64_t *times, uint64_t *wrong) {
-    unsigned long long value;
+/* Parses "done WRONG CPU N ns ns ...", adds to the tally, and keeps for each call the time of the slowest rank. */
+static bool merge(const char *line, int calls, uint64_t *times, gw_bench_tally *tally) {
+    unsigned long long value, cpu;
     int count, used;
-    if (sscanf(line, "done %llu %d%n", &value, &count, &used) != 2 || count != calls) return false;
-    *wrong += value;
+    if (sscanf(line, "done %llu %llu %d%n", &value, &cpu, &count, &used) != 3 || count != calls) return false;
+    tally->wrong += value;
+    tally->cpu_ns += cpu;
     for (int i = 0; i < calls; i++) {
         char *end;
         line += used;
@@ -176,8 +177,8 @@ static bool merge(const char *line, int calls, uint64_t *times, uint64_t *wrong)
 }
 
 /* Reads the answers in the order of their arrival: an error names the first rank that went away. */
-static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, uint64_t *wrong, struct pollfd *polls,
-                        gw_error *error) {
+static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, gw_bench_tally *tally,
+                        struct pollfd *polls, gw_error *error) {
     gw_time until = gw_clock_now() + turn_budget;
     gw_status status = GW_OK;
     for (int r = 0; r < world; r++) polls[r] = (struct pollfd){.fd = c->ranks[r].fd, .events = POLLIN};
@@ -187,7 +188,7 @@ static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, 
             char *line = NULL;
             if (polls[r].revents) status = read_line(c, &c->ranks[r], r, &line, error);
             if (!line || status) continue;
-            if (!merge(line, calls, times, wrong))
+            if (!merge(line, calls, times, tally))
                 status = gw_fail(error, GW_PROTOCOL, "rank %d of %s said \"%.60s\"", r, c->library, line);
             polls[r].fd = -1;
             left--;
@@ -197,7 +198,7 @@ static gw_status gather(gw_bench_job *c, int world, int calls, uint64_t *times, 
 }
 
 gw_status gw_bench_job_measure(gw_bench_job *c, int world, const gw_bench_case *the_case, uint64_t *times,
-                               uint64_t *wrong, gw_error *error) {
+                               gw_bench_tally *tally, gw_error *error) {
     char line[GW_BENCH_LINE_BYTES + 1];
     struct pollfd *polls = calloc((size_t)world, sizeof *polls);
     if (!polls) return gw_fail(error, GW_MEMORY, "no memory for %d ranks", world);
@@ -208,7 +209,7 @@ gw_status gw_bench_job_measure(gw_bench_job *c, int world, const gw_bench_case *
     for (int r = 0; r < world && !status; r++)
         if (send(c->ranks[r].fd, line, strlen(line), MSG_NOSIGNAL) < 0)
             status = gw_fail_rank(error, GW_PEER_LOST, r, "rank %d of %s went away", r, c->library);
-    if (!status) status = gather(c, world, the_case->calls, times, wrong, polls, error);
+    if (!status) status = gather(c, world, the_case->calls, times, tally, polls, error);
     free(polls);
     return status;
 }

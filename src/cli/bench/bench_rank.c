@@ -119,27 +119,29 @@ typedef struct alone {
     gw_report *report; /* rank 0 only */
 } alone;
 
-/* Replaces each time by that of the slowest rank. */
-static gw_status slowest(alone *a, uint64_t *times, int calls, uint64_t *wrong, gw_error *error) {
+/* Replaces each time by that of the slowest rank, and the tally by that of all ranks. */
+static gw_status combine(alone *a, uint64_t *times, int calls, gw_bench_tally *tally, gw_error *error) {
     gw_status status = gw_allreduce(a->comm, times, times, (size_t)calls, GW_I64, GW_MAX);
-    if (!status) status = gw_allreduce(a->comm, wrong, wrong, 1, GW_I64, GW_SUM);
+    if (!status) status = gw_allreduce(a->comm, tally, tally, sizeof *tally / 8, GW_I64, GW_SUM);
     return status ? gw_fail(error, status, "%s", gw_last_error(a->comm)) : GW_OK;
 }
 
 static gw_status one_size(alone *a, const gw_bench_case *c, gw_error *error) {
     gw_bench_case first = *c, rest = *c;
     gw_bench_work *work = NULL;
-    uint64_t times[GW_BENCH_CALLS_MAX], first_wrong = 0, wrong = 0;
+    uint64_t times[GW_BENCH_CALLS_MAX];
+    gw_bench_tally warm = {0}, tally = {0};
     first.warmup = a->settings->warmup ? (int)a->settings->warmup : 5;
     first.calls = 3;
     gw_status status = gw_bench_open(&work, &a->rank, c, error);
-    if (!status) status = gw_bench_measure(work, &first, times, &first_wrong, error);
-    if (!status) status = slowest(a, times, 3, &first_wrong, error);
+    if (!status) status = gw_bench_measure(work, &first, times, &warm, error);
+    if (!status) status = combine(a, times, 3, &warm, error);
     rest.calls = gw_bench_calls(a->settings, times[2]);
-    if (!status) status = gw_bench_measure(work, &rest, times, &wrong, error);
-    if (!status) status = slowest(a, times, rest.calls, &wrong, error);
+    if (!status) status = gw_bench_measure(work, &rest, times, &tally, error);
+    if (!status) status = combine(a, times, rest.calls, &tally, error);
     gw_bench_close(work);
-    gw_bench_result result = {.who = &a->who, .times = times, .calls = rest.calls, .wrong = first_wrong + wrong};
+    tally.wrong += warm.wrong;
+    gw_bench_result result = {.who = &a->who, .times = times, .calls = rest.calls, .tally = tally};
     if (!status && a->report) gw_report_size(a->report, c, &result, 1);
     return status;
 }

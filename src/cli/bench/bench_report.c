@@ -16,7 +16,7 @@
 
 #define PROGRESS_AFTER (2 * GW_SECOND)
 
-enum { COLUMNS = 15, CELL = 40 };
+enum { COLUMNS = 16, CELL = 40 };
 
 struct gw_report {
     const gw_bench_settings *settings;
@@ -76,6 +76,7 @@ static int by_time(const void *left, const void *right) {
 
 typedef struct numbers {
     double time_us, p10_us, p90_us, algbw, busbw; /* GB/s, of 1e9 bytes */
+    double cpu_us;                                /* of a core, by all ranks, in a call */
     uint64_t bytes;
 } numbers;
 
@@ -85,7 +86,8 @@ static double quantile_us(const gw_bench_result *r, double part) {
 
 static numbers numbers_of(const gw_report *report, const gw_bench_case *c, const gw_bench_result *r) {
     numbers n = {.bytes = gw_bench_total(c, report->world) * gw_dtype_bytes(c->dtype),
-                 .time_us = quantile_us(r, 0.5), .p10_us = quantile_us(r, 0.1), .p90_us = quantile_us(r, 0.9)};
+                 .time_us = quantile_us(r, 0.5), .p10_us = quantile_us(r, 0.1), .p90_us = quantile_us(r, 0.9),
+                 .cpu_us = (double)r->tally.cpu_ns / 1e3 / r->calls};
     n.algbw = n.time_us > 0 ? (double)n.bytes / n.time_us / 1e3 : 0;
     n.busbw = n.algbw * gw_bench_bus_factor(c->collective, report->world);
     return n;
@@ -113,12 +115,13 @@ static void print_row(gw_report *report, const gw_bench_case *c, const gw_bench_
     time_cell(cells[at++], n.time_us);
     snprintf(cells[at++], CELL, "%.2f", n.algbw);
     snprintf(cells[at++], CELL, "%.2f", n.busbw);
-    snprintf(cells[at++], CELL, "%" PRIu64, r->wrong);
+    snprintf(cells[at++], CELL, "%" PRIu64, r->tally.wrong);
     time_cell(cells[at++], n.p10_us);
     time_cell(cells[at++], n.p90_us);
+    time_cell(cells[at++], n.cpu_us);
     if (report->several) snprintf(cells[at++], CELL, "%.2f", n.time_us / base_us);
     for (int i = 0; i < COLUMNS; i++) row[i] = cells[i];
-    bool loud = report->table.colour && r->wrong;
+    bool loud = report->table.colour && r->tally.wrong;
     if (loud) fputs("\033[31m", stdout);
     gw_table_row(&report->table, row);
     if (loud) fputs("\033[0m", stdout);
@@ -128,8 +131,8 @@ static void lay_out(gw_report *report) {
     static const gw_column size[] = {
         {"size", true, 11}, {"count", true, 10}, {"type", true, 4}, {"redop", true, 5}, {"root", true, 4}};
     static const gw_column who[] = {{"library", false, 13}, {"arch", false, 12}, {"over", false, 4}};
-    static const gw_column what[] = {{"time", true, 10},  {"algbw", true, 6}, {"busbw", true, 6},
-                                     {"#wrong", true, 6}, {"p10", true, 10},  {"p90", true, 10}};
+    static const gw_column what[] = {{"time", true, 10}, {"algbw", true, 6}, {"busbw", true, 6}, {"#wrong", true, 6},
+                                     {"p10", true, 10},  {"p90", true, 10},  {"cpu", true, 10}};
     int count = 5;
     memcpy(report->columns, size, sizeof size);
     if (report->several) {
@@ -137,15 +140,15 @@ static void lay_out(gw_report *report) {
         count += 3;
     }
     memcpy(report->columns + count, what, sizeof what);
-    count += 6;
+    count += 7;
     if (report->several) report->columns[count++] = (gw_column){"ratio", true, 6};
     gw_table_start(&report->table, stdout, report->columns, count);
 }
 
 static void print_header(gw_report *report) {
     const char *const units[2][COLUMNS] = {
-        {"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "", "", "", ""},
-        {"(B)", "(elements)", "", "", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", ""}};
+        {"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "", "", "", ""},
+        {"(B)", "(elements)", "", "", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", ""}};
     print_machine(report);
     gw_table_header(&report->table);
     gw_table_row(&report->table, units[report->several]);
@@ -170,10 +173,11 @@ static void print_json(const gw_report *report, const gw_bench_case *c, const gw
     string_pair("redop", gw_bench_reduces(c->collective) ? gw_redop_name(c->op) : "none");
     printf(", \"root\": %d", gw_bench_has_root(c->collective) ? c->root : -1);
     string_pair("memory", strcmp(r->who->library, "gradwire") == 0 ? report->settings->memory : "malloc");
-    printf(", \"calls\": %d, \"time_us\": %s, \"p10_us\": %s, \"p90_us\": %s", r->calls, GW_JSON_FIXED(n.time_us, 3),
-           GW_JSON_FIXED(n.p10_us, 3), GW_JSON_FIXED(n.p90_us, 3));
+    printf(", \"calls\": %d, \"time_us\": %s, \"p10_us\": %s, \"p90_us\": %s, \"cpu_us\": %s", r->calls,
+           GW_JSON_FIXED(n.time_us, 3), GW_JSON_FIXED(n.p10_us, 3), GW_JSON_FIXED(n.p90_us, 3),
+           GW_JSON_FIXED(n.cpu_us, 3));
     printf(", \"algbw_gbs\": %s, \"busbw_gbs\": %s, \"wrong\": %" PRIu64 ", \"ratio\": %s}\n",
-           GW_JSON_FIXED(n.algbw, 4), GW_JSON_FIXED(n.busbw, 4), r->wrong, GW_JSON_FIXED(n.time_us / base_us, 3));
+           GW_JSON_FIXED(n.algbw, 4), GW_JSON_FIXED(n.busbw, 4), r->tally.wrong, GW_JSON_FIXED(n.time_us / base_us, 3));
 }
 
 /* ---- report ---- */
@@ -211,7 +215,7 @@ void gw_report_size(gw_report *report, const gw_bench_case *c, gw_bench_result *
         double base_us = quantile_us(&results[0], 0.5);
         if (report->settings->json) print_json(report, c, r, base_us);
         else print_row(report, c, r, base_us);
-        report->wrong_results += r->wrong != 0;
+        report->wrong_results += r->tally.wrong != 0;
     }
     fflush(stdout);
 }
