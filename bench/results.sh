@@ -9,8 +9,9 @@ shift
 PATH=$(cd "$build" && pwd):$PATH
 
 declare -A commands=(
-    [codecs]="gradwire bench codec fp16 bf16 int8 onebit qsgd:bits=4 terngrad topk:ratio=0.01
-        dgc:ratio=0.001,momentum=0.9 --bytes 64M --repeats 7"
+    [codecs]="gradwire bench codec fp16 bf16 int8 qsgd:bits=1 qsgd:bits=2 qsgd:bits=4 qsgd:bits=8 qsgd:bits=2,elias
+        terngrad terngrad:shared onebit topk:ratio=0.01 threshold:ratio=0.01 powersgd:rank=4
+        dgc:ratio=0.001,momentum=0.9 --bytes 64M --repeats 9"
     [collectives]="gradwire bench allreduce -n 2 -b 4K -e 16M -f 16 --transport shm
         $([ -x "$build/peers/peer_openmpi" ] && echo --against openmpi)"
     [guards]="$build/bench/bench_tcp guards 7"

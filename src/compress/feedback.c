@@ -19,20 +19,23 @@
 
 /* Of the values of a chunk, before something is taken off. */
 typedef struct sample {
-    uint64_t count, stride; /* count 0: none is wanted */
+    uint64_t count, from, stride; /* elements from, from + stride, ...; count 0: none is wanted */
     float v[SAMPLE_MOST];
 } sample;
 
-static void take_sample(sample *s, bool wanted, const float *v, uint64_t length) {
+/* The stride goes on from chunk to chunk: else the first element of each would count too much. */
+static void take_sample(sample *s, bool wanted, uint64_t first, const float *v, uint64_t length) {
     s->stride = length / SAMPLE_STRIDE >= SAMPLE_MOST ? gw_blocks(length, SAMPLE_MOST) | 1 : SAMPLE_STRIDE;
-    s->count = wanted ? gw_blocks(length, (uint32_t)s->stride) : 0;
-    for (uint64_t i = 0; i < s->count; i++) s->v[i] = v[i * s->stride];
+    s->from = (s->stride - first % s->stride) % s->stride;
+    s->count = wanted && s->from < length ? gw_blocks(length - s->from, (uint32_t)s->stride) : 0;
+    for (uint64_t i = 0; i < s->count; i++) s->v[i] = v[s->from + i * s->stride];
 }
 
 /* left: v - decoded, in full. */
 static void compare_sample(const sample *s, const float *gradient, const float *left, gw_codec_report *report) {
     for (uint64_t i = 0; i < s->count; i++) {
-        double g = (double)gradient[i * s->stride], e = (double)left[i * s->stride], decoded = (double)s->v[i] - e;
+        uint64_t at = s->from + i * s->stride;
+        double g = (double)gradient[at], e = (double)left[at], decoded = (double)s->v[i] - e;
         report->sampled += g * g;
         report->waiting += e * e;
         report->coded += decoded * decoded;
@@ -117,7 +120,7 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
         gw_status status = add_encode(setup, &mine, piece, state, gradient + at, e, out, room, &used, &norm2, error);
         lost.input += norm2;
-        take_sample(&sampled, last && report && report->samples, e, length);
+        take_sample(&sampled, last && report && report->samples, piece.first, e, length);
         if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
         if (last) lost.error += norm2;
@@ -162,7 +165,7 @@ gw_status gw_measured_encode(const gw_codec_setup *setup, const gw_codec_call *c
             status = codec->decode_add(setup, &mine, piece, out, used, -1.0f, rest, error);
             report->input += gw_kernel_norm2(gradient + at, length);
             report->error += gw_kernel_norm2(rest, length);
-            take_sample(&sampled, report->samples, gradient + at, length);
+            take_sample(&sampled, report->samples, piece.first, gradient + at, length);
             compare_sample(&sampled, gradient + at, rest, report);
         }
         if (status) return status;

@@ -83,8 +83,7 @@ static const gw_command command = {
     .name = "bench codec",
     .about = "speed and accuracy of codecs on one core",
     .usage = "[CODEC...] [--bytes SIZE] [--repeats N] [--json]",
-    .example = "gradwire bench codec onebit topk:ratio=0.001 --bytes 16M\n"
-               "GRADWIRE_CPU=avx2 gradwire bench codec qsgd:bits=4 --bytes 64M\n",
+    .example = "gradwire bench codec onebit topk:ratio=0.001 --bytes 16M\n",
     .operands_max = 64,
     .run = gw_cmd_bench_codec,
 };
