@@ -186,11 +186,32 @@ static void coll_reduce(machine *m, const party *p, size_t from, size_t length, 
     m->spent.coll_elements += length * (size + (all ? size : 1));
 }
 
+static void coll_copy(machine *m, const party *p, int to, size_t at, int from, size_t begin, size_t length) {
+    if (length == 0) return;
+    memmove(place(m, p->at[to]->rank, p->step[to]->dst) + 4 * at,
+            place(m, p->at[from]->rank, p->step[from]->src) + 4 * begin, 4 * length);
+}
+
+/* An all-to-all, which may be in place. */
+static void coll_swap(machine *m, const party *p) {
+    size_t size = (size_t)p->size, count = p->step[0]->src.count, part = count / size;
+    unsigned char *all = malloc(4 * count * size + 1);
+    for (int l = 0; l < p->size; l++)
+        memcpy(all + 4 * count * (size_t)l, place(m, p->at[l]->rank, p->step[l]->src), 4 * count);
+    for (size_t to = 0; to < size; to++)
+        for (size_t from = 0; from < size; from++)
+            memcpy(place(m, p->at[to]->rank, p->step[to]->dst) + 4 * from * part, all + 4 * (from * count + to * part),
+                   4 * part);
+    m->spent.coll_elements += 2 * count * size;
+    free(all);
+}
+
 static void coll_part(machine *m, const party *p, int lane) {
     const gw_action *own = p->step[lane];
     size_t from, length, size = (size_t)p->size;
     const size_t *counts = m->members[p->at[lane]->rank].plan.request.counts;
-    gw_part(own->task == GW_SHM_TASK_ALLGATHER ? own->dst.count : own->src.count, own->lanes, lane, &from, &length);
+    bool cuts_src = own->task == GW_SHM_TASK_REDUCE_SCATTER || own->task == GW_SHM_TASK_SCATTER;
+    gw_part(cuts_src ? own->src.count : own->dst.count, own->lanes, lane, &from, &length);
     if (own->by_counts) {
         length = counts[lane];
         from = 0;
@@ -202,12 +223,22 @@ static void coll_part(machine *m, const party *p, int lane) {
         ENSURE(m, own->dst.count == length);
         coll_reduce(m, p, from, length, lane, false);
         break;
-    case GW_SHM_TASK_ALLGATHER:
+    case GW_SHM_TASK_ALLGATHER: {
+        bool part = own->src.space == GW_SPACE_IN; /* else the part lies in its place in OUT */
         for (int l = 0; l < p->size; l++)
-            if (l != lane)
-                memcpy(place(m, p->at[l]->rank, p->step[l]->dst) + 4 * from,
-                       place(m, p->at[lane]->rank, own->dst) + 4 * from, 4 * length);
-        m->spent.coll_elements += size * length;
+            if (part || l != lane) coll_copy(m, p, l, from, lane, part ? 0 : from, length);
+        m->spent.coll_elements += (size + part) * length;
+        break;
+    }
+    case GW_SHM_TASK_GATHER:
+        ENSURE(m, own->src.count == length);
+        coll_copy(m, p, own->coll_root, from, lane, 0, length);
+        m->spent.coll_elements += 2 * length;
+        break;
+    case GW_SHM_TASK_SCATTER:
+        ENSURE(m, own->dst.count == length);
+        coll_copy(m, p, lane, 0, own->coll_root, from, length);
+        m->spent.coll_elements += 2 * length;
         break;
     default: break;
     }
@@ -226,6 +257,14 @@ static void coll_run(machine *m, const party *p) {
             memmove(place(m, p->at[l]->rank, p->step[l]->dst), place(m, p->at[root]->rank, p->step[root]->src),
                     4 * count);
         m->spent.coll_elements += count * (uint64_t)(p->size + 1);
+        return;
+    }
+    if (first->task == GW_SHM_TASK_REDUCE) {
+        coll_reduce(m, p, 0, first->src.count, first->coll_root, false);
+        return;
+    }
+    if (first->task == GW_SHM_TASK_ALLTOALL) {
+        coll_swap(m, p);
         return;
     }
     for (int lane = 0; lane < first->lanes; lane++) coll_part(m, p, lane);

@@ -74,10 +74,22 @@ static void expect(player *p, const trial *t, const uint8_t *before, size_t out_
         gw_reduce_many_reference(t->op.reduction, p->expected, (const void *const *)p->inputs, members, t->op.count,
                                  true);
     if (t->op.task == GW_SHM_TASK_BROADCAST) memcpy(p->expected, p->inputs[t->op.root], t->op.count * element);
-    for (int lane = 0; t->op.task == GW_SHM_TASK_ALLGATHER && lane < t->op.lanes; lane++) {
+    bool is_root = self_of(p) == t->op.root;
+    if (t->op.task == GW_SHM_TASK_REDUCE && is_root)
+        gw_reduce_many_reference(t->op.reduction, p->expected, (const void *const *)p->inputs, members, t->op.count,
+                                 true);
+    bool gathers = t->op.task == GW_SHM_TASK_ALLGATHER || (t->op.task == GW_SHM_TASK_GATHER && is_root);
+    for (int lane = 0; gathers && lane < t->op.lanes; lane++) {
         part_of(t, lane, &offset, &length);
         memcpy(p->expected + offset * element, p->inputs[lane] + offset * element, length * element);
     }
+    if (t->op.task == GW_SHM_TASK_SCATTER && self_of(p) < t->op.lanes) {
+        part_of(t, self_of(p), &offset, &length);
+        memcpy(p->expected + offset * element, p->inputs[t->op.root] + offset * element, length * element);
+    }
+    size_t block = t->op.count / (size_t)members * element;
+    for (int m = 0; t->op.task == GW_SHM_TASK_ALLTOALL && m < members; m++)
+        memcpy(p->expected + (size_t)m * block, p->inputs[m] + (size_t)self_of(p) * block, block);
     if (t->op.task != GW_SHM_TASK_REDUCE_SCATTER || self_of(p) >= t->op.lanes) return;
     part_of(t, self_of(p), &offset, &length);
     for (int m = 0; m < members; m++) src[m] = p->inputs[m] + offset * element;
@@ -97,7 +109,7 @@ static void run_trial(player *p, trial *t) {
     uint8_t *out = t->in_place ? in : (is_shared(p, t, 1) ? p->shared_out : p->private_out) + t->seed % 3 * 8;
     uint8_t *before = p->expected + POOL_BYTES - out_bytes - 64;
     if (!t->in_place) memset(out, 0xee, out_bytes + 16);
-    make_input(t, self_of(p), t->op.task == GW_SHM_TASK_ALLGATHER ? out : in);
+    make_input(t, self_of(p), in);
     memcpy(before, out, out_bytes);
     t->op.in = in;
     t->op.out = out;
@@ -128,9 +140,13 @@ static void draw_trial(trial *t, int members, uint64_t seed, gw_shm_task task, s
                           .reduction = {.dtype = dtype, .op = op, .world = members,
                                         .scale = scaled ? (gw_scale){true, 0.3, 1.7} : (gw_scale){0}}};
     if (gw_rng_below(&rng, 3) == 0) t->op.lanes = 1 + (int)gw_rng_below(&rng, (uint64_t)members);
+    if (task == GW_SHM_TASK_ALLTOALL) {
+        t->op.lanes = members;
+        t->op.count -= t->op.count % (size_t)members;
+    }
     t->op.dst_wide = task == GW_SHM_TASK_REDUCE_SCATTER && gw_rng_below(&rng, 2);
     if (t->op.dst_wide && gw_accumulator(dtype, t->op.reduction.op) != dtype) t->in_place = false;
-    if (gw_rng_below(&rng, 2)) return;
+    if (gw_rng_below(&rng, 2) || task == GW_SHM_TASK_ALLTOALL) return;
     size_t left = count;
     for (int lane = 0; lane < t->op.lanes; lane++) {
         t->counts[lane] = lane == t->op.lanes - 1 ? left : gw_rng_below(&rng, left + 1);
@@ -258,6 +274,34 @@ static void repeated_operations(void) {
     run_ranks(2, repeat, NULL);
     run_ranks(3, repeat, NULL);
 }
+
+/* A member that only gives little does not wait for the others, but is never more than the slots ahead of them. */
+static void run_ahead(rank_env *env) {
+    enum { OPERATIONS = GW_SHM_COLL_DEPTH + 2 };
+    player p;
+    open_coll(&p, env, 18);
+    bool gives = self_of(&p) == 0;
+    for (uint64_t number = 1; number <= OPERATIONS; number++) {
+        int32_t value = gives ? (int32_t)number : 0;
+        if (!gives && number == 1) rank_meet(env);
+        gw_shm_coll_op op = {.task = GW_SHM_TASK_BROADCAST, .number = number, .in = &value, .out = &value, .count = 1,
+                             .lanes = env->ranks, .root = 0, .reduction = {.dtype = GW_I32}};
+        gw_shm_coll_start(p.coll, &op);
+        for (int i = 0; gives && number <= GW_SHM_COLL_DEPTH + 1 && i < 10; i++) look_at_coll(&p);
+        if (gives && number <= GW_SHM_COLL_DEPTH) CHECK_EQ(number, p.completed);
+        if (gives && number == GW_SHM_COLL_DEPTH + 1) {
+            CHECK_EQ(GW_SHM_COLL_DEPTH, p.completed);
+            rank_meet(env);
+        }
+        wait_for(&p, number);
+        CHECK_EQ(number, value);
+    }
+    CHECK_STR("", p.error.text);
+    rank_meet(env);
+    close_player(&p);
+}
+
+static void givers_run_ahead(void) { run_ranks(3, run_ahead, NULL); }
 
 static void sleep_and_wake(rank_env *env) {
     player p;
@@ -393,5 +437,5 @@ static void nothing_is_left_behind(void) {
 }
 
 TEST_MAIN(CASE(tasks_equal_the_reference), CASE(operations_follow_each_other), CASE(repeated_operations),
-          CASE(sleepers_are_woken), CASE(disagreement_names_the_rank_that_differs),
+          CASE(givers_run_ahead), CASE(sleepers_are_woken), CASE(disagreement_names_the_rank_that_differs),
           CASE(memory_of_a_failed_operation_is_not_touched), CASE(nothing_is_left_behind))

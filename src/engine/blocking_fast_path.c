@@ -18,8 +18,7 @@ static bool is_one_task(const gw_plan *plan, gw_action *action) {
     gw_plan_stream(plan, 0, &stream);
     if (stream.actions != 1) return false;
     gw_plan_action(plan, 0, 0, action);
-    return action->kind == GW_ACTION_NATIVE ||
-           (action->kind == GW_ACTION_SHM && action->task != GW_SHM_TASK_REDUCE_SCATTER);
+    return action->kind == GW_ACTION_NATIVE || action->kind == GW_ACTION_SHM;
 }
 
 static bool prepare(gw_team *team, const gw_op_spec *spec) {
@@ -34,6 +33,9 @@ static bool prepare(gw_team *team, const gw_op_spec *spec) {
     fast->signature = gw_op_sign(team, spec);
     if (action.kind == GW_ACTION_NATIVE) return true;
     fast->task = gw_op_coll_task(&action, &fast->signature, gw_op_reduction(team, spec));
+    gw_coll_shift shift = gw_op_coll_shift(team, &action, NULL);
+    fast->shift_in = shift.in * gw_dtype_bytes(spec->dtype);
+    fast->shift_out = shift.out * gw_dtype_bytes(spec->dtype);
     return true;
 }
 
@@ -48,8 +50,8 @@ static bool start_native(gw_team *team, const gw_op_spec *spec) {
 static void start_on_coll(gw_team *team, const gw_op_spec *spec) {
     gw_shm_coll_op *task = &team->fast.task;
     task->number = team->next_op;
-    task->in = spec->in;
-    task->out = spec->out;
+    task->in = gw_shifted(spec->in, team->fast.shift_in);
+    task->out = gw_shifted(spec->out, team->fast.shift_out);
     gw_shm_coll_start(team->coll, task);
 }
 

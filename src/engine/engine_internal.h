@@ -123,7 +123,8 @@ typedef struct gw_fast_path {
     gw_error error; /* of the running task */
     gw_signature signature;
     gw_shm_coll_op task;
-    gw_native_task *native; /* running task of the transport's library; NULL: none */
+    size_t shift_in, shift_out; /* bytes; see gw_coll_shift */
+    gw_native_task *native;     /* running task of the transport's library; NULL: none */
 } gw_fast_path;
 
 /* The ranks of a team; teams of the same ranks share it. */
@@ -225,6 +226,16 @@ void gw_op_mark(gw_op *op);
 void gw_op_progress(gw_op *op); /* it has moved: its deadline starts again */
 gw_stream_state *gw_op_stream(gw_op *op, gw_stream_kind kind, int peer, uint32_t channel);
 void gw_op_sent(gw_op *op, gw_packet *packet);
+
+/* A shm collective lays out both buffers like the whole that it cuts, but a plan has only this rank's part of one of
+ * them. So the pointer to that one is moved back by these elements. */
+typedef struct gw_coll_shift {
+    size_t in, out;
+} gw_coll_shift;
+gw_coll_shift gw_op_coll_shift(const gw_team *team, const gw_action *action, const size_t *counts);
+static inline void *gw_shifted(const void *buffer, size_t bytes) {
+    return buffer ? (void *)((uintptr_t)buffer - bytes) : NULL;
+}
 
 void gw_op_coll_begun(gw_op *op, gw_stream_state *stream); /* the shm collective has started its task */
 gw_shm_coll_op gw_op_coll_task(const gw_action *action, const gw_signature *signature, gw_reduction reduction);

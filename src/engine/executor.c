@@ -280,60 +280,16 @@ static bool coll_turn(const gw_op *op) {
     return gw_shm_coll_can_start(op->team->coll);
 }
 
-/* In a plan, the output of a reduce-scatter is only this rank's part. A shm collective indexes the output like the
- * input, so the pointer is moved back by the offset of that part. */
-static void *coll_out(const gw_op *op, const gw_action *action) {
-    uint8_t *out = address(op, &action->dst);
-    if (!out || action->task != GW_SHM_TASK_REDUCE_SCATTER) return out;
-    size_t offset = 0, length;
-    int local = gw_topology_local_rank(&op->team->topology, op->team->rank);
-    for (int l = 0; action->by_counts && l < local; l++) offset += op->counts[l];
-    if (!action->by_counts && local < action->lanes) gw_part(action->src.count, action->lanes, local, &offset, &length);
-    return (void *)((uintptr_t)out - offset * (action->dst_wide ? op->wide : op->raw));
-}
-
-gw_shm_coll_op gw_op_coll_task(const gw_action *action, const gw_signature *signature, gw_reduction reduction) {
-    gw_shm_coll_op task = {.task = action->task, .reduction = reduction,
-                        .count = action->task == GW_SHM_TASK_REDUCE_SCATTER ? action->src.count : action->dst.count,
-                        .lanes = action->lanes, .root = action->coll_root, .dst_wide = action->dst_wide};
-    gw_signature_pack(signature, task.signature);
-    return task;
-}
-
-void gw_op_coll_begun(gw_op *op, gw_stream_state *stream) {
-    op->coll_started++;
-    stream->coll_ticket = ++op->team->coll_tickets;
-    stream->coll_running = true;
-}
-
 static void start_coll(gw_op *op, gw_stream_state *stream, const gw_action *action) {
     gw_shm_coll_op task = gw_op_coll_task(action, &op->signature, op->reduction);
     task.number = op->number;
-    task.in = address(op, &action->src);
-    task.out = coll_out(op, action);
+    gw_coll_shift shift = gw_op_coll_shift(op->team, action, op->counts);
+    task.in = gw_shifted(address(op, &action->src), shift.in * op->raw);
+    task.out = gw_shifted(address(op, &action->dst), shift.out * (action->dst_wide ? op->wide : op->raw));
     if (action->by_counts) task.counts = op->counts;
     gw_shm_coll_start(op->team->coll, &task);
     if (op->engine->trace) stream->coll_at = gw_trace_now(op->engine->trace);
     gw_op_coll_begun(op, stream);
-}
-
-static int another_on_host(const gw_team *team) {
-    int rank = 0;
-    while (rank == team->rank || team->host_of[rank] != team->host_of[team->rank]) rank++;
-    return team->members[rank];
-}
-
-/* A member aborts because of a failure that the control plane reports: treat the abort as a lost link. */
-void gw_op_report_coll(gw_op *op, const gw_error *error) {
-    if (error->status == GW_MISMATCH) {
-        uint64_t packed[GW_SHM_COLL_SIGNATURE] = {0};
-        int rank = error->rank == op->engine->config.rank ? another_on_host(op->team) : error->rank;
-        gw_shm_coll_signature(op->team->coll, rank, packed);
-        gw_flow_shm_mismatch(op, rank, packed);
-    } else {
-        gw_engine_report(op->engine, error->status == GW_ABORTED ? GW_PEER_LOST : error->status, error->rank, "%s",
-                         error->text);
-    }
 }
 
 /* True when the shm collective has finished this action. */

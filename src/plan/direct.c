@@ -16,30 +16,17 @@ static bool parts_are_even(const gw_plan_request *request) {
 }
 
 static const char *refuses(const gw_plan_request *request) {
-    switch (request->collective) {
-    case GW_COLL_ALLREDUCE:
-    case GW_COLL_REDUCE_SCATTER:
-    case GW_COLL_ALLGATHER:
-    case GW_COLL_BROADCAST:
-    case GW_COLL_BARRIER: break;
-    default: return "supports only allreduce, reduce_scatter, allgather, broadcast and barrier";
-    }
+    if (request->collective > GW_COLL_ALLTOALL && request->collective != GW_COLL_BARRIER)
+        return "supports only collectives with the same counts on all ranks";
     if (!request->topology.coll) return "needs ranks that share memory";
     return gw_topology_hosts(&request->topology) > 1 ? "needs all ranks on one host" : NULL;
 }
 
 static void lay_out(gw_plan *plan) { plan->streams = 1; }
 
-/* An SHM all-gather pushes its part from OUT, so IN is copied there first. Every rank has as many copies; the last one
- * of a shorter part may be empty. */
-static uint64_t copies(const gw_plan_request *request) {
-    if (request->collective != GW_COLL_ALLGATHER) return 0;
-    return gw_ceil_div(gw_plan_part_max(request), request->chunk_count);
-}
-
 static void stream(const gw_plan *plan, uint32_t index, gw_stream *out) {
-    (void)index;
-    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1, .actions = copies(&plan->request) + 1};
+    (void)plan, (void)index;
+    *out = (gw_stream){.kind = GW_STREAM_LOCAL, .peer = -1, .actions = 1};
 }
 
 static gw_shm_task task_of(gw_collective collective) {
@@ -48,28 +35,29 @@ static gw_shm_task task_of(gw_collective collective) {
     case GW_COLL_REDUCE_SCATTER: return GW_SHM_TASK_REDUCE_SCATTER;
     case GW_COLL_ALLGATHER: return GW_SHM_TASK_ALLGATHER;
     case GW_COLL_BROADCAST: return GW_SHM_TASK_BROADCAST;
+    case GW_COLL_REDUCE: return GW_SHM_TASK_REDUCE;
+    case GW_COLL_GATHER: return GW_SHM_TASK_GATHER;
+    case GW_COLL_SCATTER: return GW_SHM_TASK_SCATTER;
+    case GW_COLL_ALLTOALL: return GW_SHM_TASK_ALLTOALL;
     default: return GW_SHM_TASK_BARRIER;
     }
 }
 
+/* The whole of a scatter's input, and of a gather's and a reduce's output, also on ranks that have none: its length is
+ * that of the task. */
+static gw_slot slot_of(const gw_plan_request *request, gw_space space) {
+    bool scattered = request->collective == GW_COLL_SCATTER && space == GW_SPACE_IN;
+    bool to_root = request->collective == GW_COLL_GATHER || request->collective == GW_COLL_REDUCE;
+    if (scattered || (to_root && space == GW_SPACE_OUT)) return gw_slot_at(space, 0, gw_plan_total(request));
+    return gw_slot_at(space, 0, space == GW_SPACE_IN ? gw_plan_in_count(request) : gw_plan_out_count(request));
+}
+
 static void step(const gw_plan *plan, uint32_t index, uint64_t i, gw_action *out) {
-    (void)index;
+    (void)index, (void)i;
     const gw_plan_request *request = &plan->request;
-    if (i < copies(request)) {
-        gw_range own = gw_plan_part(request, request->rank);
-        size_t before = gw_min_size((size_t)i * request->chunk_count, own.to - own.from);
-        gw_range at = gw_chunk_of((gw_range){own.from + before, own.to}, request->chunk_count, 0);
-        size_t count = at.to - at.from;
-        *out = (gw_action){.kind = GW_ACTION_COPY,
-                           .src = gw_slot_at(GW_SPACE_IN, at.from - own.from, count),
-                           .dst = gw_slot_at(GW_SPACE_OUT, at.from, count)};
-        return;
-    }
-    gw_slot in = gw_slot_at(GW_SPACE_IN, 0, gw_plan_in_count(request));
-    gw_slot dst = gw_slot_at(GW_SPACE_OUT, 0, gw_plan_out_count(request));
     *out = (gw_action){.kind = GW_ACTION_SHM,
-                       .src = request->collective == GW_COLL_ALLGATHER ? dst : in,
-                       .dst = dst,
+                       .src = slot_of(request, GW_SPACE_IN),
+                       .dst = slot_of(request, GW_SPACE_OUT),
                        .task = task_of(request->collective),
                        .lanes = request->topology.world,
                        .by_counts = request->counts && !parts_are_even(request),
@@ -81,8 +69,12 @@ static gw_cost cost(const gw_plan_request *request) {
     switch (request->collective) {
     case GW_COLL_ALLREDUCE: return (gw_cost){.coll_elements = 2 * p * n};
     case GW_COLL_REDUCE_SCATTER: return (gw_cost){.coll_elements = (p + 1) * n};
-    case GW_COLL_ALLGATHER: return (gw_cost){.coll_elements = p * n};
-    case GW_COLL_BROADCAST: return (gw_cost){.coll_elements = (p + 1) * n};
+    case GW_COLL_ALLGATHER: return (gw_cost){.coll_elements = (p + 1) * n};
+    case GW_COLL_BROADCAST:
+    case GW_COLL_REDUCE: return (gw_cost){.coll_elements = (p + 1) * n};
+    case GW_COLL_GATHER:
+    case GW_COLL_SCATTER: return (gw_cost){.coll_elements = 2 * n};
+    case GW_COLL_ALLTOALL: return (gw_cost){.coll_elements = 2 * p * n};
     default: return (gw_cost){0};
     }
 }

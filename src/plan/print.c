@@ -56,11 +56,12 @@ const char *gw_action_kind_name(gw_action_kind kind) {
 }
 
 const char *gw_shm_coll_task_name(gw_shm_task task) {
-    static const char *const names[] = {[GW_SHM_TASK_ALLREDUCE] = "allreduce",
-                                        [GW_SHM_TASK_REDUCE_SCATTER] = "reduce_scatter",
-                                        [GW_SHM_TASK_ALLGATHER] = "allgather",
-                                        [GW_SHM_TASK_BROADCAST] = "broadcast",
-                                        [GW_SHM_TASK_BARRIER] = "barrier"};
+    static const char *const names[] = {
+        [GW_SHM_TASK_ALLREDUCE] = "allreduce", [GW_SHM_TASK_REDUCE_SCATTER] = "reduce_scatter",
+        [GW_SHM_TASK_ALLGATHER] = "allgather", [GW_SHM_TASK_BROADCAST] = "broadcast",
+        [GW_SHM_TASK_REDUCE] = "reduce",       [GW_SHM_TASK_GATHER] = "gather",
+        [GW_SHM_TASK_SCATTER] = "scatter",     [GW_SHM_TASK_ALLTOALL] = "alltoall",
+        [GW_SHM_TASK_BARRIER] = "barrier"};
     return names[task];
 }
 

@@ -10,8 +10,8 @@ static gw_status start(gw_comm *comm, const gw_call *call, gw_request **request)
  * checked. */
 static bool again(gw_comm *comm, gw_collective what, const void *in, void *out, size_t count, gw_dtype dtype,
                   gw_redop op, int root, gw_status *status) {
-    bool plain = comm && !comm->group && gw_memory_was_readable(comm, in) && gw_memory_was_readable(comm, out) &&
-                 !gw_context_forked(comm->context);
+    bool plain = comm && !comm->group && (!in || gw_memory_was_readable(comm, in)) &&
+                 (!out || gw_memory_was_readable(comm, out)) && !gw_context_forked(comm->context);
     return plain && gw_comm_run_again(comm, what, in, out, count, dtype, op, root, status);
 }
 
@@ -208,6 +208,8 @@ gw_status gw_alltoallv_start(gw_comm *comm, const void *in, const size_t *in_cou
 }
 
 gw_status gw_barrier(gw_comm *comm) {
+    gw_status status;
+    if (again(comm, GW_COLL_BARRIER, NULL, NULL, 0, GW_U8, GW_SUM, -1, &status)) return status;
     gw_call call = transfer(GW_COLL_BARRIER, NULL, NULL, 0, GW_U8, -1);
     return gw_dispatch(comm, &call, NULL);
 }

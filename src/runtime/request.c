@@ -83,7 +83,8 @@ bool gw_comm_run_again(gw_comm *comm, gw_collective what, const void *in, void *
     gw_op_spec *last = &comm->planned;
     gw_context_lock(comm->context);
     if (!last->builder || last->collective != what || last->count != count || last->dtype != dtype ||
-        last->redop != op || last->root != root || last->scale.set || last->counts) {
+        last->redop != op || last->root != root || last->scale.set || last->counts || !in != !last->in ||
+        !out != !last->out) {
         gw_context_unlock(comm->context);
         return false;
     }

@@ -98,6 +98,7 @@ typedef struct gw_peer_map {
     uint32_t changes;        /* entries that died or were replaced so far */
     uint32_t last_found;     /* entry that gw_peer_map_find found last */
     uint32_t unmapped;       /* counts unmapped segments of peers; a user of an unpinned mapping compares it */
+    bool never_reads;        /* gw_peer_map_reads is always false, as where the system forbids it; for tests */
     gw_peer_map_peer *peers; /* by rank */
 } gw_peer_map;
 
@@ -162,6 +163,13 @@ gw_mapping *gw_peer_map_pin(gw_peer_map *peer_map, int peer, gw_shm_ref where, g
 void gw_peer_map_unpin(gw_mapping *mapping);
 /* Unmaps the segments that peers have freed. */
 void gw_peer_map_sweep(gw_peer_map *peer_map);
+
+/* peer_map_read.c: whether this process may read the memory of an attached peer's process; asked once. It reads the
+ * cookie of the peer's page at the address that the page names: so a pid is that of the process with the page. */
+bool gw_peer_map_reads(gw_peer_map *peer_map, int peer);
+/* Reads memory that the peer has not shared. `from` is an address in the peer's process, and is used for nothing else:
+ * a wrong one gives wrong data or an error. */
+gw_status gw_peer_map_read(gw_peer_map *peer_map, int peer, void *to, uint64_t from, size_t bytes, gw_error *error);
 
 /* Whether the peer's process has ended: its memory then cannot be opened, which is not a protocol error. */
 bool gw_peer_map_ended(const gw_peer_map_peer *peer);

@@ -35,6 +35,7 @@ static void lay_out(gw_shm_coll *coll, void *base) {
  * owner that has none does not, so its part is left for others to claim. The first member decides for all. */
 static void set_limits(gw_shm_coll *coll) {
     coll->oversubscribed = atomic_load(&coll->page->oversubscribed) != 0;
+    coll->reads = atomic_load(&coll->page->unreadable) == 0;
     coll->inline_bytes = coll->oversubscribed ? COLL_SLOT_BYTES : COLL_INLINE_BYTES;
     coll->slots_read_bytes = coll->oversubscribed ? SIZE_MAX : COLL_SLOTS_READ_BYTES;
     coll->fixed_bytes = coll->oversubscribed ? 0 : COLL_FIXED_BYTES;
@@ -102,6 +103,9 @@ gw_status gw_shm_coll_attach(gw_shm_coll *coll, bool *attached, gw_error *error)
     if (status || !coll->page) return status;
     if (!coll->joined) {
         coll->joined = true;
+        for (int m = 0; m < coll->members; m++)
+            if (m != coll->self && !gw_peer_map_reads(coll->peer_map, coll->ranks[m]))
+                atomic_store(&coll->page->unreadable, 1);
         atomic_fetch_add(&coll->page->joined, 1);
         gw_shm_coll_wake(coll);
     }
@@ -116,22 +120,28 @@ gw_status gw_shm_coll_attach(gw_shm_coll *coll, bool *attached, gw_error *error)
 bool gw_shm_coll_can_start(const gw_shm_coll *coll) { return coll->started - coll->finished < GW_SHM_COLL_DEPTH; }
 
 /* The limit of an all-reduce is always COLL_INLINE_BYTES: above it private data goes through the slots, and shared data
- * needs no copy. */
+ * needs no copy. In an all-gather each member writes only a part (4 KiB between two, shared: 0.28 us instead of 0.39).
+ */
 static bool is_inline(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
-    size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
-    size_t most = op->task == GW_SHM_TASK_ALLREDUCE ? COLL_INLINE_BYTES : coll->inline_bytes;
+    size_t bytes = op->count * gw_dtype_bytes(op->reduction.dtype), most = coll->inline_bytes;
+    if (op->task == GW_SHM_TASK_ALLREDUCE) most = COLL_INLINE_BYTES;
+    if (op->task == GW_SHM_TASK_ALLGATHER && most < 2 * COLL_INLINE_BYTES) most = 2 * COLL_INLINE_BYTES;
     return op->task == GW_SHM_TASK_BARRIER || bytes <= most;
 }
 
 /* Finds this rank's buffers in its segments. An offset is that of the buffer's beginning, which may lie before the
  * segment if only a later range of the buffer is used. */
 static void find_own(gw_shm_coll *coll, const gw_shm_coll_op *op) {
-    size_t offset, bytes, in_bytes = op->count * gw_dtype_bytes(op->reduction.dtype);
+    size_t offset, bytes;
     coll->own_in = coll->own_out = (gw_shm_ref){.version = COLL_NOT_NEEDED};
-    if (coll_needs_in(op, coll->self)) gw_peer_map_find(coll->peer_map, op->in, in_bytes, &coll->own_in);
+    if (gw_shm_coll_needs_in(coll, op, coll->self, &offset, &bytes)) {
+        gw_peer_map_find(coll->peer_map, (const void *)((uintptr_t)op->in + offset), bytes, &coll->own_in);
+        coll->own_in.offset -= offset;
+        if (!coll->own_in.version) coll->own_in.offset = coll->reads && !coll_reduces(op) ? (uintptr_t)op->in : 0;
+    }
     if (!gw_shm_coll_needs_out(coll, op, coll->self, &offset, &bytes)) return;
     gw_peer_map_find(coll->peer_map, (const void *)((uintptr_t)op->out + offset), bytes, &coll->own_out);
-    coll->own_out.offset -= offset;
+    coll->own_out.offset = coll->own_out.version ? coll->own_out.offset - offset : 0;
 }
 
 static void describe(gw_shm_coll *coll, const gw_shm_coll_op *op) {
@@ -150,13 +160,15 @@ static void describe(gw_shm_coll *coll, const gw_shm_coll_op *op) {
     coll->own_call.out = coll->own_out;
 }
 
-/* True if this rank copies its data into the slot at once: an all-reduce of little private data. If all members do so,
+static bool is_shared(const gw_shm_ref *ref) { return ref->version && ref->version != COLL_NOT_NEEDED; }
+
+/* True if this rank copies its data into the slot at once: an operation on little private data. If all members do so,
  * one arrival is enough. */
 static bool fits_slots(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
     const coll_call *call = &coll->own_call;
-    size_t own = op->count * coll->element, read = own * (size_t)(coll->members - 1);
+    size_t own = op->count * coll->element, read = coll_reduces(op) ? own * (size_t)(coll->members - 1) : own;
     bool little = own <= COLL_SLOT_BYTES && read <= coll->slots_read_bytes; /* a single member reads nothing */
-    return op->task == GW_SHM_TASK_ALLREDUCE && !call->in.version && !call->out.version && little;
+    return little && !is_shared(&call->in) && !is_shared(&call->out);
 }
 
 /* The slot is free when all members have finished the operation that used it before. */
@@ -189,16 +201,24 @@ static void prepare(gw_shm_coll *coll) {
         coll->chunks_mode = COLL_INLINE;
     }
     coll->mode = is_inline(coll, op) ? COLL_INLINE : COLL_DIRECT;
-    coll->seen = 0;
+    coll->seen = coll->pulled = 0;
+    coll->pulled_bytes = 0;
     coll->over = false;
     coll->prepared = true;
 }
 
-/* If this rank's memory is private, the operation is staged, whatever memory the others have. So the copy-in need not
- * wait for their arrival. */
-static void plan_early(gw_shm_coll *coll) {
+/* Whether the operation is staged, whatever memory the others have. A source that cannot be read must be staged; a
+ * source that can may be pulled. */
+static bool is_surely_staged(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
     const coll_call *call = &coll->own_call;
-    if (call->in.version && call->out.version) return;
+    if (coll_reduces(op)) return !call->in.version || !call->out.version;
+    return (!call->in.version && !coll->reads) || (coll->own_wishes & COLL_IN_PLACE);
+}
+
+/* The copy-in of an operation that is surely staged need not wait for the arrival of the others. */
+static void plan_early(gw_shm_coll *coll, const gw_shm_coll_op *op) {
+    const coll_call *call = &coll->own_call;
+    if (!is_surely_staged(coll, op)) return;
     coll->mode = COLL_STAGED;
     coll->sides[coll->self].in_private = !call->in.version;
     gw_shm_coll_plan_chunks(coll);
@@ -215,8 +235,12 @@ static void publish_cpu(gw_shm_coll *coll) {
 static bool publish_call(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll_op *op) {
     describe(coll, op);
     bool in_slots = fits_slots(coll, op);
-    if (in_slots) coll->own_call.in.id = COLL_FITS_SLOTS;
-    else plan_early(coll);
+    coll->own_wishes = 0;
+    if (op->task == GW_SHM_TASK_ALLTOALL && op->in == op->out) coll->own_wishes |= COLL_IN_PLACE;
+    if (!in_slots && !coll_reduces(op) && gw_shm_coll_would_pull(coll, op)) coll->own_wishes |= COLL_PULLS;
+    if (!coll_reduces(op)) atomic_store_explicit(&entry->wishes, coll->own_wishes, memory_order_relaxed);
+    if (in_slots) coll->own_call.in = (gw_shm_ref){.id = COLL_FITS_SLOTS, .offset = coll->own_call.in.offset};
+    else plan_early(coll, op);
     entry->call = coll->own_call;
     if (coll->fixed) return in_slots;
     atomic_store_explicit(&entry->next, 0, memory_order_relaxed);
@@ -237,7 +261,7 @@ static bool publish(gw_shm_coll *coll) {
     entry->finished = coll->finished;
     if (inlined) {
         memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
-        gw_shm_coll_fill_inline(coll, coll_inline_of(coll, coll->published, coll->self), op);
+        gw_shm_coll_fill(coll, coll_inline_of(coll, coll->published, coll->self), op);
     } else {
         in_slots = publish_call(coll, entry, op);
     }
@@ -267,7 +291,8 @@ int gw_shm_coll_awaited(const gw_shm_coll *coll) {
 }
 
 bool gw_shm_coll_core_is_idle(const gw_shm_coll *coll) {
-    if (coll->cpu < 0 || coll->finished == coll->published || coll->mode == COLL_STAGED) return false;
+    if (coll->cpu < 0 || coll->finished == coll->published || coll->mode == COLL_STAGED || coll->mode == COLL_PULL)
+        return false;
     for (int m = 0; m < coll->members; m++) {
         bool came = atomic_load(&coll_entry_of(coll, coll->finished, m)->arrived) > coll->finished;
         uint32_t cpu = atomic_load_explicit(&coll->progress[m].cpu, memory_order_relaxed);
@@ -303,6 +328,7 @@ static bool all_arrived(gw_shm_coll *coll) {
  * at the slot's next operation, and that arrival wakes the member. */
 static void finish(gw_shm_coll *coll) {
     gw_shm_coll_release(coll);
+    if (coll->mode != COLL_INLINE) gw_shm_coll_choice_end(coll);
     if (coll->mode == COLL_STAGED) coll->first_window += coll->window_count;
     coll->prepared = coll->arrived = false;
     coll->finished++;
@@ -315,16 +341,31 @@ static void finish(gw_shm_coll *coll) {
     __builtin_prefetch(&next->served, 1);
 }
 
+/* A member that only gives has nothing to wait for: its data is in the segment. If the others make another call, they
+ * find out. */
+static bool need_not_wait(const gw_shm_coll *coll) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    if (coll->mode != COLL_INLINE) return false;
+    switch (op->task) {
+    case GW_SHM_TASK_BROADCAST:
+    case GW_SHM_TASK_SCATTER: return coll->self == op->root;
+    case GW_SHM_TASK_REDUCE:
+    case GW_SHM_TASK_GATHER: return coll->self != op->root;
+    default: return false;
+    }
+}
+
 /* Works on the head operation. */
 static gw_status advance(gw_shm_coll *coll, size_t *budget, bool *moved, gw_error *error) {
     bool done = false;
+    gw_status status = GW_OK;
     if (!coll->prepared) prepare(coll);
-    if (!coll->arrived) {
+    if (!coll->arrived && !need_not_wait(coll)) {
         if (!all_arrived(coll)) {
             if (coll->mode == COLL_STAGED) *moved = gw_shm_coll_fill_staged(coll, budget) || *moved;
             return GW_OK;
         }
-        gw_status status = gw_shm_coll_begin(coll, error);
+        status = gw_shm_coll_begin(coll, error);
         if (status) return status;
     }
     switch (coll->mode) {
@@ -332,9 +373,10 @@ static gw_status advance(gw_shm_coll *coll, size_t *budget, bool *moved, gw_erro
     case COLL_SLOTS: *moved = gw_shm_coll_work_slots(coll, &done) || *moved; break;
     case COLL_DIRECT: *moved = gw_shm_coll_work_direct(coll, budget, &done) || *moved; break;
     case COLL_STAGED: *moved = gw_shm_coll_work_staged(coll, budget, &done) || *moved; break;
+    case COLL_PULL: status = gw_shm_coll_work_pull(coll, budget, moved, &done, error); break;
     }
-    if (!done) return GW_OK;
-    gw_status status = gw_shm_coll_check_abort(coll, error);
+    if (status || !done) return status;
+    status = gw_shm_coll_check_abort(coll, error);
     if (!status) finish(coll);
     return status;
 }

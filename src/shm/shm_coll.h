@@ -1,13 +1,15 @@
 /* shm_coll.h - collectives among the ranks of one host, on shared buffers.
  *
  * A shm collective (gw_shm_coll) is a segment that the members of a communicator on this host map. An operation runs in
- * one of three modes, which all members derive alike from its size and from where the members' buffers lie:
+ * one of four modes, which all members derive alike from its size and from where the members' buffers lie:
  *
  *     inline   up to a few KiB, for private memory a few KiB more: every member copies its data into the segment and
  *              arrives; each member that has seen all arrivals combines everything itself. One synchronization.
  *     direct   all buffers in memory of gw_shm_alloc: members publish their locations, arrive, and reduce parts from
  *              all inputs straight into all outputs. Each starts with its own part and then helps the others, so that
  *              nobody waits for a member that has no core at the moment. No copies.
+ *     pull     tasks that only move data: each member copies what it gets out of the memory of those who give it,
+ *              where that is shared, or can be read by process_vm_readv and this is faster here (shm_coll_choice.c).
  *     staged   otherwise: parts go through the segment in chunks, several in flight. A member copies in only what
  *              others need, and copies out only what others made: a fraction (p-1)/p of the data each way.
  *
@@ -29,7 +31,9 @@
 #define GW_SHM_COLL_SIGNATURE 3 /* words */
 #define GW_SHM_COLL_THREE_WORDS (UINT64_C(1) << 31)
 
-/* One operation; count, lanes, counts, root, dst_wide and reduction are the same on all members. */
+/* One operation; count, lanes, counts, root, dst_wide and reduction are the same on all members. A task that cuts one
+ * of its buffers into parts lays out the other one alike: REDUCE_SCATTER and SCATTER touch only the own part of out,
+ * ALLGATHER and GATHER only that of in. In place: in equals out. */
 typedef struct gw_shm_coll_op {
     gw_shm_task task;
     uint64_t number; /* the caller's number, for error messages */
@@ -37,13 +41,13 @@ typedef struct gw_shm_coll_op {
      * GW_SHM_COLL_THREE_WORDS is set in the first. */
     uint64_t signature[GW_SHM_COLL_SIGNATURE];
     gw_reduction reduction;
-    const void *in; /* count elements; may equal out. Not read by ALLGATHER */
-    void *out;      /* laid out like in: REDUCE_SCATTER touches only the own part of it */
+    const void *in; /* count elements */
+    void *out;
     size_t count;
-    int lanes; /* REDUCE_SCATTER, ALLGATHER: members 0..lanes-1 own a part each, cut as by gw_part */
+    int lanes; /* members 0..lanes-1 own a part each, cut as by gw_part; ALLTOALL: all members, all parts alike */
     /* lengths of these parts: lanes entries that sum to count, valid until done; NULL: even parts */
     const size_t *counts;
-    int root;      /* BROADCAST: member index */
+    int root;      /* BROADCAST, REDUCE, GATHER, SCATTER: member index */
     bool dst_wide; /* REDUCE_SCATTER: out has the accumulator type, and results are not finished */
 } gw_shm_coll_op;
 

@@ -65,16 +65,40 @@ static void note_finished(gw_shm_coll *coll) {
     if (least > coll->all_finished) coll->all_finished = least;
 }
 
+static bool own_part(const gw_shm_coll *coll, int member, size_t element, size_t *offset, size_t *bytes) {
+    *offset = coll->sides[member].offset * element;
+    *bytes = coll->sides[member].length * element;
+    return *bytes != 0;
+}
+
+bool gw_shm_coll_needs_in(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset,
+                          size_t *bytes) {
+    size_t element = gw_dtype_bytes(op->reduction.dtype);
+    *offset = 0;
+    *bytes = op->count * element;
+    switch (op->task) {
+    case GW_SHM_TASK_ALLGATHER:
+    case GW_SHM_TASK_GATHER: return own_part(coll, member, element, offset, bytes);
+    case GW_SHM_TASK_BROADCAST:
+    case GW_SHM_TASK_SCATTER: return member == op->root;
+    default: return op->task != GW_SHM_TASK_BARRIER;
+    }
+}
+
 bool gw_shm_coll_needs_out(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset,
                            size_t *bytes) {
     size_t element = gw_dtype_bytes(op->reduction.dtype);
     *offset = 0;
     *bytes = op->count * element;
-    if (!coll_only_owner_gets(op)) return true;
-    if (op->dst_wide) element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
-    *offset = coll->sides[member].offset * element;
-    *bytes = coll->sides[member].length * element;
-    return *bytes != 0;
+    switch (op->task) {
+    case GW_SHM_TASK_REDUCE_SCATTER:
+        if (op->dst_wide) element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
+        return own_part(coll, member, element, offset, bytes);
+    case GW_SHM_TASK_SCATTER: return own_part(coll, member, element, offset, bytes);
+    case GW_SHM_TASK_REDUCE:
+    case GW_SHM_TASK_GATHER: return member == op->root;
+    default: return op->task != GW_SHM_TASK_BARRIER;
+    }
 }
 
 void gw_shm_coll_plan_chunks(gw_shm_coll *coll) {
@@ -107,6 +131,12 @@ static gw_status reach(gw_shm_coll *coll, int member, gw_shm_ref where, uint64_t
     return GW_OK;
 }
 
+/* Reductions have none. */
+static uint32_t wishes_of(const gw_shm_coll *coll, int member) {
+    if (coll_reduces(coll_head(coll))) return 0;
+    return atomic_load_explicit(&head_entry(coll, member)->wishes, memory_order_relaxed);
+}
+
 static void resolve_own(gw_shm_coll *coll) {
     coll_side *side = &coll->sides[coll->self];
     side->in = coll_head(coll)->in;
@@ -117,7 +147,7 @@ static gw_status resolve_side(gw_shm_coll *coll, int member, gw_error *error) {
     const gw_shm_coll_op *op = coll_head(coll);
     coll_side *side = &coll->sides[member];
     const coll_call *call = &side->call;
-    size_t offset, bytes;
+    size_t in_offset, in_bytes, offset, bytes;
     uint8_t *in_at = NULL;
     side->in_private = !call->in.version;
     side->out_private = !call->out.version;
@@ -126,24 +156,54 @@ static gw_status resolve_side(gw_shm_coll *coll, int member, gw_error *error) {
         return GW_OK;
     }
     bool out = gw_shm_coll_needs_out(coll, op, member, &offset, &bytes);
+    bool in = gw_shm_coll_needs_in(coll, op, member, &in_offset, &in_bytes);
     gw_status status = GW_OK;
     side->out = NULL;
-    if (coll_needs_in(op, member))
-        status = reach(coll, member, call->in, 0, op->count * coll->element, &side->in_mapping, &in_at, error);
+    if (coll->mode == COLL_PULL) { /* those who give this member nothing may have left, and have freed their buffers */
+        out = false;
+        in = gw_shm_coll_block(coll, member, coll->self).length != 0;
+    }
+    if (in) status = reach(coll, member, call->in, in_offset, in_bytes, &side->in_mapping, &in_at, error);
     if (!status && out) status = reach(coll, member, call->out, offset, bytes, &side->out_mapping, &side->out, error);
     side->in = in_at;
     return status;
 }
 
-/* One private buffer makes the operation staged, unless the data of all members is in the slots. */
-static void choose_mode(gw_shm_coll *coll) {
-    int in_slots = 0;
+/* What the members' buffers have in common. */
+typedef struct coll_scene {
+    int in_slots;        /* members whose data is there */
+    bool private;        /* some buffer is */
+    bool source_private; /* some input that others need is */
+    bool in_place;       /* some member of an all-to-all overwrites what others still need */
+} coll_scene;
+
+static coll_scene look_around(const gw_shm_coll *coll) {
+    coll_scene scene = {0};
     for (int m = 0; m < coll->members; m++) {
         const coll_call *call = &coll->sides[m].call;
-        if (!call->in.version || !call->out.version) coll->mode = COLL_STAGED;
-        in_slots += !call->in.version && call->in.id == COLL_FITS_SLOTS;
+        size_t offset, bytes;
+        bool gives = gw_shm_coll_needs_in(coll, coll_head(coll), m, &offset, &bytes);
+        scene.in_slots += !call->in.version && call->in.id == COLL_FITS_SLOTS;
+        scene.private = scene.private || !call->in.version || !call->out.version;
+        scene.source_private = scene.source_private || (gives && !call->in.version);
+        scene.in_place = scene.in_place || (coll->sides[m].wishes & COLL_IN_PLACE);
     }
-    if (in_slots == coll->members) coll->mode = COLL_SLOTS;
+    return scene;
+}
+
+/* A task that only moves data needs the sources alone: each member pulls what it gets. But from one source to all,
+ * or from each to all, in shared memory, a push reads the data once and not once for each receiver. */
+static coll_mode mode_of(gw_shm_coll *coll) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    coll_scene scene = look_around(coll);
+    coll->either = false;
+    bool to_all = op->task == GW_SHM_TASK_ALLGATHER || op->task == GW_SHM_TASK_BROADCAST;
+    if (scene.in_slots == coll->members) return COLL_SLOTS;
+    if (!scene.private && (to_all || coll_reduces(op))) return COLL_DIRECT;
+    if (coll_reduces(op) || scene.in_place || scene.in_slots) return COLL_STAGED; /* some have been served already */
+    if (!scene.source_private) return COLL_PULL;
+    coll->either = coll->reads;
+    return coll->reads && coll->sides[gw_shm_coll_chooser(coll, op)].wishes & COLL_PULLS ? COLL_PULL : COLL_STAGED;
 }
 
 static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
@@ -152,9 +212,10 @@ static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
         coll_side *side = &coll->sides[m];
         if (m == coll->self) side->call = coll->own_call;
         else gw_read_once(&side->call, &head_entry(coll, m)->call, sizeof side->call);
+        side->wishes = m == coll->self ? coll->own_wishes : wishes_of(coll, m);
         side->in_mapping = side->out_mapping = NULL;
     }
-    choose_mode(coll);
+    coll->mode = mode_of(coll);
     gw_shm_coll_plan_chunks(coll);
     coll->pinned = true;
     for (int m = 0; m < coll->members && !status; m++) status = resolve_side(coll, m, error);
@@ -177,12 +238,17 @@ static bool same_call(const coll_call *a, const coll_call *b) {
     return same_words(a->signature, b->signature) && same_place(&a->in, &b->in) && same_place(&a->out, &b->out);
 }
 
+static bool same_side(const gw_shm_coll *coll, int member) {
+    const coll_side *side = &coll->sides[member];
+    if (member == coll->self) return same_call(&coll->own_call, &side->call) && coll->own_wishes == side->wishes;
+    return same_call(&head_entry(coll, member)->call, &side->call) && wishes_of(coll, member) == side->wishes;
+}
+
 /* Reuses the results of the last operation, if all of them still hold. */
 static bool resolve_again(gw_shm_coll *coll) {
     if (!coll->resolved || coll->unmapped != coll->peer_map->unmapped) return false;
     for (int m = 0; m < coll->members; m++)
-        if (!same_call(m == coll->self ? &coll->own_call : &head_entry(coll, m)->call, &coll->sides[m].call))
-            return false;
+        if (!same_side(coll, m)) return false;
     if ((coll_head(coll)->signature[0] & GW_SHM_COLL_THREE_WORDS) && !all_agree(coll)) return false;
     for (int m = 0; m < coll->members; m++) {
         coll_side *side = &coll->sides[m];
@@ -233,6 +299,7 @@ gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error) {
         if (!status && coll->mode != COLL_INLINE) status = resolve_sides(coll, error);
     }
     if (!status) note_finished(coll);
+    if (!status) gw_shm_coll_choice_begin(coll);
     coll->arrived = !status;
     return status;
 }

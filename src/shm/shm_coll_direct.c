@@ -15,10 +15,9 @@ static void do_chunk(gw_shm_coll *coll, int owner, size_t offset, size_t count) 
     for (int m = 0; m < coll->members; m++) {
         const coll_side *side = &coll->sides[m];
         if (coll_reduces(op)) coll->src[sources++] = side->in + at;
-        if (m == owner || !coll_only_owner_gets(op)) coll->dst[destinations++] = side->out + out_at;
+        if (coll_gets(op, owner, m)) coll->dst[destinations++] = side->out + out_at;
     }
-    const coll_side *own = &coll->sides[owner];
-    if (!coll_reduces(op)) coll->src[sources++] = (op->task == GW_SHM_TASK_ALLGATHER ? own->out : own->in) + at;
+    if (!coll_reduces(op)) coll->src[sources++] = coll->sides[owner].in + at;
     gw_shm_coll_combine(op, coll->dst, destinations, coll->src, sources, count);
 }
 

@@ -2,52 +2,69 @@
  * all of it.
  *
  * One arrival is the only synchronization: nobody writes what another member reads, and a slot is reused only when all
- * members have finished its operation. */
+ * members have finished its operation. A member that gets nothing from others does not wait for them. */
 #include "base/copy.h"
 #include "shm/shm_coll_internal.h"
 
-void gw_shm_coll_fill_inline(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op) {
-    size_t element = gw_dtype_bytes(op->reduction.dtype);
-    if (op->task == GW_SHM_TASK_BARRIER || op->count == 0) return;
-    if (coll_reduces(op)) gw_copy(data, op->in, op->count * element);
-    if (op->task == GW_SHM_TASK_BROADCAST && op->root == coll->self) gw_copy(data, op->in, op->count * element);
-    if (op->task != GW_SHM_TASK_ALLGATHER || coll->self >= op->lanes) return;
-    size_t at = 0, length = op->count / (size_t)op->lanes;
-    for (int m = 0; m < coll->self; m++)
-        at += op->counts ? op->counts[m] : length + ((size_t)m < op->count % (size_t)op->lanes);
-    length = op->counts ? op->counts[coll->self] : length + ((size_t)coll->self < op->count % (size_t)op->lanes);
-    gw_copy(data + at * element, (const uint8_t *)op->out + at * element, length * element);
+/* Parts are cut for the head alone, and this may be a later operation. */
+static void own_part(const gw_shm_coll *coll, const gw_shm_coll_op *op, size_t *at, size_t *length) {
+    size_t lanes = (size_t)op->lanes, self = (size_t)coll->self, rest = op->count % lanes;
+    *at = op->count / lanes * self + coll_min(self, rest);
+    *length = op->count / lanes + (self < rest);
+    if (!op->counts) return;
+    *at = 0;
+    for (size_t m = 0; m < self; m++) *at += op->counts[m];
+    *length = op->counts[self];
 }
 
-static void copy_part(gw_shm_coll *coll, const gw_shm_coll_op *op, int owner) {
-    const coll_side *part = &coll->sides[owner];
-    if (part->length == 0) return;
-    const uint8_t *from = coll_inline_of(coll, coll->finished, owner);
-    size_t at = part->offset * coll->element;
-    gw_copy((uint8_t *)op->out + at, from + at, part->length * coll->element);
+/* The range of in that this member gives; false: nothing. */
+static bool gives(const gw_shm_coll *coll, const gw_shm_coll_op *op, size_t *at, size_t *length) {
+    *at = 0;
+    *length = op->count;
+    switch (op->task) {
+    case GW_SHM_TASK_BARRIER: return false;
+    case GW_SHM_TASK_BROADCAST:
+    case GW_SHM_TASK_SCATTER: return op->root == coll->self && op->count;
+    case GW_SHM_TASK_ALLGATHER:
+    case GW_SHM_TASK_GATHER:
+        if (coll->self >= op->lanes) return false;
+        own_part(coll, op, at, length);
+        return *length != 0;
+    default: return op->count != 0;
+    }
 }
 
-static void combine_range(gw_shm_coll *coll, const gw_shm_coll_op *op, size_t offset, size_t count) {
-    if (count == 0) return;
-    for (int m = 0; m < coll->members; m++)
-        coll->src[m] = coll_inline_of(coll, coll->finished, m) + offset * coll->element;
+void gw_shm_coll_fill(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op) {
+    size_t element = gw_dtype_bytes(op->reduction.dtype), at, length;
+    if (gives(coll, op, &at, &length))
+        gw_copy(data + at * element, (const uint8_t *)op->in + at * element, length * element);
+}
+
+static void combine(gw_shm_coll *coll, size_t offset, size_t count) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    for (int m = 0; m < coll->members; m++) coll->src[m] = (const uint8_t *)coll->src[m] + offset * coll->element;
     coll->dst[0] = (uint8_t *)op->out + offset * gw_shm_coll_out_bytes(coll);
-    gw_shm_coll_combine(op, coll->dst, 1, coll->src, coll->members, count);
+    if (count) gw_shm_coll_combine(op, coll->dst, 1, coll->src, coll->members, count);
+}
+
+void gw_shm_coll_finish_small(gw_shm_coll *coll, uint8_t *(*data_of)(const gw_shm_coll *, uint64_t, int)) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    const coll_side *own = &coll->sides[coll->self];
+    for (int m = 0; m < coll->members; m++) coll->src[m] = data_of(coll, coll->finished, m);
+    coll->src[coll->self] = op->in;
+    switch (op->task) {
+    case GW_SHM_TASK_BARRIER: break;
+    case GW_SHM_TASK_REDUCE_SCATTER: combine(coll, own->offset, own->length); break;
+    case GW_SHM_TASK_REDUCE:
+        if (op->root != coll->self) break; /* fall through */
+    case GW_SHM_TASK_ALLREDUCE: combine(coll, 0, op->count); break;
+    default:
+        for (int m = 0; m < coll->members; m++) gw_shm_coll_take(coll, m, coll->src[m]);
+    }
 }
 
 bool gw_shm_coll_work_inline(gw_shm_coll *coll, bool *done) {
-    const gw_shm_coll_op *op = coll_head(coll);
-    const coll_side *own = &coll->sides[coll->self];
-    switch (op->task) {
-    case GW_SHM_TASK_ALLREDUCE: combine_range(coll, op, 0, op->count); break;
-    case GW_SHM_TASK_REDUCE_SCATTER: combine_range(coll, op, own->offset, own->length); break;
-    case GW_SHM_TASK_BROADCAST: copy_part(coll, op, op->root); break;
-    case GW_SHM_TASK_ALLGATHER:
-        for (int m = 0; m < op->lanes; m++)
-            if (m != coll->self) copy_part(coll, op, m);
-        break;
-    case GW_SHM_TASK_BARRIER: break;
-    }
+    gw_shm_coll_finish_small(coll, coll_inline_of);
     *done = true;
     return true;
 }

@@ -9,6 +9,7 @@
 #ifndef GW_SHM_SHM_COLL_INTERNAL_H
 #define GW_SHM_SHM_COLL_INTERNAL_H
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "shm/peer_map.h"
 #include "shm/shm_coll.h"
@@ -49,7 +50,8 @@ typedef struct coll_entry {
     _Atomic uint64_t done;                        /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is in the slot (slots) */
     alignas(GW_CACHE_LINE) _Atomic uint64_t served;
-    uint64_t third_word; /* of the signature, if its first word says so */
+    uint64_t third_word;     /* of the signature, if its first word says so */
+    _Atomic uint32_t wishes; /* coll_wish; of operations that are neither inline nor reduce */
 } coll_entry;
 
 /* One member's data in one slot. The data is not in the entry: a rank reads the entries of all members whenever it gets
@@ -76,6 +78,7 @@ typedef struct coll_progress {
 typedef struct coll_page {
     alignas(2 * GW_CACHE_LINE) _Atomic uint32_t joined; /* members that have mapped the segment */
     _Atomic uint32_t oversubscribed;                    /* the first member has fewer cores than there are members */
+    _Atomic uint32_t unreadable;                        /* some member cannot read the memory of some other */
     alignas(GW_CACHE_LINE) _Atomic uint32_t aborted;    /* 1 + index of the member that gave up */
     _Atomic uint32_t gives_up;                          /* the same, before it has written these: */
     int32_t culprit;                                    /* the rank that it blames; -1: none */
@@ -83,7 +86,21 @@ typedef struct coll_page {
 } coll_page;
 
 /* Those of shm_coll.h; SLOTS is inline with private data that follows the arrival (shm_coll_slots.c). */
-typedef enum coll_mode { COLL_INLINE, COLL_SLOTS, COLL_DIRECT, COLL_STAGED } coll_mode;
+typedef enum coll_mode { COLL_INLINE, COLL_SLOTS, COLL_DIRECT, COLL_STAGED, COLL_PULL } coll_mode;
+
+/* What a member says with its call, in tasks that only move data. */
+typedef enum coll_wish {
+    COLL_PULLS = 1,    /* it has measured pulling to be faster than staging; the chooser decides for all */
+    COLL_IN_PLACE = 2, /* it overwrites input that others still need */
+} coll_wish;
+
+#define COLL_CLASSES 64 /* of sizes, by their logarithm */
+
+/* What the chooser knows of calls of one task and size: shm_coll_choice.c. */
+typedef struct coll_choice {
+    uint32_t calls;
+    uint32_t ns[2]; /* smoothed; staged, pulled; 0: not measured yet */
+} coll_choice;
 
 /* One member's side of the head operation, as this process sees it. */
 typedef struct coll_side {
@@ -91,7 +108,8 @@ typedef struct coll_side {
     uint8_t *out;
     gw_mapping *in_mapping, *out_mapping; /* NULL for this rank and for private memory */
     bool in_private, out_private;
-    coll_call call;        /* the published call from which this was resolved */
+    coll_call call; /* the published call from which this was resolved, and its */
+    uint32_t wishes;
     size_t offset, length; /* of the part it owns, in elements */
 } coll_side;
 
@@ -113,6 +131,7 @@ struct gw_shm_coll {
     size_t inline_bytes;     /* of the largest inline operation but all-reduce */
     size_t slots_read_bytes; /* as COLL_SLOTS_READ_BYTES */
     size_t fixed_bytes;      /* of the largest operation whose parts are not claimed */
+    bool reads;              /* every member can read the memory of all others */
 
     gw_shm_coll_op ops[GW_SHM_COLL_DEPTH]; /* by index % GW_SHM_COLL_DEPTH */
     uint64_t started, published, finished;
@@ -130,9 +149,11 @@ struct gw_shm_coll {
     bool own_found;         /* own_in and own_out are its buffers, as long as this rank's table has these counts: */
     gw_shm_ref own_in, own_out;
     uint32_t own_entries, own_changes;
+    uint32_t own_wishes;     /* coll_wish; of the last operation that was published and not inline */
     coll_mode chunks_mode;   /* chunk_elements and window_count are those of this mode; COLL_INLINE: of none */
     bool resolved;           /* sides and resolved_mode hold for calls equal to the published ones */
     coll_mode resolved_mode; /* the mode in which the last operation ran */
+    bool either;             /* it could be staged or pulled, by what the chooser wished */
     uint32_t unmapped;       /* of the peer map, when sides were resolved */
 
     /* the head operation, which has the index `finished` */
@@ -150,11 +171,17 @@ struct gw_shm_coll {
     uint64_t first_window;        /* staged: the first window of this operation */
     bool far;                     /* others read data written past the cache faster (shm_coll_cache_bypass.c) */
     int contradicted;             /* probes in a row that contradict `far` */
-    const void **src;             /* scratch: pointers for all members */
+    int pulled;                   /* pull: members whose data has been read, from the next one on */
+    size_t pulled_bytes;          /* of the member after these */
+    gw_time began;                /* of an operation that this member measures; 0: it does not */
+    coll_choice choices[GW_SHM_TASK_BARRIER][COLL_CLASSES];
+    const void **src; /* scratch: pointers for all members */
     void **dst;
 };
 
-static inline gw_shm_coll_op *coll_head(gw_shm_coll *coll) { return &coll->ops[coll->finished % GW_SHM_COLL_DEPTH]; }
+static inline const gw_shm_coll_op *coll_head(const gw_shm_coll *coll) {
+    return &coll->ops[coll->finished % GW_SHM_COLL_DEPTH];
+}
 
 static inline coll_entry *coll_entry_of(const gw_shm_coll *coll, uint64_t index, int member) {
     return &coll->entries[(size_t)(index % GW_SHM_COLL_DEPTH) * (size_t)coll->members + (size_t)member];
@@ -182,10 +209,20 @@ static inline void coll_signal(gw_shm_coll *coll, _Atomic uint64_t *counter, uin
 }
 
 static inline bool coll_reduces(const gw_shm_coll_op *op) {
-    return op->task == GW_SHM_TASK_ALLREDUCE || op->task == GW_SHM_TASK_REDUCE_SCATTER;
+    return op->task == GW_SHM_TASK_ALLREDUCE || op->task == GW_SHM_TASK_REDUCE_SCATTER ||
+           op->task == GW_SHM_TASK_REDUCE;
 }
 
-static inline bool coll_only_owner_gets(const gw_shm_coll_op *op) { return op->task == GW_SHM_TASK_REDUCE_SCATTER; }
+/* Whether a member gets an owner's part of the result, in tasks in which every owner has one result. */
+static inline bool coll_gets(const gw_shm_coll_op *op, int owner, int member) {
+    if (op->task == GW_SHM_TASK_REDUCE_SCATTER) return member == owner;
+    return (op->task != GW_SHM_TASK_REDUCE && op->task != GW_SHM_TASK_GATHER) || member == op->root;
+}
+
+/* Whether the data that a member gives differs from receiver to receiver. */
+static inline bool coll_sends_apart(const gw_shm_coll_op *op) {
+    return op->task == GW_SHM_TASK_SCATTER || op->task == GW_SHM_TASK_ALLTOALL;
+}
 
 static inline size_t coll_min(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -194,11 +231,9 @@ gw_status gw_shm_coll_begin(gw_shm_coll *coll, gw_error *error);
 gw_status gw_shm_coll_check_abort(gw_shm_coll *coll, gw_error *error);
 void gw_shm_coll_release(gw_shm_coll *coll); /* sides may be unmapped */
 void gw_shm_coll_plan_chunks(gw_shm_coll *coll);
-/* Whether the head operation reads a member's in. */
-static inline bool coll_needs_in(const gw_shm_coll_op *op, int member) {
-    return coll_reduces(op) || (op->task == GW_SHM_TASK_BROADCAST && member == op->root);
-}
-/* The range of a member's out that the head operation touches, in bytes; false: none. */
+/* The range of a member's in that others need in the head operation, and that of its out that it touches, in bytes;
+ * false: none. */
+bool gw_shm_coll_needs_in(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset, size_t *bytes);
 bool gw_shm_coll_needs_out(const gw_shm_coll *coll, const gw_shm_coll_op *op, int member, size_t *offset,
                            size_t *bytes);
 
@@ -207,6 +242,16 @@ void gw_shm_coll_cut(gw_shm_coll *coll);
 /* Combines (or copies) count elements: sources of all members, or the one source of a copying task. */
 void gw_shm_coll_combine(const gw_shm_coll_op *op, void *const *dst, int destinations, const void *const *src,
                          int sources, size_t count);
+/* What one member gives another in a task that only moves data: where it lies in the one's in and the other's out, in
+ * elements. */
+typedef struct coll_block {
+    size_t in, out, length;
+} coll_block;
+coll_block gw_shm_coll_block(const gw_shm_coll *coll, int from, int to);
+/* Copies what a member gives this one out of the whole of that member's in, unless it lies in its place already. */
+void gw_shm_coll_take(gw_shm_coll *coll, int from, const uint8_t *in);
+/* inline, slots: makes this member's output of the data that lies in the segment. */
+void gw_shm_coll_finish_small(gw_shm_coll *coll, uint8_t *(*data_of)(const gw_shm_coll *, uint64_t index, int member));
 /* Bytes of an element of out. */
 size_t gw_shm_coll_out_bytes(const gw_shm_coll *coll);
 
@@ -217,13 +262,22 @@ bool gw_shm_coll_direct_done(gw_shm_coll *coll); /* all parts are done, by any m
 bool gw_shm_coll_all_served(gw_shm_coll *coll);
 void gw_shm_coll_prefetch_direct(gw_shm_coll *coll);
 bool gw_shm_coll_work_staged(gw_shm_coll *coll, size_t *budget, bool *done);
-/* inline: copies this member's data into its slot, before it arrives. */
-void gw_shm_coll_fill_inline(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op);
+/* inline: copies what this member gives into its slot, before it arrives. */
+void gw_shm_coll_fill(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op);
 /* slots: the same, after it has arrived. */
 void gw_shm_coll_fill_slot(gw_shm_coll *coll, coll_entry *entry, uint8_t *data, const gw_shm_coll_op *op);
 bool gw_shm_coll_work_slots(gw_shm_coll *coll, bool *done);
 /* staged: copies a window in, if there is one and a free buffer; also before all have arrived. */
 bool gw_shm_coll_fill_staged(gw_shm_coll *coll, size_t *budget);
+
+/* shm_coll_pull.c: like the others, but reading a peer's memory may fail. */
+gw_status gw_shm_coll_work_pull(gw_shm_coll *coll, size_t *budget, bool *moved, bool *done, gw_error *error);
+/* The member that measures for all, and whether this member, if it is that one, wishes to pull. */
+int gw_shm_coll_chooser(const gw_shm_coll *coll, const gw_shm_coll_op *op);
+bool gw_shm_coll_would_pull(gw_shm_coll *coll, const gw_shm_coll_op *op);
+/* Measures from the arrival of all to the end. */
+void gw_shm_coll_choice_begin(gw_shm_coll *coll);
+void gw_shm_coll_choice_end(gw_shm_coll *coll);
 
 /* shm_coll_cache_bypass.c: whether this member writes past the cache when it stages this window. */
 bool gw_shm_coll_bypasses_cache(const gw_shm_coll *coll, uint64_t window);

@@ -34,17 +34,46 @@ void gw_shm_coll_cut(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     coll->element = gw_dtype_bytes(op->reduction.dtype);
     coll->wide_element = gw_dtype_bytes(gw_accumulator(op->reduction.dtype, op->reduction.op));
-    if (op->task == GW_SHM_TASK_ALLREDUCE) cut_lines(coll, op->count);
-    if (op->task == GW_SHM_TASK_REDUCE_SCATTER || op->task == GW_SHM_TASK_ALLGATHER) cut_lanes(coll, op);
-    if (op->task == GW_SHM_TASK_BROADCAST || op->task == GW_SHM_TASK_BARRIER) {
+    switch (op->task) {
+    case GW_SHM_TASK_ALLREDUCE:
+    case GW_SHM_TASK_REDUCE: cut_lines(coll, op->count); break;
+    case GW_SHM_TASK_BROADCAST:
+    case GW_SHM_TASK_BARRIER:
         for (int m = 0; m < coll->members; m++) coll->sides[m].offset = coll->sides[m].length = 0;
         coll->sides[op->task == GW_SHM_TASK_BROADCAST ? op->root : 0].length = op->count;
+        break;
+    default: cut_lanes(coll, op);
     }
 }
 
+coll_block gw_shm_coll_block(const gw_shm_coll *coll, int from, int to) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    const coll_side *a = &coll->sides[from], *b = &coll->sides[to];
+    switch (op->task) {
+    case GW_SHM_TASK_GATHER:
+        if (to != op->root) break;
+        return (coll_block){a->offset, a->offset, a->length};
+    case GW_SHM_TASK_ALLGATHER: return (coll_block){a->offset, a->offset, a->length};
+    case GW_SHM_TASK_BROADCAST: return (coll_block){0, 0, from == op->root ? op->count : 0};
+    case GW_SHM_TASK_SCATTER: return (coll_block){b->offset, b->offset, from == op->root ? b->length : 0};
+    case GW_SHM_TASK_ALLTOALL: return (coll_block){b->offset, a->offset, coll_min(a->length, b->length)};
+    default: break;
+    }
+    return (coll_block){0};
+}
+
+void gw_shm_coll_take(gw_shm_coll *coll, int from, const uint8_t *in) {
+    coll_block block = gw_shm_coll_block(coll, from, coll->self);
+    uint8_t *out = coll_head(coll)->out;
+    if (!block.length) return;
+    in += block.in * coll->element;
+    out += block.out * coll->element;
+    if (in != out) gw_copy(out, in, block.length * coll->element);
+}
+
 size_t gw_shm_coll_out_bytes(const gw_shm_coll *coll) {
-    const gw_shm_coll_op *op = &coll->ops[coll->finished % GW_SHM_COLL_DEPTH];
-    return coll_only_owner_gets(op) && op->dst_wide ? coll->wide_element : coll->element;
+    const gw_shm_coll_op *op = coll_head(coll);
+    return op->task == GW_SHM_TASK_REDUCE_SCATTER && op->dst_wide ? coll->wide_element : coll->element;
 }
 
 void gw_shm_coll_combine(const gw_shm_coll_op *op, void *const *dst, int destinations, const void *const *src,

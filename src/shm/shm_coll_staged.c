@@ -12,8 +12,10 @@
  *
  * A member whose memory is shared skips fill and drain: others reach it.
  *
- * Reading across processes instead (process_vm_readv) would save the copy-in, but was measured to be slower at every
- * size, by a quarter with a core for each rank and by half with fewer: the kernel looks up every page it touches. */
+ * Reductions read no other process instead (process_vm_readv): that would save the copy-in, but was measured to be
+ * slower at every size, by a quarter with a core for each rank and by half with fewer: the kernel looks up every page
+ * it touches. Tasks that only move data may (shm_coll_pull.c). In a scatter and an all-to-all the second step copies
+ * what the others have staged for this member, and there is no third. */
 #include "base/copy.h"
 #include "shm/shm_coll_internal.h"
 
@@ -86,10 +88,18 @@ static size_t fill_window(gw_shm_coll *coll, uint64_t window) {
     return copied;
 }
 
+/* What is staged for another member is read there from the staging area, even if this member's memory is shared: in an
+ * all-to-all in place it is overwritten. */
+static bool fills(const gw_shm_coll *coll) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    if (coll_sends_apart(op)) return op->task == GW_SHM_TASK_ALLTOALL || op->root == coll->self;
+    return coll_reduces(op) && coll->sides[coll->self].in_private;
+}
+
 bool gw_shm_coll_fill_staged(gw_shm_coll *coll, size_t *budget) {
     uint64_t end = coll->first_window + coll->window_count, window = coll->windows[COLL_FILLED];
     if (window == end) return false;
-    if (!coll_reduces(coll_head(coll)) || !coll->sides[coll->self].in_private) {
+    if (!fills(coll)) {
         advance(coll, COLL_FILLED, end);
         return true;
     }
@@ -106,22 +116,41 @@ static const uint8_t *source_of(gw_shm_coll *coll, int member, uint64_t window, 
     return staged_input(coll, member, window, coll->self);
 }
 
+/* The part of a window that another member has staged for this one, where each gets something else. */
+static size_t take_window(gw_shm_coll *coll, uint64_t window) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    size_t begin = (size_t)(window - coll->first_window) * coll->chunk_elements, copied = 0;
+    for (int i = 0; i < coll->members; i++) {
+        int from = (coll->self + i) % coll->members;
+        coll_block block = gw_shm_coll_block(coll, from, coll->self);
+        if (begin >= block.length) continue;
+        size_t bytes = coll_min(coll->chunk_elements, block.length - begin) * coll->element;
+        uint8_t *out = (uint8_t *)op->out + (block.out + begin) * coll->element;
+        const uint8_t *source = (const uint8_t *)op->in + (block.in + begin) * coll->element;
+        if (from != coll->self) source = staged_input(coll, from, window, coll->self);
+        if (source != out) gw_copy(out, source, bytes);
+        copied += bytes;
+    }
+    return copied;
+}
+
 static size_t reduce_window(gw_shm_coll *coll, uint64_t window) {
     const gw_shm_coll_op *op = coll_head(coll);
+    if (coll_sends_apart(op)) return take_window(coll, window);
     size_t offset, count = chunk_of(coll, window, coll->self, &offset);
     if (count == 0) return 0;
     int sources = 0, destinations = 0;
-    bool staged = false, bypass = gw_shm_coll_bypasses_cache(coll, window);
+    bool staged = false, kept = coll_gets(op, coll->self, coll->self);
+    bool bypass = kept && gw_shm_coll_bypasses_cache(coll, window);
     for (int m = 0; m < coll->members; m++) {
         const coll_side *side = &coll->sides[m];
         if (coll_reduces(op)) coll->src[sources++] = source_of(coll, m, window, offset);
-        if (m != coll->self && coll_only_owner_gets(op)) continue;
+        if (!coll_gets(op, coll->self, m)) continue;
         if (side->out) coll->dst[destinations++] = side->out + offset * gw_shm_coll_out_bytes(coll);
         else staged = true;
     }
     const coll_side *own = &coll->sides[coll->self];
-    if (!coll_reduces(op))
-        coll->src[sources++] = (op->task == GW_SHM_TASK_ALLGATHER ? own->out : own->in) + offset * coll->element;
+    if (!coll_reduces(op)) coll->src[sources++] = own->in + offset * coll->element;
     if (staged && !bypass) coll->dst[destinations++] = staged_result(coll, coll->self, window);
     gw_shm_coll_combine(op, coll->dst, destinations, coll->src, sources, count);
     if (staged && bypass) /* the own output holds it too */
@@ -133,9 +162,10 @@ static size_t reduce_window(gw_shm_coll *coll, uint64_t window) {
 static size_t drain_window(gw_shm_coll *coll, uint64_t window) {
     const gw_shm_coll_op *op = coll_head(coll);
     size_t offset = 0, copied = 0;
-    if (!coll->sides[coll->self].out_private || coll_only_owner_gets(op)) return 0;
+    if (!coll->sides[coll->self].out_private || coll_sends_apart(op)) return 0;
     for (int i = 1; i < coll->members; i++) {
         int owner = (coll->self + i) % coll->members;
+        if (!coll_gets(op, owner, coll->self)) continue;
         size_t bytes = chunk_of(coll, window, owner, &offset) * coll->element, at = offset * coll->element;
         if (bytes) gw_copy((uint8_t *)op->out + at, staged_result(coll, owner, window), bytes);
         copied += bytes;

@@ -199,11 +199,16 @@ gw_status gw_plan_sim_open_colls(gw_plan_sim *sim, gw_error *error) {
 
 /* Elements that all ranks of the host read and write together. */
 static double touched(const gw_action *step, int locals) {
-    double n = (double)(step->task == GW_SHM_TASK_REDUCE_SCATTER ? step->src.count : step->dst.count);
+    bool cut_in = step->task == GW_SHM_TASK_REDUCE_SCATTER || step->task == GW_SHM_TASK_SCATTER;
+    double n = (double)(cut_in ? step->src.count : step->dst.count);
     switch (step->task) {
-    case GW_SHM_TASK_ALLREDUCE: return 2 * locals * n;
-    case GW_SHM_TASK_ALLGATHER: return locals * n;
+    case GW_SHM_TASK_ALLREDUCE:
+    case GW_SHM_TASK_ALLTOALL: return 2 * locals * n;
+    case GW_SHM_TASK_GATHER:
+    case GW_SHM_TASK_SCATTER: return 2 * n;
+    case GW_SHM_TASK_ALLGATHER: return (locals + (step->src.space == GW_SPACE_IN)) * n;
     case GW_SHM_TASK_REDUCE_SCATTER:
+    case GW_SHM_TASK_REDUCE:
     case GW_SHM_TASK_BROADCAST: return (locals + 1) * n;
     default: return 0;
     }
