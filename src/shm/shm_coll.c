@@ -231,6 +231,13 @@ static void publish_cpu(gw_shm_coll *coll) {
     atomic_store_explicit(&coll->progress[coll->self].cpu, (uint32_t)cpu, memory_order_relaxed);
 }
 
+/* Else the first operations would fault it in, and be measured to be slow. */
+static void populate_stage(gw_shm_coll *coll) {
+    if (coll->populated) return;
+    coll->populated = true;
+    gw_segment_populate(coll->stage, (size_t)coll->members * gw_shm_coll_stage_bytes(coll->members));
+}
+
 /* Writes the call into this rank's entry. True: the data goes into the slot. */
 static bool publish_call(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll_op *op) {
     describe(coll, op);
@@ -239,6 +246,7 @@ static bool publish_call(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll
     if (op->task == GW_SHM_TASK_ALLTOALL && op->in == op->out) coll->own_wishes |= COLL_IN_PLACE;
     if (!in_slots && !coll_reduces(op) && gw_shm_coll_would_pull(coll, op)) coll->own_wishes |= COLL_PULLS;
     if (!coll_reduces(op)) atomic_store_explicit(&entry->wishes, coll->own_wishes, memory_order_relaxed);
+    if (!in_slots && !coll_reduces(op)) populate_stage(coll);
     if (in_slots) coll->own_call.in = (gw_shm_ref){.id = COLL_FITS_SLOTS, .offset = coll->own_call.in.offset};
     else plan_early(coll, op);
     entry->call = coll->own_call;

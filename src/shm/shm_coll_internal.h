@@ -125,6 +125,7 @@ struct gw_shm_coll {
     uint8_t *stage;
     gw_mapping *mapping; /* of the segment, for all but the first member */
     bool joined, attached;
+    bool populated; /* all pages of the staging areas are there */
 
     /* Set when attached; the same on all members. */
     bool oversubscribed;
