@@ -12,6 +12,10 @@ static void *allocate(void *comm, size_t bytes) { return gw_alloc(comm, bytes); 
 
 static void release(void *comm, void *memory) { gw_free(comm, memory); }
 
+static bool enlist(void *comm, void *memory, size_t bytes) { return gw_register(comm, memory, bytes) == GW_OK; }
+
+static void delist(void *comm, void *memory) { gw_unregister(comm, memory); }
+
 static gw_status call(void *ctx, const gw_bench_case *c, const gw_bench_buffers *b, gw_error *error) {
     gw_comm *comm = ctx;
     gw_status status = GW_INVALID;
@@ -35,7 +39,8 @@ static gw_status barrier(void *comm, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
 }
 
-static const gw_bench_library gradwire = {.allocate = allocate, .release = release, .call = call};
+static const gw_bench_library gradwire = {
+    .allocate = allocate, .release = release, .enlist = enlist, .delist = delist, .call = call};
 
 /* ---- the memory bound ---- */
 
