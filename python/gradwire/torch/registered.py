@@ -17,7 +17,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradwire._library import lib
 
 LEAST_BYTES = 128 << 10
-THIRD, FEW, MANY = 3, 64, 512  # MANY: tensors whose calls are counted, at most
+THIRD, FEW = 3, 64
+COUNTED, MOST = 512, 128  # tensors whose calls are counted; that are registered: each has an open file
 references = getattr(torch._C, "_storage_Use_Count", None)  # None in old versions of torch: nothing is registered
 every = weakref.WeakSet()
 
@@ -26,7 +27,7 @@ class Registered:
     """The tensors of one job. `comm` stays valid until `end`; `communicators` know what is under way."""
 
     def __init__(self, comm):
-        self.comm, self.lock, self.calls = comm, threading.Lock(), 0
+        self.comm, self.lock, self.calls, self.pid = comm, threading.Lock(), 0, os.getpid()
         self.communicators = weakref.WeakSet()
         self.seen = {}  # (address, bytes) of a tensor: its storage, weakly, and how often it was seen
         self.kept = {}  # (address, bytes) of a registered tensor: its storage
@@ -35,7 +36,7 @@ class Registered:
 
     def see(self, tensor):
         """Before a call with a contiguous tensor."""
-        if references is None or tensor.nbytes < LEAST_BYTES:
+        if references is None or tensor.nbytes < LEAST_BYTES or os.getpid() != self.pid:
             return
         with self.lock:
             self.calls += 1
@@ -58,8 +59,13 @@ class Registered:
         """While a call uses memory, its pages must stay."""
         if storage._cdata in self.in_use():
             self.seen[place] = self.seen[place][0], THIRD - 1  # the next time
-        elif not is_pinned(storage) and lib.gw_register(self.comm, *place) == 0:
+        elif not is_pinned(storage):
+            self.keep(place, storage)
+
+    def keep(self, place, storage):
+        if len(self.kept) < MOST and lib.gw_register(self.comm, *place) == 0:
             self.kept[place] = storage
+        return place in self.kept
 
     def allocate(self, count, dtype):
         """A new tensor in registered memory, as torch.empty."""
@@ -70,9 +76,8 @@ class Registered:
             storage = unused(self.room.get(size, ()))
             if storage is None:
                 storage = torch.UntypedStorage(size)
-                if self.comm is not None and lib.gw_register(self.comm, storage.data_ptr(), size) == 0:
+                if self.comm is not None and self.keep((storage.data_ptr(), size), storage):
                     self.room.setdefault(size, []).append(storage)
-                    self.kept[storage.data_ptr(), size] = storage
             return torch.empty(0, dtype=dtype).set_(storage, 0, (count,))
 
     def in_use(self):
@@ -85,7 +90,7 @@ class Registered:
             if references(storage._cdata) == 1 and not any(storage is one for one in self.room.get(place[1], ())):
                 lib.gw_unregister(self.comm, place[0])
                 del self.kept[place]
-        if len(self.seen) > MANY or self.calls % FEW == 0:
+        if len(self.seen) > COUNTED or self.calls % FEW == 0:
             self.seen = {place: weak for place, weak in self.seen.items() if not weak[0].expired()}
 
     def end(self):
