@@ -232,15 +232,17 @@ GW_API void gw_free(gw_comm *comm, void *memory);
  * working. Not a collective call: each rank registers what it likes. It costs 0.3 to 1 ms a MiB, once, and as much free
  * memory for that time. Without other ranks on this host that it shares memory with, the call does nothing.
  *
- * - During the call no other thread writes to the memory, and no operation or device uses it.
- * - From then on a forked child shares it: what the child writes there, the parent sees. madvise(MADV_DONTNEED) no
- *   longer zeroes it, and it does not become huge pages. Its bytes on pages that it does not fill, the first and the
- *   last, stay private; calls copy them, at most two pages each way (memory that is aligned to pages has none).
- * - Other ranks of this host, which are processes of the same user, can read and write it, like gw_alloc's.
- * - Call gw_unregister before the memory is freed. Otherwise it stays shared for as long as the allocator keeps it. If
- *   the allocator gives it back to the system and a later buffer lies at the same address, the next call with that
- *   buffer notices, ends the registration with a warning, and uses the buffer as ordinary memory. (A buffer that is
- * only read is noticed by its contents, at both ends.)
+ * During the call no other thread writes to the memory, and no operation or device uses it.
+ *
+ * From then on a forked child shares it: what the child writes there, the parent sees. madvise(MADV_DONTNEED) no longer
+ * zeroes it, and it does not become huge pages. Other ranks of this host, which are processes of the same user, can
+ * read and write it, as they can gw_alloc's. Where it begins or ends within a page, its bytes on that page stay
+ * private; calls copy them, at most two pages each way.
+ *
+ * Call gw_unregister before the memory is freed. Otherwise it stays shared for as long as the allocator keeps it. If
+ * the allocator gives it back to the system and a later buffer lies at the same address, the next call with that buffer
+ * notices, ends the registration with a warning, and uses the buffer as ordinary memory. (A buffer that is only read is
+ * noticed by its contents, at both ends.)
  *
  * Refused with a sentence, and nothing changes: GW_UNSUPPORTED for memory without a whole page, and for read-only,
  * executable, locked (mlock), already shared (gw_alloc's, or registered before) and stack memory, mappings of files and
