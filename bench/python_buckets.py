@@ -5,21 +5,23 @@ over the process group "gradwire", two ranks on this host, in ms.
     make && bench/python_buckets.py build
     git worktree add ../before COMMIT && make -C ../before && bench/python_buckets.py build ../before ../before/build
 
-A model of four layers of 25 MiB trains; a communication hook times dist.all_reduce of each bucket of 25 MiB where DDP
+A model of three layers of 25 MiB trains; a communication hook times dist.all_reduce of each bucket of 25 MiB where DDP
 made it, and beside it of a tensor of the same size in memory of gw_alloc. Both are rewritten before, and the ranks pass
-a barrier. The time of a call is that of the slowest rank. Jobs of the two builds take turns; a figure is the median of
-the turns' medians. The first steps are not counted. Results are checked. GRADWIRE_PYTHON chooses the Python, which has
-PyTorch (scripts/torch)."""
+a barrier. The time of a call is that of the slowest rank. The jobs of the two builds run at once and take turns of two
+steps; a figure is the median of the turns' medians, a ratio the median of the turns' ratios. The first turns are not
+counted. Results are checked. GRADWIRE_PYTHON chooses the Python, which has PyTorch (scripts/torch)."""
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve()
-SIDE, LAYERS, SKIPPED, STEPS = 2560, 4, 6, 14  # a layer has SIDE * SIDE * 4 bytes: 25 MiB
+SIDE, LAYERS, SKIPPED, STEPS = 2560, 3, 2, 2  # a layer has SIDE * SIDE * 4 bytes: 25 MiB; turns, steps of a turn
 
 
 def rank():
@@ -37,7 +39,7 @@ def rank():
     ours = memory(lib.gw_alloc(dist.group.WORLD.communicator.comm, 4 * count), count, torch.float32)
     times = {"DDP's bucket": [], "gw_alloc": []}
 
-    def reduce(tensor, name, counted):
+    def reduce(tensor, name):
         tensor.fill_(me + 1)
         dist.barrier()
         begun = time.perf_counter()
@@ -45,15 +47,14 @@ def rank():
         took = torch.tensor([time.perf_counter() - begun])
         assert (tensor == world * (world + 1) / 2).all(), f"wrong sum in {name}"
         dist.all_reduce(took, op=dist.ReduceOp.MAX)
-        if counted:
-            times[name].append(1e3 * took.item())
+        times[name].append(1e3 * took.item())
 
     def hook(step, bucket):
         buffer = bucket.buffer()
         if buffer.numel() == count:
             turns = [(buffer, "DDP's bucket"), (ours, "gw_alloc")]
             for tensor, name in turns if step[0] % 2 else turns[::-1]:
-                reduce(tensor, name, step[0] >= SKIPPED)
+                reduce(tensor, name)
         done = torch.futures.Future()
         done.set_result(buffer)
         return done
@@ -61,24 +62,46 @@ def rank():
     model = torch.nn.Sequential(*[torch.nn.Linear(SIDE, SIDE, bias=False) for _ in range(LAYERS)])
     model, step = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25), [0]
     model.register_comm_hook(step, hook)
-    for step[0] in range(STEPS):
-        model(torch.ones(2, SIDE)).sum().backward()
-    if me == 0:
-        print(json.dumps({name: statistics.median(some) for name, some in times.items()}), flush=True)
+    orders = open(os.environ["ORDERS"]) if me == 0 else None
+    while True:
+        goes_on = torch.tensor([me == 0 and orders.readline() != ""], dtype=torch.int32)
+        dist.broadcast(goes_on, 0)
+        if not goes_on:
+            break
+        for step[0] in range(step[0] + 1, step[0] + 1 + STEPS):
+            model(torch.ones(2, SIDE)).sum().backward()
+        if me == 0:
+            print(json.dumps({name: statistics.median(some) for name, some in times.items()}), flush=True)
+        for some in times.values():
+            some.clear()
     dist.destroy_process_group()
 
 
-def turn(tree, build):
-    python = os.environ.get("GRADWIRE_PYTHON") or subprocess.check_output([HERE.parent.parent / "scripts/torch"],
-                                                                           text=True).strip()
-    environment = dict(os.environ, PYTHONPATH=str(tree / "python"), GRADWIRE_LIBRARY=str(build / "libgradwire.so"))
-    said = subprocess.run([build / "gradwire", "run", "-n", "2", "--no-prefix", "--", python, HERE, "--rank"],
-                          env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return json.loads(said.splitlines()[-1])
+class Job:
+    """The two ranks of one build. They sleep between turns."""
+
+    def __init__(self, tree, build, python, orders):
+        os.mkfifo(orders)
+        environment = dict(os.environ, PYTHONPATH=str(tree / "python"), ORDERS=str(orders),
+                           GRADWIRE_LIBRARY=str(build / "libgradwire.so"))
+        self.process = subprocess.Popen([build / "gradwire", "run", "-n", "2", "--no-prefix", "--deadline", "300", "--",
+                                         python, HERE, "--rank"], env=environment, stdout=subprocess.PIPE, text=True)
+        self.orders = os.fdopen(os.open(orders, os.O_RDWR), "w")  # does not wait for the reader
+
+    def turn(self):
+        print("go", file=self.orders, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("python_buckets: a job has failed")
+        return json.loads(line)
+
+    def end(self):
+        self.orders.close()
+        self.process.wait()
 
 
 def main(arguments):
-    turns = 7
+    turns = 9
     if "--turns" in arguments:
         at = arguments.index("--turns")
         turns = int(arguments[at + 1])
@@ -88,11 +111,18 @@ def main(arguments):
     trees = {"now": (HERE.parent.parent, pathlib.Path(arguments[0]).resolve())}
     if len(arguments) == 3:
         trees["before"] = tuple(pathlib.Path(path).resolve() for path in arguments[1:])
-    rows = {}
-    for _ in range(turns):
-        for name, (tree, build) in trees.items():
-            for memory, ms in turn(tree, build).items():
-                rows.setdefault((name, memory), []).append(ms)
+    rows, scratch = {}, pathlib.Path(tempfile.mkdtemp())
+    python = os.environ.get("GRADWIRE_PYTHON") or subprocess.check_output([HERE.parent.parent / "scripts/torch"],
+                                                                           text=True).strip()
+    jobs = {name: Job(tree, build, python, scratch / name) for name, (tree, build) in trees.items()}
+    for turn in range(SKIPPED + turns):
+        for name, job in jobs.items():
+            for memory, ms in job.turn().items():
+                if turn >= SKIPPED:
+                    rows.setdefault((name, memory), []).append(ms)
+    for job in jobs.values():
+        job.end()
+    shutil.rmtree(scratch)
     for (name, memory), ms in rows.items():
         print(f"{name:7} {memory:13} {statistics.median(ms):7.2f} ms  ({min(ms):.2f} to {max(ms):.2f})")
 
