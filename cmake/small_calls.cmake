@@ -8,8 +8,8 @@ if(CMAKE_C_COMPILER_ID STREQUAL GNU AND NOT GW_SANITIZE)
     engine/flow_control engine/operation engine/signature engine/wait_diagnosis
     plan/pairwise plan/plan plan/topology
     runtime/call runtime/collectives runtime/host_memory runtime/progress runtime/request
-    shm/peer_map shm/shm_coll shm/shm_coll_all_arrived shm/shm_coll_direct shm/shm_coll_inline shm/shm_coll_parts
-    shm/shm_coll_slots
+    shm/peer_map shm/registered_memory shm/shm_coll shm/shm_coll_all_arrived shm/shm_coll_direct shm/shm_coll_inline
+    shm/shm_coll_parts shm/shm_coll_registered shm/shm_coll_slots
     transport/shm/shm_receive transport/shm/shm_send transport/shm/shm_transport)
   list(TRANSFORM GW_SMALL_CALL_SOURCES REPLACE "(.+)" "src/\\1.c")
   foreach(source ${GW_SMALL_CALL_SOURCES})

@@ -20,7 +20,8 @@
  * and gw_coded_close free nothing there, and its exit does not affect the job.
  *
  * Memory. Buffers belong to the caller and must stay valid until the call, or the request, is complete. Buffers from
- * gw_alloc can be reduced in place by other ranks of the same host and are fastest; any other memory works.
+ * gw_alloc can be reduced in place by other ranks of the same host and are fastest; gw_register makes the caller's own
+ * memory as good; any other memory works.
  *
  * Growth (docs/reference/versioning.md). A struct that the caller fills begins with its size, which its _DEFAULT macro
  * sets; later versions add fields at its end, and only there. Values of enums never change. A program that was compiled
@@ -224,6 +225,34 @@ GW_API int gw_generation(const gw_comm *comm);
  * memory. gw_free(comm, NULL) is fine. */
 GW_API void *gw_alloc(gw_comm *comm, size_t bytes);
 GW_API void gw_free(gw_comm *comm, void *memory);
+
+/* Makes ordinary memory (of malloc, NumPy, PyTorch) as good as gw_alloc's: the whole pages in [memory, memory+bytes)
+ * move onto shared memory that ranks of this host access without a copy. Address and contents stay. All calls of all
+ * communicators of this gw_init are faster on this memory, or on a part of it; malloc, realloc and free of it go on
+ * working. Not a collective call: each rank registers what it likes. It costs 0.3 to 1 ms a MiB, once, and as much free
+ * memory for that time. Without other ranks on this host that it shares memory with, the call does nothing.
+ *
+ * During the call no other thread writes to the memory, and no operation or device uses it.
+ *
+ * From then on a forked child shares it: what the child writes there, the parent sees. madvise(MADV_DONTNEED) no longer
+ * zeroes it, and it does not become huge pages. Other ranks of this host, which are processes of the same user, can
+ * read and write it, as they can gw_alloc's. Where it begins or ends within a page, its bytes on that page stay
+ * private; calls copy them, at most two pages each way.
+ *
+ * Call gw_unregister before the memory is freed. Otherwise it stays shared for as long as the allocator keeps it. If
+ * the allocator gives it back to the system and a later buffer lies at the same address, the next call with that buffer
+ * notices, ends the registration with a warning, and uses the buffer as ordinary memory. (A buffer that is only read is
+ * noticed by its contents, at both ends.)
+ *
+ * Refused with a sentence, and nothing changes: GW_UNSUPPORTED for memory without a whole page, and for read-only,
+ * executable, locked (mlock), already shared (gw_alloc's, or registered before) and stack memory, mappings of files and
+ * huge pages; GW_INVALID for memory of a device. A refusal fails only this call, and the memory works as before. */
+GW_API gw_status gw_register(gw_comm *comm, void *memory, size_t bytes);
+/* Ends the registration of memory that begins at this address: its pages are private again, with their contents. Under
+ * the same conditions and at the same cost; any communicator of the same gw_init will do. GW_INVALID: no registered
+ * memory begins there, or all of it was unmapped before. GW_MEMORY: it stays registered. gw_finalize of the last
+ * communicator ends what is left. */
+GW_API gw_status gw_unregister(gw_comm *comm, void *memory);
 
 /* The text of a status. Never NULL. */
 GW_API const char *gw_status_text(gw_status status);

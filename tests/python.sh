@@ -154,6 +154,7 @@ quick() {
 with_torch_2() {
     local ranks family
     for ranks in 2 3 4; do file "$ranks" test_group; done
+    for ranks in 2 3; do file "$ranks" test_registered; done
     for ranks in 2 4; do file "$ranks" test_factors; done
     file 2 test_compile
     check "ranks of a process group learn that one is killed" timeout 600 "$python" tests/group_loss.py

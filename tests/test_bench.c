@@ -10,13 +10,15 @@
 
 static void case_as_text(void) {
     gw_bench_case c = {.collective = GW_COLL_REDUCE_SCATTER, .dtype = GW_BF16, .op = GW_AVG, .root = 3,
-                       .count = (size_t)1 << 40, .warmup = 5, .calls = 7, .check = true},
+                       .count = (size_t)1 << 40, .warmup = 5, .calls = 7, .check = true,
+                       .memory = GW_BENCH_REGISTERED},
                   back = {0};
     char line[GW_BENCH_LINE_BYTES];
     gw_bench_case_print(&c, line);
     CHECK(gw_bench_case_parse(line, &back));
     CHECK(back.collective == c.collective && back.dtype == c.dtype && back.op == c.op && back.root == 3);
-    CHECK(back.count == c.count && back.warmup == 5 && back.calls == 7 && back.check && !back.own_memory);
+    CHECK(back.count == c.count && back.warmup == 5 && back.calls == 7 && back.check &&
+          back.memory == GW_BENCH_REGISTERED);
     CHECK(!gw_bench_case_parse("run allreduce f32 sum 0 1 1 1 1", &back));
     CHECK(!gw_bench_case_parse("run allreduce f32 sum 0 1 1 1 1 1 1", &back));
     CHECK(!gw_bench_case_parse("run allreduce f33 sum 0 1 1 1 1 1", &back));

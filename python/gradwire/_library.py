@@ -166,6 +166,8 @@ def declare(library):
         "gw_regroup": (c_int, [comm, POINTER(comm)]),
         "gw_alloc": (c_void_p, [comm, c_size_t]),
         "gw_free": (None, [comm, c_void_p]),
+        "gw_register": (c_int, [comm, c_void_p, c_size_t]),
+        "gw_unregister": (c_int, [comm, c_void_p]),
         "gw_last_error": (c_char_p, [comm]),
         "gw_run": (c_int, [comm, POINTER(Call)]),
         "gw_start": (c_int, [comm, POINTER(Call), POINTER(request)]),

@@ -3,7 +3,6 @@ the inputs of all ranks."""
 import datetime
 import functools
 import importlib.util
-import itertools
 import os
 import tempfile
 import time
@@ -15,6 +14,7 @@ import cases
 import gradwire.torch as gw
 from gradwire.torch.process_group import flight
 from gradwire.torch.tensors import DTYPES
+from groups import begin, in_a_group, store
 
 Op = dist.ReduceOp
 WHOLE = [t for t in DTYPES if not t.is_floating_point and t is not torch.bool]
@@ -23,28 +23,6 @@ EIGHT_BITS = [t for t in DTYPES if t.is_floating_point and t.itemsize == 1]
 REAL = [Op.SUM, Op.AVG, Op.MIN, Op.MAX, Op.PRODUCT]
 BITS = [Op.BAND, Op.BOR, Op.BXOR]
 COMPLEX = [torch.complex64, torch.complex128]
-
-
-@functools.lru_cache
-def store():
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if gw.rank() == 0 else None
-    port = gw.broadcast_object(server.port if server else None, 0)
-    return server or dist.TCPStore("127.0.0.1", port)
-
-
-def begin(numbers=itertools.count(), **options):
-    dist.init_process_group("gradwire", store=dist.PrefixStore(f"{next(numbers)}/", store()), rank=gw.rank(),
-                            world_size=gw.size(), **options)
-
-
-def in_a_group(test):
-    @functools.wraps(test)
-    def inside():
-        begin()
-        test()
-        dist.destroy_process_group()
-
-    return inside
 
 
 def values(rank, dtype, shape=(7,)):

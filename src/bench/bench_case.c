@@ -38,18 +38,19 @@ double gw_bench_bus_factor(gw_collective collective, int world) {
 void gw_bench_case_print(const gw_bench_case *c, char line[GW_BENCH_LINE_BYTES]) {
     snprintf(line, GW_BENCH_LINE_BYTES, "run %s %s %s %d %zu %d %d %d %d", gw_collective_name(c->collective),
              gw_dtype_name(c->dtype), gw_redop_name(c->op), c->root, c->count, c->warmup, c->calls, c->check,
-             c->own_memory);
+             (int)c->memory);
 }
 
 bool gw_bench_case_parse(const char *line, gw_bench_case *c) {
     char collective[24], dtype[8], op[8];
-    int check, own, used = 0;
+    int check, memory, used = 0;
     if (sscanf(line, "run %23s %7s %7s %d %zu %d %d %d %d%n", collective, dtype, op, &c->root, &c->count, &c->warmup,
-               &c->calls, &check, &own, &used) != 9 ||
+               &c->calls, &check, &memory, &used) != 9 ||
         line[used])
         return false;
     c->check = check;
-    c->own_memory = own;
+    c->memory = (gw_bench_memory)memory;
+    if (memory < GW_BENCH_MALLOC || memory > GW_BENCH_REGISTERED) return false;
     return gw_collective_parse(collective, &c->collective) && gw_dtype_parse(dtype, &c->dtype) &&
            gw_redop_parse(op, &c->op) && c->warmup >= 0 && c->calls >= 0 && c->calls <= GW_BENCH_CALLS_MAX;
 }

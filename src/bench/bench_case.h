@@ -9,16 +9,19 @@
 #define GW_BENCH_LINE_BYTES 256
 #define GW_BENCH_CALLS_MAX 10000 /* timed calls of one case */
 
+/* Where buffers come from: malloc, the library's allocator, malloc and then registered with the library. */
+typedef enum gw_bench_memory { GW_BENCH_MALLOC, GW_BENCH_OWN, GW_BENCH_REGISTERED } gw_bench_memory;
+
 typedef struct gw_bench_case {
     gw_collective collective;
     gw_dtype dtype;
     gw_redop op;
     int root;
-    size_t count;    /* elements, as the call takes them: of the buffer, or of one rank's part */
-    int warmup;      /* calls that are not timed; their results are always checked */
-    int calls;       /* timed calls */
-    bool check;      /* check the results of timed calls too */
-    bool own_memory; /* buffers from the library's allocator instead of malloc */
+    size_t count; /* elements, as the call takes them: of the buffer, or of one rank's part */
+    int warmup;   /* calls that are not timed; their results are always checked */
+    int calls;    /* timed calls */
+    bool check;   /* check the results of timed calls too */
+    gw_bench_memory memory;
 } gw_bench_case;
 
 /* The count at which the largest buffer of a rank has about `bytes`. */

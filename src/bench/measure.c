@@ -36,16 +36,29 @@ static size_t small_count(const gw_bench_case *c, int world) {
     }
 }
 
+/* Small memory can be registered only if it fills a page. */
+static size_t whole(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static bool takes_own(const work *w) { return w->of.memory == GW_BENCH_OWN && w->rank->library->allocate; }
+static bool registers(const work *w) { return w->of.memory == GW_BENCH_REGISTERED && w->rank->library->enlist; }
+
 static void *allocate(const work *w, size_t count) {
     size_t bytes = count ? count * w->element_bytes : 1;
     void *memory = NULL;
-    if (w->of.own_memory && w->rank->library->allocate) return w->rank->library->allocate(w->rank->ctx, bytes);
-    return posix_memalign(&memory, ALIGNMENT, bytes) == 0 ? memory : NULL;
+    if (takes_own(w)) return w->rank->library->allocate(w->rank->ctx, bytes);
+    if (posix_memalign(&memory, ALIGNMENT, registers(w) ? whole(bytes) : bytes)) return NULL;
+    if (!registers(w) || w->rank->library->enlist(w->rank->ctx, memory, whole(bytes))) return memory;
+    free(memory);
+    return NULL;
 }
 
 static void release(const work *w, void *memory) {
-    if (w->of.own_memory && w->rank->library->allocate) w->rank->library->release(w->rank->ctx, memory);
-    else free(memory);
+    if (takes_own(w)) {
+        w->rank->library->release(w->rank->ctx, memory);
+        return;
+    }
+    if (registers(w)) w->rank->library->delist(w->rank->ctx, memory);
+    free(memory);
 }
 
 static gw_status make_patterns(work *w) {
@@ -164,7 +177,8 @@ gw_status gw_bench_open(gw_bench_work **out, const gw_bench_rank *rank, const gw
     }
     gw_bench_close(w);
     *out = NULL;
-    return gw_fail(error, GW_MEMORY, "rank %d has no memory for buffers of %zu bytes", rank->rank,
+    return gw_fail(error, GW_MEMORY, "rank %d has no memory%s for buffers of %zu bytes", rank->rank,
+                   c->memory == GW_BENCH_REGISTERED ? " that can be registered" : "",
                    gw_bench_total(c, rank->world) * gw_dtype_bytes(c->dtype));
 }
 
@@ -183,7 +197,7 @@ void gw_bench_close(gw_bench_work *w) {
 bool gw_bench_fits(const gw_bench_work *w, const gw_bench_case *c) {
     const gw_bench_case *of = &w->of;
     return of->collective == c->collective && of->dtype == c->dtype && of->op == c->op && of->root == c->root &&
-           of->count == c->count && of->own_memory == c->own_memory;
+           of->count == c->count && of->memory == c->memory;
 }
 
 static uint64_t cpu_now(void) {

@@ -19,6 +19,9 @@ typedef struct gw_bench_library {
     /* The library's own allocator; NULL: it has none. It returns NULL if no memory is left. */
     void *(*allocate)(void *ctx, size_t bytes);
     void (*release)(void *ctx, void *memory);
+    /* Registers memory of malloc, and ends that; NULL: the library cannot. enlist is false if it refuses. */
+    bool (*enlist)(void *ctx, void *memory, size_t bytes);
+    void (*delist)(void *ctx, void *memory);
     gw_status (*call)(void *ctx, const gw_bench_case *c, const gw_bench_buffers *buffers, gw_error *error);
     bool lossy; /* compressed: results are approximate */
     bool bound; /* a lower bound: only the memory traffic that a collective needs, no results */

@@ -21,7 +21,7 @@ enum { RANKS_MAX = 1024, CALLS_DEFAULT_MAX = 1000, CALLS_DEFAULT_MIN = 5 };
 
 static const char *const collectives[] = {"allreduce", "reduce_scatter", "allgather", "reduce",  "broadcast",
                                           "gather",    "scatter",        "alltoall",  "barrier", NULL};
-static const char *const memories[] = {"gw_alloc", "malloc", NULL};
+static const char *const memories[] = {"malloc", "gw_alloc", "register", NULL}; /* gw_bench_memory */
 
 gw_status gw_bench_strategy(const gw_bench_settings *s, const char *arch, gw_strategy *strategy, gw_error *error) {
     char text[64];
@@ -151,7 +151,7 @@ static int check(gw_bench_settings *s, int argc, char **argv) {
     if (s->op) gw_redop_parse(s->op, &s->first.op);
     s->first.root = (int)s->root;
     s->first.check = s->check;
-    s->first.own_memory = strcmp(s->memory, "gw_alloc") == 0;
+    while (strcmp(s->memory, memories[s->first.memory])) s->first.memory++;
     if (code < 0) code = check_operation(s);
     if (code < 0) code = check_sizes(s);
     if (code < 0) code = check_strategy(s);
@@ -187,7 +187,7 @@ static int run(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "step") == 0) return gw_cmd_bench_step(argc - 1, argv + 1);
     const char *side = getenv(GW_BENCH_VARIABLE);
     if (side && argc == 1) return gw_bench_serve(side);
-    gw_bench_settings s = {.from = 4096, .to = 64 << 20, .factor = 4, .memory = memories[0],
+    gw_bench_settings s = {.from = 4096, .to = 64 << 20, .factor = 4, .memory = memories[GW_BENCH_OWN],
                            .first = {.dtype = GW_F32, .op = GW_SUM}};
     const gw_option options[] = {
         /* clang-format off */
@@ -218,7 +218,7 @@ static int run(int argc, char **argv) {
         {.name = "strategy", .kind = GW_OPTION_STRING, .value = "LINE", .string = &s.strategy,
          .about = "strategy line; --arch and --transport override it"},
         {.name = "memory", .kind = GW_OPTION_CHOICE, .string = &s.memory, .choices = memories,
-         .about = "memory of the buffers (default: gw_alloc)"},
+         .about = "memory of the buffers (default: gw_alloc; register: malloc and gw_register)"},
         {.name = "against", .kind = GW_OPTION_STRING, .value = "A,B", .string = &s.against,
          .about = "compare with baselines, in turns: openmpi, openmpi-tuned, mpich, gloo"},
         GW_OPTION_LAB(&s.lab_text),

@@ -3,6 +3,7 @@
 #include "shm/peer_map.h"
 
 #include "base/fork_descriptors.h"
+#include "shm/registered_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,8 +122,11 @@ static void detach(gw_peer_map_peer *peer) {
 void gw_peer_map_close(gw_peer_map *peer_map) {
     if (!peer_map) return;
     for (int r = 0; peer_map->peers && r < peer_map->world; r++) detach(&peer_map->peers[r]);
-    for (int id = 0; peer_map->own && id < GW_PEER_MAP_SEGMENTS; id++)
-        if (peer_map->own[id].segment.base) gw_segment_close(&peer_map->own[id].segment);
+    for (int id = 0; peer_map->own && id < GW_PEER_MAP_SEGMENTS; id++) {
+        gw_shared_segment *own = &peer_map->own[id];
+        if (own->segment.base && gw_is_registered(own)) gw_registered_close(own, NULL);
+        if (own->segment.base) gw_segment_close(&own->segment);
+    }
     if (peer_map->page) gw_segment_close(&peer_map->segment);
     for (int end = 0; end < 2; end++) gw_fd_close(peer_map->bell[end]);
     free(peer_map->peers);

@@ -69,6 +69,9 @@ typedef struct gw_shared_segment {
     gw_segment segment;
     uint32_t version; /* of the entry */
     uint64_t key;
+    /* Addresses at which the caller has it: of the segment's first byte, and [from, to) of the caller's memory. It is
+     * the mapping itself, or, if the memory is registered (registered_memory.h), another mapping of its whole pages. */
+    uintptr_t origin, from, to, pages_from, pages_to;
 } gw_shared_segment;
 
 /* A peer's segment in this process. */
@@ -150,6 +153,12 @@ void gw_peer_map_set_sleeping(gw_peer_map *peer_map, bool sleeping);
 /* Allocates shared memory, publishes it under key (0 for gw_shm_alloc) and returns its address; NULL on an error. */
 void *gw_peer_map_share(gw_peer_map *peer_map, size_t bytes, uint64_t key, bool commit, gw_error *error);
 void gw_peer_map_unshare(gw_peer_map *peer_map, void *memory);
+/* Shares a segment of the caller's. GW_MEMORY: the table is full. */
+gw_status gw_peer_map_add(gw_peer_map *peer_map, const gw_shared_segment *segment, gw_error *error);
+/* No longer shares a segment: it is the caller's again, and still open. */
+gw_shared_segment gw_peer_map_take(gw_peer_map *peer_map, uint32_t id);
+/* The registered memory that begins at this address; false: there is none. */
+bool gw_peer_map_registered(const gw_peer_map *peer_map, const void *memory, uint32_t *id);
 /* Whether [memory, memory+bytes) lies in one shared segment of this rank, and where. */
 bool gw_peer_map_find(gw_peer_map *peer_map, const void *memory, size_t bytes, gw_shm_ref *where);
 /* Replaces the memory behind a shared segment, so that peers that have it mapped no longer reach it. Its address and

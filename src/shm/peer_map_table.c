@@ -1,6 +1,8 @@
 /* peer_map_table.c - the memory a rank shares: its own segments, and its mappings of its peers' segments. */
 #include "shm/peer_map.h"
 
+#include "shm/registered_memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,25 +24,53 @@ static void retract(gw_peer_map *peer_map, uint32_t id) {
     atomic_store(&peer_map->page->changes, ++peer_map->changes);
 }
 
-void *gw_peer_map_share(gw_peer_map *peer_map, size_t bytes, uint64_t key, bool commit, gw_error *error) {
+/* Buffers that were private before may lie in the new segment: the count of changes makes collectives look again. */
+gw_status gw_peer_map_add(gw_peer_map *peer_map, const gw_shared_segment *segment, gw_error *error) {
     uint32_t id = 0;
     while (id < GW_PEER_MAP_SEGMENTS && peer_map->own[id].segment.base) id++;
-    if (id == GW_PEER_MAP_SEGMENTS) {
-        gw_fail(error, GW_MEMORY, "rank %d already shares %d pieces of memory; free some or allocate larger ones",
-                peer_map->rank, GW_PEER_MAP_SEGMENTS);
-        return NULL;
-    }
-    if (gw_segment_create(&peer_map->own[id].segment, bytes, commit, error)) return NULL;
-    peer_map->own[id].key = key;
+    if (id == GW_PEER_MAP_SEGMENTS)
+        return gw_fail(error, GW_MEMORY,
+                       "rank %d already shares %d pieces of memory; free some or allocate larger ones", peer_map->rank,
+                       GW_PEER_MAP_SEGMENTS);
+    uint32_t version = peer_map->own[id].version;
+    peer_map->own[id] = *segment;
+    peer_map->own[id].version = version;
     publish(peer_map, id);
     if (id >= peer_map->entries) atomic_store(&peer_map->page->entries, peer_map->entries = id + 1);
-    return peer_map->own[id].segment.base;
+    peer_map->changes++;
+    return GW_OK;
+}
+
+gw_shared_segment gw_peer_map_take(gw_peer_map *peer_map, uint32_t id) {
+    gw_shared_segment *own = &peer_map->own[id], taken = *own;
+    retract(peer_map, id);
+    *own = (gw_shared_segment){.segment = {.fd = -1}, .version = own->version};
+    return taken;
+}
+
+void *gw_peer_map_share(gw_peer_map *peer_map, size_t bytes, uint64_t key, bool commit, gw_error *error) {
+    gw_shared_segment made = {.key = key};
+    if (gw_segment_create(&made.segment, bytes, commit, error)) return NULL;
+    made.origin = made.from = made.pages_from = (uintptr_t)made.segment.base;
+    made.to = made.pages_to = made.from + made.segment.bytes;
+    if (gw_peer_map_add(peer_map, &made, error)) {
+        gw_segment_close(&made.segment);
+        return NULL;
+    }
+    return made.segment.base;
 }
 
 static bool owns(const gw_shared_segment *own, const void *memory, size_t bytes) {
-    const gw_segment *segment = &own->segment;
-    uintptr_t from = (uintptr_t)segment->base, at = (uintptr_t)memory;
-    return from && at >= from && at - from <= segment->bytes && bytes <= segment->bytes - (at - from);
+    uintptr_t at = (uintptr_t)memory;
+    return own->segment.base && at >= own->from && at <= own->to && bytes <= own->to - at;
+}
+
+bool gw_peer_map_registered(const gw_peer_map *peer_map, const void *memory, uint32_t *id) {
+    for (*id = 0; *id < peer_map->entries; ++*id) {
+        const gw_shared_segment *own = &peer_map->own[*id];
+        if (own->segment.base && own->from == (uintptr_t)memory && gw_is_registered(own)) return true;
+    }
+    return false;
 }
 
 bool gw_peer_map_find(gw_peer_map *peer_map, const void *memory, size_t bytes, gw_shm_ref *where) {
@@ -52,20 +82,24 @@ bool gw_peer_map_find(gw_peer_map *peer_map, const void *memory, size_t bytes, g
     peer_map->last_found = id;
     *where = (gw_shm_ref){.id = id,
                           .version = peer_map->own[id].version,
-                          .offset = (uint64_t)((uintptr_t)memory - (uintptr_t)peer_map->own[id].segment.base)};
+                          .offset = (uint64_t)((uintptr_t)memory - peer_map->own[id].origin)};
     return true;
 }
 
 void gw_peer_map_unshare(gw_peer_map *peer_map, void *memory) {
     gw_shm_ref where;
     if (!memory || !gw_peer_map_find(peer_map, memory, 1, &where)) return;
-    retract(peer_map, where.id);
-    gw_segment_close(&peer_map->own[where.id].segment);
+    if (gw_is_registered(&peer_map->own[where.id])) return; /* not from gw_shm_alloc */
+    gw_shared_segment taken = gw_peer_map_take(peer_map, where.id);
+    gw_segment_close(&taken.segment);
 }
 
 gw_status gw_peer_map_renew(gw_peer_map *peer_map, uint32_t id, gw_error *error) {
+    gw_shared_segment *own = &peer_map->own[id];
+    uint64_t inode = own->segment.inode;
     retract(peer_map, id);
-    gw_status status = gw_segment_renew(&peer_map->own[id].segment, error);
+    gw_status status = gw_segment_renew(&own->segment, error);
+    if (!status && gw_is_registered(own)) status = gw_registered_renew(own, inode, error);
     publish(peer_map, id);
     return status;
 }

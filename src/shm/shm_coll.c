@@ -149,12 +149,14 @@ static void describe(gw_shm_coll *coll, const gw_shm_coll_op *op) {
     if (!coll->own_found || op->in != coll->last_op.in || op->out != coll->last_op.out ||
         entries != coll->own_entries || changes != coll->own_changes) {
         find_own(coll, op);
+        coll->own_registered = gw_shm_coll_find_registered(coll);
         coll->last_op.in = op->in;
         coll->last_op.out = op->out;
         coll->own_entries = entries;
         coll->own_changes = changes;
         coll->own_found = true;
     }
+    if (coll->own_registered && !gw_shm_coll_lend(coll, op)) return describe(coll, op);
     memcpy(coll->own_call.signature, op->signature, sizeof coll->own_call.signature);
     coll->own_call.in = coll->own_in;
     coll->own_call.out = coll->own_out;
@@ -337,6 +339,7 @@ static bool all_arrived(gw_shm_coll *coll) {
 static void finish(gw_shm_coll *coll) {
     gw_shm_coll_release(coll);
     if (coll->mode != COLL_INLINE) gw_shm_coll_choice_end(coll);
+    if (coll->own_registered) gw_shm_coll_take_back(coll);
     if (coll->mode == COLL_STAGED) coll->first_window += coll->window_count;
     coll->prepared = coll->arrived = false;
     coll->finished++;

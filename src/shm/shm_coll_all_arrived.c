@@ -230,12 +230,9 @@ static gw_status resolve_sides(gw_shm_coll *coll, gw_error *error) {
     return GW_OK;
 }
 
-static bool same_place(const gw_shm_ref *a, const gw_shm_ref *b) {
-    return a->version == b->version && a->id == b->id && a->offset == b->offset;
-}
-
 static bool same_call(const coll_call *a, const coll_call *b) {
-    return same_words(a->signature, b->signature) && same_place(&a->in, &b->in) && same_place(&a->out, &b->out);
+    return same_words(a->signature, b->signature) && coll_same_place(&a->in, &b->in) &&
+           coll_same_place(&a->out, &b->out);
 }
 
 static bool same_side(const gw_shm_coll *coll, int member) {

@@ -8,16 +8,27 @@
 
 #define PREFETCH_BYTES 4096 /* as many lines as a core can have in flight, and a few more */
 
+/* A member's bytes that this rank works on: those of its own that others cannot reach lie in private memory. */
+static const uint8_t *in_at(const gw_shm_coll *coll, int member, size_t at, size_t bytes) {
+    bool claimed_own = member == coll->self && coll->own_registered && !coll->fixed;
+    return claimed_own ? gw_shm_coll_in_at(coll, at, bytes) : coll->sides[member].in + at;
+}
+
+static uint8_t *out_at(const gw_shm_coll *coll, int member, size_t at, size_t bytes) {
+    bool claimed_own = member == coll->self && coll->own_registered && !coll->fixed;
+    return claimed_own ? gw_shm_coll_out_at(coll, at, bytes) : coll->sides[member].out + at;
+}
+
 static void do_chunk(gw_shm_coll *coll, int owner, size_t offset, size_t count) {
     const gw_shm_coll_op *op = coll_head(coll);
-    size_t at = offset * coll->element, out_at = offset * gw_shm_coll_out_bytes(coll);
+    size_t at = offset * coll->element, bytes = count * coll->element;
+    size_t wide = gw_shm_coll_out_bytes(coll), wide_at = offset * wide;
     int sources = 0, destinations = 0;
     for (int m = 0; m < coll->members; m++) {
-        const coll_side *side = &coll->sides[m];
-        if (coll_reduces(op)) coll->src[sources++] = side->in + at;
-        if (coll_gets(op, owner, m)) coll->dst[destinations++] = side->out + out_at;
+        if (coll_reduces(op)) coll->src[sources++] = in_at(coll, m, at, bytes);
+        if (coll_gets(op, owner, m)) coll->dst[destinations++] = out_at(coll, m, wide_at, count * wide);
     }
-    if (!coll_reduces(op)) coll->src[sources++] = coll->sides[owner].in + at;
+    if (!coll_reduces(op)) coll->src[sources++] = in_at(coll, owner, at, bytes);
     gw_shm_coll_combine(op, coll->dst, destinations, coll->src, sources, count);
 }
 

@@ -149,6 +149,7 @@ struct gw_shm_coll {
     gw_shm_coll_op last_op; /* the operation that parts are cut for */
     bool own_found;         /* own_in and own_out are its buffers, as long as this rank's table has these counts: */
     gw_shm_ref own_in, own_out;
+    bool own_registered; /* one of them is in registered memory */
     uint32_t own_entries, own_changes;
     uint32_t own_wishes;     /* coll_wish; of the last operation that was published and not inline */
     coll_mode chunks_mode;   /* chunk_elements and window_count are those of this mode; COLL_INLINE: of none */
@@ -225,6 +226,10 @@ static inline bool coll_sends_apart(const gw_shm_coll_op *op) {
     return op->task == GW_SHM_TASK_SCATTER || op->task == GW_SHM_TASK_ALLTOALL;
 }
 
+static inline bool coll_same_place(const gw_shm_ref *a, const gw_shm_ref *b) {
+    return a->version == b->version && a->id == b->id && a->offset == b->offset;
+}
+
 static inline size_t coll_min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* shm_coll_all_arrived.c: all members have arrived. Checks that they agree, and maps their buffers. */
@@ -279,6 +284,15 @@ bool gw_shm_coll_would_pull(gw_shm_coll *coll, const gw_shm_coll_op *op);
 /* Measures from the arrival of all to the end. */
 void gw_shm_coll_choice_begin(gw_shm_coll *coll);
 void gw_shm_coll_choice_end(gw_shm_coll *coll);
+/* shm_coll_registered.c. find: whether own_in or own_out is in registered memory; the others are called only if so.
+ * lend: before this rank arrives; false: a registration has ended, so the buffers must be found again. take_back: after
+ * the operation. in_at, out_at: where this rank finds its own bytes `at` to `at + bytes` if others may have worked on
+ * them too. */
+bool gw_shm_coll_find_registered(const gw_shm_coll *coll);
+bool gw_shm_coll_lend(gw_shm_coll *coll, const gw_shm_coll_op *op);
+void gw_shm_coll_take_back(gw_shm_coll *coll);
+const uint8_t *gw_shm_coll_in_at(const gw_shm_coll *coll, size_t at, size_t bytes);
+uint8_t *gw_shm_coll_out_at(const gw_shm_coll *coll, size_t at, size_t bytes);
 
 /* shm_coll_cache_bypass.c: whether this member writes past the cache when it stages this window. */
 bool gw_shm_coll_bypasses_cache(const gw_shm_coll *coll, uint64_t window);

@@ -12,6 +12,10 @@ static void *allocate(void *comm, size_t bytes) { return gw_alloc(comm, bytes); 
 
 static void release(void *comm, void *memory) { gw_free(comm, memory); }
 
+static bool enlist(void *comm, void *memory, size_t bytes) { return gw_register(comm, memory, bytes) == GW_OK; }
+
+static void delist(void *comm, void *memory) { gw_unregister(comm, memory); }
+
 static gw_status call(void *ctx, const gw_bench_case *c, const gw_bench_buffers *b, gw_error *error) {
     gw_comm *comm = ctx;
     gw_status status = GW_INVALID;
@@ -35,7 +39,8 @@ static gw_status barrier(void *comm, gw_error *error) {
     return status ? gw_fail(error, status, "%s", gw_last_error(comm)) : GW_OK;
 }
 
-static const gw_bench_library gradwire = {.allocate = allocate, .release = release, .call = call};
+static const gw_bench_library gradwire = {
+    .allocate = allocate, .release = release, .enlist = enlist, .delist = delist, .call = call};
 
 /* ---- the memory bound ---- */
 
@@ -52,8 +57,8 @@ static gw_status bound_call(void *ctx, const gw_bench_case *c, const gw_bench_bu
     return GW_OK;
 }
 
-static const gw_bench_library memory_bound = {.allocate = allocate, .release = release, .call = bound_call,
-                                              .bound = true};
+static const gw_bench_library memory_bound = {.allocate = allocate, .release = release, .enlist = enlist,
+                                              .delist = delist, .call = bound_call, .bound = true};
 
 /* ---- compressed ---- */
 
@@ -67,6 +72,12 @@ typedef struct coded {
 static void *coded_allocate(void *ctx, size_t bytes) { return gw_alloc(((coded *)ctx)->comm, bytes); }
 
 static void coded_release(void *ctx, void *memory) { gw_free(((coded *)ctx)->comm, memory); }
+
+static bool coded_enlist(void *ctx, void *memory, size_t bytes) {
+    return gw_register(((coded *)ctx)->comm, memory, bytes) == GW_OK;
+}
+
+static void coded_delist(void *ctx, void *memory) { gw_unregister(((coded *)ctx)->comm, memory); }
 
 static gw_status coded_open(coded *x, size_t count) {
     gw_coded_options options = GW_CODED_OPTIONS_DEFAULT;
@@ -87,7 +98,8 @@ static gw_status coded_call(void *ctx, const gw_bench_case *c, const gw_bench_bu
 }
 
 static const gw_bench_library gradwire_coded = {.allocate = coded_allocate, .release = coded_release,
-                                                .call = coded_call, .lossy = true};
+                                                .enlist = coded_enlist, .delist = coded_delist, .call = coded_call,
+                                                .lossy = true};
 
 static int complain(const char *text) {
     fprintf(stderr, "gradwire bench: %s\n", text);

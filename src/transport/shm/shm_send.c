@@ -1,5 +1,6 @@
 /* shm_send.c - frames into the rings of peers. */
 #include "base/copy.h"
+#include "shm/registered_memory.h"
 #include "transport/shm/shm_transport_internal.h"
 
 #include <assert.h>
@@ -74,7 +75,10 @@ static outcome send_one(shm *self, shm_link *to, gw_packet *packet) {
     slot *at = next_slot(self, to, &free_from);
     if (!at) return NO_ROOM;
     transfer by = choose(self, packet, &where);
+    if (by == IN_PLACE && !gw_registered_lend(self->peer_map, where, 0, packet->frame.length, false))
+        by = choose(self, packet, &where); /* it is registered no longer */
     if (!find_place(to, by, free_from, packet, &place)) return NO_ROOM;
+    if (by == IN_PLACE) gw_registered_show(self->peer_map, where, 0, packet->frame.length);
     at->what = (slot_content){.transfer = by, .place = place, .where = where, .frame = packet->frame};
     if (by == COPIED) put_part(to, &at->what, place, packet);
     else to->lent[place] = packet;

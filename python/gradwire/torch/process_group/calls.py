@@ -59,6 +59,7 @@ class Calls(Issuing):
         buffers, parts = Buffers(doing), {}
         for tensor in tensors:
             line = buffers.whole(tensor)
+            self.communicator.registered.see(line)
             count, dtype = reduction.elements(line, doing)
             parts.setdefault(dtype, []).append((line.data_ptr(), line.data_ptr(), count))
         calls = [self.coalesced(collective, dtype, reduction, some, root) for dtype, some in parts.items()]

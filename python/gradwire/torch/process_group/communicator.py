@@ -5,6 +5,7 @@ import threading
 
 from gradwire._library import STATUSES, Call, GradwireError, lib
 from gradwire.torch.process_group import flight
+from gradwire.torch.registered import Registered
 
 PLAIN = bytes(Call("allreduce"))
 FEW = 32  # works under way among which no completed ones are looked for
@@ -23,8 +24,11 @@ class Communicator:
     """`lock` orders the calls of several threads. `pending` keeps works, and with them the memory that their requests
     use, until these are complete, whether or not anybody else still refers to them."""
 
-    def __init__(self, comm, deadline):
+    def __init__(self, comm, deadline, parent=None):
         self.comm, self.deadline = comm, deadline
+        self.registered = parent.registered if parent else Registered(comm)  # one for all communicators of a job
+        self.registered.communicators.add(self)
+        self.first = parent is None
         self.rank, self.size = lib.gw_rank(comm), lib.gw_size(comm)
         self.lock, self.pid = threading.Lock(), os.getpid()
         self.pending, self.many = set(), FEW
@@ -106,7 +110,7 @@ class Communicator:
             status = lib.gw_comm_split(self.living("split_group"), colour, key, ctypes.byref(out))
             if status:
                 raise self.error(status, "split_group")
-        return Communicator(out, self.deadline) if out.value else None
+        return Communicator(out, self.deadline, self) if out.value else None
 
     def close(self):
         """Completes what is under way and leaves the job."""
@@ -116,5 +120,7 @@ class Communicator:
             work.complete()
         with self.lock:
             comm, self.comm = self.comm, None
+        if self.first:
+            self.registered.end()
         if comm is not None:
             lib.gw_finalize(comm)

@@ -57,6 +57,14 @@ class ProcessGroupGradwire(Calls, dist.ProcessGroup):
 
     get_backend = _get_backend
 
+    def supports_tensor_alloc(self, device):
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, size, *, dtype, device):
+        """Memory that the other ranks of the host reach, for tensors that are sent (fully_shard's
+        set_allocate_memory_from_process_group_for_comm)."""
+        return self.communicator.registered.allocate(size, dtype)
+
     def get_group_store(self):
         return self.store
 
