@@ -47,6 +47,7 @@ static uint32_t rounds(const gw_codec_setup *setup) {
 
 static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range) {
     const gw_codec_tensor *t = range.tensor;
+    if (t->count == 0) return 0;
     return columns(setup, t) * (call->round == 0 ? range.count / t->cols : t->cols) * sizeof(float);
 }
 
@@ -56,7 +57,7 @@ static size_t tile_rows(const gw_codec_tensor *t) {
 
 /* Row i of P needs row i of M alone. */
 static uint64_t chunk(const gw_codec_call *call, const gw_codec_tensor *t) {
-    return call->round == 0 ? tile_rows(t) * t->cols : t->count;
+    return call->round == 0 && t->count ? tile_rows(t) * t->cols : t->count;
 }
 
 static uint64_t own_count(const gw_codec_setup *setup, gw_codec_range range) {

@@ -32,10 +32,13 @@ bool gw_op_holds(const gw_op *op, const gw_waits waits[GW_ACTION_WAITS]) {
     return true;
 }
 
+/* A buffer that this rank does not need may be NULL, to which C adds nothing, not even 0. */
+static uint8_t *advanced(const void *base, size_t bytes) { return (uint8_t *)((uintptr_t)base + bytes); }
+
 static uint8_t *address(const gw_op *op, const gw_slot *slot) {
     switch (slot->space) {
-    case GW_SPACE_IN: return (uint8_t *)(uintptr_t)op->spec.in + slot->offset * op->raw;
-    case GW_SPACE_OUT: return (uint8_t *)op->spec.out + slot->offset * op->raw;
+    case GW_SPACE_IN: return advanced(op->spec.in, slot->offset * op->raw);
+    case GW_SPACE_OUT: return advanced(op->spec.out, slot->offset * op->raw);
     case GW_SPACE_WORK: return op->work + slot->offset * op->wide;
     case GW_SPACE_NONE: break;
     }
@@ -44,7 +47,7 @@ static uint8_t *address(const gw_op *op, const gw_slot *slot) {
 
 /* Address of an element of a slot. A slot in WORK has room for accumulators; raw elements are packed at its start. */
 static uint8_t *element(const gw_op *op, const gw_slot *slot, bool wide, size_t at) {
-    return address(op, slot) + at * (slot->space == GW_SPACE_WORK && wide ? op->wide : op->raw);
+    return advanced(address(op, slot), at * (slot->space == GW_SPACE_WORK && wide ? op->wide : op->raw));
 }
 
 /* A raw message that is widened in place is received at the end of its slot (base/reduce.h). */
