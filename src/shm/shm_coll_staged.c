@@ -126,8 +126,8 @@ static size_t take_window(gw_shm_coll *coll, uint64_t window) {
         if (begin >= block.length) continue;
         size_t bytes = coll_min(coll->chunk_elements, block.length - begin) * coll->element;
         uint8_t *out = (uint8_t *)op->out + (block.out + begin) * coll->element;
-        const uint8_t *source = (const uint8_t *)op->in + (block.in + begin) * coll->element;
-        if (from != coll->self) source = staged_input(coll, from, window, coll->self);
+        const uint8_t *source = from == coll->self ? (const uint8_t *)op->in + (block.in + begin) * coll->element
+                                                   : staged_input(coll, from, window, coll->self);
         if (source != out) gw_copy(out, source, bytes);
         copied += bytes;
     }
