@@ -90,6 +90,16 @@ static void lost_accuracy_counts(void) {
     CHECK(weight_of("compress=powersgd:rank=2") < 1.5);
 }
 
+/* A codec that is sent exact takes longer than predicted: what is slower than its prediction may still be faster. */
+static void a_distrusted_codec_is_judged_by_its_steps(void) {
+    CHECK(gw_ranking_worth_trying(1.0, 1.0, 1.0, false));
+    CHECK(!gw_ranking_worth_trying(1.2, 1.0, 4.0, false));
+    CHECK(gw_ranking_worth_trying(1.2, 1.0, 4.0, true));
+    CHECK(!gw_ranking_worth_trying(5.0, 1.0, 4.0, true));
+    CHECK(!gw_ranking_worth_trying(1.2, 1.0, 0.5, true));
+    CHECK(gw_ranking_worth_trying(9.0, 0, 1.0, false)); /* the present one cannot be predicted */
+}
+
 /* Watching. */
 
 static void steady_steps_stay(void) {
@@ -347,7 +357,8 @@ static void decisions_of_another_model_are_refused(void) {
 }
 
 TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_doubles),
-          CASE(applies_where_something_is_open), CASE(lost_accuracy_counts), CASE(steady_steps_stay),
+          CASE(applies_where_something_is_open), CASE(lost_accuracy_counts),
+          CASE(a_distrusted_codec_is_judged_by_its_steps), CASE(steady_steps_stay),
           CASE(a_slower_network_is_seen_at_once), CASE(small_changes_have_to_last), CASE(compute_counts_where_waits_do),
           CASE(exact_parts_explain_longer_steps), CASE(fruitless_decisions_get_rarer),
           CASE(a_lasting_change_ends_the_rest), CASE(windows_are_short_and_few), CASE(decisions_read_back),

@@ -20,7 +20,6 @@
 #define RATE_OTHER 1.5
 #define LATENCY_OTHER 3
 #define COMPUTE_OTHER 1.3
-#define HOPELESS 1.1 /* not tried: predicted to take more than this share of the present one's time */
 
 /* Opening. */
 
@@ -331,12 +330,13 @@ static void plan_trials(gw_decider *d, const gw_strategy *present) {
     if (!r) return;
     d->plan.present = r->asked;
     d->plan.compute = r->compute;
+    bool distrusted = is_distrusted(d, present);
     for (int i = 0; i < r->count && d->plan.count < GW_TRIALS_MAX; i++) {
         const gw_ranked *one = &r->entries[i];
         gw_strategy first;
         gw_error error = {.rank = -1};
         if (gw_strategy_equal(&one->strategy, present)) continue;
-        if (r->asked > 0 && one->seconds > HOPELESS * r->asked) break;
+        if (!gw_ranking_worth_trying(one->seconds, r->asked, d->present.step, distrusted)) break;
         if (d->plan.count && !gw_strategy_parse(d->plan.trials[0].line, &first, &error) &&
             !is_other(&first, &one->strategy))
             continue;

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "strategy/accuracy_risk.h"
 
+#define HOPELESS 1.1 /* not worth trying: predicted to take more than this share of the present one's time */
+
 #define POINT_WORTH 0.5
 
 static int faster(const void *a, const void *b) {
@@ -19,6 +21,11 @@ static int faster(const void *a, const void *b) {
 double gw_ranking_weight(const gw_strategy *strategy, const char *optimizer) {
     gw_accuracy_risk risk = gw_accuracy_risk_of(strategy, optimizer);
     return 1 + POINT_WORTH * fmax(risk.points, 0);
+}
+
+bool gw_ranking_worth_trying(double seconds, double present, double measured, bool distrusted) {
+    double most = distrusted && measured > present ? measured : present;
+    return present <= 0 || seconds <= HOPELESS * most;
 }
 
 void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,

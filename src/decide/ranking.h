@@ -25,6 +25,11 @@ typedef struct gw_ranking {
  * step. optimizer: as in accuracy_risk.h, here and below. */
 double gw_ranking_weight(const gw_strategy *strategy, const char *optimizer);
 
+/* Whether a candidate that is predicted to take `seconds` may replace a strategy that is predicted to take `present`,
+ * and was measured to take `measured`. No prediction knows of tensors that are sent exact because their codec is
+ * distrusted. */
+bool gw_ranking_worth_trying(double seconds, double present, double measured, bool distrusted);
+
 /* Ranks a list of strategies, the first of which is asked; config has everything but the strategy. Takes about `budget`
  * at most. */
 void gw_ranking_make(gw_ranking *ranking, const gw_strategy *list, int count, const gw_predict_config *config,
