@@ -199,7 +199,7 @@ static gw_status end_sharing(gw_decider *d, gw_decide_action *action) {
     if (status) return status;
     d->present = (gw_watch_window){d->shared[0], d->shared[1], d->shared[2]};
     gw_watch_verdict verdict = gw_watch_look(&d->watch, d->present);
-    begin_window(d, 0, gw_watch_steps(d->present.step));
+    begin_window(d, 0, gw_watch_steps(&d->watch, d->present.step));
     d->distrusts = verdict == GW_WATCH_CODEC && !d->tolerates;
     if (verdict == GW_WATCH_NETWORK || d->distrusts) *action = GW_DECIDE_NOW;
     if (verdict == GW_WATCH_COMPUTE) {
@@ -274,13 +274,10 @@ static bool basis_changes(gw_decider *d, const gw_profile *profile) {
     return changes;
 }
 
+/* Whatever its parameters. */
 static bool is_distrusted(const gw_decider *d, const gw_strategy *strategy) {
-    const gw_setting *codec = &strategy->axes[GW_AXIS_COMPRESS];
-    for (int i = 0; i < d->distrusted_count; i++) {
-        const gw_setting *other = &d->distrusted[i];
-        if (codec->technique == other->technique && memcmp(codec->values, other->values, sizeof codec->values) == 0)
-            return true;
-    }
+    for (int i = 0; i < d->distrusted_count; i++)
+        if (strategy->axes[GW_AXIS_COMPRESS].technique == d->distrusted[i]) return true;
     return false;
 }
 
@@ -294,7 +291,7 @@ static int leave_out_distrusted(const gw_decider *d, gw_strategy *list, int coun
 
 static void distrust(gw_decider *d, const gw_strategy *present) {
     if (d->distrusts && d->distrusted_count < GW_DISTRUSTED_MAX && gw_strategy_is_open(&d->asked, GW_AXIS_COMPRESS))
-        d->distrusted[d->distrusted_count++] = present->axes[GW_AXIS_COMPRESS];
+        d->distrusted[d->distrusted_count++] = present->axes[GW_AXIS_COMPRESS].technique;
     d->distrusts = false;
 }
 
@@ -409,7 +406,7 @@ static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
     d->tolerates = is_distrusted(d, strategy);
     gw_watch_begin(&d->watch, best < 0);
     d->phase = GW_DECIDER_WATCHES;
-    begin_window(d, 1, gw_watch_steps(best < 0 ? d->present.step : d->plan.trials[best].measured));
+    begin_window(d, 1, gw_watch_steps(&d->watch, best < 0 ? d->present.step : d->plan.trials[best].measured));
     return status;
 }
 
@@ -427,8 +424,8 @@ gw_status gw_decider_decide(gw_decider *d, const gw_profile *profile, gw_strateg
         return GW_OK;
     }
     bool begins = d->phase != GW_DECIDER_TRIES;
-    bool again =
-        begins && d->phase == GW_DECIDER_WATCHES; /* the window in which steps changed has some of both kinds */
+    /* The window in which steps changed has some of both kinds; a codec that has lost its trust needs no other. */
+    bool again = begins && d->phase == GW_DECIDER_WATCHES && !d->distrusts;
     gw_status status = begins ? begin_trials(d, profile, strategy, error) : end_trial(d, error);
     if (status) return status;
     if (!again || d->plan.count == 0) d->trial++;

@@ -9,7 +9,7 @@
 #include "runtime/comm.h"
 
 #define GW_TRIALS_MAX 2
-#define GW_DISTRUSTED_MAX 16 /* codecs with their parameters: more than measurements call safe */
+#define GW_DISTRUSTED_MAX 16 /* codecs: more than measurements call safe */
 #define GW_DECIDER_WINDOW 64 /* steps at most */
 
 typedef enum gw_decider_phase {
@@ -70,7 +70,7 @@ struct gw_decider {
     gw_request *request; /* NULL: nothing is being shared */
     double shared[3];    /* step, wait, share sent exact */
     /* Codecs that left the range in which they are trusted: not chosen again. */
-    gw_setting distrusted[GW_DISTRUSTED_MAX];
+    const gw_technique *distrusted[GW_DISTRUSTED_MAX];
     int distrusted_count;
     bool distrusts; /* the present one is about to become one */
     bool tolerates; /* the present one is one, but was faster than all others: no reason to look again */

@@ -1,7 +1,8 @@
 /* watch.c - see watch.h. Thresholds: one window that is 1.4 times as long or short, or two in a row beyond 1.2. Where
  * deciding anew changed nothing, the machine is noisy: each such time the rest doubles in which only two
- * windows in a row beyond 1.4 count. Where the codec codes more or less than before, steps change for that reason: the
- * next window, all of whose steps are like that, says whether it costs much, and is what is usual from then on. */
+ * windows in a row beyond 1.4 count. Where the codec codes more or less than before, steps change for that reason: what
+ * costs three times as much is seen at once, because such steps are long; else a whole window of them says whether it
+ * costs much, and is what is usual from then on. */
 #include "decide/watch.h"
 
 #include <math.h>
@@ -9,6 +10,8 @@
 
 #define CLEAR 1.4
 #define SUSPECT 1.2
+#define UNLIKE_WINDOWS 2  /* after a change of what is coded: a short one for what is gross, a whole one */
+#define GROSS 3           /* no disturbance of single steps */
 #define WAIT_MATTERS 0.05 /* of a step: less cannot be gained */
 #define WINDOW_SECONDS 0.05
 #define REST 2            /* windows after a fruitless decision */
@@ -27,9 +30,12 @@ static gw_watch_verdict look_at_exact(gw_watch *w, gw_watch_window now) {
     bool more = now.exact > w->usual.exact, costs = more && now.step > CLEAR * w->usual.step;
     bool other = factor(now.step, w->usual.step) > CLEAR && w->rest == 0; /* perhaps the network has changed as well */
     w->usual = now;
-    w->unlike = false;
     w->suspicions = 0;
     return costs ? GW_WATCH_CODEC : other ? GW_WATCH_NETWORK : GW_WATCH_STEADY;
+}
+
+static bool is_gross(const gw_watch *w, gw_watch_window now) {
+    return now.exact > w->usual.exact && now.step > GROSS * w->usual.step;
 }
 
 gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
@@ -38,14 +44,19 @@ gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
         w->exact = now.exact;
         return GW_WATCH_STEADY;
     }
+    if (is_gross(w, now)) {
+        w->unlike = 0;
+        w->exact = now.exact;
+        return look_at_exact(w, now);
+    }
     if (now.exact != w->exact) {
         w->exact = now.exact;
-        w->unlike = true;
+        w->unlike = UNLIKE_WINDOWS;
         return GW_WATCH_STEADY;
     }
     bool rests = w->rest > 0;
     w->rest -= rests;
-    if (w->unlike) return look_at_exact(w, now);
+    if (w->unlike) return --w->unlike ? GW_WATCH_STEADY : look_at_exact(w, now);
     double off = factor(now.step, w->usual.step);
     w->suspicions = off > (rests ? CLEAR : SUSPECT) ? w->suspicions + 1 : 0;
     bool matters = now.wait > WAIT_MATTERS * now.step || w->usual.wait > WAIT_MATTERS * w->usual.step;
@@ -54,7 +65,8 @@ gw_watch_verdict gw_watch_look(gw_watch *w, gw_watch_window now) {
     return factor(compute, before) > SUSPECT ? GW_WATCH_COMPUTE : GW_WATCH_NETWORK;
 }
 
-int gw_watch_steps(double step_seconds) {
+int gw_watch_steps(const gw_watch *w, double step_seconds) {
     double steps = ceil(WINDOW_SECONDS / fmax(step_seconds, 1e-6));
-    return steps < 3 ? 3 : steps > 64 ? 64 : (int)steps;
+    int least = w->unlike == UNLIKE_WINDOWS ? 1 : 3;
+    return steps < least ? least : steps > 64 ? 64 : (int)steps;
 }

@@ -22,7 +22,7 @@ typedef enum gw_watch_verdict {
 typedef struct gw_watch {
     gw_watch_window usual; /* step 0: not known yet */
     double exact;          /* of the last window */
-    bool unlike;           /* it was not that of `usual`, and the last window may have steps of both kinds */
+    int unlike;            /* it was not that of `usual`: windows until all are judged by the new one */
     int suspicions;        /* windows in a row that were a little off */
     int rest;              /* windows to let pass before the next verdict */
     int fruitless;         /* verdicts in a row that changed nothing */
@@ -30,7 +30,8 @@ typedef struct gw_watch {
 
 void gw_watch_begin(gw_watch *watch, bool fruitless); /* after a decision; fruitless: it has changed nothing */
 gw_watch_verdict gw_watch_look(gw_watch *watch, gw_watch_window window);
-/* Steps of a window, from the length of a step: about 50 ms, 3 steps at least. */
-int gw_watch_steps(double step_seconds);
+/* Steps of the next window, from the length of a step: about 50 ms; 3 steps at least, 1 where what is coded has just
+ * changed. */
+int gw_watch_steps(const gw_watch *watch, double step_seconds);
 
 #endif
