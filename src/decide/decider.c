@@ -11,7 +11,7 @@
 #include "decide/links.h"
 
 #define WARM_STEPS 3
-#define TRIAL_STEPS 3
+#define TRIAL_STEPS 5
 #define BUDGET (2 * GW_SECOND)
 #define WORTH                                                                                                          \
     0.97 /* a strategy replaces the present one if it is measured to take less than this share of its time             \
@@ -155,19 +155,26 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The mean of the middle half: single disturbances do not count, and steps that are long and short in turn all do. */
+static double middle(const double *values, int count) {
+    double sorted[GW_DECIDER_WINDOW], sum = 0;
+    int aside = count < 3 ? 0 : count < 8 ? 1 : count / 4;
+    memcpy(sorted, values, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
+    for (int i = aside; i < count - aside; i++) sum += sorted[i];
+    return sum / (count - 2 * aside);
+}
+
 /* Of the last `count` steps. */
 static gw_watch_window window_of(const gw_decider *d, int count) {
-    double sorted[GW_DECIDER_WINDOW];
-    memcpy(sorted, d->seconds, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return (gw_watch_window){.step = sorted[(count - 1) / 2], .wait = d->waited / count, .exact = d->exact_share};
+    return (gw_watch_window){
+        .step = middle(d->seconds, count), .wait = middle(d->waits, count), .exact = d->exact_share};
 }
 
 static void begin_window(gw_decider *d, int skip, int length) {
     d->skip = skip;
     d->length = length;
     d->filled = 0;
-    d->waited = 0;
 }
 
 /* True at the end of a window. */
@@ -180,8 +187,8 @@ static bool note_step(gw_decider *d, const gw_decider_progress *progress) {
     d->last_waited = progress->waited_ns;
     d->exact_share = progress->exact_share;
     if (!counts) return false;
-    d->seconds[d->filled++] = seconds;
-    d->waited += waited;
+    d->seconds[d->filled] = seconds;
+    d->waits[d->filled++] = waited;
     return d->filled == d->length;
 }
 
@@ -274,18 +281,11 @@ static bool basis_changes(gw_decider *d, const gw_profile *profile) {
     return changes;
 }
 
-/* Whatever its parameters. */
-static bool is_distrusted(const gw_decider *d, const gw_strategy *strategy) {
-    for (int i = 0; i < d->distrusted_count; i++)
-        if (strategy->axes[GW_AXIS_COMPRESS].technique == d->distrusted[i]) return true;
-    return false;
-}
-
 /* The first stays: it is the present strategy's place. */
 static int leave_out_distrusted(const gw_decider *d, gw_strategy *list, int count) {
     int kept = 1;
     for (int i = 1; i < count; i++)
-        if (!is_distrusted(d, &list[i])) list[kept++] = list[i];
+        if (!gw_decider_distrusts(d, &list[i])) list[kept++] = list[i];
     return kept;
 }
 
@@ -313,37 +313,6 @@ static void rank_candidates(gw_decider *d, const gw_profile *profile, const gw_s
     free(list);
 }
 
-/* Whether two strategies differ by more than sizes. */
-static bool is_other(const gw_strategy *a, const gw_strategy *b) {
-    for (int axis = 0; axis < GW_AXES; axis++)
-        if (a->axes[axis].technique != b->axes[axis].technique) return true;
-    return false;
-}
-
-/* The best two, beside the present one, which has been measured. */
-static void plan_trials(gw_decider *d, const gw_strategy *present) {
-    const gw_ranking *r = d->ranking;
-    d->plan = (gw_trial_plan){.count = 0};
-    if (!r) return;
-    d->plan.present = r->asked;
-    d->plan.compute = r->compute;
-    bool distrusted = is_distrusted(d, present);
-    for (int i = 0; i < r->count && d->plan.count < GW_TRIALS_MAX; i++) {
-        const gw_ranked *one = &r->entries[i];
-        gw_strategy first;
-        gw_error error = {.rank = -1};
-        if (gw_strategy_equal(&one->strategy, present)) continue;
-        if (!gw_ranking_worth_trying(one->seconds, r->asked, d->present.step, distrusted)) break;
-        if (d->plan.count && !gw_strategy_parse(d->plan.trials[0].line, &first, &error) &&
-            !is_other(&first, &one->strategy))
-            continue;
-        gw_trial *trial = &d->plan.trials[d->plan.count++];
-        trial->predicted = one->seconds;
-        trial->weight = one->weight;
-        gw_strategy_print(&one->strategy, trial->line, sizeof trial->line);
-    }
-}
-
 /* Windows and their lengths must be the same on all ranks. */
 static gw_status share_present(gw_decider *d, gw_error *error) {
     double mine[2] = {d->present.step, d->present.wait};
@@ -364,7 +333,7 @@ static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw
     distrust(d, present);
     if (d->comm->rank == 0) {
         rank_candidates(d, profile, present);
-        plan_trials(d, present);
+        gw_decider_plan(d, present);
     }
     status = gw_broadcast(d->comm, &d->plan, &d->plan, sizeof d->plan, GW_U8, 0);
     return status ? gw_fail(error, status, "%s", gw_last_error(d->comm)) : GW_OK;
@@ -403,7 +372,7 @@ static gw_status finish(gw_decider *d, gw_strategy *strategy, gw_error *error) {
     char *why = d->comm->rank == 0 && d->changes ? gw_decider_tell(d, best, strategy) : NULL;
     if (!status && d->changes) record(d, strategy, why);
     free(why);
-    d->tolerates = is_distrusted(d, strategy);
+    d->tolerates = gw_decider_distrusts(d, strategy);
     gw_watch_begin(&d->watch, best < 0);
     d->phase = GW_DECIDER_WATCHES;
     begin_window(d, 1, gw_watch_steps(&d->watch, best < 0 ? d->present.step : d->plan.trials[best].measured));

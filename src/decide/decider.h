@@ -1,12 +1,13 @@
 /* decider.h - strategy=auto: chooses the strategy of training steps while they run.
  *
- *     warm up --> time layers --> decide: measure links, predict, try the best two --> watch --> decide ...
+ *     warm up --> time layers --> decide: measure links, predict, try the best three --> watch --> decide ...
  *
  * It begins with the line as it was given. After the first steps rank 0 predicts every candidate from measured links
- * and layer times; the two best are tried for a few steps each, beside what was measured before, and the fastest stays.
- * From then on all ranks share the length of their steps now and then, in the background. When it has changed they
- * decide anew; so they do when much of what the codec should code is sent exact, and then they choose that codec no
- * more. All ranks take every turn after the same step, because they use the same figures.
+ * and layer times; the best, and the best of other kinds, are tried for a few steps each, beside what was measured
+ * before, and the fastest stays. From then on all ranks share the length of their steps now and then, in the
+ * background. When it has changed they decide anew; so they do when much of what the codec should code is sent exact,
+ * and then they choose that codec no more. All ranks take every turn after the same step, because they use the same
+ * figures.
  *
  * Decisions are kept in a file if there is one (decision_file.h). A file that exists is replayed: the same strategies
  * from the same steps on, and nothing is measured. The caller's thread only. */

@@ -1,4 +1,5 @@
-/* decider_internal.h - what decider.c (the turns) and decider_tell.c (what it says of them) share. */
+/* decider_internal.h - what decider.c (the turns), decider_plan.c (what is tried) and decider_tell.c (what it
+ * says of them) share. */
 #ifndef GW_DECIDE_DECIDER_INTERNAL_H
 #define GW_DECIDE_DECIDER_INTERNAL_H
 
@@ -8,7 +9,7 @@
 #include "decide/watch.h"
 #include "runtime/comm.h"
 
-#define GW_TRIALS_MAX 2
+#define GW_TRIALS_MAX 3
 #define GW_DISTRUSTED_MAX 16 /* codecs: more than measurements call safe */
 #define GW_DECIDER_WINDOW 64 /* steps at most */
 
@@ -55,7 +56,7 @@ struct gw_decider {
     uint64_t next_step;
     /* The present window of steps. */
     int skip, length, filled; /* steps that do not count, that do, that have been counted */
-    double seconds[GW_DECIDER_WINDOW], waited;
+    double seconds[GW_DECIDER_WINDOW], waits[GW_DECIDER_WINDOW];
     gw_time last; /* end of the last step; 0: none */
     uint64_t last_waited;
     double exact_share; /* in the last step */
@@ -77,6 +78,12 @@ struct gw_decider {
     gw_decider_basis basis;
     bool changes; /* what is being decided has another basis than the last decision */
 };
+
+/* Whether the codec of a strategy was found to leave the range in which it is trusted, whatever its parameters. */
+bool gw_decider_distrusts(const gw_decider *decider, const gw_strategy *strategy);
+
+/* Rank 0: takes from the ranking what is to be tried beside the present strategy, which has been measured. */
+void gw_decider_plan(gw_decider *decider, const gw_strategy *present);
 
 /* Rank 0: prints the line that says what was chosen and why, and returns the ranking as text; the caller frees it.
  * best: the trial; -1: nothing has changed. */

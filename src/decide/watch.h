@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* Of a window of steps, means over the ranks, seconds. */
+/* Of a window of steps: the middle of them, the mean over the ranks; seconds. */
 typedef struct gw_watch_window {
-    double step;  /* median */
+    double step;
     double wait;  /* in calls, of a step */
     double exact; /* share of what the codec should code that is sent exact */
 } gw_watch_window;
