@@ -12,6 +12,7 @@
 
 #define WARM_STEPS 3
 #define TRIAL_STEPS 5
+#define HURRIED_STEPS 3 /* the same where the present strategy may have become a bad one */
 #define BUDGET (2 * GW_SECOND)
 #define WORTH                                                                                                          \
     0.97 /* a strategy replaces the present one if it is measured to take less than this share of its time             \
@@ -326,6 +327,7 @@ static gw_status begin_trials(gw_decider *d, const gw_profile *profile, const gw
     if (!status) status = share_present(d, error);
     if (status) return status;
     d->before = *present;
+    d->hurries = d->basis.rate > 0;
     d->trial = -1;
     d->plan.count = 0;
     d->changes = basis_changes(d, profile);
@@ -400,7 +402,7 @@ gw_status gw_decider_decide(gw_decider *d, const gw_profile *profile, gw_strateg
     if (!again || d->plan.count == 0) d->trial++;
     if (d->trial >= d->plan.count) return finish(d, strategy, error);
     d->phase = GW_DECIDER_TRIES;
-    begin_window(d, 1, TRIAL_STEPS);
+    begin_window(d, 1, d->hurries ? HURRIED_STEPS : TRIAL_STEPS);
     if (d->trial < 0) return GW_OK;
     d->trials++;
     status = strategy_of(d, d->trial, strategy, error);

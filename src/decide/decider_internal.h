@@ -10,6 +10,7 @@
 #include "runtime/comm.h"
 
 #define GW_TRIALS_MAX 3
+#define GW_TRIALS_HURRIED 2
 #define GW_DISTRUSTED_MAX 16 /* codecs: more than measurements call safe */
 #define GW_DECIDER_WINDOW 64 /* steps at most */
 
@@ -65,6 +66,7 @@ struct gw_decider {
     gw_strategy before;
     gw_ranking *ranking; /* rank 0's, owned */
     gw_trial_plan plan;
+    bool hurries;      /* not the first decision */
     int trial, trials; /* of the plan; of all plans so far */
     /* Watching. */
     gw_watch watch;

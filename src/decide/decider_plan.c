@@ -1,6 +1,6 @@
 /* decider_plan.c - what is tried: the best by prediction, then the best that cuts or codes gradients otherwise, then
  * the best of another architecture. Predictions that are close to each other err in the same way for the same
- * technique, so two more of one kind would tell little. */
+ * technique, so two more of one kind would tell little. Where it is decided anew, the last is left out. */
 #include "decide/decider_internal.h"
 
 bool gw_decider_distrusts(const gw_decider *d, const gw_strategy *strategy) {
@@ -51,7 +51,7 @@ void gw_decider_plan(gw_decider *d, const gw_strategy *present) {
     if (!d->ranking) return;
     d->plan.present = d->ranking->asked;
     d->plan.compute = d->ranking->compute;
-    for (int i = 0; i < GW_TRIALS_MAX; i++) {
+    for (int i = 0; i < (d->hurries ? GW_TRIALS_HURRIED : GW_TRIALS_MAX); i++) {
         const gw_ranked *one = find(d, &taken, i);
         if (!one) continue;
         gw_trial *trial = &d->plan.trials[d->plan.count++];
