@@ -352,6 +352,32 @@ static void a_job_chooses_and_its_file_repeats_it(void) {
     unlink(results);
 }
 
+/* Steps of microseconds: windows are as long as they can be, and end after the same step on all ranks. */
+static void short_steps(int rank) {
+    gw_comm *comm = NULL;
+    gw_reducer *reducer = NULL;
+    gw_options joining = job_options(rank, RANKS, port, "");
+    CHECK_EQ(GW_OK, gw_init(&comm, &joining));
+    float gradient[2] = {1, 2};
+    gw_reducer_tensor tensor = {.name = "short", .count = 2, .gradient = gradient};
+    gw_reducer_options options = GW_REDUCER_OPTIONS_DEFAULT;
+    gw_status status = gw_reducer_commit(&reducer, comm, &tensor, 1, &options);
+    for (int step = 0; step < 20000 && !status; step++) {
+        status = gw_reducer_ready(reducer, 0);
+        if (!status) status = gw_reducer_end(reducer);
+        if (!status) status = gw_reducer_wait(reducer, 0);
+    }
+    CHECK_EQ(GW_OK, status);
+    gw_reducer_close(reducer);
+    gw_finalize(comm);
+}
+
+static void steps_of_microseconds_are_watched_in_step(void) {
+    setenv("GRADWIRE_LOG", "error", 1);
+    port = free_port();
+    job_fork(RANKS, short_steps);
+}
+
 static void refused(int rank) {
     gw_comm *comm = NULL;
     gw_reducer *reducer = NULL;
@@ -379,4 +405,4 @@ TEST_MAIN(CASE(named_axes_stay), CASE(exact_lists_no_codec), CASE(lists_have_no_
           CASE(exact_parts_explain_longer_steps), CASE(what_costs_three_times_as_much_is_seen_at_once),
           CASE(fruitless_decisions_get_rarer), CASE(a_lasting_change_ends_the_rest), CASE(windows_are_short_and_few),
           CASE(decisions_read_back), CASE(damaged_files_are_named), CASE(a_job_chooses_and_its_file_repeats_it),
-          CASE(decisions_of_another_model_are_refused))
+          CASE(steps_of_microseconds_are_watched_in_step), CASE(decisions_of_another_model_are_refused))

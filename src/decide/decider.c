@@ -187,7 +187,7 @@ static bool note_step(gw_decider *d, const gw_decider_progress *progress) {
     d->last = progress->now;
     d->last_waited = progress->waited_ns;
     d->exact_share = progress->exact_share;
-    if (!counts) return false;
+    if (!counts || d->filled == d->length) return false; /* full: its figures are being shared */
     d->seconds[d->filled] = seconds;
     d->waits[d->filled++] = waited;
     return d->filled == d->length;
