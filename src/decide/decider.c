@@ -149,6 +149,11 @@ void gw_decider_close(gw_decider *d) {
 bool gw_decider_settled(const gw_decider *d) { return d->replays || d->phase == GW_DECIDER_WATCHES; }
 int gw_decider_trials(const gw_decider *d) { return d->trials; }
 
+bool gw_decider_links(const gw_decider *d, gw_machine *machine) {
+    if (d->basis.rate > 0) *machine = d->machine;
+    return d->basis.rate > 0;
+}
+
 /* Steps. */
 
 static int ascending(const void *a, const void *b) {

@@ -49,6 +49,8 @@ typedef enum gw_decide_action {
 /* *first: the strategy to begin with. A collective call. */
 gw_status gw_decider_open(gw_decider **decider, const gw_decider_config *config, gw_strategy *first, gw_error *error);
 void gw_decider_close(gw_decider *decider); /* NULL is fine */
+/* Links between hosts as they were measured last. False: they were not. */
+bool gw_decider_links(const gw_decider *decider, gw_machine *machine);
 /* It watches, or repeats a file: nothing is being measured or tried; how many strategies have been tried so far. */
 bool gw_decider_settled(const gw_decider *decider);
 int gw_decider_trials(const gw_decider *decider);

@@ -189,7 +189,8 @@ static void add_choice(const gw_advice_facts *facts, const gw_forecast *forecast
 }
 
 static void find_strategies(const gw_advice_facts *facts, const gw_forecast *forecast, findings *f) {
-    double exact = gain_of(facts, forecast->exact.saves), safe = gain_of(facts, forecast->safe.saves);
+    double exact = facts->chosen ? 1 : gain_of(facts, forecast->exact.saves),
+           safe = gain_of(facts, forecast->safe.saves);
     double order = fmax(exact, safe);
     head_text text;
     if (exact >= 1 + WORTH) add_choice(facts, forecast, &forecast->exact, "exact", order, f);

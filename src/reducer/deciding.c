@@ -4,7 +4,12 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
+#include "reducer/deciding.h"
 #include "reducer/reducer_internal.h"
+
+bool gw_reducer_links(const gw_reducer *reducer, gw_machine *machine) {
+    return reducer->decider && gw_decider_links(reducer->decider, machine);
+}
 
 gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error *error) {
     gw_decider_config config = {.comm = comm,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/train/train_request.h"
+#include "reducer/deciding.h"
 #include "runtime/comm.h"
 
 static double seconds(uint64_t ns) { return (double)ns / (double)GW_SECOND; }
@@ -85,9 +86,11 @@ void gw_train_advice(const gw_train_report *r, gw_time exchange, gw_advice *advi
                              .local_ranks = t->comm->local_size,
                              .cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
                              .strategy = line,
+                             .chosen = gw_reducer_read_counters(t->reducer).trials > 0,
                              .seconds = GW_ADVICE_SECONDS,
                              .machine = gw_machine_default(),
                              .optimizer = t->settings.optimiser->name};
+    gw_reducer_links(t->reducer, &facts.machine);
     set_workers(t, updates, rank, &facts);
     gw_reducer_strategy(t->reducer, line, sizeof line);
     if (make_profile(t, &profile)) facts.profile = &profile;

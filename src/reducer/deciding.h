@@ -1,0 +1,13 @@
+/* deciding.h - what a reducer that chooses its strategy has measured. */
+#ifndef GW_REDUCER_DECIDING_H
+#define GW_REDUCER_DECIDING_H
+
+#include <stdbool.h>
+
+#include "gradwire/reducer.h"
+#include "predict/machine.h"
+
+/* The links between hosts as they were measured last. False: they were not. */
+bool gw_reducer_links(const gw_reducer *reducer, gw_machine *machine);
+
+#endif
