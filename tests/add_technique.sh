@@ -280,7 +280,7 @@ transports() { "$1/gradwire" list transport --json | sed -n 's/^ *{"name": "\([a
 new_transports() { diff <(transports "$build") <(transports "$new") | sed -n 's/^> //p' | tr '\n' ' '; }
 
 check_transport() {
-    ok "transport=loop: gradwire list, with its parameters" says '^loop streams congestion checksum pigeon $' new_transports
+    ok "transport=loop: gradwire list, with its parameters" says '^loop streams congestion security checksum pigeon $' new_transports
     ok "transport=loop: gradwire explain" says '^  transport +loop +tcp under another name$' \
         "$new/gradwire" explain transport=loop:streams=2
     ok "transport=loop: another parameter is refused" says 'transport=loop has no parameter "speed"' \

@@ -4,8 +4,8 @@
 set -uo pipefail
 build=$(cd "$1" && pwd) || exit 2
 passed=0 failed=0
-out=$(mktemp) probe=gwlab$$
-trap 'rm -f "$out"' EXIT
+out=$(mktemp) log=$(mktemp) probe=gwlab$$
+trap 'rm -f "$out" "$log"' EXIT
 
 can_lab() { # not every root can enter a namespace that it made: not in a chroot, for one
     local code
@@ -61,11 +61,16 @@ killed() { # the owner, by SIGKILL: namespaces and forwarder end
 
 guarded() { # STRATEGY INSIDE BETWEEN: what the log of four ranks on two hosts says of connections inside a host and between hosts
     GRADWIRE_LOG=debug timeout 60 "$build/gradwire" run --lab hosts=2 -n 4 --no-prefix --strategy "$1" -- \
-        "$build/tests/helper_network" 1 </dev/null 2>&1 |
-        sed -nE 's/.*rank ([0-9]+): stream 0 to rank ([0-9]+), generation 0, ([a-z]+)$/\1 \2 \3/p' |
+        "$build/tests/helper_network" 1 >"$log" 2>&1 </dev/null
+    sed -nE 's/.*rank ([0-9]+): stream 0 to rank ([0-9]+), generation 0, ([a-z]+)$/\1 \2 \3/p' "$log" |
         awk -v inside="$2" -v between="$3" '
             { near = int($1 / 2) == int($2 / 2); seen[near]++; if ($3 != (near ? inside : between)) { print; wrong++ } }
             END { print seen[1] + 0, "inside and", seen[0] + 0, "between hosts"; exit !seen[0] || !seen[1] || wrong }'
+}
+
+warned_once() { # the job of `guarded`: by rank 0
+    grep -F 'nothing protects the data between hosts' "$log"
+    [ "$(grep -cF 'nothing protects the data between hosts' "$log")" = 1 ] && grep -qE 'warn: rank 0: transport=rdma: nothing' "$log"
 }
 
 can_lab || { echo "skipped: network namespaces or TUN devices cannot be made here"; exit 77; }
@@ -78,6 +83,10 @@ ok "a bad share" refused hosts=2,loss=7 'a share of the packets'
 ok "a bad word" refused hosts=2,los=7% 'not "los=7%"'
 ok "mac between hosts, clear inside one" guarded transport=tcp clear mac
 ok "where clear is asked for, a checksum between hosts" guarded transport=tcp:security=clear clear checksum
+if "$build/gradwire" doctor -n 1 --json 2>/dev/null | grep -F '"transport": "rdma:provider=tcp"' | grep -qF '"usable": true'; then
+    ok "rdma: keys go by tls between hosts" guarded transport=rdma:provider=tcp,checksum=on checksum tls
+    ok "rdma: one warning that its data is clear" warned_once
+else echo "     rdma is left out: it does not work on this machine"; fi
 ok "jobs on bad networks" env QUIET=1 "$(dirname "$0")/bad_networks.sh" "$build" 3
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

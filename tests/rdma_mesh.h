@@ -21,8 +21,10 @@ static inline void rdma_or_skip(void) {
 static inline void rdma_rank_open(mesh_rank *n, const char *provider, gw_rdma_strict strict) {
     gw_address loopback;
     CHECK(gw_address_literal("127.0.0.1", &loopback));
+    bool all[MESH_MAX];
+    for (int p = 0; p < MESH_MAX; p++) all[p] = true;
     gw_rdma_options options = {.rank = n->rank, .world = n->mesh->world, .provider = provider, .address = &loopback,
-                               .strict = strict};
+                               .summed = mesh_guarded == MESH_SUMMED ? all : NULL, .strict = strict};
     gw_error error = {0};
     CHECK_EQ(GW_OK, gw_rdma_open(&n->transport, &options, rank_sink(n), rank_dial, n, &error));
     if (error.status) printf("    %s\n", error.text);

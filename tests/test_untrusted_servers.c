@@ -37,4 +37,33 @@ static void liars_among_servers(void) {
     }
 }
 
-TEST_MAIN(CASE(liars_among_servers))
+/* Every partition of rank 0's server is pushed to by rank 1, correctly. Returns whether rank 0 refused it. */
+static bool pushes_are_refused(bool has_buffer, gw_error *error) {
+    job j = {0};
+    open_job(&j, 0, false);
+    gw_ps *ps = gw_step_engine_servers(j.engine);
+    if (!has_buffer) {
+        free(ps->recv_buffer[1]);
+        ps->recv_buffer[1] = NULL;
+    }
+    for (int i = 0; i < ps->partition_count && !refused(&j); i++) {
+        if (ps->partitions[i].server != ps->own) continue;
+        lie(&j, &(record){.what = 0, .from = 0, .partition = (uint16_t)i}, NULL, 0);
+        run_events(&j);
+    }
+    bool was_refused = refused(&j);
+    *error = *gw_step_engine_error(j.engine);
+    close_job(&j);
+    return was_refused;
+}
+
+/* As a server has none for a rank that only serves. */
+static void pushes_without_a_buffer_are_refused(void) {
+    gw_error error;
+    CHECK(!pushes_are_refused(true, &error));
+    CHECK(pushes_are_refused(false, &error));
+    CHECK_EQ(GW_PROTOCOL, error.status);
+    CHECK(strstr(error.text, "which nobody expects"));
+}
+
+TEST_MAIN(CASE(liars_among_servers), CASE(pushes_without_a_buffer_are_refused))

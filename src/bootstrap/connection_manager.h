@@ -71,9 +71,9 @@ void gw_connections_refuse(gw_connections *connections, gw_purpose purpose);
 gw_status gw_connections_dial(gw_connections *connections, const gw_address *addresses, int count, const gw_intro *mine,
                               gw_time deadline, gw_error *error);
 
-/* The same with one address of a rank that has been listening there: when its host refuses the connection, its process
- * has ended or closed its connection manager, and the dial fails at once with GW_PEER_LOST. A host that is silent,
- * unreachable or breaks the connection later proves nothing. */
+/* The same with one address of a rank that has been listening there: when its host refuses the connection again and
+ * again, its process has ended or closed its connection manager, and the dial fails with GW_PEER_LOST. A host that is
+ * silent, unreachable or breaks the connection later proves nothing. */
 gw_status gw_connections_dial_again(gw_connections *connections, const gw_address *address, const gw_intro *mine,
                                     gw_time deadline, gw_error *error);
 

@@ -14,6 +14,7 @@
 
 #define PAUSE_MIN (5 * GW_MILLISECOND)
 #define PAUSE_MAX (250 * GW_MILLISECOND)
+#define REFUSALS 4 /* in a row are a proof, after 35 ms: one may be forged, or of a firewall that starts */
 
 /* Failures, the least informative first; the dial reports the most informative one that occurred. */
 typedef enum failure { FAILED_UNREACHED, FAILED_BROKEN, FAILED_OTHER_RANK, FAILED_DENIED, FAILED_REFUSED } failure;
@@ -24,7 +25,8 @@ struct gw_dial {
     gw_time pause;           /* before the next pass */
     gw_handshake *handshake; /* of the attempt under way, NULL between attempts */
     bool over;               /* its callback was called; to be freed */
-    bool again;              /* gw_connections_dial_again: a refusal is final */
+    bool again;              /* gw_connections_dial_again: refusals are a proof */
+    int refusals;            /* in a row */
     gw_status status;        /* of the failure that explains most, and its text: */
     failure kind;
     char detail[192];
@@ -125,7 +127,8 @@ static gw_handshake *connect_to(gw_connections *cm, gw_dial *dial, bool *refused
 }
 
 static void note_unreached(gw_dial *dial, bool refused, const char *where, const char *why) {
-    if (refused && dial->again) note(dial, FAILED_REFUSED, GW_PEER_LOST, "%s: %s", where, why);
+    dial->refusals = refused ? dial->refusals + 1 : 0;
+    if (dial->again && dial->refusals >= REFUSALS) note(dial, FAILED_REFUSED, GW_PEER_LOST, "%s: %s", where, why);
     else note(dial, FAILED_UNREACHED, GW_TIMEOUT, "%s: %s", where, why);
 }
 
@@ -194,6 +197,7 @@ void gw_dial_pump(gw_connections *cm, gw_handshake *hs, gw_time now) {
     }
     char where[GW_ADDRESS_TEXT];
     gw_address_text(&hs->peer, where);
+    if (!hs->connecting) dial->refusals = 0;
     if (status == GW_DENIED || status == GW_MISMATCH) note(dial, FAILED_DENIED, status, "%s: %s", where, why);
     else if (hs->connecting) note_unreached(dial, hs->refused, where, why);
     else note(dial, FAILED_BROKEN, GW_TIMEOUT, "%s: %s", where, why);

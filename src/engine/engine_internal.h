@@ -36,9 +36,9 @@ typedef struct gw_peer {
     bool died; /* reported by the control plane */
     bool left; /* it called gw_finalize: messages that it sent before are still valid */
     gw_status lost_status;
-    char why_lost[96]; /* the reason, as a clause */
-    uint16_t credits;  /* messages that may be sent to it eagerly */
-    uint16_t owed;     /* credits to return to it */
+    char why_lost[128]; /* the reason, as a clause */
+    uint16_t credits;   /* messages that may be sent to it eagerly */
+    uint16_t owed;      /* credits to return to it */
     int unexpected_used;
     gw_unexpected unexpected[GW_EAGER_SLOTS];
     gw_early_grant *early; /* grows to the number of the peer's pending operations */

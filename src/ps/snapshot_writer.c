@@ -70,7 +70,7 @@ gw_status gw_snapshot_writer_open(gw_snapshot_writer **out, const char *path, gw
         return gw_fail(error, GW_MEMORY, "out of memory for snapshots of a server");
     }
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->given, NULL);
+    gw_thread_cond_init(&w->given);
     int failure = gw_thread_start(&w->thread, write_snapshots, w);
     if (!failure) {
         *out = w;

@@ -1,6 +1,7 @@
 /* transport_registry.c - see transport_registry.h. */
 #include "transport/transport_registry.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define TYPE(name) &gw_transport_##name,
@@ -11,6 +12,14 @@ const gw_technique *const gw_transport_techniques[] = {GW_TRANSPORTS(TECHNIQUE) 
 
 const gw_transport_type *gw_transport_type_of(const gw_technique *technique) {
     return (const gw_transport_type *)(const void *)technique;
+}
+
+bool *gw_transport_summed(const gw_transport_options *o, double checksum) {
+    enum { AUTO, OFF, ON }; /* of GW_CHECKSUM_PARAM */
+    bool *summed = calloc((size_t)o->world, sizeof *summed);
+    for (int r = 0; summed && r < o->world; r++)
+        summed[r] = checksum == ON || (checksum == AUTO && o->host_of && o->host_of[r] != o->host_of[o->rank]);
+    return summed;
 }
 
 gw_security_choice gw_transport_security(const gw_transport_type *type, const double *values) {

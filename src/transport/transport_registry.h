@@ -25,6 +25,13 @@
         .about = "data is always clear, mac and tls need tcp; auto warns of that between hosts"                        \
     }
 
+/* gw_transport_summed reads it. */
+#define GW_CHECKSUM_PARAM                                                                                              \
+    {                                                                                                                  \
+        .name = "checksum", .kind = GW_PARAM_CHOICE, .choices = GW_CHOICES("auto", "off", "on"),                       \
+        .about = "a CRC32C of every message; auto: with ranks of other hosts"                                          \
+    }
+
 /* The arguments with which a transport is opened; each transport uses those that it needs. Pointers are lent for the
  * call, ctx for the transport's life. */
 typedef struct gw_transport_options {
@@ -88,6 +95,9 @@ extern const gw_transport_type *const gw_transport_types[];
 extern const gw_technique *const gw_transport_techniques[];
 /* technique is one of gw_transport_techniques. */
 const gw_transport_type *gw_transport_type_of(const gw_technique *technique);
+/* By rank, whether a checksum covers the messages with it, as the value of GW_CHECKSUM_PARAM says. The caller frees it;
+ * NULL: no memory. */
+bool *gw_transport_summed(const gw_transport_options *options, double checksum);
 /* What the transport's parameter `security` asks for; auto where it has none. */
 gw_security_choice gw_transport_security(const gw_transport_type *type, const double *values);
 /* name may have parameters: "rdma:provider=tcp". NULL: the table has none of that name. */

@@ -216,7 +216,7 @@ static void forget(rdma *r) {
         peer *p = &r->peers[i];
         for (uint32_t s = 0; s < p->slot_room; s++) p->slots[s].used = p->slots[s].clear_due = false;
         for (uint32_t a = 0; a < p->advert_room; a++) p->adverts[a].used = false;
-        *p = (peer){.slots = p->slots, .slot_room = p->slot_room, .adverts = p->adverts,
+        *p = (peer){.summed = p->summed, .slots = p->slots, .slot_room = p->slot_room, .adverts = p->adverts,
                     .advert_room = p->advert_room};
     }
     r->backlog_count = r->awaited_count = 0;
@@ -337,8 +337,9 @@ static gw_status make_room(rdma *r, gw_error *error) {
     return gw_rdma_stamps_make(r, error);
 }
 
-static gw_status open_tcp(rdma *r, gw_dial dial, void *dial_ctx, gw_error *error) {
-    gw_tcp_options options = {.rank = r->rank, .world = r->world, .streams = 1, .congestion = "auto"};
+static gw_status open_tcp(rdma *r, const bool *summed, gw_dial dial, void *dial_ctx, gw_error *error) {
+    gw_tcp_options options = {
+        .rank = r->rank, .world = r->world, .streams = 1, .congestion = "auto", .summed = summed};
     gw_status status = gw_tcp_open(&r->tcp, &options, gw_rdma_tcp_sink(r), dial, dial_ctx, error);
     if (status) return status;
     struct epoll_event event = {.events = EPOLLIN};
@@ -363,8 +364,9 @@ gw_status gw_rdma_open(gw_transport **out, const gw_rdma_options *options, gw_si
     gw_rdma_cache_open(&r->cache, &r->fabric);
     gw_status status = gw_rdma_fabric_open(&r->fabric, options, error);
     if (!status) status = make_room(r, error);
-    if (!status) status = open_tcp(r, dial, dial_ctx, error);
+    if (!status) status = open_tcp(r, options->summed, dial, dial_ctx, error);
     if (status) goto fail;
+    for (int i = 0; options->summed && i < r->world; i++) r->peers[i].summed = options->summed[i];
     forget(r);
     status = start(r, error);
     if (status) goto fail;
@@ -387,7 +389,7 @@ gw_rdma_counters gw_rdma_count(const gw_transport *transport) {
 
 /* ---- the table's entry ---- */
 
-enum { PROVIDER }; /* of the technique's parameters */
+enum { PROVIDER, SECURITY, CHECKSUM }; /* of the technique's parameters */
 
 static gw_status available(gw_error *error) {
     gw_rdma_library library;
@@ -396,9 +398,13 @@ static gw_status available(gw_error *error) {
 
 static gw_status open_by_table(gw_transport **out, const gw_transport_options *o, gw_error *error) {
     const gw_param *params = gw_transport_rdma.technique.params;
-    gw_rdma_options options = {.rank = o->rank, .world = o->world, .address = o->address,
+    bool *summed = gw_transport_summed(o, o->values[CHECKSUM]);
+    if (!summed) return gw_fail(error, GW_MEMORY, "rdma: no memory for %d peers", o->world);
+    gw_rdma_options options = {.rank = o->rank, .world = o->world, .address = o->address, .summed = summed,
                                .provider = params[PROVIDER].choices[(int)o->values[PROVIDER]]};
-    return gw_rdma_open(out, &options, o->sink, o->dial, o->ctx, error);
+    gw_status status = gw_rdma_open(out, &options, o->sink, o->dial, o->ctx, error);
+    free(summed);
+    return status;
 }
 
 static int probe(gw_transport_probe *list, int room) {

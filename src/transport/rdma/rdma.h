@@ -10,6 +10,9 @@
  * message without a grant is offered first, and written when the receiver has answered with a buffer. With or without a
  * grant, ranks do not copy the payload.
  *
+ * Between ranks of different hosts a CRC32C ends every message. That of a payload travels in the message that follows
+ * the write, and the receiver verifies it where the payload has landed, before it reports the message.
+ *
  * The requirements of a provider (registration modes, sizes, immediate data, a wait object) are read from its fi_info.
  * Everything but adopt() and refused() belongs to the one thread that polls. lost() is called from within poll() only.
  * reset() and close() must not be called from within a callback; send() may be. close() waits up to a second until the
@@ -41,13 +44,15 @@ typedef struct gw_rdma_strict {
                              .kind = GW_PARAM_CHOICE,                                                                  \
                              .choices = GW_RDMA_CHOICES,                                                               \
                              .about = "libfabric's; auto takes the first that works, shm is within one host"},         \
-                            GW_SECURITY_ABSENT_PARAM)                                                                  \
+                            GW_SECURITY_ABSENT_PARAM, GW_CHECKSUM_PARAM)                                               \
     }
 
 typedef struct gw_rdma_options {
     int rank, world;
     const char *provider;      /* "auto", or a name of gw_rdma_providers */
     const gw_address *address; /* of the interface to use, where the provider speaks IP; NULL: any */
+    const bool *summed;        /* by peer: a checksum covers all messages with it; NULL: with nobody. Lent for the call.
+                                * Both sides must say the same */
     gw_rdma_strict strict;
 } gw_rdma_options;
 

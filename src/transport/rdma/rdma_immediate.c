@@ -62,7 +62,7 @@ static uint8_t *place_of(const rdma *r, int rank, uint32_t slot_number) {
 
 void gw_rdma_stamp_await(rdma *r, int rank, uint32_t slot_number) {
     peer *p = &r->peers[rank];
-    if (!r->stamps) return;
+    if (!r->stamps || p->summed) return; /* WRITTEN messages tell of writes with a sum */
     gw_le_put(place_of(r, rank, slot_number), 0, STAMP_BYTES);
     if (p->awaited) return;
     p->awaited = true;

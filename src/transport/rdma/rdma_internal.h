@@ -48,6 +48,7 @@ typedef struct advert {
 } advert;
 
 typedef struct peer {
+    bool summed;      /* a checksum covers all messages; constant */
     bool greeted;     /* our hello is sent */
     bool known;       /* its hello is here: address and cookie are valid */
     bool lost;        /* lost() was called */

@@ -1,6 +1,8 @@
 /* rdma_receive.c - receive buffers for writes, and incoming messages and writes. */
 #include "transport/rdma/rdma_internal.h"
 
+#include "base/crc32c.h"
+
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,12 +128,28 @@ static void take_written(rdma *r, const gw_rdma_message *m) {
         gw_rdma_fail_peer(r, m->from, GW_PROTOCOL, "it wrote where it had no receive buffer");
         return;
     }
+    if (p->summed && gw_crc32c(0, s->at, m->frame.length) != m->payload_sum) {
+        gw_rdma_fail_peer(r, m->from, GW_PROTOCOL,
+                          "message %llu of operation %llu was changed on its way: its checksum is wrong",
+                          (unsigned long long)m->frame.index, (unsigned long long)m->frame.op);
+        return;
+    }
     landed(r, m->from, s, &m->frame);
 }
 
-void gw_rdma_take_message(rdma *r, const uint8_t *bytes, size_t length) {
+/* The rank whose message this is; -1: a stranger's. */
+static int sender_of(const rdma *r, const uint8_t *bytes, size_t length) {
     int from = gw_rdma_message_from(bytes, length, r->world);
-    if (from < 0 || from == r->rank || CRYPTO_memcmp(bytes, r->peers[from].expects, GW_RDMA_COOKIE_BYTES) != 0) {
+    bool known = from >= 0 && from != r->rank;
+    if (known && CRYPTO_memcmp(bytes, r->peers[from].expects, GW_RDMA_COOKIE_BYTES) == 0) return from;
+    for (int i = 0; i < r->world; i++)
+        if (r->peers[i].summed && gw_rdma_cookie_damaged(bytes, length, r->peers[i].expects)) return i;
+    return -1;
+}
+
+void gw_rdma_take_message(rdma *r, const uint8_t *bytes, size_t length) {
+    int from = sender_of(r, bytes, length);
+    if (from < 0) {
         r->counters.strangers++;
         return;
     }
@@ -141,6 +159,10 @@ void gw_rdma_take_message(rdma *r, const uint8_t *bytes, size_t length) {
     p->received++;
     r->unsettled |= p->parting || p->closed;
     if (p->lost || p->status != GW_OK) return;
+    if (p->summed && !gw_rdma_message_check_sum(bytes, &length)) {
+        gw_rdma_fail_peer(r, from, GW_PROTOCOL, "a message was changed on its way: its checksum is wrong");
+        return;
+    }
     if (gw_rdma_message_read(&m, bytes, length, &error) != GW_OK) {
         gw_rdma_fail_peer(r, from, GW_PROTOCOL, "%s", error.text);
         return;
@@ -164,7 +186,7 @@ void gw_rdma_written(rdma *r, uint64_t immediate) {
     uint64_t number = place / (uint64_t)r->world;
     peer *p = &r->peers[rank];
     slot *s = number < p->slot_room ? &p->slots[number] : NULL;
-    if (!s || !s->used || (r->fabric.immediate_bytes == 8 && s->recv_buffer.nonce != nonce)) {
+    if (p->summed || !s || !s->used || (r->fabric.immediate_bytes == 8 && s->recv_buffer.nonce != nonce)) {
         r->counters.strangers++;
         return;
     }

@@ -2,9 +2,11 @@
  *
  * Cost of a large message: one fi_writedata where the receiver's grant named the buffer; an offer, its answer and the
  * write where there was no grant. A payload whose buffer has another length, or that is longer than the provider's
- * messages, is written without immediate data, and one more message (WRITTEN) follows: directly after the write where
- * the provider keeps that order, else when the write is known to have arrived. */
+ * messages, or that has a sum, is written without immediate data, and one more message (WRITTEN) follows: directly
+ * after the write where the provider keeps that order, else when the write is known to have arrived. */
 #include "transport/rdma/rdma_internal.h"
+
+#include "base/crc32c.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +124,11 @@ static void add_recv_buffers(rdma *r, int rank, const gw_packet *packet, gw_rdma
     }
 }
 
+/* Adds the sum, if there is one; returns the length. */
+static size_t with_sum(const rdma *r, const record *rec, size_t length) {
+    return r->peers[rec->peer].summed ? gw_rdma_message_add_sum(rec->buffer, length) : length;
+}
+
 static outcome send_message(rdma *r, int rank, gw_packet *packet, gw_rdma_message *m) {
     record *rec = take_record(r, rank, RECORD_MESSAGE, packet);
     if (!rec) return REFUSED;
@@ -129,7 +136,7 @@ static outcome send_message(rdma *r, int rank, gw_packet *packet, gw_rdma_messag
     size_t length = gw_rdma_message_write(m, r->peers[rank].cookie, rec->buffer);
     uint64_t payload = m->kind == GW_RDMA_FRAME ? m->frame.length : 0;
     if (payload) memcpy(rec->buffer + length, packet->data, payload);
-    outcome gone = post(r, rec, length + payload);
+    outcome gone = post(r, rec, with_sum(r, rec, length + payload));
     if (gone == GONE) r->counters.copied += payload;
     else give_record(r, rec);
     return gone;
@@ -152,9 +159,12 @@ static void post_or_put_off(rdma *r, record *rec) {
 
 /* Tells the receiver, with the record rec, that the payload of `written` is in its buffer. */
 static void send_written(rdma *r, record *rec, const record *written) {
-    gw_rdma_message m = {.kind = GW_RDMA_WRITTEN, .from = r->rank, .frame = written->packet->frame,
+    const gw_packet *packet = written->packet;
+    const peer *p = &r->peers[rec->peer];
+    gw_rdma_message m = {.kind = GW_RDMA_WRITTEN, .from = r->rank, .frame = packet->frame,
                          .slot = written->target.slot, .nonce = written->target.nonce};
-    rec->length = gw_rdma_message_write(&m, r->peers[rec->peer].cookie, rec->buffer);
+    if (p->summed) m.payload_sum = gw_crc32c(0, packet->data, packet->frame.length);
+    rec->length = with_sum(r, rec, gw_rdma_message_write(&m, p->cookie, rec->buffer));
     rec->kind = RECORD_MESSAGE;
     post_or_put_off(r, rec);
 }
@@ -231,7 +241,7 @@ static outcome write_payload(rdma *r, int rank, gw_packet *packet, advert *where
             return BROKEN;
         }
     }
-    bool whole = may_write_whole(r, &packet->frame, &where->recv_buffer);
+    bool whole = !r->peers[rank].summed && may_write_whole(r, &packet->frame, &where->recv_buffer);
     outcome gone = whole ? write_whole(r, rec, &where->recv_buffer) : write_apart(r, rec, &where->recv_buffer);
     if (gone == GONE) {
         where->used = false;

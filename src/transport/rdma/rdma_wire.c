@@ -1,15 +1,18 @@
 /* rdma_wire.c - see rdma_wire.h. A message on the wire:
  *
  *     0 cookie    16 from    20 kind    21 buffers    22 zeros    24 slot    28 nonce    32 frame    96 what follows
- * */
+ *
+ * What follows is a payload, receive buffers, or the sum of a payload that was written; and then the message's sum. */
 #include "transport/rdma/rdma_wire.h"
 
+#include "base/crc32c.h"
 #include "base/little_endian.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define HELLO_MAGIC UINT32_C(0x32415747) /* "GWA2" */
+#define COOKIE_BITS 16                   /* of 128 that damage may have changed */
+#define HELLO_MAGIC UINT32_C(0x33415747) /* "GWA3" */
 
 enum { AT_MAGIC = 0, AT_ADDRESS_BYTES = 4, AT_ZEROS = 6, AT_HELLO_COOKIE = 8 };
 enum { AT_STAMPS = AT_HELLO_COOKIE + GW_RDMA_COOKIE_BYTES, AT_PROVIDER = AT_STAMPS + 16 };
@@ -66,6 +69,12 @@ static gw_rdma_recv_buffer recv_buffer_read(const uint8_t *bytes) {
                                  .bytes = gw_le_get64(bytes + 32)};
 }
 
+/* Without a payload and the message's sum. */
+static size_t bytes_behind(const gw_rdma_message *m) {
+    return (size_t)m->recv_buffer_count * GW_RDMA_RECV_BUFFER_BYTES +
+           (m->kind == GW_RDMA_WRITTEN ? sizeof m->payload_sum : 0);
+}
+
 size_t gw_rdma_message_write(const gw_rdma_message *message, const uint8_t cookie[GW_RDMA_COOKIE_BYTES],
                              uint8_t bytes[GW_RDMA_MESSAGE_BYTES]) {
     memcpy(bytes, cookie, GW_RDMA_COOKIE_BYTES);
@@ -78,7 +87,26 @@ size_t gw_rdma_message_write(const gw_rdma_message *message, const uint8_t cooki
     gw_frame_write(&message->frame, bytes + AT_FRAME);
     for (int i = 0; i < message->recv_buffer_count; i++)
         recv_buffer_write(&message->recv_buffers[i], bytes + GW_RDMA_HEADER_BYTES + i * GW_RDMA_RECV_BUFFER_BYTES);
-    return GW_RDMA_HEADER_BYTES + (size_t)message->recv_buffer_count * GW_RDMA_RECV_BUFFER_BYTES;
+    if (message->kind == GW_RDMA_WRITTEN) gw_le_put(bytes + GW_RDMA_HEADER_BYTES, message->payload_sum, 4);
+    return GW_RDMA_HEADER_BYTES + bytes_behind(message);
+}
+
+size_t gw_rdma_message_add_sum(uint8_t *bytes, size_t length) {
+    gw_le_put(bytes + length, gw_crc32c(0, bytes, length), GW_RDMA_SUM_BYTES);
+    return length + GW_RDMA_SUM_BYTES;
+}
+
+bool gw_rdma_message_check_sum(const uint8_t *bytes, size_t *length) {
+    if (*length < GW_RDMA_HEADER_BYTES + GW_RDMA_SUM_BYTES) return false;
+    *length -= GW_RDMA_SUM_BYTES;
+    return gw_crc32c(0, bytes, *length) == gw_le_get32(bytes + *length);
+}
+
+bool gw_rdma_cookie_damaged(const uint8_t *bytes, size_t length, const uint8_t cookie[GW_RDMA_COOKIE_BYTES]) {
+    int differ = 0;
+    if (length < GW_RDMA_COOKIE_BYTES) return false;
+    for (int i = 0; i < GW_RDMA_COOKIE_BYTES; i++) differ += __builtin_popcount(bytes[i] ^ cookie[i]);
+    return differ <= COOKIE_BITS;
 }
 
 int gw_rdma_message_from(const uint8_t *bytes, size_t length, int world) {
@@ -105,11 +133,11 @@ gw_status gw_rdma_message_read(gw_rdma_message *message, const uint8_t *bytes, s
         return wrong(error, "the frame of a message about data", read.frame.kind);
     if (!recv_buffers_fit(&read))
         return wrong(error, "the number of receive buffers", (uint64_t)read.recv_buffer_count);
-    uint64_t follows = read.kind == GW_RDMA_FRAME ? read.frame.length : 0;
-    follows += (uint64_t)read.recv_buffer_count * GW_RDMA_RECV_BUFFER_BYTES;
+    uint64_t follows = bytes_behind(&read) + (read.kind == GW_RDMA_FRAME ? read.frame.length : 0);
     if (length - GW_RDMA_HEADER_BYTES != follows) return wrong(error, "the length of a message", length);
     for (int i = 0; i < read.recv_buffer_count; i++)
         read.recv_buffers[i] = recv_buffer_read(bytes + GW_RDMA_HEADER_BYTES + i * GW_RDMA_RECV_BUFFER_BYTES);
+    if (read.kind == GW_RDMA_WRITTEN) read.payload_sum = gw_le_get32(bytes + GW_RDMA_HEADER_BYTES);
     *message = read;
     return GW_OK;
 }

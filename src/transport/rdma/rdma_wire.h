@@ -1,7 +1,8 @@
 /* rdma_wire.h - the wire format of messages over the fabric, and of the hello over the authenticated connection. Pure
  * functions.
  *
- * A message begins with the cookie, which is compared before anything else is read. */
+ * A message begins with the cookie, which is compared before anything else is read. With a peer of another host the
+ * last four bytes are a CRC32C of all before them. */
 #ifndef GW_TRANSPORT_RDMA_RDMA_WIRE_H
 #define GW_TRANSPORT_RDMA_RDMA_WIRE_H
 
@@ -27,8 +28,10 @@ gw_status gw_rdma_hello_read(gw_rdma_hello *hello, const uint8_t bytes[GW_RDMA_H
 #define GW_RDMA_RECV_BUFFERS_MAX 16  /* in one message */
 #define GW_RDMA_RECV_BUFFER_BYTES 40 /* of one, on the wire */
 #define GW_RDMA_HEADER_BYTES (32 + GW_FRAME_BYTES)
-#define GW_RDMA_MESSAGE_BYTES 16384 /* header, and payload or receive buffers, at most */
-#define GW_RDMA_INLINE_BYTES (GW_RDMA_MESSAGE_BYTES - GW_RDMA_HEADER_BYTES) /* the largest payload in a message */
+#define GW_RDMA_SUM_BYTES 4
+#define GW_RDMA_MESSAGE_BYTES 16384 /* header, payload or receive buffers, and sum, at most */
+/* The largest payload in a message. */
+#define GW_RDMA_INLINE_BYTES (GW_RDMA_MESSAGE_BYTES - GW_RDMA_HEADER_BYTES - GW_RDMA_SUM_BYTES)
 
 typedef enum gw_rdma_kind {
     GW_RDMA_FRAME = 1, /* a frame, with the payload of DATA or the receive buffers of a GRANT */
@@ -50,6 +53,7 @@ typedef struct gw_rdma_message {
     int from;
     gw_frame frame;
     uint32_t slot, nonce;  /* WRITTEN */
+    uint32_t payload_sum;  /* WRITTEN: CRC32C of what is in the buffer; 0 where messages have no sums */
     int recv_buffer_count; /* FRAME with a GRANT, CLEAR */
     gw_rdma_recv_buffer recv_buffers[GW_RDMA_RECV_BUFFERS_MAX];
 } gw_rdma_message;
@@ -57,6 +61,13 @@ typedef struct gw_rdma_message {
 /* Everything but a payload, which the caller puts behind it. Returns the bytes written. */
 size_t gw_rdma_message_write(const gw_rdma_message *message, const uint8_t cookie[GW_RDMA_COOKIE_BYTES],
                              uint8_t bytes[GW_RDMA_MESSAGE_BYTES]);
+/* Appends the sum; returns the length with it. */
+size_t gw_rdma_message_add_sum(uint8_t *bytes, size_t length);
+/* Takes the sum off *length. False: it is wrong. */
+bool gw_rdma_message_check_sum(const uint8_t *bytes, size_t *length);
+/* True if the bytes begin with this cookie, but for a few bits: a message that was damaged there. Nobody guesses that
+ * much of a cookie. */
+bool gw_rdma_cookie_damaged(const uint8_t *bytes, size_t length, const uint8_t cookie[GW_RDMA_COOKIE_BYTES]);
 /* The rank that the message claims to be from; -1: no rank. The caller checks the cookie, at the start of bytes. */
 int gw_rdma_message_from(const uint8_t *bytes, size_t length, int world);
 /* A payload begins at bytes + GW_RDMA_HEADER_BYTES; checks that it is complete. */

@@ -7,8 +7,6 @@
 enum { STREAMS, CONGESTION, SECURITY, CHECKSUM }; /* of gw_tcp_params */
 
 static const char *const congestions[] = {"auto", "cubic", "bbr", "reno", "system", NULL};
-static const char *const checksums[] = {"auto", "off", "on", NULL};
-enum { AUTO, OFF, ON }; /* of checksums */
 
 const gw_param gw_tcp_params[] = {
     [STREAMS] = {.name = "streams",
@@ -22,19 +20,13 @@ const gw_param gw_tcp_params[] = {
                     .choices = congestions,
                     .about = "congestion control; system is the kernel's own choice"},
     [SECURITY] = GW_SECURITY_PARAM,
-    [CHECKSUM] = {.name = "checksum",
-                  .kind = GW_PARAM_CHOICE,
-                  .choices = checksums,
-                  .about = "a CRC32C of every message; auto: with ranks of other hosts"},
+    [CHECKSUM] = GW_CHECKSUM_PARAM,
     {.name = NULL},
 };
 
 static gw_status open_by_table(gw_transport **out, const gw_transport_options *o, gw_error *error) {
-    int checksum = (int)o->values[CHECKSUM];
-    bool *summed = calloc((size_t)o->world, sizeof *summed);
+    bool *summed = gw_transport_summed(o, o->values[CHECKSUM]);
     if (!summed) return gw_fail(error, GW_MEMORY, "tcp: no memory for %d peers", o->world);
-    for (int r = 0; r < o->world; r++)
-        summed[r] = checksum == ON || (checksum == AUTO && o->host_of && o->host_of[r] != o->host_of[o->rank]);
     gw_tcp_options options = {.rank = o->rank,
                               .world = o->world,
                               .streams = (int)o->values[STREAMS],
