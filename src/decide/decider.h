@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "gradwire.h"
+#include "predict/machine.h"
 #include "profile/profile.h"
 #include "strategy/strategy.h"
 

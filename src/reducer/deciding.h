@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
+#include "decide/decider.h"
 #include "gradwire/reducer.h"
-#include "predict/machine.h"
 
 /* The links between hosts as they were measured last. False: they were not. */
 bool gw_reducer_links(const gw_reducer *reducer, gw_machine *machine);
