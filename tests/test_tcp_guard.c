@@ -1,8 +1,8 @@
 /* test_tcp_guard.c - the TCP transport under attack: an exchange is recorded, changed, and played to a rank. Every bit
  * flipped, every record left out, repeated or swapped, every cut: nothing wrong is ever delivered. And a peer that lies
- * under valid tags. */
+ * under valid tags, and what batches of records put on the wire. */
 #include "tcp_mesh.h"
-#include "transport/tcp/tcp_guard.h"
+#include "transport/tcp/tcp_batch.h"
 
 #define WIRE_MAX ((size_t)1 << 20)
 #define RECORDS_MAX 32
@@ -229,9 +229,60 @@ static void what_a_listener_sees(void) {
     free(r.wire);
 }
 
+/* Fills and sends batches until the packets are sent, while the wire is read; returns the number of batches. */
+static int send_in_batches(gw_packet *packet, size_t room, uint8_t *wire, size_t *got) {
+    gw_tcp_guard guard;
+    gw_traffic_keys keys = mesh_keys(0, 1, 0);
+    int fds[2], filled = 0;
+    socket_pair(fds, false);
+    CHECK_EQ(GW_OK, gw_tcp_guard_open(&guard, &keys, mesh_guarded == MESH_SUMMED, NULL));
+    gw_tcp_batch *batch = gw_tcp_batch_make(&guard);
+    gw_time end = gw_clock_now() + DEADLINE;
+    for (*got = 0; packet && gw_clock_now() < end;) {
+        if (!gw_tcp_batch_unsent(batch)) filled += gw_tcp_batch_fill(batch, &guard, packet, room);
+        gw_tcp_batch_send(batch, fds[0]);
+        ssize_t more = recv(fds[1], wire + *got, WIRE_MAX - *got, MSG_DONTWAIT);
+        if (more > 0) *got += (size_t)more;
+        if (gw_tcp_batch_unsent(batch)) continue;
+        while (packet && packet->progress == GW_FRAME_BYTES + packet->frame.length) packet = packet->next;
+    }
+    close(fds[0]);
+    for (ssize_t more; (more = recv(fds[1], wire + *got, WIRE_MAX - *got, 0)) != 0 && gw_clock_now() < end;)
+        if (more > 0) *got += (size_t)more;
+    close(fds[1]);
+    gw_tcp_batch_free(batch);
+    gw_tcp_guard_close(&guard);
+    return filled;
+}
+
+/* Whatever the room of a batch, and where it ends in a payload, the wire has the same bytes. */
+static void batches(void) {
+    static const size_t sizes[] = {0, 700000, 9, 300000}, rooms[] = {1 << 20, 2 * GW_TCP_RECORD_BYTES};
+    recording r = record(sizes, 4);
+    uint8_t *wire = malloc(WIRE_MAX);
+    for (int i = 0; i < 2; i++) {
+        gw_packet packets[4];
+        size_t got = 0;
+        for (int p = 0; p < 4; p++) {
+            uint8_t *data = malloc(sizes[p] + 1);
+            fill(data, 0, 1, (uint64_t)p, sizes[p]);
+            packets[p] = (gw_packet){.frame = {.kind = GW_FRAME_DATA, .index = (uint64_t)p, .length = sizes[p]},
+                                     .data = data, .next = p < 3 ? &packets[p + 1] : NULL};
+            packets[p].frame.count = sizes[p] * 3 + 1;
+        }
+        CHECK_EQ(mesh_guarded == MESH_TLS ? 5 : i + 1, send_in_batches(packets, rooms[i], wire, &got));
+        CHECK_EQ(r.start[r.count], got);
+        CHECK(memcmp(wire, r.wire, got) == 0);
+        for (int p = 0; p < 4; p++) free((void *)(uintptr_t)packets[p].data);
+    }
+    free(wire);
+    free(r.wire);
+}
+
 static void all_of(mesh_guard guard) {
     mesh_guarded = guard;
     every_bit(), bits_of_large_payloads(), order_of_records(), cuts(), fragments(), liars(), what_a_listener_sees();
+    batches();
 }
 
 static void checksums(void) { all_of(MESH_SUMMED); }

@@ -6,16 +6,16 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define PACKETS 16 /* in one batch */
-#define PARTS 3    /* of a packet: header with its tag, payload, tag of the payload */
+#define SLOTS 16 /* in one batch */
+#define PARTS 3  /* of a slot: header with its tag, record, tag of the record */
 
 struct gw_tcp_batch {
-    struct iovec parts[PARTS * PACKETS]; /* those from `next` on are unsent */
+    struct iovec parts[PARTS * SLOTS]; /* those from `next` on are unsent */
     int next, count;
     size_t unsent; /* bytes */
     size_t room;   /* payload bytes that it still takes */
-    uint8_t headers[PACKETS][GW_FRAME_BYTES + GW_TCP_TAG_MAX];
-    uint8_t tags[PACKETS][GW_TCP_TAG_MAX];
+    uint8_t headers[SLOTS][GW_FRAME_BYTES + GW_TCP_TAG_MAX];
+    uint8_t tags[SLOTS][GW_TCP_TAG_MAX];
     uint8_t secret[]; /* with tls the ciphertext of the payloads, GW_TCP_RECORD_BYTES */
 };
 
@@ -51,17 +51,18 @@ static bool add_payload(gw_tcp_batch *batch, gw_tcp_guard *guard, gw_packet *pac
     return gw_tcp_guard_protect(guard, from, out, bytes, tag);
 }
 
-bool gw_tcp_batch_fill(gw_tcp_batch *batch, gw_tcp_guard *guard, gw_packet *packets) {
+/* A slot is a header, a record of a payload, or both. */
+bool gw_tcp_batch_fill(gw_tcp_batch *batch, gw_tcp_guard *guard, gw_packet *packet, size_t room) {
     batch->next = batch->count = 0;
-    batch->room = GW_TCP_RECORD_BYTES;
-    for (int i = 0; packets && i < PACKETS; i++, packets = packets->next) {
-        uint64_t done = packets->progress ? packets->progress - GW_FRAME_BYTES : 0;
-        uint64_t left = packets->frame.length - done;
+    batch->room = guard->encrypts ? GW_TCP_RECORD_BYTES : room;
+    for (int slot = 0; packet && slot < SLOTS; slot++) {
+        uint64_t done = packet->progress ? packet->progress - GW_FRAME_BYTES : 0;
+        uint64_t left = packet->frame.length - done;
         size_t bytes = left < GW_TCP_RECORD_BYTES ? (size_t)left : GW_TCP_RECORD_BYTES;
         if (bytes > batch->room) break;
-        if (!packets->progress && !add_header(batch, guard, packets, batch->headers[i])) return false;
-        if (bytes && !add_payload(batch, guard, packets, bytes, batch->tags[i])) return false;
-        if (bytes < left) break;
+        if (!packet->progress && !add_header(batch, guard, packet, batch->headers[slot])) return false;
+        if (bytes && !add_payload(batch, guard, packet, bytes, batch->tags[slot])) return false;
+        if (bytes == left) packet = packet->next;
     }
     return true;
 }

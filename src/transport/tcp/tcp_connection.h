@@ -38,6 +38,7 @@ typedef struct gw_tcp_conn {
     size_t end;           /* bytes in buffer */
     uint64_t low_water;   /* SO_RCVLOWAT: the kernel reports no fewer bytes; 1 while the poller is awake */
     size_t turn;          /* most bytes written at once */
+    bool flows;           /* the socket took all of the last turn: with a guard, the next one may be one batch */
     gw_tcp_congestion congestion;
     gw_tcp_guard guard;
     gw_tcp_batch *batch; /* with a guard: what is being sent */
