@@ -71,18 +71,26 @@ INLINE void group_words(const round_keys *keys, uint64_t group, __m256i word[4])
 INLINE __m256i codes8(int bits, const float *x, __m256 inverse, __m256 limit, __m256i coins) {
     __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
     scaled = _mm256_min_ps(_mm256_max_ps(scaled, _mm256_sub_ps(_mm256_setzero_ps(), limit)), limit);
-    if (bits == 1) scaled = _mm256_add_ps(scaled, _mm256_set1_ps(0.5f));
     __m256i dither = _mm256_or_si256(coins, _mm256_set1_epi32((int)gw_quant_dither(bits)));
-    __m256i code = _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_castsi256_ps(dither)));
-    return bits == 1 ? _mm256_sub_epi32(code, _mm256_set1_epi32(1)) : code;
+    return _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_castsi256_ps(dither)));
+}
+
+/* One bit: all bits of an element whose code is 1, without cutting x*inverse: what is cut has the same code. */
+INLINE __m256i codes_one8(const float *x, __m256 inverse, __m256i coins) {
+    __m256 scaled = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x), inverse), _mm256_set1_ps(0.5f));
+    __m256i dither = _mm256_or_si256(coins, _mm256_set1_epi32((int)gw_quant_dither(1)));
+    __m256 sum = _mm256_add_ps(scaled, _mm256_castsi256_ps(dither));
+    return _mm256_castps_si256(_mm256_cmp_ps(sum, _mm256_set1_ps(2), _CMP_GE_OQ));
 }
 
 /* Codes of 16 elements: their coins are the lower and the upper halves of the words. */
 INLINE void codes16(int bits, const float *x, __m256 inverse, __m256 limit, __m256i word, __m256i q[2]) {
     const int shift = gw_quant_coin_shift(bits);
     const __m256i mask = _mm256_set1_epi32(0xffff << shift);
-    q[0] = codes8(bits, x, inverse, limit, _mm256_and_si256(_mm256_slli_epi32(word, shift), mask));
-    q[1] = codes8(bits, x + 8, inverse, limit, _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask));
+    __m256i low = _mm256_and_si256(_mm256_slli_epi32(word, shift), mask);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask);
+    q[0] = bits == 1 ? codes_one8(x, inverse, low) : codes8(bits, x, inverse, limit, low);
+    q[1] = bits == 1 ? codes_one8(x + 8, inverse, high) : codes8(bits, x + 8, inverse, limit, high);
 }
 
 /* 32 codes of 32 bits to 32 bytes in order. */
@@ -105,9 +113,8 @@ INLINE void store_codes(int bits, const __m256i q[8], uint8_t *out) {
         __m256i b = _mm256_or_si256(JOIN(q[1], q[3], 2), _mm256_slli_epi32(JOIN(q[5], q[7], 2), 4));
         _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes32(a, b, a, b)));
     } else {
-        __m256i low = _mm256_or_si256(JOIN(q[0], q[1], 1), _mm256_slli_epi32(JOIN(q[2], q[3], 1), 2));
-        __m256i high = _mm256_or_si256(JOIN(q[4], q[5], 1), _mm256_slli_epi32(JOIN(q[6], q[7], 1), 2));
-        __m256i all = JOIN(low, high, 4);
+        __m256i all = _mm256_setzero_si256();
+        for (int i = 0; i < 8; i++) all = _mm256_or_si256(all, _mm256_and_si256(q[i], _mm256_set1_epi32(1 << i)));
         _mm_storel_epi64((__m128i *)out, _mm256_castsi256_si128(bytes32(all, all, all, all)));
     }
 }
