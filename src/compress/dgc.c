@@ -69,8 +69,7 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)error;
     uint64_t steps = call->step > state->born ? call->step - state->born : 0;
-    *bytes = gw_sparse_encode(setup, call, range, gw_sparse_select_largest, density(setup, range, steps), v, payload,
-                              capacity);
+    *bytes = gw_sparse_encode(setup, range, density(setup, range, steps), v, payload, capacity);
     return GW_OK;
 }
 

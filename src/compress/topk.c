@@ -24,21 +24,19 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return gw_sparse_range_bound(setup, range, setup->value[PARAM_RATIO]);
 }
 
-static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
-                            double *norm2) {
-    *bytes = gw_sparse_add_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], gradient, e,
-                                  payload, capacity, norm2);
-    return GW_OK;
-}
-
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
-    (void)state, (void)error;
-    *bytes =
-        gw_sparse_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], v, payload, capacity);
+    (void)call, (void)state, (void)error;
+    *bytes = gw_sparse_encode(setup, range, setup->value[PARAM_RATIO], v, payload, capacity);
     return GW_OK;
+}
+
+static void one_pass(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                     gw_codec_state *state, const float *gradient, void *payload, size_t capacity, size_t *bytes,
+                     gw_codec_report *lost) {
+    gw_sparse_one_pass(setup, call, range, setup->value[PARAM_RATIO], gradient,
+                       gw_codec_residual_at(state, range.first), payload, capacity, bytes, lost);
 }
 
 static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
@@ -55,7 +53,7 @@ const gw_codec gw_codec_topk = {
     .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
-    .add_encode = add_encode,
+    .one_pass = one_pass,
     .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };
