@@ -28,8 +28,14 @@ static inline float gw_float_of_bits(uint32_t bits) {
 
 /* lanes: a multiple of 4. */
 static inline double gw_lanes_sum(const float *lane, int lanes) {
-    double sum[4] = {0};
-    for (int i = 0; i < lanes; i++) sum[i % 4] += (double)lane[i];
+    typedef float four __attribute__((vector_size(16)));
+    typedef double fours __attribute__((vector_size(32)));
+    fours sum = {0};
+    for (int i = 0; i < lanes; i += 4) {
+        four part;
+        memcpy(&part, lane + i, sizeof part);
+        sum += __builtin_convertvector(part, fours);
+    }
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 

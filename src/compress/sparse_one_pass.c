@@ -10,13 +10,15 @@
 
 #include "base/rng.h"
 
+#include <math.h>
+
 #define RUN 16u       /* elements of a sample that lie side by side: a line of the cache */
 #define SAMPLED 1024u /* elements of which a random number of 6 bits chooses a run */
 #define RUNS (GW_SPARSE_BLOCK / SAMPLED)
 #define LOWEST_BIT 18   /* of the guess: 1/32 of it does not matter */
 #define GENEROSITY 1.25 /* by how much the sample's guess lets through more than k ... */
 #define SPARE 8         /* ... and in samples */
-#define LESS 0.97f      /* of the k-th largest of the block before */
+#define LESS 0.97f      /* of the k-th largest of the block before, where no more is known */
 
 /* Where the runs of a block's sample begin; returns how many. */
 static size_t draw(gw_codec_range block, uint64_t key, uint16_t from[RUNS]) {
@@ -40,6 +42,15 @@ static uint32_t guess_from_sample(gw_codec_range block, uint64_t key, const floa
     uint32_t least = wanted < samples ? gw_kth_largest(sample, samples, wanted, LOWEST_BIT) : 0;
     if (least == 0) return 1; /* all but zeros */
     return least < GW_INFINITY_BITS ? least : GW_INFINITY_BITS;
+}
+
+/* After a block whose k-th largest is about `above`, and of which `found` reached `least`: what k and four standard
+ * deviations more would have reached. 0: none. */
+static uint32_t next_guess(uint32_t above, uint32_t least, size_t found, size_t k) {
+    float high = gw_float_of_bits(above), share = 4 * sqrtf((float)k) / ((float)found - (float)k);
+    bool between = found > k && found <= GW_KERNEL_LIST && least < above;
+    float low = between && share < 1 ? high - share * (high - gw_float_of_bits(least)) : LESS * high;
+    return above < GW_INFINITY_BITS ? gw_magnitude_bits(low) : above;
 }
 
 static void put_back(float *e, const uint16_t *index, const float *value, size_t count) {
@@ -87,7 +98,7 @@ void gw_sparse_one_pass(const gw_codec_setup *setup, const gw_codec_call *call, 
         list.least = least;
         double norm2 = gw_kernel_add_move(e, gradient, length, &list);
         bool moved = choose(&list, least, k, e, length, &s);
-        least = gw_magnitude_bits(LESS * gw_float_of_bits(s.above));
+        least = next_guess(s.above, least, list.count, k);
         double went = write(setup, mine, e, &s, moved, payload + *bytes, &room);
         *bytes += room;
         lost->input += norm2;
