@@ -133,7 +133,7 @@ static void run_encode(codec_run *r, const float *g) {
     gw_codec_range whole = gw_codec_whole(&r->tensor);
     gw_error error = {0};
     r->call.step++;
-    r->report = (gw_codec_report){0};
+    r->report = (gw_codec_report){.samples = r->report.samples};
     gw_codec_prepare(&r->setup, &r->call, &r->tensor, &r->state, g);
     for (uint32_t round = 0; round <= run_last(r); round++) {
         run_round(r, round);

@@ -80,6 +80,49 @@ static void fast_equals_reference_large(void) {
     }
 }
 
+/* Where samples are wanted, feedback adds, encodes and takes off apart, else in one pass. Every other block of 65,536
+ * is smaller by far, so that a guess that one block gives the next is wrong. */
+static bool compare_passes(const char *text, size_t count, input_kind kind, gw_cpu_level level) {
+    codec_run once, apart;
+    if (!run_open(&once, text, 0, count)) return true;
+    run_open(&apart, text, 0, count);
+    apart.report.samples = true;
+    bool same = true;
+    gw_cpu_limit(level);
+    for (uint64_t step = 0; step < 3; step++) {
+        fill_input(input, count, kind, count + step);
+        for (size_t i = 0; i < count; i++) input[i] *= i >> 16 & 1 ? 1e-5f : 1;
+        run_encode(&once, input);
+        run_encode(&apart, input);
+        uint32_t last = run_last(&once);
+        same &= once.bytes[last] == apart.bytes[last];
+        same &= kind == INPUT_NASTY || memcmp(once.payload[last], apart.payload[last], once.bytes[last]) == 0;
+        if (once.state.residual) same &= same_floats(once.state.residual, apart.state.residual, count);
+        same &= !isfinite(apart.report.input) || !isfinite(apart.report.error) ||
+                fabs(once.report.error - apart.report.error) <= 1e-4 * (apart.report.error + apart.report.input);
+    }
+    if (!same) printf("    %s, %zu elements, input %d, %s\n", text, count, (int)kind, gw_cpu_name(level));
+    run_close(&apart);
+    run_close(&once);
+    gw_cpu_limit(GW_CPU_AVX512);
+    return same;
+}
+
+static void one_pass_equals_apart(void) {
+    static const size_t counts[] = {1, 33, 2047, 2048, 6000, 65535, 65536 + 4100, 200001};
+    static const char *const codecs[] = {"onebit",  "onebit:threshold=mean", "topk", "topk:ratio=0.2", "threshold",
+                                         "powersgd"};
+    for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+        for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+            for (int kind = 0; kind < INPUTS; kind++) {
+                if (counts[n] > 100000 && kind != INPUT_NORMAL && kind != INPUT_NASTY && kind != INPUT_LEVELS) continue;
+                for (int level = GW_CPU_PLAIN; level <= GW_CPU_AVX512; level++)
+                    CHECK(compare_passes(codecs[c], counts[n], (input_kind)kind, (gw_cpu_level)level));
+            }
+        }
+    }
+}
+
 /* Encodes the tensor in parts cut at random blocks, decodes each, and compares with the whole. */
 static void check_cuts(const char *text, size_t count, uint64_t seed) {
     codec_run whole, cut;
@@ -391,7 +434,8 @@ static void ranges_and_states_are_checked(void) {
     run_close(&r);
 }
 
-TEST_MAIN(CASE(fast_equals_reference), CASE(fast_equals_reference_large), CASE(parts_equal_whole),
-          CASE(wrong_lengths_are_refused), CASE(damaged_payloads_do_no_harm), CASE(sparse_payloads_are_checked),
-          CASE(not_finite_arrives), CASE(zero_stays_zero), CASE(a_short_buffer_keeps_the_rest),
-          CASE(merged_payloads_add_up), CASE(random_numbers_have_their_keys), CASE(ranges_and_states_are_checked))
+TEST_MAIN(CASE(fast_equals_reference), CASE(fast_equals_reference_large), CASE(one_pass_equals_apart),
+          CASE(parts_equal_whole), CASE(wrong_lengths_are_refused), CASE(damaged_payloads_do_no_harm),
+          CASE(sparse_payloads_are_checked), CASE(not_finite_arrives), CASE(zero_stays_zero),
+          CASE(a_short_buffer_keeps_the_rest), CASE(merged_payloads_add_up), CASE(random_numbers_have_their_keys),
+          CASE(ranges_and_states_are_checked))

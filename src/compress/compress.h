@@ -188,11 +188,13 @@ struct gw_codec {
     /* Replaces e += g on elements [first, first+count) of the tensor; returns the sum of squares of e. */
     double (*accumulate)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_state *state, uint64_t first,
                          uint64_t count, const float *gradient);
-    /* With feedback, replaces the addition of the gradient and encode of the first round where one pass does both: e +=
-     * gradient, encodes e, and sets *norm2 to the sum of squares of e. */
-    gw_status (*add_encode)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
-                            double *norm2);
+    /* With feedback, replaces all that feedback does in round 0 where one pass over memory can: e += gradient, encodes
+     * e, and, where there is one round, e -= decoded. Adds the squares of e to lost->input before the last, and to
+     * lost->error after it. The payload and e have the same bits as apart. NULL: it is done apart, as it is where
+     * samples are wanted. */
+    void (*one_pass)(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                     gw_codec_state *state, const float *gradient, void *payload, size_t capacity, size_t *bytes,
+                     gw_codec_report *lost);
     /* Replaces e -= decoded, and the clearing of values that were not finite, where there is a faster way or a more
      * exact one: codecs that send exact values clear the sent elements in e and in their own state (dgc's masking). The
      * payload is the one that encode has just written. Returns the sum of squares of e after it; norm2: before it (0

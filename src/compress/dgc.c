@@ -69,8 +69,7 @@ static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, 
                         gw_error *error) {
     (void)error;
     uint64_t steps = call->step > state->born ? call->step - state->born : 0;
-    *bytes = gw_sparse_encode(setup, call, range, gw_sparse_select_largest, density(setup, range, steps), v, payload,
-                              capacity);
+    *bytes = gw_sparse_encode(setup, range, density(setup, range, steps), v, payload, capacity);
     return GW_OK;
 }
 
@@ -129,8 +128,8 @@ const gw_codec gw_codec_dgc = {
                   .about = "top values with momentum correction (deep gradient compression)",
                   .params = params,
                   .examples = GW_CHOICES("ratio=0.001", "momentum=0.9,warmup=0")},
-    .encode_rate = 4.4e9,
-    .decode_rate = 60e9,
+    .encode_rate = 8.4e9,
+    .decode_rate = 120e9,
     .trusted = {.error = 26, .aligned = 0.05},
     .compensates = true,
     .block = GW_SPARSE_BLOCK,

@@ -81,8 +81,6 @@ static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *ca
                             size_t *bytes, double *norm2, gw_error *error) {
     const gw_codec *codec = setup->codec;
     *norm2 = 0;
-    if (call->round == 0 && codec->add_encode)
-        return codec->add_encode(setup, call, range, gradient, e, out, capacity, bytes, norm2);
     if (call->round == 0) *norm2 = accumulate(setup, call, state, range.first, range.count, gradient);
     return codec->encode(setup, call, range, state, e, out, capacity, bytes, error);
 }
@@ -102,12 +100,12 @@ static gw_status take_off(const gw_codec_setup *setup, const gw_codec_call *call
     return status;
 }
 
-gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                             gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
-                             size_t *bytes, gw_codec_report *report, gw_error *error) {
+/* Chunk after chunk. */
+static gw_status encode_chunks(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                               gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
+                               size_t *bytes, bool samples, gw_codec_report *lost, gw_error *error) {
     bool last = call->round + 1 == gw_codec_rounds(setup);
     uint64_t chunk = chunk_elements(setup, call, range);
-    gw_codec_report lost = {0};
     sample sampled;
     for (uint64_t at = 0; at < range.count; at += chunk) {
         uint64_t length = range.count - at < chunk ? range.count - at : chunk;
@@ -119,16 +117,28 @@ gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *c
         uint8_t *out = (uint8_t *)payload + *bytes;
         size_t used = 0, room = chunk_capacity(setup, capacity - *bytes, range.count - at - length);
         gw_status status = add_encode(setup, &mine, piece, state, gradient + at, e, out, room, &used, &norm2, error);
-        lost.input += norm2;
-        take_sample(&sampled, last && report && report->samples, piece.first, e, length);
+        lost->input += norm2;
+        take_sample(&sampled, samples, piece.first, e, length);
         if (!status && last) status = take_off(setup, &mine, piece, state, e, out, used, &norm2, error);
         if (status) return status;
-        if (last) lost.error += norm2;
-        compare_sample(&sampled, gradient + at, e, &lost);
+        if (last) lost->error += norm2;
+        compare_sample(&sampled, gradient + at, e, lost);
         *bytes += used;
     }
-    if (report) gw_codec_report_add(report, &lost);
     return GW_OK;
+}
+
+gw_status gw_feedback_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                             gw_codec_state *state, const float *gradient, void *payload, size_t capacity,
+                             size_t *bytes, gw_codec_report *report, gw_error *error) {
+    bool samples = report && report->samples && call->round + 1 == gw_codec_rounds(setup);
+    gw_codec_report lost = {0};
+    gw_status status = GW_OK;
+    if (setup->codec->one_pass && call->round == 0 && !samples && call->rate_growth == 0)
+        setup->codec->one_pass(setup, call, range, state, gradient, payload, capacity, bytes, &lost);
+    else status = encode_chunks(setup, call, range, state, gradient, payload, capacity, bytes, samples, &lost, error);
+    if (!status && report) gw_codec_report_add(report, &lost);
+    return status;
 }
 
 void gw_codec_flush(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range, gw_codec_state *state,

@@ -135,6 +135,15 @@ AVX2 static size_t peaks32_avx2(const float *x, size_t count, uint32_t *peaks) {
 }
 #endif
 
+#define PLACE(m, b) (((m) >> (b)&1) ? UINT64_C(b) << 8 * __builtin_popcount((m) & ((1u << (b)) - 1)) : 0)
+#define PLACES(m)                                                                                                      \
+    (PLACE(m, 0) | PLACE(m, 1) | PLACE(m, 2) | PLACE(m, 3) | PLACE(m, 4) | PLACE(m, 5) | PLACE(m, 6) | PLACE(m, 7))
+#define PLACES4(m) PLACES(m), PLACES((m) + 1), PLACES((m) + 2), PLACES((m) + 3)
+#define PLACES16(m) PLACES4(m), PLACES4((m) + 4), PLACES4((m) + 8), PLACES4((m) + 12)
+#define PLACES64(m) PLACES16(m), PLACES16((m) + 16), PLACES16((m) + 32), PLACES16((m) + 48)
+
+const uint64_t gw_kernel_places[256] = {PLACES64(0u), PLACES64(64u), PLACES64(128u), PLACES64(192u)};
+
 static bool fast(void) {
 #if defined(__x86_64__)
     return gw_cpu() >= GW_CPU_AVX2;
@@ -146,11 +155,11 @@ static bool fast(void) {
 #if defined(__x86_64__)
 #define FAST(done, call)                                                                                               \
     if (fast()) done = call
-#define FASTEST(done, name, arguments)                                                                                 \
-    if (fast()) done = gw_cpu() >= GW_CPU_AVX512 ? name##_avx512 arguments : name##_avx2 arguments
+#define FASTEST(done, call)                                                                                            \
+    if (fast()) done = (gw_cpu() >= GW_CPU_AVX512 ? gw_kernels_avx512 : gw_kernels_avx2).call
 #else
 #define FAST(done, call) (void)fast
-#define FASTEST(done, name, arguments) (void)fast
+#define FASTEST(done, call) (void)fast
 #endif
 
 /* One stretch after the other, so that each f32 sum is short. */
@@ -171,28 +180,34 @@ double gw_kernel_dot(const float *x, const float *y, size_t count) {
 }
 
 double gw_kernel_norm2(const float *x, size_t count) {
-    STRETCHES(count, sum, NORM_LANES, FAST(done, gw_kernel_norm2_avx2(lane, x + at, length)),
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, norm2(lane, x + at, length)),
               norm2_plain(lane, x + at, done, length))
     return sum;
 }
 
 double gw_kernel_add(float *e, const float *g, size_t count) {
-    STRETCHES(count, sum, NORM_LANES, FASTEST(done, gw_kernel_add, (lane, e + at, g + at, length)),
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, add(lane, e + at, g + at, length)),
               add_plain(lane, e + at, g + at, done, length))
     return sum;
 }
 
-static void add_peaks32_plain(float lane[NORM_LANES], float *e, const float *g, size_t from, size_t count,
-                              uint32_t *peaks) {
+static void add_move_plain(float lane[NORM_LANES], float *e, const float *g, size_t from, size_t count, size_t first,
+                           gw_kernel_list *list) {
     add_plain(lane, e, g, from, count);
-    for (size_t at = from; at < count; at += 32)
-        peaks[at / 32] = peak_plain(e, at, count - at < 32 ? count : at + 32, 0);
+    for (size_t i = from; i < count; i++) {
+        if (gw_magnitude_bits(e[i]) < list->least) continue;
+        list->index[list->count] = (uint16_t)(first + i);
+        list->value[list->count++] = e[i];
+        e[i] = 0;
+    }
 }
 
-double gw_kernel_add_peaks32(float *e, const float *g, size_t count, uint32_t *peaks) {
-    STRETCHES(count, sum, NORM_LANES,
-              FASTEST(done, gw_kernel_add_peaks32, (lane, e + at, g + at, length, peaks + at / 32)),
-              add_peaks32_plain(lane, e + at, g + at, done, length, peaks + at / 32))
+/* A stretch finds at most as many as there are spare entries. */
+double gw_kernel_add_move(float *e, const float *g, size_t count, gw_kernel_list *list) {
+    list->count = 0;
+    STRETCHES(count, sum, NORM_LANES, if (list->count > GW_KERNEL_LIST) list->least = GW_KERNEL_NOTHING;
+              FASTEST(done, add_move(lane, e + at, g + at, length, at, list)),
+              add_move_plain(lane, e + at, g + at, done, length, at, list))
     return sum;
 }
 
@@ -201,14 +216,13 @@ void gw_kernel_scale(float *e, float factor, size_t count) {
 }
 
 double gw_kernel_sanitise(float *e, size_t count) {
-    STRETCHES(count, sum, NORM_LANES, FASTEST(done, gw_kernel_sanitise, (lane, e + at, length)),
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, sanitise(lane, e + at, length)),
               sanitise_plain(lane, e + at, done, length))
     return sum;
 }
 
 double gw_kernel_momentum(float *u, float *v, const float *g, float momentum, float clip, size_t count) {
-    STRETCHES(count, sum, NORM_LANES,
-              FAST(done, gw_kernel_momentum_avx2(lane, u + at, v + at, g + at, momentum, clip, length)),
+    STRETCHES(count, sum, NORM_LANES, FASTEST(done, momentum(lane, u + at, v + at, g + at, momentum, clip, length)),
               momentum_plain(lane, u + at, v + at, g + at, momentum, clip, done, length))
     return sum;
 }

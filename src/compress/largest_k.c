@@ -83,25 +83,25 @@ AVX2 static inline uint32_t hits8(const float *x, __m256i below) {
 }
 
 /* Lists the elements of a chosen group from entry `found` on; returns the entries after them. */
-AVX2 static inline size_t list_avx2(const float *x, uint32_t first, uint32_t least, gw_selection *s, size_t found) {
+AVX2 static inline size_t list_avx2(const float *x, uint32_t first, uint32_t least, gw_kernel_list *s, size_t found) {
     const __m256i below = _mm256_set1_epi32((int)least - 1);
     uint32_t hits = hits8(x + first, below) | hits8(x + first + 8, below) << 8 | hits8(x + first + 16, below) << 16 |
                     hits8(x + first + 24, below) << 24;
     for (; hits; hits &= hits - 1, found++) {
         uint32_t index = first + (uint32_t)__builtin_ctz(hits);
-        s->list[found] = (uint16_t)index;
+        s->index[found] = (uint16_t)index;
         s->value[found] = x[index];
     }
     return found;
 }
 
-AVX512 static inline size_t list16(const float *x, uint32_t first, __m512i bound, gw_selection *s, size_t found) {
+AVX512 static inline size_t list16(const float *x, uint32_t first, __m512i bound, gw_kernel_list *s, size_t found) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i value = _mm512_loadu_si512(x + first);
     __m512i bits = _mm512_and_si512(value, _mm512_set1_epi32(0x7fffffff));
     __mmask16 hits = _mm512_cmpge_epu32_mask(bits, bound);
     __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
-    _mm256_storeu_si256((__m256i *)(s->list + found), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(hits, index)));
+    _mm256_storeu_si256((__m256i *)(s->index + found), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(hits, index)));
     _mm512_storeu_si512(s->value + found, _mm512_maskz_compress_epi32(hits, value));
     return found + (unsigned)__builtin_popcount(hits);
 }
@@ -109,7 +109,7 @@ AVX512 static inline size_t list16(const float *x, uint32_t first, __m512i bound
 /* Lists the elements of at least `least`, of whole groups; false where they are too many. Groups are listed first: a
  * branch for each would be mispredicted too often. */
 AVX2 static bool list_groups_avx2(const float *x, size_t count, const uint32_t *peaks, uint32_t least,
-                                  gw_selection *s) {
+                                  gw_kernel_list *s) {
     uint32_t chosen[GROUPS + 16];
     size_t some = choose_avx2(peaks, count / GROUP, least, chosen), found = 0;
     size_t lines = lines_ahead(count, some);
@@ -118,12 +118,12 @@ AVX2 static bool list_groups_avx2(const float *x, size_t count, const uint32_t *
         if (found + GROUP > GW_SELECTION_LIST) return false;
         found = list_avx2(x, chosen[c] * GROUP, least, s, found);
     }
-    s->list_count = found;
+    s->count = found;
     return true;
 }
 
 AVX512 static bool list_groups_avx512(const float *x, size_t count, const uint32_t *peaks, uint32_t least,
-                                      gw_selection *s) {
+                                      gw_kernel_list *s) {
     const __m512i bound = _mm512_set1_epi32((int)least);
     uint32_t chosen[GROUPS + 16];
     size_t some = choose_avx512(peaks, count / GROUP, least, chosen), found = 0;
@@ -134,25 +134,24 @@ AVX512 static bool list_groups_avx512(const float *x, size_t count, const uint32
         found = list16(x, chosen[c] * GROUP, bound, s, found);
         found = list16(x, chosen[c] * GROUP + 16, bound, s, found);
     }
-    s->list_count = found;
+    s->count = found;
     return true;
 }
 
-static bool list_rest(const float *x, size_t from, size_t count, uint32_t least, gw_selection *s) {
+static bool list_rest(const float *x, size_t from, size_t count, uint32_t least, gw_kernel_list *s) {
     for (size_t i = from; i < count; i++) {
         if (gw_rank_bits(x[i]) < least) continue;
-        if (s->list_count == GW_SELECTION_LIST) return false;
-        s->list[s->list_count] = (uint16_t)i;
-        s->value[s->list_count++] = x[i];
+        if (s->count == GW_SELECTION_LIST) return false;
+        s->index[s->count] = (uint16_t)i;
+        s->value[s->count++] = x[i];
     }
     return true;
 }
 
-static bool list_peaks(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *s) {
+static bool list_peaks(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_kernel_list *s) {
     bool avx512 = gw_cpu() >= GW_CPU_AVX512;
     bool fits = avx512 ? list_groups_avx512(x, count, peaks, least, s) : list_groups_avx2(x, count, peaks, least, s);
-    s->listed = fits && list_rest(x, count / GROUP * GROUP, count, least, s);
-    return s->listed;
+    return fits && list_rest(x, count / GROUP * GROUP, count, least, s);
 }
 
 /* Many equal elements: the k-th is `least` itself where fewer than k are above it. */
@@ -181,43 +180,93 @@ static bool select_fast(const float *x, size_t count, const uint32_t *peaks, siz
     uint32_t least = gw_kth_largest(peaks, (count + GROUP - 1) / GROUP, k, PEAK_LOWEST_BIT);
     if (least > GW_INFINITY_BITS) least = GW_INFINITY_BITS;
     if (least == 0) least = 1; /* zeros are never selected */
-    if (!list_peaks(x, count, peaks, least, s)) return select_equal(x, count, k, least, s);
-    gw_selection_cut(s, k);
+    gw_kernel_list all;
+    gw_selection others;
+    if (!list_peaks(x, count, peaks, least, &all)) return select_equal(x, count, k, least, s);
+    gw_selection_cut(&all, k, gw_selection_bound(&all, k), s, &others);
     return true;
 }
 #endif
 
-bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *s) {
 #if defined(__x86_64__)
-    if (gw_cpu() >= GW_CPU_AVX2) return list_peaks(x, count, peaks, least, s);
-#endif
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (peaks[i / GROUP] < least || gw_rank_bits(x[i]) < least) continue;
-        if (found == GW_SELECTION_LIST) return false;
-        s->list[found] = (uint16_t)i;
-        s->value[found++] = x[i];
+/* Writes up to 7 entries more. */
+AVX2 static void ranks_avx2(const float *value, size_t count, uint32_t *rank) {
+    const __m256i top = _mm256_set1_epi32((int)GW_INFINITY_BITS), magnitude = _mm256_set1_epi32(0x7fffffff);
+    for (size_t i = 0; i < count; i += 8) {
+        __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(value + i)), magnitude);
+        _mm256_storeu_si256((__m256i *)(rank + i), _mm256_min_epi32(bits, top));
     }
-    s->list_count = found;
-    s->listed = true;
-    return true;
 }
 
-void gw_selection_cut(gw_selection *s, size_t k) {
-    uint32_t bits[GW_SELECTION_LIST];
-    size_t count = s->list_count, kept = 0, ties = k;
-    if (count <= k) return;
-    for (size_t i = 0; i < count; i++) bits[i] = gw_rank_bits(s->value[i]);
-    uint32_t kth = gw_kth_largest(bits, count, k, 0);
-    for (size_t i = 0; i < count; i++) ties -= bits[i] > kth;
-    for (size_t i = 0; i < count; i++) {
-        bool tie = bits[i] == kth && ties > 0;
-        ties -= tie;
-        s->list[kept] = s->list[i];
-        s->value[kept] = s->value[i];
-        kept += bits[i] > kth || tie;
+/* Appends those of the mask; up to 15 entries more are written. */
+AVX512 static inline void append16(gw_selection *s, __mmask16 mask, __m512i index, __m512 value) {
+    _mm512_storeu_ps(s->value + s->list_count, _mm512_maskz_compress_ps(mask, value));
+    __m256i number = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(mask, index));
+    _mm256_storeu_si256((__m256i *)(s->list + s->list_count), number);
+    s->list_count += (unsigned)__builtin_popcount(mask);
+}
+
+AVX512 static void divide_avx512(const gw_kernel_list *all, uint32_t least, gw_selection *s, gw_selection *others) {
+    const __m512i bound = _mm512_set1_epi32((int)least), magnitude = _mm512_set1_epi32(0x7fffffff);
+    for (size_t i = 0; i < all->count; i += 16) {
+        __mmask16 there = all->count - i < 16 ? (__mmask16)((1u << (all->count - i)) - 1) : (__mmask16)0xffff;
+        __m512 value = _mm512_loadu_ps(all->value + i);
+        __m512i index = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(all->index + i)));
+        __m512i rank = _mm512_and_si512(_mm512_castps_si512(value), magnitude);
+        __mmask16 hits = _mm512_mask_cmpge_epu32_mask(there, rank, bound);
+        append16(s, hits, index, value);
+        append16(others, _kandn_mask16(hits, there), index, value);
     }
-    s->list_count = kept;
+}
+#endif
+
+/* The first `ties` of those of that rank are selected. */
+static void divide_plain(const gw_kernel_list *all, uint32_t kth, size_t ties, gw_selection *s, gw_selection *others) {
+    for (size_t i = 0; i < all->count; i++) {
+        uint32_t rank = gw_rank_bits(all->value[i]);
+        bool tie = rank == kth && ties > 0, in = rank > kth || tie;
+        ties -= tie;
+        others->list[others->list_count] = s->list[s->list_count] = all->index[i];
+        others->value[others->list_count] = s->value[s->list_count] = all->value[i];
+        s->list_count += in;
+        others->list_count += !in;
+    }
+}
+
+static void ranks(const gw_kernel_list *all, uint32_t *rank) {
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX2) {
+        ranks_avx2(all->value, all->count, rank);
+        return;
+    }
+#endif
+    for (size_t i = 0; i < all->count; i++) rank[i] = gw_rank_bits(all->value[i]);
+}
+
+uint32_t gw_selection_bound(const gw_kernel_list *all, size_t k) {
+    uint32_t rank[GW_SELECTION_LIST + 8];
+    if (all->count <= k) return 0;
+    ranks(all, rank);
+    return gw_kth_largest(rank, all->count, k, 0);
+}
+
+void gw_selection_cut(const gw_kernel_list *all, size_t k, uint32_t above, gw_selection *s, gw_selection *others) {
+    size_t higher = 0, equal = 0;
+    s->list_count = others->list_count = 0;
+    s->listed = true;
+    s->above = above;
+#if defined(__x86_64__)
+    if (gw_cpu() >= GW_CPU_AVX512) {
+        divide_avx512(all, above, s, others);
+        if (s->list_count <= k) return;
+        s->list_count = others->list_count = 0;
+    }
+#endif
+    for (size_t i = 0; i < all->count; i++) {
+        higher += gw_rank_bits(all->value[i]) > above;
+        equal += gw_rank_bits(all->value[i]) == above;
+    }
+    divide_plain(all, above, higher + equal > k ? k - higher : equal, s, others);
 }
 
 /* Where k is large against the number of groups, most groups would be read again. */

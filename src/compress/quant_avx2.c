@@ -3,6 +3,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <string.h>
 
 #include "compress/quant.h"
 
@@ -68,47 +69,73 @@ INLINE void group_words(const round_keys *keys, uint64_t group, __m256i word[4])
     word[3] = interleaved(even.x3, odd.x3);
 }
 
+/* 2 bits and more. What is too small is not cut here: bytes32 does so, also with a NaN. */
 INLINE __m256i codes8(int bits, const float *x, __m256 inverse, __m256 limit, __m256i coins) {
     __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
-    scaled = _mm256_min_ps(_mm256_max_ps(scaled, _mm256_sub_ps(_mm256_setzero_ps(), limit)), limit);
-    if (bits == 1) scaled = _mm256_add_ps(scaled, _mm256_set1_ps(0.5f));
+    scaled = _mm256_min_ps(limit, scaled); /* a NaN stays one */
     __m256i dither = _mm256_or_si256(coins, _mm256_set1_epi32((int)gw_quant_dither(bits)));
-    __m256i code = _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_castsi256_ps(dither)));
-    return bits == 1 ? _mm256_sub_epi32(code, _mm256_set1_epi32(1)) : code;
+    return _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_castsi256_ps(dither)));
+}
+
+/* One bit: all bits of an element whose code is 1, without cutting x*inverse: what is cut has the same code. */
+INLINE __m256i codes_one8(const float *x, __m256 inverse, __m256i coins) {
+    __m256 scaled = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x), inverse), _mm256_set1_ps(0.5f));
+    __m256i dither = _mm256_or_si256(coins, _mm256_set1_epi32((int)gw_quant_dither(1)));
+    __m256 sum = _mm256_add_ps(scaled, _mm256_castsi256_ps(dither));
+    return _mm256_castps_si256(_mm256_cmp_ps(sum, _mm256_set1_ps(2), _CMP_GE_OQ));
 }
 
 /* Codes of 16 elements: their coins are the lower and the upper halves of the words. */
 INLINE void codes16(int bits, const float *x, __m256 inverse, __m256 limit, __m256i word, __m256i q[2]) {
     const int shift = gw_quant_coin_shift(bits);
     const __m256i mask = _mm256_set1_epi32(0xffff << shift);
-    q[0] = codes8(bits, x, inverse, limit, _mm256_and_si256(_mm256_slli_epi32(word, shift), mask));
-    q[1] = codes8(bits, x + 8, inverse, limit, _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask));
+    __m256i low = _mm256_and_si256(_mm256_slli_epi32(word, shift), mask);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi32(word, 16 - shift), mask);
+    q[0] = bits == 1 ? codes_one8(x, inverse, low) : codes8(bits, x, inverse, limit, low);
+    q[1] = bits == 1 ? codes_one8(x + 8, inverse, high) : codes8(bits, x + 8, inverse, limit, high);
 }
 
-/* 32 codes of 32 bits to 32 bytes in order. */
-INLINE __m256i bytes32(__m256i a, __m256i b, __m256i c, __m256i d) {
+/* 32 codes of 32 bits to 32 bytes in order; what is below `least` is the least code. */
+INLINE __m256i bytes32(__m256i a, __m256i b, __m256i c, __m256i d, __m256i least) {
     __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    packed = _mm256_max_epu8(packed, least);
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-#define JOIN(a, b, shift) _mm256_or_si256(a, _mm256_slli_epi32(b, shift))
+/* Bit i of byte j becomes bit j of byte i (Warren: "Hacker's Delight", 7-3). */
+INLINE uint64_t transposed(uint64_t x) {
+    uint64_t t = (x ^ x >> 7) & UINT64_C(0x00aa00aa00aa00aa);
+    x ^= t ^ t << 7;
+    t = (x ^ x >> 14) & UINT64_C(0x0000cccc0000cccc);
+    x ^= t ^ t << 14;
+    t = (x ^ x >> 28) & UINT64_C(0x00000000f0f0f0f0);
+    return x ^ t ^ t << 28;
+}
 
-INLINE void store_codes(int bits, const __m256i q[8], uint8_t *out) {
+INLINE void store_bits(const __m256i q[8], uint8_t *out) {
+    uint64_t bits = 0;
+    for (int i = 0; i < 8; i++) bits |= (uint64_t)(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(q[i])) << 8 * i;
+    bits = transposed(bits);
+    memcpy(out, &bits, sizeof bits);
+}
+
+INLINE void store_codes(int bits, const __m256i q[8], __m256i least, uint8_t *out) {
+    if (bits == 1) {
+        store_bits(q, out);
+        return;
+    }
+    __m256i low = bytes32(q[0], q[1], q[2], q[3], least), high = bytes32(q[4], q[5], q[6], q[7], least);
     if (bits == 8) {
-        _mm256_storeu_si256((__m256i *)out, bytes32(q[0], q[1], q[2], q[3]));
-        _mm256_storeu_si256((__m256i *)(out + 32), bytes32(q[4], q[5], q[6], q[7]));
-    } else if (bits == 4) {
-        __m256i all = bytes32(JOIN(q[0], q[4], 4), JOIN(q[1], q[5], 4), JOIN(q[2], q[6], 4), JOIN(q[3], q[7], 4));
+        _mm256_storeu_si256((__m256i *)out, low);
+        _mm256_storeu_si256((__m256i *)(out + 32), high);
+        return;
+    }
+    __m256i all = _mm256_or_si256(low, _mm256_slli_epi32(high, 4));
+    if (bits == 4) {
         _mm256_storeu_si256((__m256i *)out, all);
-    } else if (bits == 2) {
-        __m256i a = _mm256_or_si256(JOIN(q[0], q[2], 2), _mm256_slli_epi32(JOIN(q[4], q[6], 2), 4));
-        __m256i b = _mm256_or_si256(JOIN(q[1], q[3], 2), _mm256_slli_epi32(JOIN(q[5], q[7], 2), 4));
-        _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes32(a, b, a, b)));
     } else {
-        __m256i low = _mm256_or_si256(JOIN(q[0], q[1], 1), _mm256_slli_epi32(JOIN(q[2], q[3], 1), 2));
-        __m256i high = _mm256_or_si256(JOIN(q[4], q[5], 1), _mm256_slli_epi32(JOIN(q[6], q[7], 1), 2));
-        __m256i all = JOIN(low, high, 4);
-        _mm_storel_epi64((__m128i *)out, _mm256_castsi256_si128(bytes32(all, all, all, all)));
+        __m128i upper = _mm_slli_epi32(_mm256_extracti128_si256(all, 1), 2);
+        _mm_storeu_si128((__m128i *)out, _mm_or_si128(_mm256_castsi256_si128(all), upper));
     }
 }
 
@@ -124,6 +151,7 @@ INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, f
     round_keys keys;
     spread_keys(&keys, key);
     __m256 factor = _mm256_set1_ps(inverse), most = _mm256_set1_ps(limit);
+    __m256i least = _mm256_set1_epi8((char)((1 << (bits - 1)) - (int)limit)); /* more than one bit: limit is a level */
     size_t i = 0;
     for (; i + GROUP <= count; i += GROUP) {
         __m256i word[4], q[8];
@@ -133,7 +161,7 @@ INLINE size_t pack_bits(int bits, const float *x, size_t count, float inverse, f
         codes16(bits, x + i + 16, factor, most, word[1], q + 2);
         codes16(bits, x + i + 32, factor, most, word[2], q + 4);
         codes16(bits, x + i + 48, factor, most, word[3], q + 6);
-        store_codes(bits, q, out + i * (size_t)bits / 8);
+        store_codes(bits, q, least, out + i * (size_t)bits / 8);
     }
     return i;
 }

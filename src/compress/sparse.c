@@ -104,8 +104,8 @@ static void scan(sparse_writer *w, size_t count) {
 static inline size_t put_gap_quickly(uint8_t *at, uint32_t gap) {
     if (gap >= 1u << 14) return put_gap(at, gap);
     uint32_t more = gap >= 128;
-    at[0] = (uint8_t)((gap & 127) | more << 7);
-    at[1] = (uint8_t)(gap >> 7);
+    uint16_t two = (uint16_t)((gap & 127) | more << 7 | gap >> 7 << 8);
+    memcpy(at, &two, sizeof two);
     return 1 + more;
 }
 
@@ -162,55 +162,19 @@ size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, 
     return whole * each + (rest ? gw_sparse_bound(rest, gw_sparse_k(ratio, rest)) : 0);
 }
 
-void gw_sparse_select_largest(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
-                              size_t count, const uint32_t *peaks, size_t k, gw_selection *selection) {
-    (void)call, (void)tensor, (void)number;
-    gw_select_largest(x, count, peaks, k, selection);
-}
-
-typedef struct sparse_encoder {
-    const gw_codec_setup *setup;
-    const gw_codec_call *call;
-    gw_codec_range range;
-    gw_sparse_select *select;
-    double ratio;
-    uint8_t *payload;
-    size_t used, capacity; /* bytes */
-} sparse_encoder;
-
-/* The block of `length` elements that begins `at` elements into the range. */
-static void encode_block(sparse_encoder *to, uint64_t at, size_t length, const float *x, const uint32_t *peaks) {
-    uint32_t block = gw_codec_block(to->setup);
-    size_t kept = GW_SPARSE_HEAD * gw_blocks(to->range.count - at - length, block); /* for heads after it */
-    gw_selection selection;
-    to->select(to->call, to->range.tensor, (to->range.first + at) / block, x, length, peaks,
-               gw_sparse_k(to->ratio, length), &selection);
-    to->used += gw_sparse_write(x, length, &selection, to->payload + to->used, to->capacity - to->used - kept);
-}
-
-size_t gw_sparse_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                        gw_sparse_select *select, double ratio, const float *v, uint8_t *payload, size_t capacity) {
-    sparse_encoder to = {setup, call, range, select, ratio, payload, 0, capacity};
+size_t gw_sparse_encode(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
+                        uint8_t *payload, size_t capacity) {
     uint32_t block = gw_codec_block(setup), peaks[GW_PEAKS];
+    size_t used = 0;
     for (uint64_t at = 0; at < range.count; at += block) {
         size_t length = gw_block_length(range.count, at, block);
+        gw_selection selection;
         gw_kernel_peaks32(v + at, length, peaks);
-        encode_block(&to, at, length, v + at, peaks);
+        gw_select_largest(v + at, length, peaks, gw_sparse_k(ratio, length), &selection);
+        used += gw_sparse_write(v + at, length, &selection, payload + used,
+                                gw_sparse_room(setup, range, at + length, capacity - used));
     }
-    return to.used;
-}
-
-size_t gw_sparse_add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            gw_sparse_select *select, double ratio, const float *gradient, float *e, uint8_t *payload,
-                            size_t capacity, double *norm2) {
-    sparse_encoder to = {setup, call, range, select, ratio, payload, 0, capacity};
-    uint32_t block = gw_codec_block(setup), peaks[GW_PEAKS];
-    for (uint64_t at = 0; at < range.count; at += block) {
-        size_t length = gw_block_length(range.count, at, block);
-        *norm2 += gw_kernel_add_peaks32(e + at, gradient + at, length, peaks);
-        encode_block(&to, at, length, e + at, peaks);
-    }
-    return to.used;
+    return used;
 }
 
 /* The length of the block at the start of `bytes` bytes; 0: it is invalid. */

@@ -13,7 +13,7 @@
 
 #define GW_SPARSE_HEAD 3u /* bytes */
 
-#define GW_SELECTION_LIST 4096u
+#define GW_SELECTION_LIST GW_KERNEL_LIST
 #define GW_SELECTION_SPARE 16u /* entries that whole vectors write beyond the end */
 
 /* The order of values: |x| as bits, with everything that is not finite equal at the top. */
@@ -23,7 +23,8 @@ static inline uint32_t gw_rank_bits(float x) {
 }
 
 /* Which values of a block are sent: those in the list, in order of their elements; or, where they are not listed, all
- * of a rank above `above` and the first `ties` that equal it. */
+ * of a rank above `above` and the first `ties` that equal it. Of a list that was cut, `above` is a rank that
+ * the selected ones reach and the others do not, except for equal ones. */
 typedef struct gw_selection {
     uint32_t above;
     size_t ties;
@@ -40,14 +41,18 @@ typedef struct gw_selection {
 void gw_select_largest(const float *x, size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
 /* The same without the fast path. */
 void gw_select_largest_reference(const float *x, size_t count, size_t k, gw_selection *selection);
-/* Lists all elements whose rank is at least `least`, which is above 0; false if they are too many. */
-bool gw_selection_list(const float *x, size_t count, const uint32_t *peaks, uint32_t least, gw_selection *selection);
-/* Keeps the k largest of a list; of equals the first. */
-void gw_selection_cut(gw_selection *selection, size_t k);
+/* Of at most GW_SELECTION_LIST listed elements, a rank that the k largest reach and the others do not, except for some
+ * that equal the k-th; 0 where there are at most k. */
+uint32_t gw_selection_bound(const gw_kernel_list *all, size_t k);
+/* Selects the k largest of a list with that bound, of equals the first. Others: those that are not selected. */
+void gw_selection_cut(const gw_kernel_list *all, size_t k, uint32_t above, gw_selection *selection,
+                      gw_selection *others);
 
-/* The k-th largest (k from 1) of count numbers below 2^31, with the bits below lowest_bit cleared; 0 if there are
- * fewer than k. */
+/* A number that k (from 1) of count numbers below 2^31 reach and no more, with the bits below lowest_bit cleared; where
+ * there is none, the k-th largest with these cleared; 0 if there are fewer than k. */
 uint32_t gw_kth_largest(const uint32_t *a, size_t count, size_t k, int lowest_bit);
+/* How many of count numbers below 2^31 are at least `least`. */
+size_t gw_at_least(const uint32_t *a, size_t count, uint32_t least);
 
 /* The most bytes that k of count values take. */
 size_t gw_sparse_bound(size_t count, size_t k);
@@ -65,17 +70,18 @@ static inline size_t gw_sparse_k(double ratio, size_t count) {
 uint32_t gw_sparse_sliced_block(double ratio);
 /* The most bytes of a range whose blocks each send that ratio. */
 size_t gw_sparse_range_bound(const gw_codec_setup *setup, gw_codec_range range, double ratio);
-/* Selects about k of a block; `number` is that of the block in its tensor. */
-typedef void gw_sparse_select(const gw_codec_call *call, const gw_codec_tensor *tensor, uint64_t number, const float *x,
-                              size_t count, const uint32_t *peaks, size_t k, gw_selection *selection);
-gw_sparse_select gw_sparse_select_largest; /* exactly the k largest */
-/* Encodes v, each block with that ratio; returns the bytes. */
-size_t gw_sparse_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                        gw_sparse_select *select, double ratio, const float *v, uint8_t *payload, size_t capacity);
-/* The same of e after e += gradient; adds the sum of squares of e to *norm2. */
-size_t gw_sparse_add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            gw_sparse_select *select, double ratio, const float *gradient, float *e, uint8_t *payload,
-                            size_t capacity, double *norm2);
+/* Of `room` bytes, those that a block may use which ends at element `end` of the range: blocks after it need a head. */
+static inline size_t gw_sparse_room(const gw_codec_setup *setup, gw_codec_range range, uint64_t end, size_t room) {
+    return room - GW_SPARSE_HEAD * gw_blocks(range.count - end, gw_codec_block(setup));
+}
+
+/* Encodes the largest of v, each block with that ratio; returns the bytes. */
+size_t gw_sparse_encode(const gw_codec_setup *setup, gw_codec_range range, double ratio, const float *v,
+                        uint8_t *payload, size_t capacity);
+/* The one_pass of a codec that sends the largest (sparse_one_pass.c). */
+void gw_sparse_one_pass(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range, double ratio,
+                        const float *gradient, float *e, uint8_t *payload, size_t capacity, size_t *bytes,
+                        gw_codec_report *lost);
 
 /* The decode_add of sparse codecs: checks everything, then adds. */
 gw_status gw_sparse_decode_add(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,

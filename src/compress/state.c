@@ -5,7 +5,11 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
+#define ALIGNMENT 64u
+#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_LEAST (2 * HUGE_PAGE)
 #define MAGIC UINT64_C(0x3265746174737767) /* "gwstate2" */
 
 typedef struct saved_head {
@@ -45,6 +49,17 @@ float *gw_codec_residual_at(const gw_codec_state *state, uint64_t element) {
     return state->residual ? state->residual + gw_stripes_place(&state->covers, element) : NULL;
 }
 
+/* Aligned for vectors. Large states are in huge pages where the system has them: prefetching stops at the end of a
+ * page.
+ */
+static float *zeroed(uint64_t count) {
+    size_t alignment = count * sizeof(float) >= HUGE_LEAST ? HUGE_PAGE : ALIGNMENT;
+    size_t bytes = (count * sizeof(float) + alignment - 1) / alignment * alignment;
+    float *made = aligned_alloc(alignment, bytes);
+    if (made && alignment == HUGE_PAGE) madvise(made, bytes, MADV_HUGEPAGE);
+    return made ? memset(made, 0, bytes) : NULL;
+}
+
 gw_status gw_codec_state_make_for(gw_codec_state *state, const gw_codec_setup *setup, const gw_codec_tensor *tensor,
                                   const gw_stripes *covers, gw_error *error) {
     gw_codec_range range = counted(tensor, covers);
@@ -52,8 +67,8 @@ gw_status gw_codec_state_make_for(gw_codec_state *state, const gw_codec_setup *s
     gw_codec_state made = {.tensor = *tensor, .covers = *covers, .own_count = own, .born = UINT64_MAX};
     made.tensor.name = strdup(range.tensor->name);
     if (!made.tensor.name) goto fail;
-    if (residual && !(made.residual = calloc(residual, sizeof(float)))) goto fail;
-    if (own && !(made.own = calloc(own, sizeof(float)))) goto fail;
+    if (residual && !(made.residual = zeroed(residual))) goto fail;
+    if (own && !(made.own = zeroed(own))) goto fail;
     *state = made;
     return GW_OK;
 fail:

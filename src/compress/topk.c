@@ -24,21 +24,19 @@ static size_t bound(const gw_codec_setup *setup, const gw_codec_call *call, gw_c
     return gw_sparse_range_bound(setup, range, setup->value[PARAM_RATIO]);
 }
 
-static gw_status add_encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
-                            const float *gradient, float *e, void *payload, size_t capacity, size_t *bytes,
-                            double *norm2) {
-    *bytes = gw_sparse_add_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], gradient, e,
-                                  payload, capacity, norm2);
-    return GW_OK;
-}
-
 static gw_status encode(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
                         gw_codec_state *state, const float *v, void *payload, size_t capacity, size_t *bytes,
                         gw_error *error) {
-    (void)state, (void)error;
-    *bytes =
-        gw_sparse_encode(setup, call, range, gw_sparse_select_largest, setup->value[PARAM_RATIO], v, payload, capacity);
+    (void)call, (void)state, (void)error;
+    *bytes = gw_sparse_encode(setup, range, setup->value[PARAM_RATIO], v, payload, capacity);
     return GW_OK;
+}
+
+static void one_pass(const gw_codec_setup *setup, const gw_codec_call *call, gw_codec_range range,
+                     gw_codec_state *state, const float *gradient, void *payload, size_t capacity, size_t *bytes,
+                     gw_codec_report *lost) {
+    gw_sparse_one_pass(setup, call, range, setup->value[PARAM_RATIO], gradient,
+                       gw_codec_residual_at(state, range.first), payload, capacity, bytes, lost);
 }
 
 static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sliced_block(setup->value[PARAM_RATIO]); }
@@ -46,8 +44,8 @@ static uint32_t sliced_block(const gw_codec_setup *setup) { return gw_sparse_sli
 const gw_codec gw_codec_topk = {
     .technique = {.name = "topk", .about = "the largest values of each 65,536, with their positions", .params = params,
                   .examples = GW_CHOICES("ratio=0.01", "ratio=0.001")},
-    .encode_rate = 4.2e9,
-    .decode_rate = 14.8e9,
+    .encode_rate = 12e9,
+    .decode_rate = 18e9,
     .trusted = {.error = 5, .aligned = 0.12},
     .selects = true,
     .block = GW_SPARSE_BLOCK,
@@ -55,7 +53,7 @@ const gw_codec gw_codec_topk = {
     .sliced_block = sliced_block,
     .bound = bound,
     .encode = encode,
-    .add_encode = add_encode,
+    .one_pass = one_pass,
     .decode_add = gw_sparse_decode_add,
     .take_off = gw_sparse_take_off,
 };
