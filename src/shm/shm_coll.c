@@ -362,9 +362,8 @@ static void prefetch_next(const gw_shm_coll *coll) {
     size_t gives = coll->sides[coll->self].gives.length;
     __builtin_prefetch(&next->arrived, 1);
     if (coll->mode != COLL_INLINE) __builtin_prefetch(&next->served, 1);
-    else if (gives <= COLL_NEAR_BYTES)
-        for (size_t at = GW_CACHE_LINE; at < offsetof(coll_entry, near) + gives; at += GW_CACHE_LINE)
-            __builtin_prefetch((uint8_t *)next + at, 1);
+    else if (gives > sizeof next->nearest && gives <= sizeof next->near)
+        for (size_t at = 0; at < gives; at += GW_CACHE_LINE) __builtin_prefetch(next->near + at, 1);
 }
 
 /* The store of `finished` wakes nobody. A member that waits for it, to reuse a slot, also waits for this rank's arrival

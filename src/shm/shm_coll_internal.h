@@ -26,7 +26,7 @@
 #define COLL_QUANTUM_BYTES ((size_t)1 << 20) /* of work in one poll */
 #define COLL_SPINS 16                        /* polls of gw_shm_coll_spin: about half a microsecond */
 #define COLL_NOT_NEEDED 2u                   /* version of a buffer that nobody will touch (live versions are odd) */
-#define COLL_NEAR_BYTES 352                  /* of one member's data that lies in its entry */
+#define COLL_NEAR_LINES 4                    /* of one member's data that lie in its entry */
 #define COLL_FITS_SLOTS 1u                   /* id of a private input that comes in the slot */
 #define COLL_WIDEN_MAX 4                     /* accumulator bytes for one byte of the raw type, at most */
 
@@ -45,9 +45,10 @@ typedef struct coll_entry {
         coll_call call;
         struct {
             uint64_t signature[2];
-            uint8_t near[COLL_NEAR_BYTES]; /* what this member gives to an inline operation, if it fits */
+            uint8_t nearest[2 * sizeof(gw_shm_ref)]; /* what this member gives to an inline operation, if it fits */
         };
     };
+    alignas(GW_CACHE_LINE) uint8_t near[COLL_NEAR_LINES * GW_CACHE_LINE]; /* or else fits here */
     alignas(GW_CACHE_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                        /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is in the slot (slots) */
@@ -213,8 +214,10 @@ static inline uint8_t *coll_data_of(const gw_shm_coll *coll, uint64_t index, int
  * the entry, next to the arrival: lines elsewhere would be one more transfer to wait for (4 B between two cores that
  * are far apart: 0.78 us instead of 0.94). */
 static inline uint8_t *coll_inline_of(const gw_shm_coll *coll, uint64_t index, int member, const coll_range *gives) {
-    uint8_t *data =
-        gives->length <= COLL_NEAR_BYTES ? coll_entry_of(coll, index, member)->near : coll_data_of(coll, index, member);
+    coll_entry *entry = coll_entry_of(coll, index, member);
+    uint8_t *data = gives->length <= sizeof entry->nearest ? entry->nearest
+                    : gives->length <= sizeof entry->near  ? entry->near
+                                                           : coll_data_of(coll, index, member);
     return (uint8_t *)((uintptr_t)data - gives->at);
 }
 
