@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define NOBODY 65534
-#define BYTES_MAX ((size_t)400000)
+#define BYTES_MAX ((size_t)2200000)
 
 static int self_of(const player *p) { return p->env->ranks - 1 - p->env->rank; }
 
@@ -112,8 +112,8 @@ static void open_pools(player *p) {
     p->private_out = malloc(BYTES_MAX + 64);
 }
 
-/* Small data goes another way; the two sizes next to 64 KiB are those of one read. */
-static const size_t counts_tried[] = {1, 4097, 16385, 65535, 65537, 131072, 300001};
+/* Small data goes another way; the last two are more than one read, or one poll. */
+static const size_t counts_tried[] = {1, 4097, 16385, 65535, 65537, 300001, COLL_QUANTUM_BYTES + 1, 2100001};
 
 static void move_everything(rank_env *env) {
     static const gw_shm_task tasks[] = {GW_SHM_TASK_BROADCAST, GW_SHM_TASK_ALLGATHER, GW_SHM_TASK_GATHER,

@@ -192,17 +192,32 @@ static bool same_shape(const gw_shm_coll_op *a, const gw_shm_coll_op *b) {
            a->reduction.op == b->reduction.op && !a->counts && !b->counts;
 }
 
+/* A member that only gives has nothing to wait for: its data is in the segment. If the others make another call, they
+ * find out. */
+static bool only_gives(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
+    switch (op->task) {
+    case GW_SHM_TASK_BROADCAST:
+    case GW_SHM_TASK_SCATTER: return coll->self == op->root;
+    case GW_SHM_TASK_REDUCE:
+    case GW_SHM_TASK_GATHER: return coll->self != op->root;
+    default: return false;
+    }
+}
+
 /* Cuts the head operation into parts. */
 static void prepare(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     if (coll->element == 0 || !same_shape(&coll->last_op, op)) { /* 0: this is the first */
         gw_shm_coll_cut(coll);
+        gw_shm_coll_plan_small(coll);
         coll->fixed = op->count * coll->element <= coll->fixed_bytes;
+        coll->inlined = is_inline(coll, op);
+        coll->only_gives = coll->inlined && only_gives(coll, op);
         coll->last_op = *op;
         coll->own_found = coll->resolved = false;
         coll->chunks_mode = COLL_INLINE;
     }
-    coll->mode = is_inline(coll, op) ? COLL_INLINE : COLL_DIRECT;
+    coll->mode = coll->inlined ? COLL_INLINE : COLL_DIRECT;
     coll->seen = coll->pulled = 0;
     coll->pulled_bytes = 0;
     coll->over = false;
@@ -261,23 +276,23 @@ static bool publish_call(gw_shm_coll *coll, coll_entry *entry, const gw_shm_coll
 /* An operation that is not inline is published only when it is the head, because parts are cut for the head alone. */
 static bool publish(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = &coll->ops[coll->published % GW_SHM_COLL_DEPTH];
-    bool at_head = coll->published == coll->finished, inlined = is_inline(coll, op), in_slots = false;
+    bool at_head = coll->published == coll->finished, in_slots = false;
+    if (at_head) prepare(coll);
+    bool inlined = at_head ? coll->inlined : is_inline(coll, op);
     if ((!inlined && !at_head) || !slot_is_free(coll)) return false;
     coll_entry *entry = coll_entry_of(coll, coll->published, coll->self);
-    uint8_t *data = coll_data_of(coll, coll->published, coll->self);
-    if (at_head) prepare(coll);
     if (coll->oversubscribed) publish_cpu(coll);
     if (op->signature[0] & GW_SHM_COLL_THREE_WORDS) entry->third_word = op->signature[2];
     entry->finished = coll->finished;
     if (inlined) {
         memcpy(entry->call.signature, op->signature, sizeof entry->call.signature);
-        gw_shm_coll_fill(coll, coll_inline_of(coll, coll->published, coll->self), op);
+        gw_shm_coll_fill_inline(coll, coll->published);
     } else {
         in_slots = publish_call(coll, entry, op);
     }
     coll->published++;
     coll_signal(coll, &entry->arrived, coll->published);
-    if (in_slots) gw_shm_coll_fill_slot(coll, entry, data, op);
+    if (in_slots) gw_shm_coll_fill_slot(coll, entry, coll_data_of(coll, coll->finished, coll->self), op);
     if (!inlined && coll->fixed && coll->resolved) gw_shm_coll_prefetch_direct(coll);
     if (!inlined && !coll->fixed) gw_shm_coll_wake(coll);
     return true;
@@ -334,36 +349,33 @@ static bool all_arrived(gw_shm_coll *coll) {
     return coll->seen == coll->members;
 }
 
+static void end_large(gw_shm_coll *coll) {
+    gw_shm_coll_release(coll);
+    gw_shm_coll_choice_end(coll);
+    if (coll->own_registered) gw_shm_coll_take_back(coll);
+}
+
+/* Other cores hold the lines of the next slot since its last use. Prefetches for writing those that this rank writes if
+ * the next operation is like the last one. */
+static void prefetch_next(const gw_shm_coll *coll) {
+    coll_entry *next = coll_entry_of(coll, coll->finished, coll->self);
+    size_t gives = coll->sides[coll->self].gives.length;
+    __builtin_prefetch(&next->arrived, 1);
+    if (coll->mode != COLL_INLINE) __builtin_prefetch(&next->served, 1);
+    else if (gives > sizeof next->nearest && gives <= sizeof next->near)
+        for (size_t at = 0; at < gives; at += GW_CACHE_LINE) __builtin_prefetch(next->near + at, 1);
+}
+
 /* The store of `finished` wakes nobody. A member that waits for it, to reuse a slot, also waits for this rank's arrival
  * at the slot's next operation, and that arrival wakes the member. */
 static void finish(gw_shm_coll *coll) {
-    gw_shm_coll_release(coll);
-    if (coll->mode != COLL_INLINE) gw_shm_coll_choice_end(coll);
-    if (coll->own_registered) gw_shm_coll_take_back(coll);
+    if (coll->mode != COLL_INLINE) end_large(coll);
     if (coll->mode == COLL_STAGED) coll->first_window += coll->window_count;
     coll->prepared = coll->arrived = false;
     coll->finished++;
     if (coll->finished % COLL_SWEEP == 0) gw_peer_map_sweep(coll->peer_map);
     atomic_store_explicit(&coll->progress[coll->self].finished, coll->finished, memory_order_release);
-    /* Other cores hold the lines of the next slot since its last use. Prefetch them for writing before they are
-     * needed. */
-    coll_entry *next = coll_entry_of(coll, coll->finished, coll->self);
-    __builtin_prefetch(&next->arrived, 1);
-    __builtin_prefetch(&next->served, 1);
-}
-
-/* A member that only gives has nothing to wait for: its data is in the segment. If the others make another call, they
- * find out. */
-static bool need_not_wait(const gw_shm_coll *coll) {
-    const gw_shm_coll_op *op = coll_head(coll);
-    if (coll->mode != COLL_INLINE) return false;
-    switch (op->task) {
-    case GW_SHM_TASK_BROADCAST:
-    case GW_SHM_TASK_SCATTER: return coll->self == op->root;
-    case GW_SHM_TASK_REDUCE:
-    case GW_SHM_TASK_GATHER: return coll->self != op->root;
-    default: return false;
-    }
+    prefetch_next(coll);
 }
 
 /* Works on the head operation. */
@@ -371,7 +383,7 @@ static gw_status advance(gw_shm_coll *coll, size_t *budget, bool *moved, gw_erro
     bool done = false;
     gw_status status = GW_OK;
     if (!coll->prepared) prepare(coll);
-    if (!coll->arrived && !need_not_wait(coll)) {
+    if (!coll->arrived && !coll->only_gives) {
         if (!all_arrived(coll)) {
             if (coll->mode == COLL_STAGED) *moved = gw_shm_coll_fill_staged(coll, budget) || *moved;
             return GW_OK;
@@ -380,8 +392,11 @@ static gw_status advance(gw_shm_coll *coll, size_t *budget, bool *moved, gw_erro
         if (status) return status;
     }
     switch (coll->mode) {
-    case COLL_INLINE: *moved = gw_shm_coll_work_inline(coll, &done) || *moved; break;
-    case COLL_SLOTS: *moved = gw_shm_coll_work_slots(coll, &done) || *moved; break;
+    case COLL_INLINE:
+        gw_shm_coll_work_inline(coll);
+        *moved = done = true;
+        break;
+    case COLL_SLOTS: *moved = (done = gw_shm_coll_work_slots(coll)) || *moved; break;
     case COLL_DIRECT: *moved = gw_shm_coll_work_direct(coll, budget, &done) || *moved; break;
     case COLL_STAGED: *moved = gw_shm_coll_work_staged(coll, budget, &done) || *moved; break;
     case COLL_PULL: status = gw_shm_coll_work_pull(coll, budget, moved, &done, error); break;

@@ -38,7 +38,7 @@ void gw_shm_coll_choice_begin(gw_shm_coll *coll) {
     coll->began = measures && coll->self == gw_shm_coll_chooser(coll, coll_head(coll)) ? gw_clock_now() : 0;
 }
 
-/* A time that is much longer than what is known has been interrupted. */
+/* A time that is much longer than what is known has been interrupted. While little is known, the shortest counts. */
 void gw_shm_coll_choice_end(gw_shm_coll *coll) {
     if (!coll->began) return;
     coll_choice *choice = choice_of(coll, coll_head(coll));
@@ -47,5 +47,7 @@ void gw_shm_coll_choice_end(gw_shm_coll *coll) {
     if (choice->calls++ < 2) return;
     if (ns > UINT32_MAX / 4) ns = UINT32_MAX / 4;
     if (*known && ns > 2 * (gw_time)*known) ns = 2 * (gw_time)*known;
-    *known = *known ? (uint32_t)(((gw_time)*known * (SMOOTHING - 1) + ns) / SMOOTHING) : (uint32_t)ns + 1;
+    if (!*known) *known = (uint32_t)ns + 1;
+    else if (choice->calls > FIRST_TRIES) *known = (uint32_t)(((gw_time)*known * (SMOOTHING - 1) + ns) / SMOOTHING);
+    else if (ns < *known) *known = (uint32_t)ns + 1;
 }

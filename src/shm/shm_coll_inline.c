@@ -6,38 +6,57 @@
 #include "base/copy.h"
 #include "shm/shm_coll_internal.h"
 
-/* Parts are cut for the head alone, and this may be a later operation. */
-static void own_part(const gw_shm_coll *coll, const gw_shm_coll_op *op, size_t *at, size_t *length) {
-    size_t lanes = (size_t)op->lanes, self = (size_t)coll->self, rest = op->count % lanes;
-    *at = op->count / lanes * self + coll_min(self, rest);
-    *length = op->count / lanes + (self < rest);
-    if (!op->counts) return;
-    *at = 0;
-    for (size_t m = 0; m < self; m++) *at += op->counts[m];
-    *length = op->counts[self];
+static coll_range part_of(const gw_shm_coll_op *op, int member) {
+    size_t lanes = (size_t)op->lanes, l = (size_t)member, rest = op->count % lanes;
+    coll_range part = {op->count / lanes * l + coll_min(l, rest), op->count / lanes + (l < rest)};
+    if (!op->counts) return part;
+    part = (coll_range){.length = op->counts[l]};
+    for (size_t m = 0; m < l; m++) part.at += op->counts[m];
+    return part;
 }
 
-/* The range of in that this member gives; false: nothing. */
-static bool gives(const gw_shm_coll *coll, const gw_shm_coll_op *op, size_t *at, size_t *length) {
-    *at = 0;
-    *length = op->count;
+/* part: what the member owns of the operation, if parts are moved. */
+static coll_range given(const gw_shm_coll_op *op, int member, coll_range part) {
     switch (op->task) {
-    case GW_SHM_TASK_BARRIER: return false;
+    case GW_SHM_TASK_BARRIER: return (coll_range){0};
     case GW_SHM_TASK_BROADCAST:
-    case GW_SHM_TASK_SCATTER: return op->root == coll->self && op->count;
+    case GW_SHM_TASK_SCATTER: return (coll_range){0, op->root == member ? op->count : 0};
     case GW_SHM_TASK_ALLGATHER:
-    case GW_SHM_TASK_GATHER:
-        if (coll->self >= op->lanes) return false;
-        own_part(coll, op, at, length);
-        return *length != 0;
-    default: return op->count != 0;
+    case GW_SHM_TASK_GATHER: return part;
+    default: return (coll_range){0, op->count};
     }
 }
 
-void gw_shm_coll_fill(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op) {
-    size_t element = gw_dtype_bytes(op->reduction.dtype), at, length;
-    if (gives(coll, op, &at, &length))
-        gw_copy(data + at * element, (const uint8_t *)op->in + at * element, length * element);
+static coll_range in_bytes(coll_range range, size_t element) {
+    return (coll_range){range.at * element, range.length * element};
+}
+
+void gw_shm_coll_plan_small(gw_shm_coll *coll) {
+    const gw_shm_coll_op *op = coll_head(coll);
+    for (int m = 0; m < coll->members; m++) {
+        coll_side *side = &coll->sides[m];
+        coll_block block = gw_shm_coll_block(coll, m, coll->self);
+        coll_range part = {side->offset, side->length};
+        side->gives = in_bytes(given(op, m, part), coll->element);
+        side->takes = (coll_block){block.in * coll->element, block.out * coll->element, block.length * coll->element};
+    }
+}
+
+/* Parts are cut for the head alone, and this may be a later operation. */
+static coll_range own_range(const gw_shm_coll *coll, const gw_shm_coll_op *op) {
+    if (op == coll_head(coll)) return coll->sides[coll->self].gives;
+    coll_range part = coll->self < op->lanes ? part_of(op, coll->self) : (coll_range){0};
+    return in_bytes(given(op, coll->self, part), gw_dtype_bytes(op->reduction.dtype));
+}
+
+void gw_shm_coll_fill(uint8_t *data, const gw_shm_coll_op *op, const coll_range *range) {
+    if (range->length) gw_copy(data + range->at, (const uint8_t *)op->in + range->at, range->length);
+}
+
+void gw_shm_coll_fill_inline(gw_shm_coll *coll, uint64_t index) {
+    const gw_shm_coll_op *op = &coll->ops[index % GW_SHM_COLL_DEPTH];
+    coll_range range = own_range(coll, op);
+    gw_shm_coll_fill(coll_inline_of(coll, index, coll->self, &range), op, &range);
 }
 
 static void combine(gw_shm_coll *coll, size_t offset, size_t count) {
@@ -47,10 +66,17 @@ static void combine(gw_shm_coll *coll, size_t offset, size_t count) {
     if (count) gw_shm_coll_combine(op, coll->dst, 1, coll->src, coll->members, count);
 }
 
-void gw_shm_coll_finish_small(gw_shm_coll *coll, uint8_t *(*data_of)(const gw_shm_coll *, uint64_t, int)) {
+static void take(const gw_shm_coll *coll, int from) {
+    const coll_block *block = &coll->sides[from].takes;
+    if (!block->length) return;
+    const uint8_t *in = (const uint8_t *)coll->src[from] + block->in;
+    uint8_t *out = (uint8_t *)coll_head(coll)->out + block->out;
+    if (in != out) gw_copy(out, in, block->length);
+}
+
+void gw_shm_coll_finish_small(gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     const coll_side *own = &coll->sides[coll->self];
-    for (int m = 0; m < coll->members; m++) coll->src[m] = data_of(coll, coll->finished, m);
     coll->src[coll->self] = op->in;
     switch (op->task) {
     case GW_SHM_TASK_BARRIER: break;
@@ -59,12 +85,12 @@ void gw_shm_coll_finish_small(gw_shm_coll *coll, uint8_t *(*data_of)(const gw_sh
         if (op->root != coll->self) break; /* fall through */
     case GW_SHM_TASK_ALLREDUCE: combine(coll, 0, op->count); break;
     default:
-        for (int m = 0; m < coll->members; m++) gw_shm_coll_take(coll, m, coll->src[m]);
+        for (int m = 0; m < coll->members; m++) take(coll, m);
     }
 }
 
-bool gw_shm_coll_work_inline(gw_shm_coll *coll, bool *done) {
-    gw_shm_coll_finish_small(coll, coll_inline_of);
-    *done = true;
-    return true;
+void gw_shm_coll_work_inline(gw_shm_coll *coll) {
+    for (int m = 0; m < coll->members; m++)
+        coll->src[m] = coll_inline_of(coll, coll->finished, m, &coll->sides[m].gives);
+    gw_shm_coll_finish_small(coll);
 }

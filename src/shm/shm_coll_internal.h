@@ -26,18 +26,14 @@
 #define COLL_QUANTUM_BYTES ((size_t)1 << 20) /* of work in one poll */
 #define COLL_SPINS 16                        /* polls of gw_shm_coll_spin: about half a microsecond */
 #define COLL_NOT_NEEDED 2u                   /* version of a buffer that nobody will touch (live versions are odd) */
+#define COLL_NEAR_LINES 4                    /* of one member's data that lie in its entry */
 #define COLL_FITS_SLOTS 1u                   /* id of a private input that comes in the slot */
 #define COLL_WIDEN_MAX 4                     /* accumulator bytes for one byte of the raw type, at most */
 
 /* A member's call and its buffers. */
 typedef struct coll_call {
     uint64_t signature[2]; /* the first words; the third is rarely used, and has no room in this line */
-    union {
-        struct {
-            gw_shm_ref in, out; /* version 0: private */
-        };
-        uint8_t inline_data[2 * sizeof(gw_shm_ref)]; /* or the data itself, if the operation is inline and it fits */
-    };
+    gw_shm_ref in, out;    /* version 0: private */
 } coll_call;
 
 /* One member's entry in one slot, and the claims on the part it owns. */
@@ -45,7 +41,14 @@ typedef struct coll_entry {
     /* index of the operation + 1; the fields below belong to it. (CPUs fetch lines in pairs, so no pair is shared.) */
     alignas(2 * GW_CACHE_LINE) _Atomic uint64_t arrived;
     uint64_t finished; /* operations this member had finished when it arrived */
-    coll_call call;
+    union {
+        coll_call call;
+        struct {
+            uint64_t signature[2];
+            uint8_t nearest[2 * sizeof(gw_shm_ref)]; /* what this member gives to an inline operation, if it fits */
+        };
+    };
+    alignas(GW_CACHE_LINE) uint8_t near[COLL_NEAR_LINES * GW_CACHE_LINE]; /* or else fits here */
     alignas(GW_CACHE_LINE) _Atomic uint64_t next; /* chunk of the part to be claimed next, by anyone */
     _Atomic uint64_t done;                        /* chunks of the part that are finished */
     /* index + 1 of the operation whose part is finished (parts not claimed), or whose data is in the slot (slots) */
@@ -54,8 +57,8 @@ typedef struct coll_entry {
     _Atomic uint32_t wishes; /* coll_wish; of operations that are neither inline nor reduce */
 } coll_entry;
 
-/* One member's data in one slot. The data is not in the entry: a rank reads the entries of all members whenever it gets
- * a core, and without the data all entries of a slot lie on one page. */
+/* One member's data in one slot. More than a few lines are not in the entry: a rank reads the entries of all members
+ * whenever it gets a core, and without the data all entries of a slot lie on one page. */
 typedef struct coll_data {
     alignas(GW_CACHE_LINE) uint8_t bytes[COLL_SLOT_BYTES];
     uint8_t padding[3 * GW_CACHE_LINE]; /* else the data of all members would map to the same cache sets */
@@ -102,6 +105,16 @@ typedef struct coll_choice {
     uint32_t ns[2]; /* smoothed; staged, pulled; 0: not measured yet */
 } coll_choice;
 
+/* What one member gives another in a task that only moves data: where it lies in the one's in and the other's out. */
+typedef struct coll_block {
+    size_t in, out, length;
+} coll_block;
+
+/* What one member gives to the others, of its in. */
+typedef struct coll_range {
+    size_t at, length;
+} coll_range;
+
 /* One member's side of the head operation, as this process sees it. */
 typedef struct coll_side {
     const uint8_t *in; /* NULL: not mapped here */
@@ -111,6 +124,8 @@ typedef struct coll_side {
     coll_call call; /* the published call from which this was resolved, and its */
     uint32_t wishes;
     size_t offset, length; /* of the part it owns, in elements */
+    coll_range gives;      /* bytes; inline, slots */
+    coll_block takes;      /* bytes that this member gets of it; inline, slots */
 } coll_side;
 
 struct gw_shm_coll {
@@ -147,6 +162,8 @@ struct gw_shm_coll {
     /* cached results of the last operation, valid for an equal one: computing them again would outweigh a small
      * operation */
     gw_shm_coll_op last_op; /* the operation that parts are cut for */
+    bool inlined;           /* it is inline */
+    bool only_gives;        /* this member gets nothing of others, or is not to wait for them, if it is inline */
     bool own_found;         /* own_in and own_out are its buffers, as long as this rank's table has these counts: */
     gw_shm_ref own_in, own_out;
     bool own_registered; /* one of them is in registered memory */
@@ -193,13 +210,15 @@ static inline uint8_t *coll_data_of(const gw_shm_coll *coll, uint64_t index, int
     return coll->data[(size_t)(index % GW_SHM_COLL_DEPTH) * (size_t)coll->members + (size_t)member].bytes;
 }
 
-/* A member's data of an inline operation. Data that fits into the entry's own line comes with it: a second line would
- * be one more transfer to wait for (4 B between two cores that are far apart: 0.78 us instead of 0.94). */
-static inline uint8_t *coll_inline_of(const gw_shm_coll *coll, uint64_t index, int member) {
-    const gw_shm_coll_op *op = &coll->ops[index % GW_SHM_COLL_DEPTH];
-    coll_call *call = &coll_entry_of(coll, index, member)->call;
-    bool fits = op->count * gw_dtype_bytes(op->reduction.dtype) <= sizeof call->inline_data;
-    return fits ? call->inline_data : coll_data_of(coll, index, member);
+/* Where a member's in would begin, if what it gives to an inline operation lay there in its place. Little data lies in
+ * the entry, next to the arrival: lines elsewhere would be one more transfer to wait for (4 B between two cores that
+ * are far apart: 0.78 us instead of 0.94). */
+static inline uint8_t *coll_inline_of(const gw_shm_coll *coll, uint64_t index, int member, const coll_range *gives) {
+    coll_entry *entry = coll_entry_of(coll, index, member);
+    uint8_t *data = gives->length <= sizeof entry->nearest ? entry->nearest
+                    : gives->length <= sizeof entry->near  ? entry->near
+                                                           : coll_data_of(coll, index, member);
+    return (uint8_t *)((uintptr_t)data - gives->at);
 }
 
 /* coll_signal publishes a counter. gw_shm_coll_wake must follow, at the latest at the end of the poll. It waits until
@@ -248,31 +267,28 @@ void gw_shm_coll_cut(gw_shm_coll *coll);
 /* Combines (or copies) count elements: sources of all members, or the one source of a copying task. */
 void gw_shm_coll_combine(const gw_shm_coll_op *op, void *const *dst, int destinations, const void *const *src,
                          int sources, size_t count);
-/* What one member gives another in a task that only moves data: where it lies in the one's in and the other's out, in
- * elements. */
-typedef struct coll_block {
-    size_t in, out, length;
-} coll_block;
+/* In elements. */
 coll_block gw_shm_coll_block(const gw_shm_coll *coll, int from, int to);
-/* Copies what a member gives this one out of the whole of that member's in, unless it lies in its place already. */
-void gw_shm_coll_take(gw_shm_coll *coll, int from, const uint8_t *in);
-/* inline, slots: makes this member's output of the data that lies in the segment. */
-void gw_shm_coll_finish_small(gw_shm_coll *coll, uint8_t *(*data_of)(const gw_shm_coll *, uint64_t index, int member));
 /* Bytes of an element of out. */
 size_t gw_shm_coll_out_bytes(const gw_shm_coll *coll);
 
 /* Each does what it can, with at most *budget bytes, and returns whether anything moved. *done: this rank may leave. */
-bool gw_shm_coll_work_inline(gw_shm_coll *coll, bool *done);
+void gw_shm_coll_work_inline(gw_shm_coll *coll);
 bool gw_shm_coll_work_direct(gw_shm_coll *coll, size_t *budget, bool *done);
 bool gw_shm_coll_direct_done(gw_shm_coll *coll); /* all parts are done, by any member */
 bool gw_shm_coll_all_served(gw_shm_coll *coll);
 void gw_shm_coll_prefetch_direct(gw_shm_coll *coll);
 bool gw_shm_coll_work_staged(gw_shm_coll *coll, size_t *budget, bool *done);
-/* inline: copies what this member gives into its slot, before it arrives. */
-void gw_shm_coll_fill(gw_shm_coll *coll, uint8_t *data, const gw_shm_coll_op *op);
-/* slots: the same, after it has arrived. */
+/* inline: copies what this member gives to the operation of this index into its slot, before it arrives. */
+void gw_shm_coll_fill_inline(gw_shm_coll *coll, uint64_t index);
+/* slots: the same for the head, after it has arrived. */
 void gw_shm_coll_fill_slot(gw_shm_coll *coll, coll_entry *entry, uint8_t *data, const gw_shm_coll_op *op);
-bool gw_shm_coll_work_slots(gw_shm_coll *coll, bool *done);
+bool gw_shm_coll_work_slots(gw_shm_coll *coll);
+/* Both: what members give and take, after the cut. Copies a range of in to its place in data; makes this member's
+ * output of src. */
+void gw_shm_coll_plan_small(gw_shm_coll *coll);
+void gw_shm_coll_fill(uint8_t *data, const gw_shm_coll_op *op, const coll_range *range);
+void gw_shm_coll_finish_small(gw_shm_coll *coll);
 /* staged: copies a window in, if there is one and a free buffer; also before all have arrived. */
 bool gw_shm_coll_fill_staged(gw_shm_coll *coll, size_t *budget);
 

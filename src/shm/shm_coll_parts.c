@@ -62,15 +62,6 @@ coll_block gw_shm_coll_block(const gw_shm_coll *coll, int from, int to) {
     return (coll_block){0};
 }
 
-void gw_shm_coll_take(gw_shm_coll *coll, int from, const uint8_t *in) {
-    coll_block block = gw_shm_coll_block(coll, from, coll->self);
-    uint8_t *out = coll_head(coll)->out;
-    if (!block.length) return;
-    in += block.in * coll->element;
-    out += block.out * coll->element;
-    if (in != out) gw_copy(out, in, block.length * coll->element);
-}
-
 size_t gw_shm_coll_out_bytes(const gw_shm_coll *coll) {
     const gw_shm_coll_op *op = coll_head(coll);
     return op->task == GW_SHM_TASK_REDUCE_SCATTER && op->dst_wide ? coll->wide_element : coll->element;

@@ -5,12 +5,13 @@
 #include "shm/shm_coll_internal.h"
 
 void gw_shm_coll_fill_slot(gw_shm_coll *coll, coll_entry *entry, uint8_t *data, const gw_shm_coll_op *op) {
-    gw_shm_coll_fill(coll, data, op);
+    gw_shm_coll_fill(data, op, &coll->sides[coll->self].gives);
     coll_signal(coll, &entry->served, coll->published);
 }
 
-bool gw_shm_coll_work_slots(gw_shm_coll *coll, bool *done) {
-    *done = gw_shm_coll_all_served(coll);
-    if (*done) gw_shm_coll_finish_small(coll, coll_data_of);
-    return *done;
+bool gw_shm_coll_work_slots(gw_shm_coll *coll) {
+    if (!gw_shm_coll_all_served(coll)) return false;
+    for (int m = 0; m < coll->members; m++) coll->src[m] = coll_data_of(coll, coll->finished, m);
+    gw_shm_coll_finish_small(coll);
+    return true;
 }
