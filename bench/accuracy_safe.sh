@@ -17,9 +17,9 @@ touch "$results"
 declare -A learns=(
     [mlp]='--data fashion-mnist --epochs 3' [lenet]='--data fashion-mnist --epochs 3' [cnn]='--data fashion-mnist --epochs 2'
     [gpt]='--data bible --optimizer adamw --lr 0.002 --schedule linear --clip 1 --batch 32 --epochs 1 --warmup 50'
-    [resnet20]='--data cifar10 --augment --lr 0.1 --weight-decay 0.0001 --epochs 1')
-declare -A updates=([mlp]=1407 [lenet]=1407 [cnn]=938 [gpt]=400 [resnet20]=391)
-declare -A part=([mlp]=1407 [lenet]=1407 [cnn]=938 [gpt]=200 [resnet20]=200)
+    [resnet20]='--data cifar10 --augment --lr 0.1 --weight-decay 0.0001 --epochs 3')
+declare -A updates=([mlp]=1407 [lenet]=1407 [cnn]=938 [gpt]=400 [resnet20]=1173)
+declare -A part=([mlp]=1407 [lenet]=1407 [cnn]=938 [gpt]=200 [resnet20]=400)
 
 field() { sed -n "s/.*\"event\": \"$2\".*\"$1\": \([^,}]*\).*/\1/p" | tail -1; }
 

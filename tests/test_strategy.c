@@ -141,6 +141,8 @@ static void refuses_with_a_sentence(void) {
                  "transport"},
         {"arhc=ring", "unknown axis \"arhc\" (did you mean \"arch\"? allowed: arch, sync, compress, schedule, "
                       "transport, strategy, accuracy)"},
+        {"compress=topk ratio=0.1", "ratio is a parameter: it follows compress=topk after a colon or a comma"},
+        {"compress=topk,ratio=0.1", "parameters follow compress=topk after a colon, not a comma"},
         {"=ring", "unknown axis \"\" (allowed: arch, sync, compress, schedule, transport, strategy, accuracy)"},
         {"arch=rign", "unknown arch \"rign\" (did you mean \"ring\"? allowed: auto, ring, halving, tree, direct, "
                       "hierarchical, mpi, ps, sfb)"},

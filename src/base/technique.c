@@ -36,6 +36,12 @@ static const gw_technique *technique_find(const gw_technique *const *table, cons
         if (strcmp(name, names[i]) == 0) return table[i];
     }
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
+    size_t known = strcspn(name, ",");
+    for (int i = 0; table[i] && name[known]; i++)
+        if (strlen(names[i]) == known && strncmp(name, names[i], known) == 0) {
+            gw_fail(error, GW_INVALID, "parameters follow %s=%s after a colon, not a comma", axis, names[i]);
+            return NULL;
+        }
     gw_suggest_hint(name, names, hint);
     if (*name == '\0') gw_fail(error, GW_INVALID, "%s= names no technique (%s)", axis, hint);
     else gw_fail(error, GW_INVALID, "unknown %s %s (%s)", axis, gw_suggest_quote(name, quoted), hint);

@@ -57,9 +57,21 @@ static gw_status mode_parse(gw_strategy *strategy, unsigned *seen, int mode, con
     return see(seen, GW_AXES + mode, mode_names[mode], error);
 }
 
+/* Where what should be an axis is a parameter of a technique that the line has named before. */
+static gw_status misplaced(const gw_strategy *strategy, const char *param, gw_error *error) {
+    for (int axis = 0; axis < GW_AXES; axis++) {
+        const gw_technique *named = strategy->named & 1u << axis ? strategy->axes[axis].technique : NULL;
+        if (named && gw_technique_param(named, param) >= 0)
+            return gw_fail(error, GW_INVALID, "%s is a parameter: it follows %s=%s after a colon or a comma", param,
+                           gw_axis_names[axis], named->name);
+    }
+    return GW_OK;
+}
+
 static gw_status axis_set(gw_strategy *strategy, unsigned *seen, const char *name, char *technique, gw_error *error) {
     gw_axis axis;
-    gw_status status = axis_find(name, &axis, error);
+    gw_status status = gw_axis_parse(name, &axis) ? GW_OK : misplaced(strategy, name, error);
+    if (!status) status = axis_find(name, &axis, error);
     if (!status) status = see(seen, axis, name, error);
     if (status) return status;
     gw_setting *setting = &strategy->axes[axis];
