@@ -27,6 +27,15 @@ int gw_technique_param(const gw_technique *technique, const char *name) {
     return -1;
 }
 
+/* "topk,ratio=0.1" */
+static bool has_comma_for_colon(const gw_technique *technique, const char *word) {
+    char param[32];
+    size_t length = strlen(technique->name);
+    if (strncmp(word, technique->name, length) != 0 || word[length] != ',') return false;
+    snprintf(param, sizeof param, "%.*s", (int)strcspn(word + length + 1, "=,"), word + length + 1);
+    return gw_technique_param(technique, param) >= 0;
+}
+
 /* NULL and an error if there is none of that name. */
 static const gw_technique *technique_find(const gw_technique *const *table, const char *axis, const char *name,
                                           gw_error *error) {
@@ -36,9 +45,8 @@ static const gw_technique *technique_find(const gw_technique *const *table, cons
         if (strcmp(name, names[i]) == 0) return table[i];
     }
     char quoted[GW_QUOTE_BYTES], hint[GW_HINT_BYTES];
-    size_t known = strcspn(name, ",");
-    for (int i = 0; table[i] && name[known]; i++)
-        if (strlen(names[i]) == known && strncmp(name, names[i], known) == 0) {
+    for (int i = 0; table[i]; i++)
+        if (has_comma_for_colon(table[i], name)) {
             gw_fail(error, GW_INVALID, "parameters follow %s=%s after a colon, not a comma", axis, names[i]);
             return NULL;
         }
