@@ -242,6 +242,19 @@ static void what_is_not_known(void) {
     CHECK_EQ(0, a.count);
 }
 
+/* Of ranks that are waited for in turn none is late. */
+static void nobody_is_late_where_all_are(void) {
+    const gw_advice_rank ranks[3] = {
+        {.compute = 1, .awaited = 0.5}, {.compute = 1, .awaited = 0.55}, {.compute = 1, .awaited = 0.6}};
+    gw_advice_facts facts = {.rank = ranks, .ranks = 3, .hosts = 1, .step = 2, .exposed = 1, .busy = -1};
+    facts.strategy = "arch=ring";
+    facts.machine = gw_machine_default();
+    gw_advice a;
+    gw_advice_make(&facts, &a);
+    for (int i = 0; i < a.count; i++)
+        CHECK(a.list[i].kind != GW_ADVICE_LATE_RANK && a.list[i].kind != GW_ADVICE_SLOW_RANK);
+}
+
 /* Findings of one job, the largest gain first. */
 static void order_of_findings(void) {
     const gw_advice_rank ranks[2] = {{.compute = 1, .awaited = 0.2}, {.compute = 0.5}};
@@ -295,5 +308,5 @@ static void a_large_job_in_time(void) {
 }
 
 TEST_MAIN(CASE(in_a_folder), CASE(a_busy_wire), CASE(start_ups), CASE(a_hidden_wire), CASE(a_slow_rank),
-          CASE(a_late_rank), CASE(a_slow_link), CASE(what_is_not_known), CASE(order_of_findings),
-          CASE(a_large_job_in_time), CASE(clean_up))
+          CASE(a_late_rank), CASE(a_slow_link), CASE(what_is_not_known), CASE(nobody_is_late_where_all_are),
+          CASE(order_of_findings), CASE(a_large_job_in_time), CASE(clean_up))

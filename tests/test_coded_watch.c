@@ -178,6 +178,14 @@ static void a_lost_direction_is_caught(void) {
     CHECK(watch.exact);
 }
 
+/* Gradients of units that are off are 0, and what is decoded is of earlier steps. */
+static void a_sample_of_zeros_says_nothing(void) {
+    gw_codec_watch watch = {0};
+    gw_codec_report report = {.sampled = 0, .waiting = 1, .coded = 0.5};
+    for (int i = 0; i < 20; i++) gw_codec_watch_update(&watch, &gw_codec_onebit, &report, 1);
+    CHECK(!watch.exact);
+}
+
 TEST_MAIN(CASE(a_codec_that_goes_wrong_is_caught), CASE(a_healthy_codec_is_left_alone),
           CASE(the_number_of_the_step_does_not_matter), CASE(without_a_watch_nothing_is_sent_exact),
-          CASE(a_lost_direction_is_caught))
+          CASE(a_lost_direction_is_caught), CASE(a_sample_of_zeros_says_nothing))

@@ -196,7 +196,9 @@ GW_API gw_status gw_reducer_wait(gw_reducer *reducer, int tensor);
 GW_API gw_status gw_reducer_wait_any(gw_reducer *reducer, const int *tensors, int count, int *which);
 /* Ends the step. GW_INVALID, with the tensor's name, if one was neither ready nor absent; the step then continues. */
 GW_API gw_status gw_reducer_end(gw_reducer *reducer);
-/* Returns when nothing is in flight: before evaluation, a checkpoint, the end. Not in the middle of a step. */
+/* Returns when nothing of this rank is in flight: before evaluation, a checkpoint, the end. Not in the middle of a
+ * step. Under asp and ssp others may still push, and weights are those of this rank's last step: broadcast one rank's
+ * where all must have the same. */
 GW_API gw_status gw_reducer_flush(gw_reducer *reducer);
 /* This rank makes no more steps. Returns when all ranks have called it, since others may still need this rank's server.
  * If it fails, call it again after gw_reducer_resume. gw_reducer_close does the same. */

@@ -37,16 +37,16 @@ bool gw_codec_guard_update(gw_codec_guard *guard, const gw_codec_report *report)
     return changed;
 }
 
-/* Of the sample. Where it is not finite, nothing has arrived. */
+/* Of the sample, which says nothing where the gradient is 0. Where it is not finite, nothing has arrived. */
 static double relative_wait(const gw_codec_report *report) {
-    if (report->waiting == 0) return 0;
+    if (report->waiting == 0 || report->sampled == 0) return 0;
     double relative = sqrt(report->waiting / report->sampled);
     return isfinite(relative) ? relative : GREATEST;
 }
 
 /* 1 - cosine of the gradient and what is decoded, by the sample; 1 where it is not finite. */
 static double aside(const gw_codec_report *report) {
-    if (report->sampled == 0 && report->coded == 0) return 0;
+    if (report->sampled == 0) return 0;
     double cosine = report->common / sqrt(report->sampled * report->coded);
     return isfinite(cosine) ? 1 - cosine : 1;
 }

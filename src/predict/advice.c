@@ -59,12 +59,12 @@ static double percent(double part, double whole) { return whole > 0 ? 100 * part
 
 /* ---- ranks ---- */
 
-/* The median of the other ranks. */
-static double others_compute(const gw_advice_facts *facts, int rank) {
+/* The median of the other ranks: how long they compute, or how long is waited for them. */
+static double others_median(const gw_advice_facts *facts, int rank, bool computing) {
     double *others = calloc((size_t)facts->ranks + 1, sizeof *others), median = 0;
     int count = 0;
     for (int r = 0; others && r < facts->ranks; r++)
-        if (r != rank) others[count++] = facts->rank[r].compute;
+        if (r != rank) others[count++] = computing ? facts->rank[r].compute : facts->rank[r].awaited;
     if (count) median = gw_median(others, count);
     free(others);
     return median;
@@ -76,9 +76,9 @@ static void find_rank(const gw_advice_facts *facts, findings *f) {
     for (int r = 1; r < facts->ranks; r++)
         if (facts->rank[r].awaited > facts->rank[rank].awaited) rank = r;
     double awaited = facts->rank[rank].awaited, compute = facts->rank[rank].compute,
-           others = others_compute(facts, rank);
+           others = others_median(facts, rank, true);
     double gain = gain_of(facts, awaited), share = percent(awaited, facts->step);
-    if (awaited < WORTH * facts->step) return;
+    if (awaited - others_median(facts, rank, false) < WORTH * facts->step) return; /* all are late in turn */
     if (others > 0 && compute >= LONGER * others)
         add(f, GW_ADVICE_SLOW_RANK, gain, gain,
             "rank %d computes %s as long as the others, who wait %.0f %% of a step for it: look for other work on its "

@@ -120,9 +120,9 @@ static void tell(gw_coded_exchange *x, int i) {
     bool first = watch->exact && x->watched->times == 1;
     if (x->rank != 0) return;
     gw_log(first ? GW_LOG_WARN : GW_LOG_INFO, (int)x->coding.call.rank,
-           "compress=%s %s its trusted range on %s (%.2g gradients wait, cosine %.2g): sent %s from now on",
+           "compress=%s %s its trusted range on %s (%.2g gradients wait, cosine %.2g): sent %s",
            x->coding.setup.codec->technique.name, watch->exact ? "leaves" : "is back in", x->parts[i].tensor->what.name,
-           watch->error, 1 - watch->aside, watch->exact ? "exact" : "compressed again");
+           watch->error, 1 - watch->aside, watch->exact ? "exact until it is back" : "compressed again");
 }
 
 static gw_codec_report summed(const float *at) {

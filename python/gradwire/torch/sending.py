@@ -9,8 +9,8 @@ from gradwire.torch import backward, compiling, factors, gradients, joining, ope
 from gradwire.torch.backward import current_pass
 from gradwire.torch.compiling import is_tracing
 
-ON_ITS_WAY = ("it is on its way to the other ranks. Call optimizer.synchronize() before step(), or optimizer.flush() "
-              "after it; for several backward passes a step give backward_passes_per_step")
+ON_ITS_WAY = ("it is on its way to the other ranks. Call optimizer.synchronize() before you clip or read it, or "
+              "optimizer.flush() after step(); for several backward passes a step give backward_passes_per_step")
 ON_WEIGHTS = "with a synchronization that works on weights there is no average gradient"
 
 

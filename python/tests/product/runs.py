@@ -130,7 +130,7 @@ def use_gradients(run, use, synchronizes=False):
     try:
         use()
     except gw.GradwireError as error:
-        assert "Call optimizer.synchronize() before step()" in str(error) and not synchronizes, error
+        assert "Call optimizer.synchronize() before you clip or read it" in str(error) and not synchronizes, error
         run.optimizer.synchronize()
         use()
 
