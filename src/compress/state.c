@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #define ALIGNMENT 64u
-#define HUGE_PAGE ((size_t)2 << 20)
-#define HUGE_LEAST (2 * HUGE_PAGE)
+#define PAGE 4096u
+#define HUGE_LEAST ((size_t)4 << 20)
 #define MAGIC UINT64_C(0x3265746174737767) /* "gwstate2" */
 
 typedef struct saved_head {
@@ -53,10 +53,9 @@ float *gw_codec_residual_at(const gw_codec_state *state, uint64_t element) {
  * page.
  */
 static float *zeroed(uint64_t count) {
-    size_t alignment = count * sizeof(float) >= HUGE_LEAST ? HUGE_PAGE : ALIGNMENT;
-    size_t bytes = (count * sizeof(float) + alignment - 1) / alignment * alignment;
-    float *made = aligned_alloc(alignment, bytes);
-    if (made && alignment == HUGE_PAGE) madvise(made, bytes, MADV_HUGEPAGE);
+    size_t bytes = (count * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    char *made = aligned_alloc(ALIGNMENT, bytes), *page = made ? made + (-(uintptr_t)made & (PAGE - 1)) : NULL;
+    if (made && bytes >= HUGE_LEAST) madvise(page, (size_t)(made + bytes - page) & ~(size_t)(PAGE - 1), MADV_HUGEPAGE);
     return made ? memset(made, 0, bytes) : NULL;
 }
 
