@@ -44,7 +44,8 @@ replay() {
         rows "$words" "$lab" "$model" "$shrink" "$scale" "$ranks" "auto,$sizes" >"$scratch/cell" 2>"$scratch/chosen"
         rows "fixed" "$lab" "$model" "$shrink" "$scale" "$ranks" "$more" --arch "$arch" 2>/dev/null |
             sed "s/^/$arch:/" >>"$scratch/cell"
-        [ -n "$words" ] && for codec in fp16 int8 powersgd:rank=4 onebit; do
+        # Those that are safe with every optimiser: a replay has none.
+        [ -n "$words" ] && for codec in fp16 int8 qsgd:bits=8 qsgd:bits=4; do
             rows "fixed" "$lab" "$model" "$shrink" "$scale" "$ranks" wfbp,dear --compress "$codec" 2>/dev/null |
                 sed "s/^/$codec:/" >>"$scratch/cell"
         done
