@@ -37,7 +37,7 @@ bool gw_codec_guard_update(gw_codec_guard *guard, const gw_codec_report *report)
     return changed;
 }
 
-/* Of the sample, which says nothing where the gradient is 0. Where it is not finite, nothing has arrived. */
+/* Of the sample. A gradient of zeros says nothing. What is not finite counts as if nothing had arrived. */
 static double relative_wait(const gw_codec_report *report) {
     if (report->waiting == 0 || report->sampled == 0) return 0;
     double relative = sqrt(report->waiting / report->sampled);

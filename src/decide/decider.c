@@ -12,7 +12,7 @@
 
 #define WARM_STEPS 3
 #define TRIAL_STEPS 5
-#define HURRIED_STEPS 3 /* the same where the present strategy may have become a bad one */
+#define HURRIED_STEPS 3 /* where it decides anew: what runs meanwhile may be slow */
 #define BUDGET (2 * GW_SECOND)
 #define WORTH                                                                                                          \
     0.97 /* a strategy replaces the present one if it is measured to take less than this share of its time             \

@@ -10,8 +10,10 @@
 
 #define CLEAR 1.4
 #define SUSPECT 1.2
-#define UNLIKE_WINDOWS 2  /* after a change of what is coded: a short one for what is gross, a whole one */
-#define GROSS 3           /* no disturbance of single steps */
+#define UNLIKE_WINDOWS                                                                                                 \
+    2                     /* after a change of what is coded: a short one, which shows what is gross, and a whole one  \
+                           */
+#define GROSS 3           /* a disturbance of single steps rarely makes a window so many times as long */
 #define WAIT_MATTERS 0.05 /* of a step: less cannot be gained */
 #define WINDOW_SECONDS 0.05
 #define REST 2            /* windows after a fruitless decision */

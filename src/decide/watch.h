@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Of a window of steps: the middle of them, the mean over the ranks; seconds. */
+/* Figures of the middle half of a window's steps, means over the ranks; seconds. */
 typedef struct gw_watch_window {
     double step;
     double wait;  /* in calls, of a step */
@@ -22,7 +22,7 @@ typedef enum gw_watch_verdict {
 typedef struct gw_watch {
     gw_watch_window usual; /* step 0: not known yet */
     double exact;          /* of the last window */
-    int unlike;            /* it was not that of `usual`: windows until all are judged by the new one */
+    int unlike;            /* windows until steps with that share are judged; 0: `usual` has it */
     int suspicions;        /* windows in a row that were a little off */
     int rest;              /* windows to let pass before the next verdict */
     int fruitless;         /* verdicts in a row that changed nothing */

@@ -63,9 +63,9 @@ typedef struct gw_advice_facts {
     int local_ranks, cores;    /* of a host; 0: not known */
     const gw_profile *profile; /* layers; NULL: not known */
     const char *strategy;      /* line of the job */
-    bool chosen;               /* what is exact was tried while the job ran (strategy=auto): no other is advised */
-    double seconds;            /* that predictions may take */
-    gw_machine machine;        /* links as far as they are known; only slow ones have figures below the median */
+    bool chosen;        /* strategy=auto chose among all exact strategies by trials: no other exact one is advised */
+    double seconds;     /* that predictions may take */
+    gw_machine machine; /* links as far as they are known; only slow ones have figures below the median */
 } gw_advice_facts;
 
 const char *gw_advice_word(gw_advice_kind kind);

@@ -139,7 +139,6 @@ gw_status gw_advice_of_capture(const gw_view *view, double budget, gw_advice *ad
     set_ranks(view, rank, &facts);
     gw_status status = set_wire(view, &facts, error);
     facts.strategy = gw_view_strategy(view, &changes);
-    facts.chosen = changes > 0;
     bool layers = gw_capture_layers(view->insight, "the recording", &profile, &none) == GW_OK;
     bool all = gw_insight_ranks(view->insight) == facts.ranks && gw_insight_world(view->insight) <= facts.ranks;
     if (layers && all && gw_profile_parameter_bytes(&profile)) facts.profile = &profile;

@@ -11,6 +11,12 @@ bool gw_reducer_links(const gw_reducer *reducer, gw_machine *machine) {
     return reducer->decider && gw_decider_links(reducer->decider, machine);
 }
 
+bool gw_reducer_chose_freely(const gw_reducer *reducer) {
+    const gw_strategy *asked = &reducer->asked;
+    return reducer->decider && gw_decider_trials(reducer->decider) > 0 && gw_strategy_is_open(asked, GW_AXIS_ARCH) &&
+           gw_strategy_is_open(asked, GW_AXIS_SCHEDULE) && !gw_strategy_compresses(asked);
+}
+
 gw_status gw_reducer_begin_deciding(gw_reducer *reducer, gw_comm *comm, gw_error *error) {
     gw_decider_config config = {.comm = comm,
                                 .asked = &reducer->asked,

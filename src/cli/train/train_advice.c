@@ -86,7 +86,7 @@ void gw_train_advice(const gw_train_report *r, gw_time exchange, gw_advice *advi
                              .local_ranks = t->comm->local_size,
                              .cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
                              .strategy = line,
-                             .chosen = gw_reducer_read_counters(t->reducer).trials > 0,
+                             .chosen = gw_reducer_chose_freely(t->reducer),
                              .seconds = GW_ADVICE_SECONDS,
                              .machine = gw_machine_default(),
                              .optimizer = t->settings.optimiser->name};
